@@ -102,7 +102,9 @@ package() {
     gzip -9n "$root/usr/share/man/man8/coracle-$name.8"
     install -D -m 0644 "packaging/completion/coracle-$name.bash" "$root/usr/share/bash-completion/completions/coracle-$name"
     install -D -m 0644 "packaging/completion/coracle-$name.zsh" "$root/usr/share/zsh/vendor-completions/_coracle-$name"
-    install -m 0644 README.md SUPPORT.md "$doc/"
+    # The package has no source: the row of README.md that leads there would lead nowhere.
+    grep -v CONTRIBUTING.md README.md >"$doc/README.md"
+    install -m 0644 SUPPORT.md "$doc/"
     install -D -m 0644 -t "$doc/docs" docs/*.md
     {
         echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
@@ -148,7 +150,7 @@ TEXT
 libc="libc6 (>= $(dpkg-query -W -f '${Version}' libc6 | sed 's/^\([0-9]*\.[0-9]*\).*/\1/')), libgcc-s1"
 package master "$libc, init-system-helpers (>= 1.54~), systemd | systemd-standalone-sysusers | systemd-sysusers" "" \
     "Kubernetes API, scheduler and controllers for small hosts" \
-    "The master of Coracle keeps pods, replication controllers, services and nodes as JSON files on this host, serves them through the Kubernetes API (v1 and the v1beta1 of 2014) and places pods on the hosts that run coracle-agent."
+    "The master of Coracle keeps the objects of a cluster as JSON files on this host, serves them through the Kubernetes API (v1, and v1beta1 to v1beta3 of 2014) and places pods on this host's coracle-agent."
 package agent "$libc, init-system-helpers (>= 1.54~), docker.io | docker-ce, nftables, iproute2" "" \
     "runs Kubernetes pods on this host's Docker" \
     "The agent of Coracle runs pods on this host's Docker: from manifest files dropped in /etc/coracle/manifests and from a coracle-master. It restarts, probes and reports them, and balances services with nftables."

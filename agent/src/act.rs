@@ -190,7 +190,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         }
     }
 
-    /// Of a pod whose sandbox came up in this round: no plan has seen its address yet.
+    /// The address of a pod whose sandbox came up in this round, so that no plan has seen it yet.
     async fn address(&self, pod: &PodName) -> String {
         let listed = self.runtime.list().await.unwrap_or_default();
         let pods = seen::group(&listed);

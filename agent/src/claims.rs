@@ -33,7 +33,7 @@ pub fn bound_to(claim: &Object) -> Option<&str> {
     claim.facts["spec"]["volumeName"].as_str().filter(|name| bound && !name.is_empty())
 }
 
-/// What of a claim or of a volume matters here.
+/// The fields of a claim or a volume that matter here.
 pub fn facts(kind: Kind, document: &Value) -> Value {
     let (meta, spec, status) = (&document["metadata"], &document["spec"], &document["status"]);
     match kind {

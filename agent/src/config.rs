@@ -23,7 +23,7 @@ use values::{address, devices, is_node_name, is_pod_cidr, node_ip, pids_max, pod
 
 /// Where the locks of engines are, common to all agents of a host.
 const RUN_DIR: &str = "/run/coracle";
-/// What the packaged agent is started with.
+/// The configuration file of the packaged agent.
 const PACKAGED: &str = "/etc/coracle/agent.conf";
 /// A configuration file has some ten keys; what is bigger is another file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -87,7 +87,7 @@ pub struct Config {
     pub serial_pulls: bool,
 }
 
-/// What a command line asks for.
+/// A parsed command line.
 #[derive(Debug, PartialEq)]
 pub enum Invocation {
     Run(Box<Config>),
@@ -108,7 +108,7 @@ pub enum Command {
     Doctor,
 }
 
-/// Of what a command tells.
+/// The format of a command's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Form {
     #[default]
@@ -127,7 +127,7 @@ impl fmt::Display for BadConfig {
 
 impl std::error::Error for BadConfig {}
 
-/// What this host says where nothing is given.
+/// The defaults that depend on this host.
 pub struct Host {
     pub name: String,
     /// `DOCKER_HOST`

@@ -12,7 +12,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::services::flows::{self, Flow, Heard, Moved};
 
-/// Of one piece of an answer; the kernel makes them of 32 KiB at most.
+/// The size of one piece of an answer; the kernel makes them of 32 KiB at most.
 const PIECE_BYTES: usize = 64 * 1024;
 /// The kernel answers at once; a silence is a mistake of ours.
 const SILENCE_S: i64 = 5;

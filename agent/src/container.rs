@@ -28,7 +28,7 @@ pub const GRACE_S_DEFAULT: i64 = 30;
 pub const CPU_SHARES_MIN: i64 = 2;
 const CPU_PERIOD_US: i64 = 100_000;
 const CPU_QUOTA_US_MIN: i64 = 1_000;
-/// What an engine takes for a number of seconds.
+/// The largest number of seconds that an engine accepts.
 const STOP_TIMEOUT_S_MAX: u64 = i32::MAX as u64;
 /// Each container's log on this host's disk, at most: three files of 10 MB.
 const LOG_BYTES_MAX: u64 = 10_000_000;
@@ -45,7 +45,7 @@ pub struct Instance {
     pub sandbox: u32,
     pub step: u32,
     pub hash: String,
-    /// Of an ephemeral container: the name of the one whose processes it sees.
+    /// For an ephemeral container: the name of the container whose processes it sees.
     pub processes_of: Option<String>,
     /// The pod's; empty where it is not known and nobody asks.
     pub address: String,
@@ -232,7 +232,7 @@ fn end_turn(spec: &PodSpec, container: &Container) -> u32 {
     started.map_or(0, |at| u32::try_from(sidecars.len() - at).unwrap_or(u32::MAX))
 }
 
-/// What a container may use, as the engine tells it.
+/// The limits of a container, in the engine's terms.
 pub fn limits(spec: &PodSpec, container: &Container) -> Limits {
     let (shares, quota) = cpu(spec, container);
     Limits {

@@ -1,4 +1,4 @@
-//! What a pod tells its containers of itself: (field or resource, pod, facts of the host) -> the value of a variable. PURE.
+//! The downward API: (field or resource, pod, facts of the host) -> the value of a variable. PURE.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ use crate::services;
 /// Names and values.
 pub type Variables = Vec<(String, String)>;
 
-/// What a kubelet says while it does not know whether there is such an object.
+/// A kubelet's message while it does not know whether the object exists.
 pub fn unsynced(kind: Kind) -> String {
     format!("failed to sync {} cache: timed out waiting for the condition", kind.word())
 }

@@ -26,13 +26,13 @@ const KNOWN_MAX: usize = 512;
 const KNOWN_FOR: Duration = Duration::from_secs(600);
 /// So long after something has happened, what is remembered of pods that are gone is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
-/// Of one pod: so many at once, then one in this time, as the kubelet does.
+/// The limit for one pod, as in a kubelet: so many at once, then one in this time.
 const BURST: u32 = 25;
 const REFILL_S: i64 = 300;
-/// Of one message: an engine's text may be long.
+/// The limit of one message: an engine's text may be long.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// What makes two happenings the same event.
+/// The key of an event: happenings with the same key are repeats.
 type Same = (String, Option<String>, bool, Cow<'static, str>, String);
 
 struct Known {
@@ -43,7 +43,7 @@ struct Known {
     at: Instant,
 }
 
-/// What was told, for what is told next.
+/// The events that were sent, to recognize repeats.
 #[derive(Default)]
 struct Told {
     known: BTreeMap<Same, Known>,

@@ -1,4 +1,4 @@
-//! What a burst of changes took goes back to the host once it is over. See `Lull`.
+//! Gives the memory that a burst of changes took back to the host when the burst is over. See `Lull`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::sync::Shown;
 
-/// What one change of what the agent shows counts: to start a pod takes about as many as make a burst.
+/// The weight of one change of a status: starting a pod makes about as many as a burst.
 const CHANGE_BYTES: u64 = WORTH_BYTES / CHANGES;
 pub const CHANGES: u64 = 4;
 

@@ -35,7 +35,7 @@ pub enum Subject {
     Node,
 }
 
-/// What happened to a pod, or to one of its containers.
+/// An event of a pod, or of one of its containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Pulling {

@@ -21,16 +21,16 @@ use crate::happening::Happening;
 use crate::services::Here;
 use crate::services::ends::{ends, slices_of};
 
-/// Of all ports together; a balancer asks one at a time.
+/// The limit for all ports together; a balancer asks one at a time.
 const CONNECTIONS_MAX: usize = 32;
-/// Of a request's head; what is longer is no balancer's.
+/// The limit of a request's head; a longer one is no balancer's.
 const HEAD_BYTES_MAX: usize = 4096;
-/// For a whole conversation.
+/// The time limit of a whole request.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The port may be somebody else's, for now.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// What is answered at one port.
+/// The answer of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     namespace: String,

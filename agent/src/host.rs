@@ -1,4 +1,4 @@
-//! What this host is: its name, size, address and the texts that a node shows.
+//! Facts about this host: its name, size, address and the texts that a node shows.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -20,7 +20,7 @@ pub struct Host {
     pub memory_bytes: u64,
     /// Whoever is root here may make processes the last that the kernel ends for lack of memory.
     pub spares_processes: bool,
-    /// Of the filesystem that pods' directories are on; 0: it cannot be told.
+    /// The size of the file system of pods' directories; 0: unknown.
     pub disk_bytes: u64,
     pub machine_id: String,
     pub boot_id: String,

@@ -1,4 +1,4 @@
-//! What a pod is called: its hostname, its name in the cluster, and its /etc/hosts in the kubelet's form. PURE.
+//! The names of a pod: its hostname, its name in the cluster, and its /etc/hosts in the kubelet's form. PURE.
 //!
 //! The file is made with the sandbox, whose address nobody knows yet: a mark stands in its place until the sandbox has started.
 

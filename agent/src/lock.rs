@@ -17,7 +17,7 @@ pub struct EngineLock {
 
 #[derive(Clone, Debug)]
 pub enum LockError {
-    /// What the holder wrote about itself.
+    /// The holder's description of itself.
     Held {
         engine: String,
         holder: String,

@@ -29,7 +29,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// What a pod's pull secrets give.
+/// The logins from a pod's pull secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PullSecrets {
     pub logins: Vec<Login>,

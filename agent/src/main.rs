@@ -71,7 +71,7 @@ fn start(config: Config) -> ExitCode {
     }
 }
 
-/// What is still typed is not waited for.
+/// Asks the running agent. Does not wait for input that is still being typed when the answer is complete.
 fn ask(deed: &Deed, socket: &Path) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -5,7 +5,7 @@
 
 use coracle_api::pod::{Container, PodSpec};
 
-/// What a container is to its pod. The order is that in which kinds start.
+/// The kind of a container in its pod, in the order in which kinds start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Runs to its end before the next one starts.

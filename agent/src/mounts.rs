@@ -1,4 +1,4 @@
-//! What a container mounts, and which part of it. PURE: `runtime` finds the parts on the host.
+//! The mounts of a container, and the part of a volume that each shows. PURE: `runtime` finds the parts on the host.
 
 use coracle_api::pod::{Container, VolumeMount};
 
@@ -86,7 +86,7 @@ fn read_only_below(mount: &VolumeMount) -> Result<ReadOnlyBelow, String> {
     }
 }
 
-/// Of `subPath`, or of `subPathExpr` with the container's variables; None: the whole volume.
+/// The path of `subPath`, or of `subPathExpr` with the container's variables; None: the whole volume.
 fn sub_path(mount: &VolumeMount, environment: &[(String, String)]) -> Result<Option<String>, String> {
     let path = if mount.sub_path_expr.is_empty() {
         mount.sub_path.clone()

@@ -85,7 +85,7 @@ pub struct Tag {
     pub attempt: u32,
     /// The attempt of the sandbox that it belongs to; its own for a sandbox.
     pub sandbox: u32,
-    /// Of what was asked for (see `hash`).
+    /// The hash of the wanted spec (see `hash`).
     pub hash: String,
     /// How many waits its next restart has behind it.
     pub step: u32,
@@ -97,7 +97,7 @@ pub struct Tag {
     pub end_turn: u32,
     pub message_file: Option<String>,
     pub message_from_log: bool,
-    /// Of a sandbox: what it takes of the host.
+    /// The host ports of a sandbox.
     pub host_ports: Vec<Publish>,
     /// Of a sandbox: it mounts the engine volumes of its pod, which cannot be removed before it.
     pub holds_volumes: bool,
@@ -218,12 +218,12 @@ pub fn message_file(data_dir: &str, uid: &str, container: &str, attempt: u32) ->
     format!("{}/messages/{container}.{attempt}", pod_dir(data_dir, uid))
 }
 
-/// What a pod's resolvers read.
+/// The path of a pod's resolv.conf.
 pub fn resolver_file(data_dir: &str, uid: &str) -> String {
     format!("{}/resolv.conf", pod_dir(data_dir, uid))
 }
 
-/// What a pod's containers know of names without asking anybody.
+/// The path of a pod's /etc/hosts.
 pub fn hosts_file(data_dir: &str, uid: &str) -> String {
     format!("{}/hosts", pod_dir(data_dir, uid))
 }

@@ -32,19 +32,19 @@ const ROUTE_PROTOCOL: &str = "196";
 #[derive(Default)]
 struct Net {
     applied: Option<Rules>,
-    /// Of the services that the kernel took.
+    /// The rules of the services that the kernel accepted.
     addresses: BTreeSet<Ipv4Addr>,
-    /// What the kernel showed of it then: whatever differs later was somebody else.
+    /// The table as the kernel showed it then: a later difference was made by somebody else.
     listed: Option<String>,
-    /// To which addresses there is a way.
+    /// The addresses that have a route.
     routed: Option<BTreeSet<Ipv4Addr>>,
-    /// Who served what over UDP when flows were last looked at.
+    /// The UDP endpoints when flows were last checked.
     led: Option<Led>,
     hairpinned: BTreeSet<String>,
     left_out: BTreeSet<LeftOut>,
     /// How often they are still tried again.
     again: u32,
-    /// What could not be done, said once.
+    /// The errors that were logged already.
     said: Option<String>,
 }
 

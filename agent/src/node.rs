@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::plan::admission::PODS_MAX;
 use crate::plan::{Devices, Short};
 
-/// What this node says of itself, beside its pods.
+/// The facts that a node's status is made of.
 pub struct About {
     pub name: String,
     pub host: Host,
@@ -20,7 +20,7 @@ pub struct About {
     pub address: watch::Receiver<String>,
 }
 
-/// What a node says of how it is.
+/// The conditions of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     pub kind: &'static str,

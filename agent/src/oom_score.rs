@@ -1,4 +1,4 @@
-//! Whom the kernel ends first when the host is out of memory: a kubelet's `oom_score_adj`, by a pod's class of service. PURE.
+//! The `oom_score_adj` of a container by its pod's QoS class: which processes the kernel kills first. PURE.
 
 use coracle_api::pod::{Container, PodSpec};
 use coracle_api::strategy::qos;
@@ -10,7 +10,7 @@ use crate::plan::Node;
 const SANDBOX: i64 = -998;
 const LAST: i64 = -997;
 const FIRST: i64 = 1000;
-/// Of a Burstable container: behind all that are Guaranteed, before all that are BestEffort.
+/// The score of a Burstable container: above all Guaranteed ones, below all BestEffort ones.
 const BETWEEN: (i64, i64) = (FIRST + LAST, FIRST - 1);
 
 pub fn of_sandbox(node: &Node) -> i64 {
@@ -42,7 +42,7 @@ fn burstable(node: &Node, spec: &PodSpec, container: &Container) -> i64 {
     found.clamp(BETWEEN.0, BETWEEN.1)
 }
 
-/// What a whole pod asks for beyond its containers, divided among them.
+/// The requests of a whole pod beyond its containers, divided among them.
 fn share_of_the_rest(spec: &PodSpec) -> i64 {
     let whole = spec.resources.requests.get("memory").map_or(0, |amount| amount.value());
     if whole == 0 {

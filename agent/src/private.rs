@@ -104,7 +104,7 @@ pub fn judge_data_directory(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Who beside root and the agent's own user may write what is there. None: nobody, or it cannot be looked at.
+/// Others than root and the agent's own user that may write there. None: nobody, or it cannot be read.
 pub fn writers(path: &Path) -> Option<String> {
     let found = fs::metadata(path).ok()?;
     if found.uid() != 0 && found.uid() != geteuid().as_raw() {

@@ -22,7 +22,7 @@ use crate::plan::world::Node;
 const MODE_DEFAULT: i32 = 0o644;
 /// A token that is somebody's own.
 const OWN_MODE: u32 = 0o600;
-/// What a group that owns a volume may do with its files.
+/// The mode of files whose volume a group owns.
 const GROUP_MODE: u32 = 0o440;
 /// The kernel's limits.
 const PATH_LENGTH_MAX: usize = 4096;
@@ -36,7 +36,7 @@ pub enum Missing {
     Failed(String),
 }
 
-/// What a volume should hold, as far as it is known.
+/// The wanted content of a volume, as far as it is known.
 pub struct Projection<'a> {
     pub stamp: String,
     /// Made of what the master said last: good enough to start with, and no reason to change what is there.
@@ -72,7 +72,7 @@ pub fn is_volatile(volume: &Volume) -> bool {
     volume.secret.is_some() || volume.downward_api.is_some() || volume.projected.as_ref().is_some_and(|all| all.sources.iter().any(secret))
 }
 
-/// What this volume should hold. Of one that is not to be filled: nothing.
+/// The wanted content of this volume; empty if the agent does not fill it.
 pub fn look<'a>(volume: &'a Volume, wanted: &'a Wanted, desired: &'a Desired, node: &Node) -> Result<Projection<'a>, Missing> {
     let mut gathered = Gathered { wanted, desired, node, parts: Vec::new(), errors: Vec::new(), asked: false, kept: false };
     let default_mode = if let Some(map) = &volume.config_map {
@@ -183,7 +183,7 @@ impl<'a> Gathered<'a, '_> {
     }
 }
 
-/// Of what the parts are, and of what the pod asks for.
+/// The stamp of the parts and of the pod's wishes.
 fn stamp(parts: &[Part<'_>], asked: &str) -> String {
     let mut text = asked.to_owned();
     for part in parts {

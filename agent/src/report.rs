@@ -45,7 +45,7 @@ struct Report {
     conditions: Vec<Condition>,
     /// By uid: what was sent, and what the master made of it. Until its watch shows that, the same is not sent again.
     sent: BTreeMap<String, (Value, Value)>,
-    /// What was said to the log, once for each thing.
+    /// The messages that were logged already.
     said: BTreeSet<String>,
 }
 

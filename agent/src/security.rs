@@ -89,7 +89,7 @@ fn image_user(image: &Image) -> Option<&str> {
     image.user.split(':').next().filter(|user| !user.is_empty())
 }
 
-/// What a container may ask of the kernel; None: the engine's own profile. `folder`: where the profiles of this host are.
+/// The seccomp profile of a container; None: the engine's own. `folder`: the directory of this host's profiles.
 pub fn seccomp(spec: &PodSpec, container: &Container, folder: &str) -> Result<Option<Seccomp>, Waiting> {
     let profile = container.security_context.seccomp_profile.as_ref().or(spec.security_context.seccomp_profile.as_ref());
     let Some(Profile { kind, localhost_profile }) = profile else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Which of many are refused, when somebody takes or refuses some of them together and does not say because of which. PURE.
+//! Finds the refused ones among many items, given only whether a set of them is accepted as a whole. PURE.
 //!
 //!     all are refused -> halves, each tried together with what was taken -> the ones that cannot be split any more
 
@@ -28,7 +28,7 @@ impl Sieve {
         sieve
     }
 
-    /// What is to be tried together. None: it is known.
+    /// The items to try together next. None: the search is over.
     pub fn next(&self) -> Option<Vec<usize>> {
         let range = self.open.last()?;
         Some(self.taken.iter().copied().chain(range.clone()).collect())
@@ -67,7 +67,7 @@ impl Sieve {
 mod tests {
     use super::*;
 
-    /// What is left, who is refused, after how many tries.
+    /// The accepted items, the refused ones, and the number of tries.
     fn sift(count: usize, refuses: impl Fn(&[usize]) -> bool) -> (Vec<usize>, Vec<usize>, usize) {
         let mut sieve = Sieve::new(count, "all");
         while let Some(these) = sieve.next() {

@@ -1,10 +1,10 @@
-//! How the agent is, in one line for `systemctl status`: "3 pods run, 1 waits: web: image not found". PURE.
+//! One line on the state of the agent for `systemctl status`: "3 pods run, 1 waits: web: image not found". PURE.
 
 use serde_json::Value;
 
 use crate::sync::Shown;
 
-/// Of the reasons: enough to be read on a terminal.
+/// The limit for the reasons: they must fit a terminal.
 const REASONS_MAX: usize = 3;
 const REASON_CHARS_MAX: usize = 120;
 

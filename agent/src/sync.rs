@@ -34,7 +34,7 @@ pub struct Ends {
     pub desired: watch::Receiver<Arc<Desired>>,
     /// From the probes.
     pub verdicts: watch::Receiver<Arc<Verdicts>>,
-    /// What this host is short of.
+    /// The pressure on this host.
     pub strain: watch::Receiver<Arc<Strain>>,
     /// The host stops, and all pods with it.
     pub leaving: watch::Receiver<bool>,
@@ -66,7 +66,7 @@ pub struct Shown {
     pub looked: bool,
 }
 
-/// What a lane was for.
+/// The purpose of a lane.
 pub enum Done {
     Pod(String),
     Pull,
@@ -218,7 +218,7 @@ fn start_lanes<'a, R: Runtime>(
     }
 }
 
-/// What was told of pods, to the log and as events.
+/// The messages about pods that were logged and sent as events.
 #[derive(Default)]
 struct Told {
     /// By the pod's uid and the container's name, which is empty for the pod itself.

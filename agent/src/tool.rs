@@ -30,7 +30,7 @@ pub async fn run_tool(tool: &str, arguments: &[&str], input: Option<&str>) -> Re
     Err(format!("{tool}: {}", first_line(&output.stderr)))
 }
 
-/// Of what a tool that failed wrote.
+/// The limit for the output of a failed tool in messages.
 pub fn first_line(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it failed without a word").to_owned()

@@ -1,4 +1,4 @@
-//! PURE. What `--help` says: of the program, or of the one command that stands before it.
+//! PURE. The texts of `--help`: of the program, and of each command.
 
 pub const PROGRAM: &str = "\
 coracle-agent: runs Kubernetes pods on this host's Docker
@@ -14,7 +14,7 @@ usage: coracle-agent [flags]
   check FILE...          say what is wrong with manifest files; a directory stands for the files in it
   plan                   say what an agent that starts now would do, and why; does nothing
   status                 say how this node and its pods are, and what is wrong
-  doctor                 say what of this host stands in the way, and what to do
+  doctor                 name the problems of this host, and what to do
   exec, logs             run a command in a pod of this host, say what it wrote; no master is needed
   (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong)
 
@@ -24,7 +24,7 @@ usage: coracle-agent [flags]
   --data-dir DIR         the agent's own files (default /var/lib/coracle/agent)
   --docker-host URL      the engine (default: DOCKER_HOST, else unix:///var/run/docker.sock)
   --node-name NAME       this host's name among the nodes (default: its host name)
-  --node-ip ADDR         this host's address among the nodes (default: the one that a packet to the world leaves from)
+  --node-ip ADDR         this host's address among the nodes (default: the source address of its default route)
   --listen ADDR:PORT     /healthz; loopback only (default 127.0.0.1:10250)
   --socket-dir DIR       NODE.sock there answers root and the master: /pods, /containerLogs (default /run/coracle/agent)
   --master URL           unix:///PATH or http://HOST:PORT (default: none, only manifest files are run)
@@ -32,15 +32,15 @@ usage: coracle-agent [flags]
   --pod-network own|engine  who gives pods their network: the agent itself, or the engine (default own)
   --cluster-dns ADDR     where pods ask for names (default: the address of service kube-dns, with a master)
   --cluster-domain NAME  the end of the cluster's names (default cluster.local)
-  --secrets-on-disk yes|no  keep what pods use of Secrets for a start without the master (default yes)
+  --secrets-on-disk yes|no  keep Secrets that pods use on disk, for a start without the master (default yes)
   --allowed-unsafe-sysctls LIST   names, or beginnings with *, that pods may set (default: only the safe ones)
-  --eviction-hard LIST   below what pods are evicted (default memory.available<100Mi,nodefs.available<5%,...)
+  --eviction-hard LIST   thresholds below which pods are evicted (default memory.available<100Mi,nodefs.available<5%,...)
   --devices LIST         what pods may ask for in limits: NAME=COUNT:PATH,PATH; NAME=...
   --pod-pids-limit NUMBER  processes and threads that each container may have at once (default -1: no limit)
   --images-dir DIR,...   archives of images that are loaded: docker save or OCI; plain, gz, zst (default /var/lib/coracle/images)
   --serialize-image-pulls yes|no  one pull after another (default no)
-  --image-gc-high-threshold PERCENT  of the disk in use: above it images that were pulled and nobody wants go (default 85)
-  --image-gc-low-threshold PERCENT   until so much of it is in use (default 80)
+  --image-gc-high-threshold PERCENT  use of the disk above which unused images are removed (default 85)
+  --image-gc-low-threshold PERCENT   use of the disk at which that ends (default 80)
   --help, --version
 ";
 
@@ -59,11 +59,11 @@ exit code 0: every file gives what it asks for
 const PLAN: &str = "\
 usage: coracle-agent plan [-o json] [--manifest-dir DIR] [--data-dir DIR] [--docker-host URL] [--config FILE]
 
-Says what an agent that starts now would do, and why, and what pods wait for: decided by the very code that the agent runs, over the
-manifest directory, what the master said last (kept in the data directory) and the engine. Does nothing. Back-offs that a running
-agent counts in its memory are not known here.
+Prints what an agent that starts now would do, and why, and what pods wait for. It runs the agent's own code on the manifest directory,
+the last assignment of the master (kept in the data directory) and the engine. Changes nothing. Back-offs that a running agent has in
+memory are not known here.
 
-exit code 0: it is told, also where there is nothing to do
+exit code 0: the plan is printed, also if there is nothing to do
           1: the engine, or a file, cannot be read; it says which
           2: the command line is wrong
 ";
@@ -75,7 +75,7 @@ Asks the running agent through its socket: the node, its engine, its pods, and w
 agent cannot use are named, too.
 
 exit code 0: the agent runs, and so does everything that it should run
-          1: not so; the problems stand below
+          1: something does not; the problems are printed
           2: the command line is wrong
 ";
 
@@ -85,8 +85,8 @@ usage: coracle-agent doctor [-o json] [--docker-host URL] [--data-dir DIR] [--li
 Looks at this host: engine, cgroups, disk, clock, ports, kernel, firewall, manifests, master. Says what is wrong and what to do.
 Changes nothing. Some of it needs root.
 
-exit code 0: nothing stands in the way; what could be better is told as a warning
-          1: something does
+exit code 0: there is no problem, at most warnings
+          1: there is one
           2: the command line is wrong
 ";
 
@@ -109,7 +109,7 @@ usage: coracle-agent logs [-f] [-p] [-n NAMESPACE] [-c CONTAINER | --all-contain
 Asks the running agent through its socket, as root, what a container of a pod of this host wrote: -f goes on with it, -p is of the
 container before. The options are those of kubectl; --stream, which takes no --tail beside it, is the API's.
 
-exit code 0: it is told
+exit code 0: the log was printed
           1: it cannot be read
           2: the command line is wrong
 ";

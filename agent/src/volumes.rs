@@ -96,7 +96,7 @@ fn empty_dir(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     volume.empty_dir.as_ref().map(|_| directory(volume, home))
 }
 
-/// What is only read stays whose it is.
+/// A volume that is only read keeps its owner.
 fn local(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     let whole = |kept: &String| if kept.starts_with('/') { kept.clone() } else { format!("{}/{kept}", home.data_dir) };
     let kept = volume.kept_directory.as_ref().map(whole);
@@ -122,7 +122,7 @@ fn nfs(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     Some(Source { needs: Some(needs), mount: MountSource::Volume(name) })
 }
 
-/// What the agent fills itself: `plan::contents` makes it.
+/// The volumes that the agent fills itself; `plan::contents` makes them.
 fn filled(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     projection::is_one(volume).then(|| Source { needs: None, mount: MountSource::Path(content_dir(volume, home)) })
 }

@@ -1,4 +1,4 @@
-//! What becomes of each field of a pod: acted on, harmless, or refused by name. Nothing asked for is silently ignored. PURE.
+//! The verdict on each field of a pod: acted on, harmless, or refused by name. Nothing asked for is silently ignored. PURE.
 //!
 //! The agent goes by it, and the master says it to whoever writes a pod that no agent would start.
 //!
@@ -206,19 +206,19 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("volumes[].secret", Acted),
 ];
 
-/// What keeps this pod from being started, in words that name each field; None if nothing does.
+/// The reason why this pod is not started, which names each field; None if there is none.
 pub fn refused(document: &Value) -> Option<String> {
     told(&of_pod(&document["spec"], "spec"))
 }
 
-/// What keeps an ephemeral container from being started. The pod that it was put into runs on.
+/// The reason why an ephemeral container is not started. Its pod runs on.
 pub fn refused_ephemeral(document: &Value, container: &str) -> Option<String> {
     let all = document["spec"][EPHEMERAL].as_array()?;
     let (index, one) = all.iter().enumerate().find(|(_, one)| one["name"] == container)?;
     told(&of_container(EPHEMERAL, one, &format!("spec.{EPHEMERAL}[{index}]")))
 }
 
-/// What whoever writes a pod, or a template of pods, is told: nobody will start it as it is. `path`: that of the spec.
+/// The warnings for a pod, or a template of pods, that no agent will start as it is. `path`: that of the spec.
 pub fn warnings(spec: &Value, path: &str) -> Vec<String> {
     let what = if path == "spec" { "this pod" } else { "a pod of this template" };
     let mut said: Vec<String> = warned(what, of_pod(spec, path)).into_iter().collect();
@@ -248,7 +248,7 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
     walk.found
 }
 
-/// Of one of another list than `containers`: the rows of that list, and else those of a container.
+/// Checks a container of another list than `containers`: by the rows of that list, otherwise by those of a container.
 fn of_container(list: &str, container: &Value, path: &str) -> Vec<String> {
     let mut walk = Walk::default();
     for (name, value) in container.as_object().into_iter().flatten() {

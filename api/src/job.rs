@@ -48,7 +48,7 @@ impl JobSpec {
     }
 }
 
-/// What a job asks of its template; the pods are made from the document.
+/// The fields of a job's template that matter here; the pods are made from the document.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JobTemplatePod {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// What most sets of labels take, while they are put together.
+/// The size of most sets of labels, while they are put together.
 const BYTES_USUAL: usize = 128;
 
 /// Labels in one allocation, in the order they came in; none take no memory. Thousands of objects keep one each.

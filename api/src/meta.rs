@@ -1,4 +1,4 @@
-//! What every object has: a key, a revision, times.
+//! The parts that every object has: a key, a revision, times.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! Which nodes a pod may stand on: what it asks of a node's labels, and which taints it bears. PURE.
+//! Node selectors and tolerations of a pod: the nodes that it may stand on. PURE.
 //!
 //! A scheduler asks it of every node, and an agent of its own: who names a node in `spec.nodeName` has asked no scheduler.
 
@@ -7,7 +7,7 @@ use crate::pod::Toleration;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Of a node.
+/// The labels of a node.
 type Labels = BTreeMap<String, String>;
 
 /// Whether a node of this name, with these labels, is one that a pod asks for: its `nodeSelector`, and the required part of its node affinity.

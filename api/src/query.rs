@@ -25,7 +25,7 @@ pub enum Since {
     Time(Time),
 }
 
-/// What a container writes to.
+/// An output of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stream {
     #[default]

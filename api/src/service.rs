@@ -144,7 +144,7 @@ pub struct SliceEndpoint {
     pub hints: Option<EndpointHints>,
 }
 
-/// What is not said is not known.
+/// The conditions of an endpoint; a missing one is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EndpointConditions {
@@ -192,7 +192,7 @@ pub struct SlicePort {
     pub protocol: String,
 }
 
-/// Of the same name as the service it belongs to.
+/// Endpoints, which have the name of their service.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Endpoints {

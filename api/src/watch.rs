@@ -1,7 +1,6 @@
-//! What a watcher sees of a change: with a selector, an object that comes to match is new to it, and one that ceases to
-//! match is gone.
+//! The events of a watch with a selector: an object that comes to match is new to the watcher, and one that ceases to match is gone.
 
-/// What happened, as the watcher is told.
+/// The type of an event for the watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Added,

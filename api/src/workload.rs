@@ -1,4 +1,4 @@
-//! What makes pods, as logic reads it. Lenient and read-only, like `pod`.
+//! Typed views of workloads: lenient and read-only, like `pod`.
 
 use crate::meta::{ObjectMeta, Time};
 use serde::Deserialize;
@@ -24,7 +24,7 @@ pub struct ReplicaSetSpec {
     pub template: TemplateMeta,
 }
 
-/// Of a template no more than its metadata: the rest is copied, not read.
+/// The metadata of a template: the rest is copied, not read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TemplateMeta {

@@ -1,4 +1,4 @@
-//! What many share, and how much of it one may have: one who takes all he can leaves room to others, and so do those.
+//! A limit that many clients share. A greedy client, or several, always leave room for others.
 //!
 //!     take        a share that is within what its party may have
 //!     take_most   the same; or, for a party that has nothing, as much of it as it may have: one thing may be larger than any share
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Part of a budget that must be there for a thing that is larger than its party's share: else a few such would be in memory at once.
 const MOST_PART: usize = 16;
 
-/// Whose share it is: as long as nobody says who he is, all that comes from one address.
+/// The party that a share belongs to: all clients of one address, as long as they have no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Party {
     /// Through the socket that only root can open.
@@ -65,7 +65,7 @@ pub struct Held {
     budget: Arc<Shared>,
     party: Party,
     units: usize,
-    /// What is held and not counted: more than a share.
+    /// The amount that is held and not counted: more than a share.
     beyond: usize,
 }
 
@@ -91,7 +91,7 @@ impl Budget {
         Held { budget: self.0.clone(), party, units, beyond: 0 }
     }
 
-    /// Of all parties.
+    /// The total of all parties.
     pub fn taken(&self) -> usize {
         self.0.lock().all
     }

@@ -120,7 +120,7 @@ impl Sender {
 }
 
 impl Drop for Sender {
-    /// What was sent can still be read.
+    /// Items that were sent can still be read.
     fn drop(&mut self) {
         let mut waiting = self.0.lock();
         waiting.closed = true;

@@ -49,7 +49,7 @@ pub struct BadTarget(String, &'static str);
 #[derive(Clone)]
 pub struct Client {
     target: Arc<Target>,
-    /// What the other side is told of who calls.
+    /// The `User-Agent` of this client.
     name: &'static str,
     /// Watches are opened one after another.
     opening: Arc<Mutex<()>>,
@@ -76,11 +76,11 @@ pub struct Lines {
 pub enum CallError {
     /// Nobody listens, or nobody can be reached.
     Unreachable(Arc<Target>, io::Error),
-    /// What did not happen in time.
+    /// The step that did not happen in time.
     Slow(Arc<Target>, &'static str),
     /// The connection ended, or did not speak HTTP, before the reply was whole.
     Broken(Arc<Target>, String),
-    /// What was longer than its limit in bytes.
+    /// The part that was longer than its limit in bytes.
     TooLarge(Arc<Target>, &'static str, usize),
     /// A watch was refused; the reply says why.
     Refused(Arc<Target>, Box<Reply>),
@@ -100,7 +100,7 @@ impl Client {
         self.send(method, path_and_query, body.map(|body| ("application/json", body))).await
     }
 
-    /// What stands there, unless it is as it was: `known` are the fields that say so. At most so many bytes of it.
+    /// Fetches a document unless it is unchanged: `known` are the headers that name the known version. At most so many bytes of it.
     pub async fn look(&self, path_and_query: &str, known: &HeaderMap, bytes_max: usize) -> Result<Reply, CallError> {
         let mut request = self.request(Method::GET, path_and_query).header(header::CONNECTION, "close");
         for (name, value) in known {

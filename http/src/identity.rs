@@ -1,4 +1,4 @@
-//! Who asks, in the words that rules of access are written in. PURE. A port says it: by where it listens, or by what it is shown.
+//! The identity of a client: the user and groups of access rules. PURE. The port determines it.
 
 use std::collections::BTreeMap;
 

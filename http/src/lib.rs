@@ -59,7 +59,7 @@ pub const STREAM_ITEMS_MAX: usize = 64;
 /// A forwarded answer may pause for so long between two pieces: a file is read, nobody waits for anything.
 pub const FORWARD_IDLE: Duration = Duration::from_secs(30);
 
-/// Who was refused because others were many may come again after so many seconds: places come free as quickly as answers are read.
+/// `Retry-After` in seconds for a client that was refused because of many others: places come free as quickly as answers are read.
 const AGAIN_S: u32 = 1;
 
 /// From a request that is forwarded to the head of its answer: an agent may have to ask an engine that is busy.
@@ -83,7 +83,7 @@ pub struct Request {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub caller: Caller,
-    /// Who asks, as the port knows that it came through.
+    /// The client's identity, as the port determined it.
     pub identity: Arc<Identity>,
 }
 
@@ -97,7 +97,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// Whose shares this one's are.
+    /// The party whose shares this request uses.
     pub fn party(&self) -> Party {
         match self {
             Caller::Network { address } => Party::at(*address),
@@ -127,7 +127,7 @@ pub enum Body {
 
 /// A document that is put together while it is sent, so that it is never in memory as a whole: what it is made of is shared.
 pub struct Long {
-    /// Of all pieces together.
+    /// The length of all pieces together.
     pub bytes: usize,
     pub pieces: Box<dyn Iterator<Item = Bytes> + Send>,
 }
@@ -183,7 +183,7 @@ pub struct Forward {
     pub passes: Passes,
 }
 
-/// What of the answer's head comes through.
+/// The headers of the answer that are passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passes {
     /// Whether it is JSON; else it is text.
@@ -235,7 +235,7 @@ impl Answer {
         Answer { status: StatusCode::SWITCHING_PROTOCOLS, headers, body: Body::Upgrade(upgrade) }
     }
 
-    /// What a carrier says when it does not ask the handler.
+    /// The answer of a carrier that does not ask the handler.
     pub fn refuse(code: StatusCode, reason: &str, message: &str) -> Answer {
         Answer::refuse_in("v1", code, reason, message)
     }

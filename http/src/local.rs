@@ -42,7 +42,7 @@ pub struct LocalPlane {
     supervisor: thread::JoinHandle<()>,
 }
 
-/// What all threads share.
+/// The state that all threads share.
 struct Plane {
     path: PathBuf,
     handler: Handler,
@@ -54,7 +54,7 @@ struct Plane {
     /// Handlers that answer something else than health.
     readers: AtomicUsize,
     journal: Journal,
-    /// Of all who come in.
+    /// The identity of all clients of this socket.
     identity: Arc<Identity>,
     /// Room for one: told of a request, the supervisor looks once.
     stir: SyncSender<()>,
@@ -175,7 +175,7 @@ fn supervise(plane: &Arc<Plane>, mut server: Arc<Server>, stirred: &Receiver<()>
     }
 }
 
-/// Of the listener, as far as a look tells.
+/// The state of the listener's file, as far as a look tells.
 #[derive(Debug, PartialEq)]
 enum State {
     Alive,
@@ -408,7 +408,7 @@ impl Drop for Writer {
     }
 }
 
-/// Of a stream's thread; given back when the thread ends.
+/// The place of a stream's thread; given back when the thread ends.
 struct Place {
     plane: Arc<Plane>,
     forwards: bool,

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 /// Less than this in a stretch leaves nothing behind that is worth a look.
 pub const WORTH_BYTES: u64 = 256 << 10;
-/// What is taken again in a moment is better kept.
+/// Memory that is needed again in a moment is better kept.
 pub const STRETCH: Duration = Duration::from_secs(30);
 
-/// What was done of late.
+/// The recent work.
 #[derive(Debug)]
 pub struct Lull {
     /// In the stretch that began at this uptime.
@@ -25,11 +25,11 @@ pub struct Lull {
 enum Awaits {
     Burst,
     Lull,
-    /// What is let go later.
+    /// The memory that is released later.
     Rest,
 }
 
-/// What comes of a look.
+/// The outcome of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     pub gives_back: bool,

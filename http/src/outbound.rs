@@ -67,7 +67,7 @@ pub(crate) struct Forwarded {
     _connection: Driven,
 }
 
-/// What a request to another server came to.
+/// The outcome of a request to another server.
 pub(crate) enum Reached {
     Answer(Forwarded),
     /// It takes over the connection, and says so with this head.
@@ -134,7 +134,7 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Reached, Refusal> {
     }))
 }
 
-/// What the server is called in a request. What a Unix socket calls itself is no address.
+/// The `Host` of a request. The path of a Unix socket is no host.
 fn authority(server: &Server) -> String {
     match server {
         Server::Address(address) | Server::Tls(address) => address.to_string(),

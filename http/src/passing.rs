@@ -1,10 +1,10 @@
-//! PURE. What of a head is passed on, to another server and back from it.
+//! PURE. Selects the headers that are passed on to another server and back.
 //!
 //!     there   `end_to_end`: all but what belongs to the client's connection
 //!     back    `passed`: the same, and nothing that speaks of this server's origin, for a browser takes what comes from here for ours
 use crate::{HeaderMap, HeaderName, HeaderValue, Passes, StatusCode, header};
 
-/// What belongs to one connection and is not passed on (RFC 9110, 7.6.1, and older names); `Connection` may name more.
+/// Headers that belong to one connection and are not passed on (RFC 9110, 7.6.1, and older names); `Connection` may name more.
 const OF_ONE_CONNECTION: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -17,8 +17,8 @@ const OF_ONE_CONNECTION: [&str; 9] = [
     "upgrade",
 ];
 
-/// What a server says to browsers about all of its origin, which is this server's: its cookies and stored data, how it is reached later,
-/// who of other origins may read it, and which script may stand in between.
+/// Headers by which a server speaks to browsers about its whole origin, which here is this server's: cookies and stored data, later
+/// connections, access from other origins, service workers.
 const OF_THE_ORIGIN: [&str; 11] = [
     "accept-ch",
     "alt-svc",
@@ -58,7 +58,7 @@ pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     headers.iter().filter(|(name, _)| stays(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Of the head that came from the server of that name, `HOST:PORT`.
+/// The headers of the answer of the server `HOST:PORT` that are passed on.
 pub(crate) fn passed(passes: &Passes, authority: &str, status: StatusCode, headers: &HeaderMap) -> HeaderMap {
     let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(JSON.as_bytes()));
     match passes {

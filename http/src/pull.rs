@@ -29,7 +29,7 @@ pub(crate) fn next(stream: &mut Stream, patience: Duration) -> Next {
     }
 }
 
-/// What is polled for, on a plain thread.
+/// Waits for a future on a plain thread.
 pub(crate) fn wait<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     within(Duration::MAX, poll).expect("it is waited for without end")
 }

@@ -1,4 +1,4 @@
-//! Why a carrier did not ask the handler, or could not pass on what it answered; and the log of it.
+//! The reasons for which a carrier refuses a request or drops an answer, and their log lines.
 use crate::{Answer, BODY_BYTES_MAX, StatusCode};
 use std::collections::HashMap;
 use std::fmt;
@@ -13,9 +13,9 @@ pub(crate) enum Refusal {
     Malformed(&'static str),
     /// Sent by a web page or through a foreign name.
     Foreign(&'static str, String),
-    /// What nobody gets here, whoever asks.
+    /// A request that is refused to everybody.
     Barred(&'static str),
-    /// What this server does not speak.
+    /// A protocol that this server does not speak.
     Unspoken(&'static str),
     TooLarge,
     Slow,
@@ -44,7 +44,7 @@ impl Refusal {
         Answer::refuse_in(version(path), code, reason, &self.to_string())
     }
 
-    /// What the log counts by: free of what a client chose.
+    /// The key by which the log counts: free of anything that a client chose.
     fn kind(&self) -> &'static str {
         match self {
             Refusal::Malformed(why) | Refusal::Busy(why) | Refusal::Foreign(why, _) | Refusal::Barred(why) | Refusal::Unspoken(why) => why,

@@ -98,12 +98,12 @@ mod system {
         malloc_trim(0);
     }
 
-    /// Of a range that is mapped from a file as long as the program runs, cannot be written, and says what the file does.
+    /// For a range that is mapped from a file as long as the program runs, cannot be written, and equals the file.
     pub fn unmap(range: Range<usize>) {
         advise(range, MADV_DONTNEED);
     }
 
-    /// Of code: a piece that core dumps leave out is a mapping of its own, between neighbours that they do not. Dumps lose
+    /// For code: a piece that core dumps leave out is a mapping of its own, between neighbours that they include. Dumps lose
     /// nothing, the program's file has it.
     pub fn set_apart(piece: Range<usize>) {
         advise(piece, MADV_DONTDUMP);

@@ -1,5 +1,5 @@
-//! Whether this system grants what the carriers may come to need. Asked once at start: a flood that takes the last descriptor would
-//! take the local side's as well, and a program that cannot start a thread answers nobody.
+//! Checks at the start that this system's limits suffice: a flood that takes the last descriptor would take the local side's as well,
+//! and a program that cannot start a thread answers nobody.
 use crate::network::HEALTH_PLACES;
 use crate::{Limits, LocalLimits};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -21,7 +21,7 @@ const LOCAL_THREADS: u64 = 132;
 /// Threads for everything else.
 const THREADS_ELSE: u64 = 16;
 
-/// What the system grants; `None` is no limit, or none that could be read.
+/// The limits of the system; `None` is no limit, or none that could be read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Granted {
     pub descriptors: Option<u64>,

@@ -114,7 +114,7 @@ impl AsyncWrite for Secret {
     }
 }
 
-/// What is likeliest to be wrong, in words that help.
+/// The likeliest cause of a failure, in words that help.
 fn words(error: &TlsError) -> String {
     match error {
         TlsError::HandshakeAborted(_, alert) => format!("remote error: tls: {alert:?}; this side speaks TLS 1.3"),

@@ -23,7 +23,7 @@ const TUNNEL_BYTES: usize = 8 * 1024;
 /// A connection from its 101 on.
 pub struct Upgraded(TokioIo<hyper::upgrade::Upgraded>);
 
-/// What is done with it; it ends when this does.
+/// The task that has the connection; the connection ends with it.
 pub type Run = Box<dyn FnOnce(Upgraded) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// Takes over a connection. The answer names the protocol in `Upgrade`: see `Answer::upgrade`.

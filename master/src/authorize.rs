@@ -1,4 +1,4 @@
-//! Whether somebody may do what they ask for: what a rule of access may look at, and the one question. PURE.
+//! Authorization: the attributes of a request, and the decision on them. PURE.
 //!
 //! `serve` asks before it answers anything. There are no rules yet, so the answer is yes.
 
@@ -9,7 +9,7 @@ use coracle_api::status::Status;
 use coracle_http::Identity;
 use serde_json::Value;
 
-/// What is asked for, in the words of RBAC.
+/// The attributes of a request, in the words of RBAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attributes {
     Resource {
@@ -21,7 +21,7 @@ pub enum Attributes {
         /// Empty: no single object.
         name: String,
     },
-    /// What is no object's path.
+    /// A path that is not an object's.
     Path { verb: String, path: String },
 }
 
@@ -33,7 +33,7 @@ pub fn authorize(_: &Attributes, _: &Identity) -> Result<(), String> {
 }
 
 impl Attributes {
-    /// Of a request, also of one that leads nowhere.
+    /// The attributes of a request, also of one that leads nowhere.
     pub fn of(route: &Result<Route<'_>, Misdirected>, method: &str, path: &str) -> Attributes {
         match route {
             Ok(Route::Object(call)) => Attributes::of_call(call, method),
@@ -70,7 +70,7 @@ impl Attributes {
         }
     }
 
-    /// Of the `spec` of an access review. None: it asks about nothing.
+    /// The attributes in the `spec` of an access review. None: it asks about nothing.
     pub fn of_review(spec: &Value) -> Option<Attributes> {
         let said = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
         let (object, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);

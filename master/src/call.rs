@@ -1,4 +1,4 @@
-//! What a request asks for: its path, method and query, once parsed into a `Call`. PURE.
+//! Parses the path, method and query of a request into a `Call`. PURE.
 //!
 //!     /api/v1[/watch][/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]]
 //!     /apis/GROUP/VERSION[/watch][/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]]
@@ -26,7 +26,7 @@ pub enum Route<'k> {
     Object(Box<Call<'k>>),
     Through(Box<Through<'k>>),
     Page(AboutPage),
-    /// Of the command line; on the local socket alone.
+    /// A request of the command line; on the local socket alone.
     Upkeep(Task),
 }
 
@@ -64,9 +64,9 @@ pub struct Call<'k> {
     pub version: Version,
     /// The table of which its kinds are rows.
     pub kinds: &'k Kinds,
-    /// Whose rules hold, and under whose resource the objects stand.
+    /// The kind whose rules hold, and under whose resource the objects are stored.
     pub kind: &'k Kind,
-    /// As which kind documents are read and shown: mostly the same.
+    /// The kind as which documents are read and shown: mostly the same.
     pub shown: &'k Kind,
     pub verb: Verb,
     /// Which part of the object the path names, if it is one of its own parts beside its status.
@@ -78,9 +78,9 @@ pub struct Call<'k> {
     pub options: Options,
     /// How its answer looks; plain JSON until the Accept header is read.
     pub form: Form,
-    /// Whose shares it takes of what is bounded; this host's root until it is known who asks.
+    /// The party whose shares of limits it uses; this host's root until the client is known.
     pub party: Party,
-    /// Who asks; nobody until that is known.
+    /// The client's identity; nobody until it is known.
     pub identity: Arc<Identity>,
 }
 
@@ -174,7 +174,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     Ok(Route::Object(Box::new(call)))
 }
 
-/// What a path names.
+/// The target of a path.
 struct Place<'k> {
     kind: &'k Kind,
     /// None: the path says nothing of a namespace.
@@ -353,7 +353,7 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::time::Duration;
 
-    /// What a request is, in one line: version verb namespace/kind/name.
+    /// A request in one line: version verb namespace/kind/name.
     fn shown(method: &str, target: &str) -> String {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let kinds = Kinds::builtin();

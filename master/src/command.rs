@@ -1,4 +1,4 @@
-//! What is done to a store from the command line: looked at, copied, brought back.
+//! The commands on a store: check, flush, salvage, backup, restore.
 //!
 //! ```text
 //! store fsck, verify, salvage, restore    the directory itself, with no master running
@@ -35,7 +35,7 @@ const PAGE_BYTES_MAX: u64 = 16 << 20;
 /// Done, but for what is named. 2 is the command line's.
 const INCOMPLETE: u8 = 3;
 
-/// What was found or done, and how it ended.
+/// The outcome of a command: its text and its exit code.
 struct Outcome {
     text: String,
     code: u8,
@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-/// What each exit code means stands in `usage`.
+/// Runs a command and gives its exit code; `usage` explains the codes.
 pub fn run(deed: &Deed, config: &Config) -> ExitCode {
     let done = match deed {
         Deed::Fsck => inspect(config, true),
@@ -193,7 +193,7 @@ fn lies_in(folder: &Path, dir: &Path) -> bool {
     folder.canonicalize().is_ok_and(|folder| dir.canonicalize().is_ok_and(|dir| folder.starts_with(dir)))
 }
 
-/// What was done, and what the backup lacks.
+/// The outcome of a backup, and the objects that it lacks.
 fn but_for(mut text: String, left_out: &[LeftOut]) -> Outcome {
     for left in left_out {
         text.push_str(&format!("\nnot in it: {}: {}", left.file, left.why));
@@ -259,7 +259,7 @@ fn open(config: &Config) -> Result<FlatStore, String> {
     })
 }
 
-/// What a running master answers.
+/// The answer of a running master.
 struct Answered {
     body: BufReader<UnixStream>,
     warned: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the operator asked for: flags, and a file whose keys are the flags without their dashes.
+//! The configuration: flags, and a file whose keys are the flags without their dashes.
 //!
 //!     arguments -> (--config FILE -> lines) -> Asked::Run(Config)
 //!

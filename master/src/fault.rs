@@ -1,4 +1,4 @@
-//! Why a request was not done, as a Status: from each kind of refusal that the rooms know. PURE.
+//! Turns every kind of refusal into a Status. PURE.
 
 use crate::call::{Call, Misdirected, Verb, Version};
 use crate::prepare::Unfit;
@@ -51,7 +51,7 @@ impl Fault {
     }
 
     pub fn damaged(key: &Key, why: &str) -> Fault {
-        Status::internal_error(format!("the file of {key} is damaged, see /healthz?verbose: {why}")).into()
+        Status::internal_error(format!("the file of {key} is damaged, see /readyz?verbose: {why}")).into()
     }
 
     /// The create was done before: `first` came of it.

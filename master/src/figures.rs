@@ -1,4 +1,4 @@
-//! What nodes and pods take, asked of the agents of this host when somebody wants to know, and never stored.
+//! The cpu and memory use of nodes and pods. The agents of this host are asked on demand; nothing is stored.
 
 use coracle_api::node::agent_socket;
 use coracle_http::{PathAndQuery, Server, gather};

@@ -20,7 +20,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Of 2014: no metadata, the namespace in the query, and namespaces that are made on first use.
+    /// The versions of 2014: no metadata, the namespace in the query, and namespaces that are made on first use.
     pub fn is_flat(self) -> bool {
         matches!(self, Version::Old(old) if old.is_flat())
     }
@@ -50,7 +50,7 @@ pub enum Media {
     Protobuf,
 }
 
-/// What is shown.
+/// The part of an object that is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// The object, or a list of objects.
@@ -71,7 +71,7 @@ pub enum MetaVersion {
     V1beta1,
 }
 
-/// What a row of a table carries of its object.
+/// The part of its object that a row of a table carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Include {
     #[default]
@@ -80,7 +80,7 @@ pub enum Include {
     Nothing,
 }
 
-/// What a request is answered with, so far as the form minds it.
+/// The kind of answer of a request, as far as the form depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     One,
@@ -221,7 +221,7 @@ fn clause(text: &str) -> Clause<'_> {
 }
 
 impl Clause<'_> {
-    /// What it asks for, where that can be had.
+    /// The form that it asks for, if there is such a form.
     fn form(&self) -> Option<(Media, Shape)> {
         let media = match self.range {
             "*/*" | "application/*" => Media::Json,

@@ -195,7 +195,7 @@ fn home(key: &Key) -> Option<Key> {
     (!key.namespace.is_empty() && !made_later).then(namespace)
 }
 
-/// What of a loaded object is known without reading it whole.
+/// The facts about a loaded object that are known without reading it whole.
 fn told(kinds: &Kinds, key: &Key, sketch: &Sketch) -> Option<Durable> {
     let strategy = &kinds.by_resource(&key.resource)?.strategy;
     let tokenless = sketch.metadata.annotations.get(CREATION_TOKEN).is_none();

@@ -1,4 +1,4 @@
-//! What a create needs and pure code must not invent: the time, a uid, the random part of a name, a free address or port.
+//! Supplies what a create needs and pure code cannot have: the time, a uid, the random part of a name, a free address or port.
 
 use crate::store::{Store, Stored};
 use coracle_api::meta::Time;
@@ -75,7 +75,7 @@ impl Maker {
         self.entropy.suffix()
     }
 
-    /// What a create needs that cannot be computed: handed to `with`, which decides.
+    /// The values that a create needs and that cannot be computed, handed to `with`, which decides.
     pub fn making<T>(&self, with: impl FnOnce(&mut Making<'_>) -> T) -> T {
         let taken = |space: &'static str| {
             let mut owners: Option<HashSet<String>> = None;
@@ -126,7 +126,7 @@ fn bare(value: String) -> String {
     value.rsplit('/').next().map(str::to_owned).unwrap_or(value)
 }
 
-/// What this host calls itself. None: the kernel does not say.
+/// The name of this host. None: the kernel does not say.
 pub fn host_name() -> Option<String> {
     let mut name = String::new();
     File::open("/proc/sys/kernel/hostname").and_then(|file| file.take(HOST_NAME_BYTES_MAX).read_to_string(&mut name)).ok()?;

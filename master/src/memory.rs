@@ -1,11 +1,11 @@
-//! How much memory this master may count on: the host's, or what the cgroups that it runs in leave it of that.
+//! The memory that this master may use: the host's, or less if its cgroups have a limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Of the memory the store takes this part: lists of it are written beside it, and whoever else lives on the host needs the rest.
 const STORE_SHARE: u64 = 4;
-/// But so many bytes on the smallest host: some thousand objects.
+/// The least memory of the store, on the smallest host: some thousand objects.
 const STORE_BYTES_MIN: u64 = 64 << 20;
 
 /// How much the store may hold where nobody says it.

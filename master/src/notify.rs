@@ -1,4 +1,4 @@
-//! What systemd is told (Type=notify): one datagram to the socket that it names.
+//! Notifies systemd (Type=notify): one datagram to the socket that it names.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

@@ -1,5 +1,5 @@
-//! Whose a data directory is. A master serves one of its own that nobody else may enter; a command that root runs becomes the owner of
-//! the directory before it touches it, so that no file in it is root's.
+//! The owner of a data directory. A master serves only a directory that is its own and that nobody else may enter; a command that root
+//! runs changes to the owner before it touches the directory, so that no file in it is root's.
 
 use nix::unistd::{Gid, Uid, User, getgroups, setegid, seteuid, setgid, setgroups, setuid};
 use std::fs;

@@ -6,11 +6,11 @@ use coracle_api::old::Version;
 /// Names in one `exclude`; there are fewer checks.
 const EXCLUDED_MAX: usize = 16;
 
-/// Of a backup, and of a flush of the journal into the files: what the command line asks of a running master.
+/// The paths of a backup and of a flush, which the command line asks of a running master.
 pub const BACKUP: &str = "/coracle/store/backup";
 pub const FLUSH: &str = "/coracle/store/flush";
 
-/// What the command line asks of a running master.
+/// A request of the command line to a running master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     Backup,
@@ -96,7 +96,7 @@ pub struct HealthQuestion {
     pub exclude: Vec<String>,
 }
 
-/// What stands at a path without a slash at its end; None: an object's path, or one below a group.
+/// The page at a path without a slash at its end; None: an object's path, or one below a group.
 pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<AboutPage> {
     let mut parts = path.split('/').skip(1);
     let (first, second, third, fourth) = (parts.next().unwrap_or_default(), parts.next(), parts.next(), parts.next());

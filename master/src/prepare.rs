@@ -36,7 +36,7 @@ pub struct Standing<'a> {
     pub object: &'a Value,
 }
 
-/// Who owns the fields of what is written.
+/// The owner of the written fields.
 #[derive(Clone, Debug)]
 pub enum Ownership<'a> {
     /// Nobody's changes: what the master and the agent observe and decide themselves is not worth its place.
@@ -47,7 +47,7 @@ pub enum Ownership<'a> {
     Applied(Managed),
 }
 
-/// What part of an object an update is about.
+/// The part of an object that an update changes.
 #[derive(Clone, Copy)]
 pub enum Part {
     Main,
@@ -91,7 +91,7 @@ pub enum Unfit {
     OtherUid { given: String, stands: String },
     /// Because of what else there is.
     Forbidden {
-        /// Of the object; what its name will begin with, where it has none yet.
+        /// The name of the object, or the prefix of its name if it has none yet.
         name: String,
         why: String,
     },
@@ -116,7 +116,7 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// What a deletion demands of the object that it finds.
+/// The preconditions of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Preconditions {
@@ -161,7 +161,7 @@ pub fn update(kind: &Kind, old: Standing<'_>, part: Part, new: Value, rules: Rul
     Ok(draft.finish(making.now).write)
 }
 
-/// What a deletion comes to.
+/// The outcome of a deletion.
 #[derive(Debug, PartialEq)]
 pub enum Departure {
     /// It goes as it stands.
@@ -238,12 +238,12 @@ pub fn replace(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
     Write::Update { key: old.key.clone(), seen: old.revision, durable: kind.strategy.durable(&object), object, claims }
 }
 
-/// What of a document has another type than its kind has there.
+/// The problems of types in a document.
 pub fn fault(kind: &Kind, mut object: Value) -> Option<String> {
     decode(&kind.types, &kind.type_name, &mut object).message()
 }
 
-/// What an object owns alone, a loaded one too.
+/// The claims of an object, also of a loaded one.
 pub fn claims(kind: &Kind, object: &Value) -> Vec<Claimed> {
     let while_alive = |claim| Claimed { claim, after_death: Duration::ZERO };
     let mut claims: Vec<Claimed> = kind.strategy.claims(object).into_iter().map(while_alive).collect();
@@ -252,7 +252,7 @@ pub fn claims(kind: &Kind, object: &Value) -> Vec<Claimed> {
     claims
 }
 
-/// What the path says of an object is written into it.
+/// Writes the name and namespace of the path into the object.
 fn place(kind: &Kind, namespace: &str, object: &mut Value) {
     if !object.is_object() {
         *object = Value::Object(Default::default());
@@ -278,7 +278,7 @@ fn new_faults(kind: &Kind, new: &Value, old: &Value) -> Vec<Problem> {
     strategy::meta::new_problems(found, &check(&kind.types, &kind.type_name, old))
 }
 
-/// What is said of a field that may not change.
+/// The message about a field that may not change.
 const IMMUTABLE: &str = "field is immutable";
 
 /// What the strategy says of a value, in its order, and what the type says; where both say it, it is said once. The strategy

@@ -1,4 +1,4 @@
-//! What a request says of itself beside its path: the query, once parsed. PURE.
+//! Parses the query of a request. PURE.
 //!
 //! Percent-encodings are decoded here, once.
 

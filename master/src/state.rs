@@ -1,4 +1,4 @@
-//! PURE. How a running master is, in plain words, out of what it answers: figures, checks, nodes.
+//! PURE. The state of a running master in plain words, from its metrics, checks and nodes.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ pub struct Told {
     pub well: bool,
 }
 
-/// Of the store; above it the next thousand objects may not fit.
+/// The share of the store's limit above which the next thousand objects may not fit.
 const FULL_PERCENT: u64 = 90;
 
 /// `ready`: the checks, or why they do not hold. `nodes`: a NodeList.

@@ -1,5 +1,5 @@
-//! What the command line asks of a running master: a backup, a flush. It is a route of `serve`, and on the local socket alone: a backup
-//! holds every secret, a flush wears the card. Who asks says which directory he means: a master that serves another one does nothing.
+//! The requests of the command line to a running master: a backup, a flush. They are a route of `serve`, and on the local socket alone: a
+//! backup holds every secret, a flush wears the card. The request names its directory: a master that serves another one does nothing.
 
 use crate::page::Task;
 use crate::store::{self, FlatStore};

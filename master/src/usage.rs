@@ -1,4 +1,4 @@
-//! PURE. What `--help` says: of the program, or of the one command that stands before it.
+//! PURE. The texts of `--help`: of the program, and of each command.
 
 pub const PROGRAM: &str = "\
 coracle-master: API server, scheduler and controllers over one directory of JSON files
@@ -11,7 +11,7 @@ usage: coracle-master [flags]
 
   status                how the running master is: health, store, nodes, clients, and what is wrong
   store verify          say what a start would find: whether everything that was acknowledged is there; changes nothing
-  store fsck            the same, and hold every object against its kind
+  store fsck            the same, and check every object by the rules of its kind
   store flush           bring the object files up to the journal now, also while a master runs
   store salvage         where acknowledged writes are missing, go on with what there is; the journal goes to quarantine as it was
   backup FILE           one revision of everything durable, also while a master runs; lines of JSON, with the secrets in them
@@ -53,7 +53,7 @@ const STORE: &str = "\
 usage: coracle-master store verify|fsck|flush|salvage [--data-dir DIR] [--admin-socket PATH] [--config FILE]
 
   verify     say what a start would find; changes nothing
-  fsck       the same, and hold every object against its kind
+  fsck       the same, and check every object by the rules of its kind
   flush      bring the object files up to the journal now
   salvage    where acknowledged writes are missing, go on with what there is
 

@@ -5,9 +5,7 @@ commands=(
     'check:say what is wrong with manifest files'
     'plan:say what an agent that starts now would do, and why'
     'status:say how this node and its pods are'
-    'doctor:say what of this host stands in the way'
-    'exec:run a command in a pod of this host'
-    'logs:say what a pod of this host wrote'
+    'doctor:name the problems of this host'
     'exec:run a command in a pod of this host'
     'logs:say what a container of this host wrote'
 )

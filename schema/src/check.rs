@@ -1,5 +1,4 @@
-//! What the types alone can say against a document that was decoded and defaulted: a required field that is not there,
-//! a word that is none of the words allowed.
+//! Checks a decoded and defaulted document by its types alone: required fields, and values outside of an enumeration.
 //!
 //! The built-in types mark nothing as required: Kubernetes' rules for that depend on other fields or have words of their
 //! own, and stand in the strategies. Types that are given later (whose only rules these are) use it.

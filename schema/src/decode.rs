@@ -17,7 +17,7 @@ const FAULTS_MAX: usize = 20;
 /// Unknown fields that are listed; all are taken out.
 const UNKNOWN_MAX: usize = 200;
 
-/// What decoding found.
+/// The findings of decoding.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
     /// Wrong JSON types and values that are no value of their type. Any of them makes the document worthless.
@@ -36,7 +36,7 @@ pub struct Fault {
 }
 
 impl Decoded {
-    /// What a 400 says behind `Pod in version "v1" cannot be handled as a Pod: `: the first fault, as Go's reader does; none
+    /// The message of a 400 behind `Pod in version "v1" cannot be handled as a Pod: `: the first fault, as Go's reader does; none
     /// without any.
     pub fn message(&self) -> Option<String> {
         self.faults.first().map(|fault| fault.message.clone())
@@ -204,7 +204,7 @@ impl Decoder<'_> {
     }
 }
 
-/// What should stand at a place.
+/// The expected value of a place.
 struct Wanted<'t> {
     container: Container,
     element: &'t Element,
@@ -222,7 +222,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// What Kubernetes' own converter says of something else.
+    /// The message of Kubernetes' own converter about another value.
     fn restored_from(&self, found: &Value) -> String {
         let kind = match found {
             Value::Array(_) => "slice",
@@ -294,7 +294,7 @@ fn go_name(name: &str) -> String {
     format!("{version}.{}", short(name))
 }
 
-/// What a null is in a list or a map.
+/// The value of a null in a list or a map.
 pub(crate) fn empty(element: &Element) -> Value {
     match element {
         Element::Text | Element::Bytes => Value::from(""),

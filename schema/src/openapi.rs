@@ -11,7 +11,7 @@ const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_TEXT: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 const RAW: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
-/// What every document may name.
+/// The types that every document may name.
 pub const COMMON: [&str; 5] = [QUANTITY, MICRO_TIME, TIME, RAW, INT_OR_TEXT];
 
 /// The version of OpenAPI.
@@ -31,7 +31,7 @@ impl Dialect {
     }
 }
 
-/// What OpenAPI calls a type: `io.k8s.api.core.v1.Pod`.
+/// The OpenAPI name of a type: `io.k8s.api.core.v1.Pod`.
 pub fn name(row: &Type) -> String {
     if row.package.is_empty() { row.short().to_owned() } else { format!("{}.{}", row.package, row.short()) }
 }

@@ -4,7 +4,7 @@ use crate::types::{Element, Type};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// What is said once before the types of a package.
+/// The settings that stand once before the types of a package.
 #[derive(Default)]
 pub struct Package {
     /// `events.v1.`, or nothing.

@@ -1,4 +1,4 @@
-//! What is wrong with a document, and where.
+//! A problem of a document, and its place.
 
 use std::fmt;
 
@@ -123,7 +123,7 @@ pub struct Problem {
     pub value: Option<serde_json::Value>,
     /// How the value is written where its fields have another order, or other names, than here.
     pub shown: Option<String>,
-    /// What would be right.
+    /// The expected value.
     pub detail: String,
 }
 

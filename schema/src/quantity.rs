@@ -168,7 +168,7 @@ struct Written<'a> {
     /// Behind the point.
     fraction: &'a str,
     format: Format,
-    /// Of 2 in the binary format, else of 10.
+    /// The exponent of 2 in the binary format, otherwise of 10.
     exponent: i32,
 }
 

@@ -142,7 +142,7 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Of the proleptic Gregorian calendar; years begin in March, so that the leap day is the last of its year.
+/// Days in the proleptic Gregorian calendar; years begin in March, so that the leap day is the last of its year.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let era = year.div_euclid(400);

@@ -44,7 +44,7 @@ impl Default for Types {
 pub struct Type {
     /// The whole name: `events.v1.Event`, `Pod`.
     pub name: Cow<'static, str>,
-    /// What OpenAPI writes before the short name: `io.k8s.api.events.v1`; empty for none.
+    /// The OpenAPI prefix of the short name: `io.k8s.api.events.v1`; empty for none.
     pub package: Cow<'static, str>,
     /// Its values are replaced as a whole when two versions meet.
     pub atomic: bool,
@@ -64,7 +64,7 @@ pub struct Field {
     pub rules: Rules,
 }
 
-/// What a value is, or the entries of a list or map.
+/// The type of a value, or of the entries of a list or map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Element {
     Text,

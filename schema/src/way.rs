@@ -1,8 +1,8 @@
-//! Where a field stands in protobuf: `2.5` is number 5 of the message that is field 2 and that JSON does not show.
+//! The path of a field in protobuf: `2.5` is number 5 of the message that is field 2 and that JSON does not show.
 
 use crate::types::Field;
 
-/// Of the messages around it, and its own.
+/// The numbers of the messages around a field, and its own.
 pub(crate) fn numbers(text: &str) -> Result<((u16, u16), u16), String> {
     let number = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is no field number"));
     match *text.split('.').collect::<Vec<_>>() {

@@ -21,7 +21,7 @@ const NEXT_LINE: char = '\u{85}';
 
 /// Words that are a truth, as small as they may be written.
 const TRUTHS: [&str; 8] = ["y", "yes", "true", "on", "n", "no", "false", "off"];
-/// What is nothing.
+/// The texts of a null.
 const NULLS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
 
 /// A document, and what stands in it twice.
@@ -102,7 +102,7 @@ fn respelled(text: &str) -> Result<Cow<'_, str>, String> {
     Ok(written.into())
 }
 
-/// Of a text in double quotes.
+/// Checks the escapes of a text in double quotes.
 fn escapes_known(text: &str, place: Range<usize>) -> Result<(), String> {
     let mut rest = &text[place.clone()];
     while let Some((_, escape)) = rest.split_once('\\') {
@@ -118,7 +118,7 @@ fn escapes_known(text: &str, place: Range<usize>) -> Result<(), String> {
     Ok(())
 }
 
-/// Of what stands behind a backslash: JSON has it, and the YAML of Go does not.
+/// The message about an escape that JSON has and Go's YAML does not.
 fn no_escape(escape: &str) -> Option<&'static str> {
     match escape.as_bytes() {
         [b'/', ..] => Some("found unknown escape character"),
@@ -127,8 +127,8 @@ fn no_escape(escape: &str) -> Option<&'static str> {
     }
 }
 
-/// Of a plain scalar, where Go's reader has rules of its own: a truth is written in three ways and in no other, what no float can
-/// hold is a text, and a number may have any underscores.
+/// Reads a plain scalar by the rules of Go's reader: a truth is written in three ways and in no other, what no float can hold is a
+/// text, and a number may have any underscores.
 fn respelling(plain: &str) -> Option<String> {
     let (small, large) = (plain.to_ascii_lowercase(), plain.to_ascii_uppercase());
     if TRUTHS.contains(&&*small) {
@@ -146,7 +146,7 @@ fn respelling(plain: &str) -> Option<String> {
     plain.parse::<f64>().is_ok_and(f64::is_infinite).then(|| format!("{plain:?}"))
 }
 
-/// What Go's strict reader says of the one key that stands there twice, by its path.
+/// The message of Go's strict reader about a duplicate key, by its path.
 pub fn twice(text: &str, path: &Path) -> Option<String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX },

@@ -476,6 +476,8 @@ fn the_readme_names_two_commands() {
     for command in ["make run", "make test"] {
         assert!(readme.contains(command), "README.md names `{command}`");
     }
+    let typed: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("    make ")).collect();
+    assert_eq!(typed, ["run"], "README.md has one make command to type; the other, `make test`, is for who changes the code");
 }
 
 /// The pages that a reader meets, from the tree's top.
@@ -506,6 +508,27 @@ fn links_of_the_pages_lead_to_files() {
         }
     }
     assert!(gone.is_empty(), "links that lead nowhere:\n{}", gone.join("\n"));
+}
+
+/// The packages hold README.md without its row for developers, SUPPORT.md and the pages of `docs/` itself: packaging/deb.sh.
+#[test]
+fn links_of_installed_pages_lead_to_installed_pages() {
+    let is_installed = |path: &Path| {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        path == Path::new("README.md") || path == Path::new("SUPPORT.md") || folder == Path::new("docs")
+    };
+    let mut gone = Vec::new();
+    for (path, text) in pages() {
+        let page = path.strip_prefix(top()).expect("below the top").to_owned();
+        let lines = text.lines().filter(|line| page != Path::new("README.md") || !line.contains("CONTRIBUTING.md"));
+        for link in lines.flat_map(|line| line.split("](").skip(1)).filter_map(|rest| rest.split([')', '#']).next()) {
+            let target = link.strip_prefix("../").map_or_else(|| page.with_file_name(link), PathBuf::from);
+            if is_installed(&page) && !link.is_empty() && !link.contains("://") && !is_installed(&target) {
+                gone.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(gone.is_empty(), "the packages do not have what these links lead to:\n{}", gone.join("\n"));
 }
 
 /// What stands indented after an empty line, and is typed: a block in a list belongs to the text, one with a line of a drawing shows something.

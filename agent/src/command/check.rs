@@ -1,4 +1,4 @@
-//! What is wrong with manifest files, in a line a problem. PURE.
+//! The problems of manifest files, one line each. PURE.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

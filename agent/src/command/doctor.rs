@@ -1,4 +1,4 @@
-//! What of this host stands in the way of its pods, and what to do. PURE.
+//! The problems of this host, each with what to do about it. PURE.
 
 mod ports;
 
@@ -28,7 +28,7 @@ pub struct Readings {
     pub agent_answers: bool,
     /// A path, what it is of, and what there is. None: it cannot be looked at.
     pub disks: Vec<(String, Option<Disk>)>,
-    /// Of the data directory; None: all is well with it, or it is not there yet.
+    /// The problem of the data directory; None: there is none, or no directory yet.
     pub data_dir: Option<String>,
     pub manifest_dir: String,
     pub manifests_writable_by: Option<String>,
@@ -47,10 +47,10 @@ pub struct Readings {
     pub overlay: bool,
     pub ip_forward: Option<bool>,
     pub bridges_are_seen: bool,
-    /// Of `nft` and `ip`: why it cannot be run.
+    /// The reason why `nft` or `ip` cannot be run.
     pub nft: Result<Vec<Chain>, String>,
     pub ip: Result<(), String>,
-    /// Of the master: where, and why it does not answer.
+    /// The master: its address, and why it does not answer.
     pub master: Option<(String, Option<String>)>,
 }
 
@@ -66,7 +66,7 @@ pub struct Finding {
     pub about: &'static str,
     pub level: Level,
     pub says: String,
-    /// What to do; empty where nothing is to be done.
+    /// The remedy; empty if there is nothing to do.
     pub mend: String,
 }
 

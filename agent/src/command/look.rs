@@ -1,4 +1,4 @@
-//! What an agent that starts now would find: files, what is kept of the master, and the engine. Nothing is written.
+//! Reads everything that an agent starting now would find: files, the copy of the master's objects, the engine. Writes nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct Seen {
     pub desired: Desired,
     pub world: World,
     pub now: Now,
-    /// What could not be read, and what is not known here.
+    /// The problems of reading, and the facts that are unknown here.
     pub notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the command line asks of this host once: each looks, decides, tells, and changes nothing.
+//! The commands that look at this host once: each reads, decides and prints, and changes nothing.
 //!
 //!     look: files, the last assignment and the engine -> the very plan -> plan PURE: in words
 //!     readings: this host -> doctor PURE: what stands in the way, and what to do
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::config::{Command, Config, Form};
 
-/// What was found, for people and for programs.
+/// The findings of a command, for people and for programs.
 pub struct Told {
     pub lines: Vec<String>,
     pub document: Value,
@@ -29,7 +29,7 @@ pub struct Told {
     pub well: bool,
 }
 
-/// What each exit code means stands in `usage`.
+/// Runs a command and gives its exit code; `usage` explains the codes.
 pub fn run(command: &Command, form: Form, config: &Config) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let told = match runtime {
@@ -76,7 +76,7 @@ async fn tell(command: &Command, config: &Config) -> Result<Told, String> {
     })
 }
 
-/// Of the agent that runs.
+/// Asks the running agent.
 async fn ask(config: &Config, path: &str) -> Result<(StatusCode, String), String> {
     let client = Client::new(Target::Unix(config.socket.clone()), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
     let reply = client.call(Method::GET, path, None).await.map_err(|error| {

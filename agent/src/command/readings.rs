@@ -64,7 +64,7 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
     }
 }
 
-/// Of a folder that is not there yet: where it would be.
+/// The disk of a directory; if that is not there yet, of the nearest one above it.
 fn nearest(path: &str) -> &str {
     let above = Path::new(path).ancestors().find(|path| path.exists());
     above.and_then(Path::to_str).unwrap_or("/")
@@ -84,7 +84,7 @@ async fn master(target: &Target) -> (String, Option<String>) {
     (shown, why)
 }
 
-/// Of v2 its own list; else the table of v1, whose last column says whether one is on.
+/// The enabled controllers: the list of cgroup v2, or the table of v1, whose last column says whether one is on.
 fn controllers(v2: &str, v1: &str) -> Vec<String> {
     if !v2.trim().is_empty() {
         return v2.split_whitespace().map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! How this node is, in plain words, from what its agent answers. PURE.
+//! The state of this node in plain words, from the answers of its agent. PURE.
 
 use serde_json::{Value, json};
 

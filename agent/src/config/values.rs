@@ -8,7 +8,7 @@ use crate::plan::Devices;
 use crate::pod_network::Owner;
 use crate::security::{is_sysctl_pattern, sysctl_name};
 
-/// Of anybody, or of nobody.
+/// An IP address; an empty text is none.
 pub(super) fn address(text: &str) -> Result<Option<IpAddr>, String> {
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| format!("{text:?} is not an address")) }
 }

@@ -41,7 +41,7 @@ pub struct Directory {
     gone: BTreeSet<String>,
     /// Files that ask for a pod which an earlier one asks for, said once.
     doubles: BTreeSet<String>,
-    /// Of the directory itself, said once.
+    /// The problem of the directory itself, logged once.
     trouble: Option<String>,
     /// The directory and the files that others may write, and who, said once.
     open: BTreeMap<PathBuf, String>,
@@ -76,7 +76,7 @@ impl Directory {
         directory
     }
 
-    /// What an agent that starts now would read; nothing is written. The error is the directory's own.
+    /// Reads as an agent that starts now would; nothing is written. The error is the directory's own.
     pub fn look(path: &str, data_dir: &str, node_name: &str, page: bool) -> (SourceState, Option<String>) {
         let mut directory = Directory { only_looks: true, ..Directory::known(path, data_dir, node_name) }.with_page(data_dir, page);
         let state = directory.read();

@@ -21,7 +21,7 @@ pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How several things of one file are kept.
 const LIST: &str = "List";
 
-/// What a file asks for.
+/// The content of a manifest file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Good {
     pub pods: Vec<Arc<Wanted>>,

@@ -16,7 +16,7 @@ const WATCH_GRACE_S: u64 = 30;
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// What the master said.
+/// A message of the master's watch.
 #[derive(Debug)]
 pub enum News {
     Listed(Vec<Value>),

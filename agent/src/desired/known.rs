@@ -190,7 +190,7 @@ fn file(network: &Network) -> Value {
     })
 }
 
-/// What of a service this host goes by.
+/// The fields of a service that this host uses.
 fn of_service(service: &Service) -> Value {
     let (meta, spec) = (&service.metadata, &service.spec);
     let target = |port: &ServicePort| match &port.target_port {

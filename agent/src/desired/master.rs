@@ -59,7 +59,7 @@ pub struct Outlets {
     pub node: watch::Sender<Option<Arc<NodeSaid>>>,
 }
 
-/// What of this host matters here.
+/// The facts about this host that matter here.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     pub node_name: &'a str,
@@ -131,7 +131,7 @@ fn forget(gone: &mut BTreeSet<String>, shown: &Shown) {
     });
 }
 
-/// What of this node is others' to say.
+/// The parts of this node that others write.
 fn take_node(outlets: &Outlets, news: News) {
     let node = match news {
         News::Listed(list) => list.into_iter().next(),

@@ -1,4 +1,4 @@
-//! What the sources want to run here, merged into one value. PURE: the sources themselves are beside this file.
+//! The pods that all sources want to run here, merged into one value. PURE: the sources themselves are beside this file.
 //!
 //! directory (with a page of another host), master -> `SourceState` each -> `merge` -> `Desired` -> the loop
 
@@ -45,7 +45,7 @@ pub struct Wanted {
     pub sandbox_hash: String,
     /// By the container's name: the hash that its instances carry.
     hashes: BTreeMap<String, String>,
-    /// Of a pod of a file: the hash that its mirror shows.
+    /// For a pod of a file: the hash that its mirror shows.
     pub manifest_hash: String,
     /// Its fields that are not supported, in words.
     pub refused: Option<String>,
@@ -103,7 +103,7 @@ impl Wanted {
         self.hashes.get(&member.spec.name).cloned().unwrap_or_default()
     }
 
-    /// What the document says of it.
+    /// The container's own part of the document.
     pub fn document_of(&self, member: &Member<'_>) -> &Value {
         &self.document["spec"][member.kind.list()][member.index]
     }
@@ -146,7 +146,7 @@ fn starts_again(member: &Member<'_>, policy: &str, exit_code: i32) -> bool {
     }
 }
 
-/// Of a container that has ended.
+/// The exit code of a container that has ended.
 fn exit_code(status: &Value) -> Option<i32> {
     let ended = status["state"]["terminated"].as_object()?;
     Some(ended.get("exitCode").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok()).unwrap_or(0))
@@ -156,7 +156,7 @@ fn was_started(status: &Value) -> bool {
     !status["state"]["waiting"].is_object() && status["containerID"].is_string()
 }
 
-/// What one source said last.
+/// The latest state of one source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceState {
     /// In the source's own order; of two with one uid or one name the first counts.
@@ -186,9 +186,9 @@ pub struct Desired {
     pub services: Arc<Vec<Service>>,
     /// How the names of new pods resolve.
     pub dns: Dns,
-    /// What the master says of this node. None: nobody has said anything.
+    /// The master's part of this node. None: unknown.
     pub node: Option<Arc<NodeSaid>>,
-    /// What pods are given of ConfigMaps and Secrets.
+    /// The data of ConfigMaps and Secrets for pods.
     pub objects: Arc<Objects>,
 }
 

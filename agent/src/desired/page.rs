@@ -20,7 +20,7 @@ use crate::private;
 
 /// As often as a kubelet looks.
 const PERIOD: Duration = Duration::from_secs(20);
-/// What it is called among the files of the directory.
+/// The name of the page among the files of the directory.
 pub const NAME: &str = "coracle-manifest-url";
 
 /// Where it stands.
@@ -65,14 +65,14 @@ pub fn place(data_dir: &str) -> PathBuf {
     Path::new(data_dir).join("manifest-url").join(NAME)
 }
 
-/// What is known of it, and tells the server so.
+/// The known version of the page, and the headers that name it to the server.
 #[derive(Debug, Default, PartialEq)]
 struct Known {
     bytes: Option<Vec<u8>>,
     fields: HeaderMap,
 }
 
-/// What one look came to.
+/// The outcome of one fetch.
 #[derive(Debug, PartialEq)]
 enum News {
     Same,
@@ -128,7 +128,7 @@ async fn look(client: &Client, path: &str, known: &mut Known) -> Result<News, St
     Ok(if same { News::Same } else { News::Changed(reply.body.to_vec()) })
 }
 
-/// What the next question says of this answer.
+/// The validators of this answer (`ETag`, `Last-Modified`), sent with the next request.
 fn fields(headers: &HeaderMap) -> HeaderMap {
     let pairs = [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
     pairs.into_iter().filter_map(|(told, asked)| Some((asked, headers.get(told)?.clone()))).collect()

@@ -12,7 +12,7 @@ use crate::desired::node_said::NodeSaid;
 use crate::dns::resolv::{ClusterNames, Dns};
 use crate::dns::upstream;
 
-/// What the sources said last.
+/// The latest state of all sources.
 pub struct Said {
     pub sources: BTreeMap<Source, SourceState>,
     pub network: Option<Arc<Network>>,

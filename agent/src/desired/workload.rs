@@ -102,7 +102,7 @@ fn set_identity(pod: &mut Value, spec: &Value, name: &str, number: i64) -> Vec<S
     claims
 }
 
-/// What the pods of an indexed Job are told.
+/// Gives a pod of an indexed Job its index.
 fn set_index(pod: &mut Value, spec: &Value, number: i64) {
     if spec["completionMode"] != "Indexed" {
         return;

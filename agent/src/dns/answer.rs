@@ -16,18 +16,18 @@ use domain::rdata::{A, Aaaa, AllRecordData, Cname, Ns, Ptr, Soa, Srv, Txt};
 
 use super::zone::{Asked, Data, Found, Record, TTL_S, Zone};
 
-/// What every resolver takes without EDNS.
+/// The packet size that every resolver accepts without EDNS.
 const UDP_BYTES: usize = 512;
-/// What is said and believed of EDNS: no packet of this size is cut on its way.
+/// The largest packet size offered and accepted by EDNS: such packets are not fragmented on their way.
 const EDNS_BYTES: u16 = 1232;
-/// Names that lead to names.
+/// The limit of aliases that lead to aliases.
 const ALIASES_MAX: usize = 8;
 const HEADER_BYTES: usize = 12;
 
 type Target = StaticCompressor<Vec<u8>>;
 type Asking<'a> = Question<ParsedName<&'a [u8]>>;
 
-/// What becomes of a query.
+/// The outcome of a query.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// It is none, or not for us to answer.
@@ -42,9 +42,9 @@ pub enum Step {
 pub struct Ask {
     /// To be sent, with a number of the sender's in its first two bytes.
     pub query: Vec<u8>,
-    /// What makes two questions the same.
+    /// The key of a question in the cache.
     pub same: Vec<u8>,
-    /// Over UDP; the client may take less than was said.
+    /// The size limit over UDP; the client may accept less.
     udp: bool,
     message: Vec<u8>,
     /// Names of ours that led there.
@@ -305,7 +305,7 @@ fn say_size(opt: &mut OptBuilder<'_, Target>) -> Result<(), Infallible> {
     Ok(())
 }
 
-/// Of an answer to this message.
+/// The header of an answer to this message.
 fn limit(message: &Message<&[u8]>, udp: bool) -> usize {
     if !udp {
         return usize::from(u16::MAX);

@@ -1,4 +1,4 @@
-//! What others have answered, as long as they said it may be kept, and within bounds. PURE.
+//! A bounded cache of other servers' answers, each kept for as long as its TTL says. PURE.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,9 +13,9 @@ use super::answer::is_cut;
 const COUNT_MAX: usize = 1024;
 /// All of them together.
 const BYTES_MAX: usize = 256 * 1024;
-/// Of a longer answer its next client pays.
+/// A longer answer is not kept: its next client waits for the resolver again.
 const ANSWER_BYTES_MAX: usize = 4096;
-/// Whoever moves a name waits no longer than this for us.
+/// The longest time that an answer is kept, whatever its TTL.
 const TTL_S_MAX: u32 = 300;
 /// That there is no such name may change as somebody corrects a mistake.
 const NEGATIVE_TTL_S_MAX: u32 = 30;

@@ -9,14 +9,14 @@ use coracle_api::service::Service;
 /// As many as resolvers look at, and as Kubernetes lets through.
 const SERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
-/// Of all searches with a space between them, and of one.
+/// The limits of all search domains together with spaces, and of one.
 const SEARCH_LINE_BYTES_MAX: usize = 2048;
 const SEARCH_BYTES_MAX: usize = 253;
 
-/// Of the range that a master gives services from where nobody says otherwise, the tenth.
+/// The tenth address of a master's default service range.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
 
-/// What a resolv.conf says.
+/// The content of a resolv.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolver {
     pub servers: Vec<String>,
@@ -31,7 +31,7 @@ pub struct ClusterDns {
     pub domain: String,
 }
 
-/// What the operator says of the cluster's DNS.
+/// The configuration of the cluster's DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterNames {
     pub domain: String,
@@ -59,7 +59,7 @@ impl ClusterNames {
     }
 }
 
-/// What the names of new pods go by.
+/// The DNS settings for new pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dns {
     /// None: there is no cluster DNS.

@@ -29,13 +29,13 @@ const QUERY_BYTES_MAX: usize = 4096;
 const ASKING_MAX: usize = 64;
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 32;
-/// Of a connection that says nothing.
+/// The time limit of a silent connection.
 const SILENCE: Duration = Duration::from_secs(10);
-/// The address may be somebody else's, for now.
+/// The waits before another try to bind the address, which somebody else may have for now.
 const RETRY: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// What is answered, and where.
+/// The zone that is served, and its address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Names {
     pub zone: Zone,

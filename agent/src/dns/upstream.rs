@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 const ASKED_MAX: usize = 3;
 const REPLY_BYTES_MAX: usize = 4096;
 
-/// What the host's resolv.conf says; nothing where there is none.
+/// The host's resolv.conf; empty if there is none.
 pub fn of_host() -> Resolver {
     let found = read(RESOLV_CONF);
     let loopback = |server: &String| server.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -45,7 +45,7 @@ fn read(path: &str) -> Resolver {
     read.map(|_| resolv::read(&text)).unwrap_or_default()
 }
 
-/// Whom to ask: never ourselves.
+/// The resolvers to ask; never this server itself.
 pub fn servers(own: IpAddr) -> Vec<SocketAddr> {
     let all = read(RESOLV_CONF).servers.into_iter().filter_map(|server| server.parse::<IpAddr>().ok());
     all.filter(|server| *server != own).map(|server| SocketAddr::new(server, PORT)).collect()

@@ -1,4 +1,4 @@
-//! What the cluster's names mean, as the DNS specification of Kubernetes has it. PURE.
+//! Resolves names of the cluster by the DNS specification of Kubernetes. PURE.
 //!
 //!     services and their slices -> `Zone` -> a name and a type -> records · none of that type · no such name · not ours
 //!
@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use coracle_api::service::{EndpointSlice, Service};
 
-/// Of the specification that is followed.
+/// The version of the DNS specification.
 const VERSION: &str = "1.1.0";
-/// An endpoint may go any moment.
+/// The TTL of answers: an endpoint may go at any moment.
 pub const TTL_S: u32 = 5;
-/// Of one answer: the rest of a service with more endpoints is found by asking again.
+/// The limit of one answer: a service with more endpoints shows the others to the next query.
 const HOSTS_MAX: usize = 250;
 
 /// All names of the cluster.
@@ -34,7 +34,7 @@ pub struct Zone {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Entry {
     Addresses(Vec<IpAddr>, Vec<Port>),
-    /// Of a headless service.
+    /// The endpoints of a headless service.
     Hosts(Vec<Host>),
     /// Another name, outside or inside of the cluster.
     Alias(String),
@@ -70,7 +70,7 @@ pub enum Asked {
     Other,
 }
 
-/// What follows a name; names have no dot at their end.
+/// The records of a name; names have no dot at their end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     Address(IpAddr),
@@ -129,7 +129,7 @@ impl Zone {
         zone
     }
 
-    /// Who answers for the domain.
+    /// The name server of the domain.
     pub fn server(&self) -> String {
         format!("ns.dns.{}", self.domain)
     }

@@ -1,6 +1,6 @@
-//! What the agent answers: on its port, which every program of this host reaches, `/healthz` alone; on its socket, which is for root and
-//! the master, also `/pods`, `/node`, `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and `/portForward/...` beside it: pods hold passwords,
-//! logs anything, and a command may do anything.
+//! The agent's HTTP endpoints. Its port, which every program of this host reaches, answers `/healthz` alone. Its socket, for root and the
+//! master, also answers `/pods`, `/node`, `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and
+//! `/portForward/...`: pods hold passwords, logs anything, and a command may do anything.
 //!
 //! Handlers read the last `Shown` and wait for nothing; a log is sent by a task of the agent's own thread.
 

@@ -1,4 +1,4 @@
-//! PURE. What a path and its query name: parameters, pods and the runs of their containers.
+//! PURE. Parses a path and its query: parameters, pods and the runs of their containers.
 
 use crate::desired::Wanted;
 use crate::naming::{SANDBOX, Source, Tag};

@@ -15,7 +15,7 @@ pub fn host() -> Option<Usage> {
     of_host(&text("/proc/stat"), &text("/proc/meminfo"), &text("/proc/vmstat"))
 }
 
-/// Of this process: its processor time in seconds, its memory in bytes, its descriptors.
+/// This process: processor time in seconds, memory in bytes, open descriptors.
 pub fn own() -> Option<(f64, u64, u64)> {
     let stat = text("/proc/self/stat");
     // Behind the name, which may hold anything.

@@ -69,7 +69,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Of a container.
+    /// The usage of a container.
     pub fn of(&self, id: &str) -> Option<&Usage> {
         self.containers.iter().find(|(subject, _)| subject.id == id).map(|(_, usage)| usage)
     }
@@ -99,7 +99,7 @@ impl Rates {
 pub struct Last(Mutex<(Option<Arc<Reading>>, Option<Arc<Reading>>)>);
 
 impl Last {
-    /// What a rate up to now can begin with; the new reading takes its place for the next one.
+    /// The earlier reading that a rate can begin with; the new reading replaces it.
     fn base(&self, now: &Arc<Reading>) -> Option<Arc<Reading>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let age = |reading: &Arc<Reading>| now.at.duration_since(reading.at);
@@ -133,7 +133,7 @@ pub fn in_api(pod: &PodName, node_name: &str) -> String {
     }
 }
 
-/// What runs, in the order of their pods.
+/// The running containers, in the order of their pods.
 pub fn subjects(shown: &Shown, node_name: &str) -> Vec<Subject> {
     let mut all: Vec<Subject> = shown
         .world

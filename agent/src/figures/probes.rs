@@ -1,4 +1,4 @@
-//! How often the probes of containers have passed and failed since the agent began: what `/metrics/probes` tells.
+//! Counts passed and failed probes of containers since the agent began, for `/metrics/probes`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +30,7 @@ impl Found {
     }
 }
 
-/// Of one probe.
+/// The counts of one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
     pub pod: PodName,
@@ -51,7 +51,7 @@ impl Tallies {
         tallies.entry((pod.uid.clone(), container.to_owned(), kind)).or_insert_with(new).counts[found as usize] += 1;
     }
 
-    /// What is told of a pod goes with it.
+    /// Forgets the counts of pods that are gone.
     pub fn keep(&self, is_here: impl Fn(&str) -> bool) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(uid, ..), _| is_here(uid));
     }

@@ -85,7 +85,7 @@ fn memory(usage: &Usage, time: &str) -> Value {
     })
 }
 
-/// What the master makes NodeMetrics and PodMetrics of: rates and working sets alone.
+/// The rates and working sets of which the master makes NodeMetrics and PodMetrics.
 pub fn usage(node_name: &str, rates: &Rates) -> Value {
     let quantities = |nanocores: u64, bytes: u64| json!({ "cpu": format!("{nanocores}n"), "memory": format!("{}Ki", bytes / 1024) });
     let window = format!("{:.3}s", rates.window().as_secs_f64());

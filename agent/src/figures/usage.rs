@@ -1,11 +1,11 @@
-//! PURE. What the kernel's files say of a group of processes, of the host and of a network; of both versions of cgroups.
+//! PURE. Parses the kernel's files about a cgroup (v1 and v2), the host and a network.
 
-/// Of a group, or of the host. Processor time counts up, in nanoseconds; the rest is in bytes.
+/// The usage of a cgroup or of the host. Processor time counts up, in nanoseconds; the rest is in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub cpu_ns: u64,
     pub memory: u64,
-    /// What the kernel would not take back first.
+    /// The working set: memory that the kernel would not reclaim first.
     pub working_set: u64,
     pub rss: u64,
     pub cache: u64,
@@ -60,7 +60,7 @@ pub struct Texts {
     pub io_counts: String,
 }
 
-/// What an interface has carried: bytes and errors, received and sent.
+/// The counters of an interface: bytes and errors, received and sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     pub name: String,
@@ -137,7 +137,7 @@ pub fn of_v1(texts: &Texts) -> Option<Usage> {
     })
 }
 
-/// Of the host: /proc/stat, whose times are in hundredths of a second, and /proc/meminfo.
+/// The usage of the host, from /proc/stat (in hundredths of a second) and /proc/meminfo.
 pub fn of_host(stat: &str, meminfo: &str, vmstat: &str) -> Option<Usage> {
     let times: Vec<u64> =
         stat.lines().find_map(|line| line.strip_prefix("cpu "))?.split_whitespace().map_while(|n| n.parse().ok()).collect();
@@ -184,7 +184,7 @@ fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// Of a line `name value`.
+/// The value of a line `name value`.
 fn value(text: &str, name: &str) -> Option<u64> {
     let of = |line: &str| line.strip_prefix(name)?.strip_prefix([' ', '\t'])?.split_whitespace().next()?.parse().ok();
     text.lines().find_map(of)

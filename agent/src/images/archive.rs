@@ -12,7 +12,7 @@ use crate::runtime::pause::entry;
 const BLOCK: usize = 512;
 /// Bytes of one document in it: indexes, manifests and configurations have some kilobytes.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
-/// Of all of them.
+/// The limit of all documents together.
 const DOCUMENTS_BYTES_MAX: usize = 16 << 20;
 /// Indexes within indexes.
 const DEPTH_MAX: usize = 4;
@@ -48,7 +48,7 @@ pub fn read(input: &mut impl Read, stem: &str, architecture: &str) -> Result<Arc
     Ok(Archive { names: names(&manifest), before })
 }
 
-/// Of Docker's manifest.
+/// The names in Docker's manifest.
 fn names(manifest: &Value) -> Vec<String> {
     let mut names = Vec::new();
     for image in manifest.as_array().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Which images go when the disk fills up: only those that the agent fetched itself, and of these none that anybody wants. PURE.
+//! Chooses the images to remove when the disk fills up: only those that the agent fetched itself and nobody uses. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ const FREE_PERCENT_MIN: u64 = 5;
 const FREE_BYTES_MIN: u64 = 2 << 30;
 /// An image with its layers has some thousand files.
 const FREE_FILES_MIN: u64 = 50_000;
-/// What was used so lately may be wanted again at once.
+/// An image that was used so lately may be needed again at once.
 const REST_MS: i64 = 120_000;
 
 /// An image as the engine has it.
@@ -47,7 +47,7 @@ pub fn used_percent(disk: Disk) -> u64 {
     u64::try_from(used.checked_div(u128::from(disk.bytes)).unwrap_or_default()).unwrap_or(100)
 }
 
-/// Of bytes and of inodes. A file system without inodes has as many as one likes.
+/// The free percentages of bytes and of inodes. A file system without inodes never runs out of them.
 pub fn free_percent(disk: Disk) -> (u64, u64) {
     let percent = |free: u64, of: u64| (u128::from(free) * 100).checked_div(u128::from(of)).map_or(100, |free| free.min(100) as u64);
     (percent(disk.free, disk.bytes), percent(disk.files_free, disk.files))

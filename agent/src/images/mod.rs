@@ -32,7 +32,7 @@ use collect::{Case, collect, used_percent};
 use record::Loaded;
 
 const LOOK: Duration = Duration::from_secs(60);
-/// Of all folders together.
+/// The limit of all folders together.
 const FILES_MAX: usize = 200;
 const PIECE_BYTES: usize = 64 * 1024;
 /// Pieces on their way to the engine.

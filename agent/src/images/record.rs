@@ -1,4 +1,4 @@
-//! What the agent has fetched itself, so that nothing else is ever taken away. PURE: the engine's side keeps the file.
+//! The record of images that the agent fetched itself; no other image is ever removed. PURE: the engine's side keeps the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub struct Record {
 pub struct Loaded {
     /// Length, time and inode: unchanged, it is not read again.
     pub stamp: String,
-    /// Of its bytes: under another name it is not loaded again.
+    /// The digest of its bytes: under another name it is not loaded again.
     pub digest: String,
     pub images: BTreeSet<String>,
 }
@@ -39,7 +39,7 @@ impl Record {
         self.images.retain(|id, _| here.contains(id));
     }
 
-    /// Of files that still lie there.
+    /// The images of files that are still there.
     pub fn preloaded(&self) -> BTreeSet<&str> {
         self.files.values().flat_map(|file| &file.images).map(String::as_str).collect()
     }

@@ -1,10 +1,10 @@
-//! PURE. What a person of this host asks the agent for, and what is made of the answer.
+//! PURE. Turns the command line of `exec` and `logs` into requests to the agent, and its answers into output.
 //!
 //!     coracle-agent exec [OPTIONS] POD [--] COMMAND...      coracle-agent logs [OPTIONS] POD
 
 use serde_json::Value;
 
-/// Whose container is the usual one of a pod, as kubectl reads it.
+/// The annotation that names a pod's default container, as kubectl reads it.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// Options of the agent itself, which say where its socket is.
 const OF_AGENT: [&str; 3] = ["config", "node-name", "socket-dir"];
@@ -47,7 +47,7 @@ pub fn read(arguments: &[String]) -> Option<Result<(Deed, Vec<String>), String>>
     Some(Words { is_exec, ..Words::default() }.read(rest))
 }
 
-/// What of a command line has been read.
+/// The part of a command line that has been parsed.
 #[derive(Default)]
 struct Words {
     is_exec: bool,
@@ -189,7 +189,7 @@ impl Deed {
         matches!(&self.what, What::Logs(query) if query.iter().any(|(name, _)| *name == "follow"))
     }
 
-    /// What the agent is asked for.
+    /// The path of the request to the agent.
     pub fn target(&self, place: &Place) -> String {
         let path = format!("{}/{}/{}", encoded(&self.namespace), encoded(&place.pod), encoded(&place.container));
         match &self.what {
@@ -223,7 +223,7 @@ pub fn ended(status: &[u8]) -> Result<u8, String> {
     code.ok_or_else(|| status["message"].as_str().unwrap_or("the command failed, and nobody says why").to_owned())
 }
 
-/// What a refusal says: a Status, or bare text.
+/// The message of a refusal: of a Status, or bare text.
 pub fn refusal(body: &[u8]) -> String {
     let status: Value = serde_json::from_slice(body).unwrap_or_default();
     status["message"].as_str().map_or_else(|| String::from_utf8_lossy(body).trim().to_owned(), str::to_owned)

@@ -36,7 +36,7 @@ const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
 const SIZE: u8 = 4;
-/// What is written here is the number of a channel that ends.
+/// The channel on which a client names a channel that ends.
 const CLOSE: u8 = 255;
 
 /// The exit code is the command's; 1 where there is none, and why is told.
@@ -135,7 +135,7 @@ async fn exec(mut reader: Reader, writer: Writer, stdin: bool, tty: bool) -> Res
     ended
 }
 
-/// What the command prints, until its last word.
+/// Copies the output of the command, until its exit status.
 async fn hear(reader: &mut Reader) -> Result<u8, String> {
     let (mut channel, mut status) = (None, Vec::new());
     while let Ok(Some(piece)) = reader.next().await {
@@ -162,7 +162,7 @@ async fn hear(reader: &mut Reader) -> Result<u8, String> {
     deed::ended(&status)
 }
 
-/// What is typed, and the sizes of the terminal; it ends when the connection does.
+/// Copies the input and the sizes of the terminal; ends when the connection does.
 async fn speak(mut writer: Writer, mut typed: Receiver<Vec<u8>>, stdin: bool, terminal: Option<&Terminal>) {
     let Ok(mut resized) = signal(SignalKind::window_change()) else { return };
     let (mut open, mut size) = (stdin, terminal.and_then(Terminal::size));

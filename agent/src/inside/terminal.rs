@@ -29,7 +29,7 @@ impl Drop for Terminal {
     }
 }
 
-/// What it prints, where it succeeds.
+/// The output of stty, if it succeeds.
 fn stty(words: &[&str]) -> Option<String> {
     let output = Command::new("stty").args(words).stdin(Stdio::inherit()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -161,7 +161,7 @@ impl<'a> Room<'a> {
         unconfined().map_or(Answer::Taken, dismissed)
     }
 
-    /// Of what there is too little: the first resource in the kubelet's order.
+    /// The resource that is insufficient: the first in the kubelet's order.
     fn short(&self, wanted: &Wanted) -> Option<Why> {
         few("pods", 1, self.pods, PODS_MAX).or_else(|| self.short_of(&asked(wanted), &self.amounts))
     }

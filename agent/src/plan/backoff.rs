@@ -11,7 +11,7 @@ pub struct Now {
 /// The first restart is immediate, the second waits this long, each later one twice as long as the one before.
 pub const RESTART_WAIT_MS: i64 = 10_000;
 pub const RESTART_WAIT_MS_MAX: i64 = 300_000;
-/// Who ran that long has its failures forgotten.
+/// A container that ran for so long has its failures forgotten.
 pub const RAN_FINE_MS: i64 = 600_000;
 /// After a failed pull, doubling.
 pub const PULL_WAIT_MS: i64 = 10_000;

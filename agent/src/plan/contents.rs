@@ -39,7 +39,7 @@ pub fn claimed(pod: PodCase<'_>, part: &mut Part) -> Option<Vec<Asked>> {
     }
 }
 
-/// What has to be written before the sandbox starts; None while something is missing.
+/// The volumes to write before the sandbox starts; None while something is missing.
 pub fn all(pod: PodCase<'_>, part: &mut Part) -> Option<Vec<Volume>> {
     fill(pod, part, true)
 }

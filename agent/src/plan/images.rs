@@ -22,7 +22,7 @@ pub struct Ready {
     pub pulled: bool,
 }
 
-/// What to start from; else what is waited for, with the pull asked for where one is due.
+/// The image to start from; otherwise the reason for waiting, with a pull if one is due.
 pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Container, attempt: u32) -> Result<Ready, Waiting> {
     let name = &container.image;
     if !is_reference(name) {

@@ -1,4 +1,4 @@
-//! What the loop saw itself and the engine does not tell. Losing it costs an early retry, nothing else. PURE.
+//! What the loop observed itself and the engine does not tell. Losing it costs an early retry, nothing else. PURE.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Memory {
     /// postStart hooks that failed, by the engine's id: the text. And those that run now.
     pub hooks_failed: BTreeMap<String, String>,
     pub hooks_running: std::collections::BTreeSet<String>,
-    /// Whose containers were seen, by uid: so it is known whose volumes are left.
+    /// The pods whose containers were seen, by uid, to tell which volumes are left over.
     pub owners: BTreeMap<String, PodName>,
     /// Pods whose last action failed, by uid.
     pub setbacks: BTreeMap<String, Setback>,
@@ -108,11 +108,11 @@ pub struct Setback {
     pub text: String,
 }
 
-/// What is dead, or as good as: made, and refused by the engine when it was started.
+/// A container that is dead, or was made and could not be started.
 pub const START_ERROR_CODE: i32 = 128;
-/// Of one that was killed by SIGKILL.
+/// The exit code of a container that was killed by SIGKILL.
 pub const KILLED_CODE: i32 = 137;
-/// Of a container that is gone without a trace: the kubelet's number for it.
+/// The exit code of a container that is gone without a trace, as a kubelet gives it.
 pub const UNKNOWN_CODE: i32 = 137;
 
 impl Memory {

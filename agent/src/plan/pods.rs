@@ -24,7 +24,7 @@ use crate::naming::{SANDBOX, Source};
 
 /// Whatever the main containers took of the grace, a sidecar has this long.
 const SIDECAR_GRACE_S_MIN: u64 = 2;
-/// What is missing is missing now.
+/// The shortage is now, so there is little time.
 const EVICTION_GRACE_S: u64 = 1;
 
 pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports: &mut Ports, room: &mut Room<'_>) -> Part {
@@ -192,7 +192,7 @@ pub fn end(case: Case<'_>, part: &mut Part, runs: &[Run<'_>], address: &str, gra
     stops::stop(case, part, &sandboxes, None, address, why)
 }
 
-/// What the others have left of the grace, for a sidecar: its pod has one grace for all of its containers.
+/// The rest of the grace period for a sidecar: a pod has one grace period for all of its containers.
 fn left_of(case: Case<'_>, sidecars: &[&Run<'_>], grace_s: Option<u64>) -> Option<u64> {
     let run = sidecars.first()?;
     let memory = &case.world.memory;

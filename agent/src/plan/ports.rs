@@ -1,4 +1,4 @@
-//! Who has which port of the host. PURE.
+//! Assigns host ports to pods and finds conflicts. PURE.
 
 use std::collections::BTreeMap;
 

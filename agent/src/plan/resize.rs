@@ -14,7 +14,7 @@ use crate::desired::Wanted;
 use crate::members::{Kind, Member};
 use crate::runtime::Limits;
 
-/// What it may use from now on; None: what it uses is as it is wanted, or nobody knows.
+/// The new limits of a running container; None: they are as wanted, or unknown.
 pub fn wanted_of(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> Option<Limits> {
     let now = run.seen.limits.filter(|_| run.seen.runs())?;
     let mut wanted = limits(&wanted.pod.spec, member.spec);

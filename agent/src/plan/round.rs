@@ -1,4 +1,4 @@
-//! What to do now: the decisions over one pod, and those over all of them. PURE.
+//! The outcome of a plan: the actions for one pod, and for all of them. PURE.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Round {
     pub pulls: Vec<PullWanted>,
     /// When to look again though nothing happened (monotonic).
     pub wake_at_ms: Option<i64>,
-    /// What wanted pods wait for, by uid: what their statuses and the log say.
+    /// The reasons why wanted pods wait, by uid, as their statuses and the log give them.
     pub waits: BTreeMap<String, Waits>,
     /// By uid: whether this node takes pods that it was asked about for the first time.
     pub admissions: BTreeMap<String, Option<Dismissal>>,
@@ -71,7 +71,7 @@ pub enum What {
         container: String,
     },
     RemoveVolumes,
-    /// What containers that run may use. `told`: how the events say it.
+    /// Changes the limits of running containers. `told`: the text of the events.
     Resize {
         resizes: Vec<Resize>,
         told: String,
@@ -83,7 +83,7 @@ pub enum What {
     },
 }
 
-/// Of one container.
+/// The new limits of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resize {
     pub id: String,

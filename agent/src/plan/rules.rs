@@ -29,11 +29,11 @@ pub enum Rule {
     EphemeralsStartOnce,
     /// Restarts wait longer and longer.
     RestartsBackOff,
-    /// What was made and not started is started.
+    /// A container that was made and not started is started.
     HalfMadeIsBegun,
-    /// What ignores its signal is killed when the grace is over.
+    /// A container that ignores its signal is killed when the grace period is over.
     GraceEnds,
-    /// What fails its liveness probe, or its postStart hook, is stopped.
+    /// A container that fails its liveness probe or its postStart hook is stopped.
     SickIsStopped,
     /// Of two pods with one host port the later waits.
     PortsAreTaken,

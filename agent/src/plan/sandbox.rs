@@ -17,7 +17,7 @@ use crate::runtime::{ContainerConfig, State};
 use crate::runtime_class;
 use crate::volumes;
 
-/// What members can join.
+/// A sandbox that members can join.
 pub enum Sandbox {
     /// Up, or started by the actions so far. The address is empty where it is not known yet.
     Up { attempt: u32, address: String },

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::naming::{PodName, SANDBOX, Tag};
 use crate::runtime::Seen;
 
-/// What is there of one pod.
+/// The containers of one pod.
 #[derive(Clone, Debug)]
 pub struct PodSeen<'a> {
     pub name: PodName,

@@ -1,4 +1,4 @@
-//! What this host has too little of, and who leaves for it. PURE.
+//! Pressure of memory and disk on this host, and the pods that are evicted for it. PURE.
 //!
 //! `pressure` measures and finds it. What follows: a pod that is evicted ends (`pods`), and new ones are not taken (`admission`).
 
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::waiting::Dismissal;
 
-/// What a host may have too little of.
+/// A kind of pressure on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Short {
     Memory,
@@ -15,7 +15,7 @@ pub enum Short {
 }
 
 impl Short {
-    /// Of the node's conditions.
+    /// The type of the node's condition.
     pub fn condition(self) -> &'static str {
         match self {
             Short::Memory => "MemoryPressure",

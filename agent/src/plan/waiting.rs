@@ -36,7 +36,7 @@ pub struct Dismissal {
     pub kind: Dismissed,
     pub reason: String,
     pub message: String,
-    /// What the event says.
+    /// The text of the event.
     pub event: String,
 }
 

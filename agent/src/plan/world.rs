@@ -39,7 +39,7 @@ impl<'a> PodCase<'a> {
     }
 }
 
-/// What there is, and what cannot be read off the engine.
+/// The state of the engine and of this host.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     pub node: Node,
@@ -47,11 +47,11 @@ pub struct World {
     pub containers: Vec<Seen>,
     /// Uids of pods that have volumes on this host.
     pub volumes: BTreeSet<String>,
-    /// Of volumes that the agent fills itself, by their path: the stamp of what is in them.
+    /// The stamps of volumes that the agent fills itself, by path.
     pub contents: BTreeMap<String, String>,
     /// The images that were looked up for this round: None is absent, a missing key was not asked for.
     pub images: BTreeMap<String, Option<Image>>,
-    /// What the probes found, by the engine's container id.
+    /// The verdicts of probes, by the engine's container id.
     pub verdicts: Verdicts,
     pub strain: Arc<Strain>,
     /// The host stops: all pods end, and begin again when it is back.
@@ -73,7 +73,7 @@ pub struct Node {
     pub memory_bytes: u64,
     /// Its engine may make processes the last that the kernel ends for lack of memory.
     pub spares_processes: bool,
-    /// What pods may take of the disk; 0: it cannot be told.
+    /// The disk space that pods may use; 0: unknown.
     pub disk_bytes: u64,
     /// The id of the pause image (`sha256:...`), known before it is loaded.
     pub pause_image: String,
@@ -99,10 +99,10 @@ pub struct Devices {
 
 pub type Verdicts = BTreeMap<String, Verdict>;
 
-/// What the probes of one container found so far.
+/// The results of the probes of one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Of the readiness probe; None before its first result. Without a probe nobody asks.
+    /// The result of the readiness probe; None before the first. Not used without a probe.
     pub ready: Option<bool>,
     /// The startup probe has passed.
     pub started: bool,

@@ -17,7 +17,7 @@ const STALL: &str = "some 100000 1000000";
 /// A tree with more entries is as full as these make it.
 const ENTRIES_MAX: usize = 1_000_000;
 
-/// What is free, or could be at once.
+/// The memory that is free, or could be freed at once.
 pub fn memory() -> Option<Level> {
     let usage = files::host()?;
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
@@ -47,7 +47,7 @@ pub fn disk(path: &str) -> Option<(Level, Level)> {
     Some((bytes, Level { available: disk.files_free, capacity: disk.files }))
 }
 
-/// What a tree takes of the disk, without other file systems in it; a file with several names counts once. Ends early above `enough`.
+/// The disk space of a tree, without other file systems in it; a file with several names counts once. Ends early above `enough`.
 pub fn tree(path: &str, enough: u64) -> u64 {
     let Ok(top) = fs::symlink_metadata(path) else { return 0 };
     let (mut sum, mut entries) = (0_u64, 0_usize);

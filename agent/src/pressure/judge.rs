@@ -1,4 +1,4 @@
-//! Who takes more than he may, and who leaves when there is too little for all, in the kubelet's order and words. PURE.
+//! Ranks pods for eviction: those over their own limits, and, under pressure, all others in the kubelet's order. PURE.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use super::thresholds::{Level, Signal, Threshold};
 use crate::desired::Wanted;
 use crate::members::Kind;
 
-/// What one container takes.
+/// The usage of one container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     pub memory: u64,
@@ -19,7 +19,7 @@ pub struct Taken {
     pub processes: u64,
 }
 
-/// What one pod takes.
+/// The usage of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTaken {
     /// By name.
@@ -38,7 +38,7 @@ impl PodTaken {
     }
 }
 
-/// What of a pod has to be measured, because it is limited: most pods have nothing of the kind, and cost nothing.
+/// The volumes and containers of a pod that must be measured because they are limited: most pods have none, and cost nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measures {
     /// Names of empty directories.
@@ -75,7 +75,7 @@ fn limit_of_pod(wanted: &Wanted) -> Option<qos::Amounts> {
     limits.contains_key("ephemeral-storage").then_some(limits)
 }
 
-/// What a pod takes too much of, as its status says it.
+/// The limit that a pod exceeds, as its status names it.
 pub fn over(wanted: &Wanted, taken: &PodTaken) -> Option<String> {
     let above = |used: u64, limit: Sum| i64::try_from(used).unwrap_or(i64::MAX) > limit.amount().value();
     for (name, limit) in empty_dirs(wanted) {
@@ -105,7 +105,7 @@ pub fn met(thresholds: &[Threshold], levels: &BTreeMap<Signal, Level>) -> Vec<(T
     thresholds.iter().filter_map(|one| Some((*one, level(one).filter(|level| one.is_met(*level))?))).collect()
 }
 
-/// Who leaves first: who takes more than he asked for, then who matters less, then who takes the most beyond what he asked for.
+/// The pod to evict first: one over its requests, then the one of lower priority, then the one furthest over its requests.
 pub fn victim<'a>(signal: Signal, candidates: &'a [(&Wanted, PodTaken)]) -> Option<&'a (&'a Wanted, PodTaken)> {
     candidates.iter().min_by_key(|(wanted, taken)| {
         let (used, asked) = (used(signal, taken), asked(signal, wanted));
@@ -134,7 +134,7 @@ fn asked(signal: Signal, wanted: &Wanted) -> i64 {
     requests.get(resource).map_or(0, |sum| sum.amount().value())
 }
 
-/// What the status of the one who leaves says.
+/// The message in the status of an evicted pod.
 pub fn message((threshold, level): (Threshold, Level), (wanted, taken): &(&Wanted, PodTaken)) -> String {
     let resource = threshold.signal.resource();
     let (least, available) = (threshold.least(level.capacity), level.available);

@@ -1,4 +1,4 @@
-//! What this host is short of, and who takes more than it may.
+//! Watches memory and disk: shortage on this host, and pods over their limits.
 //!
 //!     every ten seconds while pods are here, and when the kernel tells that processes wait for memory:
 //!     gauge -> judge PURE, thresholds PURE -> Strain -> the loop ends who has to go, the node's conditions say why
@@ -40,7 +40,7 @@ const SHARE: u32 = 20;
 /// So long a node says that it is short after it was: what comes back at once would leave at once.
 const SETTLES: Duration = Duration::from_secs(300);
 
-/// What the room knows of this host.
+/// The facts about this host that evictions depend on.
 pub struct About {
     pub data_dir: String,
     pub thresholds: Vec<Threshold>,

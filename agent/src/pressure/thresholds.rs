@@ -4,7 +4,7 @@ use coracle_api::quantity::Quantity;
 
 use crate::plan::Short;
 
-/// What is left of one thing on this host.
+/// A resource of this host of which little may be left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
     Memory,

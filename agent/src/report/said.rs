@@ -1,4 +1,4 @@
-//! What the agent says of a pod's status, beside what others say in it. PURE.
+//! The parts of a pod's status that the agent writes; others write the rest. PURE.
 //!
 //! As a kubelet does it: a strategic merge patch that names the pod's uid, the agent's own fields, and its own conditions by their
 //! types. It names no revision and needs none: whatever others say meanwhile, and wherever it stands in the status, stays.
@@ -7,7 +7,7 @@ use crate::status::{CONDITIONS, is_own};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// What the agent says of a pod, or says by leaving it out. Placements, claims and gates are others' to tell.
+/// The status fields that the agent writes, also by leaving them out. Placement, claims and gates are written by others.
 const FIELDS: [&str; 15] = [
     "allocatedResources",
     "conditions",
@@ -74,7 +74,7 @@ fn own(conditions: &Value) -> Vec<&Value> {
     conditions.as_array().into_iter().flatten().filter(|condition| is_own(condition)).collect()
 }
 
-/// What is left out, what is null, and a list or an object of nothing are the same.
+/// A missing field, null, and an empty list or object are equal.
 fn equal(ours: &Value, theirs: &Value) -> bool {
     let empty =
         |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);

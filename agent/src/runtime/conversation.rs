@@ -1,4 +1,4 @@
-//! PURE. What passes between a client and a command in a container, whatever carries it and whichever engine runs it.
+//! PURE. The messages between a client and a command in a container, independent of protocol and engine.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// slow keeps the other one waiting.
 pub const WAITING_MAX: usize = 4;
 
-/// What is connected to a command.
+/// The streams that are connected to a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streams {
     pub stdin: bool,
@@ -17,7 +17,7 @@ pub struct Streams {
     pub tty: bool,
 }
 
-/// Of a terminal, in characters.
+/// The size of a terminal, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Size {
@@ -25,7 +25,7 @@ pub struct Size {
     pub height: u16,
 }
 
-/// What a client says.
+/// A message from the client.
 #[derive(Debug, PartialEq)]
 pub enum Heard {
     Stdin(Bytes),
@@ -34,7 +34,7 @@ pub enum Heard {
     Size(Size),
 }
 
-/// What it is told.
+/// A message to the client.
 #[derive(Debug, PartialEq)]
 pub enum Told {
     Stdout(Bytes),
@@ -66,7 +66,7 @@ impl Outcome {
         }
     }
 
-    /// What was said before that; nothing of a success.
+    /// The reason for the end; empty for a success.
     pub fn message(&self) -> String {
         match self {
             Outcome::Success => String::new(),

@@ -73,7 +73,7 @@ pub struct Inner {
     pub contents: BTreeMap<String, (String, String)>,
     /// The wall clock is that much ahead.
     pub wall_offset_ms: i64,
-    /// Of this host: the third number of its pods' addresses.
+    /// The third number of the addresses of this host's pods.
     pub subnet: u8,
     started: Instant,
     next_id: u64,

@@ -1,5 +1,5 @@
-//! What the plan's actions need of a container engine, and the values that pass: `Seen` comes in, `ContainerConfig`
-//! goes out. `docker` speaks to a real engine, `fake` holds one in memory for the simulation.
+//! The interface to a container engine: `Seen` comes in, `ContainerConfig` goes out. `docker` speaks to a real engine, `fake` holds one
+//! in memory for the simulation.
 
 pub mod conversation;
 pub mod docker;
@@ -108,15 +108,15 @@ pub struct Seen {
     pub image_id: String,
     pub created_ms: i64,
     pub state: State,
-    /// Of a sandbox that runs on the pod network.
+    /// The address of a sandbox that runs on the pod network.
     pub ip: Option<String>,
-    /// What it may use. None: the engine does not say.
+    /// Its limits. None: the engine does not say.
     pub limits: Option<Limits>,
     /// Of a dead container: what it left in its termination message file, or the end of its log where the policy says so.
     pub message: Option<String>,
 }
 
-/// What a container may use of the host; 0: as much as there is.
+/// The limits of a container; 0: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     pub cpu_shares: i64,
@@ -153,7 +153,7 @@ impl Seen {
 pub struct Image {
     /// `sha256:...`
     pub id: String,
-    /// Whom it runs as: a name or number, empty for root.
+    /// The user that it runs as: a name or number, empty for root.
     pub user: String,
     pub stop_signal: Option<String>,
     /// On the disk.
@@ -169,7 +169,7 @@ pub enum HostFile {
     BlockDevice,
 }
 
-/// What a pod's containers share on the host.
+/// A directory or file on the host that containers of a pod share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Volume {
     /// An empty directory at that path, mode 0777 as emptyDir has it, given to that group where one is named.
@@ -246,7 +246,7 @@ impl Check {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub passed: bool,
-    /// Of an exec that ended.
+    /// The exit code of an exec that ended.
     pub exit_code: Option<i64>,
     /// What the command wrote, or what was wrong, in the kubelet's words (`HTTP probe failed with statuscode: 404`).
     pub output: String,
@@ -325,7 +325,7 @@ pub struct ContainerConfig {
     /// Files with what is to stand in them, readable for all, made before the container is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<(String, String)>,
-    /// What is still to be filled in, wherever their marks stand.
+    /// Variables whose values are still to be filled in at their marks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub file_variables: Vec<FileVariable>,
     pub log: Log,

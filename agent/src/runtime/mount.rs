@@ -1,4 +1,4 @@
-//! What a container mounts, in no engine's words. PURE.
+//! A mount of a container, independent of the engine. PURE.
 
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Mount {

@@ -9,7 +9,7 @@
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// What an engine needs to know of the image, and the archive to load where it is absent.
+/// The id of the image, and the archive to load if it is absent.
 pub struct Pause {
     /// `sha256:` and the digest of the configuration.
     pub id: String,
@@ -81,7 +81,7 @@ fn elf(machine: u16, program: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Of tar.
+/// The block size of tar.
 const BLOCK: usize = 512;
 
 /// A ustar archive of plain files that belong to root and are as old as Unix.

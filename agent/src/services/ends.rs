@@ -1,4 +1,4 @@
-//! Which endpoints of a service's port are used, from where. PURE.
+//! Selects the endpoints of a service's port, by traffic policy and by where the client is. PURE.
 //!
 //! Ready ones, or where there is none those that are ending and still serve; of traffic that must stay on its node those here alone; of
 //! several the nearer ones, where every endpoint says whom it is meant for.
@@ -13,7 +13,7 @@ use super::Here;
 
 pub type End = (Ipv4Addr, u16);
 
-/// Of one port.
+/// The endpoints of one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     pub cluster: BTreeSet<End>,
@@ -52,7 +52,7 @@ pub fn ends(port: &ServicePort, slices: &[Arc<EndpointSlice>], here: &Here) -> E
     Ends { any: !cluster.is_empty() || !local.is_empty(), here: of(&is_here), cluster, local }
 }
 
-/// Of one service.
+/// The slices of one service.
 pub fn slices_of<'s>(service: &Service, slices: &'s [Arc<EndpointSlice>]) -> Vec<&'s Arc<EndpointSlice>> {
     slices.iter().filter(|of| of.metadata.namespace == service.metadata.namespace && of.service() == service.metadata.name).collect()
 }

@@ -15,10 +15,10 @@ use super::ends::End;
 /// A port that a service is reached at: an address, or (none) the node's own.
 pub type At = (Option<Ipv4Addr>, u16);
 
-/// Who serves what.
+/// The endpoints of each address and port.
 pub type Led = BTreeMap<At, BTreeSet<End>>;
 
-/// Of all services.
+/// The endpoints of all services.
 pub fn led(parts: &[Part]) -> Led {
     parts.iter().flat_map(|part| part.flows.iter().map(|(at, ends)| (*at, ends.clone()))).collect()
 }
@@ -30,18 +30,18 @@ pub struct Moved {
     addresses: BTreeSet<Ipv4Addr>,
 }
 
-/// Of the kernel, over UDP.
+/// A UDP flow of the kernel's connection tracking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Where the client sends to.
     to: End,
-    /// Who answers.
+    /// The endpoint that answers.
     by: End,
-    /// What names it to the kernel.
+    /// The attributes that identify it to the kernel.
     named: Vec<u8>,
 }
 
-/// What was heard in one piece of the kernel's answer.
+/// The content of one piece of the kernel's answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     pub flows: Vec<Flow>,
@@ -80,7 +80,7 @@ impl Moved {
 }
 
 const HEADER: usize = 16;
-/// Of this subsystem's messages: the family of addresses, a version, a number.
+/// The header of this subsystem's messages: address family, version, number.
 const FAMILY: [u8; 4] = [2, 0, 0, 0];
 const ERROR: u16 = 2;
 const DONE: u16 = 3;

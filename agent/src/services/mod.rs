@@ -41,17 +41,17 @@ pub struct Here {
     pub bridges_are_seen: bool,
 }
 
-/// What the kernel should hold, and what could not be put into it.
+/// The rules that the kernel should have, and the parts of services that have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     pub here: Here,
     /// One a service that has an address.
     pub parts: Vec<Part>,
-    /// What is asked for and not done.
+    /// The parts of services that are not supported.
     pub refused: Vec<Refused>,
 }
 
-/// What the kernel holds of one service.
+/// The rules of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub namespace: String,
@@ -102,7 +102,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// What each service asks for. `served`: the address of a service that the agent itself answers at.
+/// The rules of all services. `served`: the address of a service that the agent itself answers at.
 pub fn rules(services: &[Service], slices: &[Arc<EndpointSlice>], here: &Here, served: Option<IpAddr>) -> Rules {
     let mut rules = Rules { here: here.clone(), ..Rules::default() };
     let mut by_service: BTreeMap<(&str, &str), Vec<Arc<EndpointSlice>>> = BTreeMap::new();

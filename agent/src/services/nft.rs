@@ -1,4 +1,4 @@
-//! What the kernel holds of services, as nft's text: the whole, or what is another than before. PURE.
+//! The nftables table of services as text: the whole table, or only the changes. PURE.
 //!
 //! A table of ours has maps from addresses and ports to chains. Of a change only the chains and elements that differ are written, in one
 //! transaction: whatever else goes on is not touched, and sets that the kernel fills itself (who came lately, for affinity) stay.
@@ -131,7 +131,7 @@ pub fn trial(parts: &[&Part]) -> String {
     format!("{name}\ndelete {name}\n{name} {{\n{}}}\ndelete {name}\n", whole(&Held::of(parts)))
 }
 
-/// What turns a table that holds these parts into one that holds those. Empty: nothing.
+/// The nft commands that turn a table with the old parts into one with the new. Empty: no change.
 pub fn change(old: &[&Part], new: &[&Part]) -> String {
     let (old, new) = (Held::of(old), Held::of(new));
     let mut script = String::new();

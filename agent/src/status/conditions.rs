@@ -54,7 +54,7 @@ pub(super) struct Facts<'a> {
     pub(super) init: &'a [Told],
     pub(super) containers: &'a [One],
     pub(super) runs: &'a [Run<'a>],
-    /// What is wrong with each readiness gate that is not passed.
+    /// The problem of each readiness gate that is not passed.
     pub(super) gates: &'a [String],
     pub(super) resize: Resizing,
 }
@@ -150,7 +150,7 @@ pub fn is_own(condition: &Value) -> bool {
     condition["type"].as_str().is_some_and(|kind| CONDITIONS.contains(&kind)) || condition["reason"] == DISRUPTED
 }
 
-/// Of a pod that had to go though it did nothing wrong: whoever counts its failures leaves this one out.
+/// The condition of a pod that was disrupted without its own fault: controllers do not count this failure.
 pub(super) fn disruption(dismissal: &Dismissal, generation: Option<i64>, was: &Value, now: Now) -> Option<Value> {
     if dismissal.kind != Dismissed::Displaced {
         return None;

@@ -120,7 +120,7 @@ fn of_lost(lost: &Lost, waiting: Option<&Waiting>) -> Value {
     }
 }
 
-/// What a container shows of which nothing is here and that will not start.
+/// The status of a container that is not here and will not start.
 struct Absent {
     /// None: it waits as before.
     state: Option<Value>,
@@ -223,7 +223,7 @@ fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
     Waiting::new(WaitReason::PostStartHookError, message)
 }
 
-/// Of a run that is dead.
+/// The status of a run that is dead.
 fn terminated(run: &Run<'_>) -> Value {
     let (code, reason, started_ms, finished_ms, message) = match &run.seen.state {
         State::Exited { exit_code, out_of_memory, started_ms, finished_ms } => {

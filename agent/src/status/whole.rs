@@ -1,4 +1,4 @@
-//! What a status says of a pod as a whole, whatever its containers do. PURE.
+//! The fields of a status that concern the pod as a whole. PURE.
 
 use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use crate::desired::Wanted;
 use crate::plan::seen::Run;
 use crate::plan::{Dismissal, Now};
 
-/// Of a pod that this node did not take: nothing of it was ever here, so there is no more to say.
+/// The status of a pod that this node refused: nothing of it was ever here.
 pub(super) fn rejected(wanted: &Wanted, dismissal: &Dismissal, was: &Value, now: Now) -> Value {
     let start = was["startTime"].as_str().map_or_else(|| time(now.wall_ms), str::to_owned);
     let mut status = json!({
@@ -21,7 +21,7 @@ pub(super) fn rejected(wanted: &Wanted, dismissal: &Dismissal, was: &Value, now:
     status
 }
 
-/// Of a pod that is being deleted, as long as any of it runs: as it was before. What becomes of it is told when it is over.
+/// The phase of a pod that is being deleted: as before, as long as any of it runs.
 pub(super) fn ending(wanted: &Wanted, was: &Value) -> Value {
     let mut status = was.clone();
     let generation = wanted.pod.metadata.generation;
@@ -39,7 +39,7 @@ pub(super) fn begun_ms(runs: &[Run<'_>], now: Now) -> i64 {
     runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min().map_or(now.wall_ms, |ms| ms.min(now.wall_ms))
 }
 
-/// What the pod asks for and may take.
+/// Adds the requests and limits of the whole pod.
 pub(super) fn add_resources(status: &mut Map<String, Value>, wanted: &Wanted) {
     let (requests, limits) = amounts(wanted);
     let mut resources = Map::new();
@@ -54,7 +54,7 @@ pub(super) fn add_resources(status: &mut Map<String, Value>, wanted: &Wanted) {
     }
 }
 
-/// Of the whole pod, with what running it costs.
+/// The requests and limits of the whole pod, with its overhead.
 fn amounts(wanted: &Wanted) -> (qos::Amounts, qos::Amounts) {
     let spec = &wanted.document["spec"];
     let overhead = qos::amounts(&spec["overhead"]);

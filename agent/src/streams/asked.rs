@@ -1,4 +1,4 @@
-//! PURE. What a client asks for: which streams, and how they are to be carried.
+//! PURE. The streams that a client asks for, and the protocol that carries them.
 
 use coracle_api::query::truth;
 use coracle_http::websocket::Offer;

@@ -1,4 +1,4 @@
-//! What keeps pods in number: workloads, jobs, and what scales and guards them.
+//! The kinds of workloads: those that make pods, scale them and guard them.
 
 use super::kind::{Alias, Kind, SelectableField};
 use super::row::{Group, field_or};

@@ -89,7 +89,7 @@ fn events() -> Kind {
     Kind { fate: None, other_form, ..row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates() }
 }
 
-/// Of the document as it is stored.
+/// A field of the document as it is stored.
 fn told_as(label: &'static str, path: &'static str) -> SelectableField {
     SelectableField { label: Cow::Borrowed(label), ..field(path) }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a client may do with a resource, by its name in discovery and in rules.
+/// A verb of a resource, by its name in discovery and in rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     Create,
@@ -43,7 +43,7 @@ pub struct Subresource {
     pub name: Cow<'static, str>,
     /// The kind of its documents.
     pub kind: Cow<'static, str>,
-    /// Of that kind; None: that of the resource.
+    /// The group and version of that kind; None: those of the resource.
     pub group_version: Option<(&'static str, &'static str)>,
     pub verbs: Cow<'static, [Verb]>,
     /// A part of the object's own document that is neither its status nor anything that is told by name here.
@@ -73,7 +73,7 @@ pub struct Alias {
     pub show: fn(&mut Value),
 }
 
-/// What the objects of a kind are, to who wants to reach one through the server.
+/// The target of a kind's `proxy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// One address, and the ports of its containers.
@@ -102,7 +102,7 @@ pub struct SelectableField {
     pub path: Cow<'static, str>,
     /// The same of a field that counts where that one is empty. Empty: none.
     pub or: Cow<'static, str>,
-    /// What a document without the field is taken to hold.
+    /// The value of a document without the field.
     pub missing: Cow<'static, str>,
 }
 
@@ -134,7 +134,7 @@ pub struct Kind {
     pub put_names_revision: bool,
     /// A DELETE that is done at once answers the object that was, and not a Status.
     pub delete_shows: bool,
-    /// What a deletion does to what the object owns where it says nothing of that. None: nothing may name it as its owner.
+    /// The default fate of owned objects at a deletion. None: nothing may name it as its owner.
     pub fate: Option<Fate>,
     /// Said to who deletes an object and does not say what becomes of what it owns.
     pub parting: Option<&'static str>,
@@ -142,12 +142,12 @@ pub struct Kind {
     pub keeps_status: bool,
     /// Fields of the metadata that a write of the status leaves as they are; the others it may change.
     pub status_keeps: &'static [&'static str],
-    /// What the server sets where the client does not: nobody who writes the object owns it. A star is every entry of a list.
+    /// Fields that the server sets if the client does not: no writer of the object owns them. A star is every entry of a list.
     /// Names with points in them are parted by bars.
     pub given: &'static [&'static str],
     /// The same where the name is generated: else it follows from what the client said.
     pub given_unnamed: &'static [&'static str],
-    /// What the server takes out of what is said, or empties: whoever said it owns it all the same.
+    /// Fields that the server removes or empties: their writer owns them all the same.
     pub taken: &'static [&'static str],
     /// Fields that nobody is written down as the owner of.
     pub unowned: &'static [&'static str],
@@ -164,13 +164,13 @@ pub struct Kind {
     pub read_from_nodes: bool,
     /// Said with every answer about it.
     pub deprecated: Option<&'static str>,
-    /// What guards its objects from being evicted: `apiVersion` and `kind`.
+    /// The kind that guards its objects from being evicted: `apiVersion` and `kind`.
     pub guards: Option<(&'static str, &'static str)>,
     /// Why one of its objects may never be deleted; None: it may.
     pub stays: Option<fn(&Value) -> Option<&'static str>>,
     /// Nothing acts on its objects yet, which whoever writes one is told.
     pub idle: bool,
-    /// What else they are told.
+    /// Further warnings for writers.
     pub advice: Option<Advice>,
 }
 
@@ -180,7 +180,7 @@ impl Kind {
         self.verbs.contains(&verb)
     }
 
-    /// What whoever writes an object is told.
+    /// The warning for writers of an object.
     pub fn warning(&self) -> Option<String> {
         self.idle.then(|| format!("nothing acts on {} yet: the object is stored and shown, and that is all", self.resource))
     }

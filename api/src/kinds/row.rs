@@ -1,4 +1,4 @@
-//! How rows are written: what is the same in most of them, and a word for each thing that is not.
+//! Builds rows of the kind table: common values by default, and a method for each that differs.
 
 use super::kind::{Kind, Old, Scale, SelectableField, Subresource, Verb, Way};
 use crate::meta::Resource;
@@ -11,10 +11,10 @@ use std::borrow::Cow;
 
 pub(super) const ALL: &[Verb] =
     &[Verb::Create, Verb::Delete, Verb::DeleteCollection, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
-/// Of a subresource that is a part of the object.
+/// The verbs of a subresource that is a part of the object.
 pub(super) const PART_VERBS: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
 
-/// Of what leads through the server to another one: every method does.
+/// The verbs of a proxy: every method.
 const THROUGH: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, Verb::Update];
 
 /// A field that is called as it stands.
@@ -31,7 +31,7 @@ pub(super) fn field_or(path: &'static str, missing: &'static str) -> SelectableF
 pub(super) struct Group {
     pub(super) name: &'static str,
     pub(super) version: &'static str,
-    /// Of its types: `rbac` for `rbac.authorization.k8s.io`; empty in the core group.
+    /// The package of its types: `rbac` for `rbac.authorization.k8s.io`; empty in the core group.
     pub(super) package: &'static str,
 }
 
@@ -181,7 +181,7 @@ impl Kind {
         self.own_part("status")
     }
 
-    /// What of the metadata a write of the status leaves alone.
+    /// The metadata fields that a write of the status leaves alone.
     pub(super) fn status_keeps(mut self, fields: &'static [&'static str]) -> Kind {
         self.status_keeps = fields;
         self
@@ -233,7 +233,7 @@ impl Kind {
         self
     }
 
-    /// What it owns stays, unless a deletion says otherwise.
+    /// Owned objects stay by default when the owner is deleted.
     pub(super) fn orphans(mut self) -> Kind {
         self.fate = Some(Fate::Orphan);
         self

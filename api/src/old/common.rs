@@ -1,4 +1,4 @@
-//! What all kinds share: the metadata, flat at the top in v1beta1, and references to objects.
+//! Conversions that all kinds share: metadata, which is flat in v1beta1, and references to objects.
 
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};

@@ -29,7 +29,7 @@ const PORT_FIELDS: &[Field] = &[
     field("protocol", &["protocol"], Form::Upper).blank(Blank::Text("TCP")),
 ];
 
-/// What the years before `subsets` knew: the addresses of the first port.
+/// Endpoints before there were `subsets`: the addresses of the first port.
 struct Flat {
     protocol: String,
     endpoints: Vec<String>,

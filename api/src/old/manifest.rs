@@ -26,7 +26,7 @@ pub struct FromFile {
     pub format: Format,
 }
 
-/// What a manifest file was recognised as.
+/// The recognized format of a manifest file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     ContainerManifest,

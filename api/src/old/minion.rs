@@ -42,7 +42,7 @@ pub(super) static ADDRESS: Shape = Shape(&[&[field("type", &["type"], Form::Text
 
 const NONE: Blank = Blank::Text("");
 
-/// What a node says of itself, but for the one field that is spelled otherwise in v1beta1.
+/// The fields of a node's status, without the one that is spelled otherwise in v1beta1.
 pub(super) const ABOUT: &[Field] = &[
     field("machineID", &["machineID"], Form::Text).blank(NONE),
     field("systemUUID", &["systemUUID"], Form::Text).blank(NONE),

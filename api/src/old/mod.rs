@@ -70,7 +70,7 @@ impl Version {
         Version::ALL.into_iter().find(|version| version.name() == name)
     }
 
-    /// Of 2014: documents have no metadata of their own, and the namespace stands in the query.
+    /// Whether the version is of 2014: documents have no metadata of their own, and the namespace stands in the query.
     pub fn is_flat(self) -> bool {
         self != Version::V1beta3
     }
@@ -246,7 +246,7 @@ pub fn field_path(version: Version, kind: &str, v1_path: &str) -> String {
     shape.map_or_else(|| v1_path.to_owned(), |shape| words::old_path(shape, path))
 }
 
-/// What v1's validation finds in an object, told to a client of an older version.
+/// The problems that v1's validation finds, worded for a client of an older version.
 pub fn told(version: Version, kind: &str, problems: Vec<Problem>) -> Vec<Problem> {
     let told = |problem: Problem| Problem { path: Path::new(&field_path(version, kind, problem.path.as_str())), ..problem };
     problems.into_iter().map(told).collect()
@@ -327,9 +327,9 @@ pub enum Half {
     Observed,
 }
 
-/// What a PUT through an older version leaves: all that the version can express is as the client says, the rest as stored.
-/// What clients only observe (`currentState`) stays, and so does what the server gave (uid, addresses) where the
-/// client is silent. `resourceVersion` is the client's: absent means unconditional.
+/// The outcome of a PUT through an older version: all that the version can express is as the client says, the rest as stored. What
+/// clients only observe (`currentState`) stays, and so does what the server gave (uid, addresses) where the client is silent.
+/// `resourceVersion` is the client's: absent means unconditional.
 pub fn merge_put(stored: &Value, new: &Decoded, half: Half) -> Value {
     let (Value::Object(stored_object), Value::Object(new_object)) = (stored, &new.object) else { return new.object.clone() };
     let shape = get_text(stored_object, &["kind"]).and_then(row).and_then(|row| row.shape(new.version));

@@ -156,7 +156,7 @@ const PHASES: &[(&str, &str)] =
 
 static CONDITION: Shape = Shape(&[&[field("kind", &["type"], Form::Text), field("status", &["status"], Form::Word(CONDITION_WORDS))]]);
 
-/// What an unset manifest looked like: clients of 2014 decode it whether it says something or not.
+/// An unset manifest: clients of 2014 decode it whether it says something or not.
 pub(super) fn blank_manifest() -> Value {
     json!({"version": "", "id": "", "volumes": null, "containers": null, "restartPolicy": {}})
 }

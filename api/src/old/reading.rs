@@ -8,7 +8,7 @@ pub(super) type Object = Map<String, Value>;
 /// Problems and dropped fields that one document may report; a document of a stranger may hold any number.
 pub(super) const REPORTS_MAX: usize = 100;
 
-/// What reading a document finds.
+/// The findings of reading a document.
 #[derive(Default)]
 pub(super) struct OldReading {
     pub problems: Vec<Problem>,

@@ -27,7 +27,7 @@ pub(super) struct Field {
     pub form: Form,
     pub blank: Blank,
     pub role: Role,
-    /// What does not fit is dropped, not refused: the server does not act on what a client observed.
+    /// A value that does not fit is dropped, not refused: the server does not act on a client's observations.
     pub lax: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) enum Form {
     Own(&'static Own),
 }
 
-/// What is shown when there is nothing.
+/// The value that is shown when there is none.
 #[derive(Clone, Copy)]
 pub(super) enum Blank {
     Absent,
@@ -78,7 +78,7 @@ pub(super) enum Blank {
     False,
 }
 
-/// Whose word counts in a PUT.
+/// The side that counts in a PUT.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Role {
     /// The client's: absent is unset.
@@ -89,7 +89,7 @@ pub(super) enum Role {
     Observed,
 }
 
-/// What no list can say. `read` takes from the v1beta1 object into the v1 object, `show` the other way round.
+/// Conversions that no list can express. `read` takes from the v1beta1 object into the v1 object, `show` the other way round.
 pub(super) struct Own {
     pub read: fn(&Object, &mut Object, &Path, &mut OldReading),
     pub show: fn(&Object, &mut Object),

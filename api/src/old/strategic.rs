@@ -13,7 +13,7 @@ const DIRECTIVE: &str = "$patch";
 /// Levels of a patch: a template's probe is twelve deep. The parser has a bound of its own, above this one.
 const DEPTH_MAX: usize = 64;
 
-/// What a patch makes of a document as the version shows it. The error says what is wrong with the patch.
+/// Applies a patch to a document as the version shows it. The error is the problem of the patch.
 pub fn patched(version: Version, kind: &str, document: Object, patch: Object) -> Result<Object, String> {
     map(document, patch, row(kind).and_then(|row| row.shape(version)), DEPTH_MAX)
 }

@@ -36,7 +36,7 @@ static METADATA: Shape = Shape(&[&[
     ignored("selfLink"),
 ]]);
 
-/// Of the pods that a template makes.
+/// The metadata of the pods that a template makes.
 static TEMPLATE_METADATA: Shape = Shape(&[
     same! { "name": Form::Text, "generateName": Form::Text, "namespace": Form::Text, "labels": Form::TextMap, "annotations": Form::TextMap },
     &[ignored("creationTimestamp").also(&["uid", "resourceVersion", "selfLink", "generation", "deletionTimestamp"])],

@@ -26,7 +26,7 @@ fn joined(first: &str, rest: &[&str]) -> String {
     })
 }
 
-/// What v1beta1 has no word for keeps its v1 path.
+/// The v1beta1 path of a v1 path; a field that v1beta1 does not have keeps its own.
 pub(super) fn old_path(shape: &Shape, path: &str) -> String {
     translate(shape, &parts(path)).unwrap_or_else(|| path.to_owned())
 }

@@ -37,7 +37,7 @@ pub struct Container {
     pub restart_policy: String,
     /// Before either policy.
     pub restart_policy_rules: Vec<ContainerRestartRule>,
-    /// Of an ephemeral container: whose processes it sees.
+    /// For an ephemeral container: the container whose processes it sees.
     pub target_container_name: String,
 }
 
@@ -50,7 +50,7 @@ pub struct ContainerResizePolicy {
     pub restart_policy: String,
 }
 
-/// What follows when a container ends with certain codes.
+/// A rule for the end of a container with certain exit codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerRestartRule {
@@ -168,7 +168,7 @@ pub struct Lifecycle {
     pub stop_signal: Option<String>,
 }
 
-/// What a probe or a lifecycle hook does; exactly one is given.
+/// The action of a probe or a lifecycle hook; exactly one is given.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Action {
@@ -249,14 +249,14 @@ pub struct Capabilities {
     pub drop: Vec<String>,
 }
 
-/// Of seccomp or AppArmor.
+/// A profile of seccomp or AppArmor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Profile {
     /// RuntimeDefault, Unconfined or Localhost.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Of Localhost: its name.
+    /// The name of a Localhost profile.
     pub localhost_profile: String,
 }
 

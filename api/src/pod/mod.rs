@@ -76,7 +76,7 @@ pub struct PodSpec {
     pub priority: Option<i32>,
     pub enable_service_links: Option<bool>,
     pub overhead: ResourceList,
-    /// What it asks for as a whole.
+    /// The requests and limits of the whole pod.
     pub resources: ResourceRequirements,
     pub scheduling_gates: Vec<LocalObjectReference>,
     pub affinity: Option<PodAffinities>,

@@ -1,4 +1,4 @@
-//! Where containers get their configuration from: variables, and volumes that are made of objects and of the pod itself.
+//! The configuration of containers: variables, and volumes made of objects and of the pod itself.
 
 use super::{ObjectFieldSelector, ResourceFieldSelector};
 use serde::Deserialize;
@@ -38,7 +38,7 @@ pub struct ConfigMapProjection {
     /// None: every key is a file.
     pub items: Vec<KeyToPath>,
     pub optional: Option<bool>,
-    /// Of a volume alone.
+    /// The default mode, of a volume alone.
     pub default_mode: Option<i32>,
 }
 

@@ -19,9 +19,9 @@ pub struct FieldSelector {
 #[derive(Clone, Debug, PartialEq)]
 struct Asked {
     path: Vec<String>,
-    /// What counts where nothing stands there. Empty: nothing.
+    /// The path that counts if the field is empty. Empty: none.
     or: Vec<String>,
-    /// What a document without the field holds.
+    /// The value of a document without the field.
     missing: String,
     terms: Vec<Term>,
 }
@@ -80,7 +80,7 @@ impl FieldSelector {
     }
 }
 
-/// What a key says of the field at the end of a path. None: nothing.
+/// The value of the field at a path, as far as the key tells. None: it does not.
 pub fn of_key(key: &Key, path: &[String]) -> Option<Option<String>> {
     match path {
         [metadata, name] if metadata == "metadata" && name == "name" => Some(Some(key.name.clone())),

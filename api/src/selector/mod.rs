@@ -1,4 +1,4 @@
-//! Which objects a client wants to see: by label (`labels`, two grammars) and by field (`fields`).
+//! Selectors of objects: by label (`labels`, two grammars) and by field (`fields`).
 //!
 //! Both are parsed once and then only compared. Errors are texts, those of Kubernetes: a client sees them as a 400.
 

@@ -1,4 +1,4 @@
-//! What whoever writes an object is told though it is taken: fields that do not do what they seem to. PURE.
+//! Warnings for documents that are accepted: fields that do not do what they seem to. PURE.
 
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::network::unusual;
@@ -22,7 +22,7 @@ const LABELS: [(&str, &str); 5] = [
     ("failure-domain.beta.kubernetes.io/region", "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead"),
     ("failure-domain.beta.kubernetes.io/zone", "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"),
 ];
-/// What pods said in annotations before there were fields; a slash at the end: all that begin so.
+/// Annotations of pods from before there were fields; with a slash at the end: all that begin so.
 const ANNOTATIONS: [(&str, &str); 5] = [
     ("container.apparmor.security.beta.kubernetes.io/", "deprecated since v1.30; use the \"appArmorProfile\" field instead"),
     ("container.seccomp.security.alpha.kubernetes.io/", "non-functional in v1.27+; use the \"seccompProfile\" field instead"),
@@ -192,12 +192,12 @@ fn name(object: &Value, of: &str) -> Option<String> {
 
 const OF_PODS: &str = "Pod names and hostnames";
 
-/// Of whatever holds a template at `spec.template`, and calls its pods after itself.
+/// Warnings for a kind with a template at `spec.template` that names its pods after itself.
 pub fn workload(workload: &Value) -> Vec<String> {
     name(workload, OF_PODS).into_iter().chain(pods_of(workload)).collect()
 }
 
-/// Of whatever holds a template at `spec.template`.
+/// Warnings for a kind with a template at `spec.template`.
 pub fn pods_of(workload: &Value) -> Vec<String> {
     pod_like(&workload["spec"]["template"], &Path::new("spec.template"))
 }
@@ -270,7 +270,7 @@ fn places(spec: &Value, path: &Path, said: &mut Vec<String>) {
     }
 }
 
-/// What is in a list twice: the later one holds, or either.
+/// Warns of entries that are in a list twice: the later one holds, or either.
 fn doubled(of: &Value, field: &str, key: &str, words: &str, path: &Path, said: &mut Vec<String>) {
     let mut seen = HashSet::new();
     let all = list(of, field).iter().map(|one| text(one, key)).enumerate();
@@ -279,7 +279,7 @@ fn doubled(of: &Value, field: &str, key: &str, words: &str, path: &Path, said: &
     }
 }
 
-/// Of a pod or a template of pods.
+/// Warnings for a pod or a template of pods.
 fn pod_like(pod: &Value, path: &Path) -> Vec<String> {
     let (spec, of_meta, path) = (&pod["spec"], path.field("metadata"), path.field("spec"));
     let mut said = fields::warnings(spec, path.as_str());

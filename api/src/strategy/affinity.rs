@@ -1,4 +1,4 @@
-//! Where a pod wants to run: near or far from nodes and other pods, and spread over them.
+//! Rules of affinity, anti-affinity and topology spread of a pod.
 
 use super::checks::{PROBLEMS_MAX, full, one_of};
 use super::doc::{entries, has, list, list_at, map_at, number, text};
@@ -80,7 +80,7 @@ fn nodes(affinity: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What some nodes must have, of a pod or of a volume.
+/// Checks a node selector, of a pod or of a volume.
 pub fn node_selector(selector: &Value, path: &Path) -> Vec<Problem> {
     let (terms, path) = (list(selector, "nodeSelectorTerms"), path.field("nodeSelectorTerms"));
     if terms.is_empty() {

@@ -30,7 +30,7 @@ const OF_QUOTAS: [&str; 7] = [
     "requests.storage",
 ];
 
-/// Who speaks of a resource.
+/// The object in which a resource is named.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     Container,
@@ -41,7 +41,7 @@ pub enum Whose {
     Any,
 }
 
-/// What is wrong with the name of a resource.
+/// The problems of a resource's name.
 pub fn name(name: &str, whose: Whose, path: &Path) -> Vec<Problem> {
     if whose == Whose::Pod {
         let mut found = self::name(name, Whose::Any, path);
@@ -73,7 +73,7 @@ pub fn name(name: &str, whose: Whose, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What is wrong with an amount of a resource.
+/// The problems of a resource's amount.
 pub fn amount(name: &str, amount: &Value, path: &Path) -> Vec<Problem> {
     let value = quantity(amount);
     let mut found = Vec::new();
@@ -86,7 +86,7 @@ pub fn amount(name: &str, amount: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What is wrong with the amounts of a list.
+/// The problems of a list of amounts.
 pub fn list(of: &Value, field: &str, whose: Whose, path: &Path) -> Vec<Problem> {
     let (mut found, path) = (Vec::new(), path.field(field));
     for (resource, of) in entries(of, field) {

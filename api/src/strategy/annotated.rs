@@ -1,5 +1,5 @@
-//! What a pod's annotations say to the cluster: who made it, what its deletion costs, and profiles of before there were fields for
-//! them. Those of AppArmor still hold; a field that says otherwise contradicts them.
+//! Rules of a pod's annotations: its creator, the cost of its deletion, and security profiles from before there were fields for them.
+//! Profiles of AppArmor still hold; a field that says otherwise contradicts them.
 
 use super::checks::{PROBLEMS_MAX, full};
 use super::doc::{has, list, map_at, text, texts};
@@ -100,7 +100,7 @@ fn clash(said: &str, field: &Value, which: &str, path: &Path) -> Option<Problem>
     other.then(|| Problem::forbidden(&path.field("localhostProfile"), format!("{which} profile in annotation and field must match")))
 }
 
-/// What a pod's annotations said when it was made, they say for ever.
+/// Refuses changes of annotations that are fixed when a pod is made.
 pub fn changes(new: &Value, old: &Value) -> Vec<Problem> {
     let path = Path::new("metadata.annotations");
     let of = |key: &str| match key {

@@ -66,7 +66,7 @@ fn update_deployment(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     meta::update(new, old, noted || general::differs(new, old));
 }
 
-/// What all have: a template.
+/// The defaults of the template, which all workloads have.
 pub fn template_defaults(workload: &mut Value) {
     map_at(workload, "spec");
     let template = &mut workload["spec"]["template"];
@@ -222,7 +222,7 @@ pub fn for_ever(template: &Value, kind: &str, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Of the pods of a daemon set either some may be missing or some too many during a rolling update.
+/// During a rolling update of a daemon set either some pods may be missing or some too many, not both.
 fn moves_one(rolling: &Value, path: &Path) -> Vec<Problem> {
     const BOTH: [&str; 2] = ["maxUnavailable", "maxSurge"];
     let mut found: Vec<Problem> = BOTH.iter().filter_map(|field| a_number_or_share(&rolling[*field], &path.field(field))).collect();

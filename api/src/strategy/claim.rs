@@ -10,7 +10,7 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// What a volume may be made of, in the order in which Kubernetes looks.
+/// The sources of a volume, in the order in which Kubernetes looks.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -118,7 +118,7 @@ fn claim(claim: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// What a claim asks for, or what one that is made for a pod will.
+/// Checks the spec of a claim, or of the template of one.
 pub fn of_spec(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     if list(spec, "accessModes").is_empty() {
@@ -250,7 +250,7 @@ fn form(spec: &Value, path: &Path) -> Option<Problem> {
     if form.is_empty() { None } else { one_of(form, &["Block", "Filesystem"], &path.field("volumeMode")) }
 }
 
-/// What a volume of a kind has to say, in a pod too.
+/// The required fields of a volume source, also in a pod.
 pub fn needs(source: &str) -> &'static [&'static str] {
     match source {
         "hostPath" | "local" => &["path"],
@@ -316,7 +316,7 @@ fn of_source(spec: &Value, source: &str, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What a claim asks for is final; a class may still be given to one without, and a volume; a bound one may grow.
+/// The spec of a claim is final; a class and a volume may still be given to one without, and a bound one may grow.
 fn claim_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, claim);
     let (now, was, path) = (&new["spec"], &old["spec"], Path::new("spec"));
@@ -348,7 +348,7 @@ fn claim_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// What a claim's volume holds, and how its growth goes.
+/// Checks the status of a claim: its capacity and the progress of its growth.
 fn of_status(status: &Value) -> Vec<Problem> {
     const GROWTH: [&str; 5] =
         ["ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending"];

@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Above are the system's own.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
-/// Of a class of storage or of attributes: how many, and how many bytes all of them.
+/// The limits of the parameters of a class: their number, and their bytes together.
 const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 << 10;
-/// What a driver says of an attached volume, and the longest message of what went wrong.
+/// The limits of a driver's metadata of an attached volume, and of its error message.
 const ATTACHED_BYTES_MAX: usize = 256 << 10;
 const ERROR_BYTES_MAX: usize = 1024;
 
@@ -179,7 +179,7 @@ fn driven(class: &Value, rules: Rules, field: &str) -> Vec<Problem> {
     found
 }
 
-/// What a driver is told, within bounds.
+/// Checks the parameters for a driver against their limits.
 fn parameters(class: &Value) -> Vec<Problem> {
     let path = Path::new("parameters");
     let too_long = |max: usize| Problem::new(&path, Reason::TooLong, None, format!("may not be more than {max} bytes"));
@@ -236,7 +236,7 @@ fn topologies(class: &Value) -> Vec<Problem> {
     found
 }
 
-/// What a term asks for, in whatever order it says that.
+/// The requirements of a term, independent of their order.
 fn meaning(term: &Value) -> BTreeMap<&str, BTreeSet<&str>> {
     let values = |label| list(label, "values").iter().filter_map(Value::as_str).collect();
     list(term, "matchLabelExpressions").iter().map(|label| (text(label, "key"), values(label))).collect()

@@ -1,4 +1,4 @@
-//! What pods read: config maps and secrets. And who they are: service accounts need no rules of their own.
+//! Rules of config maps and secrets. Service accounts need no rules of their own.
 
 use super::checks::{full, immutable};
 use super::doc::{entries, is_empty, map_at, remove, text, yes};
@@ -107,7 +107,7 @@ fn config_map_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// What may not change once somebody said that nothing may.
+/// Refuses changes of an immutable object.
 fn frozen(new: &Value, old: &Value, fields: &[&str]) -> Vec<Problem> {
     if !yes(old, "immutable") {
         return Vec::new();
@@ -137,7 +137,7 @@ fn secret(secret: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// What a type of secret must hold.
+/// Checks the fields that a type of secret must have.
 fn of_type(secret: &Value, path: &Path) -> Vec<Problem> {
     let has = |key: &str| !secret["data"][key].is_null();
     let needed =

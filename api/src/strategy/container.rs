@@ -17,7 +17,7 @@ const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 /// Probes take these; `sleep` is for hooks alone.
 const HOOK_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 
-/// What of a pod its containers have to do with.
+/// The parts of a pod that its containers refer to.
 pub struct Surroundings<'s> {
     pub volumes: HashMap<&'s str, &'s Value>,
     /// Names of claims to resources.
@@ -177,7 +177,7 @@ pub fn unused_address(port: &Value, here: &Path) -> Option<String> {
     (host == 0 && !ip.is_empty()).then(|| format!("{here}: hostIP set without hostPort: {shown}"))
 }
 
-/// What something asks for and may have.
+/// Checks requests and limits.
 pub fn resources(resources: &Value, whose: Whose, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     for which in ["limits", "requests"] {

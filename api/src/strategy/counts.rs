@@ -1,4 +1,4 @@
-//! What a status counts: nothing below zero, no part more than the whole. PURE.
+//! Checks the counts of a status: nothing below zero, no part more than the whole. PURE.
 
 use super::checks::not_negative;
 use super::doc::number;
@@ -28,7 +28,7 @@ pub static DEPLOYMENT: Counts = Counts {
     parts: &["updatedReplicas", "readyReplicas", "availableReplicas"],
     ready: "readyReplicas",
 };
-/// Of replication controllers too.
+/// The counts of replica sets and replication controllers.
 pub static REPLICA_SET: Counts = Counts {
     counted: &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas", "observedGeneration"],
     parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],

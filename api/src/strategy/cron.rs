@@ -49,7 +49,7 @@ pub struct Fields {
     pub both: bool,
 }
 
-/// What is wrong with a schedule; none when nothing is.
+/// The problem of a schedule, if there is one.
 pub fn fault(schedule: &str) -> Option<String> {
     parse(schedule).err()
 }

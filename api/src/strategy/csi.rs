@@ -1,4 +1,4 @@
-//! What storage drivers say of themselves: of their abilities, of the nodes they are on, of the room they have. PURE.
+//! Rules of CSIDriver, CSINode and CSIStorageCapacity. PURE.
 
 use super::checks::{NOT_NEGATIVE, full, immutable, immutable_as, not_negative, one_of, supported_text};
 use super::doc::{has, list, number, text};

@@ -74,7 +74,7 @@ pub static RESOURCE_SLICE: BuiltinStrategy = BuiltinStrategy {
     ..general::strategy::<true, true>()
 };
 
-/// Who asks for a number of devices and does not say how many means one.
+/// A request for a number of devices without a count means one.
 fn counted(mut devices: Value) -> Value {
     let one = |request: &mut Value| {
         if text(request, "allocationMode") == COUNTED && number(request, "count").unwrap_or_default() == 0 {
@@ -120,7 +120,7 @@ fn template(template: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// What a claim asks for.
+/// Checks the requests of a claim.
 fn asked(spec: &Value, path: &Path) -> Vec<Problem> {
     let (devices, path) = (&spec["devices"], path.field("devices"));
     let mut names = BTreeMap::new();
@@ -219,7 +219,7 @@ fn selectors(of: &Value, path: &Path) -> Vec<Problem> {
     })
 }
 
-/// What a driver is told.
+/// Checks the configuration for a driver.
 fn opaque(of: &Value, path: &Path) -> Vec<Problem> {
     let (said, path) = (&of["opaque"], path.field("opaque"));
     if !has(of, "opaque") {

@@ -1,5 +1,5 @@
-//! What containers read of other things: variables made of fields, resources, config maps, secrets and files, one by one or all at
-//! once. Volumes of the pod's own fields are held to the same.
+//! Rules of a container's variables: values from fields, resources, config maps, secrets and files, one by one or all at once. Volumes
+//! of the pod's own fields follow the same rules.
 
 use super::checks::{full, one_of};
 use super::config::data_key;
@@ -24,7 +24,7 @@ const OF_VARIABLES: [&str; 9] = [
 ];
 /// Fields that a file may hold.
 pub const OF_FILES: [&str; 5] = ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-/// What a field may be called at all; the old name of the node is one of today's.
+/// The known names of fields; the old name of the node is one of today's.
 const KNOWN: [&str; 15] = [
     "metadata.annotations",
     "metadata.labels",

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 
 const NOT_THEIRS: &str = "cannot be set for an Ephemeral Container";
-/// What makes a container a part of the service that a pod does, in the order of Kubernetes' own type.
+/// The fields that an ephemeral container may not have, in the order of Kubernetes' own type.
 const FORBIDDEN: [&str; 9] = [
     "ports",
     "resources",
@@ -108,7 +108,7 @@ mod tests {
     use crate::meta::Time;
     use serde_json::json;
 
-    /// What a write of `sent` beside `standing` comes to: the generation, and the problems.
+    /// The outcome of writing `sent` over `standing`: the generation, and the problems.
     fn written(standing: &Value, sent: Value, annotation: &str) -> (i64, Vec<String>) {
         let pod = |ephemeral: &Value| {
             let mut spec = json!({"containers": [{"name": "c", "image": "i:1"}], "initContainers": [{"name": "first", "image": "i:1"}],

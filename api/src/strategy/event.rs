@@ -16,7 +16,7 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 /// Once is no series.
 const SERIES_MIN: i64 = 2;
 
-/// What stays as it was said in events.k8s.io/v1. The names are the stored ones, as Kubernetes tells them.
+/// The fields of events.k8s.io/v1 that may not change. The names are the stored ones, as in Kubernetes' messages.
 const FIXED: [&str; 12] = [
     "involvedObject",
     "reason",
@@ -136,7 +136,7 @@ fn series(event: &Value) -> Vec<Problem> {
     found
 }
 
-/// Of an event of today only the series goes on.
+/// Of an event of events.k8s.io/v1 only the series may change.
 fn changed(new: &Value, old: &Value) -> Vec<Problem> {
     let mut found = if new["series"] == old["series"] { Vec::new() } else { series(new) };
     let differs = |field: &str| new[field] != old[field] && !(is_empty(&new[field]) && is_empty(&old[field]));
@@ -169,7 +169,7 @@ mod tests {
         event
     }
 
-    /// What is wrong with an event in the form of v1, and in that of events.k8s.io.
+    /// The problems of an event in the form of v1, and in that of events.k8s.io.
     fn made(more: Value, core: &[&str], own: &[&str]) {
         for (other_form, expected) in [(false, core), (true, own)] {
             told((EVENT.validate)(&event(more.clone()), Rules { other_form, ..Rules::default() }), expected);

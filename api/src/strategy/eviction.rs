@@ -1,4 +1,4 @@
-//! Whether a pod may be taken away: what its disruption budget says, as it was last counted. PURE.
+//! Decides whether a disruption budget, as last counted, allows an eviction. PURE.
 
 use super::doc::{has, list, map_at, number, text};
 use super::label_selector;
@@ -10,7 +10,7 @@ const DISRUPTED_MAX: usize = 2000;
 /// The condition of a pod that is about to go, and why.
 pub const DISRUPTED: &str = "DisruptionTarget";
 
-/// What comes of the wish to evict a pod.
+/// The decision on an eviction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EvictionVerdict {
     /// It goes. `at_this_state`: only as long as it is what was looked at.

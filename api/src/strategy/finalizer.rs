@@ -14,7 +14,7 @@ pub const ORPHAN: &str = "orphan";
 /// Holds a namespace until all that is in it has gone.
 pub const NAMESPACE: &str = "kubernetes";
 
-/// What no object's finalizers may be.
+/// Names that no finalizer may have.
 pub fn forms(meta: &Value) -> Vec<Problem> {
     let path = Path::new("metadata.finalizers");
     let all = list(meta, "finalizers");
@@ -40,7 +40,7 @@ pub fn unknown(meta: &Value) -> Vec<Problem> {
     unknown.take(PROBLEMS_MAX).collect()
 }
 
-/// What is wrong with one of a namespace's own.
+/// The problems of a finalizer in a namespace's spec.
 pub fn of_spec(name: &str, path: &Path) -> Vec<Problem> {
     let mut problems = names::problems(path, name, names::qualified(name));
     problems.extend(unknown_name(name, path));

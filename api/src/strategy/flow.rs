@@ -1,4 +1,4 @@
-//! Who may ask how much at once: priority levels, and which requests belong to which. PURE.
+//! Rules of FlowSchema and PriorityLevelConfiguration. PURE.
 
 use super::checks::{PROBLEMS_MAX, full, one_of, supported_text};
 use super::doc::{has, list, number, text, yes};
@@ -33,7 +33,7 @@ pub static PRIORITY_LEVEL: BuiltinStrategy = BuiltinStrategy {
     ..general::strategy::<true, true>()
 };
 
-/// Who says how it stands changes nothing of the metadata.
+/// A write of the status changes nothing of the metadata.
 fn status_update(new: &mut Value, old: &Value) {
     meta::status_update(new, old);
     keep_metadata(new, old, &["annotations", "finalizers", "labels", "ownerReferences"]);
@@ -73,7 +73,7 @@ fn schema(schema: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Whose requests, and which.
+/// Checks the subjects and the requests of a rule.
 fn requests(rule: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let (subjects, resources, urls) = (list(rule, "subjects"), list(rule, "resourceRules"), list(rule, "nonResourceRules"));

@@ -8,7 +8,7 @@
 use super::doc::{list, remove};
 use serde_json::{Map, Value, json};
 
-/// What is called otherwise: events.k8s.io, core.
+/// The fields with different names: events.k8s.io, core.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
     ("deprecatedFirstTimestamp", "firstTimestamp"),
@@ -19,7 +19,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("reportingController", "reportingComponent"),
 ];
 
-/// What an autoscaler of v2 holds and v1 cannot say, as Kubernetes hands it through.
+/// The annotations in which v1 carries the fields of an autoscaler that only v2 has, as in Kubernetes.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const SEEN_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";

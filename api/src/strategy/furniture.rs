@@ -1,4 +1,4 @@
-//! What every namespace holds: an account for pods that name none, and whom they trust. PURE.
+//! The objects of every namespace: the default service account and the cluster's certificate. PURE.
 
 use super::claim::LOCAL_PROVISIONER;
 use crate::meta::Resource;

@@ -1,4 +1,4 @@
-//! What may not be, as Kubernetes shows it: a change line by line, or a value, the way its own types hold them. PURE.
+//! Renders a refused value or change as Kubernetes does, in the form of Go's types. PURE.
 //!
 //! Its types have the fields of v1 under Go's names, all of them, said or not; a few stand in another order or place.
 
@@ -103,7 +103,7 @@ pub fn shown(type_name: &str, value: &Value) -> String {
     text
 }
 
-/// What changed between two documents of a type. None: too much to be shown.
+/// The changes between two documents of a type. None: too many to be shown.
 pub fn change(type_name: &str, old: &Value, new: &Value) -> Option<String> {
     diff::unified(&lines(type_name, old), &lines(type_name, new))
 }
@@ -222,7 +222,7 @@ fn of_field(field: &Field, value: &Value, depth: usize, text: &mut String) {
     }
 }
 
-/// What Go holds where nothing is said.
+/// The zero value of Go's type.
 fn unsaid(field: &Field, depth: usize) -> String {
     if field.rules.pointer {
         return "null".to_owned();

@@ -247,7 +247,7 @@ fn indexes(written: &str, completions: i64) -> Result<Vec<(i64, i64)>, String> {
     Ok(spans)
 }
 
-/// What is wrong with a status on its own, for the spec beside it.
+/// The problems of a status on its own, for the spec beside it.
 pub fn status(job: &Value) -> Vec<Problem> {
     let (spec, status, path) = (&job["spec"], &job["status"], Path::new("status"));
     let mut found = not_negative(status, &["active", "succeeded", "failed", "ready", "terminating"], &path);
@@ -351,7 +351,7 @@ fn overlap(one: &[(i64, i64)], other: &[(i64, i64)]) -> Option<i64> {
     None
 }
 
-/// What may not become of a status.
+/// Refuses forbidden changes of a status.
 pub fn status_update(new: &Value, old: &Value) -> Vec<Problem> {
     let (spec, now, was, path) = (&new["spec"], &new["status"], &old["status"], Path::new("status"));
     let mut found = Vec::new();

@@ -9,7 +9,7 @@ use crate::meta::Durable;
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 
-/// Of one slice.
+/// The lease of one slice.
 const ENDPOINTS_MAX: usize = 1000;
 const ADDRESSES_MAX: usize = 100;
 /// Labels of an endpoint's place, and for whom it is meant.

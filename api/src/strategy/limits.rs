@@ -1,4 +1,4 @@
-//! What a namespace may use: limit ranges and resource quotas.
+//! Rules of limit ranges and resource quotas.
 
 use super::amounts::{self, Whose};
 use super::checks::{PROBLEMS_MAX, full, immutable};
@@ -143,7 +143,7 @@ fn of_resource(item: &Value, name: &str, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What one may ask for at most and at least is no less far apart than a limit and its request.
+/// The ratio of maximum and minimum is no less than the ratio of limit and request.
 fn over_ratio(item: &Value, name: &str, path: &Path) -> Option<Problem> {
     let [ratio, least, most] = ["maxLimitRequestRatio", "min", "max"].map(|field| &item[field][name]);
     if ratio.is_null() || least.is_null() || most.is_null() {
@@ -271,7 +271,7 @@ fn conflict(scopes: &[&str]) -> bool {
     [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")].iter().any(|(a, b)| scopes.contains(a) && scopes.contains(b))
 }
 
-/// What a quota is about stays as it was made.
+/// The scopes of a quota may not change.
 fn quota_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, quota);
     let set = |quota: &Value| list(&quota["spec"], "scopes").iter().map(Value::to_string).collect::<BTreeSet<_>>();

@@ -110,7 +110,7 @@ pub fn generated_base(owner: &str) -> String {
     format!("{}-", plain.trim_start_matches(['-', '.']))
 }
 
-/// What a DELETE does to an object without a life of its own: finalizers hold it.
+/// The effect of a DELETE on an object without a grace period: finalizers hold it.
 pub fn delete(object: &Value, deleting: Deleting) -> Deletion {
     if list(&object["metadata"], "finalizers").is_empty() {
         return Deletion::Remove;
@@ -273,7 +273,7 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
     problems
 }
 
-/// What `validate` finds in the new object, without what it finds in the old one at the same place: names that were
+/// The problems that `validate` finds in the new object, without those that it finds in the old one at the same place: names that were
 /// taken once (through v1beta1) stay good. Only names can differ so: everything else was good in the old one.
 pub fn new_problems(new: Vec<Problem>, old: &[Problem]) -> Vec<Problem> {
     let old: HashSet<String> = old.iter().map(Problem::to_string).collect();
@@ -363,7 +363,7 @@ fn owners(meta: &Value, path: &Path) -> Vec<Problem> {
     problems
 }
 
-/// What who names an owner twice is told. Of the document as it was sent.
+/// The warning about an owner that is named twice, in the document as it was sent.
 pub fn doubled_owners(object: &Value) -> Option<String> {
     let (mut seen, mut twice) = (HashSet::new(), Vec::new());
     for owner in list(&object["metadata"], "ownerReferences") {

@@ -1,5 +1,5 @@
-//! What is particular to a kind and no schema can say: what a create or an update sets, keeps or refuses, which
-//! names and addresses the object claims, how much of it is worth flash, how it is deleted.
+//! The rules of each kind that a schema cannot express: the fields that a create or an update sets, keeps or refuses, the names and
+//! addresses that the object claims, the part of it that is durable, and how it is deleted.
 //!
 //!     create:  schema defaults -> Strategy::create -> Strategy::validate -> claims -> Store::write
 //!     update:  schema defaults -> Strategy::update -> Strategy::validate_update -> claims -> Store::write

@@ -1,4 +1,4 @@
-//! Where a container finds the volumes of its pod: as directories, or as bare devices.
+//! Rules of a container's volume mounts and block devices.
 
 use super::checks::{full, one_of};
 use super::doc::{has, list, text, yes};

@@ -32,7 +32,7 @@ const PATH_WORDS: &str = "Invalid path (regex used for validation is '[A-Za-z0-9
 const NO_BACK_STEPS: &str = "must not contain '..'";
 const CIDR_WORDS: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// What is wrong with a text: nothing, or a sentence for each broken rule.
+/// The problems of a text: none, or a sentence for each broken rule.
 pub type Faults = Vec<String>;
 
 /// Names of namespaces, containers, volumes, ports of services: `my-name`.
@@ -232,7 +232,7 @@ pub fn cidr(range: &str) -> Faults {
     vec![said.into()]
 }
 
-/// What is wrong with `example.com/name`, as who minds an object is called.
+/// The problems of a controller's name, `example.com/name`.
 pub fn domain_prefixed(name: &str, path: &Path) -> Vec<Problem> {
     match name.split_once('/') {
         _ if name.is_empty() => vec![Problem::required(path, "")],
@@ -245,7 +245,7 @@ pub fn domain_prefixed(name: &str, path: &Path) -> Vec<Problem> {
     }
 }
 
-/// What may stand in an address as it is.
+/// The characters that need no escape in a URL.
 fn is_path(path: &str) -> bool {
     path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte))
 }
@@ -256,7 +256,7 @@ pub fn problems(path: &Path, value: impl Into<serde_json::Value>, faults: Faults
     faults.into_iter().map(|fault| Problem::invalid(path, value.clone(), fault)).collect()
 }
 
-/// Of keys and values of labels, whose limits are told otherwise.
+/// The problems of keys and values of labels, whose limits are worded otherwise.
 fn no_more_bytes(text: &str) -> Faults {
     if text.len() <= LABEL_BYTES_MAX { Vec::new() } else { vec![format!("must be no more than {LABEL_BYTES_MAX} bytes")] }
 }

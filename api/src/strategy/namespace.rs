@@ -117,7 +117,7 @@ fn phase(new: &Value, old: &Value) -> Option<Problem> {
     wrong.then(|| Problem::invalid(&Path::new("status.Phase"), phase, words))
 }
 
-/// What has to be done before a namespace may go: who has done something takes it off here.
+/// The finalizers of a namespace: whoever has done its part removes its own here.
 pub static FINALIZE: Share = Share {
     name: "finalize",
     take: |new, old, _| {

@@ -15,7 +15,7 @@ const CONTROLLER_BYTES_MAX: usize = 250;
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 /// In the order told.
 const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
-/// What a path may not hold, in the order told.
+/// The texts that a path may not contain, in the order of the messages.
 const PATH_PARTS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const PATH_ENDS: [&str; 2] = ["/..", "/."];
 const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of \

@@ -91,7 +91,7 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Of a node that stands each address is told once.
+/// On an update each address of a node is reported once.
 fn doubled_addresses(node: &Value) -> Vec<Problem> {
     let mut seen = HashSet::new();
     let doubled = list(&node["status"], "addresses").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8);

@@ -24,7 +24,7 @@ const SKIPPED_MAX: usize = 16;
 /// Blocks without an end, or with a content that is none, that are passed over: for each the rest of the text is read.
 const BROKEN_MAX: usize = 8;
 
-/// What is known of a key, private or public.
+/// The facts about a key, private or public.
 #[derive(Debug, PartialEq)]
 enum Key<'d> {
     Rsa(&'d [u8]),
@@ -34,7 +34,7 @@ enum Key<'d> {
     Other,
 }
 
-/// Of a Secret: a certificate and a key that are no pair.
+/// The message for a Secret whose certificate and key do not match.
 pub fn advice(secret: &Value) -> Vec<String> {
     let data = |key: &str| base64::decode(secret["data"][key].as_str()?).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     match (text(secret, "type"), data("tls.crt"), data("tls.key")) {
@@ -112,7 +112,7 @@ fn block(text: &str, wanted: impl Fn(&str) -> bool, skipped: &mut Vec<String>) -
     None
 }
 
-/// What stands first, if it is this, and what is behind it.
+/// The first element if it is of this type, and the rest.
 fn read(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = der.split_first()?;
     let (length, rest) = rest.split_first()?;

@@ -139,12 +139,12 @@ fn deadline(spec: &Value, was: &Value, path: &Path) -> Option<Problem> {
     }
 }
 
-/// What makes a toleration the same: all but how long.
+/// The key of a toleration: all but its duration.
 fn identity(toleration: &Value) -> [&str; 4] {
     ["key", "operator", "value", "effect"].map(|field| text(toleration, field))
 }
 
-/// What a pod waits for is taken away, and nothing is added. Until then it may be said more closely which nodes it is for.
+/// Scheduling gates may be removed, and none added. Until then it may be said more closely which nodes it is for.
 fn waits_less(spec: &Value, was: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let gates: Vec<&str> = list(was, "schedulingGates").iter().map(|gate| text(gate, "name")).collect();

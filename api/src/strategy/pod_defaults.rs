@@ -1,4 +1,4 @@
-//! What Kubernetes writes out where a pod leaves it open. A template gets less: what depends on the pod itself waits for it.
+//! Defaults of a pod. A template gets fewer: what depends on the pod itself is set when the pod is made.
 
 use super::doc::{default_to, has, is_empty, list, list_at, map_at, number, text, yes};
 use super::qos::{self, Amounts};
@@ -16,8 +16,8 @@ pub fn pod(spec: &mut Value) {
     }
 }
 
-/// What a pod asks for without saying so: a container what it is limited to; the pod, where it speaks as a whole, what its containers
-/// ask for together, and of all else what it is limited to. Large pages are not shared: they are limited first.
+/// The default requests of a pod: those of a container are its limits; those of the pod, if it has resources as a whole, what its
+/// containers ask for together, and of all else what it is limited to. Large pages are not shared: they are limited first.
 pub fn requests(spec: &mut Value) {
     for field in ["initContainers", "containers"] {
         list_at(spec, field).for_each(request_limits);
@@ -43,7 +43,7 @@ fn fill(resources: &mut Value, which: &str, amounts: Amounts) {
     }
 }
 
-/// What a pod is given when it is made, whatever its template said: an account and a priority.
+/// The defaults of a pod when it is made, whatever its template said: an account and a priority.
 pub fn admitted(spec: &mut Value) {
     default_to(spec, "serviceAccountName", "default");
     spec["serviceAccount"] = spec["serviceAccountName"].clone();
@@ -54,7 +54,7 @@ pub fn admitted(spec: &mut Value) {
     }
 }
 
-/// What a pod is given whenever it is written: patience with nodes that are away.
+/// The defaults of a pod at each write: tolerations of nodes that are away.
 pub fn patience(spec: &mut Value) {
     for away in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = list(spec, "tolerations")
@@ -105,7 +105,7 @@ pub fn template(spec: &mut Value) {
     ephemeral(spec);
 }
 
-/// Of those that are put into a pod that runs, alone.
+/// The defaults of ephemeral containers alone.
 pub fn ephemeral(spec: &mut Value) {
     list_at(spec, "ephemeralContainers").for_each(container);
 }

@@ -57,7 +57,7 @@ pub fn dns(spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What a pod waits for before it is ready, and before a node is looked for.
+/// Checks readiness gates and scheduling gates.
 pub fn gates(spec: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     for (at, gate) in list(spec, "readinessGates").iter().enumerate() {
@@ -212,7 +212,7 @@ fn tolerates(toleration: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What becomes of a container when what it may have is changed while it runs.
+/// Checks resize policies.
 pub fn resizes(container: &Value, restarts: &str, path: &Path) -> Vec<Problem> {
     let (mut found, mut seen, path) = (Vec::new(), HashSet::new(), path.field("resizePolicy"));
     for (at, one) in list(container, "resizePolicy").iter().enumerate() {

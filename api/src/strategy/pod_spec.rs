@@ -57,7 +57,7 @@ pub fn validate(spec: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Probl
     found
 }
 
-/// What names something, and the deadline among it.
+/// Checks the names in a spec, and its deadline.
 fn named(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let node = if rules.old_names { names::old_id } else { names::subdomain };
     let forms: [(&str, NameRule); 8] = [
@@ -89,7 +89,7 @@ fn named(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What a pod asks for as a whole: no less than its containers do together, and none of them may have more.
+/// Checks the resources of a whole pod: no less than its containers ask for together, and none of them may have more.
 fn whole(spec: &Value, path: &Path) -> Vec<Problem> {
     let (own, path) = (&spec["resources"], path.field("resources"));
     if !own.is_null() && text(&spec["os"], "name") == "windows" {

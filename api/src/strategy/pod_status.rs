@@ -1,4 +1,4 @@
-//! What a pod's status may say, and what it may not say any more.
+//! Rules of a pod's status: allowed values, and fields that may not change any more.
 
 use super::checks::{PROBLEMS_MAX, full};
 use super::doc::{has, is_empty, list, number, text};

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 const ANNOTATIONS_MAX: usize = 20;
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
-/// What a policy can change: nothing of what goes.
+/// The operations that a mutating policy may match: no deletions.
 const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
 pub static VALIDATING_POLICY: BuiltinStrategy = of(validating);
@@ -84,7 +84,7 @@ fn mutating(policy: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// What policies of both kinds say.
+/// Checks the fields that policies of both kinds have.
 fn policy_meta(policy: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(policy, Scope::Cluster, names::subdomain, rules);
     let (spec, path) = (&policy["spec"], Path::new("spec"));
@@ -113,7 +113,7 @@ fn policy_meta(policy: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Of kinds and versions: a label that begins with a letter.
+/// The rule for kinds and versions: a label that begins with a letter.
 fn word(name: &str) -> names::Faults {
     const WORDS: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and \
         end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
@@ -190,7 +190,7 @@ fn variables(spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Of an expression only that there is one.
+/// Checks of an expression only that there is one.
 fn expression(of: &Value, field: &str, words: &str, path: &Path) -> Option<Problem> {
     text(of, field).trim().is_empty().then(|| Problem::required(&path.field(field), words))
 }
@@ -256,7 +256,7 @@ fn mutating_binding(binding: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// What bindings of both kinds say.
+/// Checks the fields that bindings of both kinds have.
 fn bound(binding: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(binding, Scope::Cluster, names::subdomain, rules);
     let (spec, path) = (&binding["spec"], Path::new("spec"));

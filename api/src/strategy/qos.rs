@@ -1,4 +1,4 @@
-//! What a pod asks for and how strictly it is held to it.
+//! Resource requests and limits of a pod, and its QoS class.
 
 use super::doc::{entries, is_empty, list};
 use coracle_schema::{Quantity, Sum};
@@ -30,7 +30,7 @@ fn at_least(all: &mut Amounts, these: &Amounts) {
     }
 }
 
-/// What a pod's containers ask for together, or while one of them prepares it, whichever is more. `which`: requests or limits.
+/// The amounts of a pod's containers together, or of one init container, whichever is more. `which`: requests or limits.
 pub fn of_containers(spec: &Value, which: &str) -> Amounts {
     let mut sum = Amounts::new();
     list(spec, "containers").iter().for_each(|container| add_all(&mut sum, &amounts(&container["resources"][which])));
@@ -52,7 +52,7 @@ pub fn of_containers(spec: &Value, which: &str) -> Amounts {
     sum
 }
 
-/// What a pod asks for: what it says as a whole, and of all else what its containers do.
+/// The amounts of a pod: those of the pod itself, and for other resources those of its containers.
 pub fn of_pod(spec: &Value, which: &str) -> Amounts {
     let mut all = of_containers(spec, which);
     all.extend(amounts(&spec["resources"][which]));

@@ -54,7 +54,7 @@ fn subjects(binding: &mut Value) {
     }
 }
 
-/// What can stand in a path. NUL can not: no path says it.
+/// Names that can stand in a path. NUL cannot.
 pub fn segment(name: &str) -> names::Faults {
     const NEVER: [(char, &str); 3] = [('/', "/"), ('%', "%"), ('\0', "\\x00")];
     match name {

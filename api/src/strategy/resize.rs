@@ -88,7 +88,7 @@ fn moved(spec: &Value, was: &Value, field: &str, path: &Path) -> Option<Problem>
     Some(Problem::forbidden(&path.field(field).index(at).field("name"), words))
 }
 
-/// What is asked for may be another amount, and not none.
+/// A request or limit may change its amount, and may not be removed.
 fn changes(now: &Value, was: &Value, path: &Path) -> Vec<Problem> {
     let gone = |which: &str| was[which].as_object().is_some_and(|was| was.keys().any(|name| !has(&now[which], name)));
     let removed = ["requests", "limits"].into_iter().filter(|which| gone(which));

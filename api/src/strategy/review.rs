@@ -11,7 +11,7 @@ use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Who asks.
+/// The identity of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asker {
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Asker {
 /// Writes the status of a question, or says what it lacks.
 pub type Answer = fn(&mut Value, &Asker, Time) -> Result<(), &'static str>;
 
-/// Of questions: they have no name.
+/// The strategy of reviews: they have no name.
 pub static REVIEW: BuiltinStrategy = BuiltinStrategy { validate, ..general::strategy::<true, false>() };
 
 /// Either a resource or a path is asked about.

@@ -1,4 +1,4 @@
-//! What scales workloads and what guards them: autoscalers, disruption budgets.
+//! Rules of autoscalers and disruption budgets.
 
 use super::amounts::{self, Whose};
 use super::checks::{NOT_NEGATIVE, full, not_negative, number_or_share, one_of, supported_text};
@@ -69,7 +69,7 @@ fn new_autoscaler(scaler: &Value, rules: Rules) -> Vec<Problem> {
     autoscaler(scaler, true, rules)
 }
 
-/// What it scales was good when it was named: the version is looked at where it or the kind is another one.
+/// The version of the scale target is checked only if it or the kind changes.
 fn autoscaler_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let target = |scaler: &Value| ["apiVersion", "kind"].map(|field| text(&scaler["spec"]["scaleTargetRef"], field).to_owned());
     let mut found = meta::validate_update(new, old);
@@ -158,7 +158,7 @@ fn behavior(rules: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What is measured stands in the field that the type names.
+/// A metric's source stands in the field that its type names.
 fn metric_problems(metric: &Value, path: &Path) -> Vec<Problem> {
     const TYPES: [(&str, &str); 5] = [
         ("ContainerResource", "containerResource"),

@@ -1,4 +1,4 @@
-//! What a pod and its containers may do to their host: ids, capabilities, profiles, kernel settings.
+//! Rules of security contexts: ids, capabilities, profiles, sysctls.
 
 use super::checks::{full, one_of};
 use super::doc::{has, list, number, text, yes};

@@ -188,7 +188,7 @@ fn families(spec: &mut Value) {
     default_to(spec, "ipFamilyPolicy", "SingleStack");
 }
 
-/// What an update leaves out stays: the address, and the node ports of ports that stay.
+/// Keeps fields that an update leaves out: the address, and the node ports of ports that stay.
 fn keep(spec: &mut Value, was: &Value) {
     if wants_address(spec) && wants_address(was) {
         let listed = !is_empty(&spec["clusterIPs"]) && spec["clusterIPs"] != was["clusterIPs"];
@@ -226,7 +226,7 @@ fn keep(spec: &mut Value, was: &Value) {
     }
 }
 
-/// What belongs to the old type alone goes with it, unless the update speaks of it.
+/// Removes fields that belong to the old type alone, unless the update sets them.
 fn let_go(spec: &mut Value, was: &Value) {
     let ports =
         |spec: &Value| -> Vec<Option<i64>> { list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).map(Some).collect() };

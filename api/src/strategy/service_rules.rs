@@ -15,7 +15,7 @@ use std::net::IpAddr;
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
-/// What `loadBalancerSourceRanges` was before it was a field.
+/// The annotation that preceded the field `loadBalancerSourceRanges`.
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Where the agent of each node listens.
 const AGENT_PORT: i64 = 10250;
@@ -68,7 +68,7 @@ pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// What an update may not change, and the problems that it brings.
+/// Refuses changes that an update may not make, and checks the new service.
 pub fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate_update(new, old);
     let (spec, was, path) = (&new["spec"], &old["spec"], Path::new("spec"));

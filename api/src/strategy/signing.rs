@@ -85,7 +85,7 @@ fn holds(conditions: &[Value], decision: &str) -> bool {
     conditions.iter().any(|condition| text(condition, "type") == decision)
 }
 
-/// What is decided stays decided.
+/// Refuses changes of a decision.
 fn kept(conditions: &[Value], before: &[Value]) -> Vec<Problem> {
     let lost = DECISIONS.into_iter().filter(|decision| holds(before, decision) && !holds(conditions, decision));
     let words = lost.map(|decision| format!("updates may not remove a condition of type {decision:?}"));
@@ -131,7 +131,7 @@ fn update(new: &mut Value, old: &Value, making: &mut Making<'_>) {
     general::update::<false>(new, old, making);
 }
 
-/// What was decided is said elsewhere: here it stands as it was, unless it is left out or added, which is refused.
+/// Decisions are made in another subresource: here they stay as they were; adding or removing one is refused.
 fn status_update(new: &mut Value, old: &Value) {
     for decision in ["Approved", "Denied"] {
         let was = conditions(old).iter().find(|condition| text(condition, "type") == decision).cloned();
@@ -143,7 +143,7 @@ fn status_update(new: &mut Value, old: &Value) {
     meta::status_update(new, old);
 }
 
-/// What is wrong with certificates as text: at least one, and nothing else.
+/// The problem of certificates as PEM text: at least one, and nothing else.
 fn certificates(sent: &str) -> Option<String> {
     let text = String::from_utf8(base64::decode(sent).unwrap_or_default()).unwrap_or_default();
     let mut found = 0;

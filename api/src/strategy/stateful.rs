@@ -34,7 +34,7 @@ fn durable(set: &Value) -> Durable {
     if revision("currentRevision") == revision("updateRevision") { Durable::WithoutStatus } else { Durable::Whole }
 }
 
-/// What of a stateful set may change.
+/// The fields of a stateful set that may change.
 const CHANGEABLE: [&str; 7] = [
     "replicas",
     "ordinals",

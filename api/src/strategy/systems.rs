@@ -6,7 +6,7 @@ use super::doc::{has, is_empty, text, yes};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
-/// Of a pod's spec, and of its security context.
+/// Fields of a pod's spec and security context that Windows does not have.
 const NOT_OF_WINDOWS: [&str; 4] = ["hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"];
 const NOT_OF_WINDOWS_CONTEXT: [&str; 11] = [
     "appArmorProfile",
@@ -21,7 +21,7 @@ const NOT_OF_WINDOWS_CONTEXT: [&str; 11] = [
     "supplementalGroupsPolicy",
     "seLinuxChangePolicy",
 ];
-/// Of a container's security context.
+/// Fields of a container's security context that Windows does not have.
 const NOT_OF_WINDOWS_CONTAINER: [&str; 10] = [
     "appArmorProfile",
     "seLinuxOptions",

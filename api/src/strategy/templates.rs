@@ -56,7 +56,7 @@ fn revision(revision: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// What is kept is an object.
+/// The data of a revision must be an object.
 fn data(revision: &Value) -> Option<Problem> {
     let words = match &revision["data"] {
         Value::Null => "data is mandatory",

@@ -9,7 +9,7 @@ const LIFE_S_DEFAULT: i64 = 3600;
 const LIFE_S_MIN: i64 = 600;
 const LIFE_S_MAX: i64 = 1 << 32;
 
-/// What a request leaves open.
+/// Sets the defaults of a token request.
 pub fn complete(request: &mut Value) {
     map_at(request, "spec");
     default_to(&mut request["spec"], "expirationSeconds", LIFE_S_DEFAULT);
@@ -41,12 +41,12 @@ pub fn problems(request: &Value) -> Vec<Problem> {
     found
 }
 
-/// Of a review: the token is this user's, and for these audiences.
+/// The status of a review: the token is this user's, and for these audiences.
 pub fn accepted(user: &Value, audiences: &[String]) -> Value {
     json!({"authenticated": true, "user": user, "audiences": audiences})
 }
 
-/// Of a review: the token is nobody's.
+/// The status of a review: the token is nobody's.
 pub fn refused(why: &str) -> Value {
     json!({"user": {}, "error": format!("[invalid bearer token, {why}]")})
 }

@@ -1,4 +1,4 @@
-//! What cells of many kinds have in common: fields of a document, and how lists, labels and selectors are written.
+//! Helpers for cells of many kinds: fields of a document, and the text of lists, labels and selectors.
 
 use super::age;
 use super::reading::Reading;

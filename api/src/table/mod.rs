@@ -1,4 +1,4 @@
-//! What `kubectl get` shows of each kind: columns, and a row an object. Cells are texts and numbers as kube-apiserver gives
+//! The tables of `kubectl get`: columns for each kind, and a row for each object. Cells are texts and numbers as kube-apiserver gives
 //! them, ages already counted: kubectl prints what it gets.
 //!
 //! Columns stand as text beside this file; what stands in the cells is one pure function a kind, one file a group.
@@ -43,7 +43,7 @@ pub fn unshown(object: &Reading) -> Option<&'static str> {
     (object["kind"] == "DaemonSet").then_some(crate::strategy::TEMPLATE_GENERATION)
 }
 
-/// What a row says of an object that will not change any more.
+/// The conditions of a row for an object that will not change any more.
 pub fn conditions(document: &Reading) -> Option<Value> {
     if document["kind"] == "Pod" { pod::conditions(document) } else { None }
 }

@@ -26,7 +26,7 @@ pub fn cells(pod: &Reading, now: Time) -> Vec<Value> {
     ]
 }
 
-/// Of a pod that has ended.
+/// The conditions of a pod that has ended.
 pub fn conditions(pod: &Reading) -> Option<Value> {
     let (reason, message) = match text(&pod["status"]["phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -46,7 +46,7 @@ fn gates(pod: &Reading) -> String {
     format!("{open}/{}", gates.len())
 }
 
-/// What the statuses of the containers come to.
+/// The summary of the containers' statuses.
 #[derive(Default)]
 struct Seen {
     reason: String,

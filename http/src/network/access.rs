@@ -1,4 +1,4 @@
-//! PURE. Whose requests are served on a port without authentication: this host's programs, but no web page that a browser here shows.
+//! PURE. Admission to a port without authentication: programs of this host, but no web page that a browser here shows.
 //!
 //! A page of a foreign site can make a browser send requests to 127.0.0.1, and by rebinding its own name also read the answers.
 //! Both show in the head: the origin is the page's, the host is the foreign name. A page of another port of this host is as foreign:
@@ -19,7 +19,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Who they are that it lets in.
+    /// The identity of the clients that it admits.
     pub(super) fn identity(self) -> Identity {
         let Access::LoopbackOnly = self;
         Identity::administrator()

@@ -25,7 +25,7 @@ pub(super) struct Outgoing {
 pub(super) enum Content {
     Whole(Bytes),
     Long(Long),
-    /// What the connection's wire has.
+    /// The items of the connection's wire.
     Wired(Arc<Wire>),
     /// The same, item by item through hyper.
     Stream(Stream),

@@ -37,9 +37,9 @@ pub(super) struct ServedClient {
     /// Streams of HTTP/1.1 as they are, straight to the socket. None: hyper's body carries them, as it must where bytes are enciphered or
     /// in frames.
     pub(super) wire: Option<Arc<Wire>>,
-    /// What is read next begins a request.
+    /// The next bytes begin a request.
     head_due: Arc<AtomicBool>,
-    /// Whose the connection is after the answer in flight.
+    /// The task that takes the connection over after the answer in flight.
     taken_over: Mutex<Option<Box<TakenOver>>>,
     /// The answer in flight ends as if its sender had been dropped.
     pub(super) ending: AtomicBool,
@@ -169,7 +169,7 @@ mod tests {
         String::from_utf8(all).expect("text")
     }
 
-    /// What lies between HTTP and the socket, a cipher say, takes the bytes from hyper alone.
+    /// A layer between HTTP and the socket, such as TLS, takes its bytes from hyper alone.
     #[test]
     fn a_stream_needs_no_wire() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().expect("a runtime");

@@ -1,5 +1,5 @@
-//! Who is connected, and who goes where there is no room for one more: of those that wait for their client, the one that has waited for
-//! longest, of the address that has most. Who sends its head byte by byte closes out nobody but itself.
+//! The open connections, and the one that is closed when a new one finds no room: of those that wait for their client, the one that has
+//! waited longest, of the address that has most. A client that sends its head byte by byte shuts out nobody but itself.
 use super::Plane;
 use crate::budget::Party;
 use std::collections::HashMap;
@@ -81,7 +81,7 @@ impl Crowd {
         Ok((Place { seats: self.seats.clone(), party, seat }, gone))
     }
 
-    /// Who makes room for one more of this party, by its own and its place among theirs; None: there is room.
+    /// The connection to close for a new one of this party; None: there is room.
     fn goes(&self, seats: &Seats, party: Party) -> Result<Option<(Party, usize)>, &'static str> {
         let own = seats.get(&party).map_or(0, Vec::len);
         let full = own >= self.of_one_max;

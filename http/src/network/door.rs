@@ -1,4 +1,4 @@
-//! Where connections come from: a TCP port, or a Unix socket that asks the kernel who is at the other end.
+//! Listeners: a TCP port, or a Unix socket that asks the kernel who the peer is.
 //!
 //! The file of a Unix socket is made under another name and renamed, so that it is whole when somebody finds it; one that a killed
 //! process has left is replaced, anything else in its place is left alone and said.
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Everybody may connect, and is then asked for who he is: a mode would have to know the group of those who are let in.
 const SOCKET_MODE: u32 = 0o666;
-/// Of a folder that is made here: who knows a socket's name finds it, nobody else makes one.
+/// The mode of a directory that is made here: others may reach a socket by its name, but not make one.
 const FOLDER_MODE: u32 = 0o711;
 /// Write permission of anybody but the owner.
 const WRITABLE_BY_OTHERS: u32 = 0o022;

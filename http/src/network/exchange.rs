@@ -37,10 +37,10 @@ pub(crate) fn is_health(path: &str) -> bool {
 /// no reset. Larger than what is sent by mistake, and for the one thread of all IO some milliseconds.
 const DROPPED_BYTES_MAX: usize = 16 << 20;
 
-/// Who sends nothing for so long has read its refusal, or never will; what Go's server waits as well.
+/// A client that sends nothing for so long has read its refusal, or never will; Go's server waits as long.
 const DROP_QUIET: Duration = Duration::from_millis(500);
 
-/// What an answer depends on besides what the handler says.
+/// The facts that an answer depends on beside the handler's.
 struct Asked {
     /// Only the head is wanted.
     bare: bool,

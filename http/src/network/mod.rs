@@ -124,11 +124,11 @@ fn runtime(limits: &Limits) -> io::Result<Runtime> {
         .build()
 }
 
-/// What all connections of a listener share.
+/// The state that all connections of a listener share.
 struct Plane {
     limits: Limits,
     access: Access,
-    /// Of all whom it lets in.
+    /// The identity of all clients of a listener.
     identity: Arc<Identity>,
     handler: Handler,
     connections: Arc<Semaphore>,
@@ -204,7 +204,7 @@ async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
     seat.is_of(task.abort_handle());
 }
 
-/// Who is on this host does not vanish from the wire.
+/// A client on this host does not vanish from the network.
 fn tune(socket: &Socket, limits: &Limits) -> io::Result<()> {
     let Socket::Tcp(socket) = socket else { return Ok(()) };
     let raw = socket2::SockRef::from(socket);

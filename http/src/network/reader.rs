@@ -12,9 +12,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 pub(super) struct SocketReader {
     pub(super) socket: ReadHalf,
-    /// What is read next begins a request.
+    /// The next bytes begin a request.
     pub(super) head_due: Arc<AtomicBool>,
-    /// What has become longer than the room that hyper gave for it.
+    /// The bytes that no longer fit the buffer that hyper gave.
     pub(super) rest: Bytes,
 }
 

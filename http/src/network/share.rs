@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 #[derive(Clone)]
 pub(super) struct Shares {
     entries_max: usize,
-    /// Who reads, and who may write.
+    /// The places of readers, and of writers.
     places_max: (usize, usize),
     parties: Arc<Mutex<HashMap<Party, Share>>>,
 }

@@ -18,7 +18,7 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// Whose share it takes.
+    /// The party whose share it takes.
     pub(super) fn party(&self) -> Party {
         match self {
             Peer::Address(address) => Party::at(*address),

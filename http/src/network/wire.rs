@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::AsyncWrite;
 
-/// What a chunk has around its item: a length in hexadecimal and two line ends.
+/// The bytes around an item of a chunk: a length in hexadecimal and two line ends.
 const FRAME_BYTES: usize = 20;
 
 /// The streams of a connection, one after the other.
@@ -29,11 +29,11 @@ pub(super) struct Wire {
 struct Line {
     /// None: the connection has ended.
     socket: Option<WriteHalf>,
-    /// Of the answer in flight.
+    /// The stream of the answer in flight.
     stream: Option<Stream>,
     /// hyper has written all it had, and had nothing of this stream since.
     quiet: bool,
-    /// Of a chunk that the socket did not take whole: hyper is given nothing before it is written.
+    /// The rest of a chunk that the socket did not take whole: hyper may write nothing before it.
     rest: Bytes,
     /// The connection's task.
     task: Option<Waker>,
@@ -100,7 +100,7 @@ impl Wire {
         Poll::Ready(item)
     }
 
-    /// What the stream has, to the socket; or its task is woken.
+    /// Writes the stream's items to the socket, or wakes its task.
     pub(super) fn tell(self: &Arc<Self>, last: &mut Chunk) {
         let mut line = self.line();
         let Line { socket: Some(socket), stream: Some(stream), quiet: quiet @ true, rest, .. } = &mut *line else {

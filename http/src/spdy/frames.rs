@@ -20,7 +20,7 @@ const FIN: u8 = 1;
 pub const REFUSED: u32 = 3;
 pub const CANCEL: u32 = 5;
 
-/// What a client has sent.
+/// A frame from the client.
 #[derive(Debug, PartialEq)]
 pub enum Frame {
     Open {

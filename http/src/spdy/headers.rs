@@ -37,7 +37,7 @@ fn dictionary() -> Vec<u8> {
     bytes
 }
 
-/// What reads the blocks of one connection, in their order.
+/// The reader of the header blocks of one connection, in their order.
 pub struct Blocks {
     state: Box<DecompressorOxide>,
     /// The last bytes that came out, in a ring: later ones may refer to them.

@@ -13,7 +13,7 @@ pub const CLOSE_NORMAL: u16 = 1000;
 /// The other side has broken the protocol.
 pub const CLOSE_PROTOCOL: u16 = 1002;
 
-/// What the other side has sent.
+/// A message from the other side.
 #[derive(Debug, PartialEq)]
 pub enum Piece {
     /// A part of a message, without its mask. A message of no bytes is one empty part.

@@ -20,7 +20,7 @@ const READ_BYTES: usize = 16 * 1024;
 
 pub(crate) const VERSION: &str = "13";
 
-/// What a client that would speak WebSocket asks for.
+/// A client's request for WebSocket.
 #[derive(Debug, PartialEq)]
 pub struct Offer {
     key: HeaderValue,
@@ -60,7 +60,7 @@ impl Offer {
     }
 }
 
-/// What the other side sends.
+/// A message from the other side.
 pub struct Reader {
     connection: ReadHalf<Upgraded>,
     read: BytesMut,
@@ -68,7 +68,7 @@ pub struct Reader {
     pings: mpsc::Sender<Bytes>,
 }
 
-/// What it is sent.
+/// A message to the other side.
 pub struct Writer {
     side: Side,
     connection: WriteHalf<Upgraded>,

@@ -1,5 +1,5 @@
-//! What an object is given, and what it is held to, because of others that are there: classes of priority, runtimes, storage and
-//! ingresses, service accounts and their secrets, limit ranges; and what a namespace may use. PURE. Only `View` looks.
+//! Admission: the fields that other objects give to a new one, and the limits that they put on it. Priority classes, runtime classes,
+//! storage and ingress classes, service accounts and their secrets, limit ranges, quotas. PURE. Only `View` looks.
 //!
 //! `commit` asks: `complete` after the defaults of a new object's type, `judge` after its kind's own rules.
 //!

@@ -1,4 +1,4 @@
-//! What a pod is given by the objects that it names: its service account, its class of priority, its runtime. PURE.
+//! Sets the fields of a pod that its service account, priority class and runtime class give it. PURE.
 
 use super::{ClusterView, PRIORITY_CLASSES, RUNTIME_CLASSES, resource, token_volume};
 use coracle_api::annotations::MIRROR;

@@ -1,4 +1,4 @@
-//! Who the cluster is: the key that signs the tokens of service accounts, and the authority whose certificate everybody in it trusts.
+//! The identity of the cluster: the key that signs service account tokens, and the certificate authority.
 //!
 //!     first start: random numbers -> two Secrets in kube-system      later: two Secrets -> ClusterKeys
 //!

@@ -21,13 +21,13 @@ pub struct Change<'a, E> {
     pub expects: Expects,
     /// An object whose file is damaged counts as none: a new one takes its place, or a deletion gives it up.
     pub over_damaged: bool,
-    /// What the writer makes of what stands. Called again where somebody else wrote meanwhile.
+    /// The writer's function from the stored object to the new one. Called again if somebody else wrote meanwhile.
     pub make: Make<'a, E>,
 }
 
 pub type Make<'a, E> = &'a dyn Fn(Option<Standing<'_>>) -> Result<Made<'a>, E>;
 
-/// What has to stand there before a change.
+/// The precondition of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expects {
     /// Nothing: it is a create.
@@ -38,11 +38,11 @@ pub enum Expects {
     Either,
 }
 
-/// What a writer makes of what stands.
+/// The outcome of a writer's function.
 pub enum Made<'a> {
     /// A document of an object or of a part of it: it takes all steps.
     Document { part: Part, object: Value, ownership: Ownership<'a>, warnings: Vec<String> },
-    /// What stands, changed by the server itself in a way that no strategy is asked about: a binding, a mark, a finalizer less.
+    /// The stored object, changed by the server itself without asking its strategy: a binding, a mark, a finalizer less.
     Own(Value),
     /// It is written like this, and then it goes.
     Last(Value),
@@ -74,7 +74,7 @@ impl From<Departure> for Made<'_> {
     }
 }
 
-/// Who writes.
+/// The writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     Client,
@@ -82,7 +82,7 @@ pub enum Writer {
     ClientOf2014,
     /// To it a namespace is there though its file is damaged.
     Controller,
-    /// What it makes for itself no quota keeps away, and no namespace has to be there before.
+    /// The master itself: no quota refuses its objects, and their namespace need not be there.
     Master,
 }
 
@@ -90,7 +90,7 @@ pub enum Writer {
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
     pub writer: Writer,
-    /// Who asks for it; nobody where this program writes of itself.
+    /// The client's identity; None if this program writes by itself.
     pub identity: &'a Identity,
     pub rules: Rules,
     /// Every step is taken but the writing.
@@ -106,14 +106,14 @@ impl Terms<'_> {
     }
 }
 
-/// What came of a change.
+/// The outcome of a change.
 pub struct Committed {
     /// As it stands now; as it was at last, if it is gone.
     pub stored: Stored,
     pub outcome: Outcome,
     /// The writer's own, of its document.
     pub warnings: Vec<String>,
-    /// What its kind advises.
+    /// The warnings of its kind.
     pub advice: Vec<String>,
 }
 

@@ -20,14 +20,14 @@ impl Registry {
         Ok(())
     }
 
-    /// What every cluster has besides its namespaces.
+    /// The objects of every cluster beside its namespaces.
     pub fn ensure_classes(&self) -> Result<(), String> {
         let classes = Resource { group: "scheduling.k8s.io".into(), plural: "priorityclasses".into() };
         system_classes().iter().try_for_each(|class| self.ensure(&classes, "", class))?;
         self.ensure(&Resource { group: "storage.k8s.io".into(), plural: "storageclasses".into() }, "", &local_class())
     }
 
-    /// What every namespace holds. That it cannot be made now is no reason to refuse the namespace, or a pod in it.
+    /// Makes the objects of every namespace. A failure is no reason to refuse the namespace, or a pod in it.
     pub(super) fn furnish(&self, namespace: &str) {
         for (resource, object) in furniture(self.authority().as_deref()) {
             // What nobody can read is there.

@@ -1,5 +1,5 @@
-//! What quotas count: a lock, held from the counting until what was counted for is written, so that two creates at once cannot both have
-//! the last of it. A quota's status is what was counted last; nothing is decided by it, so it may be lost.
+//! Charges quotas under one lock, held from the counting until the write, so that two creates at once cannot both have the last of a
+//! quota. A quota's status is the last count; nothing is decided by it, so it may be lost.
 //!
 //! The price: what a quota counts is written one after the other, a sync of the disk each, and each such create reads all that its
 //! namespace has of what is counted, once. What no quota counts knows nothing of this.
@@ -18,7 +18,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 const QUOTAS: Resource = Resource::core("resourcequotas");
 
-/// What a write costs the quotas of its namespace. Nobody else counts as long as this is held.
+/// The charge of a write to the quotas of its namespace. Nobody else counts as long as this is held.
 pub(super) struct Charge<'r> {
     registry: &'r Registry,
     accounts: Vec<Account>,
@@ -90,7 +90,7 @@ impl Registry {
         self.maker.making(|making| making.now)
     }
 
-    /// What is used of each of these quotas of one namespace. Each object is read once. What nobody can read may use more than is left.
+    /// The use of each of these quotas of one namespace. Each object is read once. An unreadable object may use more than is left.
     fn count(&self, quotas: &[&Value], now: Time) -> Result<Vec<Amounts>, String> {
         let mut used = vec![Amounts::new(); quotas.len()];
         let Some(first) = quotas.first() else { return Ok(used) };

@@ -38,10 +38,10 @@ use written::{Last, ReadBack, ToWrite, holds, in_place, key_of, to_show};
 /// Lost races after which a write is given up. Of those who write one object at a time one wins a batch of writes, so this is more than
 /// there are requests at work at once.
 const RACES_LOST_MAX: usize = 100;
-/// What the spaces of creation tokens begin with.
+/// The prefix of the claims' spaces for creation tokens.
 const TOKENS: &str = "creationToken/";
 
-/// What is stored, and all that a write of it needs.
+/// The kinds, the store, and all that a write needs.
 pub struct Registry {
     /// Replaced as a whole where a kind is defined at run time.
     kinds: RwLock<Arc<Kinds>>,
@@ -101,7 +101,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Whom everybody in the cluster trusts: the authority's certificate.
+    /// The certificate of the cluster's authority, which everybody in the cluster trusts.
     pub fn trusting(self, authority: Option<&str>) -> Registry {
         Registry { authority: authority.map(Arc::from), ..self }
     }
@@ -221,7 +221,7 @@ impl Registry {
         if terms.rehearsal { self.store.rehearse(write) } else { self.store.write(write) }
     }
 
-    /// What was written for the last time goes.
+    /// Deletes an object after its last write.
     fn remove<E>(&self, last: Stored, terms: &Terms<'_>) -> Result<Stored, Failed<Barred<E>>> {
         let key = Key::clone(&last.key);
         let removal = Write::Delete { key: key.clone(), seen: last.revision };

@@ -19,7 +19,7 @@ impl ClusterView for &dyn Store {
 /// All that is listed, if it can be read: what cannot may say anything.
 pub(super) fn whole(page: Page) -> Result<Vec<Stored>, String> {
     match page.damaged.first() {
-        Some(key) => Err(format!("the file of {key} is damaged, see /healthz?verbose")),
+        Some(key) => Err(format!("the file of {key} is damaged, see /readyz?verbose")),
         None => Ok(page.items),
     }
 }
@@ -36,6 +36,6 @@ mod tests {
     fn what_nobody_can_read_is_not_absent() {
         let key = Key { resource: Resource::core("resourcequotas"), namespace: "a".to_owned(), name: "b".to_owned() };
         let listed = whole(Page { damaged: vec![key], ..Page::default() });
-        assert_eq!(listed.err().as_deref(), Some("the file of resourcequotas/a/b is damaged, see /healthz?verbose"));
+        assert_eq!(listed.err().as_deref(), Some("the file of resourcequotas/a/b is damaged, see /readyz?verbose"));
     }
 }

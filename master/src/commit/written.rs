@@ -7,7 +7,7 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
 use serde_json::Value;
 
-/// What stands where a change is to be written.
+/// The object in the place of a change.
 pub(super) enum ReadBack {
     Nothing,
     Object(Stored, Value),

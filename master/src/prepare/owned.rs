@@ -1,4 +1,4 @@
-//! Who owns the fields of a write: `metadata.managedFields`. PURE.
+//! Updates the owners of the fields of a write: `metadata.managedFields`. PURE.
 
 use super::{Ownership, Part};
 use coracle_api::kinds::Kind;

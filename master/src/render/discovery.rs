@@ -236,7 +236,7 @@ fn verbs(verbs: &[Verb]) -> Vec<&'static str> {
     verbs
 }
 
-/// What Kubernetes calls the version that is stored: eight bytes of a hash over its name.
+/// The hash of the stored version, as in Kubernetes: eight bytes of a hash over its name.
 fn storage_hash(kind: &Kind) -> String {
     let own = kind.api_version();
     let stored = kind.alias.map_or(own.as_str(), |alias| alias.of.0);

@@ -48,7 +48,7 @@ pub fn definition(name: &str, schema: &Value) -> Vec<u8> {
 struct Message(Vec<u8>);
 
 impl Message {
-    /// Of wire type 2: a length, then so many bytes.
+    /// A field of wire type 2: a length, then so many bytes.
     fn bytes(&mut self, number: u32, bytes: &[u8]) {
         self.varint(u64::from(number << 3 | 2));
         self.varint(bytes.len() as u64);

@@ -116,7 +116,7 @@ fn spliced(kind: &Kind, meta: &ListMeta, items: Vec<Stored>) -> Body {
     if bytes < LONG_BYTES_MIN { Body::Whole(long.whole()) } else { Body::Long(long) }
 }
 
-/// What ends a list.
+/// The end of a list.
 const END: &[u8] = b"]}";
 
 /// Items of a list carry neither version nor kind; every stored object begins with both.

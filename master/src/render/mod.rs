@@ -1,4 +1,4 @@
-//! What replies look like: v1 as it is stored, as metadata or as a table, in JSON, YAML or protobuf; older versions encoded. PURE.
+//! Renders answers: v1 as it is stored, as metadata or as a table, in JSON, YAML or protobuf; older versions encoded. PURE.
 //!
 //!     Stored -> shape (the object, its metadata, rows of a table) -> media (bytes)
 //!
@@ -32,7 +32,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use table::Row;
 
-/// What a list says of itself.
+/// The metadata of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListMeta {
     pub revision: Revision,
@@ -163,7 +163,7 @@ pub fn status(form: Form, status: &Status) -> Bytes {
     }
 }
 
-/// What a deletion answers that has no object to show. The documents of June 2014 promise `success`.
+/// The answer of a deletion that has no object to show. The documents of June 2014 promise `success`.
 pub fn deleted(form: Form, status: &Status) -> Bytes {
     match form.version {
         Version::V1 => written(form.media, Message::Machinery("Status"), &status.to_v1()),
@@ -221,7 +221,7 @@ fn written(media: Media, message: Message<'_>, document: &Value) -> Bytes {
     }
 }
 
-/// What was written as JSON.
+/// The rendered JSON.
 fn rewritten(media: Media, message: Message<'_>, json: Vec<u8>) -> Bytes {
     match media {
         Media::Json => json.into(),

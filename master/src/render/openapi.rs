@@ -1,4 +1,4 @@
-//! What can be asked of the server, as OpenAPI tells it: a document a group and version (3.0), and one of all (2.0). PURE.
+//! Renders the OpenAPI documents: one for each group and version (3.0), and one of all (2.0). PURE.
 //!
 //!     kinds -> items, one at a time -> JSON text, or the protobuf message that old clients read (`gnostic`)
 //!
@@ -22,7 +22,7 @@ const PATCHES: [&str; 4] = [
     "application/strategic-merge-patch+json",
 ];
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
-/// What requests of each kind may say in their query, and whether it is a text.
+/// The query parameters of each kind of request, and whether they are texts.
 const OF_WRITES: &[(&str, &str)] = &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
 const OF_PATCHES: &[(&str, &str)] =
     &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
@@ -274,7 +274,7 @@ fn operation(verb: Verb, about: &(String, String, String), own: &Option<String>,
     Some(Operation { method, action, query, about: about.clone(), takes, gives })
 }
 
-/// Of what a path names.
+/// The parameters of a path.
 fn names(place: &PathItem) -> impl Iterator<Item = &'static str> {
     [("name", place.named), ("namespace", place.namespaced)].into_iter().filter(|(_, there)| *there).map(|(name, _)| name)
 }

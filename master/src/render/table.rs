@@ -24,7 +24,7 @@ impl<'a> Row<'a> {
         Row { shown: kind.alias.map(|_| super::said(kind, stored)), ..Row::same(text(stored)) }
     }
 
-    /// Of a document as JSON.
+    /// The row of a JSON document.
     pub fn same(text: &'a str) -> Row<'a> {
         Row { stored: Document::read(text).expect("what is stored is JSON"), text, shown: None }
     }

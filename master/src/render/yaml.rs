@@ -21,7 +21,7 @@ pub fn write(document: &Value) -> String {
     out
 }
 
-/// What `write` makes of `head` with a list as its `field`, of which one item after the other is there.
+/// Writes `head` with a list as its `field`, item by item, as `write` would write the whole.
 pub fn write_list(head: &Value, field: &str, items: impl Iterator<Item = Value>) -> String {
     let mut out = String::new();
     let (before, behind): (Vec<_>, Vec<_>) = head.as_object().into_iter().flatten().partition(|(key, _)| key.as_str() < field);

@@ -91,7 +91,7 @@ pub fn unchanged() -> Answer {
     Answer { status: StatusCode::NOT_MODIFIED, headers: HeaderMap::new(), body: Body::Whole(Bytes::new()) }
 }
 
-/// What a client needs in order to ask again only for what is new.
+/// The headers with which a client asks again only for a newer version.
 pub fn mark(answer: &mut Answer, tag: &str) {
     answer.headers.insert(header::VARY, HeaderValue::from_static("Accept"));
     answer.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
@@ -104,7 +104,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// What one part of an Accept header asks for.
+/// One media range of an Accept header.
 enum Clause {
     Plain,
     /// By its place in `AGGREGATED`.

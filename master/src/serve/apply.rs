@@ -42,7 +42,7 @@ pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
     Ok(answer)
 }
 
-/// What stands, in the form that the client speaks of.
+/// The stored object, in the client's version.
 fn in_form<'o>(call: &Call, object: &'o Value) -> Cow<'o, Value> {
     let mut live = Cow::Borrowed(object);
     if let Some(alias) = call.shown.alias {
@@ -61,7 +61,7 @@ fn refuse_uid(call: &Call, config: &Value) -> Result<(), Fault> {
     Err(Status::conflict(&call.kind.resource, &call.name, &why).into())
 }
 
-/// Who applies has a name.
+/// An apply must name its field manager.
 pub fn wish<'k>(call: &Call<'k>, request: &Request) -> Result<WriteOptions<'k>, Fault> {
     if call.options.field_manager.as_deref().unwrap_or_default().is_empty() {
         return Err(options::wrong("PatchOptions", &[Problem::required(&Path::new("fieldManager"), "is required for apply patch")]));
@@ -90,11 +90,11 @@ pub fn typed(call: &Call, config: &Value, object: Value, twice: &[String]) -> Re
     Ok((object, warnings))
 }
 
-/// What a client says that it cares for.
+/// The applied configuration of a client.
 pub struct AppliedConfig {
     pub value: Value,
     pub twice: Vec<String>,
-    /// Of one that may be larger than its body.
+    /// The share of memory for a document that may be larger than its body.
     pub _turn: Option<Turn>,
 }
 
@@ -133,7 +133,7 @@ pub fn read(serve: &Serve, bytes: &[u8]) -> Result<AppliedConfig, Fault> {
     }
 }
 
-/// What an apply comes to has values that the kind cannot hold.
+/// The refusal of an apply whose outcome has values that the kind cannot hold.
 fn unconverted(call: &Call, config: &Value, why: &body::Misfit) -> Fault {
     let (version, kind, why) = (grouped(call), &call.kind.kind, why.restored());
     patch::nameless(format!(
@@ -147,7 +147,7 @@ fn grouped(call: &Call) -> String {
     if version.contains('/') { version } else { format!("/{version}") }
 }
 
-/// What is applied, as messages call it.
+/// The name of the applied document in messages.
 fn identity(call: &Call, config: &Value) -> String {
     let text = |field: &str| config["metadata"][field].as_str().unwrap_or_default();
     format!("{}/{}; {}, Kind={}", text("namespace"), text("name"), grouped(call), call.kind.kind)

@@ -26,13 +26,13 @@ const WARNINGS_MAX: usize = 32;
 /// The object that a create or an update sends.
 pub struct SentObject {
     sent: Sent,
-    /// What its schema does not know, and was dropped.
+    /// The fields that its schema does not know and that were dropped.
     pub warnings: Vec<String>,
-    /// Of one that may be larger than its body.
+    /// The share of memory for a document that may be larger than its body.
     _turn: Option<Turn>,
 }
 
-/// What stands in a body.
+/// The content of a body.
 pub struct BodyText {
     pub document: Value,
     /// Fields that stand there twice.
@@ -61,7 +61,7 @@ impl SentObject {
         }
     }
 
-    /// What a PUT of it leaves of what stands: the version that said it says only what it can.
+    /// The fields that a PUT of it leaves: an older version replaces only what it can express.
     pub fn over(&self, standing: &Value, part: Part) -> Value {
         match &self.sent {
             Sent::V1(object) => object.clone(),
@@ -73,7 +73,7 @@ impl SentObject {
     }
 }
 
-/// What a body should be.
+/// The expected content of a body.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
     /// `apps`, or nothing.
@@ -96,7 +96,7 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// What the schema of the kind does not know, or stands there twice, is refused, warned of or dropped, as asked.
+/// Unknown and duplicate fields are refused, warned of or dropped, as asked.
 pub fn object(serve: &Serve, call: &Call, request: &Request) -> Result<SentObject, Fault> {
     let mut document = document(serve, call, request, Expected::of(call.shown))?;
     if let (Sent::V1(object), Some(alias)) = (&mut document.sent, call.shown.alias) {
@@ -229,7 +229,7 @@ fn protobuf(body: &[u8], wanted: Expected<'_>, unrecognized: impl Fn(&str) -> Fa
     Ok(document)
 }
 
-/// Of a body without a name it is taken for JSON.
+/// A body without a content type is read as JSON.
 fn media(call: &Call, request: &Request) -> Result<Media, Fault> {
     if call.version != Version::V1 {
         return media_of_old(call, request);

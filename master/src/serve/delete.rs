@@ -16,14 +16,14 @@ use coracle_schema::{Path, Problem, Reason};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Of any group and version.
+/// The DeleteOptions of any group and version.
 const OPTIONS: body::Expected<'static> =
     body::Expected { group: "", version: "", kind: "DeleteOptions", type_name: "DeleteOptions", types: &MACHINERY };
 const NAMESPACES: Resource = Resource::core("namespaces");
 /// Where Kubernetes knows the kinds of options, as its refusals say it.
 const SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
 
-/// What a client says of a deletion, in a body or in the query.
+/// The options of a deletion, from the body or the query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wishes {
     pub grace_s: Option<i64>,
@@ -85,7 +85,7 @@ fn warn_of_dependents(answer: &mut Answer, call: &Call, wishes: &Wishes) {
 }
 
 /// Deletes the object of this name in the call's namespace. A damaged object, of which nobody can say more than its name, is given up
-/// by a plain DELETE, as `/healthz?verbose` advises. One with preconditions meant a certain object, and nobody can say whether it is that.
+/// by a plain DELETE, as `/readyz?verbose` advises. One with preconditions meant a certain object, and nobody can say whether it is that.
 pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Committed, Fault> {
     let deleting = Deleting { grace_s: wishes.grace_s, now: wall_clock() };
     let make = |old: Option<Standing<'_>>| {
@@ -141,8 +141,8 @@ fn answer(call: &Call, object: &Value) -> Answer {
     super::shown(call, StatusCode::OK, render::deleted(call.form, &status))
 }
 
-/// What is asked of a deletion, in the body or else in the query; `dryRun` is heeded wherever it stands. (Kubernetes hears nothing of the
-/// query where there is a body.)
+/// The options of a deletion, from the body or else from the query; `dryRun` is heeded wherever it stands. (Kubernetes hears nothing of
+/// the query where there is a body.)
 fn wishes(serve: &Serve, call: &Call, request: &Request) -> Result<Wishes, Fault> {
     let options = &call.options;
     let empty = request.body.iter().all(u8::is_ascii_whitespace);

@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// What clients before 1.29 ask for, under its older name and its newer one.
+/// The document that clients before 1.29 ask for, under its older and its newer name.
 const MESSAGES: [&str; 2] =
     ["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"];
 /// Bytes to begin with: the largest documents have so many, and growing would copy them.

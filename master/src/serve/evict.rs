@@ -57,7 +57,7 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
     })
 }
 
-/// What was decided about an object.
+/// The decision about an object.
 struct Judged {
     /// Of the object that was looked at.
     revision: Revision,

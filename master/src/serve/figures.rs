@@ -63,7 +63,7 @@ fn selected(serve: &Serve, call: &Call, of: &Resource) -> Result<Vec<Stored>, Fa
     Ok(serve.registry.store.page(&listing).map(|page| page.items).unwrap_or_default())
 }
 
-/// Of all nodes, or of the one that a call names. A node that does not answer has none.
+/// The figures of all nodes, or of the one that a call names. A node that does not answer has none.
 fn figures(serve: &Serve, call: &Call) -> Result<Figures, Fault> {
     let is_nodes = &*call.kind.resource.plural == NODES;
     let nodes = Resource::core(NODES);

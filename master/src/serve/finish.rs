@@ -5,7 +5,7 @@ use crate::store::{Event, Scope, Stored};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// What is not gone after this waits for somebody else, and the answer does not.
+/// The longest wait: an object that is not gone by then waits for somebody else, and the answer does not.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Until an object that only the controllers hold is gone, and whether it is: one whose grace runs, or that another's finalizer holds,

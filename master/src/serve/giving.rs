@@ -1,4 +1,4 @@
-//! What a burst of requests took goes back to the host once it is over, and once more when its events are forgotten. See `Lull`.
+//! Gives memory back to the host after a burst of requests, and again when its events are forgotten. See `Lull`.
 //!
 //! One appointment, and none where nothing happened.
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// The store forgets its events after five minutes; some seconds later its keeper has done so.
 const EVENTS_FORGOTTEN: Duration = Duration::from_secs(310);
-/// What a request counts beside its body and its answer, and what a commit does.
+/// The weight of a request beside its body and its answer, and that of a commit.
 const EACH_BYTES: u64 = 1 << 10;
 
 pub struct Giving {
@@ -23,7 +23,7 @@ pub struct Giving {
 
 struct Given {
     lull: Lull,
-    /// Of the store, when the controllers' part was last counted.
+    /// The revision of the store when the controllers' part was last counted.
     revision: u64,
     next: Option<Appointment>,
 }
@@ -81,7 +81,7 @@ impl Serve {
     }
 }
 
-/// What an answer counts. How much a deletion takes away nobody knows yet: it may be a whole namespace.
+/// The weight of an answer. A deletion's is unknown yet: it may remove a whole namespace.
 pub fn cost(request: &Request, answer: &Answer) -> u64 {
     let least = if request.method == Method::DELETE && answer.status.is_success() { WORTH_BYTES } else { EACH_BYTES };
     let answered = match &answer.body {

@@ -1,6 +1,6 @@
-//! What Go's reader says of a text that is no JSON: clients and people know these words. PURE.
+//! Error messages of Go's JSON reader for a text that is not JSON: clients and people know them. PURE.
 
-/// What is open around the place that is read.
+/// The objects and lists that are open around the current place.
 #[derive(Clone, Copy, PartialEq)]
 enum Around {
     Key,
@@ -8,7 +8,7 @@ enum Around {
     Element,
 }
 
-/// What comes next.
+/// The state of the reader: the token that must come next.
 #[derive(Clone, Copy)]
 enum Next {
     Value,

@@ -24,7 +24,7 @@ const SERIES_MAX: usize = 4096;
 /// In seconds: of the bounds that Kubernetes has those that its alerts name, and what is needed between them.
 const BOUNDS_S: [f64; 12] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0, 5.0, 10.0, 30.0, 60.0];
 
-/// What the requests of one series have in common, in the words that Kubernetes counts them by.
+/// The labels of one series of requests, named as in Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Series {
     group: Cow<'static, str>,
@@ -250,7 +250,7 @@ fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {
     one(text, "coracle_store_damaged_objects", "gauge", "Files that could not be read as objects.", health.damaged.len() as u64);
 }
 
-/// What the kernel says of this process; what it does not say is left out.
+/// The kernel's figures of this process; unknown ones are left out.
 fn of_process(text: &mut String) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = |name: &str| {

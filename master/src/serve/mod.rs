@@ -86,9 +86,9 @@ pub struct Serve {
     turns: Arc<turns::Turns>,
     metrics: metrics::Metrics,
     described: description::Described,
-    /// Whose turn it is to be asked among the endpoints of a service.
+    /// The turn among the endpoints of a service, for `proxy`.
     turn: AtomicUsize,
-    /// Where the agents' sockets are.
+    /// The directory of the agents' sockets.
     agent_sockets: PathBuf,
 }
 
@@ -116,18 +116,18 @@ impl Serve {
         Serve { agent_sockets, ..self }
     }
 
-    /// What the command line may ask for.
+    /// The requests of the command line.
     pub fn kept_by(self, upkeep: Upkeep) -> Serve {
         Serve { upkeep: Some(upkeep), ..self }
     }
 
-    /// Who says what is allowed.
+    /// The authorizer.
     #[cfg(test)]
     fn authorized_by(self, authorizer: Authorizer) -> Serve {
         Serve { authorizer, ..self }
     }
 
-    /// Who is told of signs of life.
+    /// The receiver of signs of life.
     pub fn heard_by(self, heard: Heard) -> Serve {
         Serve { heard, ..self }
     }
@@ -290,7 +290,7 @@ fn document(call: &Call, status: StatusCode, stored: &Stored) -> Answer {
     shown(call, status, render::object(call.form, call.shown, stored, making::wall_clock()))
 }
 
-/// What was rendered in the form of the call.
+/// The answer in the form of the call.
 fn shown(call: &Call, status: StatusCode, rendered: Bytes) -> Answer {
     shown_as(call, status, Body::Whole(rendered))
 }

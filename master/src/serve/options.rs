@@ -1,4 +1,4 @@
-//! What a client says about a write beside the document: whether it is only a rehearsal, and who writes.
+//! Options of a write beside its document: dry run and field manager.
 
 use crate::call::Call;
 use crate::fault::Fault;
@@ -17,9 +17,9 @@ const AGENT: &str = "coracle-agent";
 pub struct WriteOptions<'k> {
     /// Everything is to be done but the writing.
     pub rehearsal: bool,
-    /// Who owns what is written.
+    /// The field manager of the write.
     pub manager: String,
-    /// In whose form, where that is not the one in which objects are stored.
+    /// The version of the document, if it is not the stored one.
     shown: Option<&'k Kind>,
 }
 

@@ -1,4 +1,4 @@
-//! What a list or a watch asks of time and pages, checked as Kubernetes checks it; and continue tokens. PURE.
+//! Revisions, limits and continue tokens of lists and watches, checked as Kubernetes checks them. PURE.
 //!
 //! A token is the revision of the first page, when that was made in seconds since 1970, and the last object of the page before:
 //! `1042@1764000000/default/web-7`. Nothing is kept for it. After `TOKEN_LIFE`, or once the history no longer reaches back to its
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// clients that are tested against it wait for that.
 pub const TOKEN_LIFE: Duration = HISTORY_LIFE;
 
-/// What a list asks for.
+/// The parameters of a list.
 #[derive(Debug, Default, PartialEq)]
 pub struct ListRange {
     /// The objects as they were then. None: as they are.

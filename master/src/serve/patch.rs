@@ -15,7 +15,7 @@ use coracle_schema::patch::{self, Unpatched};
 use coracle_schema::{Path, Problem};
 use serde_json::{Map, Value};
 
-/// What of a document that did not come out right is shown to the client.
+/// The limit for an invalid outcome that is shown to the client.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
 /// The languages that a patch may be written in, by their content types.

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 /// The port that agents of 2014 listened on, and that clients name when they mean the agent.
 const AGENT_PORT: &str = "10250";
-/// What agents answer.
+/// The paths that agents answer.
 const AGENT_PATHS: [&str; 8] =
     ["/healthz", "/pods", "/stats/summary", "/metrics", "/metrics/resource", "/metrics/cadvisor", "/metrics/probes", AGENT_LOGS];
 const AGENT_LOGS: &str = "/containerLogs/";

@@ -55,12 +55,12 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let selector = selector::of(call)?;
     let page = page(serve, call, &selector)?;
     let mut answer = super::shown_as(call, StatusCode::OK, render::list(call.form, call.shown, &page.meta, page.items, wall_clock()));
-    let damaged = page.damaged.iter().map(|key| format!("{key} is left out: its file is damaged, see /healthz?verbose"));
+    let damaged = page.damaged.iter().map(|key| format!("{key} is left out: its file is damaged, see /readyz?verbose"));
     super::warn(&mut answer, &damaged.collect::<Vec<_>>());
     Ok(answer)
 }
 
-/// What a list shows.
+/// The content of a list.
 pub struct ListPage {
     pub meta: ListMeta,
     pub items: Vec<Stored>,

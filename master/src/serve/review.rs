@@ -33,7 +33,7 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     Ok(answer)
 }
 
-/// Whom a review is about: those whom it names, or who asks.
+/// The identity that a review is about: the one that it names, or the client's own.
 fn about(spec: &Value, asker: &Identity) -> Identity {
     let named = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
     let texts = |list: &Value| list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();

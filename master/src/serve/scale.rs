@@ -77,13 +77,13 @@ pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
     told(call, &row, &stored, &warnings)
 }
 
-/// What a client says of a change, and what of it it says twice.
+/// A client's change, and its duplicate fields.
 enum Said {
     Patch((patch::Patch, Vec<String>)),
     Applied(apply::AppliedConfig),
 }
 
-/// Who owns the number of replicas owns it in both documents.
+/// The owner of the number of replicas owns it in both documents.
 fn applied<'w>(
     call: &Call,
     as_scale: &Call,

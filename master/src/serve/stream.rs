@@ -13,7 +13,7 @@ use coracle_http::{Answer, FORWARD_FOLLOW_IDLE, Forward, HeaderMap, HeaderName, 
 /// Streams as clients name them, and as agents do.
 const FLAGS: [(&str, &str); 4] = [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")];
 
-/// What both ends have to know of each other to agree on a protocol, beside `Connection` and `Upgrade`.
+/// The headers by which both ends agree on a protocol, beside `Connection` and `Upgrade`.
 const PROTOCOL: [HeaderName; 4] = [
     header::SEC_WEBSOCKET_KEY,
     header::SEC_WEBSOCKET_PROTOCOL,

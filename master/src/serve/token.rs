@@ -29,7 +29,7 @@ const REQUEST: Expected<'static> = Expected {
 };
 const ACCOUNTS: Resource = Resource::core("serviceaccounts");
 
-/// What a token may be bound to: it ends with that.
+/// An object that a token may be bound to: the token ends with it.
 const BINDINGS: [(&str, &str); 3] = [("Pod", "pods"), ("Node", "nodes"), ("Secret", "secrets")];
 
 pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
@@ -123,7 +123,7 @@ fn bearer(serve: &Serve, call: &Call, account: &Value, reference: &Value) -> Res
     Ok(bearer)
 }
 
-/// What a token may be bound to, by its reference.
+/// The object that a token is to be bound to, by its reference.
 fn may_hold(reference: &Value) -> Result<&'static (&'static str, &'static str), Fault> {
     let said = |field: &str| reference[field].as_str().unwrap_or_default();
     BINDINGS.iter().find(|(kind, _)| *kind == said("kind") && said("apiVersion") == "v1").ok_or_else(|| {

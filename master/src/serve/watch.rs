@@ -32,7 +32,7 @@ const PIECE_BYTES: usize = 32 * 1024;
 /// Replays that their watchers have not yet taken, all together; one client may have `BYTES_TIMES` what it leaves to others. A single one
 /// may be larger; else over it 429.
 const REPLAYS_BYTES_MAX: usize = 64 << 20;
-/// Who found no place for its replay may come again after so many seconds: they are taken as quickly as they are read.
+/// `Retry-After` in seconds for a watcher that found no place for its replay: places are free as soon as replays are read.
 const SOON_S: u32 = 1;
 /// The same where all places of watchers are taken.
 const AGAIN_S: u32 = 5;
@@ -43,7 +43,7 @@ const LAST_WORD: usize = 1;
 /// Marks the bookmark that ends the state of a streamed list.
 const STATE_ENDS: (&str, &str) = ("k8s.io/initial-events-end", "true");
 
-/// What all watches share.
+/// The state that all watches share.
 #[derive(Default)]
 pub struct Watches {
     pub timer: Arc<timer::Timer>,
@@ -69,14 +69,14 @@ impl Replays {
     }
 }
 
-/// What was made for one watcher and is the same for the next, who is told on the thread that all writers wait for.
+/// The rendered event, made for one watcher and reused for the next: the thread that tells them is one that all writers wait for.
 #[derive(Default)]
 struct Shared {
     rendered: Mutex<Option<Rendered>>,
     reads: Mutex<VecDeque<Read>>,
 }
 
-/// What a field of a document said, for all who select by it.
+/// The value of a field of a document, for all watchers that select by it.
 struct Read {
     stored: Stored,
     path: Vec<String>,
@@ -92,7 +92,7 @@ struct Rendered {
     line: Bytes,
 }
 
-/// What a document is said in: an object of one kind may be shown as another.
+/// The kind and form that a document is shown in: an object of one kind may be shown as another.
 #[derive(Clone, PartialEq)]
 struct Words {
     form: Form,
@@ -177,7 +177,7 @@ fn go_live(feed: &Mutex<Feed>, pieces: Vec<Piece>, begun: Revision) -> channel::
     receiver
 }
 
-/// What was before, in pieces of whole events.
+/// The replay of earlier events, in pieces of whole events.
 struct Replay {
     pieces: Vec<Piece>,
     held: Arc<Mutex<Held>>,

@@ -75,14 +75,14 @@ fn is_whole(call: &Call, object: &Value) -> bool {
     call.version == Version::V1 && unnamed("uid") && unnamed("resourceVersion")
 }
 
-/// Of the document as it was sent: what is stored names each owner once.
+/// Warnings about duplicate owners in the document as it was sent: the stored one names each owner once.
 pub fn warn_of_owners(answer: &mut Answer, object: &Value) {
     if let Some(words) = strategy::meta::doubled_owners(object) {
         warn(answer, &[words]);
     }
 }
 
-/// Of the status, or of another part with a path of its own.
+/// An update of the status, or of another part with a path of its own.
 pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let wish = options::wish(call, &request.headers, "UpdateOptions")?;
     let mut sent = body::object(serve, call, request)?;
@@ -190,7 +190,7 @@ pub fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
     }
 }
 
-/// Who names a uid means an object that is there.
+/// A document with a uid means an object that is there.
 fn refuse_uid(call: &Call, object: &Value) -> Result<(), Fault> {
     match object["metadata"]["uid"].as_str() {
         None | Some("") => Ok(()),

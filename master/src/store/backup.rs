@@ -140,11 +140,11 @@ impl Iterator for Backup {
     }
 }
 
-/// What was in a backup.
+/// The content of a backup.
 #[derive(Debug, PartialEq)]
 pub struct Restored {
     pub objects: usize,
-    /// Of the backup.
+    /// The revision of the backup.
     pub revision: u64,
     pub left_out: Vec<LeftOut>,
 }
@@ -304,7 +304,7 @@ fn next_line(file: &mut impl BufRead, text: &mut Vec<u8>) -> Result<bool, String
     }
 }
 
-/// What is not there yet, so that who fails leaves nothing behind.
+/// The directories that are not there yet, so that a failure leaves nothing behind.
 struct Fresh {
     absent: Vec<PathBuf>,
 }

@@ -25,13 +25,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the journal says of an object, and its file does not. It shares the bytes that memory holds anyway, and is taken out of them
-/// when the file is brought.
+/// An object that the journal has and its file does not hold yet. It shares the bytes that memory holds anyway, and is taken out of
+/// them when the file is brought.
 pub struct NewFile {
     json: Bytes,
     durable: Durable,
     crc: u32,
-    /// Of the durable part, where the object's may be a later one.
+    /// The revision of the durable part; the object's own may be later.
     revision: Option<Revision>,
 }
 
@@ -48,7 +48,7 @@ impl NewFile {
         NewFile { json, durable: Durable::Whole, crc, revision: None }
     }
 
-    /// What its file takes of the disk, about.
+    /// The approximate disk space of its file.
     fn room(&self) -> u64 {
         room_of(self.json.len())
     }
@@ -68,7 +68,7 @@ impl NewFile {
 struct Due {
     /// None: there is no such object.
     wanted: Option<NewFile>,
-    /// What it holds, unless somebody else has written to it.
+    /// Its content, unless somebody else has written to it.
     was: Was,
 }
 
@@ -80,7 +80,7 @@ pub struct Dirty {
     unstamped: HashMap<Arc<Key>, u32>,
     /// When the first came, in uptime.
     since: Option<Duration>,
-    /// What the files take of the disk that checkpoints have brought in vain.
+    /// The disk space of files that failed checkpoints have written.
     brought_bytes: u64,
 }
 
@@ -136,7 +136,7 @@ impl Dirty {
     }
 }
 
-/// What files may take of the disk.
+/// The disk space that files may use.
 #[derive(Default)]
 struct Room {
     /// Before it is asked again.
@@ -148,7 +148,7 @@ struct Room {
 pub struct Checkpoint {
     pub disk: Arc<dyn Disk>,
     protocol: Protocol,
-    /// What HEAD.json will say.
+    /// The content of the new HEAD.json.
     pub head: Head,
     wanted: Vec<(Arc<Key>, Due)>,
     unstamped: Vec<(Arc<Key>, u32)>,
@@ -157,7 +157,7 @@ pub struct Checkpoint {
     done: usize,
     sorted: bool,
     pub files: Files,
-    /// Of the disk's room this much is left to the journal, where the files may need all of it.
+    /// The disk space that is left to the journal, where the files may need all of it.
     pub spared: u64,
     room: Room,
     /// This disk has no sync of everything, and need not be asked again.

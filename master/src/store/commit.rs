@@ -31,7 +31,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// What only the one who commits may touch, and the keeper between two batches.
+/// The state that only the committing thread may touch, and the keeper between two batches.
 pub struct Committer {
     pub disk: Arc<dyn Disk>,
     pub journal: Journal,
@@ -61,7 +61,7 @@ pub struct Committer {
     pub closed: bool,
 }
 
-/// What one append makes durable.
+/// The writes that one append makes durable.
 #[derive(Default)]
 struct Batch {
     changes: Vec<(PlannedChange, Reply)>,
@@ -69,7 +69,7 @@ struct Batch {
     keys: HashSet<Arc<Key>>,
     claims: HashSet<Claim>,
     bytes: usize,
-    /// What they add to what is held.
+    /// The memory that they add.
     ahead: Usage,
     revision: Revision,
 }
@@ -226,7 +226,7 @@ impl FlatStore {
 }
 
 impl Committer {
-    /// What the journal has taken of the disk, and nobody.
+    /// The disk space that is free or held by the journal.
     pub fn room(&self) -> Option<u64> {
         Some(self.disk.room()?.saturating_add(self.journal.bytes()))
     }
@@ -249,8 +249,8 @@ impl Committer {
         Ok(())
     }
 
-    /// What a start could not write is journaled before the files say it. A full disk has room for a segment only once they do: they come
-    /// first there.
+    /// Records that a start could not write are journaled before the files hold them. A full disk has room for a segment only once
+    /// they do: they come first there.
     pub(super) fn settle_debt(&mut self) -> Result<(), DiskError> {
         match if self.journal.owes() { self.journal.heal() } else { Ok(()) } {
             Err(error) if error.no_space() => Ok(()),
@@ -377,7 +377,7 @@ fn refused(done: &Result<(), DiskError>, change: &PlannedChange, journal: &Journ
     if unrecorded(change) && reserved { None } else { Some(refusal(error)) }
 }
 
-/// What a disk that fails has taken of it nobody knows: the write is spent, and the next start may find it all the same.
+/// A failed disk may have taken any part of it: the revision is spent, and the next start may find the write all the same.
 fn refusal(error: &DiskError) -> Refused {
     Refused::Disk { why: format!("{error}; it may be there after a restart of the master"), space: error.no_space() }
 }

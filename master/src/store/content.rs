@@ -1,4 +1,4 @@
-//! PURE. Whether the content of a file is the object that the file's place says, as far as the store can tell.
+//! PURE. Checks that a file holds the object that its path names, as far as the store can tell.
 
 use super::document;
 use super::state::OBJECT_BYTES_MAX;

@@ -1,4 +1,4 @@
-//! What a start finds: HEAD.json, and the journal with what it says. Nothing is changed but that what is read is durable.
+//! Reads HEAD.json and the journal at a start. Changes nothing, except that what is read is made durable.
 //!
 //! HEAD.json and each segment name the journal that they belong to: what was copied in from another store is not taken for this one's.
 
@@ -38,7 +38,7 @@ pub fn silent(found: &FoundJournal) -> bool {
     recovered.records.is_empty() && !recovered.unclear && recovered.torn.is_empty() && recovered.missing.is_none()
 }
 
-/// Whose segments they are.
+/// The store and the journal that the segments belong to.
 struct Marks {
     /// As HEAD.json says, or else the first segment that says it.
     of: u32,
@@ -60,7 +60,7 @@ impl Marks {
     }
 }
 
-/// Whose a segment is; 0: it does not say.
+/// The journal that a segment belongs to; 0: it does not say.
 fn mark_of(found: &[scan::ScannedLine]) -> u32 {
     let mark = found.iter().find_map(|found| match found {
         scan::ScannedLine::Line { line: Line { record: Record::Open { of, .. }, .. }, .. } => Some(*of),

@@ -23,7 +23,7 @@ pub trait Disk: Send + Sync {
     fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()>;
     /// Keeps a checksum beside an existing file, as `put` does, and leaves its content alone.
     fn mark(&self, path: &str, stamp: u32) -> io::Result<()>;
-    /// What is kept beside the file of the bytes that were put there.
+    /// The stamp of a file: bytes that are kept beside it.
     fn stamp(&self, path: &str) -> io::Result<Stamp>;
     /// Everything that came before is durable: contents and names.
     fn sync_all(&self) -> io::Result<()>;
@@ -72,7 +72,7 @@ pub trait DiskFile: Send {
     }
 }
 
-/// What a file says of itself beside its content.
+/// The metadata of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp {
     /// Nothing: it was not put by a store, was replaced, or this file system keeps no such thing.
@@ -103,10 +103,10 @@ pub enum What {
 const STAMP: &str = "user.coracle";
 const STAMP_FORM: &str = "1";
 
-/// What is no file is not waited for, as a pipe would be, and a link is not followed out of the directory.
+/// Opens files alone: a pipe is not waited for, and a link is not followed out of the directory.
 pub const UNFOLLOWED: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOFOLLOW);
 
-/// Of a file that is filled: few calls, and less memory than is asked of the kernel in one piece.
+/// The size of one write when a file is filled: few calls, and little memory.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Kernels before this one may keep to themselves what a sync of everything could not write.

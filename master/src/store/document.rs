@@ -1,4 +1,4 @@
-//! PURE. What the store knows of a document: its revision, its labels, which part of it is worth flash, and how it is written down.
+//! PURE. Reads and writes the parts of a document that the store knows: revision, labels, the durable part.
 
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
@@ -184,7 +184,7 @@ fn string_end_from(text: &[u8], mut end: usize) -> usize {
     text.len()
 }
 
-/// What of a compact document goes to disk; None: nothing, or it is no document. `revision`: the one that it gets, where it is not the
+/// The durable part of a compact document; None: there is none, or it is not a document. `revision`: its new one, if that is not the
 /// document's own. What stays is copied as text, for a number that is read and written need not be the same.
 pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>) -> Option<Bytes> {
     let own = "a text, and what was JSON before";
@@ -216,7 +216,7 @@ pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>
 /// The fields of an object, as text.
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
-/// What is left of a list of owners without those of a status, or nothing at all. None: it has none of them.
+/// A list of field owners without those of a status. None: it has no such owners.
 fn outlasting(owners: &RawValue) -> Option<Option<Box<RawValue>>> {
     memchr::memmem::find(owners.get().as_bytes(), b"\"status\"")?;
     let mut owners: Vec<Value> = serde_json::from_str(owners.get()).ok()?;
@@ -248,7 +248,7 @@ pub fn keep_durable(document: &mut Value, durable: Durable) -> bool {
     }
 }
 
-/// Who wrote a status is as lasting as the status.
+/// The owner of a status is as durable as the status.
 fn remove_status_owners(document: &mut Value) {
     let Some(meta) = document.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     let Some(owners) = meta.get_mut("managedFields").and_then(Value::as_array_mut) else { return };

@@ -8,7 +8,7 @@ use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::{Map, Value};
 use std::ops::Range;
 
-/// What most objects take, so that their text is seldom moved while it grows.
+/// The size of most objects, so that their text is seldom moved while it grows.
 const TEXT_BYTES: usize = 4096;
 /// Digits of a revision, at most.
 const REVISION_BYTES_MAX: usize = 20;
@@ -37,7 +37,7 @@ pub struct NewObject {
     pub claims: Vec<Claimed>,
 }
 
-/// What of a document goes to disk.
+/// The durable part of a document.
 pub enum DiskPart {
     Nothing,
     Whole,

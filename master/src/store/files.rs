@@ -14,7 +14,7 @@ pub const OBJECTS: &str = "objects";
 pub const TMP: &str = "tmp";
 pub const QUARANTINE: &str = "quarantine";
 
-/// What the disk would not do.
+/// A failed operation of the disk.
 #[derive(Debug)]
 pub struct DiskError {
     pub what: String,
@@ -44,23 +44,23 @@ impl fmt::Display for DiskError {
 /// Writes object files.
 #[derive(Default)]
 pub struct Files {
-    /// What `objects` lies below: nothing, or a folder with its slash.
+    /// The prefix of `objects`: empty, or a directory with its slash.
     root: String,
     /// Folders that are known to stand.
     folders: HashSet<String>,
     tmp_next: u64,
     /// Each file is made durable by itself; `sync_folders` does the rest.
     pub each: bool,
-    /// What lies in them has changed.
+    /// The directories whose content has changed.
     changed: BTreeSet<String>,
-    /// What was set aside, and why.
+    /// The files that were set aside, with the reasons.
     pub kept: Vec<String>,
     /// The number of the next incident, as far as there was one.
     pub next_incident: u32,
 }
 
 impl Files {
-    /// Of objects that lie below a folder.
+    /// The keys of objects below a directory.
     pub fn below(folder: &str) -> Files {
         Files { root: format!("{folder}/"), ..Files::default() }
     }

@@ -1,4 +1,4 @@
-//! Who is told of what, and the history for those who come back.
+//! Notifies watchers of changes, and keeps the history for those who come back.
 
 use super::history::{HISTORY_BYTES_MAX, History};
 use super::{Event, Gone, Scope, Sink, Unwatched};
@@ -13,7 +13,7 @@ pub const WATCHERS_MAX: usize = 4096;
 
 /// A watch that has begun.
 pub struct Watch {
-    /// What comes before the sink's first event, in order.
+    /// The events before the sink's first one, in order.
     pub replay: Vec<Event>,
     /// The store's revision at that point.
     pub revision: Revision,

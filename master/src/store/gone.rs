@@ -21,8 +21,7 @@ pub fn here(disk: &dyn Disk) -> Result<(), DiskError> {
 }
 
 impl FlatStore {
-    /// What a segment held that somebody took away, the checkpoint that begins now brings to the files; where they went with it, all of
-    /// them.
+    /// The checkpoint that begins now brings the records of a removed segment to the files; if the files went with it, all of them.
     pub(super) fn go_on_elsewhere(&self, writer: &mut Committer) -> Result<(), DiskError> {
         here(&*writer.disk)?;
         if !writer.journal.leave_gone() {

@@ -34,8 +34,8 @@ pub struct Head {
     pub reserved: u64,
     /// Closed by its master: `reserved` is exact, and the journal says nothing more.
     pub clean: bool,
-    /// What all files sum up to, where the journal begins to say more: it tells whether somebody edited the files since, and which of
-    /// them may be others.
+    /// The sum of all files where the journal gets ahead of them: it tells whether somebody edited files since, and which ones may
+    /// differ.
     pub files: Sums,
     /// Not every master says it where the store was not closed.
     #[serde(default)]

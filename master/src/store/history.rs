@@ -61,7 +61,7 @@ impl History {
         }
     }
 
-    /// What happened after a revision, oldest first.
+    /// The events after a revision, oldest first.
     pub fn after(&self, revision: Revision) -> Result<impl Iterator<Item = &Event>, Gone> {
         if revision < self.floor {
             return Err(Gone { oldest: self.floor });
@@ -71,8 +71,8 @@ impl History {
     }
 }
 
-/// What an event keeps in memory: what was before it usually is the `new` of an earlier one and shares its memory, but where an object got
-/// shorter it may be the most of it. So the history never keeps twice of what it weighs.
+/// The memory of an event. Its old object usually is the `new` of an earlier event and shares that memory, but if an object got
+/// shorter, the old one may be most of it. So the history never keeps twice of what it weighs.
 fn weight(event: &Event) -> usize {
     let length = |stored: &Option<Stored>| stored.as_ref().map_or(0, |stored| stored.json.len());
     length(&event.new).max(length(&event.old)) + size_of::<(Duration, Event)>()

@@ -1,5 +1,5 @@
-//! What a start would find in a data directory, without starting: nothing is changed. And the way out where a start would serve nothing
-//! but reads, because acknowledged records are missing.
+//! Reports what a start would find in a data directory, and changes nothing. Also `salvage`: the way out if a start would serve reads
+//! alone because acknowledged records are missing.
 
 use super::discover::{self, FoundJournal, SEGMENT_BYTES_READ_MAX};
 use super::disk::{self, Disk, RealDisk, What};
@@ -22,7 +22,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is said of a directory that is none.
+/// The message about a path that is not a store's directory.
 pub const NO_STORE: &str = "there is no store; name its directory by --data-dir or --config, or mount the disk that it lies on";
 
 /// Whether a directory is no store: it is not there, or is empty, as one is where the disk is to be mounted.
@@ -41,7 +41,7 @@ pub struct Findings {
     pub objects: usize,
     /// Records of the journal that no file holds yet.
     pub records: usize,
-    /// What a start would say and do.
+    /// The messages and actions of a start.
     pub notes: Vec<String>,
     pub damage: Vec<Damage>,
     /// People took files away: deletes, but maybe none that they meant.
@@ -59,12 +59,12 @@ impl Findings {
     }
 }
 
-/// What was done about what is missing.
+/// The outcome of a salvage.
 #[derive(Debug)]
 pub struct Salvaged {
-    /// What was given up, and where the journal lies as it was found.
+    /// The writes that were given up, and the place of the journal as it was found.
     pub lost: Option<(Missing, String)>,
-    /// What nobody is told any more: that something may be missing.
+    /// The warnings that something may be missing and that are no longer given.
     pub settled: Vec<String>,
     /// Objects that there are now.
     pub objects: usize,
@@ -201,7 +201,7 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &FoundJournal) -> Result
     head.write(&*disk, &Protocol::WHOLE)
 }
 
-/// What the objects' files sum up to as they lie there.
+/// The sum of the objects' files.
 fn there(disk: &dyn Disk) -> io::Result<Sums> {
     let (mut sums, mut folders, mut scratch) = (Sums::default(), vec![String::new()], Vec::new());
     while let Some(above) = folders.pop() {

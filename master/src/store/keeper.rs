@@ -303,7 +303,7 @@ impl FlatStore {
         }
     }
 
-    /// What is left of its steps, and what makes it count. After an error the journal holds everything still.
+    /// The remaining steps, and the one that makes it count. After an error the journal still holds everything.
     pub(crate) fn finish_checkpoint(&self, mut checkpoint: Checkpoint) -> Result<(), DiskError> {
         let brought = self.bring(&mut checkpoint).inspect_err(|_| checkpoint.keep_brought());
         let done = brought.and_then(|()| checkpoint.publish());

@@ -1,4 +1,4 @@
-//! What the master remembers: the door to it (`Store`), and the flat files behind it (`FlatStore`).
+//! The master's memory of objects: the trait `Store`, and the flat files behind it (`FlatStore`).
 //!
 //! A write: check -> claim -> make durable -> commit -> notify. It blocks its caller until it is durable, and only then
 //! does anybody see it. Writers wait for each other; readers and watchers never wait for a disk.

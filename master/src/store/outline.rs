@@ -1,4 +1,4 @@
-//! PURE. What a start must know of an object that claims nothing, and how much of its text has to be read for that.
+//! PURE. The least that a start must read of an object that claims nothing.
 
 use super::KindRow;
 use super::summary::{self, Sketch};
@@ -8,14 +8,14 @@ use coracle_api::meta::{Durable, Key, Revision};
 /// Where a document has none it has no status either.
 const STATUS: &[u8] = b"\"status\":";
 
-/// What the store must know of an object that claims nothing.
+/// The fields of an object that the store must know if the object claims nothing.
 pub struct Outline {
     pub said: Option<Revision>,
     pub durable: Durable,
     pub labels: LabelSet,
 }
 
-/// What is known of a text before it is read.
+/// The facts about a text that are known before it is read.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Trust {
     Nothing,

@@ -59,7 +59,7 @@ pub struct Page {
     pub more: Option<More>,
 }
 
-/// What is behind a page.
+/// The state behind a page.
 #[derive(Debug)]
 pub struct More {
     /// The last that is in the page.

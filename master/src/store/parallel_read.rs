@@ -23,15 +23,15 @@ const WAITS_MIN: i64 = STRETCH as i64 / 4;
 /// Read in one turn, and not worked on yet: few files are large, but a stretch of them would be.
 const TURN_BYTES_MAX: usize = 1 << 20;
 
-/// What an object's file says.
+/// The content of an object's file.
 pub struct FileText {
-    /// In the store's own order, where it is JSON. Empty where its sum alone was asked for.
+    /// Its text in the store's own order, if it is JSON. Empty if only its sum was asked for.
     pub compact: Bytes,
-    /// Of the file, whatever its order.
+    /// The sum of the file, whatever its order.
     pub crc: u32,
 }
 
-/// What `work` makes of each, in their order. It is lent memory to work in.
+/// The results of `work` for each, in order. It is lent memory to work in.
 pub fn gather<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T, &mut Vec<u8>) -> R + Sync) -> Vec<R> {
     share(all, || (), |(), stretch, scratch| stretch.iter().map(|one| work(one, scratch)).collect())
 }
@@ -81,7 +81,7 @@ fn gather_waiting<T: Sync, R: Send + Sync>(
     share(all, begin, make)
 }
 
-/// What `make` makes of each stretch, in their order. It is lent memory, and what `begin` gave before the stretch was taken.
+/// The results of `make` for each stretch, in order. It is lent memory, and the result of `begin` before the stretch was taken.
 fn share<T: Sync, R: Send + Sync, B>(
     all: &[T],
     begin: impl Fn() -> B + Sync,

@@ -17,7 +17,7 @@ pub enum Rule {
     Carry,
     /// The last batch that a start finds is written again behind a fence before anybody may see it.
     Rejournal,
-    /// What a start is about to believe is fsynced first.
+    /// Records that a start relies on are fsynced first.
     SyncAtStart,
     /// A start never writes into a segment that it found.
     FreshSegment,
@@ -43,7 +43,7 @@ pub enum Rule {
     RenameHead,
     /// HEAD.json's new name is durable before segments are removed.
     HeadBeforeUnlink,
-    /// What all files sum up to is held against HEAD.json.
+    /// The sum of all files is compared with HEAD.json.
     Account,
 }
 

@@ -1,4 +1,4 @@
-//! Where files go that are no object of ours: each into a folder of its own whose name says why,
+//! Moves damaged and foreign files to a folder of their own whose name says why,
 //! `quarantine/0001-not-json/core/pods/default/web.json`. The folder is the memory of the damage: it ends in `-settled` once the object
 //! was given up or put right. Nothing in it is ever removed.
 //!
@@ -83,7 +83,7 @@ fn number(name: &str) -> Option<u32> {
     name.split('-').next()?.parse().ok()
 }
 
-/// What is no folder holds nothing of ours: a start that may write sets it aside.
+/// A file in the place of the directory holds nothing of ours: a start that may write sets it aside.
 fn list(disk: &dyn Disk, at: &str) -> io::Result<Vec<FolderEntry>> {
     match disk.list(at) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
@@ -114,7 +114,7 @@ pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str, why: &st
     Ok(to)
 }
 
-/// What somebody wrote while the master ran: it is only kept, and nobody waits for it.
+/// A file that somebody wrote while the master ran: it is only kept, and nobody waits for it.
 pub fn keep(disk: &dyn Disk, from: &str, path: &str, number: u32) -> Result<String, DiskError> {
     set_aside(disk, from, path, &settled(&folder(number, "edited")), "it was edited while the master ran")
 }
@@ -138,7 +138,7 @@ pub fn make_way(disk: &dyn Disk, path: &str) -> Result<Vec<String>, DiskError> {
     Ok(done)
 }
 
-/// What was said when a file was set aside.
+/// The note that was written when a file was set aside.
 pub fn reason(disk: &dyn Disk, folder: &str) -> Option<String> {
     let text = String::from_utf8(disk.read(&format!("{QUARANTINE}/{folder}/{REASON}"), REASON_BYTES_MAX).ok()?).ok()?;
     let (_, why) = text.trim_end().split_once(": ")?;

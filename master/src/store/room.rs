@@ -1,5 +1,5 @@
-//! PURE. How much the store may hold in memory: in all, of one namespace, and of what lives in memory alone. Exact, for it is counted where
-//! objects come and go.
+//! PURE. Limits the memory of the store: in all, of one namespace, and of objects that live in memory alone. Exact, because it is counted
+//! where objects come and go.
 
 use super::state::{Entry, PlannedChange, WriteVerdict};
 use super::{Refused, Stored};
@@ -12,9 +12,9 @@ pub const OBJECT_BYTES: u64 = 512;
 const NAMESPACE_SHARE: u64 = 2;
 /// But never less than so many bytes: a small host has one namespace that counts.
 const NAMESPACE_BYTES_MIN: u64 = 32 << 20;
-/// What is on no disk, as events, takes at most this part: it comes by itself, and nobody restores it.
+/// The share of objects that are on no disk, such as events: they come by themselves, and nobody restores them.
 const VOLATILE_SHARE: u64 = 4;
-/// Beyond each limit there is this part of it for what grows a little: else nobody could say any more how a pod does.
+/// The share beyond each limit for objects that grow a little: otherwise no pod's status could be written any more.
 const SPARED_SHARE: u64 = 16;
 /// Bytes that are a little: a status that fills up.
 const LITTLE_BYTES: u64 = 4 << 10;
@@ -40,7 +40,7 @@ pub struct StoreRoom {
 pub struct FillLevel {
     pub bytes: u64,
     pub bytes_max: u64,
-    /// What is full or nearly so, for people.
+    /// The limits that are reached or nearly so, for people.
     pub told: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl Usage {
         }
     }
 
-    /// What a change adds, where it adds anything.
+    /// The memory that a change adds, if any.
     pub fn grow(&mut self, change: &PlannedChange) {
         let (Some(entry), by) = (&change.entry, growth(change)) else { return };
         if by > 0 {

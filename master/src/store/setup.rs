@@ -17,14 +17,14 @@ pub const CHECKPOINT_BYTES: u64 = 64 << 20;
 /// Journal that no checkpoint has caught up with, beyond which writes are refused for now: a card that is slower than its writers gets
 /// some minutes of a burst, and a start after a crash replays it in a few seconds, a segment at a time.
 pub const BACKLOG_BYTES_MAX: u64 = 256 << 20;
-/// Who was refused for that may come again after so long: a checkpoint takes a slow card some seconds, and clients try about ten times.
+/// `Retry-After` for writers that were refused for that: a checkpoint takes a slow card some seconds, and clients try about ten times.
 pub const BACKLOG_RETRY_S: u32 = 5;
 /// Superseded segments that are kept for backups that began before the checkpoint did. Older ones wait to be written over: some
 /// more than the journal of one checkpoint.
 pub const RETAINED_BYTES_MAX: u64 = 32 << 20;
 /// Revisions reserved at a time: so many volatile writes cost one record.
 pub const RESERVE: u64 = 100_000;
-/// What nobody knows of any more may have used so many, several reservations: whoever saw it has to look again.
+/// The revisions that lost writes may have used, several reservations: whoever saw them has to list again.
 pub const LOST_REVISIONS: u64 = 10 * RESERVE;
 /// The highest revision that every JSON reader holds exactly, and the highest number of a record: no store comes so far, so whatever says
 /// more was edited or made up by somebody.
@@ -71,9 +71,9 @@ pub struct Setup {
     pub retained_bytes_max: u64,
     pub reserve: u64,
     pub history_events_max: usize,
-    /// Of all objects in memory.
+    /// The limit of all objects in memory.
     pub bytes_max: u64,
-    /// A disk that does not answer is said to be so after this.
+    /// The time after which a disk that does not answer is reported.
     pub silence: Duration,
     /// Nothing is changed: it is said what is there.
     pub look_only: bool,

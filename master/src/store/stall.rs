@@ -1,5 +1,5 @@
-//! For how long the disk has left a commit unanswered. A card that stalls fails nothing: without this nobody would be told why writes
-//! get no answer.
+//! Measures for how long the disk has left a commit unanswered. A card that stalls reports no error: without this nobody would be told
+//! why writes get no answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

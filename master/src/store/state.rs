@@ -1,4 +1,4 @@
-//! PURE. What is so, and what a write would make of it: `decide` says it, the disk makes it durable, `apply` lets it be seen.
+//! PURE. The objects in memory: `decide` says what a write would change, the disk makes it durable, `apply` makes it visible.
 
 use super::draft::{DiskPart, NewObject, Operation, PreparedWrite};
 use super::pages::Listing;
@@ -40,17 +40,17 @@ pub struct PlannedChange {
     pub key: Arc<Key>,
     pub step: Durability,
     pub old: Option<Stored>,
-    /// What the object claimed before.
+    /// The earlier claims of the object.
     pub former: Box<[Claimed]>,
-    /// The checksum of what its file was to hold before.
+    /// The checksum of its file's earlier content.
     pub former_crc: Option<u32>,
     /// None: deleted.
     pub entry: Option<Entry>,
-    /// What the writer is told.
+    /// The answer to the writer.
     pub answer: Stored,
 }
 
-/// What has to be durable before anybody may see the change.
+/// The record that must be durable before anybody may see the change.
 #[derive(Debug, PartialEq)]
 pub enum Durability {
     Keep,
@@ -77,7 +77,7 @@ pub struct StoreState {
     revision: Revision,
     /// Given to writes that failed, where it is higher.
     spent: Revision,
-    /// What all files sum up to, as the journal has them, and how many they are.
+    /// The sum and the number of all files, according to the journal.
     files: Sums,
     files_count: u64,
     room: StoreRoom,
@@ -120,7 +120,7 @@ impl StoreState {
         self.spent.max(self.revision)
     }
 
-    /// What the files sum up to, once they say all that the journal does.
+    /// The sum of the files when they are up to the journal.
     pub fn files_sum(&self) -> Sums {
         self.files
     }

@@ -1,4 +1,4 @@
-//! What serving and controllers ask of whatever remembers for them: the flat files of this room, or a cluster of etcd one day.
+//! The trait that serving and controllers use for storage: the flat files of this room, or another backend.
 //!
 //! ```text
 //! write = compare and write of one key with its claims · get, page, claimed = reading · watch, told = following
@@ -52,7 +52,7 @@ pub trait Store: Send + Sync {
         self.page(&Listing::all(resource, namespace)).unwrap_or_default()
     }
 
-    /// Who owns what in a space of claims.
+    /// The owners of the claims in a space.
     fn claimed(&self, space: &str) -> Vec<(String, Key)>;
 
     /// For a delete: the last state, with the deletion's revision inside. A damaged object is given up by a delete with any `seen`; its
@@ -62,8 +62,8 @@ pub trait Store: Send + Sync {
     /// Not to be called by a sink.
     fn write(&self, write: Write) -> Result<Stored, Refused>;
 
-    /// What a write would answer, or why it would be refused. Nothing is written, no revision is spent: what would be made shows none,
-    /// what would be changed or deleted the one that it has.
+    /// The answer of a write, or the reason of its refusal, without writing. No revision is spent: a new object shows none, a
+    /// changed or deleted one its present one.
     fn rehearse(&self, write: Write) -> Result<Stored, Refused>;
 
     /// Follows what is written: from the objects that there are now (`None`; they come as creations in `replay`), or from what came after
@@ -77,6 +77,6 @@ pub trait Store: Send + Sync {
     /// A revision up to which every sink has been told everything.
     fn told(&self) -> Revision;
 
-    /// What a person should look at.
+    /// The problems that a person should look at.
     fn health(&self) -> Health;
 }

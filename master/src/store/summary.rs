@@ -1,4 +1,4 @@
-//! PURE. What the store must know of an object, read off its JSON without making anything of the rest: a start reads ten thousand.
+//! PURE. Reads the fields of an object that the store needs straight from its JSON: a start reads ten thousand.
 
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::Revision;
@@ -46,7 +46,7 @@ impl<'a> Sketch<'a> {
         serde_json::from_str(std::str::from_utf8(text).ok()?).ok()
     }
 
-    /// Of a text that is known to be JSON as the store wrote it: what stands behind its metadata is not read, and no status is seen.
+    /// The summary of a text that the store wrote itself: the part behind its metadata is not read, and no status is seen.
     pub fn of_front(text: &'a [u8], api_version: &'a str, kind: &'a str) -> Option<Sketch<'a>> {
         let text = std::str::from_utf8(text).ok().filter(|text| leads(text.as_bytes(), api_version, kind))?;
         let mut metadata = None;

@@ -1,9 +1,9 @@
-//! PURE. What is wrong, and what was: as it is told.
+//! PURE. The current and past problems of the store, as they are shown.
 
 use super::{Damage, Figures, FillLevel, Health, LeftOut};
 use std::collections::VecDeque;
 
-/// What a person should look at, of what was mended while the master ran: the oldest makes room.
+/// The limit of mended problems that are shown: the oldest makes room.
 const REMARKS_MAX: usize = 100;
 
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub struct Trouble {
     pub foreign: Vec<Damage>,
     /// Files of kinds that this version does not know.
     pub left_alone: Vec<LeftOut>,
-    /// What was mended since the start, the oldest first.
+    /// The problems mended since the start, the oldest first.
     pub remarks: VecDeque<String>,
     pub told: Vec<Damage>,
     pub figures: Figures,

@@ -83,7 +83,7 @@ pub struct Claimed {
 /// The revision of what nobody can have seen: an object whose file is damaged.
 pub const UNSEEN: Revision = Revision(0);
 
-/// What `prepare` hands over.
+/// A write, as `prepare` hands it over.
 #[derive(Clone, Debug)]
 pub enum Write {
     /// Absent before.
@@ -217,18 +217,18 @@ impl Scope {
     }
 }
 
-/// What a watcher is called with, in order, on the committing thread: it must not block, nor write to the store.
-/// `false` ends the watch (slow or gone).
+/// The callback of a watcher, called in order on the committing thread: it must not block, nor write to the store. `false` ends the
+/// watch (slow or gone).
 pub type Sink = Box<dyn FnMut(&Event) -> bool + Send>;
 
 pub type Edit<'a> = dyn Fn(&Key, Value) -> Result<Value, String> + 'a;
 
-/// What the store must be told of the kinds, of which it names none.
+/// The rules of the kinds that the store needs; it names no kind itself.
 pub struct Rules<'a> {
     pub kinds: Vec<KindRow>,
     /// The claims of an object as it is loaded.
     pub claims: &'a dyn Fn(&Key, &Value) -> Vec<Claimed>,
-    /// What of an object that people may have edited has the wrong type.
+    /// The fields of wrong type in an object that people may have edited.
     pub fault: &'a dyn Fn(&Key, Value) -> Option<String>,
     /// Checks and completes a file that a person wrote, as any write. `Err`: why it was refused.
     pub edited: &'a Edit<'a>,
@@ -250,7 +250,7 @@ pub struct Opened {
     pub store: FlatStore,
     /// How many were loaded.
     pub objects: usize,
-    /// What was found and done at the start; logged already.
+    /// The findings and actions of the start; logged already.
     pub notes: Vec<String>,
 }
 
@@ -305,7 +305,7 @@ pub struct Damage {
     /// apiVersion and kind, where there is a key.
     pub(super) kind: Option<(String, String)>,
     pub why: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -343,15 +343,15 @@ pub struct Health {
     /// Why the files are not what was written; that much is safe all the same.
     pub behind: Option<String>,
     pub damaged: Vec<Damage>,
-    /// What was wrong since the start and has been seen to.
+    /// The problems since the start that are solved.
     pub remarks: Vec<String>,
-    /// What people did to files that did not come to what they may think: said until the next start.
+    /// Edits of files that did not have the effect that their author may expect: shown until the next start.
     pub told: Vec<Damage>,
     pub fill: FillLevel,
     pub figures: Figures,
 }
 
-/// What was counted since the store was opened.
+/// The counters since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Appends to the journal that are durable, each of one or many records.

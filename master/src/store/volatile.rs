@@ -1,5 +1,5 @@
-//! What lives in memory alone, kept over a restart of the process in one file on tmpfs: written at a clean close, read and removed at the
-//! next start. A file of another store, another run of the host, or another moment is as good as none.
+//! Keeps objects that live in memory alone over a restart of the process, in one file on tmpfs: written at a clean close, read and removed
+//! at the next start. A file of another store, another boot of the host, or another moment is ignored.
 
 use super::disk::Disk;
 use super::document::crc32;
@@ -38,7 +38,7 @@ pub struct Kept {
     pub outline: Option<Outline>,
 }
 
-/// What a start would otherwise read out of each object.
+/// The facts that a start would otherwise read out of each object.
 #[derive(Deserialize)]
 struct Told<'a> {
     revision: u64,

@@ -1,4 +1,4 @@
-//! Whether what is applied fits the types. A null fits everywhere: whoever applies it means the field.
+//! Checks an applied configuration against the types. A null fits everywhere: whoever applies it means the field.
 
 use super::fields::{self, shown};
 use super::shape::{Position, Scalar, Shape, Whole, child, keyed, member};
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 /// Problems that are told.
 const PROBLEMS_MAX: usize = 20;
 
-/// What does not fit, in Kubernetes' words, each with its place: `.spec.foo: field not declared in schema`.
+/// The values that do not fit, in Kubernetes' words, each with its place: `.spec.foo: field not declared in schema`.
 pub fn problems(types: &Types, name: &str, document: &Value) -> Vec<String> {
     let mut check = Check { types, found: Vec::new() };
     if let Some(row) = types.get(name) {
@@ -82,7 +82,7 @@ impl Check<'_> {
         }
     }
 
-    /// What is replaced as a whole must fit all the same.
+    /// A value that is replaced as a whole must fit all the same.
     fn whole(&mut self, place: Position<'_>, value: &Value, way: &mut String, depth: usize) {
         let Position::Field(field) = place else { return };
         if let Value::Array(list) = value {

@@ -42,7 +42,7 @@ fn said(types: &Types, place: Position<'_>, value: &Value, depth: usize) -> (boo
     (false, inside)
 }
 
-/// What stands behind a name.
+/// The position of a named field.
 fn entry<'t>(shape: &Shape<'t>, name: &str) -> Position<'t> {
     match shape {
         Shape::Fields(row) => row.field(name).map_or(Position::Anything, Position::Field),
@@ -51,7 +51,7 @@ fn entry<'t>(shape: &Shape<'t>, name: &str) -> Position<'t> {
     }
 }
 
-/// What is another in the second of two documents.
+/// The differences of the second of two documents from the first.
 #[derive(Debug, Default)]
 pub struct Differences {
     pub added: Fields,
@@ -66,7 +66,7 @@ impl Differences {
         Differences { added: added.without(fields), changed: changed.without(fields), removed: removed.without(fields) }
     }
 
-    /// What is said anew, and what is gone.
+    /// The fields that are new or changed, and those that are gone.
     pub fn told(self) -> (Fields, Fields) {
         (self.added.union(&self.changed), self.removed)
     }
@@ -83,7 +83,7 @@ pub fn compare(types: &Types, name: &str, old: &Value, new: &Value) -> Differenc
     types.get(name).map(|row| Walk { types }.compare(Position::Root(row), Some(old), Some(new), 0).inside).unwrap_or_default()
 }
 
-/// What became of one place, and of what is inside it.
+/// The change of one position, and of those inside it.
 #[derive(Default)]
 struct Found {
     added: bool,

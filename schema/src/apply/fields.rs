@@ -64,7 +64,7 @@ impl Fields {
         }
     }
 
-    /// Of dotted names of fields: `metadata.labels`.
+    /// The set of fields with these dotted names: `metadata.labels`.
     pub fn named(paths: &[&str]) -> Fields {
         let mut fields = Fields::default();
         for path in paths {
@@ -78,7 +78,7 @@ impl Fields {
         self.0.get(step).is_some_and(|node| node.member)
     }
 
-    /// What is in the set below a step.
+    /// The part of the set below a step.
     pub fn inside(&self, step: &str) -> Option<&Fields> {
         self.0.get(step).map(|node| &node.inside).filter(|inside| !inside.is_empty())
     }

@@ -9,16 +9,16 @@ use crate::types::Types;
 use serde_json::Value;
 use std::mem::take;
 
-/// Who owned what was there before anybody applied.
+/// The manager of fields that were there before anybody applied.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
-/// What kubectl applied before the server could, in an annotation.
+/// The annotation with the configuration that kubectl applied before the server could.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The manager of which that annotation speaks, and for whom alone it is looked at.
 const KUBECTL: &str = "kubectl";
 /// All annotations of an object together; a longer text is left out.
 const LAST_APPLIED_BYTES_MAX: usize = 256 << 10;
 
-/// What an apply comes to.
+/// The outcome of an apply.
 #[derive(Debug, PartialEq)]
 pub struct Applied {
     /// Not decoded yet: nulls stand where something was taken away.
@@ -147,7 +147,7 @@ fn pruned(types: &Types, writer: Writer<'_>, laid: &Value, managed: &Managed, la
     merge::removed(types, name, laid, &fields(laid).difference(&fields(&cut)).intersection(&last))
 }
 
-/// What was laid, without what was cut and nobody of these owns.
+/// The merged document without the fields that were cut and that none of these owners has.
 fn kept(types: &Types, name: &str, laid: &Value, cut: &Value, owners: &[&Entry]) -> Value {
     let fields = |document: &Value| merge::with_names(types, name, &compare::fields_of(types, name, document));
     let owned = owners.iter().fold(Fields::default(), |all, entry| all.union(&entry.fields));
@@ -155,7 +155,7 @@ fn kept(types: &Types, name: &str, laid: &Value, cut: &Value, owners: &[&Entry])
     merge::removed(types, name, laid, &fields(laid).difference(&fields(cut).union(&owned)))
 }
 
-/// What kubectl applied by itself before, and nobody changed since, it may take over; the rest stays a conflict.
+/// Fields that kubectl applied by itself before and that nobody changed since are no conflict; the rest is.
 fn conflicts_left(types: &Types, live: &Value, conflicts: Conflicts, writer: Writer<'_>) -> Conflicts {
     let allowed = live["metadata"]["annotations"][LAST_APPLIED].as_str().and_then(|text| {
         let applied: Value = serde_json::from_str(text).ok()?;

@@ -18,11 +18,11 @@ use std::sync::LazyLock;
 
 /// Plain writers of one object; the oldest are put together as one.
 pub const UPDATERS_MAX: usize = 10;
-/// Who those become.
+/// The manager of such fields.
 const ANCIENT: &str = "ancient-changes";
 /// Longest name of a subresource in a list that a client sets.
 const SUBRESOURCE_BYTES_MAX: usize = 256;
-/// What every object has and nobody owns.
+/// The fields that every object has and nobody owns.
 pub(super) static NOBODYS: LazyLock<Fields> = LazyLock::new(|| {
     Fields::named(&[
         "apiVersion",
@@ -54,12 +54,12 @@ pub(super) struct Entry {
     pub(super) fields: Fields,
 }
 
-/// What tells one entry from another.
+/// The key of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub manager: String,
     pub applies: bool,
-    /// Of an applier's entry it says nothing: whatever version it applies in next, it is the same one.
+    /// Empty for an applier's entry: whatever version it applies in next, it is the same one.
     pub api_version: String,
     pub subresource: String,
 }
@@ -100,12 +100,12 @@ impl Managed {
         Some(Managed { entries })
     }
 
-    /// Of an object as it stands.
+    /// The owners in an object.
     pub fn of(object: &Value) -> Managed {
         Managed::read(&object["metadata"]["managedFields"]).unwrap_or_default()
     }
 
-    /// What a write leaves of it before it is counted itself: a client may set the list; an empty one, or one with an empty
+    /// The owners that a write leaves before it is counted itself: a client may set the list; an empty one, or one with an empty
     /// entry, takes all away; nonsense, and nothing, leaves it.
     pub fn sent(sent: &Value, standing: &Value) -> Managed {
         match sent.as_array().map(Vec::as_slice) {
@@ -116,7 +116,7 @@ impl Managed {
         }
     }
 
-    /// What is wrong with the names in a list that a client sets, at `metadata.managedFields`. Nonsense is none: it leaves what stands.
+    /// The problems of the names in a client's `metadata.managedFields`. Nonsense is no list and changes nothing.
     pub fn problems(sent: &Value) -> Vec<Problem> {
         let entries = Managed::read(sent).unwrap_or_default().entries;
         let of_entry = |(at, Entry { owner, .. }): (usize, &Entry)| {
@@ -267,7 +267,7 @@ fn entry(value: &Value) -> Option<Entry> {
     Some(Entry { owner, time: value["time"].as_str().map(str::to_owned), fields: fields? })
 }
 
-/// What a plain write makes of the sets. `old`: what stood there, or `zero` of the type. `fresh`: nothing did.
+/// Updates the sets after a plain write. `old`: the earlier object, or `zero` of the type. `fresh`: there was none.
 pub fn track(types: &Types, old: &Value, new: &Value, managed: Managed, writer: Writer<'_>, fresh: bool) -> Managed {
     if managed.is_empty() && !fresh {
         return managed;
@@ -275,7 +275,7 @@ pub fn track(types: &Types, old: &Value, new: &Value, managed: Managed, writer: 
     updated(types, old, new, managed, writer).capped()
 }
 
-/// What a write says anew and what is gone, in each version in which somebody owns fields.
+/// The fields that a write changes and removes, in each version in which somebody owns fields.
 pub(super) struct Moved<'a> {
     here: (Fields, Fields),
     other: Option<(&'a str, (Fields, Fields))>,
@@ -293,12 +293,12 @@ impl<'a> Moved<'a> {
         self.other.as_ref().filter(|(version, _)| *version == owner.api_version).map_or(&self.here, |(_, moved)| moved)
     }
 
-    /// What of an owner's fields the write says anew.
+    /// The fields of an owner that the write changes.
     pub(super) fn taken(&self, entry: &Entry) -> Fields {
         entry.fields.intersection(&self.for_owner(&entry.owner).0)
     }
 
-    /// What is said anew or is gone is not the owner's any more.
+    /// Takes changed and removed fields from the owner.
     pub(super) fn take_from(&self, entry: &mut Entry) {
         let (taken, removed) = self.for_owner(&entry.owner);
         entry.fields = take(&mut entry.fields).difference(taken).difference(removed);

@@ -1,4 +1,4 @@
-//! How a manager of fields may be called.
+//! The rules for names of field managers.
 
 use crate::problem::go_quoted;
 use crate::{Path, Problem, Reason};
@@ -6,7 +6,7 @@ use crate::{Path, Problem, Reason};
 /// Longest name of a manager.
 pub const MANAGER_BYTES_MAX: usize = 128;
 
-/// What is wrong with a manager's name that stands at `path`.
+/// The problems of a manager's name at `path`.
 pub fn manager_problems(path: &Path, name: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     if name.len() > MANAGER_BYTES_MAX {

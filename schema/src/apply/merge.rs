@@ -7,7 +7,7 @@ use crate::types::{Type, Types};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// What stands, with what is applied over it.
+/// The stored document with the applied one merged into it.
 pub fn merge(types: &Types, name: &str, standing: &Value, applied: &Value) -> Value {
     match types.get(name) {
         Some(row) => merged(types, Position::Root(row), Some(standing), Some(applied), 0).unwrap_or_default(),
@@ -151,7 +151,7 @@ fn take_out(types: &Types, place: Position<'_>, value: &Value, gone: &Fields) ->
     }
 }
 
-/// What stays of an entry of which all is taken but the entry itself: its keys, without which it would be no entry.
+/// An entry without all that can be taken from it: its keys remain, without which it would not be an entry.
 fn bare(shape: &Shape<'_>, entry: &Value) -> Value {
     let (Shape::List(_, keys), Value::Object(fields)) = (shape, entry) else { return Value::Null };
     keys.iter().filter_map(|key| fields.get(&**key).map(|value| (key.to_string(), value.clone()))).collect::<Map<_, _>>().into()

@@ -1,5 +1,4 @@
-//! Who owns which fields of a document, and server-side apply: a client says the fields that it cares for, and nothing else is
-//! touched.
+//! Owners of the fields of a document, and server-side apply: a client names the fields that it cares for, and nothing else is touched.
 //!
 //!     fields     sets of fields, as `fieldsV1` writes them
 //!     shape      what the types say of how two versions of a place meet: field by field, as a set, by keys, or as a whole

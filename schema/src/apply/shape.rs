@@ -1,4 +1,4 @@
-//! How two versions of a document meet at each position, by its type.
+//! Walks two versions of a document together, position by position, by type.
 
 use super::fields;
 use crate::types::{Container, Element, Field, Merge, Type, Types};

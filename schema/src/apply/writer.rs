@@ -1,10 +1,10 @@
-//! Who writes a document, and the versions in which such documents are told.
+//! The writer of a document, and the versions in which documents are written.
 
 use super::fields::Fields;
 use super::managed::Owner;
 use serde_json::Value;
 
-/// Who writes what kind of document, when, through which path.
+/// The manager, kind, time and subresource of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
     pub manager: &'a str,
@@ -44,7 +44,7 @@ impl Form<'_> {
     }
 }
 
-/// What is taken out of a document may stand in it as a null, of which no version tells another anything.
+/// A field that is removed from a document may stand in it as a null, which no version passes on to another.
 fn formed(document: &Value, form: fn(&mut Value)) -> Value {
     let mut document = without_nulls(document);
     form(&mut document);

@@ -177,8 +177,8 @@ fn get<'a>(document: &'a mut Value, path: &str) -> Result<Option<&'a Value>, Str
     }
 }
 
-/// What holds the last step of a path, and that step. A path should begin with a slash; what stands before the first one is
-/// passed over, as Kubernetes does.
+/// The parent of the last step of a path, and that step. A path should begin with a slash; text before the first one is skipped, as in
+/// Kubernetes.
 fn parent<'a>(document: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), String> {
     let (_, path) = path.split_once('/').ok_or(NO_PLACE)?;
     let (way, last) = path.rsplit_once('/').map_or((None, path), |(way, last)| (Some(way), last));

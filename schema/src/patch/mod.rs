@@ -1,5 +1,5 @@
-//! What a PATCH makes of a document: three languages in which a client says a change. All work on plain JSON; what comes out
-//! is decoded, defaulted and checked like any document.
+//! Applies a PATCH to a document, in three languages. All work on plain JSON; the outcome is decoded, defaulted and checked like any
+//! document.
 //!
 //!     json        a list of operations, done all or not at all (RFC 6902)
 //!     merge       a document laid over another: null deletes, lists are replaced (RFC 7386)

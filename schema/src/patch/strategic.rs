@@ -26,7 +26,7 @@ pub fn apply(types: &Types, name: &str, document: Value, patch: Map<String, Valu
     Strategy { types }.map(document, patch, shape).map(Value::Object)
 }
 
-/// What is known of a map's fields.
+/// The known types of a map's fields.
 #[derive(Clone, Copy)]
 enum Shape<'t> {
     Of(&'t Type),
@@ -35,10 +35,10 @@ enum Shape<'t> {
     Unknown,
 }
 
-/// What is known of one field.
+/// The known type of one field.
 #[derive(Clone, Copy)]
 struct Known<'t> {
-    /// Of a map, or of the maps in a list.
+    /// The shape of a map, or of the maps in a list.
     shape: Shape<'t>,
     merged: bool,
     replaced: bool,
@@ -241,7 +241,7 @@ fn plain(value: Value) -> Option<Value> {
     }
 }
 
-/// What of a list the special entries of a patch leave, and the patch without them.
+/// Applies the special entries of a patch to a list: the remaining list, and the remaining patch.
 fn special_entries(mut standing: Vec<Value>, changes: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), Unpatched> {
     let (mut plain, mut gone, mut replace) = (Vec::new(), HashMap::new(), false);
     for entry in changes {

@@ -12,7 +12,7 @@ pub struct Envelope<'a> {
     pub raw: &'a [u8],
 }
 
-/// What is inside, and what it says it is; either may be empty.
+/// The content, and its type; either may be empty.
 pub fn open(bytes: &[u8]) -> Result<Envelope<'_>, Malformed> {
     let mut reader = Reader::new(bytes.strip_prefix(&PREFIX).ok_or(Malformed::NoEnvelope)?);
     let mut envelope = Envelope::default();

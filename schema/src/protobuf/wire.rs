@@ -2,7 +2,7 @@
 
 use super::Malformed;
 
-/// What follows a tag.
+/// The kind of value after a tag.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wire<'a> {
     Varint(u64),

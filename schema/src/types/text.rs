@@ -56,7 +56,7 @@ const LINE_BYTES_MAX: usize = 4096;
 const TYPES_MAX: usize = 10_000;
 const FIELDS_MAX: usize = 1_000;
 
-/// What is wrong with a text of types.
+/// The problem of a text of types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
     /// From 1; 0 when it is about the whole.

@@ -1,5 +1,5 @@
-//! PURE. What the reader of a YAML text keeps beside the text: what aliases repeat, what anchors and merge keys make it remember. It is
-//! counted before any of it is built, so a line that repeats itself a million times costs what a line costs.
+//! PURE. Bounds the memory that the YAML reader needs beside the text: repeated aliases, remembered anchors and merge keys. It is counted
+//! before any of it is built, so a line that repeats itself a million times costs what a line costs.
 
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub const BYTES_MAX: usize = 4 << 20;
 struct Weight {
     nodes: usize,
     bytes: usize,
-    /// Of its nodes, what is kept beside what they are.
+    /// The memory of its nodes beside their content.
     kept_nodes: usize,
     kept_bytes: usize,
 }
@@ -42,7 +42,7 @@ struct Open {
     next: Next,
 }
 
-/// What stands next in it.
+/// The next token.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     Item,

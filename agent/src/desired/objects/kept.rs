@@ -1,4 +1,4 @@
-//! What pods of this host use, on its own disk beside the last assignment: after a reboot without a master they run as they ran.
+//! Keeps the objects that pods of this host use on its disk, so that they run as before after a reboot without a master.
 //!
 //! A file each, for root alone. `secrets-on-disk = no` leaves Secrets out.
 
@@ -35,7 +35,7 @@ impl What {
     }
 }
 
-/// Of which cluster, and what.
+/// A cluster, and an object or token of it.
 pub type Place = (String, What);
 
 #[derive(Serialize, Deserialize)]
@@ -48,7 +48,7 @@ struct Record {
 pub struct Kept {
     folder: PathBuf,
     secrets: bool,
-    /// What the disk has.
+    /// The content of the disk.
     saved: BTreeMap<Place, Arc<Object>>,
 }
 

@@ -88,22 +88,22 @@ pub struct Ref {
     pub name: String,
 }
 
-/// What pods are given of a ConfigMap or Secret.
+/// The data of a ConfigMap or Secret that pods are given.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Object {
-    /// Of all of it: equal stamps are equal objects.
+    /// The stamp of all of it: equal stamps are equal objects.
     pub stamp: String,
-    /// Of a Secret.
+    /// The type of a Secret.
     pub type_name: String,
     pub data: BTreeMap<String, Vec<u8>>,
     /// A ConfigMap's bytes that are no text: they become files, and no variables.
     pub binary: BTreeMap<String, Vec<u8>>,
-    /// Of a claim, or of a volume.
+    /// The facts of a claim or a volume.
     pub facts: Value,
 }
 
 impl Object {
-    /// What cannot be read of it is not there: the master takes no such object.
+    /// Parts that cannot be read are left out: the master accepts no such object.
     pub fn read(kind: Kind, document: &Value) -> Object {
         let texts = |field: &str| {
             let entries = document[field].as_object().into_iter().flatten();
@@ -163,7 +163,7 @@ impl fmt::Debug for Object {
     }
 }
 
-/// What is known of an object.
+/// The known state of an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Found<'a> {
     There(&'a Arc<Object>),
@@ -179,15 +179,15 @@ pub enum Found<'a> {
 /// All that is known now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Objects {
-    /// Of the master's present cluster. None: there is no such object.
+    /// The objects of the master's present cluster. None: there is no such object.
     pub known: BTreeMap<Ref, Option<Arc<Object>>>,
-    /// What pods of this host used when the master was heard last.
+    /// The objects that pods of this host used when the master last answered.
     pub kept: BTreeMap<Ref, Arc<Object>>,
     /// The same of clusters that this host belonged to before.
     pub others: BTreeMap<Ref, Arc<Object>>,
     /// Uids of pods of those clusters.
     pub foreign: BTreeSet<String>,
-    /// What came of the requests for tokens, and the tokens that were had before.
+    /// The outcomes of requests for tokens, and the earlier tokens.
     pub tokens: BTreeMap<TokenRef, Got>,
     pub kept_tokens: BTreeMap<TokenRef, Arc<str>>,
     /// The master does not answer.
@@ -248,7 +248,7 @@ impl Objects {
     }
 }
 
-/// What pods of files use stands in files, too.
+/// Adds the objects of files, which pods of files use.
 pub fn with_files(objects: Arc<Objects>, files: Option<&SourceState>) -> Arc<Objects> {
     let files_unknown = files.is_none_or(|files| !files.complete);
     let files = files.map(|files| files.objects.clone()).unwrap_or_default();

@@ -43,7 +43,7 @@ pub async fn run(client: Client, room: Rc<Room>) {
     }
 }
 
-/// What is to be asked for now, and when next.
+/// The tokens to request now, and the time of the next request.
 fn due(state: &State, now: Instant) -> (Vec<TokenRef>, Option<Instant>) {
     let wanted = state.wanted_tokens();
     let next = wanted.iter().filter_map(|token| Some(state.tokens.get(token)?.due)).filter(|due| *due > now).min();

@@ -1,4 +1,4 @@
-//! What is known of the objects and tokens that pods use, between those who fetch it and the loop.
+//! The known objects and tokens of pods, shared between the tasks that fetch them and the loop.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::clock::wall_ms;
 use crate::desired::follow::News;
 use crate::desired::{SourceState, Wanted};
 
-/// What is watched together.
+/// The key of a watch: objects that are watched together.
 pub type Shelf = (Kind, String);
 
 pub struct Room {
@@ -47,7 +47,7 @@ impl Room {
 
 pub struct State {
     pub cluster: String,
-    /// What pods of the present cluster use, and pods of others.
+    /// The objects that pods of the present cluster use, and those of others.
     uses: BTreeSet<What>,
     foreign_uses: BTreeSet<What>,
     foreign: BTreeSet<String>,

@@ -43,7 +43,7 @@ pub fn of(pod: &Pod) -> BTreeSet<TokenRef> {
     sources.filter_map(|source| source.service_account_token.as_ref()).map(|source| TokenRef::new(pod, source)).collect()
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Got {
     Token(Arc<str>),
@@ -74,7 +74,7 @@ pub fn is_old(token: &str, now_s: i64) -> bool {
     now_s.saturating_sub(from_s) >= (until_s.saturating_sub(from_s) / 2).max(KEPT_S_MIN)
 }
 
-/// What is known of a token.
+/// The known state of a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Token<'a> {
     There(&'a str),

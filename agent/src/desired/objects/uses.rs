@@ -1,4 +1,4 @@
-//! What a pod uses of others: the ConfigMaps, Secrets and claims that it names anywhere. PURE.
+//! Lists the ConfigMaps, Secrets and claims that a pod names anywhere. PURE.
 
 use std::collections::BTreeSet;
 

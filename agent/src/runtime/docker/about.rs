@@ -1,9 +1,9 @@
-//! What the engine says of itself, for people.
+//! The engine's version and settings, for `doctor` and the node's status.
 
 use super::super::Failure;
 use super::connection::Docker;
 
-/// What an engine says of itself.
+/// An engine's version and settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Engine {
     pub version: String,

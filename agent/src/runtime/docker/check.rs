@@ -14,9 +14,9 @@ use super::super::{Check, Failure, Outcome};
 use super::connection::Docker;
 use super::grpc;
 
-/// Of a command's output: what the kubelet keeps.
+/// The part of a command's output that a kubelet keeps.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024;
-/// Of an answer's status line, the only part of it that a probe reads.
+/// The limit for an answer's status line, the only part that a probe reads.
 const STATUS_LINE_BYTES_MAX: usize = 1024;
 
 impl Docker {

@@ -24,7 +24,7 @@ const PONG: Duration = Duration::from_secs(5);
 /// Create, start, kill, remove: 0.3 s when idle, seconds on a busy small board; a start waits for the network hook as
 /// well.
 pub(super) const CHANGE: Duration = Duration::from_secs(60);
-/// Of bollard itself, above all of ours: it must never be the one that decides.
+/// The time limit of bollard itself, longer than all of ours, so that it never decides.
 const BACKSTOP_S: u64 = 24 * 3600;
 
 /// How to reach an engine, and what this host calls its own there.

@@ -25,7 +25,7 @@ const GROUP_FOLDER_MODE: u32 = 0o2550;
 /// Names tried until one is free: one a second is the rule.
 const NAMES_MAX: usize = 1000;
 
-/// Of those that are there.
+/// The stamps of those paths that exist.
 pub fn stamps(paths: &BTreeSet<String>) -> BTreeMap<String, String> {
     let stamp = |path: &String| {
         let target = fs::read_link(Path::new(path).join(DATA)).ok()?;

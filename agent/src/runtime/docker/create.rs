@@ -12,14 +12,14 @@ use super::super::{ContainerConfig, Ipc, Log, Mount, MountSource, Network, Propa
 use super::ready::NETWORK;
 use crate::pod_network::LABEL_ADDRESS;
 
-/// What a container's JSON depends on beside its configuration.
+/// The facts that a container's JSON depends on beside its configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Terms<'a> {
     /// The content of the profile that is asked for.
     pub seccomp: Option<&'a str>,
     /// The engine makes mounts below a read-only one read-only, too, unless it is told otherwise.
     pub recursive: bool,
-    /// Of a sandbox that the agent plugs in itself.
+    /// The address of a sandbox that the agent plugs in itself.
     pub address: Option<Ipv4Addr>,
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bollard::auth::DockerCredentials;
 use serde_json::Value;
 
-/// What the host has for one registry.
+/// The host's credentials for one registry.
 #[derive(Debug, PartialEq)]
 pub enum FoundLogin {
     Nothing,

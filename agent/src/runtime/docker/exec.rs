@@ -41,7 +41,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const RESIZE_AGAIN: Duration = Duration::from_millis(50);
 const RESIZE_TRIES: usize = 10;
 
-/// Whose terminal it is.
+/// The container or exec that a terminal belongs to.
 #[derive(Clone, Debug)]
 enum Of {
     Exec(String),

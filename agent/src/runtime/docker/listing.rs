@@ -17,9 +17,9 @@ use super::ready::NETWORK;
 use super::volumes;
 use crate::naming::{LABEL_KIND, Tag, hosts_file};
 
-/// Of a termination message; what is longer loses its beginning, as with the kubelet.
+/// The limit of a termination message; a longer one loses its beginning, as with the kubelet.
 const MESSAGE_BYTES_MAX: u64 = 4096;
-/// Of the log's end in its place.
+/// The limits of the end of the log that stands in for it.
 const MESSAGE_LOG_BYTES_MAX: usize = 2048;
 const MESSAGE_LOG_LINES_MAX: usize = 80;
 

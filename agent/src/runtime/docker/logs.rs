@@ -1,4 +1,4 @@
-//! What containers wrote, for people and for termination messages.
+//! Reads the logs of containers, for people and for termination messages.
 //!
 //! Docker's json-file log keeps a line over 16 KiB in pieces of 16,384 bytes that have one timestamp and, but for the last, no
 //! end of line: they come out joined, and what was asked for by lines is not counted by pieces.

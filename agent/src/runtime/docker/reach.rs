@@ -23,7 +23,7 @@ pub enum Network {
 }
 
 impl Docker {
-    /// Of a container that runs.
+    /// The network namespace of a running container.
     pub async fn network_of(&self, container: &str) -> Result<Network, Failure> {
         let client = self.client().await?;
         let found = self.ask("inspect", client.inspect_container(container, None)).await?;

@@ -1,4 +1,4 @@
-//! What must be there before the first sandbox: the network of the pods and the pause image.
+//! Prepares the engine for the first sandbox: the network of the pods and the pause image.
 
 use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest, NetworkInspect};
 use bollard::query_parameters::ImportImageOptions;

@@ -22,7 +22,7 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 /// A gigabyte onto a slow card.
 const LOAD: Duration = Duration::from_secs(1800);
 
-/// What the agent of before has fetched. A file that cannot be read makes nothing ours.
+/// The record of an earlier run. If the file cannot be read, no image counts as the agent's own.
 pub(super) fn read_record(data_dir: &str) -> Record {
     let path = Path::new(data_dir).join(NAME);
     let read = || -> io::Result<Record> {

@@ -125,7 +125,7 @@ fn find_for(purpose: OFlag, root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd>
     found
 }
 
-/// What is missing of the path: directories with the mode of the volume.
+/// Makes the missing directories of the path, with the mode of the volume.
 fn make(root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
     let parts: Vec<&Path> =
         path.components().filter(|part| matches!(part, Component::Normal(_))).map(|part| Path::new(part.as_os_str())).collect();

@@ -1,4 +1,4 @@
-//! What the engine counts of a container, for those whose groups lie where nobody would look.
+//! The engine's statistics of a container, used if its cgroup is not at the usual place.
 
 use bollard::query_parameters::{InspectContainerOptions, StatsOptions};
 use futures_util::StreamExt;

@@ -1,4 +1,4 @@
-//! What pods have on this host's disk: `DATA/pods/UID/...`, and the engine's volumes in memory.
+//! The directories of pods on this host's disk, `DATA/pods/UID/...`, and the engine's volumes in memory.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;

@@ -21,7 +21,7 @@ const PING: Duration = Duration::from_secs(10);
 /// Between attempts to reach an absent engine: a start of dockerd takes about a second.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// What changes how a container is seen. Not the execs of probes.
+/// Events that change a listing. The execs of probes do not.
 const ACTIONS: [&str; 9] = ["create", "start", "die", "destroy", "oom", "rename", "pause", "unpause", "update"];
 
 impl Docker {

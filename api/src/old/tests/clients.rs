@@ -1,5 +1,5 @@
-//! What clients of 2014 and 2015 do to an object that they read and put back: they drop what their year does not know
-//! and make a cpu limit of `cpu`. Nothing of that may be a change, or a pod could no longer be labelled.
+//! Tests with clients of 2014 and 2015 that read an object and put it back: they drop the fields that they do not know and make a cpu
+//! limit of `cpu`. None of that may count as a change, or a pod could no longer be labelled.
 
 use super::*;
 use crate::meta::Time;

@@ -1,4 +1,4 @@
-//! What a PUT replaces, and what it leaves.
+//! Tests of PUT: the fields that it replaces, and those that it leaves.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is read liberally, and what is refused by name.
+//! Tests of reading: variants that are accepted, and values that are refused by name.
 
 use super::*;
 

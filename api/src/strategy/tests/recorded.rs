@@ -1,4 +1,4 @@
-//! What a kube-apiserver 1.36 said of documents, against what the strategies say of them: problem for problem, in order.
+//! Compares the strategies with recorded answers of a kube-apiserver 1.36: problem for problem, in order.
 
 use crate::kinds::{Kind, Kinds};
 use crate::meta::Time;

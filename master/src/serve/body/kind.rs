@@ -1,4 +1,4 @@
-//! Whether a document is of the kind that a call wants, and why it is not, in Kubernetes' words. PURE.
+//! Checks that a document is of the kind that a call wants; errors are worded as in Kubernetes. PURE.
 use super::{Expected, summary};
 use crate::fault::Fault;
 use coracle_api::kinds::Kinds;

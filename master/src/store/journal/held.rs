@@ -1,6 +1,6 @@
-//! PURE. What a start holds of the records that it finds. The journal may be many times as long as what it says last, and as the memory of
-//! a small host: of an object that a later record replaces or removes only the checksum is held, and what is held shares no memory with
-//! the segment that it was read from.
+//! PURE. The records that a start keeps in memory. The journal may be many times as long as its last words, and as the memory of a small
+//! host: of an object that a later record replaces or removes only the checksum is kept, and what is kept shares no memory with the
+//! segment that it was read from.
 
 use super::record::{Line, Record, Was};
 use crate::store::document::crc32;

@@ -83,7 +83,7 @@ pub struct Journal {
     pub fresh_bytes: u64,
     /// Its last segment was taken away: nothing is written before the files hold what was in it.
     lost: bool,
-    /// Of the last batch.
+    /// The records of the last batch.
     text: Vec<u8>,
 }
 

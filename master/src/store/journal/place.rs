@@ -1,4 +1,4 @@
-//! How a segment comes to its place: a file that is long enough already, durably, gets its name, and that is made durable too.
+//! Places a new segment: a file of full length, already durable, gets its name, and the name is made durable.
 
 use super::{SPARE, WAL, path};
 use crate::store::disk::{Disk, DiskFile};
@@ -8,7 +8,7 @@ use crate::store::setup::{ROOM_SEGMENTS, ROOM_SEGMENTS_LONG};
 use std::io;
 use std::sync::Arc;
 
-/// What is said of one that cannot be had: the same at every try, though each has a number of its own.
+/// The message about a segment that cannot be made: the same at every try, though each has a number of its own.
 pub const NEXT: &str = "the next segment of the journal";
 
 /// A segment that is in its place, and open.
@@ -27,10 +27,10 @@ pub struct SegmentPlacing {
     pub segment: u64,
     /// A segment that nobody needs any more, and its bytes; None: a new one is made.
     pub old: Option<(u64, usize)>,
-    /// What a new one shall hold, and better still, while there is room for far more.
+    /// The wanted size of a new segment, while there is room for far more.
     pub bytes: usize,
     pub bytes_better: Option<usize>,
-    /// What it has to hold, whatever the room; 0: nobody needs it yet.
+    /// The least size of it, whatever the room; 0: nobody needs it yet.
     pub bytes_min: usize,
     pub sync_folder: bool,
 }

@@ -24,7 +24,7 @@ use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 
-/// What stands before the eight digits of the checksum, and after them.
+/// The text before the eight digits of the checksum, and after them.
 const CRC_BEFORE: &[u8] = b",\"crc\":\"";
 const CRC_AFTER: &[u8] = b"\"}";
 const CRC_DIGITS: usize = 8;
@@ -74,7 +74,7 @@ impl Record {
     }
 }
 
-/// What a record follows, as far as files are concerned.
+/// The state of an object's file that a record follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Was {
     /// A master wrote the record that did not say it.

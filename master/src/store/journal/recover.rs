@@ -1,4 +1,4 @@
-//! PURE. What the segments that a start finds say together: what holds, what never was, and what is provably missing.
+//! PURE. Combines the segments of a start: valid records, records that never were acknowledged, and provably missing ones.
 //!
 //! - A segment's first record is a fence: it says where the truth before it ended. What earlier segments hold beyond was refused.
 //! - The end of the last segment may be torn: a batch that was being written when the power went was never acknowledged.
@@ -29,7 +29,7 @@ pub struct Position {
 /// A segment as it was read.
 pub struct ScannedSegment {
     pub segment: u64,
-    /// Of the file.
+    /// The length of the file.
     pub bytes: usize,
     /// None: it cannot be read. What it holds is unknown, not absent.
     pub found: Option<Vec<ScannedLine>>,
@@ -37,13 +37,13 @@ pub struct ScannedSegment {
 
 #[derive(Debug, Default, PartialEq)]
 pub struct Recovered {
-    /// What the files do not hold, in order.
+    /// The records that the files do not hold yet, in order.
     pub records: Vec<HeldRecord>,
     /// Whole records behind what is missing.
     pub beyond: Vec<HeldRecord>,
     /// The next segment's fence: the last record that is proven.
     pub last: u64,
-    /// What it has to carry: the records of the last batch.
+    /// The records that the new segment has to carry: those of the last batch.
     pub carry: Vec<Record>,
     /// The last segment, where it holds nothing else.
     pub carried: Option<u64>,
@@ -122,7 +122,7 @@ pub fn recover(
     recovered
 }
 
-/// What the segments behind one say of its records.
+/// The evidence of later segments about the records of one.
 #[derive(Default)]
 struct Behind {
     /// The last record that all their fences let hold; None: there is no fence.
@@ -269,7 +269,7 @@ struct Part {
     /// The first line of the last batch.
     batch: u64,
     reserved: u64,
-    /// What the files do not hold.
+    /// The records that the files do not hold yet.
     lines: Vec<Line>,
     beyond: Vec<Line>,
     /// Where the first thing lies that does not follow what came before.

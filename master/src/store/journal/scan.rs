@@ -1,6 +1,6 @@
-//! PURE. What a segment of the journal holds: its lines in order, and where something lies that is none. Behind its end a file that was
-//! an earlier segment holds whatever that one left: whole lines, which name that one, and parts of lines. A file in its first use holds
-//! newlines alone.
+//! PURE. Scans a segment of the journal: its lines in order, and the place of anything that is not a line. A file that was an earlier
+//! segment holds the rest of that one behind its end: whole lines, which name that segment, and parts of lines. A file in its first use
+//! holds newlines alone.
 
 use super::record::{self, Line, Record};
 use crate::store::protocol::{Protocol, Rule};

@@ -18,7 +18,7 @@ use coracle_api::meta::Key;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is left to be settled once all objects are in memory.
+/// The matters to settle once all objects are in memory.
 pub struct Carried {
     /// Files that people wrote.
     edited: Vec<Arc<Key>>,
@@ -298,7 +298,7 @@ impl Start<'_> {
         }
     }
 
-    /// What becomes of the journal's own loose ends.
+    /// Notes what is unclear about the journal itself.
     pub fn note_journal(&mut self, recovered: &Recovered, unlisted: bool) {
         if self.left.closed && self.left.sum != Sum::Differs && recovered.start.is_none() && !unlisted {
             self.report.notes.push(format!(

@@ -1,5 +1,4 @@
-//! PURE. What people wrote into files: each is a write like any other, checked and completed, at a fresh revision; or
-//! it is refused.
+//! PURE. Edits of files by hand: each becomes a write like any other, checked and completed, at a new revision; or it is refused.
 
 use super::objects::LoadedObjects;
 use crate::store::document;
@@ -10,7 +9,7 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What became of an edited file.
+/// The outcome of an edited file.
 pub enum EditOutcome {
     Taken(Revision),
     Refused(String),
@@ -57,14 +56,14 @@ impl LoadedObjects<'_> {
         Some(EditedFile { key, outcome, copied_from })
     }
 
-    /// Whose uid each of the objects has that nobody edited.
+    /// The uids of the objects that nobody edited.
     fn uids(&self, edited: &[Arc<Key>]) -> HashMap<String, Arc<Key>> {
         let edited: HashSet<&Arc<Key>> = edited.iter().collect();
         let others = self.all.iter().filter(|(key, _)| !edited.contains(key));
         others.filter_map(|(key, entry)| Some((uid(&entry.stored.json)?, key.clone()))).collect()
     }
 
-    /// What any write is held to beside its kind's rules: its size, and what others own.
+    /// The limits of any write beside its kind's rules: its size, and the claims of others.
     fn fits_beside_others(&self, key: &Key, document: Value) -> Result<Value, String> {
         let bytes = document::compact(&document).len();
         if bytes > OBJECT_BYTES_MAX {

@@ -17,7 +17,7 @@ pub struct LastRecord {
     /// The last word: the durable part, compact; None: that there is no such object.
     pub object: Option<Bytes>,
     pub revision: Revision,
-    /// What the file held before the first record.
+    /// The content of the file before the first record.
     pub was: Was,
     /// The first record is of what a person wrote: HEAD.json may know another file, or none.
     by_hand: bool,
@@ -27,7 +27,7 @@ pub struct LastRecord {
     known: bool,
     /// There was a file, and no record removes it.
     pub stays: bool,
-    /// What the file holds now.
+    /// The present content of the file.
     pub found: Was,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Each row is one sentence. Every combination of evidence is met by exactly one row; the tests hold that.
 
-/// What the journal says of an object, held against what its file holds.
+/// The journal's last word on an object, compared with the content of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalEvidence {
     /// Nothing: the file has caught up with it.
@@ -14,7 +14,7 @@ pub enum JournalEvidence {
     Contradicts,
 }
 
-/// What lies where an object's file belongs.
+/// The content of the place of an object's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum File {
     Absent,
@@ -29,7 +29,7 @@ pub enum File {
     Object,
 }
 
-/// What the stamp beside a file says of its content.
+/// The stamp beside a file, compared with its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// There is no stamp; the file says a revision, and no other file has a stamp either.
@@ -51,7 +51,7 @@ pub struct Evidence {
     pub mark: Mark,
 }
 
-/// What becomes of an object's file.
+/// The verdict on an object's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileVerdict {
     /// The object is what the file says.
@@ -177,7 +177,7 @@ pub enum Sum {
     Unknown,
 }
 
-/// What shows where a difference may come from.
+/// The evidence about the origin of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     Nothing,
@@ -187,7 +187,7 @@ pub enum Shown {
     Gone,
 }
 
-/// What becomes of the files that look as the store left them.
+/// The verdict on the files that look as the store left them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Together {
     Trust,

@@ -43,7 +43,7 @@ use report::Report;
 use scan::ScannedFiles;
 use std::sync::Arc;
 
-/// What the host says of itself.
+/// The facts about the host that a start needs.
 pub struct Ids {
     /// For a store that has none yet.
     pub fresh_store: String,
@@ -53,13 +53,13 @@ pub struct Ids {
 pub struct Loaded {
     pub state: StoreState,
     pub writer: Committer,
-    /// What was found and done, worth a line in the log each.
+    /// The findings and actions, a line in the log each.
     pub notes: Vec<String>,
     /// Files set aside that are no object's.
     pub foreign: Vec<Damage>,
     /// Files that are left alone where they are.
     pub left_alone: Vec<LeftOut>,
-    /// What people did to files that did not come to what they may think.
+    /// Edits of files that did not have the effect that their author may expect.
     pub told: Vec<Damage>,
     /// Why the store cannot be written to.
     pub degraded: Option<String>,
@@ -160,7 +160,7 @@ enum LostHead {
     No,
     Absent,
     Damaged,
-    /// What it says is unknown, which is no reason to show nothing.
+    /// Its content is unknown, which is no reason to show nothing.
     Unreadable(String),
 }
 

@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// Who made an object another one than the journal and the files say.
+/// The cause of an object's difference from the journal and the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// A person, who wrote its file.
@@ -30,13 +30,13 @@ pub enum By {
 pub struct Rewritten {
     pub key: Arc<Key>,
     pub by: By,
-    /// What the file holds.
+    /// The content of the file.
     pub was: Was,
-    /// What it held when the journal began to say more than the files.
+    /// Its content when the journal got ahead of the files.
     pub before: Was,
 }
 
-/// What an object is called, and what is known of it.
+/// An object's key, and the facts known about it.
 pub type Taken = (Arc<Key>, Entry);
 
 pub struct LoadedObjects<'a> {
@@ -76,7 +76,7 @@ impl<'a> LoadedObjects<'a> {
         row(self.rules, key)
     }
 
-    /// What the journal says of it.
+    /// Adds the object as the journal has it.
     pub fn take_journaled(&mut self, key: &Key, object: &Bytes) -> Result<(), (Key, Wrong)> {
         let Some(row) = self.row(key) else { return Ok(()) };
         let key = Key { resource: row.resource.clone(), ..key.clone() };
@@ -86,7 +86,7 @@ impl<'a> LoadedObjects<'a> {
         Ok(())
     }
 
-    /// What its file says.
+    /// Adds the object as its file has it.
     pub fn take(&mut self, key: Key, FileText { compact, crc }: FileText, outline: Option<Outline>) -> Result<Taken, (Key, Wrong)> {
         if let Some(Outline { said, durable, labels }) = outline {
             let revision = self.revision_of(&key, said, durable);
@@ -131,7 +131,7 @@ impl<'a> LoadedObjects<'a> {
         Revision(self.last)
     }
 
-    /// What a person wrote, at a fresh revision. `was`: what the file holds.
+    /// Adds an object that a person edited, at a new revision. `was`: the content of the file.
     pub fn take_edited(&mut self, key: Arc<Key>, mut document: Value, was: Was) -> Revision {
         let revision = self.fresh();
         document::stamp(&mut document, revision);

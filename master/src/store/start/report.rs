@@ -1,5 +1,5 @@
-//! What a start does to files that cannot stay where they are, and all that it says: damage, doubts, notes. The only
-//! part of a start that changes the directory before the new segment of the journal is there.
+//! Carries out what a start does to files that cannot stay where they are, and reports damage, doubts and notes. The only part of a start
+//! that changes the directory before the new segment of the journal is there.
 
 use crate::store::content::{FILE_BYTES_MAX, Wrong, check, too_large};
 use crate::store::disk::{self, Disk, What};
@@ -13,10 +13,10 @@ use coracle_api::meta::Key;
 use std::collections::BTreeMap;
 use std::io;
 
-/// What the API takes of an object of which nobody knows which one it is.
+/// The remedy for a damaged object whose identity is unknown, through the API.
 const GIVE_UP: &str = "delete or replace the object, with no uid and no resourceVersion";
 
-/// What lies where a folder belongs is called so until it is in quarantine.
+/// The temporary name of a file that lies in the place of a directory, until it is in quarantine.
 const NO_FOLDER: &str = ".no-folder";
 
 /// So many files are named, of any number.
@@ -31,7 +31,7 @@ pub struct Report<'a> {
     pub damaged: BTreeMap<Key, Damage>,
     /// Damage to what is no object's file, and what may be missing.
     pub foreign: Vec<Damage>,
-    /// What people did to files that did not come to what they may think.
+    /// Edits of files that did not have the effect that their author may expect.
     pub told: Vec<Damage>,
     pub notes: Vec<String>,
     /// Objects' files of kinds that nobody knows.
@@ -125,7 +125,7 @@ impl<'a> Report<'a> {
         ));
     }
 
-    /// What lies in a folder is unknown, so nobody may build on it.
+    /// The content of a directory is unknown, so nobody may rely on it.
     pub fn cannot_read(&mut self, folder: &str, error: &io::Error) {
         let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
         let why = format!(
@@ -240,7 +240,7 @@ impl<'a> Report<'a> {
         self.rules.kinds.iter().find(|kind| kind.resource == key.resource)
     }
 
-    /// What became of an object's file by somebody's hand.
+    /// Reports the outcome of an edit of an object's file.
     pub fn tell(&mut self, key: &Key, file: String, why: String, remedy: String) {
         let kind = self.kind_of(Some(key));
         self.told.push(Damage { file, key: Some(key.clone()), kind, why, remedy });
@@ -374,7 +374,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What to do about something that is no object's file.
+/// The remedy for something that is not an object's file.
 fn stranger(path: &str) -> String {
     match path {
         HEAD => "nothing needs to be done; agents and watchers look again by themselves".to_owned(),

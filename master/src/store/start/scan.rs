@@ -19,11 +19,11 @@ use std::io;
 /// Files that are looked at to tell whether a directory was copied.
 const SAMPLE: usize = 8;
 
-/// What lies in the folders of the objects, by name.
+/// The content of the objects' directories, by name.
 #[derive(Default)]
 pub struct Walked {
     pub files: Vec<Key>,
-    /// What is no object's file: where, and what is wrong. The key: of the object whose place it takes.
+    /// A file that is not an object's: its place and its problem. The key is that of the object whose place it takes.
     pub strangers: Vec<(String, Option<Key>, &'static str)>,
     pub left_alone: Vec<(String, String)>,
     pub unread: Vec<(String, io::Error)>,
@@ -133,8 +133,7 @@ pub fn read(
     (ScannedFiles { silent, journaled, as_left }, unused)
 }
 
-/// What the files say, and whether they are as they were left: then what was kept of an object says all that its file
-/// does.
+/// Reads the files. If they are unchanged since the shutdown, the kept facts about an object replace its file's.
 fn read_texts(disk: &dyn Disk, keys: &[Key], kept: &[(Key, Kept)], left: Option<&Sums>) -> (Vec<io::Result<FileText>>, bool) {
     let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
     let read = |key: &Key| parallel_read::read(disk, &names::path(key));
@@ -237,7 +236,7 @@ fn joined(files: Vec<(Key, io::Result<FileText>)>, kept: Vec<(Key, Kept)>) -> Ve
     seen
 }
 
-/// Of each object that the journal says anything of.
+/// The files of all objects that the journal mentions.
 fn journaled_files(disk: &dyn Disk, rules: &Rules, journal: &mut JournalView, is_unread: impl Fn(&str) -> bool) -> Vec<FoundFile> {
     let mut all = Vec::with_capacity(journal.len());
     for (key, said) in journal {
@@ -289,7 +288,7 @@ fn mark_of(stamp: Stamp, crc: u32, without: Mark) -> Mark {
 }
 
 impl ScannedFiles {
-    /// What all files summed up to when the journal began to say more than they do; None: nobody knows.
+    /// The sum of all files when the journal got ahead of them; None: unknown.
     pub fn sum_then(&self, journal: &JournalView) -> Option<Sums> {
         let mut sum = Sums::default();
         self.silent.iter().for_each(|found| found.crc().into_iter().for_each(|crc| sum.add(&found.key, crc)));
@@ -329,7 +328,7 @@ impl ScannedFiles {
         Some(self.silent.iter().filter(|found| found.was_there()).count() + said?)
     }
 
-    /// What such files hold is unknown.
+    /// The content of such files is unknown.
     pub fn any_unreadable(&self) -> bool {
         self.silent.iter().any(|found| found.evidence.file == File::Unreadable)
     }

@@ -43,7 +43,7 @@ struct Edit {
     object: Bytes,
 }
 
-/// What a start has to make durable.
+/// The records and files that a start has to make durable.
 struct Due<'a> {
     setup: &'a Setup,
     recovered: &'a Recovered,
@@ -58,7 +58,7 @@ struct Due<'a> {
     closed: bool,
     /// Segments that count no more.
     outdated: Vec<u64>,
-    /// What HEAD.json is to say, but for the revisions that are reserved then, and the segment.
+    /// The content of the new HEAD.json, without its segment and reserved revisions.
     head: Head,
     /// Nobody is served before it does. Otherwise it only has to name the segment, by which a copy that ends before is
     /// known.
@@ -132,7 +132,7 @@ pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, foun
     Loaded { state, writer, notes: report.notes, foreign: report.foreign, left_alone: report.left_alone, told: report.told, degraded }
 }
 
-/// What is journaled, in batches that fit a segment, behind the revisions that are reserved.
+/// The records to journal, in batches that fit a segment, behind the reserved revisions.
 fn batches(edits: &[Edit], start: &Start, setup: &Setup) -> VecDeque<Vec<Record>> {
     let reserve = setup.protocol.holds(Rule::Reserve).then_some(Record::Reserve { reserved: start.objects.last + setup.reserve });
     let mut batches = VecDeque::from([Vec::from_iter(reserve)]);
@@ -152,7 +152,7 @@ fn batches(edits: &[Edit], start: &Start, setup: &Setup) -> VecDeque<Vec<Record>
 }
 
 impl Start<'_> {
-    /// What is to be journaled, as it will be.
+    /// The records to journal, in their final form.
     fn edits(&mut self) -> Vec<Edit> {
         let mut edits = Vec::new();
         for rewritten in std::mem::take(&mut self.objects.rewritten) {
@@ -171,8 +171,7 @@ impl Start<'_> {
         edited.chain(std::mem::take(&mut self.brought).into_iter().filter_map(of_journal)).collect()
     }
 
-    /// What all files summed up to when the journal began to say more than they do, and how many they were; None:
-    /// nobody knows.
+    /// The sum and the number of all files when the journal got ahead of them; None: unknown.
     fn files_then(&self) -> Option<(Sums, u64)> {
         // What cannot be read now may be there the next time, as HEAD.json knows it.
         if !self.report.unread.is_empty() || !self.report.incidents.in_place.is_empty() {
@@ -229,7 +228,7 @@ impl Start<'_> {
         missing.or_else(|| self.report.unread.first().map(|(_, why)| why.clone()))
     }
 
-    /// What HEAD.json is to say. `then`: what the files summed up to and how many they were, where it does not know.
+    /// The content of the new HEAD.json. `then`: the sum and the number of the files, if it does not know them.
     fn head_from(&self, from: Position, head: &Head, then: Option<(Sums, u64)>) -> Head {
         let summed = then.is_some();
         let (files, objects) = then.unwrap_or((head.files, head.objects));
@@ -295,7 +294,7 @@ impl Start<'_> {
         Revision(self.objects.last + apart)
     }
 
-    /// What the files do not say yet. `done`: files that were brought.
+    /// The records that the files do not hold yet. `done`: files that are up to date.
     fn leave_behind(&self, done: &[(Arc<Key>, Option<Bytes>)], dirty: &mut Dirty) {
         for (key, object) in done.iter().filter(|(key, _)| self.journal.contains_key(key)) {
             let was = Was::of(object.as_deref().map(document::crc32));
@@ -362,7 +361,7 @@ impl Due<'_> {
         journal.forget(|segment| self.recovered.carried == Some(segment) && disk.unlink(&journal::path(segment)).is_ok());
     }
 
-    /// What a person wrote counts once: the files become the store's own before anybody writes to their objects.
+    /// An edit counts once: edited files become the store's own before anybody writes to their objects.
     fn bring(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
         let mut files = Files::default();
         loop {

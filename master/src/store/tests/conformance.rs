@@ -1,4 +1,4 @@
-//! What every backend must keep of the door's promises (`door.rs`), by number. It is told nothing of the backend but how to open it.
+//! Tests the numbered promises of the trait `Store` on any backend. They know nothing of the backend but how to open it.
 
 use super::*;
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-//! What a person, a crash or a bad card can leave in the directory, and what becomes of it.
+//! Tests of damage that a person, a crash or a bad card can leave in the directory.
 
 use super::crash::spec_of;
 use super::sim::{EIO, SimDisk};

@@ -1,4 +1,4 @@
-//! What people do to the files of a store that was killed: of objects that the journal says more of, and of others.
+//! Tests of edits to the files of a killed store: of objects that the journal knows more of, and of others.
 
 use super::crash::spec_of;
 use super::sim::SimDisk;

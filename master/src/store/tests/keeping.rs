@@ -1,5 +1,5 @@
-//! What the keeper does to the files while the master runs: edits that nobody heard of are kept, files that rot are mended, and a disk
-//! without a sync of everything is none the worse.
+//! Tests of the keeper while the master runs: it keeps edits that nobody heard of, mends files that rot, and manages on a disk without a
+//! sync of everything.
 
 use super::sim::{EIO, EROFS, Nature, Promise, SimDisk};
 use super::*;

@@ -1,4 +1,4 @@
-//! What happens where something is full: writers are told at once, never kept waiting.
+//! Tests of full disks and limits: writers are told at once, never kept waiting.
 
 use super::sim::SimDisk;
 use super::*;

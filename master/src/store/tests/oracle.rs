@@ -1,5 +1,5 @@
-//! What the users of a store know of it, and what may therefore be there after a cut: the state at some revision between the last one
-//! that was acknowledged and the last one that was asked for. Everything that anybody ever saw under a revision is remembered.
+//! The model of a store that its users have, and so the states that are allowed after a cut: that at any revision between the last
+//! acknowledged and the last requested one. Everything that anybody ever saw under a revision is remembered.
 
 use super::*;
 use bytes::Bytes;

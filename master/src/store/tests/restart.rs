@@ -1,4 +1,4 @@
-//! What a restart keeps: revisions, statuses in memory, edits by hand; and where the files lie.
+//! Tests of restarts: revisions, statuses in memory, edits by hand, and the places of files.
 
 use super::sim::SimDisk;
 use super::*;

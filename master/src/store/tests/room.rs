@@ -1,4 +1,4 @@
-//! How much the store holds is known to the byte, whatever became of what was to change it.
+//! Tests that the store counts its memory to the byte, whatever happens to a change.
 
 use super::sim::{EIO, SimDisk};
 use super::*;

@@ -1,4 +1,4 @@
-//! What lies where something else belongs, and what cannot be read, on a real file system: each start serves everything else and says so.
+//! Tests of foreign and unreadable files, on a real file system: each start serves everything else and says so.
 
 use super::crash::spec_of;
 use super::*;

@@ -1,4 +1,4 @@
-//! What people do to a directory from the command line: look, copy, bring back, give up what is lost.
+//! Tests of the commands on a directory: look, copy, restore, salvage.
 
 use super::*;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What writers ask for, and in which batch it can come; what people write into files.
+//! The writes that the random lives ask for, the batch that each can come in, and the edits of files.
 
 use super::*;
 

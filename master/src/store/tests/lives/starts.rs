@@ -1,4 +1,4 @@
-//! How a host starts its master: cut, on a disk that takes no write, and again.
+//! The starts of a master in the random lives: cut, on a disk that takes no write, and again.
 
 use super::*;
 
