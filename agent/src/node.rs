@@ -136,7 +136,14 @@ mod tests {
         let huge_pages = [("hugepages-2Mi".to_owned(), 6 << 20), ("hugepages-1Gi".to_owned(), 0)].into();
         let host = Host { memory_bytes: 1 << 30, huge_pages, ..Host::default() };
         let (_, engine) = watch::channel(String::new());
-        let about = About { name: "n1".into(), host, pod_cidr: String::new(), devices: Vec::new(), engine };
+        let about = About {
+            name: "n1".into(),
+            host,
+            pod_cidr: String::new(),
+            devices: Vec::new(),
+            engine,
+            address: watch::channel("192.0.2.1".to_owned()).1,
+        };
         let status = &node_document(&about, &[])["status"];
         for amounts in [&status["capacity"], &status["allocatable"]] {
             assert_eq!((&amounts["hugepages-2Mi"], &amounts["hugepages-1Gi"]), (&json!("6Mi"), &json!("0")));

@@ -2,8 +2,8 @@
 
 use super::{Dice, spoil_bytes};
 use bytes::BytesMut;
-use coracle_http::spdy::frames::{self as spdy, Frame, Frames as SpdyFrames};
-use coracle_http::websocket::frames::{CLOSE_NORMAL, Frames, Piece, Side};
+use coracle_http::spdy::frames::{self as spdy, Frame, SpdyFrames};
+use coracle_http::websocket::frames::{CLOSE_NORMAL, Piece, Side, WebSocketFrames};
 
 /// Pieces however long; the frames of both cut across them.
 const PIECE_BYTES_MAX: usize = 70;
@@ -25,7 +25,7 @@ fn cut(bytes: &[u8], dice: &mut Dice) -> Vec<Vec<u8>> {
 
 /// Messages, whole, and what else was said; and that no more bytes came out than went in.
 fn read_web_socket(pieces: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
-    let (mut frames, mut read, mut messages) = (Frames::default(), BytesMut::new(), Vec::<Vec<u8>>::new());
+    let (mut frames, mut read, mut messages) = (WebSocketFrames::default(), BytesMut::new(), Vec::<Vec<u8>>::new());
     let (mut given, mut taken, mut begun) = (0, 0, false);
     for piece in pieces {
         given += piece.len();

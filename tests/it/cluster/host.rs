@@ -415,7 +415,14 @@ fn about(name: &str) -> About {
         app_armor: false,
         huge_pages: BTreeMap::default(),
     };
-    About { name: name.to_owned(), host, pod_cidr: String::new(), devices: Vec::new(), engine: watch::channel(String::new()).1 }
+    About {
+        name: name.to_owned(),
+        host,
+        pod_cidr: String::new(),
+        devices: Vec::new(),
+        engine: watch::channel(String::new()).1,
+        address: watch::channel(ADDRESS.to_owned()).1,
+    }
 }
 
 fn uid(object: &Value) -> String {

@@ -4,7 +4,7 @@ use super::bed::{Bed, key};
 use super::checks::{matches, ready, text};
 use super::{APPS, a_pod};
 use coracle_api::meta::Key;
-use coracle_api::strategy::eviction::{self, Verdict};
+use coracle_api::strategy::eviction::{self, EvictionVerdict as Verdict};
 use coracle_master::prepare::Part;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
