@@ -112,7 +112,7 @@ mod tests {
             chain("inet firewalld", "nat_PREROUTING", "prerouting", false),
         ];
         assert_eq!(chains(text), expected);
-        let found = obstacles(&expected, true);
+        let found = obstacles(&expected, false);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].forward && found[0].says.contains("inet firewalld") && found[0].mend.contains("firewall-cmd"), "{found:?}");
         let own = [chain("inet mine", "in", "input", true)];

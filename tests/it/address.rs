@@ -34,8 +34,8 @@ fn a_lease_that_changes_is_heard_of() {
             yield_now().await;
             // Between two leases it is the one of before.
             ip("addr del 192.0.2.7/24 dev eth0");
-            ip("addr add 203.0.113.9/24 dev eth0");
-            assert_eq!(next().await, "203.0.113.9");
+            ip("addr add 192.0.2.9/24 dev eth0");
+            assert_eq!(next().await, "192.0.2.9");
         };
         tokio::select! {
             () = address::follow(told) => panic!("it hears nothing any more"),
