@@ -31,6 +31,7 @@ mod garbage;
 mod happened;
 mod intent;
 mod job;
+mod labelled;
 mod namespaces;
 mod nodes;
 mod own;

@@ -292,6 +292,17 @@ pub enum Selector {
 }
 
 impl Selector {
+    /// Labels that whoever is selected has. Empty: it does not say so, or selects all.
+    pub fn pairs(&self) -> Vec<(&str, &str)> {
+        match self {
+            Selector::Labels(wanted) => wanted.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            Selector::Rules(selector) => {
+                let labels = selector["matchLabels"].as_object().into_iter().flatten();
+                labels.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect()
+            }
+        }
+    }
+
     pub fn selects(&self, labels: &LabelSet) -> bool {
         match self {
             Selector::Labels(wanted) => selects(wanted, labels),
