@@ -2,6 +2,7 @@
 
 use super::happened::{Happened, Happening};
 use super::labelled::Labelled;
+use super::pod_garbage::Ended;
 use super::readings::Readings;
 use super::references::References;
 use super::rules::Rule;
@@ -23,6 +24,7 @@ pub struct Cluster {
     /// The keys of the pods on each node. The empty name stands for no node.
     pods_by_node: BTreeMap<String, BTreeSet<Arc<Key>>>,
     labelled: Labelled,
+    pub ended: Ended,
     /// What the pods on each node take of it together.
     usage: BTreeMap<String, Usage>,
     /// Pods that want other pods near or far, and have a node.
@@ -107,6 +109,7 @@ impl Cluster {
             pods: Shelf::default(),
             pods_by_node: BTreeMap::new(),
             labelled: Labelled::default(),
+            ended: Ended::default(),
             usage: BTreeMap::new(),
             related: BTreeSet::new(),
             happened: Happened::default(),
@@ -176,6 +179,7 @@ impl Cluster {
     fn count(&mut self, key: &Arc<Key>, was: Option<&PodView>) {
         let is = self.pods.get(key).map(|pod| &**pod);
         self.happened.of_pod(was, is);
+        self.ended.put(key, was, is);
         if let Some(was) = was.filter(|pod| pod.takes_room())
             && let Some(usage) = self.usage.get_mut(&was.node)
         {

@@ -35,6 +35,7 @@ mod labelled;
 mod namespaces;
 mod nodes;
 mod own;
+mod pod_garbage;
 mod quotas;
 mod ranges;
 mod readings;

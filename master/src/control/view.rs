@@ -372,7 +372,11 @@ fn trouble(condition: &str, status: &str) -> Option<&'static str> {
 
 /// A sign of life of the node of this name. What it says stands in the store once.
 #[derive(Clone, Debug)]
-pub struct LeaseView;
+pub struct LeaseView {
+    pub revision: Revision,
+    /// The uptime of its last renewal.
+    pub at: Duration,
+}
 
 impl View for LeaseView {
     const OF: &'static [Resource] = &[LEASES];
@@ -381,8 +385,8 @@ impl View for LeaseView {
         key.namespace == NODE_LEASES
     }
 
-    fn read(_: &Stored, _: Option<&LeaseView>, _: Duration) -> Option<LeaseView> {
-        Some(LeaseView)
+    fn read(stored: &Stored, _: Option<&LeaseView>, uptime: Duration) -> Option<LeaseView> {
+        Some(LeaseView { revision: stored.revision, at: uptime })
     }
 }
 
