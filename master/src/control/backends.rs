@@ -5,7 +5,7 @@
 
 use super::cluster::Cluster;
 use super::rules::Rule;
-use super::view::{EndpointsView, PodView, ServiceView, document, protocol, selects};
+use super::view::{EndpointsView, PodView, ServiceView, document, protocol};
 use coracle_api::meta::{Key, ObjectReference};
 use coracle_api::quantity::IntOrString;
 use coracle_api::service::{EndpointAddress, ServicePort};
@@ -36,8 +36,8 @@ impl Backend<'_> {
 }
 
 /// `standing`: the Endpoints of the service as they stand.
-pub fn backends<'a>(cluster: &'a Cluster, key: &'a Key, service: &ServiceView, standing: Option<&EndpointsView>) -> Vec<Backend<'a>> {
-    let selected = cluster.pods_in(&key.namespace).filter(|(_, pod)| !pod.terminal() && selects(&service.selector, pod.labels()));
+pub fn backends<'a>(cluster: &'a Cluster, key: &'a Key, service: &'a ServiceView, standing: Option<&EndpointsView>) -> Vec<Backend<'a>> {
+    let selected = cluster.pods_labelled(&key.namespace, &service.selector).filter(|(_, pod)| !pod.terminal());
     let mut backends = Vec::new();
     for (key, pod) in selected {
         let Some((ip, serving)) = address(cluster, pod, standing) else { continue };

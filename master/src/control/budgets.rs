@@ -110,7 +110,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let (cluster, key, now) = (look.cluster, look.key, look.now);
     let Some(budget) = cluster.get::<BudgetView>(key) else { return Decision::default() };
     let document = document(&budget.document);
-    let guarded: Guarded = cluster.pods_in(&key.namespace).filter(|(_, pod)| budget.selector.selects(pod.labels())).collect();
+    let guarded: Guarded = cluster.pods_selected(&key.namespace, &budget.selector);
     let disrupted = Disrupted::of(&document["status"], &guarded, now.wall);
     let own = || About::new(("policy/v1", "PodDisruptionBudget"), key, &budget.uid, budget.revision);
     let (mut tales, status) = match expect(cluster, key, &document["spec"], &guarded) {

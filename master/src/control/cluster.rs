@@ -2,6 +2,8 @@
 
 use super::balanced::BalancedView;
 use super::happened::{Happened, Happening};
+use super::labelled::Labelled;
+use super::pod_garbage::Ended;
 use super::readings::Readings;
 use super::references::References;
 use super::rules::Rule;
@@ -9,7 +11,7 @@ use super::settings::Settings;
 use super::shelf::{Shelf, Shelves, View};
 use super::storage::view::{CLAIMS, CLASSES, CSI_NODES, VOLUMES};
 use super::usage::Usage;
-use super::view::{self, EVENTS, LEASES, NODE_LEASES, NODES, NodeView, PODS, PodView, SERVICES, node_key};
+use super::view::{self, EVENTS, LEASES, Labels, NODE_LEASES, NODES, NodeView, PODS, PodView, SERVICES, Selector, node_key};
 use crate::store::{Event, Stored};
 use coracle_api::meta::{Key, Revision};
 use std::any::Any;
@@ -22,6 +24,8 @@ pub struct Cluster {
     pods: Shelf<Box<PodView>>,
     /// The keys of the pods on each node. The empty name stands for no node.
     pods_by_node: BTreeMap<String, BTreeSet<Arc<Key>>>,
+    labelled: Labelled,
+    pub ended: Ended,
     /// What the pods on each node take of it together.
     usage: BTreeMap<String, Usage>,
     /// Pods that want other pods near or far, and have a node.
@@ -105,6 +109,8 @@ impl Cluster {
             shelves,
             pods: Shelf::default(),
             pods_by_node: BTreeMap::new(),
+            labelled: Labelled::default(),
+            ended: Ended::default(),
             usage: BTreeMap::new(),
             related: BTreeSet::new(),
             happened: Happened::default(),
@@ -160,6 +166,8 @@ impl Cluster {
     fn apply_pod(&mut self, key: &Arc<Key>, new: Option<&Stored>, uptime: Duration) -> (Vec<Box<dyn Any>>, bool) {
         let (was, read) = self.pods.put(key, new, uptime);
         self.count(key, was.as_deref());
+        let labels = |pod: &'_ Box<PodView>| pod.document.labels.clone();
+        self.labelled.put(key, was.as_ref().map(labels).as_ref(), self.pods.get(key).map(labels).as_ref());
         let node = |pod: &PodView| pod.node.clone();
         let (left, joined) = (was.as_deref().map(node), self.pod(key).map(node));
         if left != joined {
@@ -179,6 +187,7 @@ impl Cluster {
     fn count(&mut self, key: &Arc<Key>, was: Option<&PodView>) {
         let is = self.pods.get(key).map(|pod| &**pod);
         self.happened.of_pod(was, is);
+        self.ended.put(key, was, is);
         if let Some(was) = was.filter(|pod| pod.takes_room())
             && let Some(usage) = self.usage.get_mut(&was.node)
         {
@@ -263,6 +272,24 @@ impl Cluster {
 
     pub fn pods_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a PodView)> {
         self.pods.within(namespace).map(|(key, pod)| (key, &**pod))
+    }
+
+    /// The pods of a namespace that have all of these labels; without one, none.
+    pub fn pods_labelled<'a>(&'a self, namespace: &'a str, wanted: &'a Labels) -> impl Iterator<Item = (&'a Key, &'a PodView)> {
+        let pairs: Vec<_> = wanted.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let candidates = self.labelled.candidates(namespace, &pairs).filter_map(|key| Some((&**key, self.pod(key)?)));
+        candidates.filter(move |(key, pod)| key.namespace == namespace && view::selects(wanted, pod.labels()))
+    }
+
+    /// The pods of a namespace that a selector selects.
+    pub fn pods_selected<'a>(&'a self, namespace: &'a str, selector: &Selector) -> Vec<(&'a Key, &'a PodView)> {
+        let pairs = selector.pairs();
+        let selects = |(_, pod): &(&Key, &PodView)| selector.selects(pod.labels());
+        if pairs.is_empty() {
+            return self.pods_in(namespace).filter(selects).collect();
+        }
+        let candidates = self.labelled.candidates(namespace, &pairs).filter_map(|key| Some((&**key, self.pod(key)?)));
+        candidates.filter(|(key, _)| key.namespace == namespace).filter(selects).collect()
     }
 
     /// The pods that this object acts on.

@@ -8,7 +8,7 @@ use super::controller::{Change, Look, Now};
 use super::evictions::doomed;
 use super::intent::{About, Decision, Intent, Tale};
 use super::rules::Rule;
-use super::view::{LeaseView, NOT_READY, NodeView, PodView, UNREACHABLE, document, node_key};
+use super::view::{LEASES, LeaseView, NODE_LEASES, NOT_READY, NodeView, PodView, UNREACHABLE, document, node_key};
 use coracle_api::meta::{Key, Time};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -39,9 +39,10 @@ const TTL_S_MAX: &str = "300";
 const MIRRORED: [(&str, &str); 2] = [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 const SOURCE: &str = "node-controller";
 
-/// Nodes, and those that pods are bound to though they are not there.
+/// Nodes, and those that pods are bound to or that have a lease though they are not there.
 pub fn all(cluster: &Cluster) -> Vec<Key> {
-    let mut names: Vec<&str> = cluster.nodes.keys().map(String::as_str).chain(cluster.hosts()).collect();
+    let leases = cluster.all::<LeaseView>().map(|(key, _)| key.name.as_str());
+    let mut names: Vec<&str> = cluster.nodes.keys().map(String::as_str).chain(cluster.hosts()).chain(leases).collect();
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(node_key).collect()
@@ -52,9 +53,9 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     change.pods(cluster).filter(|pod| !pod.node.is_empty()).map(|pod| node_key(&pod.node)).collect()
 }
 
-/// A lease is called like its node. Its renewal matters to who is thought to be gone.
+/// A lease is called like its node. Its renewal matters to who is thought to be gone, or is.
 pub fn by_lease(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
-    let silent = cluster.get::<LeaseView>(change.key).is_some() && cluster.nodes.get(&change.key.name).is_some_and(NodeView::silent);
+    let silent = cluster.get::<LeaseView>(change.key).is_some() && cluster.nodes.get(&change.key.name).is_none_or(NodeView::silent);
     if silent { vec![node_key(&change.key.name)] } else { Vec::new() }
 }
 
@@ -166,6 +167,16 @@ fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
             wake_at = Some(wake_at.map_or(due, |wake: Duration| wake.min(due)));
         } else {
             intents.push(given_up(key, pod, now.wall));
+        }
+    }
+    // A lease that nobody renews goes, too: one that its node made before it registers is renewed.
+    let lease = Key { resource: LEASES, namespace: NODE_LEASES.to_owned(), name: name.to_owned() };
+    if let Some(view) = cluster.get::<LeaseView>(&lease) {
+        let due = removed.max(view.at) + ABSENCE_MAX;
+        if now.uptime < due {
+            wake_at = Some(wake_at.map_or(due, |wake: Duration| wake.min(due)));
+        } else {
+            intents.push(Intent::Delete { key: lease, seen: view.revision, at_once: true });
         }
     }
     Decision { wake_at, ..Decision::of(intents) }

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod budgets;
+mod garbage;
 mod nodes;
 mod rows;
 mod scheduler;
@@ -362,7 +363,7 @@ fn keys_cover_what_changes() {
     let mut expected = controllers.all(&cluster);
     let event = event("pods", 9, None, "a");
     let before = cluster.apply(&event, Duration::ZERO);
-    expected.retain(|owner| !["events", "own", "scheduler", "expulsion"].contains(&owner.controller));
+    expected.retain(|owner| !["events", "own", "scheduler", "expulsion", "pod garbage"].contains(&owner.controller));
     assert_eq!(controllers.concerned(&cluster, &event.key, true, &before), expected);
 }
 

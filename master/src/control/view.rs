@@ -292,6 +292,17 @@ pub enum Selector {
 }
 
 impl Selector {
+    /// Labels that whoever is selected has. Empty: it does not say so, or selects all.
+    pub fn pairs(&self) -> Vec<(&str, &str)> {
+        match self {
+            Selector::Labels(wanted) => wanted.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            Selector::Rules(selector) => {
+                let labels = selector["matchLabels"].as_object().into_iter().flatten();
+                labels.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect()
+            }
+        }
+    }
+
     pub fn selects(&self, labels: &LabelSet) -> bool {
         match self {
             Selector::Labels(wanted) => selects(wanted, labels),
@@ -361,7 +372,11 @@ fn trouble(condition: &str, status: &str) -> Option<&'static str> {
 
 /// A sign of life of the node of this name. What it says stands in the store once.
 #[derive(Clone, Debug)]
-pub struct LeaseView;
+pub struct LeaseView {
+    pub revision: Revision,
+    /// The uptime of its last renewal.
+    pub at: Duration,
+}
 
 impl View for LeaseView {
     const OF: &'static [Resource] = &[LEASES];
@@ -370,8 +385,8 @@ impl View for LeaseView {
         key.namespace == NODE_LEASES
     }
 
-    fn read(_: &Stored, _: Option<&LeaseView>, _: Duration) -> Option<LeaseView> {
-        Some(LeaseView)
+    fn read(stored: &Stored, _: Option<&LeaseView>, uptime: Duration) -> Option<LeaseView> {
+        Some(LeaseView { revision: stored.revision, at: uptime })
     }
 }
 

@@ -185,7 +185,7 @@ struct Team<'c> {
 impl<'c> Team<'c> {
     fn of(cluster: &'c Cluster, key: &'c Key, target: &Key, scale: &ScaleView) -> Team<'c> {
         let (selector, text) = selector(target, scale);
-        let pods: Vec<_> = cluster.pods_in(&key.namespace).filter(|(_, pod)| selector.selects(pod.labels())).collect();
+        let pods = cluster.pods_selected(&key.namespace, &selector);
         let selects = |other: &Key, autoscaler: &AutoscalerView| {
             let Scale::Found(target, scale) = self::scale(cluster, other, &autoscaler.target) else { return false };
             let (selector, _) = self::selector(&target, scale);
