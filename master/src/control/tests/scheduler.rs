@@ -43,8 +43,9 @@ fn nodes_that_take_a_pod() {
     one(none(), json!({"spec": {"nodeSelector": {"zone": "n2"}}}), &helpless("a", "node(s) didn't match Pod's node affinity/selector"));
     // Nobody knows anything of a node that has not said how it is.
     one(json!({"status": {"conditions": []}}), none(), &helpless("a", "node(s) were not ready"));
-    let silent = json!({"status": {"allocatable": {"pods": null}, "conditions": [{"type": "Ready", "status": "Unknown"}]}});
-    one(silent, none(), &helpless("a", "node(s) were not ready"));
+    let mut silent = node("n1", json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
+    silent.1["status"].as_object_mut().expect("a status").remove("allocatable");
+    check(&[silent, pod("a", none())], &[&helpless("a", "node(s) were not ready")]);
     let tainted = || json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}});
     one(tainted(), none(), &helpless("a", "node(s) had untolerated taint(s)"));
     for toleration in [json!({"operator": "Exists"}), json!({"key": "k", "value": "v"}), json!({"key": "k", "operator": "Exists"})] {
