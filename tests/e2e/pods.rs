@@ -89,11 +89,15 @@ fn resize_waits_for_room(bed: &mut Bed) {
     post(bed, "p", &limited("64Mi", "100m"));
     let id = runs(bed, "c");
     bed.until("it is ready", |bed| holds(&status(bed, "p"), "Ready"));
-    resize(bed, "p", "64Mi", "1000");
+    // All that the node has, of which the other pod has some.
+    post(bed, "q", &limited("64Mi", "100m"));
+    bed.until("the other is ready", |bed| holds(&status(bed, "q"), "Ready"));
+    let allocatable = bed.get("/api/v1/nodes")["items"][0]["status"]["allocatable"]["cpu"].as_str().map(str::to_owned).expect("an amount");
+    resize(bed, "p", "64Mi", &allocatable);
     let pending = bed.until("its resize waits", |bed| holds(&status(bed, "p"), "PodResizePending"));
     assert_eq!(pending["reason"], "Deferred", "{pending}");
     let text = pending["message"].as_str().unwrap_or_default();
-    assert!(text.starts_with("Node didn't have enough resource: cpu, requested: 1000000, "), "{text}");
+    assert!(text.starts_with("Node didn't have enough resource: cpu, requested: ") && text.contains(", used: 100, "), "{text}");
     assert_eq!(status(bed, "p")["containerStatuses"][0]["resources"]["limits"]["cpu"], "100m");
     // An agent that starts anew finds it on record.
     bed.stop_agent();

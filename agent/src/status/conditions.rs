@@ -98,6 +98,8 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
         let since = before.filter(|condition| condition["status"] == status).and_then(|condition| condition["lastTransitionTime"].as_str());
         // Nothing was shown before: an agent that starts anew reads the times off the engine.
         let first_ms = match kind {
+            // The engine says when, whoever asks.
+            "PodReadyToStartContainers" if holds => ready_ms(facts.runs, now),
             _ if told => now.wall_ms,
             "Ready" | "ContainersReady" if holds || facts.ended.is_some() => turned_ms(facts.runs, now),
             "Ready" | "ContainersReady" => now.wall_ms,
@@ -165,6 +167,15 @@ pub(super) fn disruption(dismissal: &Dismissal, generation: Option<i64>, was: &V
         condition["observedGeneration"] = json!(generation);
     }
     Some(condition)
+}
+
+/// When its sandbox started.
+fn ready_ms(runs: &[Run<'_>], now: Now) -> i64 {
+    let sandboxes = runs.iter().filter(|run| run.tag.is_sandbox()).filter_map(|run| match run.seen.state {
+        State::Running { started_ms } => Some(started_ms),
+        State::Created { .. } | State::Exited { .. } => None,
+    });
+    sandboxes.max().map_or(now.wall_ms, |ms| ms.min(now.wall_ms))
 }
 
 /// When the last of it started, or ended if nothing runs: since then it is as ready as it is.

@@ -77,6 +77,10 @@ impl Open {
         *place = (!piece.ends()).then_some(stamp);
         continues
     }
+
+    fn is_of(&self, piece: &Piece) -> bool {
+        self.0[usize::from(piece.stream) - 1].as_ref() == Some(&piece.stamp())
+    }
 }
 
 /// Takes the timestamp off each piece and joins the pieces of one line, also where the other stream was written between them.
@@ -84,6 +88,8 @@ pub struct Joined {
     timestamps: bool,
     since: Option<Time>,
     first: Option<First>,
+    /// Lines that began before the first: the rest of them is not told.
+    passed: Open,
     open: Open,
     /// The stream of a line of which a part was told.
     telling: Option<u8>,
@@ -94,7 +100,8 @@ pub struct Joined {
 
 impl Joined {
     pub fn new(timestamps: bool, since: Option<Time>, first: Option<First>) -> Joined {
-        Joined { timestamps, since, first, open: Open::default(), telling: None, held: VecDeque::new(), held_bytes: 0 }
+        let (passed, open, held) = (Open::default(), Open::default(), VecDeque::new());
+        Joined { timestamps, since, first, passed, open, telling: None, held, held_bytes: 0 }
     }
 
     pub fn holds(&self) -> bool {
@@ -142,9 +149,13 @@ impl Joined {
         if let Some(first) = &self.first {
             let begins = first.stream == piece.stream && first.stamp == piece.stamp() || piece.time() > time(&first.newest);
             if !begins {
+                self.passed.goes_on(piece);
                 return true;
             }
             self.first = None;
+        }
+        if self.passed.is_of(piece) {
+            return self.passed.goes_on(piece);
         }
         self.since.is_some_and(|since| piece.time().is_some_and(|time| time < since))
     }
@@ -262,6 +273,18 @@ mod tests {
         check(5, 1, false, Some((2, C)));
         // The line's beginning is not among them.
         check(3, 2, false, None);
+    }
+
+    /// The last line that began stands between the pieces of one that began before it.
+    #[test]
+    fn a_tail_has_no_rest_of_a_line_that_it_does_not_begin_with() {
+        let long = "x".repeat(PIECE_BYTES);
+        let log = [(1, A, "first\n"), (1, B, long.as_str()), (2, C, "error\n"), (1, B, long.as_str()), (1, B, "end\n")];
+        for (lines, expected) in [(1, "error\n".to_owned()), (2, format!("{long}{long}end\nerror\n"))] {
+            let mut tail = Tail::new(lines);
+            log.iter().for_each(|(stream, stamp, text)| tail.count(&piece(*stream, stamp, text)));
+            check(Joined::new(false, None, tail.first(true)), &log, &expected);
+        }
     }
 
     /// Where more was written meanwhile than is asked for again.
