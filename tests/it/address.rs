@@ -20,7 +20,8 @@ fn a_lease_that_changes_is_heard_of() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         assert_eq!(host::outward(), None);
-        ip("link add eth0 type dummy");
+        ip("link add eth0 type veth peer name eth1");
+        ip("link set eth1 up");
         ip("link set eth0 up");
         ip("addr add 192.0.2.7/24 dev eth0");
         assert_eq!(host::outward(), Some(IpAddr::from([192, 0, 2, 7])));
