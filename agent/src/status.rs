@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(status["startTime"], "1970-01-01T00:00:01Z");
         let times: Vec<&str> =
             status["conditions"].as_array().unwrap().iter().map(|one| &one["lastTransitionTime"].as_str().unwrap()[17..19]).collect();
-        assert_eq!(times, ["02", "01", "04", "04", "01"]);
+        assert_eq!(times, ["01", "01", "04", "04", "01"]);
     }
 
     #[test]

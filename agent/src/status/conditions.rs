@@ -169,13 +169,10 @@ pub(super) fn disruption(dismissal: &Dismissal, generation: Option<i64>, was: &V
     Some(condition)
 }
 
-/// When its sandbox started.
+/// When its sandbox was made: of its start the engine's listing says no more than the second.
 fn ready_ms(runs: &[Run<'_>], now: Now) -> i64 {
-    let sandboxes = runs.iter().filter(|run| run.tag.is_sandbox()).filter_map(|run| match run.seen.state {
-        State::Running { started_ms } => Some(started_ms),
-        State::Created { .. } | State::Exited { .. } => None,
-    });
-    sandboxes.max().map_or(now.wall_ms, |ms| ms.min(now.wall_ms))
+    let sandboxes = runs.iter().filter(|run| run.tag.is_sandbox() && run.seen.runs()).map(|run| run.seen.created_ms);
+    sandboxes.filter(|ms| *ms > 0).max().map_or(now.wall_ms, |ms| ms.min(now.wall_ms))
 }
 
 /// When the last of it started, or ended if nothing runs: since then it is as ready as it is.

@@ -67,7 +67,8 @@ impl Docker {
         let mut pieces = std::pin::pin!(client.logs(id, Some(options)));
         loop {
             let quiet = async {
-                if !lines.holds() {
+                // A log that is not followed comes to its end, however slow the engine is.
+                if !lines.holds() || !wish.follow {
                     std::future::pending::<()>().await;
                 }
                 tokio::time::sleep(QUIET).await;
