@@ -283,7 +283,7 @@ pub fn probes(tallies: &[Tally], node_name: &str) -> String {
 mod tests {
     use super::super::files::Disk;
     use super::super::probes::Tallies;
-    use super::super::usage::{Io, Limits, Throttle};
+    use super::super::usage::{GroupLimits, Io, Throttle};
     use super::*;
     use crate::naming::{PodName, Source};
     use crate::plan::checks::ProbeKind;
@@ -305,7 +305,7 @@ mod tests {
             working_set: 4096,
             throttle: Throttle { periods: 9, held_periods: 3, held_ns: 1_500_000_000 },
             io: Io { reads: 1, read_bytes: 10, writes: 2, written_bytes: 20 },
-            limits: Limits { memory: 0, cpu_quota: 50_000, cpu_period: 100_000 },
+            limits: GroupLimits { memory: 0, cpu_quota: 50_000, cpu_period: 100_000 },
             ..Usage::default()
         };
         let eth0 = Interface { name: "eth0".into(), received: 7, ..Interface::default() };
@@ -315,7 +315,7 @@ mod tests {
             host: Some(usage),
             disk: Some(Disk { bytes: 100, free: 40, files: 9, files_free: 4 }),
             device: "/dev/sda1".into(),
-            containers: vec![(subject("s", "POD"), Usage { limits: Limits::default(), ..usage }), (subject("c", "web"), usage)],
+            containers: vec![(subject("s", "POD"), Usage { limits: GroupLimits::default(), ..usage }), (subject("c", "web"), usage)],
             networks: vec![("s".into(), vec![eth0])],
         }
     }

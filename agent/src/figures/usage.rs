@@ -14,7 +14,7 @@ pub struct Usage {
     pub major_page_faults: u64,
     pub throttle: Throttle,
     pub io: Io,
-    pub limits: Limits,
+    pub limits: GroupLimits,
 }
 
 /// How often and how long a limit of processor time has held a group up.
@@ -36,7 +36,7 @@ pub struct Io {
 
 /// What a group may take. Zero: there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct GroupLimits {
     pub memory: u64,
     /// Microseconds of processor time in each period.
     pub cpu_quota: u64,
@@ -99,11 +99,11 @@ pub fn of_v2(texts: &Texts) -> Option<Usage> {
 }
 
 /// The word `max`, a quota of -1 and v1's largest number are no limits.
-fn limits(texts: &Texts) -> Limits {
+fn limits(texts: &Texts) -> GroupLimits {
     const NONE_FROM: u64 = 1 << 62;
     let mut cpu = texts.cpu_limit.split_whitespace().map(|word| word.parse::<u64>().unwrap_or_default());
     let (cpu_quota, cpu_period) = (cpu.next().unwrap_or_default(), cpu.next().unwrap_or_default());
-    Limits { memory: number(&texts.memory_limit).filter(|bytes| *bytes < NONE_FROM).unwrap_or_default(), cpu_quota, cpu_period }
+    GroupLimits { memory: number(&texts.memory_limit).filter(|bytes| *bytes < NONE_FROM).unwrap_or_default(), cpu_quota, cpu_period }
 }
 
 /// The same of cgroup v1.
@@ -217,7 +217,7 @@ mod tests {
             major_page_faults: 0,
             throttle: Throttle { periods: 4, held_periods: 2, held_ns: 7000 },
             io: Io { reads: 4, read_bytes: 11, writes: 6, written_bytes: 22 },
-            limits: Limits { memory: 0, cpu_quota: 50_000, cpu_period: 100_000 },
+            limits: GroupLimits { memory: 0, cpu_quota: 50_000, cpu_period: 100_000 },
         };
         assert_eq!(of_v2(&texts), Some(expected));
         texts.memory = "max".into();
