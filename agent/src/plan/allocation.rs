@@ -1,8 +1,11 @@
 //! What a pod that runs was given of this node, beside what it asks for now: a resize waits until there is room. PURE.
 
+use coracle_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
-use crate::desired::{Wanted, status_of};
+use super::resize;
+use super::seen::{self, Run};
+use crate::desired::Wanted;
 use crate::members::Kind;
 
 /// The resources of a pod and of each of its containers, by their lists and names.
@@ -34,17 +37,44 @@ pub fn with(wanted: &Wanted, allocation: &Value) -> Option<Wanted> {
     Wanted::new(wanted.name.source, document).ok()
 }
 
-/// Of a resize that waited when this agent started: what the master has on record.
-pub fn recorded(wanted: &Wanted) -> Option<Value> {
-    wanted.pod.status.condition("PodResizePending").filter(|condition| condition.status == "True")?;
+/// What a pod has that this agent did not start: the engine says it of each container that runs.
+///
+/// Of memory that is asked for and not limited the engine says nothing: it counts as had.
+pub fn observed(wanted: &Wanted, runs: &[Run<'_>]) -> Value {
     let mut allocation = of(wanted);
     for member in wanted.members().filter(|member| member.kind != Kind::Ephemeral) {
-        let resources = status_of(&wanted.document["status"], &member).map(|status| &status["resources"]);
-        if let Some(resources) = resources.filter(|resources| resources.is_object()) {
-            allocation["containers"][&member.spec.name] = resources.clone();
+        let run = seen::members(runs).find(|run| run.seen.runs() && run.tag.container == member.spec.name);
+        let Some((asked, has)) = run.and_then(|run| Some((resize::wanted_of(wanted, &member, run)?, run.seen.limits?))) else { continue };
+        let resources = &mut allocation["containers"][&member.spec.name];
+        if asked.cpu_shares != has.cpu_shares {
+            // Shares are rounded down.
+            resources["requests"]["cpu"] = Quantity::from_milli((has.cpu_shares * 1000 + 1023) / 1024).to_string().into();
+        }
+        if asked.cpu_quota_us != has.cpu_quota_us {
+            let milli = (has.cpu_quota_us > 0).then(|| has.cpu_quota_us * 1000 / has.cpu_period_us.max(1));
+            set(&mut resources["limits"], "cpu", milli.map(|milli| Quantity::from_milli(milli).to_string()));
+        }
+        if asked.memory_bytes != has.memory_bytes {
+            set(&mut resources["limits"], "memory", (has.memory_bytes > 0).then(|| memory(has.memory_bytes)));
+            let request = member.spec.resources.requests.get("memory").map(|request| request.value());
+            if has.memory_bytes > 0 && request.is_some_and(|request| request > has.memory_bytes) {
+                resources["requests"]["memory"] = memory(has.memory_bytes).into();
+            }
         }
     }
-    Some(allocation)
+    allocation
+}
+
+fn set(amounts: &mut Value, name: &str, amount: Option<String>) {
+    match (amount, amounts.as_object_mut()) {
+        (Some(amount), _) => amounts[name] = amount.into(),
+        (None, Some(amounts)) => drop(amounts.remove(name)),
+        (None, None) => {}
+    }
+}
+
+fn memory(bytes: i64) -> String {
+    if bytes % (1 << 20) == 0 { format!("{}Mi", bytes >> 20) } else { bytes.to_string() }
 }
 
 #[cfg(test)]
@@ -52,28 +82,17 @@ mod tests {
     use super::*;
     use crate::naming::Source;
 
-    fn wanted(cpu: &str, status: Value) -> Wanted {
+    fn wanted(cpu: &str) -> Wanted {
         let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}, {"name": "d"}]});
-        let document = json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": spec, "status": status});
+        let document = json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": spec});
         Wanted::new(Source::Master, document).unwrap()
     }
 
     #[test]
     fn a_pod_with_the_resources_that_it_has() {
-        let (small, large) = (wanted("1", json!({})), wanted("2", json!({})));
+        let (small, large) = (wanted("1"), wanted("2"));
         assert_eq!(with(&small, &of(&small)), None);
         let back = with(&large, &of(&small)).unwrap();
         assert_eq!(back.document, small.document);
-    }
-
-    #[test]
-    fn what_waited_before_this_agent_started() {
-        let status = |pending: &str| {
-            let conditions = json!([{"type": "PodResizePending", "status": pending}]);
-            json!({"conditions": conditions, "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}, {"name": "d"}]})
-        };
-        assert_eq!(recorded(&wanted("2", status("True"))), Some(of(&wanted("1", json!({})))));
-        assert_eq!(recorded(&wanted("2", status("False"))), None);
-        assert_eq!(recorded(&wanted("2", json!({}))), None);
     }
 }

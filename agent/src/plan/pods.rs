@@ -105,9 +105,9 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
 /// The pod with the resources that it has, while there is no room for those that it asks for.
 fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room: &mut Room<'_>) -> Option<Wanted> {
     let known = case.world.memory.allocations.get(&wanted.name.uid).cloned();
-    let before = known.clone().or_else(|| allocation::recorded(wanted).map(Arc::new));
-    let runs = seen::members(runs).any(|run| run.seen.runs());
-    let old = before.as_ref().filter(|_| runs).and_then(|before| allocation::with(wanted, before));
+    let here = seen::members(runs).any(|run| run.seen.runs());
+    let before = known.clone().or_else(|| here.then(|| Arc::new(allocation::observed(wanted, runs))));
+    let old = before.as_ref().filter(|_| here).and_then(|before| allocation::with(wanted, before));
     if let (Some(old), Some(allocation)) = (old, before)
         && let Some(message) = room.grow(wanted, &old)
     {

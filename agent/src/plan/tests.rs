@@ -589,6 +589,14 @@ fn a_resize_waits_for_room() {
     check(from_ref(&large), running(&small, 4000), 0, &["resize c"]);
     check(from_ref(&large), running(&small, 2000), 0, &[]);
     check(from_ref(&small), running(&large, 2000), 0, &["resize c"]);
+    // An agent that starts anew hears from the engine what its pods have.
+    for (cpu_milli, done) in [(4000, &["resize c"][..]), (2000, &[])] {
+        let mut world = running(&small, cpu_milli);
+        let runs = seen::group(&world.containers).remove("u").unwrap().runs;
+        assert_eq!(allocation::observed(&large, &runs), allocation::of(&small));
+        world.memory.allocations.clear();
+        check(from_ref(&large), world, 0, done);
+    }
     let (desired, mut world) =
         (Desired { pods: [("u".to_owned(), Arc::new(large.clone()))].into(), ..Desired::default() }, running(&small, 2000));
     let now = Now { wall_ms: 1000, mono_ms: 0 };
