@@ -2,6 +2,8 @@ comma := ,
 # A test that a busy machine upsets is run once more, and named. Tests that make network namespaces run as root; cargo itself does not.
 sudo := $(if $(filter 0,$(shell id -u)),,$(comma)'sudo'$(comma)'-E')
 AGAIN := --config "target.'cfg(unix)'.runner=['$(CURDIR)/tests/again.sh']"
+# The same features for all three, or each builds everything anew.
+TESTS := cargo test --workspace --features coracle-tests/e2e$(comma)coracle-tests/clients
 AGAIN_AS_ROOT := --config "target.'cfg(unix)'.runner=['$(CURDIR)/tests/again.sh'$(sudo)]"
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
@@ -23,20 +25,20 @@ test: check e2e test-clients
 check:
 	packaging/prerequisites.sh rules
 	cargo fmt --all --check
-	cargo test --workspace $(AGAIN)
+	$(TESTS) --lib --bins --test survive --test it --test memory $(AGAIN)
 
 # Real Docker, real binaries, real kubectl.
 e2e:
 	packaging/prerequisites.sh engine demo test
 	packaging/engine.sh start
 	cargo build --release -p coracle-master -p coracle-agent
-	cargo test -p coracle-tests --features e2e,clients --test e2e $(AGAIN_AS_ROOT)
+	$(TESTS) --test e2e $(AGAIN_AS_ROOT)
 
 # Every kubectl that is here, against a master of its own for each script; needs no engine.
 test-clients:
 	packaging/prerequisites.sh test
 	cargo build --release -p coracle-master
-	cargo test -p coracle-tests --features clients --test clients $(AGAIN)
+	$(TESTS) --test clients $(AGAIN)
 
 # 20,000 histories of the agent and of a whole cluster: some hours; CORACLE_HISTORIES=2000 for less.
 simulate:
