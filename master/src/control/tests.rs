@@ -7,11 +7,13 @@ mod nodes;
 mod rows;
 mod scheduler;
 mod slices;
+mod storage;
 
 use super::budgets::BUDGETS;
 use super::cluster::Cluster;
 use super::intent::{Decision, Intent};
 use super::settings::Settings;
+use super::storage::view::CLASSES;
 use super::view::{SLICES, node_key};
 use super::{Controllers, Look, Now, events, schedule};
 use crate::store::{Event, Stored};
@@ -25,12 +27,14 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn key(plural: &'static str, name: &str) -> Key {
-    let namespace = if ["nodes", "ipaddresses", "servicecidrs"].contains(&plural) { "" } else { "default" };
+    let of_cluster = ["nodes", "ipaddresses", "servicecidrs", "persistentvolumes", "storageclasses"];
+    let namespace = if of_cluster.contains(&plural) { "" } else { "default" };
     let resource = match plural {
         "endpointslices" => SLICES,
         "poddisruptionbudgets" => BUDGETS,
         "ipaddresses" => ADDRESSES,
         "servicecidrs" => RANGES,
+        "storageclasses" => CLASSES,
         "deployments" | "replicasets" | "statefulsets" => Resource { group: "apps".into(), plural: plural.into() },
         core => Resource::core(core),
     };
