@@ -4,12 +4,12 @@
 use super::checks::{a_number_or_share, immutable_as, is_none, not_more_than_all, not_negative, supported_text};
 use super::doc::{has, is_empty, map_at, number, text};
 use super::meta::{self, Scope};
-use super::rules::{BuiltinStrategy, Making, Rules, without_status};
+use super::rules::{BuiltinStrategy, Making, Rules};
 use super::{counts, general, inner, label_selector, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
-pub const COUNTED: BuiltinStrategy = BuiltinStrategy { durable: without_status, ..general::strategy::<false, true>() };
+pub const COUNTED: BuiltinStrategy = BuiltinStrategy { durable: counts::durable, ..general::strategy::<false, true>() };
 
 pub static DEPLOYMENT: BuiltinStrategy = BuiltinStrategy {
     create: |new, making| create(new, making, deployment_defaults),

@@ -2,6 +2,7 @@
 
 use super::checks::not_negative;
 use super::doc::number;
+use crate::meta::Durable;
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -84,6 +85,12 @@ pub fn forgotten(new: &Value, old: &Value) -> Option<Problem> {
     (is < was).then(|| Problem::invalid(&Path::new("status.collisionCount"), is, "cannot be decremented"))
 }
 
+/// Counts can be made again, but for how often a hash was taken: it goes into the names of what is made next.
+pub fn durable(object: &Value) -> Durable {
+    let collided = number(&object["status"], "collisionCount").is_some_and(|count| count > 0);
+    if collided { Durable::Whole } else { Durable::WithoutStatus }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,5 +117,12 @@ mod tests {
         check(json!({"numberReady": -1}), &DAEMON_SET, &["status.numberReady: Invalid value: -1: must be greater than or equal to 0"]);
         let (old, new) = (json!({"status": {"collisionCount": 2}}), json!({"status": {"collisionCount": 1}}));
         assert!(forgotten(&new, &old).is_some() && forgotten(&old, &new).is_none());
+    }
+    #[test]
+    fn collisions_outlive_a_restart() {
+        let check = |status: Value, expected: Durable| assert_eq!(durable(&json!({"status": status})), expected, "{status}");
+        check(Value::Null, Durable::WithoutStatus);
+        check(json!({"replicas": 3, "collisionCount": 0}), Durable::WithoutStatus);
+        check(json!({"replicas": 3, "collisionCount": 1}), Durable::Whole);
     }
 }

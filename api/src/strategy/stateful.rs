@@ -31,7 +31,7 @@ pub static STATEFUL_SET: BuiltinStrategy = BuiltinStrategy {
 /// In the middle of an update nothing else says which template the pods below the partition are of.
 fn durable(set: &Value) -> Durable {
     let revision = |field: &str| text(&set["status"], field);
-    if revision("currentRevision") == revision("updateRevision") { Durable::WithoutStatus } else { Durable::Whole }
+    if revision("currentRevision") == revision("updateRevision") { counts::durable(set) } else { Durable::Whole }
 }
 
 /// The fields of a stateful set that may change.
