@@ -7,6 +7,7 @@
 mod bed;
 mod budgets;
 mod checks;
+mod load;
 mod made_up;
 mod rollouts;
 

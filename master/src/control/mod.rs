@@ -69,7 +69,7 @@ pub use controller::{Change, Controller, Follow, Look, Now, all, itself};
 pub use intent::{Decision, Intent, Refusal};
 pub use settings::Own;
 pub use shelf::View;
-pub use step::{Rest, Step};
+pub use step::{Effort, Rest, Step};
 pub use table::{Controllers, Owner};
 pub use wakes::{Inbox, Wakes, wakes};
 

@@ -33,6 +33,15 @@ pub enum Rest {
     Stop,
 }
 
+/// What was done so far: of one change it does not grow with the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Keys that were looked at.
+    pub looks: u64,
+    /// Writes that were decided.
+    pub intents: u64,
+}
+
 /// The controllers at work.
 pub struct Step {
     store: Arc<dyn Store>,
@@ -53,6 +62,7 @@ pub struct Step {
     /// Taken out of the queue by a wait.
     waited: Option<Wake>,
     watches: Vec<WatchHandle>,
+    effort: Effort,
 }
 
 /// When to look at a key again though nothing happened, by uptime: once for each.
@@ -102,6 +112,7 @@ impl Step {
             inbox,
             waited: None,
             watches: Vec::new(),
+            effort: Effort::default(),
         };
         step.follow(now);
         step.cluster.complete();
@@ -126,6 +137,10 @@ impl Step {
         let (cluster, refusal) = (&self.cluster, self.complaints.get(owner));
         let (memory, memo) = (self.memories.get(owner), self.memos.get(owner));
         (self.controllers.row(owner).decide)(&Look { cluster, key: &owner.key, now, refusal, contents, memory, memo })
+    }
+
+    pub fn effort(&self) -> Effort {
+        self.effort
     }
 
     pub fn wakes(&self) -> &Wakes {
@@ -326,6 +341,9 @@ impl Step {
             return None;
         }
         let decision = self.decided(owner, now);
+        self.effort.looks += 1;
+        self.effort.intents +=
+            decision.intents.iter().filter(|intent| !matches!(intent, Intent::Tell(_) | Intent::Announce(_))).count() as u64;
         // A deletion that only begins is no event that an end waits for.
         let goes_on = matches!(decision.errand, Some(Errand::Contents(_)));
         let mut wake_at = decision.wake_at;

@@ -8,6 +8,7 @@ use coracle_master::control::{Controllers, Gate, Now, Rest, Step, wakes};
 use coracle_master::making::Maker;
 use coracle_master::prepare::{self, Departure, Part, Preconditions, Standing};
 use coracle_master::store::{self, FlatStore, KindRow, Store};
+use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -53,6 +54,8 @@ pub struct Bed {
     pub bare: BTreeSet<String>,
     /// Every pod that runs gets ready.
     pub healthy: bool,
+    /// Nodes take as many pods as usual ones do, not a few.
+    pub roomy: bool,
     /// Nodes that were deleted, whether they came back or not: what is bound to one of them by hand may go with it.
     pub deleted_nodes: BTreeSet<String>,
     told: bool,
@@ -102,6 +105,7 @@ impl Bed {
             speaking: BTreeSet::new(),
             bare: BTreeSet::new(),
             healthy: false,
+            roomy: false,
             deleted_nodes: BTreeSet::new(),
             told,
             dir,
@@ -248,6 +252,26 @@ impl Bed {
         panic!("the controllers and the agents answer each other for ever");
     }
 
+    /// So many seconds, in each of which all is done that there is to do. The answer: the CPU time of the controllers.
+    pub fn work(&mut self, seconds: u64) -> Duration {
+        let cpu = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every thread has this clock"));
+        let mut took = Duration::ZERO;
+        for _ in 0..seconds {
+            loop {
+                let before = self.store().revision();
+                self.agents();
+                let since = cpu();
+                let rest = self.step();
+                took += cpu() - since;
+                if matches!(rest, Rest::Until(_)) && self.store().revision() == before {
+                    break;
+                }
+            }
+            self.pass(1);
+        }
+        took
+    }
+
     /// Every agent lives, every damaged object is given up.
     pub fn heal(&mut self, nodes: &[&str]) {
         self.tell("heal");
@@ -370,13 +394,14 @@ impl Bed {
     }
 
     fn beat(&mut self, name: &str) {
-        let key = key("nodes", name);
+        let (key, roomy) = (key("nodes", name), self.roomy);
         match self.store().get(&key) {
-            Ok(None) => drop(
-                self.create("nodes", json!({"metadata": {"name": name, "labels": {"zone": name, ZONE: name}}, "status": node_status()})),
-            ),
+            Ok(None) => drop(self.create(
+                "nodes",
+                json!({"metadata": {"name": name, "labels": {"zone": name, ZONE: name}}, "status": node_status(self.roomy)}),
+            )),
             Ok(Some(stored)) if self.seen.get(&key) != Some(&stored.revision) => {
-                self.update(&key, Part::Status, |node| node["status"] = node_status());
+                self.update(&key, Part::Status, |node| node["status"] = node_status(roomy));
                 self.seen.insert(key.clone(), stored.revision);
             }
             Ok(Some(_)) => {}
@@ -410,12 +435,9 @@ impl Bed {
     }
 }
 
-fn node_status() -> Value {
-    json!({
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "capacity": {"cpu": "1", "memory": "1Gi", "pods": "6"},
-        "allocatable": {"cpu": "1", "memory": "1Gi", "pods": "6"},
-    })
+fn node_status(roomy: bool) -> Value {
+    let room = if roomy { json!({"cpu": "4", "memory": "8Gi", "pods": "110"}) } else { json!({"cpu": "1", "memory": "1Gi", "pods": "6"}) };
+    json!({"conditions": [{"type": "Ready", "status": "True"}], "capacity": room, "allocatable": room})
 }
 
 pub fn key(plural: &'static str, name: &str) -> Key {
