@@ -56,6 +56,7 @@ pub mod pressure;
 pub mod private;
 pub mod probe;
 pub mod projection;
+pub mod reclaim;
 pub mod report;
 pub mod runtime;
 pub mod runtime_class;
@@ -70,7 +71,7 @@ pub mod tool;
 pub mod usage;
 pub mod volumes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -262,7 +263,7 @@ pub(crate) fn node(config: &Config, host: &host::Host) -> plan::Node {
 fn spawn_sources(
     config: &Config,
     (host, address): (&host::Host, watch::Receiver<String>),
-    docker: &Docker,
+    docker: &Arc<Docker>,
     shown: watch::Receiver<Arc<Shown>>,
     (happenings_in, happenings): (mpsc::Sender<Happening>, mpsc::Receiver<Happening>),
 ) -> (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<Heard>>, watch::Receiver<Option<Arc<Network>>>) {
@@ -319,7 +320,10 @@ fn spawn_sources(
         engine: docker.version(),
         address,
     };
-    let outlets = Outlets { objects: objects_in, pods: pods_in, heard: heard_in, network: network_in, node: node_in };
+    let (given_up_in, given_up) = watch::channel(BTreeMap::new());
+    spawn_local(reclaim::run(docker.clone(), client.clone(), given_up, node_in.subscribe()));
+    let outlets =
+        Outlets { objects: objects_in, pods: pods_in, heard: heard_in, network: network_in, node: node_in, given_up: given_up_in };
     let (name, data_dir, secrets_on_disk) = (config.node_name.clone(), config.data_dir.clone(), config.secrets_on_disk);
     let (follower, seen) = (client.clone(), shown.clone());
     spawn_local(async move {

@@ -27,6 +27,7 @@ use super::last::Last;
 use super::objects::{Objects, door, kept::Kept};
 use crate::desired::node_said::NodeSaid;
 use crate::naming::{PodName, Source, Tag, fit_uid};
+use crate::reclaim::judge::is_given_up;
 use crate::sync::Shown;
 
 /// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done with are forgotten.
@@ -57,7 +58,12 @@ pub struct Outlets {
     pub network: watch::Sender<Option<Arc<Network>>>,
     /// None: nobody has said anything of this node.
     pub node: watch::Sender<Option<Arc<NodeSaid>>>,
+    /// Volumes of the class `local`, of any node, whose directories are to go.
+    pub given_up: watch::Sender<GivenUp>,
 }
+
+/// By name.
+pub type GivenUp = BTreeMap<String, Value>;
 
 /// The facts about this host that matter here.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +109,10 @@ pub async fn run(client: Client, about: About<'_>, shown: watch::Receiver<Arc<Sh
             take_node(&outlets, news);
             true
         }),
+        follow(&client, &voice, "/api/v1/persistentvolumes", "", async |news| {
+            take_volumes(&outlets.given_up, news);
+            true
+        }),
         follow(&client, &voice, "/api/v1/services", "", async |news| {
             let Some(cluster) = cluster(&news).await else { return false };
             if services.borrow_mut().take(news, cluster) {
@@ -146,6 +156,20 @@ fn take_node(outlets: &Outlets, news: News) {
             *was = Some(Arc::new(said));
         }
         differs
+    });
+}
+
+/// Of all volumes only those that are given up are kept.
+fn take_volumes(given_up: &watch::Sender<GivenUp>, news: News) {
+    let named = |volume: Value| (text(&volume, "name"), volume);
+    given_up.send_if_modified(|volumes| {
+        let before = volumes.clone();
+        match news {
+            News::Listed(list) => *volumes = list.into_iter().filter(is_given_up).map(named).collect(),
+            News::Event { gone, object } if gone || !is_given_up(&object) => drop(volumes.remove(&text(&object, "name"))),
+            News::Event { object, .. } => drop(volumes.insert(text(&object, "name"), object)),
+        }
+        *volumes != before
     });
 }
 

@@ -41,6 +41,10 @@ const CLAIM_IS_FINAL: &str = "spec is immutable after creation except resources.
 pub const LOCAL_PROVISIONER: &str = "coracle/local";
 /// Where it makes them.
 pub const LOCAL_VOLUMES: &str = "/var/lib/coracle/volumes/";
+/// Keeps such a volume until the agent of its node has removed the directory.
+pub const LOCAL_FINALIZER: &str = "coracle/local-volume";
+/// The annotation that says who made a volume.
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 pub static CLAIM: BuiltinStrategy = BuiltinStrategy {
     create: |claim, making| {

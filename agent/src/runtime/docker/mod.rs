@@ -3,7 +3,7 @@
 //!     connection: connect lazily, negotiate the version once, forget the connection when the engine does not answer
 //!     listing: one call for all, an inspect only for what an event or a new state made stale (`cache`) -> Seen
 //!     create (PURE): ContainerConfig -> Docker's JSON · image: look up, pull, credentials · ready: network and pause image
-//!     volumes: what pods have on this host · content: files of configuration, exchanged whole
+//!     volumes: what pods have on this host · reclaim: directories that are given up · content: files of configuration, exchanged whole
 //!     check: exec, HTTP and TCP probes · logs, exec (multiplexed PURE), reach: for people · usage: figures
 //!     stock: all images, which of them were fetched, archives · about: of the engine itself
 //!     watch: engine events and the heartbeat
@@ -26,6 +26,7 @@ mod owner;
 mod plugged;
 pub mod reach;
 mod ready;
+mod reclaim;
 mod stock;
 mod subpath;
 mod usage;

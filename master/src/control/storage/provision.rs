@@ -7,12 +7,11 @@ use super::binding::{SOURCE, about};
 use super::matching::NO_PROVISIONER;
 use super::view::{ClaimView, ClassView, VOLUMES, VolumeView, claim_ref};
 use coracle_api::meta::Key;
-use coracle_api::strategy::claim::{LOCAL_PROVISIONER, LOCAL_VOLUMES};
+pub use coracle_api::strategy::claim::PROVISIONED_BY;
+use coracle_api::strategy::claim::{LOCAL_FINALIZER, LOCAL_PROVISIONER, LOCAL_VOLUMES};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
-/// Who made a volume.
-pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Who is to make one.
 const ASKED: [&str; 2] = ["volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"];
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -85,7 +84,7 @@ fn directory(cluster: &Cluster, key: &Key, claim: &ClaimView, class: &ClassView)
     let name = format!("pvc-{}", claim.uid);
     let asked = document(&claim.document);
     let object = json!({
-        "metadata": {"name": name, "annotations": {PROVISIONED_BY: LOCAL_PROVISIONER}},
+        "metadata": {"name": name, "annotations": {PROVISIONED_BY: LOCAL_PROVISIONER}, "finalizers": [LOCAL_FINALIZER]},
         "spec": {
             "capacity": {"storage": asked["spec"]["resources"]["requests"]["storage"]},
             "accessModes": claim.modes,

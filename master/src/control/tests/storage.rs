@@ -73,6 +73,7 @@ fn a_directory_is_made_where_the_pod_stands() {
     let decision =
         decide(&cluster(&[host(), class("local", json!({})), claim(json!({}))]), "claims", claim_key("default", "c"), at(MINUTE));
     let Some(Intent::Create { object, .. }) = decision.intents.first() else { panic!("{:?}", decision.intents) };
+    assert_eq!(object["metadata"]["finalizers"], json!(["coracle/local-volume"]), "it stays until its directory is gone");
     assert_eq!(object["metadata"]["annotations"], json!({"pv.kubernetes.io/provisioned-by": "coracle/local"}));
     assert_eq!(object["spec"]["hostPath"]["path"], "/var/lib/coracle/volumes/default_c_pvc-u");
     assert_eq!(object["spec"]["persistentVolumeReclaimPolicy"], "Delete");

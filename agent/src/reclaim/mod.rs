@@ -1,0 +1,101 @@
+//! Volumes of the class `local` that are given up: their directories on this node go, and then they themselves.
+//!
+//!     the master's volumes (`desired/master`) -> the volume as the master has it now -> judge PURE -> the directory -> the finalizer
+
+pub mod judge;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_http::client::{Client, Reply};
+use coracle_http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::desired::master::GivenUp;
+use crate::desired::node_said::NodeSaid;
+use crate::runtime::docker::Docker;
+use judge::{Reclaim, is_given_up, others, reclaim};
+
+/// Between two tries, while a container still has a directory or the engine does not answer.
+const RETRY: Duration = Duration::from_secs(10);
+const RETRY_MAX: Duration = Duration::from_secs(300);
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// Ends with the channels.
+pub async fn run(
+    docker: Arc<Docker>,
+    client: Client,
+    mut volumes: watch::Receiver<GivenUp>,
+    mut node: watch::Receiver<Option<Arc<NodeSaid>>>,
+) {
+    let (mut retry, mut said) = (RETRY, BTreeMap::new());
+    loop {
+        let (all, known) = (volumes.borrow_and_update().clone(), node.borrow_and_update().clone());
+        said.retain(|name, _| all.contains_key(name));
+        let mut left = false;
+        for (name, heard) in &all {
+            let Some(node) = known.as_ref().filter(|node| reclaim(heard, &node.labels).is_some()) else { continue };
+            let Err(why) = give_up(&docker, &client, name, heard, node).await else { continue };
+            left = true;
+            if said.get(name) != Some(&why) {
+                log::warn!("volume {name} is given up and stays for now: {why}; it is tried again");
+                said.insert(name.clone(), why);
+            }
+        }
+        let alive = tokio::select! {
+            changed = volumes.changed() => changed.is_ok(),
+            changed = node.changed() => changed.is_ok(),
+            () = sleep(retry), if left => {
+                retry = (retry * 2).min(RETRY_MAX);
+                true
+            }
+        };
+        if !alive {
+            return;
+        }
+        if !left {
+            retry = RETRY;
+        }
+    }
+}
+
+/// What was heard may be long ago: a container had the directory, or the master was away. By now somebody may keep the data, so the
+/// master is asked before anything goes.
+async fn give_up(docker: &Docker, client: &Client, name: &str, heard: &Value, node: &NodeSaid) -> Result<(), String> {
+    let path = format!("/api/v1/persistentvolumes/{name}");
+    let reply = client.call(Method::GET, &path, None).await.map_err(|error| error.to_string())?;
+    if reply.status == StatusCode::NOT_FOUND {
+        return Ok(());
+    }
+    let volume = said(&reply)?;
+    if volume["metadata"]["uid"] != heard["metadata"]["uid"] || !is_given_up(&volume) {
+        return Ok(());
+    }
+    let Some(reclaim) = reclaim(&volume, &node.labels) else { return Ok(()) };
+    match reclaim {
+        Reclaim::Remove(directory) => {
+            docker.remove_directory(&directory).await.map_err(|failure| failure.text().to_owned())?;
+            log::info!("volume {name} is given up: its directory {directory} is removed");
+        }
+        Reclaim::Release => {}
+        Reclaim::Refuse(why) => return Err(why),
+    }
+    let meta = &volume["metadata"];
+    // Of this very volume, as it was read: what others put among its finalizers meanwhile is read first.
+    let patch = json!({"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": others(&volume)}});
+    match client.patch(&path, MERGE_PATCH, patch.to_string().into()).await {
+        Ok(reply) if reply.status.is_success() || reply.status == StatusCode::NOT_FOUND => Ok(()),
+        Ok(reply) => Err(format!("the master says {}", reply.status)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn said(reply: &Reply) -> Result<Value, String> {
+    if !reply.status.is_success() {
+        return Err(format!("the master says {}", reply.status));
+    }
+    serde_json::from_slice(&reply.body).map_err(|error| format!("the master's answer cannot be read: {error}"))
+}
