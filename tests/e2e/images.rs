@@ -10,6 +10,9 @@ pub const BUSYBOX: &str = "coracle/busybox:1";
 /// The same, which serves a page at port 80 where nobody says otherwise.
 pub const WEB: &str = "coracle/web:1";
 
+/// Says its name over TCP and UDP at port 7: `say NAME`; and asks: `/standin ask udp ADDRESS`.
+pub const SAY: &str = "coracle/say:1";
+
 /// Image, and the role of the stand-in that it runs.
 const GUESTBOOK: &[(&str, &str)] = &[
     ("brendanburns/php-redis:latest", "frontend"),
@@ -25,6 +28,7 @@ pub fn load(engine: &Engine) -> Result<(), String> {
     import(engine, &base, WEB, &["CMD [\"sh\", \"-c\", \"echo hello > /tmp/index.html; exec httpd -f -p 80 -h /tmp\"]", "ENV PATH=/bin"])?;
     let standin = env!("CARGO_BIN_EXE_guestbook-standin");
     with_libraries(Path::new(standin), &base)?;
+    import(engine, &base, SAY, &["ENTRYPOINT [\"/standin\"]", "ENV PATH=/bin"])?;
     for (image, role) in GUESTBOOK {
         import(engine, &base, image, &[&format!("ENTRYPOINT [\"/standin\", \"{role}\"]")])?;
     }

@@ -10,13 +10,16 @@ mod crate_kube;
 mod helm;
 mod images;
 mod kubectl;
+mod lan;
 mod life;
 mod manifests;
 mod network;
 mod pods;
+mod services;
 mod setups;
 mod streams;
 mod vanish;
+mod workloads;
 
 use bed::Bed;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,6 +38,8 @@ const SUITES: &[&[Test]] = &[
     setups::TESTS,
     network::TESTS,
     pods::TESTS,
+    workloads::TESTS,
+    services::TESTS,
     CRATE_KUBE,
 ];
 

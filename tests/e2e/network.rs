@@ -1,52 +1,15 @@
 //! The pods' own network: from the host, from pods and from the LAN, which another network namespace plays; beside pods of the engine's.
 
 use crate::Test;
-use crate::bed::{Bed, run};
+use crate::bed::Bed;
 use crate::images::BUSYBOX;
+use crate::lan::{HOST, Lan};
 use std::collections::BTreeSet;
-use std::process::Command;
 
 pub const TESTS: &[Test] =
     &[("network_of_its_own", of_its_own), ("network_outlives_agent_and_engine", outlives), ("network_of_both_kinds", of_both_kinds)];
 
 const OWN: [&str; 2] = ["--pod-network", "own"];
-/// This host's address in the LAN.
-const HOST: &str = "192.0.2.1";
-
-/// Another host of the LAN, which is gone with its value.
-struct Lan(String);
-
-impl Lan {
-    fn new() -> Lan {
-        let name = format!("{}-lan", std::env::var("CORACLE_E2E").unwrap_or_else(|_| "coracle-e2e".to_owned()));
-        let lan = Lan(name);
-        lan.end();
-        let ip = |line: String| run(Command::new("ip").args(line.split(' '))).expect("ip does it");
-        ip(format!("netns add {}", lan.0));
-        ip(format!("link add lan0 type veth peer name eth0 netns {}", lan.0));
-        ip(format!("addr add {HOST}/24 dev lan0"));
-        ip("link set lan0 up".to_owned());
-        for line in ["addr add 192.0.2.2/24 dev eth0", "link set eth0 up", "route add default via 192.0.2.1"] {
-            ip(format!("-n {} {line}", lan.0));
-        }
-        lan
-    }
-
-    fn get(&self, url: &str) -> Result<String, String> {
-        run(Command::new("ip").args(["netns", "exec", &self.0, "curl", "-sSf", "-m", "5", url]))
-    }
-
-    fn end(&self) {
-        let _ = run(Command::new("ip").args(["netns", "delete", &self.0]));
-        let _ = run(Command::new("ip").args(["link", "delete", "lan0"]));
-    }
-}
-
-impl Drop for Lan {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
 
 /// A pod that says its own name at port 80.
 fn web(id: &str, ports: &str) -> String {

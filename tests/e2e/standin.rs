@@ -3,11 +3,15 @@
 //! master as the original did, by the service variables of its environment.
 //!
 //!     frontend  GET /set?VALUE -> SET at the master's service,  GET /get -> GET at the slave's service
-
+//!
+//! And for who serves and who asks, over TCP and UDP:
+//!
+//!     say NAME              at port 7: each line, or datagram, is answered with NAME and the address that it came from
+//!     ask tcp|udp ADDRESS   prints the answer
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -30,8 +34,10 @@ fn main() {
             serve_redis(redis)
         }
         "frontend" => serve_pages(),
+        "say" => say(&env::args().nth(2).unwrap_or_default()),
+        "ask" => ask(&env::args().nth(2).unwrap_or_default(), &env::args().nth(3).unwrap_or_default()),
         _ => {
-            eprintln!("usage: guestbook-standin redis-master|redis-slave|frontend");
+            eprintln!("usage: guestbook-standin redis-master|redis-slave|frontend|say NAME|ask tcp|udp ADDRESS:PORT");
             std::process::exit(2);
         }
     };
@@ -146,4 +152,48 @@ fn ask(service: &str, command: &str, lines: usize) -> io::Result<String> {
         }
     }
     Ok(last)
+}
+
+/// At port 7, over both.
+fn say(name: &str) -> io::Result<()> {
+    let (datagrams, called) = (UdpSocket::bind("0.0.0.0:7")?, name.to_owned());
+    thread::spawn(move || -> io::Result<()> {
+        loop {
+            let (_, peer) = datagrams.recv_from(&mut [0; 512])?;
+            datagrams.send_to(format!("{called} from {}\n", peer.ip()).as_bytes(), peer)?;
+        }
+    });
+    for client in TcpListener::bind("0.0.0.0:7")?.incoming() {
+        let (mut client, called) = (client?, name.to_owned());
+        thread::spawn(move || -> io::Result<()> {
+            let peer = client.peer_addr()?.ip();
+            for line in BufReader::new(client.try_clone()?).lines() {
+                line?;
+                client.write_all(format!("{called} from {peer}\n").as_bytes())?;
+            }
+            Ok(())
+        });
+    }
+    Ok(())
+}
+
+fn ask(protocol: &str, address: &str) -> io::Result<()> {
+    let patience = Some(Duration::from_secs(2));
+    let mut answer = String::new();
+    if protocol == "udp" {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.set_read_timeout(patience)?;
+        socket.connect(address)?;
+        socket.send(b"?\n")?;
+        let mut text = [0; 512];
+        let length = socket.recv(&mut text)?;
+        answer.push_str(&String::from_utf8_lossy(&text[..length]));
+    } else {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(patience)?;
+        stream.write_all(b"?\n")?;
+        BufReader::new(stream).read_line(&mut answer)?;
+    }
+    print!("{answer}");
+    Ok(())
 }
