@@ -8,7 +8,7 @@ AGAIN_AS_ROOT := --config "target.'cfg(unix)'.runner=['$(CURDIR)/tests/again.sh'
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-clients simulate test-crash deb test-packages test-vm bench bench-churn bench-store bench-api conformance
+.PHONY: run stop test check e2e test-clients simulate test-crash deb test-packages test-vm bench bench-churn bench-net bench-store bench-api conformance
 
 run:
 	packaging/demo.sh run
@@ -73,6 +73,11 @@ bench:
 # Ten rounds of pods, namespaces and events that come and go; CHURN_ROUNDS, CHURN_PODS and CHURN_WAIT_S say otherwise.
 bench-churn:
 	CHURN_ROUNDS=$${CHURN_ROUNDS:-10} ROWS=churn $(MAKE) bench
+
+# Services against the way without them, names against unbound.
+bench-net:
+	packaging/prerequisites.sh bench-net
+	ROWS=services $(MAKE) bench
 
 # The store against a file an object, SQLite and etcd, as ratios; ROWS=card measures what has the word in its name.
 bench-store:

@@ -6,6 +6,7 @@
 #   test       kubernetes-client, python3-kubernetes, curl, openssl (stock kubectl, and what its scripts use)
 #   crash      e2fsprogs, xfsprogs             (make test-crash)
 #   bench-store etcd-server, libsqlite3-dev     (make bench-store)
+#   bench-net  unbound                          (make bench-net)
 #   kube-apiserver dpkg-dev, golang-go, make, rsync (make bench-api, once: packaging/kube-apiserver.sh)
 #   vm         qemu-system-x86, mmdebstrap, openssh-client, e2fsprogs (make test-vm)
 #   packages   dpkg-dev, lintian, debootstrap    (make deb, make test-packages)
@@ -60,6 +61,12 @@ for what in "$@"; do
             }
             need pkg-config pkg-config "finding Debian's SQLite"
             pkg-config --exists sqlite3 || install libsqlite3-dev "what the store is measured against" ;;
+        bench-net)
+            # Likewise.
+            command -v unbound >/dev/null 2>&1 || {
+                install unbound "what names are measured against"
+                [ ! -d /run/systemd/system ] || as_root systemctl disable --quiet --now unbound || true
+            } ;;
         kube-apiserver)
             need dpkg-source dpkg-dev "unpacking its source"
             need go golang-go "building it"

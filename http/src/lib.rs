@@ -14,6 +14,7 @@ pub mod channel;
 pub mod client;
 mod gather;
 mod identity;
+mod links;
 pub mod local;
 pub mod lull;
 pub mod network;

@@ -1,5 +1,6 @@
 //! One request over a connection of its own: what a forwarded answer and the agent's client share. hyper speaks, callers bound.
-use crate::passing::{end_to_end, passed, passed_on};
+use crate::links::Links;
+use crate::passing::{asks_for_pages, end_to_end, is_page, passed, passed_on};
 use crate::refusal::Refusal;
 use crate::socket_file::{SocketFile, is_trusted};
 use crate::tls;
@@ -62,6 +63,9 @@ pub(crate) struct Forwarded {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     body: Incoming,
+    /// Of a page, until its end.
+    links: Option<Links>,
+    ended: bool,
     idle: Duration,
     idle_until: Pin<Box<Sleep>>,
     _connection: Driven,
@@ -84,6 +88,9 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Reached, Refusal> {
     let mut sent = end_to_end(&forward.headers);
     let authority = authority(address);
     sent.insert(header::HOST, HeaderValue::from_str(&authority).map_err(|e| broken(&e))?);
+    if matches!(forward.passes, Passes::Everything { .. }) && asks_for_pages(&sent) {
+        sent.remove(header::ACCEPT_ENCODING);
+    }
     let asked = (forward.passes == Passes::Upgrade).then(|| asked(Version::HTTP_11, &forward.headers)).flatten();
     match forward.headers.get(header::UPGRADE).filter(|_| asked.is_some()) {
         Some(protocols) => {
@@ -124,10 +131,16 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Reached, Refusal> {
         let taken_over = hyper::upgrade::on(http::Response::from_parts(fetched.head, ())).await.map_err(|e| broken(&e))?;
         return Ok(Reached::Upgraded(head, taken_over.into()));
     }
+    let links = match &forward.passes {
+        Passes::Everything { prefix } if is_page(fetched.head.status, &fetched.head.headers) => Links::new(&authority, prefix),
+        _ => None,
+    };
     Ok(Reached::Answer(Forwarded {
         status: fetched.head.status,
         headers: passed(&forward.passes, &authority, fetched.head.status, &fetched.head.headers),
         body: fetched.body,
+        links,
+        ended: false,
         idle: forward.idle,
         idle_until: Box::pin(sleep(forward.idle)),
         _connection: fetched.connection,
@@ -154,18 +167,30 @@ impl Forwarded {
     /// An error in the middle of a body must reach the client as one: what it has is not whole.
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
+            if self.ended {
+                return Poll::Ready(None);
+            }
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
                 ready!(self.idle_until.as_mut().poll(cx));
                 return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
             };
             self.idle_until.as_mut().reset(Instant::now() + self.idle);
             match frame {
-                None => return Poll::Ready(None),
+                None => {
+                    self.ended = true;
+                    let rest = self.links.as_mut().map(Links::end).filter(|rest| !rest.is_empty());
+                    return Poll::Ready(rest.map(|rest| Ok(rest.into())));
+                }
                 Some(Err(e)) => return Poll::Ready(Some(Err(io::Error::other(e)))),
                 Some(Ok(frame)) => {
-                    if let Ok(piece) = frame.into_data() {
-                        return Poll::Ready(Some(Ok(piece)));
+                    let Ok(mut piece) = frame.into_data() else { continue };
+                    if let Some(links) = &mut self.links {
+                        piece = links.push(&piece).into();
+                        if piece.is_empty() {
+                            continue;
+                        }
                     }
+                    return Poll::Ready(Some(Ok(piece)));
                 }
             }
         }
@@ -176,7 +201,8 @@ impl Forwarded {
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        // A page whose links change has another length.
+        if self.links.is_some() { SizeHint::default() } else { self.body.size_hint() }
     }
 }
 

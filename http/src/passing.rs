@@ -92,12 +92,25 @@ pub(crate) fn passed_on(headers: &HeaderMap) -> HeaderMap {
     passed
 }
 
+/// Whether the links of what comes are those of a page, to be read as it came.
+pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap) -> bool {
+    let said = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
+    let html = said(header::CONTENT_TYPE).split(';').next().is_some_and(|kind| kind.trim() == "text/html");
+    html && status != StatusCode::PARTIAL_CONTENT && ["", "identity"].contains(&said(header::CONTENT_ENCODING).as_str())
+}
+
+/// Whoever asks for pages gets them as they are: of one that is compressed no link can be read.
+pub(crate) fn asks_for_pages(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.any(|value| value.to_ascii_lowercase().contains("text/html"))
+}
+
 fn of_origin(name: &HeaderName) -> bool {
     OF_THE_ORIGIN.contains(&name.as_str()) || name.as_str().starts_with(OF_OTHER_ORIGINS)
 }
 
-/// A link to that server as it is reached through here. None: it leads elsewhere, or on from where it stands.
-fn behind(location: &str, authority: &str, prefix: &str) -> Option<String> {
+/// A link to that server as it is reached through here. None: it leads elsewhere, on from where it stands, or through here already.
+pub(crate) fn behind(location: &str, authority: &str, prefix: &str) -> Option<String> {
     let of_http = ["http://", "https://", "//"].iter().find_map(|scheme| location.strip_prefix(scheme));
     let path = match of_http {
         Some(rest) => {
@@ -110,6 +123,9 @@ fn behind(location: &str, authority: &str, prefix: &str) -> Option<String> {
         }
         None => Some(location).filter(|path| path.starts_with('/'))?,
     };
+    if path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#'])) {
+        return None;
+    }
     let slash = if path.starts_with('/') { "" } else { "/" };
     Some(format!("{prefix}{slash}{path}"))
 }
@@ -191,6 +207,24 @@ mod tests {
     }
 
     #[test]
+    fn a_page_is_html_that_comes_whole_and_plain() {
+        for (code, headers, expected) in [
+            (200, &[("content-type", "text/html")][..], true),
+            (404, &[("content-type", "Text/HTML; charset=utf-8")], true),
+            (200, &[("content-type", "text/html"), ("content-encoding", "identity")], true),
+            (200, &[("content-type", "text/html"), ("content-encoding", "gzip")], false),
+            (206, &[("content-type", "text/html")], false),
+            (200, &[("content-type", "text/html-sandboxed")], false),
+            (200, &[("content-type", "application/json")], false),
+            (200, &[], false),
+        ] {
+            assert_eq!(is_page(StatusCode::from_u16(code).expect("a code"), &head(headers)), expected, "{code} {headers:?}");
+        }
+        assert!(asks_for_pages(&head(&[("accept", "text/html,application/xhtml+xml,*/*;q=0.8")])));
+        assert!(!asks_for_pages(&head(&[("accept", "*/*")])) && !asks_for_pages(&head(&[])));
+    }
+
+    #[test]
     fn links_to_that_server_lead_through_here() {
         let (web, other) = ("10.1.2.3:80", "[fd00::1]:8080");
         for (location, address, expected) in [
@@ -204,6 +238,8 @@ mod tests {
             ("//elsewhere/a", web, None),
             ("https://10.1.2.3/", web, None),
             ("http://elsewhere/", web, None),
+            ("/p/login", web, None),
+            ("/page", web, Some("/p/page")),
             ("next", web, None),
             ("?page=2", web, None),
             ("http://[fd00::1]:8080/a", other, Some("/p/a")),

@@ -12,6 +12,7 @@ mod images;
 #[allow(dead_code)]
 #[path = "../e2e/kubectl.rs"]
 mod kubectl;
+mod net;
 mod process;
 mod streams;
 
@@ -35,6 +36,7 @@ const ROWS: &[Row] = &[
     ("starting a pod", starts),
     ("master ready", ready),
     ("looking into pods", streams::streams),
+    ("services and names", net::net),
     ("memory at rest, a quiet minute", quiet),
     ("after a churn", churn::churn),
 ];

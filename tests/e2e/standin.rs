@@ -35,7 +35,7 @@ fn main() {
         }
         "frontend" => serve_pages(),
         "say" => say(&env::args().nth(2).unwrap_or_default()),
-        "ask" => ask(&env::args().nth(2).unwrap_or_default(), &env::args().nth(3).unwrap_or_default()),
+        "ask" => heard(&env::args().nth(2).unwrap_or_default(), &env::args().nth(3).unwrap_or_default()),
         _ => {
             eprintln!("usage: guestbook-standin redis-master|redis-slave|frontend|say NAME|ask tcp|udp ADDRESS:PORT");
             std::process::exit(2);
@@ -177,7 +177,7 @@ fn say(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn ask(protocol: &str, address: &str) -> io::Result<()> {
+fn heard(protocol: &str, address: &str) -> io::Result<()> {
     let patience = Some(Duration::from_secs(2));
     let mut answer = String::new();
     if protocol == "udp" {

@@ -209,10 +209,10 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
         assert_eq!(asked.header(name), expected, "{name}");
     }
 
-    // Codes, headers and pages come as they are, but for what would speak of this origin; a Location there leads through here.
+    // Codes, headers and pages come as they are, but for what would speak of this origin; links and a Location there lead through here.
     let reply = send(&bed, "GET", &format!("{base}/teapot"), &[], "");
     let found = |name: &str| reply.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
-    assert_eq!((reply.code, String::from_utf8_lossy(&reply.body).as_ref()), (418, "<a href=\"/x\">tea</a>\r\n"));
+    assert_eq!((reply.code, String::from_utf8_lossy(&reply.body).as_ref()), (418, format!("<a href=\"{base}/x\">tea</a>\r\n").as_str()));
     assert_eq!((found("set-cookie"), found("x-far"), found("keep-alive")), (vec![], vec!["yes"], vec![]));
     assert_eq!(found("content-security-policy"), ["sandbox allow-scripts allow-forms allow-popups"]);
     assert_eq!((found("x-content-type-options"), found("content-type")), (vec!["nosniff"], vec!["text/html"]));

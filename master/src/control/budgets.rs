@@ -61,8 +61,8 @@ impl View for BudgetView {
 pub struct ScaleView {
     uid: String,
     pub replicas: i64,
-    /// The uid of the object that decides on the number.
-    owner: Option<String>,
+    /// The uid and the name of the object that decides on the number.
+    owner: Option<(String, String)>,
     pub document: Stored,
 }
 
@@ -86,7 +86,7 @@ impl View for ScaleView {
             replicas: Option<i32>,
         }
         let Scaled { metadata, spec } = read(stored)?;
-        let owner = metadata.controller().map(|owner| owner.uid.clone());
+        let owner = metadata.controller().map(|owner| (owner.uid.clone(), owner.name.clone()));
         Some(ScaleView { uid: metadata.uid, replicas: spec.replicas.unwrap_or(1).into(), owner, document: stored.clone() })
     }
 }
@@ -94,6 +94,20 @@ impl View for ScaleView {
 /// The budgets of the namespace: they may count by an object in it.
 pub fn by_namespace(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     cluster.within::<BudgetView>(&change.key.namespace).map(|(key, _)| key.clone()).collect()
+}
+
+/// The budgets that guard pods of an object, or of one that it owns: they count by it.
+pub fn by_scale(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    if change.is_unreadable() {
+        return by_namespace(cluster, change);
+    }
+    let uids = change.was().into_iter().chain(cluster.get::<ScaleView>(change.key)).map(|scale| scale.uid.as_str());
+    let below = cluster.dependents::<ScaleView>(change.key).map(|(key, scale)| (key, scale.uid.as_str()));
+    let scales = uids.map(|uid| (change.key, uid)).chain(below);
+    let pods: Vec<&PodView> = scales.flat_map(|(key, uid)| cluster.pods_of(key, uid)).map(|(_, pod)| pod).collect();
+    let guards = |budget: &BudgetView| pods.iter().any(|pod| budget.selector.selects(pod.labels()));
+    let budgets = cluster.within::<BudgetView>(&change.key.namespace);
+    budgets.filter(|(_, budget)| guards(budget)).map(|(key, _)| key.clone()).collect()
 }
 
 /// The budgets that guard a pod, or did.
@@ -208,17 +222,22 @@ fn resolved(value: &Value, pods: i64) -> i64 {
 
 /// How many pods the owners of these are to have, each owner counted once; and whether some have no owner.
 fn scale(cluster: &Cluster, namespace: &str, guarded: &Guarded) -> Result<(i64, bool), String> {
-    let scales = cluster.within::<ScaleView>(namespace).map(|(_, scale)| (scale.uid.as_str(), scale));
-    let scales: BTreeMap<&str, &ScaleView> = scales.collect();
+    let named = |uid: &str, name: &str| {
+        let mut resources = ScaleView::OF.iter();
+        resources.find_map(|resource| {
+            let key = Key { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
+            cluster.get::<ScaleView>(&key).filter(|scale| scale.uid == uid)
+        })
+    };
     let (mut owners, mut unmanaged) = (BTreeMap::new(), false);
     for (key, pod) in guarded {
         let Some(owner) = &pod.owner else {
             unmanaged = true;
             continue;
         };
-        let Some(scale) = scales.get(owner.as_str()) else { return Err(unscaled(cluster, key, pod)) };
+        let Some(scale) = named(owner, &pod.owner_name) else { return Err(unscaled(cluster, key, pod)) };
         // The size of a replica set is its deployment's business.
-        let above = scale.owner.as_deref().and_then(|above| scales.get(above));
+        let above = scale.owner.as_ref().and_then(|(uid, name)| named(uid, name));
         let scale = above.unwrap_or(scale);
         owners.insert(scale.uid.as_str(), scale.replicas);
     }

@@ -171,7 +171,7 @@ fn housekeeping() -> Vec<Controller> {
         row("garbage", garbage::all, garbage::decide).follows(References).follows(Follow::pods(garbage::by_pod)),
         row("budgets", all::<budgets::BudgetView>, budgets::decide)
             .follows(Follow::view::<budgets::BudgetView>(itself))
-            .follows(Follow::view::<budgets::ScaleView>(budgets::by_namespace))
+            .follows(Follow::view::<budgets::ScaleView>(budgets::by_scale))
             .follows(Follow::pods(budgets::by_pod))
             .workload(),
         row("autoscalers", all::<autoscale::AutoscalerView>, autoscale::decide)
