@@ -213,7 +213,9 @@ fn names(bed: &Bed) -> Result<String, String> {
     let server = format!("{server}:53");
     if Command::new("unbound").arg("-V").stdout(Stdio::null()).status().is_err() {
         let (rate, slow) = queries(&server, name)?;
-        return Ok(format!("  names: {rate:.0} questions/s, one in a hundred takes longer than {slow:.0} us (make bench-net brings unbound)\n"));
+        return Ok(format!(
+            "  names: {rate:.0} questions/s, one in a hundred takes longer than {slow:.0} us (make bench-net brings unbound)\n"
+        ));
     }
     let _unbound = Unbound::start(name)?;
     let (mut own, mut other) = (Vec::new(), Vec::new());

@@ -99,7 +99,7 @@ fn resize_waits_for_room(bed: &mut Bed) {
     let text = pending["message"].as_str().unwrap_or_default();
     assert!(text.starts_with("Node didn't have enough resource: cpu, requested: ") && text.contains(", used: 100, "), "{text}");
     assert_eq!(status(bed, "p")["containerStatuses"][0]["resources"]["limits"]["cpu"], "100m");
-    // An agent that starts anew finds it on record.
+    // An agent that starts anew hears from the engine what the pod has.
     bed.stop_agent();
     bed.start_agent();
     bed.until("it is ready again", |bed| bed.ready("p").filter(|ready| *ready));
@@ -107,7 +107,8 @@ fn resize_waits_for_room(bed: &mut Bed) {
     resize(bed, "p", "64Mi", "150m");
     bed.until("there is room for that", |bed| (limits(bed, &id) == format!("{} 15000", 64 << 20)).then_some(()));
     bed.until("nothing waits any more", |bed| holds(&status(bed, "p"), "PodResizePending").is_none().then_some(()));
-    assert_eq!(bed.running_of("c"), [id]);
+    let runs = bed.running_of("c");
+    assert!(runs.len() == 2 && runs.contains(&id), "neither was started anew: {runs:?}");
 }
 
 /// Each counts its starts in a directory of the host.
