@@ -12,6 +12,7 @@ mod images;
 #[allow(dead_code)]
 #[path = "../e2e/kubectl.rs"]
 mod kubectl;
+mod loads;
 mod net;
 mod process;
 mod streams;
@@ -37,6 +38,8 @@ const ROWS: &[Row] = &[
     ("master ready", ready),
     ("looking into pods", streams::streams),
     ("services and names", net::net),
+    ("a rollout", loads::rollout),
+    ("a full node", loads::full),
     ("memory at rest, a quiet minute", quiet),
     ("after a churn", churn::churn),
 ];

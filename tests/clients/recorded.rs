@@ -84,6 +84,8 @@ fn play(of: &Play, verdict: &mut Verdict) -> Result<(), String> {
         }
         verdicts.extend(played(of, &bed, ALONE, &again)?.0);
     }
+    let agree = verdicts.values().filter(|differs| differs.is_none()).count();
+    println!("{}: {agree} of {expected} scenarios agree ({} %)", of.name, 100 * agree / expected.max(1));
     for (name, differs) in verdicts {
         match (differs, intended.get(&name)) {
             (Some(lines), None) => verdict.wrong.push(format!("{name} differs:\n{lines}")),
