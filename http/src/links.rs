@@ -8,6 +8,9 @@ use crate::passing::behind;
 /// Of one tag. A longer one goes on as it is.
 const TAG_BYTES_MAX: usize = 16 * 1024;
 
+/// It is written again at each link, so a long one would make a small page a large one.
+const PREFIX_BYTES_MAX: usize = 1024;
+
 /// The attributes that hold one address, of all elements that have any.
 const ADDRESSES: &[(&str, &[&str])] = &[
     ("a", &["href"]),
@@ -67,9 +70,9 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// `authority` is the `HOST:PORT` of the page, `prefix` the path through here. None: no path that a page can hold.
+    /// `authority` is the `HOST:PORT` of the page, `prefix` the path through here. None: no path that a page is to hold.
     pub(crate) fn new(authority: &str, prefix: &str) -> Option<Links> {
-        let plain = prefix.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'<>&`".contains(&byte));
+        let plain = prefix.len() <= PREFIX_BYTES_MAX && prefix.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'<>&`".contains(&byte));
         plain.then(|| Links { authority: authority.to_owned(), prefix: prefix.to_owned(), state: State::Text, held: Vec::new() })
     }
 
@@ -307,6 +310,7 @@ mod tests {
             }
         }
         assert!(Links::new("10.1.2.3:80", "/p\"onload=").is_none());
+        assert!(Links::new("10.1.2.3:80", &"/p".repeat(PREFIX_BYTES_MAX)).is_none());
     }
 
     /// Whatever comes, in pieces or whole: the same goes on.

@@ -78,7 +78,7 @@ async fn give_up(docker: &Docker, client: &Client, name: &str, heard: &Value, no
     match reclaim {
         Reclaim::Remove(directory) => {
             docker.remove_directory(&directory).await.map_err(|failure| failure.text().to_owned())?;
-            log::info!("volume {name} is given up: its directory {directory} is removed");
+            log::info!("volume {name} is given up: its directory {directory} is not there any more");
         }
         Reclaim::Release => {}
         Reclaim::Refuse(why) => return Err(why),
