@@ -71,6 +71,9 @@ pub(crate) fn passed(passes: &Passes, authority: &str, status: StatusCode, heade
             let all = end_to_end(headers);
             let mut passed: HeaderMap =
                 all.iter().filter(|(name, _)| !of_origin(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+            if is_page(status, headers) {
+                changed(&mut passed);
+            }
             // Beside its own one, which may forbid more.
             passed.append(header::CONTENT_SECURITY_POLICY, SANDBOX);
             let location = passed.get(header::LOCATION).and_then(|value| value.to_str().ok());
@@ -97,6 +100,17 @@ pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap) -> bool {
     let said = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
     let html = said(header::CONTENT_TYPE).split(';').next().is_some_and(|kind| kind.trim() == "text/html");
     html && status != StatusCode::PARTIAL_CONTENT && ["", "identity"].contains(&said(header::CONTENT_ENCODING).as_str())
+}
+
+/// Of a page whose links change: its bytes are not those that its server has counted and summed.
+fn changed(headers: &mut HeaderMap) {
+    for name in ["accept-ranges", "content-md5", "digest", "content-digest", "repr-digest"] {
+        headers.remove(name);
+    }
+    let strong = headers.get(header::ETAG).and_then(|tag| tag.to_str().ok()).filter(|tag| !tag.starts_with("W/"));
+    if let Some(weak) = strong.and_then(|tag| HeaderValue::from_str(&format!("W/{tag}")).ok()) {
+        headers.insert(header::ETAG, weak);
+    }
 }
 
 /// Whoever asks for pages gets them as they are: of one that is compressed no link can be read.
@@ -220,6 +234,10 @@ mod tests {
         ] {
             assert_eq!(is_page(StatusCode::from_u16(code).expect("a code"), &head(headers)), expected, "{code} {headers:?}");
         }
+        let of_page = head(&[("content-type", "text/html"), ("etag", "\"a\""), ("accept-ranges", "bytes"), ("digest", "sha-256=x")]);
+        let through = passed(&Passes::Everything { prefix: "/p".to_owned() }, "10.1.2.3:80", StatusCode::OK, &of_page);
+        assert_eq!(names(&through), ["content-security-policy", "content-type", "etag"]);
+        assert_eq!(through[header::ETAG], "W/\"a\"");
         assert!(asks_for_pages(&head(&[("accept", "text/html,application/xhtml+xml,*/*;q=0.8")])));
         assert!(!asks_for_pages(&head(&[("accept", "*/*")])) && !asks_for_pages(&head(&[])));
     }

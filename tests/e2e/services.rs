@@ -58,23 +58,23 @@ fn cluster_ip(service: &Value) -> String {
 
 /// From this host, from a pod, from the LAN.
 #[derive(Clone, Copy)]
-enum From<'a> {
+enum Client<'a> {
     Host,
     Pod(&'a str),
     Lan(&'a Lan),
 }
 
-fn ask(bed: &Bed, from: From<'_>, protocol: &str, address: &str) -> Result<String, String> {
+fn ask(bed: &Bed, from: Client<'_>, protocol: &str, address: &str) -> Result<String, String> {
     let arguments = ["ask", protocol, address];
     match from {
-        From::Host => crate::bed::run(Command::new(STANDIN).args(arguments)),
-        From::Pod(id) => bed.exec(id, &format!("/standin {}", arguments.join(" "))),
-        From::Lan(lan) => lan.run(STANDIN, &arguments),
+        Client::Host => crate::bed::run(Command::new(STANDIN).args(arguments)),
+        Client::Pod(id) => bed.exec(id, &format!("/standin {}", arguments.join(" "))),
+        Client::Lan(lan) => lan.run(STANDIN, &arguments),
     }
 }
 
 /// Who answers.
-fn names(bed: &Bed, from: From<'_>, protocol: &str, address: &str) -> BTreeSet<String> {
+fn names(bed: &Bed, from: Client<'_>, protocol: &str, address: &str) -> BTreeSet<String> {
     let answers = (0..TRIES).filter_map(|_| ask(bed, from, protocol, address).ok());
     answers.filter_map(|text| Some(text.split_once(" from ")?.0.to_owned())).collect()
 }
@@ -87,13 +87,13 @@ fn from_everywhere(bed: &mut Bed) {
     lan.route(EXTERNAL);
     let (cluster, node, external) = (format!("{}:7", cluster_ip(&service)), format!("{HOST}:{NODE_PORT}"), format!("{EXTERNAL}:7"));
     let ways = [
-        ("its address, from the host", From::Host, &cluster),
-        ("its address, from a pod that is one of it", From::Pod(&pod), &cluster),
-        ("its node port, from the host", From::Host, &node),
-        ("its node port, from a pod", From::Pod(&pod), &node),
-        ("its node port, from the LAN", From::Lan(&lan), &node),
-        ("its external address, from the LAN", From::Lan(&lan), &external),
-        ("its external address, from a pod", From::Pod(&pod), &external),
+        ("its address, from the host", Client::Host, &cluster),
+        ("its address, from a pod that is one of it", Client::Pod(&pod), &cluster),
+        ("its node port, from the host", Client::Host, &node),
+        ("its node port, from a pod", Client::Pod(&pod), &node),
+        ("its node port, from the LAN", Client::Lan(&lan), &node),
+        ("its external address, from the LAN", Client::Lan(&lan), &external),
+        ("its external address, from a pod", Client::Pod(&pod), &external),
     ];
     for protocol in ["tcp", "udp"] {
         for (what, from, address) in ways {
@@ -110,11 +110,11 @@ fn from_everywhere(bed: &mut Bed) {
     bed.until("one is left", |bed| (bed.running_of("two").is_empty()).then_some(()));
     for protocol in ["tcp", "udp"] {
         bed.until(&format!("one alone answers over {protocol}"), |bed| {
-            (names(bed, From::Lan(&lan), protocol, &node) == BTreeSet::from(["one".to_owned()])).then_some(())
+            (names(bed, Client::Lan(&lan), protocol, &node) == BTreeSet::from(["one".to_owned()])).then_some(())
         });
     }
     assert_eq!(bed.send("DELETE", &format!("{SERVICES}/s"), "").0, 200);
-    bed.until("nobody answers any more", |bed| ask(bed, From::Lan(&lan), "tcp", &node).is_err().then_some(()));
+    bed.until("nobody answers any more", |bed| ask(bed, Client::Lan(&lan), "tcp", &node).is_err().then_some(()));
 }
 
 fn affinity(bed: &mut Bed) {
@@ -123,8 +123,8 @@ fn affinity(bed: &mut Bed) {
     let service = post(bed, "s", json!({"sessionAffinity": "ClientIP"}));
     let (cluster, node) = (format!("{}:7", cluster_ip(&service)), format!("{HOST}:{NODE_PORT}"));
     for protocol in ["tcp", "udp"] {
-        bed.until("it answers", |bed| ask(bed, From::Host, protocol, &cluster).ok());
-        for (from, address) in [(From::Host, &cluster), (From::Lan(&lan), &node)] {
+        bed.until("it answers", |bed| ask(bed, Client::Host, protocol, &cluster).ok());
+        for (from, address) in [(Client::Host, &cluster), (Client::Lan(&lan), &node)] {
             assert_eq!(names(bed, from, protocol, address).len(), 1, "{protocol} {address}");
         }
     }
@@ -135,7 +135,8 @@ fn local_policy(bed: &mut Bed) {
     two(bed);
     post(bed, "s", json!({}));
     let node = format!("{HOST}:{NODE_PORT}");
-    let peer = |bed: &Bed, protocol: &str| Some(ask(bed, From::Lan(&lan), protocol, &node).ok()?.split_once(" from ")?.1.trim().to_owned());
+    let peer =
+        |bed: &Bed, protocol: &str| Some(ask(bed, Client::Lan(&lan), protocol, &node).ok()?.split_once(" from ")?.1.trim().to_owned());
     // What answers on this node sees who asks, whatever the policy.
     for protocol in ["tcp", "udp"] {
         bed.until("who asks is seen", |bed| peer(bed, protocol).filter(|peer| peer == "192.0.2.2"));
@@ -156,7 +157,7 @@ fn under_kills(bed: &mut Bed) {
     two(bed);
     let service = post(bed, "s", json!({}));
     let cluster = format!("{}:7", cluster_ip(&service));
-    bed.until("it answers", |bed| ask(bed, From::Host, "tcp", &cluster).ok());
+    bed.until("it answers", |bed| ask(bed, Client::Host, "tcp", &cluster).ok());
     let mut stream = TcpStream::connect(&cluster).expect("it is there");
     stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket");
     let mut answers = BufReader::new(stream.try_clone().expect("a socket"));
@@ -170,7 +171,7 @@ fn under_kills(bed: &mut Bed) {
     let works = |bed: &Bed, what: &str| {
         for protocol in ["tcp", "udp"] {
             for _ in 0..TRIES {
-                ask(bed, From::Host, protocol, &cluster).unwrap_or_else(|error| panic!("{what}, {protocol}: {error}"));
+                ask(bed, Client::Host, protocol, &cluster).unwrap_or_else(|error| panic!("{what}, {protocol}: {error}"));
             }
         }
     };
@@ -184,7 +185,7 @@ fn under_kills(bed: &mut Bed) {
     bed.start_master();
     let other = json!({"metadata": {"name": "other"}, "spec": {"selector": {"app": "say"}, "ports": [{"port": 7}]}});
     let other = format!("{}:7", cluster_ip(&bed.post(SERVICES, &other.to_string())));
-    bed.until("another service answers", |bed| ask(bed, From::Host, "tcp", &other).ok());
+    bed.until("another service answers", |bed| ask(bed, Client::Host, "tcp", &other).ok());
     goes_on("beside a new service");
     works(bed, "beside a new service");
     goes_on("at last");

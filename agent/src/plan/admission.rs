@@ -107,13 +107,12 @@ impl<'a> Room<'a> {
         let (now, before) = (asked(wanted), asked(has));
         let more = now.iter().filter(|(name, sum)| before.get(*name).is_none_or(|before| before.amount() < sum.amount()));
         let more: qos::Amounts = more.map(|(name, sum)| (name.clone(), *sum)).collect();
-        if let Some(Why(_, text)) = self.short_of(&more, &others) {
-            return Some(text);
-        }
-        qos::add_all(&mut others, &now);
+        let short = self.short_of(&more, &others).map(|Why(_, text)| text);
+        let taken = if short.is_some() { before } else { now };
+        qos::add_all(&mut others, &taken);
         self.amounts = others;
-        self.taken.insert(uid.clone(), now);
-        None
+        self.taken.insert(uid.clone(), taken);
+        short
     }
 
     fn answer(&self, memory: &Memory, wanted: &Wanted) -> Answer {

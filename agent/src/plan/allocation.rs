@@ -52,10 +52,10 @@ pub fn observed(wanted: &Wanted, runs: &[Run<'_>]) -> Value {
         }
         if asked.cpu_quota_us != has.cpu_quota_us {
             let milli = (has.cpu_quota_us > 0).then(|| has.cpu_quota_us * 1000 / has.cpu_period_us.max(1));
-            set(&mut resources["limits"], "cpu", milli.map(|milli| Quantity::from_milli(milli).to_string()));
+            set_limit(resources, "cpu", milli.map(|milli| Quantity::from_milli(milli).to_string()));
         }
         if asked.memory_bytes != has.memory_bytes {
-            set(&mut resources["limits"], "memory", (has.memory_bytes > 0).then(|| memory(has.memory_bytes)));
+            set_limit(resources, "memory", (has.memory_bytes > 0).then(|| memory(has.memory_bytes)));
             let request = member.spec.resources.requests.get("memory").map(|request| request.value());
             if has.memory_bytes > 0 && request.is_some_and(|request| request > has.memory_bytes) {
                 resources["requests"]["memory"] = memory(has.memory_bytes).into();
@@ -65,11 +65,14 @@ pub fn observed(wanted: &Wanted, runs: &[Run<'_>]) -> Value {
     allocation
 }
 
-fn set(amounts: &mut Value, name: &str, amount: Option<String>) {
-    match (amount, amounts.as_object_mut()) {
-        (Some(amount), _) => amounts[name] = amount.into(),
-        (None, Some(amounts)) => drop(amounts.remove(name)),
-        (None, None) => {}
+fn set_limit(resources: &mut Value, name: &str, amount: Option<String>) {
+    match amount {
+        Some(amount) => resources["limits"][name] = amount.into(),
+        None => {
+            if let Some(limits) = resources.get_mut("limits").and_then(Value::as_object_mut) {
+                limits.remove(name);
+            }
+        }
     }
 }
 

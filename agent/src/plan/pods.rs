@@ -107,7 +107,7 @@ fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room
     let known = case.world.memory.allocations.get(&wanted.name.uid).cloned();
     let here = seen::members(runs).any(|run| run.seen.runs());
     let before = known.clone().or_else(|| here.then(|| Arc::new(allocation::observed(wanted, runs))));
-    let old = before.as_ref().filter(|_| here).and_then(|before| allocation::with(wanted, before));
+    let old = before.as_ref().and_then(|before| allocation::with(wanted, before));
     if let (Some(old), Some(allocation)) = (old, before)
         && let Some(message) = room.grow(wanted, &old)
     {

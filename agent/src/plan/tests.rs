@@ -613,6 +613,11 @@ fn a_resize_waits_for_room() {
     let pending = status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "PodResizePending").unwrap();
     assert_eq!((&pending["status"], &pending["reason"], &pending["message"]), (&json!("True"), &json!("Deferred"), &json!(text)));
     assert_eq!(status["allocatedResources"], json!({"cpu": "1"}));
+    // One that has ended starts again with what it has.
+    world.containers.iter_mut().filter(|seen| seen.image == "i:1").for_each(|seen| seen.state = died(1));
+    let round = plan(Case { desired: &desired, world: &world, now, rules: Rules::default() });
+    assert_eq!(round.waits["u"].held.as_ref().map(|held| held.message.as_str()), Some(text));
+    world.containers.iter_mut().filter(|seen| seen.image == "i:1").for_each(|seen| seen.state = RUNS);
     // There is room: until the engine has done it, it is under way.
     let status = crate::status::status(&large, &world, &Waits::default(), &json!({}), now);
     let kinds: Vec<&Value> = status["conditions"].as_array().unwrap().iter().map(|one| &one["type"]).collect();

@@ -38,33 +38,41 @@ pub async fn run(
         let mut left = false;
         for (name, heard) in &all {
             let Some(node) = known.as_ref().filter(|node| reclaim(heard, &node.labels).is_some()) else { continue };
-            let Err(why) = give_up(&docker, &client, name, heard, node).await else { continue };
-            left = true;
+            let Err(Stays { why, again }) = give_up(&docker, &client, name, heard, node).await else { continue };
+            left |= again;
             if said.get(name) != Some(&why) {
-                log::warn!("volume {name} is given up and stays for now: {why}; it is tried again");
+                let then = if again { "it is tried again" } else { "see what it is, and let the volume go yourself" };
+                log::warn!("volume {name} is given up and stays: {why}; {then}");
                 said.insert(name.clone(), why);
             }
         }
-        let alive = tokio::select! {
-            changed = volumes.changed() => changed.is_ok(),
-            changed = node.changed() => changed.is_ok(),
-            () = sleep(retry), if left => {
-                retry = (retry * 2).min(RETRY_MAX);
-                true
-            }
+        let (alive, next) = tokio::select! {
+            changed = volumes.changed() => (changed.is_ok(), RETRY),
+            changed = node.changed() => (changed.is_ok(), RETRY),
+            () = sleep(retry), if left => (true, (retry * 2).min(RETRY_MAX)),
         };
         if !alive {
             return;
         }
-        if !left {
-            retry = RETRY;
-        }
+        retry = next;
+    }
+}
+
+/// Why a volume is not gone, and whether that may change without a change of the volume.
+struct Stays {
+    why: String,
+    again: bool,
+}
+
+impl From<String> for Stays {
+    fn from(why: String) -> Stays {
+        Stays { why, again: true }
     }
 }
 
 /// What was heard may be long ago: a container had the directory, or the master was away. By now somebody may keep the data, so the
 /// master is asked before anything goes.
-async fn give_up(docker: &Docker, client: &Client, name: &str, heard: &Value, node: &NodeSaid) -> Result<(), String> {
+async fn give_up(docker: &Docker, client: &Client, name: &str, heard: &Value, node: &NodeSaid) -> Result<(), Stays> {
     let path = format!("/api/v1/persistentvolumes/{name}");
     let reply = client.call(Method::GET, &path, None).await.map_err(|error| error.to_string())?;
     if reply.status == StatusCode::NOT_FOUND {
@@ -81,15 +89,15 @@ async fn give_up(docker: &Docker, client: &Client, name: &str, heard: &Value, no
             log::info!("volume {name} is given up: its directory {directory} is not there any more");
         }
         Reclaim::Release => {}
-        Reclaim::Refuse(why) => return Err(why),
+        Reclaim::Refuse(why) => return Err(Stays { why, again: false }),
     }
     let meta = &volume["metadata"];
     // Of this very volume, as it was read: what others put among its finalizers meanwhile is read first.
     let patch = json!({"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": others(&volume)}});
     match client.patch(&path, MERGE_PATCH, patch.to_string().into()).await {
         Ok(reply) if reply.status.is_success() || reply.status == StatusCode::NOT_FOUND => Ok(()),
-        Ok(reply) => Err(format!("the master says {}", reply.status)),
-        Err(error) => Err(error.to_string()),
+        Ok(reply) => Err(format!("the master says {}", reply.status).into()),
+        Err(error) => Err(error.to_string().into()),
     }
 }
 

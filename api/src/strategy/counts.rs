@@ -118,6 +118,7 @@ mod tests {
         let (old, new) = (json!({"status": {"collisionCount": 2}}), json!({"status": {"collisionCount": 1}}));
         assert!(forgotten(&new, &old).is_some() && forgotten(&old, &new).is_none());
     }
+
     #[test]
     fn collisions_outlive_a_restart() {
         let check = |status: Value, expected: Durable| assert_eq!(durable(&json!({"status": status})), expected, "{status}");

@@ -105,9 +105,7 @@ pub fn by_scale(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     let below = cluster.dependents::<ScaleView>(change.key).map(|(key, scale)| (key, scale.uid.as_str()));
     let scales = uids.map(|uid| (change.key, uid)).chain(below);
     let pods: Vec<&PodView> = scales.flat_map(|(key, uid)| cluster.pods_of(key, uid)).map(|(_, pod)| pod).collect();
-    let guards = |budget: &BudgetView| pods.iter().any(|pod| budget.selector.selects(pod.labels()));
-    let budgets = cluster.within::<BudgetView>(&change.key.namespace);
-    budgets.filter(|(_, budget)| guards(budget)).map(|(key, _)| key.clone()).collect()
+    guarding(cluster, &change.key.namespace, &pods)
 }
 
 /// The budgets that guard a pod, or did.
@@ -115,8 +113,13 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     if change.is_unreadable() {
         return by_namespace(cluster, change);
     }
-    let guards = |budget: &BudgetView| change.pods(cluster).any(|pod| budget.selector.selects(pod.labels()));
-    let budgets = cluster.within::<BudgetView>(&change.key.namespace);
+    guarding(cluster, &change.key.namespace, &change.pods(cluster).collect::<Vec<_>>())
+}
+
+/// The budgets that guard one of these pods.
+fn guarding(cluster: &Cluster, namespace: &str, pods: &[&PodView]) -> Vec<Key> {
+    let guards = |budget: &BudgetView| pods.iter().any(|pod| budget.selector.selects(pod.labels()));
+    let budgets = cluster.within::<BudgetView>(namespace);
     budgets.filter(|(_, budget)| guards(budget)).map(|(key, _)| key.clone()).collect()
 }
 

@@ -10,6 +10,7 @@ use coracle_api::strategy::claim::LOCAL_VOLUMES;
 
 use super::super::Failure;
 use super::connection::Docker;
+use crate::tool::run_tool;
 
 impl Docker {
     /// `name` is one step below the folder of such volumes. One that is gone already is fine.
@@ -25,12 +26,8 @@ impl Docker {
                 return Err(Failure::Conflict(format!("container {} {why}", called.trim_start_matches('/'))));
             }
         }
-        // Large trees take their time: not on the thread that answers probes.
-        let removed = tokio::task::spawn_blocking(move || {
-            no_link(Path::new(LOCAL_VOLUMES))?;
-            remove(Path::new(&path))
-        });
-        removed.await.unwrap_or_else(|error| Err(Failure::Refused(format!("remove the directory of a volume: {error}"))))
+        no_link(Path::new(LOCAL_VOLUMES))?;
+        remove(Path::new(&path)).await
     }
 }
 
@@ -56,7 +53,10 @@ fn no_link(folder: &Path) -> Result<(), Failure> {
 }
 
 /// What is mounted on it, below it or from it stays, and so does whatever is no directory: a link may lead anywhere.
-fn remove(path: &Path) -> Result<(), Failure> {
+///
+/// By `rm`: however deep a tree is that a container made, it takes few descriptors and little stack. What is left after its time is
+/// removed by the next try.
+async fn remove(path: &Path) -> Result<(), Failure> {
     let wrong = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what} {}: {why}", path.display()));
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -69,10 +69,9 @@ fn remove(path: &Path) -> Result<(), Failure> {
     if let Some(place) = mounted(&mounts, name) {
         return Err(wrong("remove", &format!("{place} is a mount of it")));
     }
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(wrong("remove", &error)),
-        _ => Ok(()),
-    }
+    let text = path.to_str().ok_or_else(|| wrong("remove", &"its name is no text"))?;
+    run_tool("rm", &["-rf", "--one-file-system", "--", text], None).await.map_err(|error| wrong("remove", &error))?;
+    Ok(())
 }
 
 /// A place where something of that name, or of what is below it, is mounted, or that is in it. The name is like no other.
@@ -89,21 +88,32 @@ fn mounted<'a>(mounts: &'a str, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_directory_goes_whole_and_a_link_stays() {
+    #[tokio::test]
+    async fn a_directory_goes_whole_and_a_link_stays() {
         let folder = std::env::temp_dir().join(format!("coracle-reclaim-{}", std::process::id()));
         let (data, kept) = (folder.join("n_c_pvc-1"), folder.join("kept"));
         fs::create_dir_all(data.join("deep")).unwrap();
         fs::create_dir_all(&kept).unwrap();
         fs::write(kept.join("file"), "x").unwrap();
         std::os::unix::fs::symlink(&kept, data.join("link")).unwrap();
-        remove(&data).unwrap();
+        remove(&data).await.unwrap();
         assert!(!data.exists() && kept.join("file").exists(), "what a link inside points to stays");
-        remove(&data).unwrap();
+        remove(&data).await.unwrap();
         std::os::unix::fs::symlink(&kept, &data).unwrap();
-        assert!(remove(&data).unwrap_err().text().contains("it is no directory"));
+        assert!(remove(&data).await.unwrap_err().text().contains("it is no directory"));
         assert!(kept.join("file").exists() && data.is_symlink());
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_tree_that_is_deeper_than_descriptors_reach() {
+        let data = std::env::temp_dir().join(format!("coracle-deep-{}", std::process::id()));
+        fs::create_dir_all(&data).unwrap();
+        let line = "i=0; while [ $i -lt 3000 ]; do mkdir d && cd -P d; i=$((i + 1)); done";
+        let made = std::process::Command::new("sh").args(["-c", line]).current_dir(&data).status().unwrap();
+        assert!(made.success());
+        remove(&data).await.unwrap();
+        assert!(!data.exists());
     }
 
     #[test]
