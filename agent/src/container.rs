@@ -290,7 +290,8 @@ mod tests {
         let node = Node { data_dir: "/data".into(), pause_image: "sha256:pause".into(), devices: vec![serial], ..Node::default() };
         let service =
             json!({"metadata": {"namespace": "default", "name": "db"}, "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 5432}]}});
-        let desired = Desired { services: std::sync::Arc::new(vec![Service::read(&service).unwrap()]), ..Desired::default() };
+        let desired =
+            Desired { services: std::sync::Arc::new(vec![std::sync::Arc::new(Service::read(&service).unwrap())]), ..Desired::default() };
         let image = Image { id: "sha256:1".into(), stop_signal: Some("SIGQUIT".into()), ..Image::default() };
         let mut configs = vec![sandbox_config(&node, &wanted, &wanted.pod.spec.volumes, 0, 0, wanted.sandbox_hash.clone())];
         for member in wanted.members() {

@@ -9,7 +9,6 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_api::service::{EndpointSlice, Service};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,7 +18,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::happening::Happening;
 use crate::services::Here;
-use crate::services::ends::{ends, slices_of};
+use crate::services::ends::ends;
+use crate::services::group::Group;
 
 /// The limit for all ports together; a balancer asks one at a time.
 const CONNECTIONS_MAX: usize = 32;
@@ -42,18 +42,17 @@ pub struct Said {
 pub type Ports = BTreeMap<u16, Said>;
 
 /// The ports of all services that have one, with their endpoints on this node.
-pub fn ports(services: &[Service], slices: &[Arc<EndpointSlice>], here: &Here) -> Ports {
-    let of = |service: &Service| -> Option<(u16, Said)> {
+pub fn ports(groups: &[Group], here: &Here) -> Ports {
+    let of = |Group { service, slices }: &Group| -> Option<(u16, Said)> {
         let spec = &service.spec;
         let wanted = spec.kind == "LoadBalancer" && spec.external_traffic_policy == "Local";
         let port = u16::try_from(spec.health_check_node_port).ok().filter(|port| wanted && *port > 0)?;
-        let slices: Vec<Arc<EndpointSlice>> = slices_of(service, slices).into_iter().cloned().collect();
-        let ready = spec.ports.iter().map(|port| ends(port, &slices, here)).flat_map(|ends| ends.local);
+        let ready = spec.ports.iter().map(|port| ends(port, slices, here)).flat_map(|ends| ends.local);
         let endpoints = ready.map(|(ip, _)| ip).collect::<std::collections::BTreeSet<_>>().len();
         let meta = &service.metadata;
         Some((port, Said { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), endpoints }))
     };
-    services.iter().filter_map(of).collect()
+    groups.iter().filter_map(of).collect()
 }
 
 impl Said {
@@ -149,6 +148,7 @@ async fn converse(mut stream: TcpStream, answer: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coracle_api::service::{EndpointSlice, Service};
     use serde_json::Value;
 
     #[test]
@@ -165,8 +165,8 @@ mod tests {
                 "addressType": "IPv4", "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}, {"name": "other", "port": 8081, "protocol": "TCP"}],
                 "endpoints": [endpoint("10.244.0.1", "n1", true), endpoint("10.244.0.2", "n1", false), endpoint("10.244.1.1", "n2", true)]});
             let here = Here { node: "n1".to_owned(), pod_cidr: "10.244.0.0/24".to_owned(), ..Here::default() };
-            let slices = [Arc::new(EndpointSlice::read(&slice).unwrap())];
-            let found = ports(&[Service::read(&service).unwrap()], &slices, &here);
+            let slices = vec![Arc::new(EndpointSlice::read(&slice).unwrap())];
+            let found = ports(&[Group { service: Arc::new(Service::read(&service).unwrap()), slices }], &here);
             assert_eq!(found.get(&30100).map(|said| said.endpoints), expected, "{spec}");
         };
         check(json!({}), Some(1));

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
+use coracle_api::service::Service;
 use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 
 use crate::desired::master::Network;
 use crate::firewall::{self, Chain};
@@ -13,13 +16,19 @@ use crate::host_ports::{Listening, Trouble, asked, listening, troubles};
 use crate::net;
 use crate::pod_network::plug;
 
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Never ends. Looks when services ask for something else of this host: never by the clock.
 pub async fn run(mut network: watch::Receiver<Option<Arc<Network>>>, node: String, happenings: mpsc::Sender<Happening>) {
     tell_of_firewalls(&node, &happenings).await;
     let (mut last, mut told) = (None, BTreeSet::new());
+    let mut seen: Option<Arc<Vec<Arc<Service>>>> = None;
     loop {
         let heard = network.borrow_and_update().clone();
-        if let Some(network) = heard {
+        // A change of endpoints asks for nothing else.
+        if let Some(network) = heard.filter(|heard| seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &heard.services))) {
+            seen = Some(network.services.clone());
             let wanted = asked(&network.services);
             if last.as_ref() != Some(&wanted) {
                 let found = troubles(&network.services, &sockets(), &plug::local(), &plug::networks());
@@ -30,6 +39,8 @@ pub async fn run(mut network: watch::Receiver<Option<Arc<Network>>>, node: Strin
                     let _ = happenings.try_send(Happening::of_service([namespace, name, uid], *reason, what.clone()));
                 }
                 (last, told) = (Some(wanted), found);
+                // Many services come one after another, and a look is long on a host with many connections.
+                sleep(PAUSE).await;
             }
         }
         if network.changed().await.is_err() {

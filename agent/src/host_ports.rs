@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use coracle_api::service::Service;
 
@@ -29,7 +30,7 @@ pub struct Trouble {
 }
 
 /// `local`: the addresses of this host. `networks`: by the name of an interface.
-pub fn troubles(services: &[Service], listening: &Listening, local: &[Ipv4Addr], networks: &[(String, Subnet)]) -> BTreeSet<Trouble> {
+pub fn troubles(services: &[Arc<Service>], listening: &Listening, local: &[Ipv4Addr], networks: &[(String, Subnet)]) -> BTreeSet<Trouble> {
     let mut all = BTreeSet::new();
     for service in services {
         let (meta, spec) = (&service.metadata, &service.spec);
@@ -111,8 +112,8 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 /// What is asked of this host by services, to tell whether anything has changed: a look costs.
-pub fn asked(services: &[Service]) -> BTreeMap<(String, String), Vec<String>> {
-    let of = |service: &Service| {
+pub fn asked(services: &[Arc<Service>]) -> BTreeMap<(String, String), Vec<String>> {
+    let of = |service: &Arc<Service>| {
         let spec = &service.spec;
         let ports = spec.ports.iter().map(|port| format!("{}{}/{}", port.protocol, port.port, port.node_port));
         let given = service.status.load_balancer.ingress.iter().map(|one| one.ip.clone());
@@ -149,7 +150,7 @@ mod tests {
             let listening = Listening { tcp: parse(tcp), udp: parse(udp) };
             let networks = [("eth0".to_owned(), Subnet::parse("192.0.2.0/24").unwrap())];
             let local = ["192.0.2.1".parse().unwrap()];
-            let found = troubles(&[Service::read(&service).unwrap()], &listening, &local, &networks);
+            let found = troubles(&[Arc::new(Service::read(&service).unwrap())], &listening, &local, &networks);
             let said: Vec<&str> = found.iter().map(|one| one.what.split(" of this service").next().unwrap()).collect();
             assert_eq!(said, expected, "{tcp:?} {udp:?}");
             assert!(found.iter().all(|one| one.reason == "PortTaken" && (one.namespace.as_str(), one.uid.as_str()) == ("shop", "u")));
@@ -168,7 +169,7 @@ mod tests {
     fn an_address_of_a_network_here_is_named() {
         let service = |ip: &str| -> Value { json!({"metadata": {"namespace": "d", "name": "a"}, "spec": {"clusterIP": ip}}) };
         let networks = [("eth0".to_owned(), Subnet::parse("10.96.3.9/24").unwrap())];
-        let found = |ip: &str| troubles(&[Service::read(&service(ip)).unwrap()], &Listening::default(), &[], &networks);
+        let found = |ip: &str| troubles(&[Arc::new(Service::read(&service(ip)).unwrap())], &Listening::default(), &[], &networks);
         assert!(found("10.96.4.1").is_empty() && found("None").is_empty());
         let one = found("10.96.3.1").pop_first().unwrap();
         assert_eq!(one.reason, "AddressOverlaps");

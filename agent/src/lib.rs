@@ -10,11 +10,11 @@
 
 pub mod act;
 pub mod address;
+mod balance;
 pub mod claims;
 pub mod clock;
 pub mod command;
 pub mod config;
-pub mod conntrack;
 pub mod container;
 pub mod content;
 pub mod desired;
@@ -46,6 +46,7 @@ pub mod members;
 pub mod mounts;
 pub mod naming;
 pub mod net;
+pub mod netfilter;
 pub mod node;
 pub mod notify;
 mod oom_score;
@@ -71,7 +72,7 @@ pub mod tool;
 pub mod usage;
 pub mod volumes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -88,13 +89,13 @@ use tokio::time::timeout;
 use clock::wall_ms;
 use config::Config;
 use desired::directory::Directory;
-use desired::known::{Known, as_they_are};
+use desired::known::Known;
 use desired::master::{self, Heard, Network, Outlets};
 use desired::page;
 use desired::{Desired, together};
 use dns::resolv::ClusterNames;
 use dns::serve::Names;
-use dns::zone::Zone;
+use dns::zone::{Entries, Zone};
 use happening::Happening;
 use lock::LockError;
 use pod_network::Subnet;
@@ -179,7 +180,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let port = spawn_local(network::serve(port, endpoints::port(view.clone()), endpoints::PORT, Access::LoopbackOnly, stopping.clone()));
     let socket = spawn_local(network::serve(socket, endpoints::socket(view), endpoints::SOCKET, Access::LoopbackOnly, stopping));
     spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone()));
-    spawn_local(giving::run(shown.clone(), resident::give_back));
+    spawn_local(giving::run(shown.clone(), network.clone(), resident::give_back));
     let notify = notify::Notify::from_environment();
     notify.ready();
     let ended = tokio::select! {
@@ -282,23 +283,8 @@ fn spawn_sources(
     let (objects_in, objects) = watch::channel(Arc::default());
     let (heard_in, heard) = watch::channel(Arc::new(Heard::default()));
     let (node_in, node) = watch::channel(None);
-    let (rules_in, rules) = watch::channel(None);
-    spawn_local(net::run(rules, shown.clone(), happenings_in.clone()));
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
-    let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
-    let served = dns.of_cluster(&[]).map(|dns| dns.address);
-    let (names_in, names) = watch::channel(Arc::new(Names { zone: Zone::new(&dns.domain, &[], &[]), address: served }));
-    spawn_local(dns::serve::run(names, config.pod_cidr.clone(), (config.node_name.clone(), happenings_in.clone())));
-    let (checked_in, checked) = watch::channel(Arc::default());
-    spawn_local(health_ports::run(checked, happenings_in.clone()));
-    spawn_local(heed::run(network.clone(), config.node_name.clone(), happenings_in.clone()));
-    let here = services::Here {
-        node: config.node_name.clone(),
-        pod_cidr: config.pod_cidr.clone(),
-        bridges_are_seen: net::bridges_are_seen(),
-        ..Default::default()
-    };
-    spawn_local(balance(network.clone(), shown.clone(), (dns.clone(), here), (rules_in, names_in, checked_in), happenings_in));
+    let dns = spawn_servers(config, &network, &shown, &happenings_in);
     let last = network.clone();
     spawn_local(together::follow(files, pods, network, objects, node, dns, desired_in));
     let Some(target) = config.master.clone() else {
@@ -336,55 +322,30 @@ fn spawn_sources(
     (desired, heard, last)
 }
 
-/// Services and their endpoints -> the rules that nft should hold, and what their names mean. A service that does not get all it asks for is told
-/// once.
-async fn balance(
-    mut network: watch::Receiver<Option<Arc<Network>>>,
-    mut shown: watch::Receiver<Arc<Shown>>,
-    (dns, here): (ClusterNames, services::Here),
-    (rules, names, checked): (watch::Sender<Option<services::Rules>>, watch::Sender<Arc<Names>>, watch::Sender<Arc<health_ports::Ports>>),
-    happenings: mpsc::Sender<Happening>,
-) {
-    let mut said = BTreeSet::new();
-    loop {
-        let last = network.borrow_and_update().clone();
-        let old = last.as_ref().is_some_and(|last| !last.heard);
-        let seen = shown.borrow_and_update().clone();
-        // Before the first look at the engine nobody knows who still runs: the rules stay as they are.
-        let last = last.filter(|_| !old || seen.looked);
-        let now = last.map(|last| if old { Arc::new(as_they_are(&last, &here.node, &seen.desired.pods, &seen.statuses)) } else { last });
-        if let Some(network) = now {
-            let served = dns.of_cluster(&network.services).map(|dns| dns.address);
-            names.send_replace(Arc::new(Names { zone: Zone::new(&dns.domain, &network.services, &network.slices), address: served }));
-            let ports = health_ports::ports(&network.services, &network.slices, &here);
-            checked.send_if_modified(|was| {
-                let differs = **was != ports;
-                if differs {
-                    *was = Arc::new(ports);
-                }
-                differs
-            });
-            let wanted = services::rules(&network.services, &network.slices, &here, served);
-            for refused in wanted.refused.iter().filter(|refused| !said.contains(*refused)) {
-                log::warn!("{refused}");
-                // A queue that is full loses events, never more.
-                let _ = happenings.try_send(Happening::unsupported(refused));
-            }
-            said = wanted.refused.iter().cloned().collect();
-            rules.send_if_modified(|was| {
-                let differs = was.as_ref() != Some(&wanted);
-                if differs {
-                    *was = Some(wanted);
-                }
-                differs
-            });
-        }
-        let alive = tokio::select! {
-            changed = network.changed() => changed.is_ok(),
-            changed = shown.changed(), if old => changed.is_ok(),
-        };
-        if !alive {
-            return;
-        }
-    }
+/// Whatever serves services on this host; how names are to be looked up.
+fn spawn_servers(
+    config: &Config,
+    network: &watch::Receiver<Option<Arc<Network>>>,
+    shown: &watch::Receiver<Arc<Shown>>,
+    happenings: &mpsc::Sender<Happening>,
+) -> ClusterNames {
+    let (rules_in, rules) = watch::channel(None);
+    spawn_local(net::run(rules, shown.clone(), happenings.clone()));
+    let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
+    let served = dns.of_cluster(&[]).map(|dns| dns.address);
+    let zone = Arc::new(Zone::new(&dns.domain, &[], &mut Entries::default()));
+    let (names_in, names) = watch::channel(Arc::new(Names { zone, address: served }));
+    spawn_local(dns::serve::run(names, config.pod_cidr.clone(), (config.node_name.clone(), happenings.clone())));
+    let (ports_in, ports) = watch::channel(Arc::default());
+    spawn_local(health_ports::run(ports, happenings.clone()));
+    spawn_local(heed::run(network.clone(), config.node_name.clone(), happenings.clone()));
+    let here = services::Here {
+        node: config.node_name.clone(),
+        pod_cidr: config.pod_cidr.clone(),
+        bridges_are_seen: net::bridges_are_seen(),
+        ..Default::default()
+    };
+    let told = balance::Servers { rules: rules_in, names: names_in, ports: ports_in };
+    spawn_local(balance::run(network.clone(), shown.clone(), (dns.clone(), here), told, happenings.clone()));
+    dns
 }

@@ -13,8 +13,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::conntrack;
 use crate::happening::Happening;
+use crate::hash::hash_text;
+use crate::netfilter;
 use crate::pod_network::BRIDGE;
 use crate::services::flows::{self, Led, Moved};
 use crate::services::{self, LeftOut, Part, Rules};
@@ -34,8 +35,10 @@ struct Net {
     applied: Option<Rules>,
     /// The rules of the services that the kernel accepted.
     addresses: BTreeSet<Ipv4Addr>,
-    /// The table as the kernel showed it then: a later difference was made by somebody else.
+    /// A hash of the table as the kernel showed it then: a later difference was made by somebody else.
     listed: Option<String>,
+    /// The generation of the kernel's rules when it was listed: while it stays nobody has changed anything, and nothing is listed.
+    generation: Option<u32>,
     /// The addresses that have a route.
     routed: Option<BTreeSet<Ipv4Addr>>,
     /// The UDP endpoints when flows were last checked.
@@ -97,11 +100,16 @@ fn pods(shown: &Shown) -> BTreeSet<String> {
 impl Net {
     async fn settle(&mut self, rules: Rules, recheck: bool, happenings: &mpsc::Sender<Happening>) -> Result<(), String> {
         let again = recheck && !self.left_out.is_empty() && self.again > 0;
-        let listed = if recheck { list_table().await } else { None };
-        if recheck && self.listed.is_none() {
+        let generation = if recheck { netfilter::generation() } else { None };
+        let recheck_table = recheck && (generation.is_none() || self.generation != generation || self.listed.is_none());
+        let listed = if recheck_table { list_table().await } else { None };
+        if recheck {
+            self.generation = generation;
+        }
+        if recheck_table && self.listed.is_none() {
             self.listed.clone_from(&listed);
         }
-        if again || recheck && self.applied.is_some() && (listed.is_none() || self.listed != listed) {
+        if again || recheck_table && self.applied.is_some() && (listed.is_none() || self.listed != listed) {
             self.applied = None;
             self.again = self.again.saturating_sub(1);
         }
@@ -139,7 +147,7 @@ impl Net {
         let moved = Moved::between(self.led.as_ref(), &now, &self.addresses);
         self.led = Some(now);
         if !moved.is_empty() {
-            match conntrack::end_stale(moved).await {
+            match netfilter::end_stale(moved).await {
                 Ok(0) => {}
                 Ok(count) => log::info!("service rules: {count} flows over UDP are led anew"),
                 Err(why) => log::warn!("{why}; clients of a service over UDP may be led to a pod that is gone"),
@@ -148,34 +156,32 @@ impl Net {
     }
 
     /// Where the table holds everything as it was asked for before, what is another now. None: it has to be loaded.
-    async fn change<'p>(&self, rules: &'p Rules) -> Option<Vec<&'p Part>> {
+    async fn change(&self, rules: &Rules) -> Option<Vec<Arc<Part>>> {
         let applied = self.applied.as_ref().filter(|applied| applied.here == rules.here && self.left_out.is_empty())?;
-        let whole: Vec<&Part> = rules.parts.iter().collect();
-        let script = services::change(&applied.parts.iter().collect::<Vec<_>>(), &whole);
+        let script = services::change(&applied.parts, &rules.parts);
         if !script.is_empty() {
             nft(&script).await.inspect_err(|why| log::debug!("a change of service rules: {why}; all are loaded")).ok()?;
         }
-        Some(whole)
+        Some(rules.parts.clone())
     }
 
     /// All services, or all that the kernel takes: what it refuses of one is no reason to keep old rules for the others.
-    async fn load<'p>(&self, rules: &'p Rules) -> Result<(Vec<&'p Part>, BTreeSet<LeftOut>), String> {
+    async fn load(&self, rules: &Rules) -> Result<(Vec<Arc<Part>>, BTreeSet<LeftOut>), String> {
         let (parts, here) = (&rules.parts, &rules.here);
-        let whole: Vec<&Part> = parts.iter().collect();
-        let Err(why) = nft(&services::script(&whole, here)).await else { return Ok((whole, BTreeSet::new())) };
+        let Err(why) = nft(&services::script(parts, here)).await else { return Ok((parts.clone(), BTreeSet::new())) };
         // Where nothing at all is taken, it is not because of a service.
         nft(&services::trial(&[])).await.map_err(|_| why.clone())?;
         let mut sieve = Sieve::new(parts.len(), &why);
         while let Some(these) = sieve.next() {
-            let these: Vec<&Part> = these.into_iter().map(|index| &parts[index]).collect();
+            let these: Vec<Arc<Part>> = these.into_iter().map(|index| parts[index].clone()).collect();
             sieve.told(nft(&services::trial(&these)).await);
         }
         let (kept, refused) = sieve.end();
-        let kept: Vec<&Part> = kept.into_iter().map(|index| &parts[index]).collect();
+        let kept: Vec<Arc<Part>> = kept.into_iter().map(|index| parts[index].clone()).collect();
         nft(&services::script(&kept, here)).await?;
         let left_out = refused.into_iter().map(|(index, why)| {
-            let Part { namespace, name, uid, .. } = parts[index].clone();
-            LeftOut { namespace, name, uid, why }
+            let part = &parts[index];
+            LeftOut { namespace: part.namespace.clone(), name: part.name.clone(), uid: part.uid.clone(), why }
         });
         Ok((kept, left_out.collect()))
     }
@@ -218,8 +224,9 @@ async fn no_table() -> bool {
     list_table().await.is_none()
 }
 
+/// A hash of all that is in our table.
 async fn list_table() -> Option<String> {
-    run_tool("nft", &["list", "table", "ip", "coracle"], None).await.ok()
+    run_tool("nft", &["list", "table", "ip", "coracle"], None).await.ok().map(|table| hash_text(&table))
 }
 
 /// A pod that is its own service's endpoint: the kernel rewrites the address on the bridge itself, and would not send a frame back

@@ -3,9 +3,11 @@
 use super::Dice;
 use coracle_agent::dns::answer::{Facts, Step, accepts, finish, given_back, question_end, step};
 use coracle_agent::dns::cache::Cache;
-use coracle_agent::dns::zone::Zone;
+use coracle_agent::dns::zone::{Entries, Zone};
+use coracle_agent::services::group::grouped;
 use coracle_api::service::Service;
 use serde_json::json;
+use std::sync::Arc;
 
 /// Of an answer over UDP.
 const UDP_BYTES_MAX: usize = 1232;
@@ -18,8 +20,8 @@ fn zone() -> Zone {
         json!({"metadata": {"namespace": "d", "name": "out"}, "spec": {"type": "ExternalName", "externalName": "example.com"}}),
         json!({"metadata": {"namespace": "d", "name": "ring"}, "spec": {"type": "ExternalName", "externalName": "ring.d.svc.c"}}),
     ];
-    let services: Vec<Service> = services.iter().map(|service| Service::read(service).expect("a service")).collect();
-    Zone::new("c", &services, &[])
+    let services: Vec<Arc<Service>> = services.iter().map(|service| Arc::new(Service::read(service).expect("a service"))).collect();
+    Zone::new("c", &grouped(&services, &[]), &mut Entries::default())
 }
 
 /// Bytes of a stranger, as a query and as a reply to one that can be read.

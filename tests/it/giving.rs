@@ -1,6 +1,7 @@
 //! The agent gives memory back after a burst, and else does nothing. Its clock stands still while there is something to do.
 
-use coracle_agent::giving::{self, CHANGES};
+use coracle_agent::desired::master::Network;
+use coracle_agent::giving::{self, CHANGES, SERVICES_CHANGES};
 use coracle_agent::sync::Shown;
 use coracle_http::lull::STRETCH;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 #[tokio::test(start_paused = true)]
 async fn an_agent_gives_back_what_a_burst_took() {
     let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
+    let (network_in, network) = watch::channel(None);
     let (told, mut given) = mpsc::unbounded_channel();
-    let runs = giving::run(shown, move || told.send(Instant::now()).expect("the test listens"));
+    let runs = giving::run(shown, network, move || told.send(Instant::now()).expect("the test listens"));
     let test = async move {
         let change = async || {
             shown_in.send_replace(Arc::new(Shown::default()));
@@ -25,6 +27,13 @@ async fn an_agent_gives_back_what_a_burst_took() {
             let came = timeout(10 * STRETCH, given.recv()).await.is_ok();
             assert_eq!(came, expected, "after {changes} changes");
             assert!(timeout(100 * STRETCH, given.recv()).await.is_err(), "once after {changes}");
+        }
+        for (changes, expected) in [(SERVICES_CHANGES - 1, false), (SERVICES_CHANGES, true)] {
+            for _ in 0..changes {
+                network_in.send_replace(Some(Arc::new(Network::default())));
+                sleep(Duration::from_millis(100)).await;
+            }
+            assert_eq!(timeout(10 * STRETCH, given.recv()).await.is_ok(), expected, "after {changes} changes of services");
         }
     };
     tokio::join!(runs, test);

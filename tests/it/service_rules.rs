@@ -1,7 +1,8 @@
 //! Rules of services in a real kernel, in a network namespace of its own: nft takes those of whatever services there may be, and where it
 //! refuses some all the same, only these are left out.
 
-use coracle_agent::services::{Here, Part, change, rules, script, trial};
+use coracle_agent::services::group::grouped;
+use coracle_agent::services::{Here, Part, Pieces, change, rules, script, trial};
 use coracle_agent::sync::Shown;
 use coracle_agent::{net, services};
 use coracle_api::service::{EndpointSlice, Service};
@@ -114,10 +115,10 @@ fn service(dice: &mut Dice, address: u32) -> (Value, Value) {
 }
 
 fn read(all: &[(Value, Value)]) -> services::Rules {
-    let services: Vec<Service> = all.iter().map(|(service, _)| Service::read(service).expect("a service")).collect();
+    let services: Vec<Arc<Service>> = all.iter().map(|(service, _)| Arc::new(Service::read(service).expect("a service"))).collect();
     let slices = all.iter().flat_map(|(_, slices)| slices.as_array().expect("slices"));
     let slices: Vec<Arc<EndpointSlice>> = slices.map(|slice| Arc::new(EndpointSlice::read(slice).expect("a slice"))).collect();
-    rules(&services, &slices, &here(), None)
+    rules(&grouped(&services, &slices), &here(), None, &mut Pieces::default())
 }
 
 #[test]
@@ -129,11 +130,11 @@ fn whatever_services_there_may_be_their_rules_are_taken() {
         let mut dice = Dice::of(seed + 1);
         let all: Vec<(Value, Value)> = (0..SERVICES).map(|n| service(&mut dice, 0x0a60_0000 + (seed * SERVICES + n) as u32)).collect();
         let rules = read(&all);
-        let parts: Vec<&Part> = rules.parts.iter().collect();
+        let parts = &rules.parts;
         assert_eq!(parts.len(), all.len());
-        nft(&trial(&parts)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        nft(&trial(parts)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert_eq!(table("coracle_trial"), None, "a trial leaves nothing");
-        nft(&script(&parts, &here())).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        nft(&script(parts, &here())).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         let held = table("coracle").expect("the table is there");
         assert!(parts.iter().all(|part| held.contains(&part.address.to_string())), "seed {seed}");
     }
@@ -145,7 +146,7 @@ fn a_change_makes_what_the_whole_makes() {
     if !inside("service_rules::a_change_makes_what_the_whole_makes") {
         return;
     }
-    let whole = |parts: &[&Part]| {
+    let whole = |parts: &[Arc<Part>]| {
         nft(&script(parts, &here())).unwrap_or_else(|why| panic!("{why}"));
         sorted(&table("coracle").expect("the table is there"))
     };
@@ -153,7 +154,7 @@ fn a_change_makes_what_the_whole_makes() {
         let mut dice = Dice::of(seed + 1);
         let mut all: Vec<(Value, Value)> = (0..SERVICES).map(|n| service(&mut dice, 0x0a60_0000 + n as u32)).collect();
         let mut before = read(&all);
-        whole(&before.parts.iter().collect::<Vec<_>>());
+        whole(&before.parts);
         for _ in 0..4 {
             let at = dice.below(all.len());
             let other = service(&mut dice, 0x0a60_0000 + at as u32);
@@ -163,11 +164,10 @@ fn a_change_makes_what_the_whole_makes() {
                 _ => all[at] = other,
             }
             let after = read(&all);
-            let (old, new): (Vec<&Part>, Vec<&Part>) = (before.parts.iter().collect(), after.parts.iter().collect());
-            let script = change(&old, &new);
+            let script = change(&before.parts, &after.parts);
             nft(&script).unwrap_or_else(|why| panic!("seed {seed}: {why}\n{script}"));
             let changed = sorted(&table("coracle").expect("the table is there"));
-            assert_eq!(changed, whole(&new), "seed {seed}");
+            assert_eq!(changed, whole(&after.parts), "seed {seed}");
             before = after;
         }
     }

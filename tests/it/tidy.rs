@@ -54,7 +54,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/net.rs", "which frames go back through the port of a bridge that they came from"),
     ("agent/src/tool.rs", "runs nft, ip and iptables"),
     ("agent/src/pod_network/plug.rs", "pods' interfaces: the kernel's files about them, and `ip` in a pod's network"),
-    ("agent/src/conntrack.rs", "the kernel's flows"),
+    ("agent/src/netfilter.rs", "the kernel's flows and rules"),
     ("agent/src/health_ports.rs", "answers balancers at health check node ports"),
     ("agent/src/dns/serve.rs", "the sockets of the DNS server, and the kernel's random device"),
     ("agent/src/dns/upstream.rs", "asks the host's resolvers, and reads who they are"),

@@ -4,8 +4,10 @@
 //!     the file -> what is known until the master answers, with the endpoints of this host's own pods as they are now
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io;
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +15,8 @@ use std::time::Duration;
 use coracle_api::pod::{ContainerPort, PodSpec};
 use coracle_api::quantity::IntOrString;
 use coracle_api::service::{EndpointSlice, Hint, Service, ServicePort, SliceEndpoint};
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -42,14 +46,14 @@ impl Known {
     /// None: nothing is known.
     pub fn read(&self) -> Option<Network> {
         let path = self.folder.join(NAME);
-        let read = || -> io::Result<Value> {
+        let read = || -> io::Result<File> {
             if fs::metadata(&path)?.len() > FILE_BYTES_MAX {
                 return Err(io::Error::other("it is too big"));
             }
             serde_json::from_slice(&fs::read(&path)?).map_err(io::Error::other)
         };
         match read() {
-            Ok(file) => Some(network(&file)),
+            Ok(File { services, slices }) => Some(Network { services: Arc::new(services.0), slices: slices.0, heard: false }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 log::error!("the services in {}: {error}; they are known again when the master answers", path.display());
@@ -60,8 +64,7 @@ impl Known {
 
     /// Whole and durable, or the old file stays.
     pub fn keep(&self, network: &Network) {
-        let text = serde_json::to_vec(&file(network)).map_err(io::Error::other);
-        if let Err(error) = text.and_then(|text| private::replace_files(&self.folder, [(NAME.into(), text)].into_iter())) {
+        if let Err(error) = private::replace_files(&self.folder, [(NAME.into(), file(network))].into_iter()) {
             log::error!("keep the services in {}: {error}", self.folder.join(NAME).display());
         }
     }
@@ -69,7 +72,7 @@ impl Known {
     /// At a stop: what was heard since the last write, endpoints too. What is on the disk already is not written again.
     pub fn keep_last(&self, network: Option<&Network>) {
         if let Some(network) = network.filter(|network| network.heard)
-            && self.read().is_none_or(|known| file(&known) != file(network))
+            && fs::read(self.folder.join(NAME)).ok() != Some(file(network))
         {
             self.keep(network);
         }
@@ -83,7 +86,9 @@ impl Known {
             if let Some(now) = now.filter(|now| now.heard)
                 && kept.as_ref() != Some(&now.services)
             {
-                let same = self.read().is_some_and(|known| known.services.iter().map(of_service).eq(now.services.iter().map(of_service)));
+                // What this agent has written it knows.
+                let first = kept.is_none();
+                let same = first && self.read().is_some_and(|known| as_written(&known).eq(as_written(&now)));
                 kept = Some(now.services.clone());
                 if !same {
                     self.keep(&now);
@@ -176,18 +181,67 @@ fn resolved(target: &IntOrString, port: &ServicePort, spec: &PodSpec) -> Option<
     of_pod.find(same).map(|one| i64::from(one.container_port))
 }
 
-fn network(file: &Value) -> Network {
-    let list = |field: &str| file[field].as_array().cloned().unwrap_or_default();
-    let services = list("services").iter().filter_map(|service| Service::read(service).ok()).collect();
-    let slices = list("slices").iter().filter_map(|slice| EndpointSlice::read(slice).ok()).map(Arc::new).collect();
-    Network { services: Arc::new(services), slices, heard: false }
+fn as_written(network: &Network) -> impl Iterator<Item = Value> {
+    network.services.iter().map(|service| of_service(service))
 }
 
-fn file(network: &Network) -> Value {
-    json!({
-        "services": network.services.iter().map(of_service).collect::<Vec<_>>(),
-        "slices": network.slices.iter().map(|slice| of_slice(slice)).collect::<Vec<_>>(),
-    })
+/// One object after another: all of them as values take many times what they are.
+fn file(network: &Network) -> Vec<u8> {
+    let mut text = b"{\"services\":".to_vec();
+    put(&mut text, as_written(network));
+    text.extend_from_slice(b",\"slices\":");
+    put(&mut text, network.slices.iter().map(|slice| of_slice(slice)));
+    text.push(b'}');
+    text
+}
+
+fn put(text: &mut Vec<u8>, objects: impl Iterator<Item = Value>) {
+    text.push(b'[');
+    for (index, object) in objects.enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        text.extend_from_slice(object.to_string().as_bytes());
+    }
+    text.push(b']');
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct File {
+    services: Objects<Service>,
+    slices: Objects<EndpointSlice>,
+}
+
+/// Those that can be read.
+struct Objects<T>(Vec<Arc<T>>);
+
+impl<T> Default for Objects<T> {
+    fn default() -> Objects<T> {
+        Objects(Vec::new())
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Objects<T> {
+    fn deserialize<D: Deserializer<'de>>(file: D) -> Result<Objects<T>, D::Error> {
+        struct List<T>(PhantomData<T>);
+        impl<'de, T: DeserializeOwned> Visitor<'de> for List<T> {
+            type Value = Objects<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of objects")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Objects<T>, A::Error> {
+                let mut all = Vec::new();
+                while let Some(object) = list.next_element::<Value>()? {
+                    all.extend(T::deserialize(object).ok().map(Arc::new));
+                }
+                Ok(Objects(all))
+            }
+        }
+        file.deserialize_seq(List(PhantomData))
+    }
 }
 
 /// The fields of a service that this host uses.
@@ -259,7 +313,7 @@ mod tests {
                 {"addresses": ["192.0.2.9"]}],
             "ports": [{"name": "http", "port": 8080}]});
         let slices = vec![Arc::new(EndpointSlice::read(&slice).unwrap())];
-        Network { services: Arc::new(vec![Service::read(&service).unwrap()]), slices, heard: true }
+        Network { services: Arc::new(vec![Arc::new(Service::read(&service).unwrap())]), slices, heard: true }
     }
 
     fn addresses(network: &Network) -> Vec<String> {
@@ -301,7 +355,10 @@ mod tests {
         known.keep(&heard());
         let read = known.read().unwrap();
         assert!(!read.heard);
-        let rules = |network: &Network| crate::services::rules(&network.services, &network.slices, &crate::services::Here::default(), None);
+        let rules = |network: &Network| {
+            let groups = crate::services::group::grouped(&network.services, &network.slices);
+            crate::services::rules(&groups, &crate::services::Here::default(), None, &mut Default::default())
+        };
         assert_eq!(rules(&read), rules(&heard()));
         assert_eq!(file(&read), file(&heard()));
     }
@@ -322,7 +379,7 @@ mod tests {
         known.keep_last(Some(&other));
         assert_eq!(file(&known.read().unwrap()), file(&other), "endpoints alone have changed");
         let service = json!({"metadata": {"namespace": "default", "name": "new"}, "spec": {"ports": [{"port": 1, "targetPort": 2}]}});
-        other.services = Arc::new(vec![Service::read(&service).unwrap()]);
+        other.services = Arc::new(vec![Arc::new(Service::read(&service).unwrap())]);
         known.keep_last(Some(&other));
         assert_eq!(file(&known.read().unwrap()), file(&other), "a service is new");
     }
@@ -377,7 +434,7 @@ mod tests {
             let mut service = json!({"metadata": {"namespace": "default", "name": "web"}, "spec": {"selector": {"app": "web"},
                 "ports": [{"name": "http", "port": 80}]}});
             service["spec"]["ports"][0]["targetPort"] = target.clone();
-            network.services = Arc::new(vec![Service::read(&service).unwrap()]);
+            network.services = Arc::new(vec![Arc::new(Service::read(&service).unwrap())]);
             network.slices.retain(|_| slices);
             folder.known().keep(&network);
             let path = folder.0.join(NAME);

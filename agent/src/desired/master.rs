@@ -44,7 +44,7 @@ pub struct Heard {
 /// The services of the cluster and their endpoints, as last heard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
-    pub services: Arc<Vec<Service>>,
+    pub services: Arc<Vec<Arc<Service>>>,
     pub slices: Vec<Arc<EndpointSlice>>,
     /// False: it was read from this host's disk, and may be of before a reboot.
     pub heard: bool,
@@ -88,7 +88,7 @@ pub async fn run(client: Client, about: About<'_>, shown: watch::Receiver<Arc<Sh
         let known = outlets.network.borrow().clone();
         let services = match known.filter(|known| known.heard && !services_changed) {
             Some(known) => known.services.clone(),
-            None => Arc::new(of_services.iter().map(|service| (**service).clone()).collect()),
+            None => Arc::new(of_services),
         };
         outlets.network.send_replace(Some(Arc::new(Network { services, slices, heard: true })));
     };

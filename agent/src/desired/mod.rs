@@ -183,7 +183,7 @@ pub struct Desired {
     pub unknown: BTreeSet<Source>,
     pub gone: BTreeSet<String>,
     /// v1 Services of all namespaces, as last heard: for service variables.
-    pub services: Arc<Vec<Service>>,
+    pub services: Arc<Vec<Arc<Service>>>,
     /// How the names of new pods resolve.
     pub dns: Dns,
     /// The master's part of this node. None: unknown.

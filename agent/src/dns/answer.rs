@@ -392,13 +392,16 @@ fn asked(rtype: Rtype) -> Asked {
 #[cfg(test)]
 mod tests {
     use super::super::cache::Cache;
+    use super::super::zone::Entries;
     use super::*;
+    use crate::services::group::grouped;
     use coracle_api::service::Service;
     use serde_json::json;
+    use std::sync::Arc;
 
     fn zone() -> Zone {
         let service = |name: &str, spec: serde_json::Value| {
-            Service::read(&json!({"metadata": {"namespace": "default", "name": name}, "spec": spec})).unwrap()
+            Arc::new(Service::read(&json!({"metadata": {"namespace": "default", "name": name}, "spec": spec})).unwrap())
         };
         let many: Vec<String> = (0..200).map(|n| format!("10.96.1.{n}")).collect();
         let services = [
@@ -408,7 +411,7 @@ mod tests {
             service("in", json!({"type": "ExternalName", "externalName": "web.default.svc.cluster.local"})),
             service("ring", json!({"type": "ExternalName", "externalName": "ring.default.svc.cluster.local"})),
         ];
-        Zone::new("cluster.local", &services, &[])
+        Zone::new("cluster.local", &grouped(&services, &[]), &mut Entries::default())
     }
 
     fn query(name: &str, rtype: Rtype, edns: Option<u16>) -> Vec<u8> {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use coracle_api::pod::PodSpec;
 use coracle_api::service::Service;
@@ -47,8 +48,8 @@ impl ClusterNames {
     }
 
     /// The address that the service of DNS has, or before it was heard of, the one that it has where nobody chose another.
-    pub fn of_cluster(&self, services: &[Service]) -> Option<ClusterDns> {
-        let own = |service: &&Service| service.metadata.namespace == "kube-system" && service.metadata.name == "kube-dns";
+    pub fn of_cluster(&self, services: &[Arc<Service>]) -> Option<ClusterDns> {
+        let own = |service: &&Arc<Service>| service.metadata.namespace == "kube-system" && service.metadata.name == "kube-dns";
         let heard = || services.iter().find(own)?.spec.cluster_ip.parse().ok();
         let address = match self.address {
             Some(address) => address,

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use coracle_api::service::{EndpointSlice, Service};
 
+use crate::services::group::{Group, Made};
+
 /// The version of the DNS specification.
 const VERSION: &str = "1.1.0";
 /// The TTL of answers: an endpoint may go at any moment.
@@ -21,18 +23,22 @@ pub const TTL_S: u32 = 5;
 /// The limit of one answer: a service with more endpoints shows the others to the next query.
 const HOSTS_MAX: usize = 250;
 
+/// The names of each service; none: it has no names.
+pub type Entries = Made<Option<Arc<Entry>>>;
+
 /// All names of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zone {
     /// The cluster domain, in lower case.
     domain: String,
     /// By namespace and name.
-    services: BTreeMap<(String, String), Entry>,
+    services: BTreeMap<(String, String), Arc<Entry>>,
     reverse: BTreeMap<IpAddr, BTreeSet<String>>,
 }
 
+/// The names of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Entry {
+pub enum Entry {
     Addresses(Vec<IpAddr>, Vec<Port>),
     /// The endpoints of a headless service.
     Hosts(Vec<Host>),
@@ -41,7 +47,7 @@ enum Entry {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Port {
+pub struct Port {
     name: String,
     /// In lower case.
     protocol: String,
@@ -49,7 +55,7 @@ struct Port {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Host {
+pub struct Host {
     label: String,
     address: IpAddr,
     ports: Vec<Port>,
@@ -100,18 +106,24 @@ pub enum Found {
 }
 
 impl Zone {
-    pub fn new(domain: &str, services: &[Service], slices: &[Arc<EndpointSlice>]) -> Zone {
+    pub fn new(domain: &str, groups: &[Group], entries: &mut Entries) -> Zone {
+        let made = entries.take(groups, entry).0;
+        Zone::of(domain, groups, made)
+    }
+
+    /// None: no name means another thing than it did.
+    pub fn changed(domain: &str, groups: &[Group], entries: &mut Entries) -> Option<Zone> {
+        let (made, differs) = entries.take(groups, entry);
+        differs.then(|| Zone::of(domain, groups, made))
+    }
+
+    fn of(domain: &str, groups: &[Group], entries: Vec<Option<Arc<Entry>>>) -> Zone {
         let mut zone = Zone { domain: domain.to_ascii_lowercase(), ..Zone::default() };
-        let mut by_service: BTreeMap<(&str, &str), Vec<&EndpointSlice>> = BTreeMap::new();
-        for slice in slices {
-            by_service.entry((&slice.metadata.namespace, slice.service())).or_default().push(slice);
-        }
-        for service in services {
+        for (Group { service, .. }, entry) in groups.iter().zip(entries) {
+            let Some(entry) = entry else { continue };
             let key = (service.metadata.namespace.clone(), service.metadata.name.clone());
-            let slices = by_service.get(&(key.0.as_str(), key.1.as_str())).map(Vec::as_slice).unwrap_or_default();
-            let Some(entry) = entry(service, slices) else { continue };
             let full = zone.of_service(&key.0, &key.1);
-            match &entry {
+            match &*entry {
                 Entry::Addresses(addresses, _) => {
                     for address in addresses {
                         zone.reverse.entry(*address).or_default().insert(full.clone());
@@ -185,7 +197,7 @@ impl Zone {
             return if lives { Found::Nothing } else { Found::NoName };
         };
         let Some(entry) = self.services.get(&(namespace.to_owned(), (*service).to_owned())) else { return Found::NoName };
-        match (entry, below) {
+        match (&**entry, below) {
             (Entry::Alias(to), []) => Found::Records(vec![record(name, Data::Alias(to.clone()))], Vec::new()),
             (Entry::Addresses(addresses, _), []) if asked != Asked::Srv => several(name, addresses.iter().copied(), asked),
             (Entry::Hosts(hosts), []) if asked != Asked::Srv => of_hosts(name, hosts.iter(), asked),
@@ -252,8 +264,11 @@ impl Zone {
     }
 }
 
-/// None: it has no names.
-fn entry(service: &Service, slices: &[&EndpointSlice]) -> Option<Entry> {
+fn entry(Group { service, slices }: &Group) -> Option<Arc<Entry>> {
+    names(service, slices).map(Arc::new)
+}
+
+fn names(service: &Service, slices: &[Arc<EndpointSlice>]) -> Option<Entry> {
     let spec = &service.spec;
     if spec.kind == "ExternalName" {
         let to = spec.external_name.trim_end_matches('.').to_ascii_lowercase();
@@ -366,11 +381,12 @@ fn turned(name: &str) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::group::grouped;
     use serde_json::{Value, json};
 
     fn zone() -> Zone {
         let service = |namespace: &str, name: &str, spec: Value| {
-            Service::read(&json!({"metadata": {"namespace": namespace, "name": name}, "spec": spec})).unwrap()
+            Arc::new(Service::read(&json!({"metadata": {"namespace": namespace, "name": name}, "spec": spec})).unwrap())
         };
         let slice = |namespace: &str, name: &str, endpoints: Value, ports: Value| {
             let labels = json!({"kubernetes.io/service-name": name});
@@ -403,7 +419,7 @@ mod tests {
             ),
             slice("shop", "early", json!([{"addresses": ["10.244.0.9"], "conditions": {"ready": false}}]), json!(null)),
         ];
-        Zone::new("Cluster.Local", &services, &slices)
+        Zone::new("Cluster.Local", &grouped(&services, &slices), &mut Entries::default())
     }
 
     #[track_caller]

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::nft::{self, Mapping};
 use super::{LABEL_ADDRESS, Subnet, plug, wires_of};
-use crate::conntrack;
 use crate::naming::Tag;
+use crate::netfilter;
 use crate::runtime::Seen;
 use crate::runtime::docker::Docker;
 use crate::services::flows::{Led, Moved};
@@ -114,7 +114,7 @@ impl Keep {
         let moved = Moved::between(self.led.as_ref(), &now, &BTreeSet::new());
         self.led = Some(now);
         if !moved.is_empty()
-            && let Err(why) = conntrack::end_stale(moved).await
+            && let Err(why) = netfilter::end_stale(moved).await
         {
             log::warn!("{why}; clients of a host port over UDP may be led to a pod that is gone");
         }

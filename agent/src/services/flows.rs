@@ -8,9 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use super::Part;
 use super::ends::End;
+use super::netlink::{ACKNOWLEDGE, DUMP, INET, Message, REQUEST, attributes, message, messages, padded};
 
 /// A port that a service is reached at: an address, or (none) the node's own.
 pub type At = (Option<Ipv4Addr>, u16);
@@ -19,7 +21,7 @@ pub type At = (Option<Ipv4Addr>, u16);
 pub type Led = BTreeMap<At, BTreeSet<End>>;
 
 /// The endpoints of all services.
-pub fn led(parts: &[Part]) -> Led {
+pub fn led(parts: &[Arc<Part>]) -> Led {
     parts.iter().flat_map(|part| part.flows.iter().map(|(at, ends)| (*at, ends.clone()))).collect()
 }
 
@@ -79,19 +81,9 @@ impl Moved {
     }
 }
 
-const HEADER: usize = 16;
-/// The header of this subsystem's messages: address family, version, number.
-const FAMILY: [u8; 4] = [2, 0, 0, 0];
-const ERROR: u16 = 2;
-const DONE: u16 = 3;
 const NEW: u16 = 0x100;
 const GET: u16 = 0x101;
 const DELETE: u16 = 0x102;
-const REQUEST: u16 = 1;
-const ACKNOWLEDGE: u16 = 4;
-const DUMP: u16 = 0x300;
-/// The kernel marks attributes that hold others.
-const NESTED: u16 = 0x8000;
 const UDP: u8 = 17;
 
 const ORIGINAL: u16 = 1;
@@ -103,56 +95,25 @@ const PROTOCOL: u16 = 2;
 
 /// Asks for all flows.
 pub fn list() -> Vec<u8> {
-    message(GET, REQUEST | DUMP, &[])
+    message(GET, REQUEST | DUMP, INET, &[])
 }
 
 /// Ends this one, and not a younger one that is like it.
 pub fn end(flow: &Flow) -> Vec<u8> {
-    message(DELETE, REQUEST | ACKNOWLEDGE, &flow.named)
-}
-
-fn message(kind: u16, flags: u16, attributes: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(HEADER + FAMILY.len() + attributes.len()).unwrap_or(u32::MAX);
-    [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &1_u32.to_ne_bytes(), &[0; 4], &FAMILY, attributes].concat()
+    message(DELETE, REQUEST | ACKNOWLEDGE, INET, &flow.named)
 }
 
 /// The messages of one piece. What cannot be read is no flow of UDP over IPv4.
-pub fn read(mut bytes: &[u8]) -> Heard {
+pub fn read(bytes: &[u8]) -> Heard {
     let mut heard = Heard::default();
-    while let (Some(length), Some(kind)) = (number(bytes, 0), short(bytes, 4)) {
-        let Some(content) = bytes.get(HEADER..length) else { break };
-        match kind {
-            DONE => heard.over = Some(0),
-            ERROR => heard.over = Some(number(content, 0).map_or(0, |code| (code as u32 as i32).wrapping_neg())),
-            NEW => heard.flows.extend(content.get(FAMILY.len()..).and_then(flow)),
-            _ => {}
+    for message in messages(bytes) {
+        match message {
+            Message::End(code) => heard.over = Some(code),
+            Message::Content(NEW, attributes) => heard.flows.extend(flow(attributes)),
+            Message::Content(..) => {}
         }
-        bytes = bytes.get(padded(length)..).unwrap_or_default();
     }
     heard
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<usize> {
-    usize::try_from(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?)).ok()
-}
-
-fn short(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn padded(length: usize) -> usize {
-    length.next_multiple_of(4)
-}
-
-/// Each attribute whole, and what is in it.
-fn attributes(mut bytes: &[u8]) -> BTreeMap<u16, (&[u8], &[u8])> {
-    let mut found = BTreeMap::new();
-    while let (Some(length), Some(kind)) = (short(bytes, 0).map(usize::from), short(bytes, 2)) {
-        let (Some(whole), Some(content)) = (bytes.get(..length), bytes.get(4..length)) else { break };
-        found.insert(kind & !NESTED, (whole, content));
-        bytes = bytes.get(padded(length)..).unwrap_or_default();
-    }
-    found
 }
 
 fn flow(bytes: &[u8]) -> Option<Flow> {
@@ -183,6 +144,7 @@ fn ends(bytes: &[u8]) -> Option<(End, End)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::netlink::{DONE, ERROR, NESTED, number};
     use super::*;
 
     fn end_of(text: &str) -> End {
@@ -248,9 +210,9 @@ mod tests {
         let told = |protocol| {
             let original = tuple(ORIGINAL, "10.244.0.9:4000", "10.96.0.5:53", protocol);
             let reply = tuple(REPLY, "10.244.0.1:53", "10.244.0.9:4000", protocol);
-            message(NEW, 2, &[original, reply, attribute(3, &[0; 4]), attribute(ID, &[1, 2, 3, 4])].concat())
+            message(NEW, 2, INET, &[original, reply, attribute(3, &[0; 4]), attribute(ID, &[1, 2, 3, 4])].concat())
         };
-        let heard = read(&[told(17), told(6), message(DONE, 2, &[])].concat());
+        let heard = read(&[told(17), told(6), message(DONE, 2, INET, &[])].concat());
         let named = [tuple(ORIGINAL, "10.244.0.9:4000", "10.96.0.5:53", 17), attribute(ID, &[1, 2, 3, 4])].concat();
         let flow = Flow { to: end_of("10.96.0.5:53"), by: end_of("10.244.0.1:53"), named: named.clone() };
         assert_eq!(heard, Heard { flows: vec![flow.clone()], over: Some(0) });

@@ -9,6 +9,8 @@
 
 pub mod ends;
 pub mod flows;
+pub mod group;
+pub mod netlink;
 pub mod nft;
 pub mod variables;
 
@@ -21,6 +23,7 @@ use coracle_api::service::{EndpointSlice, Service, ServicePort};
 
 use crate::hash::hash_text;
 use ends::{End, Ends, ends};
+use group::{Group, Made};
 use nft::{Held, Where, comment};
 pub use nft::{change, script, trial};
 pub use variables::variables;
@@ -46,7 +49,7 @@ pub struct Here {
 pub struct Rules {
     pub here: Here,
     /// One a service that has an address.
-    pub parts: Vec<Part>,
+    pub parts: Vec<Arc<Part>>,
     /// The parts of services that are not supported.
     pub refused: Vec<Refused>,
 }
@@ -102,30 +105,27 @@ impl fmt::Display for Refused {
     }
 }
 
+/// The part of a service, if it has an address, and what of it is not supported.
+type Piece = (Option<Arc<Part>>, Vec<Refused>);
+/// What was made of each service, for one host.
+pub type Pieces = Made<Piece>;
+
 /// The rules of all services. `served`: the address of a service that the agent itself answers at.
-pub fn rules(services: &[Service], slices: &[Arc<EndpointSlice>], here: &Here, served: Option<IpAddr>) -> Rules {
+pub fn rules(groups: &[Group], here: &Here, served: Option<IpAddr>, pieces: &mut Pieces) -> Rules {
     let mut rules = Rules { here: here.clone(), ..Rules::default() };
-    let mut by_service: BTreeMap<(&str, &str), Vec<Arc<EndpointSlice>>> = BTreeMap::new();
-    for slice in slices {
-        by_service.entry((&slice.metadata.namespace, slice.service())).or_default().push(slice.clone());
-    }
-    // Of two services with one address (a master that lost its claims) the first has it.
-    let mut sorted: Vec<&Service> = services.iter().collect();
-    sorted.sort_by(|one, other| key(one).cmp(&key(other)));
-    for service in sorted {
-        let Ok(address) = service.spec.cluster_ip.parse::<Ipv4Addr>() else { continue };
-        let slices = by_service.get(&key(service)).map(Vec::as_slice).unwrap_or_default();
-        let part = part(service, address, slices, here, &mut rules.refused);
+    for (part, refused) in pieces.take(groups, |group| piece(group, here)).0 {
+        rules.refused.extend(refused);
         // Where nobody else answers, the agent does: nothing is to be refused there.
-        if served != Some(IpAddr::V4(address)) || part.held.leads_anywhere() {
-            rules.parts.push(part);
-        }
+        rules.parts.extend(part.filter(|part| served != Some(IpAddr::V4(part.address)) || part.held.leads_anywhere()));
     }
     rules
 }
 
-fn key(service: &Service) -> (&str, &str) {
-    (&service.metadata.namespace, &service.metadata.name)
+fn piece(Group { service, slices }: &Group, here: &Here) -> Piece {
+    let mut refused = Vec::new();
+    let address = service.spec.cluster_ip.parse::<Ipv4Addr>().ok();
+    let part = address.map(|address| Arc::new(part(service, address, slices, here, &mut refused)));
+    (part, refused)
 }
 
 fn part(service: &Service, address: Ipv4Addr, slices: &[Arc<EndpointSlice>], here: &Here, refused: &mut Vec<Refused>) -> Part {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use super::ends::End;
 use super::{Here, Part};
@@ -40,11 +41,14 @@ pub enum Where {
     NodePort(u16),
 }
 
+/// A map, and a key of it.
+type ElementKey = (&'static str, String);
+
 /// Elements of maps and sets, chains, and sets of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// By map and key: where it leads; empty in a set.
-    elements: BTreeMap<(&'static str, String), String>,
+    elements: BTreeMap<ElementKey, String>,
     /// By name, the lines.
     chains: BTreeMap<String, Vec<String>>,
     /// By name, for how long the kernel keeps whom it puts there.
@@ -106,34 +110,70 @@ impl Held {
         name.to_owned()
     }
 
-    fn of(parts: &[&Part]) -> Held {
+    /// Of two services with one address (a master that lost its claims) the first has it.
+    fn of(parts: &[Arc<Part>]) -> Held {
         let mut all = Held::default();
-        for Part { held, .. } in parts {
-            for (key, to) in &held.elements {
+        for part in parts {
+            for (key, to) in &part.held.elements {
                 all.elements.entry(key.clone()).or_insert_with(|| to.clone());
             }
-            all.chains.extend(held.chains.iter().map(|(name, lines)| (name.clone(), lines.clone())));
-            all.clients.extend(held.clients.iter().map(|(name, seconds)| (name.clone(), *seconds)));
+            all.take_chains(part);
         }
         all
     }
+
+    fn take_chains(&mut self, Part { held, .. }: &Part) {
+        self.chains.extend(held.chains.iter().map(|(name, lines)| (name.clone(), lines.clone())));
+        self.clients.extend(held.clients.iter().map(|(name, seconds)| (name.clone(), *seconds)));
+    }
+
+    /// The chains of those that differ, and of all parts the elements that those that differ have: others may have some of them too.
+    fn touched(parts: &[Arc<Part>], differ: &[&Arc<Part>], keys: &BTreeSet<&ElementKey>) -> Held {
+        let mut some = Held::default();
+        for part in parts {
+            let elements = &part.held.elements;
+            let mut put = |key: &ElementKey, to: &String| {
+                some.elements.entry(key.clone()).or_insert_with(|| to.clone());
+            };
+            match keys.len() < elements.len() {
+                true => keys.iter().filter_map(|key| elements.get_key_value(*key)).for_each(|(key, to)| put(key, to)),
+                false => elements.iter().filter(|(key, _)| keys.contains(key)).for_each(|(key, to)| put(key, to)),
+            }
+        }
+        differ.iter().for_each(|part| some.take_chains(part));
+        some
+    }
+}
+
+/// Those of each that the other does not have.
+fn differing<'p>(old: &'p [Arc<Part>], new: &'p [Arc<Part>]) -> [Vec<&'p Arc<Part>>; 2] {
+    let by_name = |parts: &'p [Arc<Part>]| -> BTreeMap<(&'p str, &'p str), &'p Arc<Part>> {
+        parts.iter().map(|part| ((part.namespace.as_str(), part.name.as_str()), part)).collect()
+    };
+    let (before, now) = (by_name(old), by_name(new));
+    let not_in = |all: &BTreeMap<(&str, &str), &'p Arc<Part>>, others: &BTreeMap<(&str, &str), &'p Arc<Part>>| {
+        all.iter().filter(|(key, part)| others.get(*key) != Some(*part)).map(|(_, part)| *part).collect()
+    };
+    [not_in(&before, &now), not_in(&now, &before)]
 }
 
 /// A whole nft script: one transaction that replaces our table and touches nothing else.
-pub fn script(parts: &[&Part], here: &Here) -> String {
+pub fn script(parts: &[Arc<Part>], here: &Here) -> String {
     format!("table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n{}{}}}\n", whole(&Held::of(parts)), base(here))
 }
 
 /// The same without what looks at packets, in a table of its own that the same transaction takes away again: the kernel says whether it
 /// would take these, and nothing is different afterwards.
-pub fn trial(parts: &[&Part]) -> String {
+pub fn trial(parts: &[Arc<Part>]) -> String {
     let name = "table ip coracle_trial";
     format!("{name}\ndelete {name}\n{name} {{\n{}}}\ndelete {name}\n", whole(&Held::of(parts)))
 }
 
 /// The nft commands that turn a table with the old parts into one with the new. Empty: no change.
-pub fn change(old: &[&Part], new: &[&Part]) -> String {
-    let (old, new) = (Held::of(old), Held::of(new));
+pub fn change(old: &[Arc<Part>], new: &[Arc<Part>]) -> String {
+    let [gone, come] = differing(old, new);
+    let keys: BTreeSet<&ElementKey> = gone.iter().chain(&come).flat_map(|part| part.held.elements.keys()).collect();
+    let (old, new) = (Held::touched(old, &gone, &keys), Held::touched(new, &come, &keys));
     let mut script = String::new();
     let out: Vec<_> = old.elements.iter().filter(|(key, to)| new.elements.get(*key) != Some(*to)).map(|(key, _)| key).collect();
     for (map, ..) in MAPS {

@@ -5,10 +5,10 @@ fn here() -> Here {
     Here { node: "n1".into(), zone: String::new(), pod_cidr: "10.244.0.0/24".into(), bridges_are_seen: true }
 }
 
-fn service(name: &str, spec: Value) -> Service {
+fn service(name: &str, spec: Value) -> Arc<Service> {
     let status = spec["status"].clone();
     let status = if status.is_null() { json!({}) } else { status };
-    Service::read(&json!({"metadata": {"namespace": "default", "name": name}, "spec": spec, "status": status})).unwrap()
+    Arc::new(Service::read(&json!({"metadata": {"namespace": "default", "name": name}, "spec": spec, "status": status})).unwrap())
 }
 
 fn slice(service: &str, endpoints: Value, ports: Value) -> Arc<EndpointSlice> {
@@ -17,7 +17,11 @@ fn slice(service: &str, endpoints: Value, ports: Value) -> Arc<EndpointSlice> {
     Arc::new(EndpointSlice::read(&json!({"metadata": metadata, "endpoints": endpoints, "ports": ports})).unwrap())
 }
 
-fn all() -> (Vec<Service>, Vec<Arc<EndpointSlice>>) {
+fn of(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>], served: Option<IpAddr>) -> Rules {
+    rules(&group::grouped(services, slices), &here(), served, &mut Pieces::default())
+}
+
+fn all() -> (Vec<Arc<Service>>, Vec<Arc<EndpointSlice>>) {
     let http = json!([{"port": 80, "protocol": "TCP"}]);
     let services = vec![
         service(
@@ -67,8 +71,8 @@ fn all() -> (Vec<Service>, Vec<Arc<EndpointSlice>>) {
 #[test]
 fn the_table_is_as_recorded() {
     let (services, slices) = all();
-    let rules = rules(&services, &slices, &here(), None);
-    let script = script(&rules.parts.iter().collect::<Vec<_>>(), &here());
+    let rules = of(&services, &slices, None);
+    let script = script(&rules.parts, &here());
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/golden/services.nft");
     if std::env::var_os("COR_GOLDEN").is_some() {
         std::fs::write(file, &script).unwrap();
@@ -84,14 +88,13 @@ fn the_table_is_as_recorded() {
 #[test]
 fn a_change_writes_what_changed() {
     let (services, slices) = all();
-    let before = rules(&services, &slices, &here(), None).parts;
-    let before: Vec<&Part> = before.iter().collect();
+    let before = of(&services, &slices, None).parts;
     assert_eq!(change(&before, &before), "");
     // One endpoint less of one service.
     let mut fewer = slices.clone();
     fewer[3] = slice("sticky", json!([{"addresses": ["10.244.0.2"]}]), json!([{"port": 80}]));
-    let after = rules(&services, &fewer, &here(), None).parts;
-    let script = change(&before, &after.iter().collect::<Vec<_>>());
+    let after = of(&services, &fewer, None).parts;
+    let script = change(&before, &after);
     assert!(script.contains("flush chain") && script.contains("delete set ip coracle aff_") && !script.contains("default/web"), "{script}");
     assert_eq!(script.matches("delete chain").count(), 1, "{script}");
 }
@@ -100,9 +103,9 @@ fn a_change_writes_what_changed() {
 fn what_the_agent_serves_itself_is_not_refused() {
     let own = service("kube-dns", json!({"clusterIP": "10.96.0.10", "ports": [{"port": 53, "protocol": "UDP"}]}));
     let served = Some("10.96.0.10".parse().unwrap());
-    assert_eq!(rules(std::slice::from_ref(&own), &[], &here(), served).parts, Vec::new());
+    assert_eq!(of(std::slice::from_ref(&own), &[], served).parts, Vec::new());
     let theirs = slice("kube-dns", json!([{"addresses": ["10.244.0.4"]}]), json!([{"port": 53, "protocol": "UDP"}]));
-    assert_eq!(rules(&[own], &[theirs], &here(), served).parts.len(), 1);
+    assert_eq!(of(&[own], &[theirs], served).parts.len(), 1);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The service variables that containers get. PURE.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use coracle_api::service::Service;
 
 /// The service variables of 2014 and of v1, of all services of one namespace that have an address.
-pub fn variables(services: &[Service], namespace: &str) -> BTreeMap<String, String> {
+pub fn variables(services: &[Arc<Service>], namespace: &str) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
     // The master's own service is for everybody, as it has always been; a namespace's own service of that name wins.
     let everybody = services.iter().filter(|service| service.metadata.namespace == "default" && service.metadata.name == "kubernetes");
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn as_in_2014_and_as_today() {
-        let service = |document| Service::read(&document).unwrap();
+        let service = |document| Arc::new(Service::read(&document).unwrap());
         let services = [
             service(json!({"metadata": {"namespace": "default", "name": "redis-master"},
                 "spec": {"clusterIP": "10.96.0.9", "ports": [{"port": 6379, "name": "db"}, {"port": 53, "protocol": "UDP"}]}})),

@@ -1,6 +1,10 @@
-//! The kernel's flows: asked for over netlink, and ended one by one where they lead to somebody who serves a port no more.
+//! The kernel's netfilter, asked over netlink.
 //!
-//! Only after a change of who serves something over UDP; the table of a busy host is read in some milliseconds, on a thread of its own.
+//!     flows over UDP            ended one by one where they lead to somebody who serves a port no more
+//!     the rules' generation     a number that is another after every change of rules, whoever made it
+//!
+//! Flows are looked at only after a change of who serves something over UDP; the table of a busy host is read in some milliseconds, on a
+//! thread of its own.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,6 +15,7 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::services::flows::{self, Flow, Heard, Moved};
+use crate::services::netlink;
 
 /// The size of one piece of an answer; the kernel makes them of 32 KiB at most.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -27,8 +32,7 @@ pub async fn end_stale(moved: Moved) -> Result<usize, String> {
 }
 
 fn end_them(moved: &Moved) -> io::Result<usize> {
-    let kernel = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkNetFilter)?;
-    setsockopt(&kernel, ReceiveTimeout, &TimeVal::seconds(SILENCE_S))?;
+    let kernel = open()?;
     let mut over: Vec<Flow> = Vec::new();
     told(&kernel, &flows::list(), |heard| {
         let room = ENDED_MAX.saturating_sub(over.len());
@@ -42,6 +46,21 @@ fn end_them(moved: &Moved) -> io::Result<usize> {
         }
     }
     Ok(over.len())
+}
+
+fn open() -> io::Result<OwnedFd> {
+    let kernel = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkNetFilter)?;
+    setsockopt(&kernel, ReceiveTimeout, &TimeVal::seconds(SILENCE_S))?;
+    Ok(kernel)
+}
+
+/// None: the kernel does not say.
+pub fn generation() -> Option<u32> {
+    let kernel = open().ok()?;
+    send(kernel.as_raw_fd(), &netlink::generation(), MsgFlags::empty()).ok()?;
+    let mut piece = [0; 1024];
+    let length = recv(kernel.as_raw_fd(), &mut piece, MsgFlags::empty()).ok()?;
+    netlink::read_generation(&piece[..length])?.ok()
 }
 
 fn told(kernel: &OwnedFd, question: &[u8], mut hear: impl FnMut(Heard)) -> io::Result<()> {

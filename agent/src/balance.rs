@@ -1,0 +1,89 @@
+//! The services of the cluster as last heard, for whoever serves them on this host.
+//!
+//!     services and slices -> rules (`net`), names (`dns`), health check node ports (`health_ports`)
+//!
+//! Each is told only where it is another than before.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::desired::known::as_they_are;
+use crate::desired::master::Network;
+use crate::dns::resolv::ClusterNames;
+use crate::dns::serve::Names;
+use crate::dns::zone::{Entries, Zone};
+use crate::happening::Happening;
+use crate::health_ports::{self, Ports};
+use crate::services::group::grouped;
+use crate::services::{self, Here, Pieces, Rules};
+use crate::sync::Shown;
+
+/// Who is told.
+pub struct Servers {
+    pub rules: watch::Sender<Option<Rules>>,
+    pub names: watch::Sender<Arc<Names>>,
+    pub ports: watch::Sender<Arc<Ports>>,
+}
+
+/// Ends with its sources. A service that does not get all it asks for is told once.
+pub async fn run(
+    mut network: watch::Receiver<Option<Arc<Network>>>,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    (dns, here): (ClusterNames, Here),
+    servers: Servers,
+    happenings: mpsc::Sender<Happening>,
+) {
+    let mut said = BTreeSet::new();
+    let (mut pieces, mut entries) = (Pieces::default(), Entries::default());
+    loop {
+        let last = network.borrow_and_update().clone();
+        let old = last.as_ref().is_some_and(|last| !last.heard);
+        let seen = shown.borrow_and_update().clone();
+        // Before the first look at the engine nobody knows who still runs: the rules stay as they are.
+        let last = last.filter(|_| !old || seen.looked);
+        let now = last.map(|last| if old { Arc::new(as_they_are(&last, &here.node, &seen.desired.pods, &seen.statuses)) } else { last });
+        if let Some(network) = now {
+            let served = dns.of_cluster(&network.services).map(|dns| dns.address);
+            let groups = grouped(&network.services, &network.slices);
+            let zone = Zone::changed(&dns.domain, &groups, &mut entries).map(Arc::new);
+            servers.names.send_if_modified(|was| {
+                let differs = zone.is_some() || was.address != served;
+                if differs {
+                    *was = Arc::new(Names { zone: zone.unwrap_or_else(|| was.zone.clone()), address: served });
+                }
+                differs
+            });
+            let ports = health_ports::ports(&groups, &here);
+            servers.ports.send_if_modified(|was| {
+                let differs = **was != ports;
+                if differs {
+                    *was = Arc::new(ports);
+                }
+                differs
+            });
+            let wanted = services::rules(&groups, &here, served, &mut pieces);
+            for refused in wanted.refused.iter().filter(|refused| !said.contains(*refused)) {
+                log::warn!("{refused}");
+                // A queue that is full loses events, never more.
+                let _ = happenings.try_send(Happening::unsupported(refused));
+            }
+            said = wanted.refused.iter().cloned().collect();
+            servers.rules.send_if_modified(|was| {
+                let differs = was.as_ref() != Some(&wanted);
+                if differs {
+                    *was = Some(wanted);
+                }
+                differs
+            });
+        }
+        let alive = tokio::select! {
+            changed = network.changed() => changed.is_ok(),
+            changed = shown.changed(), if old => changed.is_ok(),
+        };
+        if !alive {
+            return;
+        }
+    }
+}
