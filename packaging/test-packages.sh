@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # test-packages.sh: both packages on a real systemd in a container with a Docker of its own: install, drop a manifest, the pod
 # runs; an upgrade of packages whose master was root, restarts of both units, a reboot of the machine, and what root does to the data
-# directory keep or bring back everything; the commands of the documentation work; purge leaves nothing.
+# directory keep or bring back everything; pods find each other beside ufw and firewalld; the commands of the documentation work; purge
+# leaves nothing.
 #
 # The machine is a debootstrapped Debian. It is not --privileged, and the host's cgroups are never mounted into it writable.
 set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
-image=coracle-test-packages:2
+image=coracle-test-packages:3
 machine=coracle-test-packages
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 
@@ -30,6 +31,7 @@ await() {
     fail "$what: not after $limit s"
 }
 . "$tree/packaging/pages.sh"
+. "$tree/packaging/firewalls.sh"
 clean() { docker rm -f -v "$machine" >/dev/null 2>&1 || true; }
 trap clean EXIT
 
@@ -40,9 +42,10 @@ make_image() {
     root=$(mktemp -d)
     mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | awk -v r="$release" '$2 == r { print $1; exit }')
     as_root debootstrap --variant=minbase \
-        --include=systemd,systemd-sysv,dbus,init-system-helpers,docker.io,iptables,nftables,iproute2,ca-certificates,curl,busybox-static,procps,jq,rsync,zstd,kubernetes-client \
+        --include=systemd,systemd-sysv,dbus,init-system-helpers,docker.io,iptables,nftables,iproute2,ca-certificates,curl,busybox-static,procps,jq,rsync,zstd,kubernetes-client,ufw,firewalld \
         "$release" "$root" "$mirror" >/dev/null
     as_root sh -c 'rm -rf "$1"/var/cache/apt/archives/*.deb "$1"/var/lib/apt/lists/*' sh "$root"
+    as_root chroot "$root" systemctl disable --quiet ufw firewalld
     # Debian's docker.io starts by itself under this systemd, as on a real machine.
     as_root tee "$root/start" >/dev/null <<'TEXT'
 #!/bin/sh
@@ -213,6 +216,8 @@ docker restart -t 60 "$machine" >/dev/null
 await 60 "systemd is up" inside sh -c 'systemctl is-system-running | grep -qE "running|degraded"'
 await 90 "the pod is back after the reboot" pod_answers
 await 20 "the master shows it" mirror_is_there
+
+firewalls
 
 purge_leaves_nothing() {
     say "purging both packages"

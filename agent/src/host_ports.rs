@@ -30,13 +30,13 @@ pub struct Trouble {
 }
 
 /// `local`: the addresses of this host. `networks`: by the name of an interface.
-pub fn troubles(services: &[Arc<Service>], listening: &Listening, local: &[Ipv4Addr], networks: &[(String, Subnet)]) -> BTreeSet<Trouble> {
+pub fn troubles(services: &[Arc<Service>], listening: &Listening, local: &[IpAddr], networks: &[(String, Subnet)]) -> BTreeSet<Trouble> {
     let mut all = BTreeSet::new();
     for service in services {
         let (meta, spec) = (&service.metadata, &service.spec);
         let trouble =
             |reason, what| Trouble { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), reason, what };
-        let given: Vec<Ipv4Addr> = service.status.load_balancer.ingress.iter().filter_map(|one| one.ip.parse().ok()).collect();
+        let given: Vec<IpAddr> = service.status.load_balancer.ingress.iter().filter_map(|one| one.ip.parse().ok()).collect();
         for port in &spec.ports {
             let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
             let all_of = match protocol {
@@ -56,7 +56,7 @@ pub fn troubles(services: &[Arc<Service>], listening: &Listening, local: &[Ipv4A
                 }
             }
         }
-        let Ok(address) = spec.cluster_ip.parse::<Ipv4Addr>() else { continue };
+        let Ok(address) = spec.cluster_ip.parse::<IpAddr>() else { continue };
         if let Some((name, network)) = networks.iter().find(|(_, network)| network.contains(address)) {
             let what = format!(
                 "its address {address} is one of {}, the network of {name} on this host: give the master another --service-cidr, or the \
@@ -71,13 +71,13 @@ pub fn troubles(services: &[Arc<Service>], listening: &Listening, local: &[Ipv4A
 
 /// Whether a socket at that address takes what comes to the other (none: every address that others reach). What listens on the loopback alone
 /// takes nothing that comes from elsewhere.
-fn takes(at: IpAddr, address: Option<Ipv4Addr>) -> bool {
+fn takes(at: IpAddr, address: Option<IpAddr>) -> bool {
     if at.is_unspecified() {
         return true;
     }
     match address {
         None => !at.is_loopback(),
-        Some(address) => at == IpAddr::V4(address),
+        Some(address) => at == address,
     }
 }
 

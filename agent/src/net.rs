@@ -6,7 +6,7 @@
 //! go on. The routes make the addresses work on a host without a default route, where a connection would fail before nft sees it.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,13 +34,13 @@ const ROUTE_PROTOCOL: &str = "196";
 struct Net {
     applied: Option<Rules>,
     /// The rules of the services that the kernel accepted.
-    addresses: BTreeSet<Ipv4Addr>,
+    addresses: BTreeSet<IpAddr>,
     /// A hash of the table as the kernel showed it then: a later difference was made by somebody else.
     listed: Option<String>,
     /// The generation of the kernel's rules when it was listed: while it stays nobody has changed anything, and nothing is listed.
     generation: Option<u32>,
     /// The addresses that have a route.
-    routed: Option<BTreeSet<Ipv4Addr>>,
+    routed: Option<BTreeSet<IpAddr>>,
     /// The UDP endpoints when flows were last checked.
     led: Option<Led>,
     hairpinned: BTreeSet<String>,
@@ -246,14 +246,16 @@ async fn hairpin() -> Result<(), String> {
 
 /// Makes an address one of this host's own, without an interface that would show it to others. It stays while the host is up.
 pub async fn make_local(address: IpAddr) -> Result<(), String> {
-    let IpAddr::V4(address) = address else { return Err("only IPv4 addresses are served by this version".to_owned()) };
+    if !address.is_ipv4() {
+        return Err("only IPv4 addresses are served by this version".to_owned());
+    }
     run_tool("ip", &["-4", "route", "replace", "local", &format!("{address}/32"), "dev", "lo", "proto", ROUTE_PROTOCOL], None)
         .await
         .map(drop)
 }
 
 /// Adds what is missing and takes away what is ours and not wanted any more. False: there is no bridge to lead them to.
-async fn route(addresses: &BTreeSet<Ipv4Addr>) -> Result<bool, String> {
+async fn route(addresses: &BTreeSet<IpAddr>) -> Result<bool, String> {
     // Without the bridge there are no pods here yet; the first of them brings us here again.
     let shown = match run_tool("ip", &["-4", "route", "show", "dev", BRIDGE, "proto", ROUTE_PROTOCOL], None).await {
         Ok(shown) => shown,
@@ -273,8 +275,8 @@ async fn route(addresses: &BTreeSet<Ipv4Addr>) -> Result<bool, String> {
     }
 }
 
-fn route_batch(wanted: &BTreeSet<Ipv4Addr>, present: &BTreeSet<Ipv4Addr>) -> String {
-    let lines = |verb: &'static str, list: Vec<&Ipv4Addr>| {
+fn route_batch(wanted: &BTreeSet<IpAddr>, present: &BTreeSet<IpAddr>) -> String {
+    let lines = |verb: &'static str, list: Vec<&IpAddr>| {
         list.into_iter().map(move |address| format!("route {verb} {address}/32 dev {BRIDGE} proto {ROUTE_PROTOCOL}\n")).collect::<String>()
     };
     lines("del", present.difference(wanted).collect()) + &lines("replace", wanted.difference(present).collect())
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn only_differences_are_routed() {
-        let set = |list: &[&str]| list.iter().map(|address| address.parse::<Ipv4Addr>().unwrap()).collect::<BTreeSet<_>>();
+        let set = |list: &[&str]| list.iter().map(|address| address.parse::<IpAddr>().unwrap()).collect::<BTreeSet<_>>();
         let check = |wanted, present, expected: &str| assert_eq!(route_batch(&set(wanted), &set(present)), expected);
         check(&["10.96.0.1"], &["10.96.0.1"], "");
         check(

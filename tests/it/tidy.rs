@@ -480,6 +480,30 @@ fn the_readme_names_two_commands() {
     assert_eq!(typed, ["run"], "README.md has one make command to type; the other, `make test`, is for who changes the code");
 }
 
+/// Tests that no command runs fail unseen.
+#[test]
+fn the_makefile_runs_every_test() {
+    let makefile = fs::read_to_string(top().join("Makefile")).expect("Makefile");
+    let mut missed = Vec::new();
+    for package in ["http", "schema", "api", "master", "agent", "tests"] {
+        let file = top().join(package).join("Cargo.toml");
+        let manifest = fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+        for part in manifest.split("[[test]]").skip(1) {
+            let name = part.split('"').nth(1).expect("a test has a name");
+            if !makefile.split_whitespace().collect::<Vec<_>>().windows(2).any(|pair| pair == ["--test", name]) {
+                missed.push(format!("{package}: {name}"));
+            }
+        }
+        let found = fs::read_dir(top().join(package).join("tests")).into_iter().flatten().filter_map(Result::ok);
+        missed.extend(
+            found
+                .filter(|entry| entry.path().extension().is_some_and(|end| end == "rs"))
+                .map(|entry| format!("{}", entry.path().display())),
+        );
+    }
+    assert_none(missed, "name it in its manifest as [[test]] and in the Makefile as --test");
+}
+
 /// The pages that a reader meets, from the tree's top.
 fn pages() -> Vec<(PathBuf, String)> {
     let mut folders = vec![top(), top().join("docs"), top().join("docs/internals")];

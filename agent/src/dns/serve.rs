@@ -210,10 +210,7 @@ impl Server {
 
     /// Nobody on the LAN is served: whoever answers everybody is used against others.
     fn admits(&self, from: IpAddr) -> bool {
-        let of_pod = match from {
-            IpAddr::V4(from) => self.pods.is_some_and(|pods| pods.contains(from)),
-            IpAddr::V6(_) => false,
-        };
+        let of_pod = self.pods.is_some_and(|pods| pods.contains(from));
         of_pod || from.is_loopback() || from == self.address
     }
 

@@ -3,7 +3,7 @@
 //! Also where new pods are on the engine's network: those of before keep theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub async fn run(subnet: Subnet, mut shown: watch::Receiver<Arc<Shown>>, docker:
 /// Of the sandboxes that run.
 fn mappings(own: &[&Seen]) -> BTreeSet<Mapping> {
     let of = |seen: &&Seen| {
-        let pod: Ipv4Addr = seen.ip.as_deref()?.parse().ok()?;
+        let pod: IpAddr = seen.ip.as_deref()?.parse().ok()?;
         let ports = Tag::read(&seen.name, &seen.labels)?.host_ports;
         Some(ports.into_iter().filter_map(move |port| {
             let host = Mapping::at(&port.host_ip)?;
@@ -79,7 +79,7 @@ fn mappings(own: &[&Seen]) -> BTreeSet<Mapping> {
 }
 
 /// Those over UDP, by the addresses of this host that they are reached at.
-fn led(mappings: &BTreeSet<Mapping>, local: &[Ipv4Addr]) -> Led {
+fn led(mappings: &BTreeSet<Mapping>, local: &[IpAddr]) -> Led {
     let mut led: Led = BTreeMap::new();
     for mapping in mappings.iter().filter(|mapping| mapping.protocol == "udp") {
         for address in mapping.host.as_ref().map_or(local, std::slice::from_ref) {
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn flows_are_led_at_every_address() {
-        let pod = Ipv4Addr::new(10, 244, 0, 9);
-        let local = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 168, 1, 7)];
+        let pod = IpAddr::from([10, 244, 0, 9]);
+        let local = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 168, 1, 7])];
         let mapping = |protocol: &str, host, host_port| Mapping { protocol: protocol.into(), host, host_port, pod, port: 53 };
         let all = [mapping("udp", None, 53), mapping("tcp", None, 53), mapping("udp", Some(local[1]), 54)].into_iter().collect();
         let ends = BTreeSet::from([(pod, 53)]);

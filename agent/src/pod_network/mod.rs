@@ -14,7 +14,7 @@ pub mod nft;
 pub mod plug;
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The kernel's name for the pods' bridge: routes of service addresses go there.
 pub const BRIDGE: &str = "coracle0";
@@ -46,8 +46,8 @@ impl Subnet {
         (1..=30).contains(&bits).then(|| Subnet { first: u32::from(address) & !(u32::MAX >> bits), bits })
     }
 
-    pub fn contains(self, address: Ipv4Addr) -> bool {
-        (self.first..=self.last()).contains(&u32::from(address))
+    pub fn contains(self, address: IpAddr) -> bool {
+        number(address).is_some_and(|number| (self.first..=self.last()).contains(&number))
     }
 
     fn last(self) -> u32 {
@@ -55,8 +55,8 @@ impl Subnet {
     }
 
     /// This host, as its pods see it.
-    pub fn gateway(self) -> Ipv4Addr {
-        (self.first + 1).into()
+    pub fn gateway(self) -> IpAddr {
+        Ipv4Addr::from(self.first + 1).into()
     }
 
     pub fn text(self) -> String {
@@ -65,12 +65,20 @@ impl Subnet {
 
     /// One that nobody has. The engine gives its own from below, so these come from above: should pods go back to the engine's network,
     /// it takes none of theirs. The one after that which was given last, so that an address rests before another pod has it.
-    pub fn free(self, used: &BTreeSet<Ipv4Addr>, last: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+    pub fn free(self, used: &BTreeSet<IpAddr>, last: Option<IpAddr>) -> Option<IpAddr> {
         let middle = self.first + (self.last() - self.first) / 2;
-        let last = last.map(u32::from).filter(|last| *last > middle && *last < self.last()).unwrap_or_else(|| self.last());
+        let last = last.and_then(number).filter(|last| *last > middle && *last < self.last()).unwrap_or_else(|| self.last());
         let upper = (middle + 1..last).rev().chain((last..self.last()).rev());
         let lower = (self.first + 2..=middle).rev();
-        upper.chain(lower).map(Ipv4Addr::from).find(|address| !used.contains(address))
+        upper.chain(lower).map(|number| IpAddr::from(Ipv4Addr::from(number))).find(|address| !used.contains(address))
+    }
+}
+
+/// Subnets are of IPv4, for now.
+fn number(address: IpAddr) -> Option<u32> {
+    match address {
+        IpAddr::V4(address) => Some(address.into()),
+        IpAddr::V6(_) => None,
     }
 }
 
@@ -85,8 +93,11 @@ pub fn wires_of(id: &str) -> String {
 }
 
 /// Of an address, so that an address that another pod has later is at the same place for whoever remembers it.
-fn hardware(address: Ipv4Addr) -> String {
-    let [a, b, c, d] = address.octets();
+fn hardware(address: IpAddr) -> String {
+    let [.., a, b, c, d] = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
     format!("02:43:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }
 
@@ -100,7 +111,7 @@ pub fn bridge_up(subnet: Subnet) -> String {
 }
 
 /// A wire into the network of that process.
-pub fn new_wire(name: &str, pid: i64, address: Ipv4Addr) -> String {
+pub fn new_wire(name: &str, pid: i64, address: IpAddr) -> String {
     format!("link add name {name} type veth peer name eth0 address {} netns {pid}\n", hardware(address))
 }
 
@@ -109,7 +120,7 @@ pub fn end_wire(name: &str) -> String {
 }
 
 /// In the sandbox. It may be said twice.
-pub fn inside(subnet: Subnet, address: Ipv4Addr) -> String {
+pub fn inside(subnet: Subnet, address: IpAddr) -> String {
     let (bits, gateway) = (subnet.bits, subnet.gateway());
     format!("link set lo up\naddr replace {address}/{bits} dev eth0\nlink set eth0 up\nroute replace default via {gateway} dev eth0\n")
 }
@@ -134,7 +145,7 @@ pub fn overlap(shown: &str, subnet: Subnet) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn address(text: &str) -> Ipv4Addr {
+    fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
 

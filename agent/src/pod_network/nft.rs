@@ -4,7 +4,7 @@
 //! from pods; what comes from a pod, or from the loopback, is masqueraded, or the answer would not come back here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use super::{BRIDGE, Subnet};
 
@@ -18,15 +18,15 @@ pub struct Mapping {
     /// `tcp`, `udp` or `sctp`
     pub protocol: String,
     /// None: every address of this host.
-    pub host: Option<Ipv4Addr>,
+    pub host: Option<IpAddr>,
     pub host_port: u16,
-    pub pod: Ipv4Addr,
+    pub pod: IpAddr,
     pub port: u16,
 }
 
 impl Mapping {
     /// `host`: as a pod says it. None: it is no address of IPv4, so nothing of it is served.
-    pub fn at(host: &str) -> Option<Option<Ipv4Addr>> {
+    pub fn at(host: &str) -> Option<Option<IpAddr>> {
         match host {
             "" | "0.0.0.0" | "::" => Some(None),
             other => other.parse().ok().map(Some),
@@ -90,7 +90,7 @@ mod tests {
             protocol: protocol.into(),
             host: Mapping::at(host).unwrap(),
             host_port,
-            pod: Ipv4Addr::new(10, 244, 0, 9),
+            pod: IpAddr::from([10, 244, 0, 9]),
             port,
         };
         let none = script(subnet, &BTreeSet::new());

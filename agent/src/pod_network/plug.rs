@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, setns};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt::ReuseAddr};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt::ReuseAddr};
 use tokio::sync::oneshot;
 
 use super::{BRIDGE, Subnet, forward, nft};
@@ -77,7 +77,7 @@ pub fn wires() -> Vec<String> {
 }
 
 /// Gives a sandbox its address. `pid`: its process.
-pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: Ipv4Addr) -> Result<(), String> {
+pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr) -> Result<(), String> {
     let name = super::wire(id, pid);
     if port(&name).exists() {
         return Ok(());
@@ -140,28 +140,29 @@ fn ip_here(batch: &str) -> io::Result<()> {
 }
 
 /// Whether another program of this host has that port.
-pub fn is_free(protocol: &str, host: Option<Ipv4Addr>, number: u16) -> Result<(), String> {
+pub fn is_free(protocol: &str, host: Option<IpAddr>, number: u16) -> Result<(), String> {
     let kind = match protocol {
         "tcp" => SockType::Stream,
         "udp" => SockType::Datagram,
         _ => return Ok(()),
     };
-    let address = SocketAddrV4::new(host.unwrap_or(Ipv4Addr::UNSPECIFIED), number);
+    let address = SocketAddr::new(host.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), number);
     let tried = || -> nix::Result<()> {
-        let one = socket(AddressFamily::Inet, kind, SockFlag::SOCK_CLOEXEC, None)?;
+        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let one = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
         if kind == SockType::Stream {
             // Connections that are over hold no port.
             setsockopt(&one, ReuseAddr, &true)?;
         }
-        bind(one.as_raw_fd(), &SockaddrIn::from(address))
+        bind(one.as_raw_fd(), &SockaddrStorage::from(address))
     };
     tried().map_err(|error| format!("bind host port {address}/{}: {}", protocol.to_uppercase(), error.desc().to_lowercase()))
 }
 
 /// The addresses of this host.
-pub fn local() -> Vec<Ipv4Addr> {
+pub fn local() -> Vec<IpAddr> {
     let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
-    all.filter_map(|one| one.address?.as_sockaddr_in().map(SockaddrIn::ip)).collect()
+    all.filter_map(|one| Some(one.address?.as_sockaddr_in()?.ip().into())).collect()
 }
 
 /// The networks that interfaces of this host are in, but for the loopback.

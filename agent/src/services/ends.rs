@@ -4,14 +4,14 @@
 //! several the nearer ones, where every endpoint says whom it is meant for.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use coracle_api::service::{EndpointHints, EndpointSlice, Hint, Service, ServicePort, SliceEndpoint};
 
 use super::Here;
 
-pub type End = (Ipv4Addr, u16);
+pub type End = (IpAddr, u16);
 
 /// The endpoints of one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub fn ends(port: &ServicePort, slices: &[Arc<EndpointSlice>], here: &Here) -> E
             continue;
         };
         for endpoint in slice.endpoints.iter().flatten() {
-            if let Some(address) = endpoint.addresses.first().and_then(|text| text.parse::<Ipv4Addr>().ok()) {
+            if let Some(address) = endpoint.addresses.first().and_then(|text| text.parse::<IpAddr>().ok()).filter(IpAddr::is_ipv4) {
                 all.push(((address, number), endpoint));
             }
         }

@@ -7,7 +7,7 @@
 //! an end that is no more.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Part;
@@ -15,7 +15,7 @@ use super::ends::End;
 use super::netlink::{ACKNOWLEDGE, DUMP, INET, Message, REQUEST, attributes, message, messages, padded};
 
 /// A port that a service is reached at: an address, or (none) the node's own.
-pub type At = (Option<Ipv4Addr>, u16);
+pub type At = (Option<IpAddr>, u16);
 
 /// The endpoints of each address and port.
 pub type Led = BTreeMap<At, BTreeSet<End>>;
@@ -29,7 +29,7 @@ pub fn led(parts: &[Arc<Part>]) -> Led {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     ends: Led,
-    addresses: BTreeSet<Ipv4Addr>,
+    addresses: BTreeSet<IpAddr>,
 }
 
 /// A UDP flow of the kernel's connection tracking.
@@ -53,7 +53,7 @@ pub struct Heard {
 
 impl Moved {
     /// `before`: none where nobody knows; then all may be another.
-    pub fn between(before: Option<&Led>, now: &Led, addresses: &BTreeSet<Ipv4Addr>) -> Moved {
+    pub fn between(before: Option<&Led>, now: &Led, addresses: &BTreeSet<IpAddr>) -> Moved {
         let mut ends = now.clone();
         for (at, was) in before.into_iter().flatten() {
             if now.get(at) == Some(was) {
@@ -137,7 +137,7 @@ fn ends(bytes: &[u8]) -> Option<(End, End)> {
     }
     let end = |address: u16, port: u16| -> Option<End> {
         let address: [u8; 4] = addresses.get(&address)?.1.try_into().ok()?;
-        Some((address.into(), u16::from_be_bytes(protocol.get(&port)?.1.try_into().ok()?)))
+        Some((IpAddr::from(address), u16::from_be_bytes(protocol.get(&port)?.1.try_into().ok()?)))
     };
     Some((end(1, 2)?, end(2, 3)?))
 }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn those_that_are_over() {
-        let addresses = BTreeSet::from([Ipv4Addr::new(10, 96, 0, 5)]);
+        let addresses = BTreeSet::from([IpAddr::from([10, 96, 0, 5])]);
         let check = |old: Option<&[&str]>, new: &[&str], to: &str, by: &str, expected: bool| {
             let moved = Moved::between(old.map(of).as_ref(), &of(new), &addresses);
             let flow = Flow { to: end_of(to), by: end_of(by), named: Vec::new() };
@@ -192,6 +192,13 @@ mod tests {
         assert!(Moved::between(Some(&of(&[one])), &of(&[one]), &addresses).is_empty());
     }
 
+    fn octets(address: IpAddr) -> Vec<u8> {
+        match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        }
+    }
+
     fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
         let mut all = [&u16::try_from(content.len() + 4).unwrap().to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat();
         all.resize(padded(all.len()), 0);
@@ -200,7 +207,7 @@ mod tests {
 
     fn tuple(kind: u16, source: &str, destination: &str, protocol: u8) -> Vec<u8> {
         let ((from, from_port), (to, to_port)) = (end_of(source), end_of(destination));
-        let addresses = [attribute(1, &from.octets()), attribute(2, &to.octets())].concat();
+        let addresses = [attribute(1, &octets(from)), attribute(2, &octets(to))].concat();
         let ports = [attribute(1, &[protocol]), attribute(2, &from_port.to_be_bytes()), attribute(3, &to_port.to_be_bytes())].concat();
         attribute(kind | NESTED, &[attribute(1 | NESTED, &addresses), attribute(2 | NESTED, &ports)].concat())
     }

@@ -16,7 +16,7 @@ pub mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use coracle_api::service::{EndpointSlice, Service, ServicePort};
@@ -61,7 +61,7 @@ pub struct Part {
     pub name: String,
     pub uid: String,
     /// Also for routes.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// Who serves what is asked for over UDP, by address (none: the node's own) and port: flows of before are ended where it is another now.
     pub flows: flows::Led,
     held: Held,
@@ -116,19 +116,30 @@ pub fn rules(groups: &[Group], here: &Here, served: Option<IpAddr>, pieces: &mut
     for (part, refused) in pieces.take(groups, |group| piece(group, here)).0 {
         rules.refused.extend(refused);
         // Where nobody else answers, the agent does: nothing is to be refused there.
-        rules.parts.extend(part.filter(|part| served != Some(IpAddr::V4(part.address)) || part.held.leads_anywhere()));
+        rules.parts.extend(part.filter(|part| served != Some(part.address) || part.held.leads_anywhere()));
     }
     rules
 }
 
 fn piece(Group { service, slices }: &Group, here: &Here) -> Piece {
     let mut refused = Vec::new();
-    let address = service.spec.cluster_ip.parse::<Ipv4Addr>().ok();
-    let part = address.map(|address| Arc::new(part(service, address, slices, here, &mut refused)));
+    let part = match service.spec.cluster_ip.parse::<IpAddr>() {
+        Ok(address) if address.is_ipv4() => Some(Arc::new(part(service, address, slices, here, &mut refused))),
+        Ok(address) => {
+            refused.push(refusal(service, format!("spec.clusterIP {address}, an address of IPv6,")));
+            None
+        }
+        Err(_) => None,
+    };
     (part, refused)
 }
 
-fn part(service: &Service, address: Ipv4Addr, slices: &[Arc<EndpointSlice>], here: &Here, refused: &mut Vec<Refused>) -> Part {
+fn refusal(service: &Service, what: String) -> Refused {
+    let meta = &service.metadata;
+    Refused { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), what }
+}
+
+fn part(service: &Service, address: IpAddr, slices: &[Arc<EndpointSlice>], here: &Here, refused: &mut Vec<Refused>) -> Part {
     let (namespace, name) = (service.metadata.namespace.clone(), service.metadata.name.clone());
     let mut part = Part { namespace, name, uid: service.metadata.uid.clone(), address, flows: BTreeMap::new(), held: Held::default() };
     // Also where nothing is balanced: a refused connection says more than a lost one.
@@ -138,8 +149,7 @@ fn part(service: &Service, address: Ipv4Addr, slices: &[Arc<EndpointSlice>], her
             "" | "TCP" => "tcp",
             "UDP" => "udp",
             other => {
-                let (namespace, name, uid) = (part.namespace.clone(), part.name.clone(), part.uid.clone());
-                refused.push(Refused { namespace, name, uid, what: format!("spec.ports[{index}].protocol {other}") });
+                refused.push(refusal(service, format!("spec.ports[{index}].protocol {other}")));
                 continue;
             }
         };
@@ -221,19 +231,20 @@ fn one_port(part: &mut Part, service: &Service, (port, protocol, number): (&Serv
     }
 }
 
-fn pods_contain(pod_cidr: &str, ip: Ipv4Addr) -> bool {
+fn pods_contain(pod_cidr: &str, ip: IpAddr) -> bool {
     coracle_api::strategy::Cidr::parse(pod_cidr).is_some_and(|pods| pods.contains(ip))
 }
 
 /// Where a port is reached from outside of the cluster.
 fn outside(service: &Service, port: &ServicePort) -> BTreeSet<Where> {
     let spec = &service.spec;
-    let given = spec.external_ips.iter().filter_map(|ip| ip.parse().ok()).map(Where::Address);
+    let ipv4 = |text: &str| text.parse::<IpAddr>().ok().filter(IpAddr::is_ipv4);
+    let given = spec.external_ips.iter().filter_map(|ip| ipv4(ip)).map(Where::Address);
     let mut places: BTreeSet<Where> = given.collect();
     if spec.kind == "LoadBalancer" {
         // One whose balancer is a proxy is reached by what that does.
         let ingress = service.status.load_balancer.ingress.iter().filter(|ingress| ingress.ip_mode != "Proxy");
-        places.extend(ingress.filter_map(|ingress| ingress.ip.parse().ok()).map(Where::Balancer));
+        places.extend(ingress.filter_map(|ingress| ipv4(&ingress.ip)).map(Where::Balancer));
     }
     if let Ok(number) = u16::try_from(port.node_port)
         && number > 0

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::ends::End;
@@ -36,8 +36,8 @@ const MAPS: [(&str, &str, &str); 8] = [
 /// A place outside of the cluster that a service is reached at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Where {
-    Address(Ipv4Addr),
-    Balancer(Ipv4Addr),
+    Address(IpAddr),
+    Balancer(IpAddr),
     NodePort(u16),
 }
 

@@ -23,8 +23,12 @@ impl Cidr {
         Some(Cidr { base: Ipv4Addr::from(u32::from(address) & mask(bits)), bits })
     }
 
-    pub fn contains(self, address: Ipv4Addr) -> bool {
-        u32::from(address) & mask(self.bits) == u32::from(self.base)
+    /// None of IPv6.
+    pub fn contains(self, address: impl Into<IpAddr>) -> bool {
+        match address.into() {
+            IpAddr::V4(address) => u32::from(address) & mask(self.bits) == u32::from(self.base),
+            IpAddr::V6(_) => false,
+        }
     }
 
     /// All of the other.

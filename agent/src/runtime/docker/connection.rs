@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub struct Docker {
     /// Several pods start at once, and one of them makes both.
     pub(super) preparing: tokio::sync::Mutex<()>,
     /// Which address was given last: one sandbox after another gets one.
-    pub(super) addressing: tokio::sync::Mutex<Option<Ipv4Addr>>,
+    pub(super) addressing: tokio::sync::Mutex<Option<IpAddr>>,
     /// One wire after another.
     pub(super) plugging: tokio::sync::Mutex<()>,
     pub(super) pulling: tokio::sync::Mutex<()>,

@@ -1,7 +1,7 @@
 //! `ContainerConfig` -> the JSON that Docker's create call takes. PURE.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use bollard::models::{
     ContainerCreateBody, DeviceMapping, HostConfig, HostConfigLogConfig, Mount as DockerMount, MountBindOptions,
@@ -20,7 +20,7 @@ pub struct Terms<'a> {
     /// The engine makes mounts below a read-only one read-only, too, unless it is told otherwise.
     pub recursive: bool,
     /// The address of a sandbox that the agent plugs in itself.
-    pub address: Option<Ipv4Addr>,
+    pub address: Option<IpAddr>,
 }
 
 pub fn body(config: &ContainerConfig, terms: Terms<'_>) -> ContainerCreateBody {

@@ -1,7 +1,7 @@
 //! Sandboxes on the agent's own network: which address each gets, and that each that runs has it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use bollard::models::{ContainerInspectResponse, ContainerSummary};
 use bollard::query_parameters::{KillContainerOptions, ListContainersOptions};
@@ -24,7 +24,7 @@ impl Docker {
     }
 
     /// Whoever gives one holds this until the engine shows it; the value is the one before. None: it needs none of the agent's own.
-    pub(super) async fn gives_address(&self, config: &ContainerConfig) -> Option<MutexGuard<'_, Option<Ipv4Addr>>> {
+    pub(super) async fn gives_address(&self, config: &ContainerConfig) -> Option<MutexGuard<'_, Option<IpAddr>>> {
         let own = self.settings.pod_network == Owner::Own && config.network == Network::Pods;
         if own { Some(self.addressing.lock().await) } else { None }
     }
@@ -34,8 +34,8 @@ impl Docker {
         &self,
         client: &bollard::Docker,
         config: &ContainerConfig,
-        last: Option<Ipv4Addr>,
-    ) -> Result<Ipv4Addr, Failure> {
+        last: Option<IpAddr>,
+    ) -> Result<IpAddr, Failure> {
         for port in &config.ports {
             let Some(host) = Mapping::at(&port.host_ip) else {
                 return Err(Failure::Refused(format!("hostIP {}: only IPv4 addresses are served by this version", port.host_ip)));
@@ -48,13 +48,13 @@ impl Docker {
         self.free_of(&used, last)
     }
 
-    fn free_of(&self, used: &BTreeSet<Ipv4Addr>, last: Option<Ipv4Addr>) -> Result<Ipv4Addr, Failure> {
+    fn free_of(&self, used: &BTreeSet<IpAddr>, last: Option<IpAddr>) -> Result<IpAddr, Failure> {
         let free = self.subnet().and_then(|subnet| subnet.free(used, last));
         free.ok_or_else(|| Failure::Refused(format!("no address is free in --pod-cidr {}", self.settings.pod_cidr)))
     }
 
     /// The address of a sandbox of this network that runs: it is plugged in where it is not. None: it is not of this network.
-    pub(super) async fn plugged(&self, seen: &Seen, found: &ContainerInspectResponse) -> Result<Option<Ipv4Addr>, String> {
+    pub(super) async fn plugged(&self, seen: &Seen, found: &ContainerInspectResponse) -> Result<Option<IpAddr>, String> {
         let address = seen.labels.get(LABEL_ADDRESS).and_then(|text| text.parse().ok());
         let own = found.host_config.as_ref().and_then(|host| host.network_mode.as_deref()) == Some("none");
         let (Some(address), true, true) = (address, own, seen.runs()) else { return Ok(None) };
@@ -78,9 +78,9 @@ impl Docker {
 }
 
 /// On the pods' network, whoever plugged it in, and whosever it is.
-fn address(found: &ContainerSummary) -> Option<Ipv4Addr> {
+fn address(found: &ContainerSummary) -> Option<IpAddr> {
     let label = |labels: &HashMap<String, String>| labels.get(LABEL_ADDRESS)?.parse().ok();
-    let own: Option<Ipv4Addr> = found.labels.as_ref().and_then(label);
+    let own: Option<IpAddr> = found.labels.as_ref().and_then(label);
     let engines = || {
         let networks = found.network_settings.as_ref()?.networks.as_ref()?;
         networks.get(NETWORK)?.ip_address.as_ref()?.parse().ok()
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn addresses_of_both_kinds_are_taken() {
         let check = |found, expected: Option<[u8; 4]>| {
-            assert_eq!(address(&serde_json::from_value(found).unwrap()), expected.map(Ipv4Addr::from));
+            assert_eq!(address(&serde_json::from_value(found).unwrap()), expected.map(IpAddr::from));
         };
         check(
             json!({"Labels": {LABEL_ADDRESS: "10.244.0.254"}, "NetworkSettings": {"Networks": {"none": {"IPAddress": ""}}}}),
