@@ -1,5 +1,6 @@
 //! What controllers and scheduler make of objects: scenarios that were recorded with Kubernetes 1.36, played against masters by the
-//! programs that recorded them, with nodes and a kubelet of their own. Compared are answers, settled states and events.
+//! programs that recorded them, with nodes and a kubelet of their own. Compared are answers, settled states and events, and of the controllers
+//! decisions: what they wrote, object by object, in its order.
 //!
 //! `intended.txt` beside the scenarios names those that may differ, each with its reason.
 
@@ -34,7 +35,7 @@ struct Play {
 
 /// Each with a master of its own, all beside each other: most of the time of a scenario is spent waiting for quiet.
 const PLAYS: [Play; 5] = [
-    Play { name: "controllers", folder: "controllers", cases: "cases", master: &[], player: &["--parallel", "10"] },
+    Play { name: "controllers", folder: "controllers", cases: "cases", master: &[], player: &["--decisions", "--parallel", "10"] },
     Play { name: "cluster-scheduler", folder: "cluster", cases: "cases/scheduler", master: &[], player: CLUSTER },
     Play { name: "cluster-placement", folder: "cluster", cases: "cases/placement", master: &[], player: CLUSTER },
     Play { name: "cluster-services", folder: "cluster", cases: "cases/services", master: &[], player: CLUSTER },

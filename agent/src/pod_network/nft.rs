@@ -29,7 +29,7 @@ impl Mapping {
     pub fn at(host: &str) -> Option<Option<IpAddr>> {
         match host {
             "" | "0.0.0.0" | "::" => Some(None),
-            other => other.parse().ok().map(Some),
+            other => other.parse().ok().filter(IpAddr::is_ipv4).map(Some),
         }
     }
 }

@@ -254,9 +254,9 @@ impl Gate {
         match self.registry.commit::<String>(&change, &Terms::of(Writer::Controller)) {
             Ok(committed) => Ok(Some(Key::clone(&committed.stored.key))),
             Err(barred) if barred.is_taken() && !object["metadata"]["name"].is_null() => Ok(None),
-            Err(Barred::Homeless(Homeless::Missing | Homeless::Ending { .. })) => {
-                Err(refused(format!("namespace {namespace} is not there, or it ends: nothing is made in it")))
-            }
+            // Whoever asks for it goes with its namespace: there is nothing to tell.
+            Err(Barred::Homeless(Homeless::Ending { .. })) => Ok(None),
+            Err(Barred::Homeless(Homeless::Missing)) => Err(refused(format!("namespace {namespace} is not there: nothing is made in it"))),
             Err(Barred::Unfit(Unfit::Forbidden { name, why })) => {
                 let gist = format!("{resource} {said:?} is forbidden: {why}");
                 Err(Refusal { why: format!("{resource} {name:?} is forbidden: {why}"), gist, doing })
@@ -321,11 +321,7 @@ fn whole<'a>(part: Part, object: Value) -> Made<'a> {
 }
 
 fn departed<'a>(kind: &Kind, old: Standing<'_>, grace_s: Option<i64>, fate: Option<Fate>, now: Now) -> Result<Made<'a>, String> {
-    Ok(match departure(kind, old, grace_s, fate, now)? {
-        // Nobody waits to see it once more.
-        Departure::Last(_) => Made::Gone,
-        departure => Made::from(departure),
-    })
+    departure(kind, old, grace_s, fate, now).map(Made::from)
 }
 
 fn departure(kind: &Kind, old: Standing<'_>, grace_s: Option<i64>, fate: Option<Fate>, now: Now) -> Result<Departure, String> {

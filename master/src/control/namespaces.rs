@@ -97,23 +97,39 @@ fn end(key: &Key, Contents { namespace, seen, items, damaged }: &Contents, wall:
         return due.iter().map(delete).collect();
     }
     // An object that cannot be read is not deleted over somebody's head: the namespace waits until a person gives it up.
-    if left.is_empty() && damaged.is_empty() && holds(namespace) {
-        return vec![Intent::Emptied { key: key.clone(), seen: *seen }];
+    let (empty, waits_for) = (left.is_empty() && damaged.is_empty(), waits_for(namespace));
+    let emptied = || vec![Intent::Emptied { key: key.clone(), seen: *seen }];
+    if empty && waits_for == WaitsFor::Nothing {
+        return emptied();
     }
     let conditions = conditions(&namespace["status"], &left, damaged, wall);
     if namespace["status"]["conditions"] == conditions {
-        return Vec::new();
+        return if empty && waits_for == WaitsFor::Contents { emptied() } else { Vec::new() };
     }
+    // Also of one that is empty, before it goes: whoever watches it sees why.
     let mut status = namespace["status"].clone();
     status["conditions"] = conditions;
     vec![Intent::Status { key: key.clone(), seen: *seen, status }]
 }
 
-/// Whether the namespace still waits for what it holds, or for nothing at all.
-fn holds(namespace: &Value) -> bool {
+/// What an ending namespace waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitsFor {
+    Contents,
+    /// A finalizer of somebody else.
+    Others,
+    /// A start in the middle.
+    Nothing,
+}
+
+fn waits_for(namespace: &Value) -> WaitsFor {
     let holders = namespace["spec"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let others = namespace["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    holders.iter().any(|one| one == coracle_api::strategy::namespace::FINALIZER) || (holders.is_empty() && others.is_empty())
+    match holders.iter().any(|one| one == coracle_api::strategy::namespace::FINALIZER) {
+        true => WaitsFor::Contents,
+        false if holders.is_empty() && others.is_empty() => WaitsFor::Nothing,
+        false => WaitsFor::Others,
+    }
 }
 
 /// The five conditions of an ending namespace, in the words of Kubernetes.
@@ -210,7 +226,7 @@ mod tests {
         let words = "Some resources are remaining: configmaps. has 1 resource instances; \
                      Some content in the namespace has finalizers remaining: a.b/c in 1 resource instances";
         check(held(), vec![stuck], vec![], &[words]);
-        check(held(), vec![], vec![], &["emptied namespaces/ns"]);
+        check(held(), vec![], vec![], &[""]);
         // Nobody holds it any more, and yet it is there: a start in the middle.
         check(json!({}), vec![], vec![], &["emptied namespaces/ns"]);
         // Somebody else holds it: that is all there is to say.
@@ -218,6 +234,21 @@ mod tests {
         let words = "Failed to delete all resource types: secrets/ns/s is damaged: delete it; \
                      Some resources are remaining: secrets. has 1 resource instances";
         check(held(), vec![], vec![key("secrets", "s")], &[words]);
+    }
+
+    #[test]
+    fn an_empty_namespace_says_so_before_it_goes() {
+        let of = Key { namespace: String::new(), ..key("namespaces", "ns") };
+        let mut namespace = json!({"metadata": {"deletionTimestamp": "x"}, "spec": {"finalizers": ["kubernetes"]}, "status": {}});
+        let wall = Time::from_seconds(1_600_000_000).unwrap();
+        let look = |namespace: &Value| {
+            end(&of, &Contents { namespace: namespace.clone(), seen: Revision(9), items: vec![], damaged: vec![] }, wall)
+        };
+        let first = look(&namespace);
+        let [Intent::Status { status, .. }] = first.as_slice() else { panic!("{first:?}") };
+        assert_eq!(status["conditions"].as_array().map(Vec::len), Some(5));
+        namespace["status"] = status.clone();
+        assert_eq!(told(&look(&namespace)), ["emptied namespaces/ns"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::super::replicas::{owner, with_owners};
 use super::super::replication::{REPLICA_SETS, ReplicationView};
 use super::super::template::{self, HASH_LABEL};
 use super::super::view::document;
-use super::status::PROGRESSING;
+use super::status::{CREATED, PROGRESSING, RESUMED};
 use super::view::DeploymentView;
 use super::{Rollout, Set, Stage, not_made};
 use coracle_api::meta::Key;
@@ -217,8 +217,11 @@ pub fn make(rollout: &Rollout<'_>, size: i32) -> Stage {
         intents.push(scaled(rollout, &name, 0, size));
     }
     let words = format!("Created new replica set \"{name}\"");
-    let condition = || conditions::new(PROGRESSING, "True", "NewReplicaSetCreated", words, rollout.now);
-    let note = super::status::note_new_set(rollout, revision, size, deployment.deadline_s.is_some().then(condition));
+    let condition = || conditions::new(PROGRESSING, "True", CREATED, words, rollout.now);
+    // Kubernetes loses this word where a rollout that was paused begins.
+    let resumed = conditions::find(&deployment.status.conditions, PROGRESSING).is_some_and(|one| one.reason == RESUMED);
+    let told = deployment.deadline_s.is_some() && !resumed;
+    let note = super::status::note(rollout, Some(&revision.to_string()), told.then(condition));
     intents.push(Intent::Then(Box::new(note)));
     Stage::Made(intents)
 }

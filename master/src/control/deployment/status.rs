@@ -14,9 +14,11 @@ use std::time::Duration;
 pub const PROGRESSING: &str = "Progressing";
 const AVAILABLE: &str = "Available";
 /// Reasons of `Progressing`.
+pub const CREATED: &str = "NewReplicaSetCreated";
 const DONE: &str = "NewReplicaSetAvailable";
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const PAUSED: &str = "DeploymentPaused";
+pub const RESUMED: &str = "DeploymentResumed";
 /// A deadline is looked at this much later: times are written in whole seconds.
 const SLACK: Duration = Duration::from_secs(1);
 
@@ -34,20 +36,6 @@ pub fn note(rollout: &Rollout<'_>, revision: Option<&str>, condition: Option<Con
     })
 }
 
-/// A rollout begins: no pod is of the new template yet.
-pub fn note_new_set(rollout: &Rollout<'_>, revision: i64, size: i32, condition: Option<Condition>) -> Intent {
-    let mut status = count(rollout);
-    status.updated_replicas = 0;
-    status.unavailable_replicas = (rollout.size().saturating_add(size) - status.available_replicas).max(0);
-    if let Some(condition) = condition {
-        conditions::set(&mut status.conditions, condition);
-    }
-    rollout.note(|object| {
-        object["metadata"]["annotations"][REVISION] = revision.to_string().into();
-        object["status"] = shown(rollout.deployment, &status);
-    })
-}
-
 /// That a rollout rests, or goes on: then it cannot have timed out meanwhile.
 pub fn paused(rollout: &Rollout<'_>) -> Option<Intent> {
     let deployment = rollout.deployment;
@@ -57,7 +45,7 @@ pub fn paused(rollout: &Rollout<'_>) -> Option<Intent> {
     }
     let (reason, words) = match (deployment.paused, reason == Some(PAUSED)) {
         (true, false) => (PAUSED, "Deployment is paused"),
-        (false, true) => ("DeploymentResumed", "Deployment is resumed"),
+        (false, true) => (RESUMED, "Deployment is resumed"),
         _ => return None,
     };
     Some(note(rollout, None, Some(conditions::new(PROGRESSING, "Unknown", reason, words.to_owned(), rollout.now))))
@@ -65,14 +53,14 @@ pub fn paused(rollout: &Rollout<'_>) -> Option<Intent> {
 
 /// The counts alone.
 pub fn counted(rollout: &Rollout<'_>, mut intents: Vec<Intent>) -> Decision {
-    intents.extend(written(rollout, &count(rollout)));
+    intents.extend(written(rollout, &count(rollout, false)));
     Decision::of(intents)
 }
 
 /// The counts, and how the rollout goes.
 pub fn rolled(rollout: &Rollout<'_>, mut intents: Vec<Intent>) -> Decision {
     let deployment = rollout.deployment;
-    let mut status = count(rollout);
+    let mut status = count(rollout, begins(rollout));
     progress(rollout, &mut status);
     let failures = |set: Set<'_>| conditions::find(&set.1.status.conditions, FAILURE).cloned();
     match rollout.new.and_then(failures).or_else(|| rollout.old.iter().find_map(|set| failures(*set))) {
@@ -85,6 +73,13 @@ pub fn rolled(rollout: &Rollout<'_>, mut intents: Vec<Intent>) -> Decision {
     let wake_at = if intent.is_none() { deadline(rollout, deployment) } else { None };
     intents.extend(intent);
     Decision { wake_at, ..Decision::of(intents) }
+}
+
+/// The new set was made, and nothing has been counted since.
+fn begins(rollout: &Rollout<'_>) -> bool {
+    let DeploymentView { status, generation, .. } = rollout.deployment;
+    let created = conditions::find(&status.conditions, PROGRESSING).is_some_and(|one| one.reason == CREATED);
+    created && status.observed_generation < *generation && rollout.new.is_some()
 }
 
 fn progress(rollout: &Rollout<'_>, status: &mut DeploymentStatus) {
@@ -156,14 +151,16 @@ fn deadline(rollout: &Rollout<'_>, deployment: &DeploymentView) -> Option<Durati
     Some(rollout.now.uptime + left(rollout, condition).unwrap_or_default() + SLACK)
 }
 
-fn count(rollout: &Rollout<'_>) -> DeploymentStatus {
+/// `begins`: the new set has no pods yet. Where it was quick, they are counted in the next look: each step is seen by who watches.
+fn count(rollout: &Rollout<'_>, begins: bool) -> DeploymentStatus {
     let deployment = rollout.deployment;
-    let sum = |of: &dyn Fn(Set<'_>) -> i32| rollout.all().map(of).fold(0, i32::saturating_add);
+    let new = rollout.new.filter(|_| !begins);
+    let sum = |of: &dyn Fn(Set<'_>) -> i32| rollout.old.iter().copied().chain(new).map(of).fold(0, i32::saturating_add);
     let available = sum(&|(_, set)| set.status.available_replicas);
     let mut status = DeploymentStatus {
         observed_generation: deployment.generation,
         replicas: sum(&|(_, set)| set.status.replicas),
-        updated_replicas: rollout.new.map_or(0, |(_, set)| set.status.replicas),
+        updated_replicas: new.map_or(0, |(_, set)| set.status.replicas),
         ready_replicas: sum(&|(_, set)| set.status.ready_replicas),
         available_replicas: available,
         unavailable_replicas: (rollout.size() - available).max(0),

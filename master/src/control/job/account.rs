@@ -183,7 +183,9 @@ impl<'c> Account<'_, 'c> {
     fn end(&self, status: &mut Map<String, Value>, verdict: &Verdict, books: &Books<'_>, now: Now) -> Option<Told> {
         let (reason, message) = (verdict.reason.as_str(), verdict.message.as_str());
         if self.job.status.says(verdict.interim()).is_none() {
+            // By itself: whoever waits for the last one has seen this.
             set_condition(status, verdict.interim(), true, reason, message, now);
+            return None;
         }
         let waits = self.members.iter().any(|pod| pod.uncounted) || self.tally.terminating + self.going.len() > 0;
         let noted = !books.noted.succeeded.is_empty() || !books.noted.failed.is_empty();
