@@ -121,7 +121,6 @@ const CIRCLE_FILES_MAX: usize = 3;
 /// Rooms with a longer circle, how long their longest is, and why. These numbers only ever shrink.
 const CIRCLES: &[(&str, usize, &str)] = &[
     ("agent/src/", 14, "`desired/mod` holds what a pod wants and what it needs of others; the needs are to be a file of their own"),
-    ("master/src/serve/", 23, "`Serve` and its verbs stand in `mod`; it is to be a file of its own"),
     ("master/src/store/", 39, "`FlatStore` and its parts name each other through the re-exports of `mod`"),
 ];
 
