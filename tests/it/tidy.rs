@@ -119,16 +119,8 @@ const ROOMS: &[(&str, &[&str])] = &[
 const CIRCLE_FILES_MAX: usize = 3;
 
 /// Rooms with a longer circle, how long their longest is, and why. These numbers only ever shrink.
-const CIRCLES: &[(&str, usize, &str)] = &[
-    ("agent/src/", 14, "`desired/mod` holds what a pod wants and what it needs of others; the needs are to be a file of their own"),
-    ("http/src/network/", 5, "`mod` holds what connections share; it is to be a file of its own"),
-    ("master/src/commit/", 5, "`Registry` stands in `mod`, and its methods in four files"),
-    ("master/src/control/daemon/", 5, "`mod` holds the view of one pass; it is to be a file of its own"),
-    ("master/src/control/deployment/", 8, "the same, and `replication` knows of the sets of a deployment"),
-    ("master/src/control/stateful/", 5, "`mod` holds the view of one pass; it is to be a file of its own"),
-    ("master/src/serve/", 23, "`Serve` and its verbs stand in `mod`; it is to be a file of its own"),
-    ("master/src/store/", 39, "`FlatStore` and its parts name each other through the re-exports of `mod`"),
-];
+const CIRCLES: &[(&str, usize, &str)] =
+    &[("agent/src/", 14, "`desired/mod` holds what a pod wants and what it needs of others; the needs are to be a file of their own")];
 
 const TOUCHES_SYSTEM: &[&str] = &[
     "std::fs",

@@ -1,10 +1,10 @@
 //! One connection: hyper's own limits, the drain, and the client that takes nothing.
 use super::crowd::{Place, Seat};
 use super::exchange::exchange;
+use super::plane::{Pace, Plane};
 use super::reader::SocketReader;
 use super::socket::{Peer, Socket};
 use super::wire::{Pen, Wire};
-use super::{Pace, Plane};
 use crate::Upgrade;
 use crate::budget::{Held, Party};
 use bytes::Bytes;

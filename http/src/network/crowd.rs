@@ -1,6 +1,6 @@
 //! The open connections, and the one that is closed when a new one finds no room: of those that wait for their client, the one that has
 //! waited longest, of the address that has most. A client that sends its head byte by byte shuts out nobody but itself.
-use super::Plane;
+use super::plane::Plane;
 use crate::budget::Party;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

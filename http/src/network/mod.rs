@@ -15,6 +15,7 @@ mod connection;
 mod crowd;
 mod door;
 mod exchange;
+mod plane;
 mod reader;
 mod share;
 mod socket;
@@ -23,26 +24,22 @@ mod wire;
 pub use access::{Access, is_loopback};
 pub use door::{Admits, Listener, UnixDoor, listen_unix};
 pub(crate) use exchange::is_health;
+pub(crate) use plane::HEALTH_PLACES;
 pub(crate) use reader::encoded;
 
-use crate::budget::Budget;
-use crate::refusal::Journal;
-use crate::{BYTES_TIMES, Handler, Identity, Limits, STREAMS_TIMES};
-use bell::Bell;
-use crowd::Crowd;
+use crate::{Handler, Limits};
 use door::Door;
-use share::{Places, Shares};
+use plane::Plane;
 use socket::{Peer, Socket};
 use socket2::{Domain, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 /// Connections that the kernel completes before we accept them: tokio's own 128 loses SYNs in a burst.
 const BACKLOG: i32 = 1024;
@@ -64,9 +61,6 @@ pub const HANDLER_STACK_BYTES: usize = 2 << 20;
 
 /// A handler thread that has nothing to do ends after this.
 pub const HANDLER_KEEP_ALIVE: Duration = Duration::from_secs(10);
-
-/// Handlers at once of who asks for health. They take no time, and wait for none of the others.
-pub(crate) const HEALTH_PLACES: usize = 2;
 
 /// Handlers that run when everything else has ended get this long before the process goes on without them.
 const HANDLERS_LEAVE: Duration = Duration::from_secs(1);
@@ -122,29 +116,6 @@ fn runtime(limits: &Limits) -> io::Result<Runtime> {
         .thread_stack_size(HANDLER_STACK_BYTES)
         .thread_name("request")
         .build()
-}
-
-/// The state that all connections of a listener share.
-struct Plane {
-    limits: Limits,
-    access: Access,
-    /// The identity of all clients of a listener.
-    identity: Arc<Identity>,
-    handler: Handler,
-    connections: Arc<Semaphore>,
-    requests: Arc<Semaphore>,
-    places: Places,
-    health: Arc<Semaphore>,
-    streams: Budget,
-    upgrades: Budget,
-    bodies: Budget,
-    answers: Budget,
-    crowd: Crowd,
-    asking: Shares,
-    journal: Journal,
-    started: Instant,
-    drain: watch::Receiver<bool>,
-    bell: Bell,
 }
 
 /// Serves until `drain` turns true or its sender is gone; then says goodbye to everybody and returns when all have left, or after
@@ -214,58 +185,4 @@ fn tune(socket: &Socket, limits: &Limits) -> io::Result<()> {
     // Ends both: the peer that vanished and the peer that does not read.
     raw.set_tcp_user_timeout(Some(limits.stall))?;
     raw.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
-}
-
-impl Plane {
-    fn new(handler: Handler, limits: Limits, access: Access, drain: watch::Receiver<bool>) -> Plane {
-        let semaphore = |n: usize| Arc::new(Semaphore::new(n));
-        Plane {
-            identity: Arc::new(access.identity()),
-            access,
-            handler,
-            connections: semaphore(limits.connections_max),
-            requests: semaphore(limits.requests_max),
-            places: Places::new((limits.handlers_max, limits.writers_max)),
-            health: semaphore(HEALTH_PLACES),
-            streams: Budget::new(limits.streams_max, STREAMS_TIMES),
-            upgrades: Budget::new(limits.upgrades_max, STREAMS_TIMES),
-            bodies: Budget::new(limits.bodies_bytes_max, BYTES_TIMES),
-            answers: Budget::new(limits.answers_bytes_max, BYTES_TIMES),
-            crowd: Crowd::new(limits.connections_max, limits.connections_per_address_max),
-            asking: Shares::new(limits.requests_per_address_max, (limits.handlers_per_address_max, limits.writers_per_address_max)),
-            journal: Journal::default(),
-            started: Instant::now(),
-            drain,
-            bell: Bell::hang(),
-            limits,
-        }
-    }
-
-    /// Milliseconds of monotonic time; never 0, which means "no deadline".
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
-    }
-
-    fn due_after(&self, patience: Duration) -> u64 {
-        self.now_ms() + u64::try_from(patience.as_millis()).unwrap_or(u64::MAX / 2)
-    }
-}
-
-/// By when the client must have taken something: read by the connection, set by the answer on it.
-#[derive(Default)]
-struct Pace {
-    due_ms: AtomicU64,
-}
-
-impl Pace {
-    /// Something waits for the client, from now on or for a while already.
-    fn begin(&self, plane: &Plane, patience: Duration) {
-        let _ = self.due_ms.compare_exchange(0, plane.due_after(patience), Relaxed, Relaxed);
-    }
-
-    /// None: nothing waits for the client.
-    fn due(&self, plane: &Plane) -> Option<Instant> {
-        let due = self.due_ms.load(Relaxed);
-        (due != 0).then(|| plane.started + Duration::from_millis(due))
-    }
 }

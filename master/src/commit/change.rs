@@ -1,6 +1,5 @@
 //! A change of one object, what came of it, and why it was not written: the words of `Registry::commit`. PURE.
 
-use super::home::Homeless;
 use crate::prepare::{Departure, Ownership, Part, Standing, Unfit};
 use crate::store::{Refused, Stored};
 use coracle_api::kinds::Kind;
@@ -149,6 +148,33 @@ pub enum Barred<E> {
     },
     /// The store.
     Refused(Box<NotStored>),
+}
+
+/// Why nothing can be made in a namespace.
+#[derive(Debug, PartialEq)]
+pub enum Homeless {
+    Missing,
+    Damaged {
+        why: String,
+    },
+    Ending {
+        /// Of the object that is not made; what it will begin with, where it has none yet.
+        name: String,
+    },
+    /// The flat versions make a namespace on first use, and this one could not be made.
+    Unmade {
+        why: String,
+    },
+}
+
+impl fmt::Display for Homeless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Homeless::Missing | Homeless::Ending { .. } => f.write_str("its namespace is not there, or it ends: nothing is made in it"),
+            Homeless::Damaged { why } => write!(f, "the file of its namespace is damaged: {why}"),
+            Homeless::Unmade { why } => f.write_str(why),
+        }
+    }
 }
 
 /// A write that the store refused.

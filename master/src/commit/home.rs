@@ -1,41 +1,13 @@
 //! The namespace of a new object: it has to be there, and not to end before the object is stored.
 
 use super::furniture::NAMESPACES;
-use super::{Barred, Change, Made, Registry, Terms, Writer};
+use super::{Barred, Change, Homeless, Made, Registry, Terms, Writer};
 use crate::prepare;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS};
 use coracle_api::strategy::namespace::is_ending;
 use serde_json::Value;
-use std::fmt;
 use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
-
-/// Why nothing can be made in a namespace.
-#[derive(Debug, PartialEq)]
-pub enum Homeless {
-    Missing,
-    Damaged {
-        why: String,
-    },
-    Ending {
-        /// Of the object that is not made; what it will begin with, where it has none yet.
-        name: String,
-    },
-    /// The flat versions make a namespace on first use, and this one could not be made.
-    Unmade {
-        why: String,
-    },
-}
-
-impl fmt::Display for Homeless {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Homeless::Missing | Homeless::Ending { .. } => f.write_str("its namespace is not there, or it ends: nothing is made in it"),
-            Homeless::Damaged { why } => write!(f, "the file of its namespace is damaged: {why}"),
-            Homeless::Unmade { why } => f.write_str(why),
-        }
-    }
-}
 
 /// Held until a change is stored: no namespace is marked to go while something is made in it.
 pub(super) enum Home<'r> {

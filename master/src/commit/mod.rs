@@ -17,22 +17,21 @@ mod change;
 mod furniture;
 mod home;
 mod ledger;
+mod registry;
 mod view;
 mod written;
 
-pub use change::{Barred, Change, Committed, Expects, Made, Make, NotStored, Outcome, Terms, Writer};
-pub use home::Homeless;
+pub use change::{Barred, Change, Committed, Expects, Homeless, Made, Make, NotStored, Outcome, Terms, Writer};
+pub use registry::Registry;
 
 use crate::admit;
-use crate::making::Maker;
 use crate::prepare::{self, Draft, Ownership, Part, Prepared, Standing, Unfit};
-use crate::store::{Refused, Store, Stored, UNSEEN, Write};
-use coracle_api::kinds::{Kind, Kinds, Misfit};
-use coracle_api::meta::{Key, Resource};
+use crate::store::{Refused, Stored, UNSEEN, Write};
+use coracle_api::kinds::Kind;
+use coracle_api::meta::Key;
 use coracle_api::strategy;
 use furniture::NAMESPACES;
 use serde_json::Value;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use written::{Last, ReadBack, ToWrite, holds, in_place, key_of, to_show};
 
 /// Lost races after which a write is given up. Of those who write one object at a time one wins a batch of writes, so this is more than
@@ -40,19 +39,6 @@ use written::{Last, ReadBack, ToWrite, holds, in_place, key_of, to_show};
 const RACES_LOST_MAX: usize = 100;
 /// The prefix of the claims' spaces for creation tokens.
 const TOKENS: &str = "creationToken/";
-
-/// The kinds, the store, and all that a write needs.
-pub struct Registry {
-    /// Replaced as a whole where a kind is defined at run time.
-    kinds: RwLock<Arc<Kinds>>,
-    pub store: Arc<dyn Store>,
-    pub maker: Arc<Maker>,
-    authority: Option<Arc<str>>,
-    /// Held from the counting of quotas until what was counted for is written. Only namespaces with quotas know it.
-    counting: Mutex<()>,
-    /// Shared by creates from the look at their namespace until they are stored; alone for the deletion of a namespace.
-    homes: RwLock<()>,
-}
 
 /// Why an attempt came to nothing.
 pub enum Failed<E> {
@@ -80,36 +66,6 @@ pub fn attempted<T, E>(mut attempt: impl FnMut() -> Result<T, Failed<E>>) -> Res
 }
 
 impl Registry {
-    pub fn new(kinds: Arc<Kinds>, store: Arc<dyn Store>, maker: Arc<Maker>) -> Registry {
-        Registry { kinds: RwLock::new(kinds), store, maker, authority: None, counting: Mutex::default(), homes: RwLock::default() }
-    }
-
-    /// The kinds that are served now. A request keeps the table that it began with.
-    pub fn kinds(&self) -> Arc<Kinds> {
-        self.kinds.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The row of a resource.
-    pub fn kind(&self, resource: &Resource) -> Option<Arc<Kind>> {
-        self.kinds.read().unwrap_or_else(PoisonError::into_inner).row(resource)
-    }
-
-    /// Serves one more kind, from the next request on.
-    pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
-        let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
-        *kinds = Arc::new(kinds.with(kind)?);
-        Ok(())
-    }
-
-    /// The certificate of the cluster's authority, which everybody in the cluster trusts.
-    pub fn trusting(self, authority: Option<&str>) -> Registry {
-        Registry { authority: authority.map(Arc::from), ..self }
-    }
-
-    pub fn authority(&self) -> Option<Arc<str>> {
-        self.authority.clone()
-    }
-
     /// Writes a change, or says why not. Nothing else writes.
     pub fn commit<E>(&self, change: &Change<'_, E>, terms: &Terms<'_>) -> Result<Committed, Barred<E>> {
         attempted(|| self.attempt(change, terms))

@@ -3,12 +3,15 @@
 use super::furniture::NAMESPACES;
 use super::*;
 use crate::control::{Gate, Intent};
+use crate::making::Maker;
 use crate::serve::Serve;
-use crate::store::{FlatStore, KindRow, Rules};
+use crate::store::{FlatStore, KindRow, Rules, Store};
+use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Durable, Resource, Time};
 use coracle_api::strategy::Cidr;
 use coracle_http::{Caller, HeaderValue, Method, Request, header};
 use serde_json::json;
+use std::sync::Arc;
 
 /// Of a store in memory.
 pub fn in_memory() -> Arc<Registry> {

@@ -5,7 +5,7 @@ use super::cluster::Cluster;
 use super::conditions;
 use super::controller::{Look, Now};
 use super::counts::Counts;
-use super::deployment;
+use super::deployment::{REVISION, sizes};
 use super::intent::{Decision, Intent, Refusal, Tale};
 use super::replicas::{self, BURST_MAX, FAILED_CREATE, FAILED_DELETE, Parent, ParentKind, Pods, TemplateView};
 use super::rules::Rule;
@@ -52,8 +52,8 @@ pub struct Rollout {
 
 impl Rollout {
     fn of(stored: &Stored, metadata: &ObjectMeta) -> Rollout {
-        let (desired, max) = deployment::sizes(&metadata.annotations);
-        let revision = metadata.annotations.get(deployment::REVISION).and_then(|number| number.parse().ok());
+        let (desired, max) = sizes(&metadata.annotations);
+        let revision = metadata.annotations.get(REVISION).and_then(|number| number.parse().ok());
         Rollout {
             created: metadata.creation_timestamp,
             template: template::identity(&document(stored)["spec"]["template"]),

@@ -34,7 +34,7 @@ pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
     let change = Change { expects, ..write::change(call, &make) };
     let committed = write::commit(serve, call, &change, &serve.terms(call, wish.rehearsal))?;
     if committed.outcome != Outcome::Created {
-        patch::heard(serve, call, part, &committed.stored, wish.rehearsal);
+        serve.hear(call, part, &committed.stored, wish.rehearsal);
     }
     let mut answer = document(call, write::code(committed.outcome), &committed.stored);
     warn(&mut answer, &committed.warnings);

@@ -2,7 +2,8 @@
 
 mod kind;
 
-pub use kind::{SCHEME, other_kind, right_kind};
+use kind::summary;
+pub use kind::{Expected, SCHEME, other_kind, right_kind};
 
 use crate::call::{Call, FieldValidation, Version};
 use crate::fault::Fault;
@@ -14,12 +15,10 @@ use coracle_api::kinds::Kind;
 use coracle_api::old::{self, DecodeError, Decoded, Half};
 use coracle_api::status::Status;
 use coracle_http::{Request, header};
-use coracle_schema::{Path, Types, protobuf, yaml};
+use coracle_schema::{Path, protobuf, yaml};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
-/// Bytes of a body that a refusal shows.
-const SUMMARY_BYTES: usize = 30;
 /// Unknown and double fields that one answer tells of; the rest is counted.
 const WARNINGS_MAX: usize = 32;
 
@@ -70,29 +69,6 @@ impl SentObject {
                 old::merge_put(standing, decoded, half)
             }
         }
-    }
-}
-
-/// The expected content of a body.
-#[derive(Clone, Copy, Debug)]
-pub struct Expected<'a> {
-    /// `apps`, or nothing.
-    pub group: &'a str,
-    /// Empty: any version is right, as of DeleteOptions.
-    pub version: &'a str,
-    pub kind: &'a str,
-    /// Its type's name among these.
-    pub type_name: &'a str,
-    pub types: &'a Types,
-}
-
-impl<'a> Expected<'a> {
-    pub fn of(kind: &'a Kind) -> Expected<'a> {
-        Expected { group: &kind.resource.group, version: &kind.version, kind: &kind.kind, type_name: &kind.type_name, types: &kind.types }
-    }
-
-    fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 }
 
@@ -260,17 +236,6 @@ fn media_of_old(call: &Call, request: &Request) -> Result<Media, Fault> {
             let is_yaml = call.version.is_flat() && !matches!(first, None | Some(b'{' | b'['));
             Ok(if is_yaml { Media::Yaml } else { Media::Json })
         }
-    }
-}
-
-/// The beginning of a body, as a refusal shows it.
-fn summary(body: &[u8]) -> String {
-    let shown = &body[..body.len().min(SUMMARY_BYTES)];
-    let more = if body.len() > SUMMARY_BYTES { " ..." } else { "" };
-    match body.first() {
-        None => "<empty>".to_owned(),
-        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
-        Some(_) => format!("{}{more}", shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
     }
 }
 

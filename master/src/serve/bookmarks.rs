@@ -3,8 +3,9 @@
 //!
 //! One appointment for all, and none where nobody asked.
 
+use super::lock::lock;
 use super::timer::{Appointment, Timer};
-use super::watch::{Watcher, lock};
+use super::watcher::Watcher;
 use crate::store::Store;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;

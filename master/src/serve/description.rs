@@ -1,50 +1,21 @@
 //! `/openapi/v2`, `/openapi/v3`: the documents are made when they are asked for, and not kept; what is kept is a hash of each.
 
 use super::Serve;
-use super::about::{hex, known, mark, nothing, plain, unchanged};
+use super::accepted::plain;
+use super::described::{Hashes, hash};
+use super::reply::nothing;
+use super::tag::{known, mark, unchanged};
 use crate::fault::Fault;
 use crate::render::openapi;
-use coracle_api::kinds::Kinds;
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, json};
-use sha2::{Digest, Sha256};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 /// The document that clients before 1.29 ask for, under its older and its newer name.
 const MESSAGES: [&str; 2] =
     ["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"];
 /// Bytes to begin with: the largest documents have so many, and growing would copy them.
 const DOCUMENT_BYTES: usize = 1 << 20;
-
-/// Hashes of the documents that describe one table of kinds. Another table has others.
-#[derive(Default)]
-pub struct Described {
-    last: Mutex<Option<Arc<Hashes>>>,
-}
-
-/// Each from the first request on that needs it.
-struct Hashes {
-    kinds: Arc<Kinds>,
-    /// By group and version.
-    groups: OnceLock<Vec<((String, String), String)>>,
-    swagger: OnceLock<String>,
-    message: OnceLock<String>,
-}
-
-impl Described {
-    fn of(&self, kinds: Arc<Kinds>) -> Arc<Hashes> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some(hashes) if Arc::ptr_eq(&hashes.kinds, &kinds) => hashes.clone(),
-            _ => {
-                let (groups, swagger, message) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-                let hashes = Arc::new(Hashes { kinds, groups, swagger, message });
-                *last = Some(hashes.clone());
-                hashes
-            }
-        }
-    }
-}
 
 /// `/openapi/v3`: where each document is, and its hash, by which clients know one that they have.
 pub fn index(serve: &Serve, headers: &HeaderMap) -> Result<Answer, Fault> {
@@ -99,24 +70,6 @@ fn place(group: &str, version: &str) -> String {
 
 fn described(serve: &Serve) -> Arc<Hashes> {
     serve.described.of(serve.registry.kinds())
-}
-
-impl Hashes {
-    fn groups(&self) -> &[((String, String), String)] {
-        self.groups.get_or_init(|| {
-            let hashed = |(group, version): (&str, &str)| {
-                let hash = hash(|into| openapi::document(&self.kinds, group, version, into));
-                ((group.to_owned(), version.to_owned()), hash)
-            };
-            openapi::versions(&self.kinds).into_iter().map(hashed).collect()
-        })
-    }
-}
-
-fn hash(write: impl Fn(openapi::Output)) -> String {
-    let mut hasher = Sha256::new();
-    write(&mut |bytes| hasher.update(bytes));
-    hex(&hasher.finalize())
 }
 
 fn made(headers: &HeaderMap, tag: &str, content_type: &'static str, write: impl Fn(openapi::Output)) -> Answer {

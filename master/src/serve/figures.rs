@@ -3,7 +3,8 @@
 //! Who and what there is says the store, and with it which are selected; what they take say the agents. An object without figures, as a
 //! pod that begins, is left out of lists and is not found.
 
-use super::{Serve, key_of, log, selector};
+use super::server::key_of;
+use super::{Serve, log, selector};
 use crate::call::{Call, Verb};
 use crate::fault::Fault;
 use crate::figures::{Usage, ask};

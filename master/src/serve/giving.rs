@@ -2,9 +2,8 @@
 //!
 //! One appointment, and none where nothing happened.
 
-use super::Serve;
+use super::lock::lock;
 use super::timer::{Appointment, Timer};
-use super::watch::lock;
 use crate::store::Store;
 use coracle_http::lull::{Lull, WORTH_BYTES};
 use coracle_http::{Answer, Body, Method, Request, resident};
@@ -70,14 +69,6 @@ impl Giving {
         let look = given.lull.look(self.started.elapsed());
         given.next = look.again.map(|wait| self.appoint(timer, store, wait));
         look.gives_back
-    }
-}
-
-impl Serve {
-    /// A start is a burst of work: once it is over, its memory goes back to the host.
-    pub fn giving_back_what_a_start_took(self) -> Serve {
-        self.giving.worked(&self.watches.timer, &self.registry.store, WORTH_BYTES);
-        self
     }
 }
 

@@ -1,6 +1,7 @@
 //! Logs of pods: the node has them, the carrier fetches them.
 
-use super::{Serve, stream, upgrades};
+use super::Serve;
+use super::upgrade::{headers, upgrades};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::figures;
@@ -28,7 +29,7 @@ pub fn log(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Faul
     let forward = Forward::get(agent, target, if options.follow { FORWARD_FOLLOW_IDLE } else { FORWARD_IDLE });
     // Over WebSocket its pieces are messages.
     if upgrades(&request.headers) {
-        return Ok(Answer::forward(Forward { headers: stream::headers(request), passes: Passes::Upgrade, ..forward }));
+        return Ok(Answer::forward(Forward { headers: headers(request), passes: Passes::Upgrade, ..forward }));
     }
     Ok(Answer::forward(Forward { passes: Passes::Log, ..forward }))
 }

@@ -5,11 +5,13 @@
 //! One file a verb family; the verbs name no kind, and what is one kind's own (namespaces, bindings, tokens, logs, streams, proxies) has its file. Every way out is an `Answer` or a `Fault`, which becomes a Status.
 
 mod about;
+mod accepted;
 mod apply;
 mod bind;
 mod body;
 mod bookmarks;
 mod delete;
+mod described;
 mod description;
 mod evict;
 mod figures;
@@ -17,6 +19,8 @@ mod finish;
 mod giving;
 mod go_json;
 mod health;
+mod lists;
+mod lock;
 mod log;
 mod metrics;
 mod options;
@@ -24,39 +28,38 @@ mod pages;
 mod patch;
 mod proxy;
 mod read;
+mod replay;
+mod reply;
 mod review;
 mod scale;
 mod selector;
+mod server;
 mod stream;
+mod tag;
 mod timer;
 mod token;
 mod turns;
+mod upgrade;
 mod watch;
+mod watcher;
+mod watches;
 mod write;
 
-use crate::authorize::{self, Attributes, Authorizer};
+pub use server::Serve;
+
+use crate::authorize::Attributes;
 use crate::call::{self, Call, Route, Verb, Version};
-use crate::cluster_keys::ClusterKeys;
-use crate::commit::{Registry, Terms, Writer};
 use crate::fault::Fault;
 use crate::form::{Form, Media, Subject, Unacceptable};
-use crate::making;
 use crate::page::AboutPage;
 use crate::prepare::Part;
-use crate::render;
-use crate::render::gzip;
-use crate::store::{Stored, indented};
-use crate::upkeep::Upkeep;
+use crate::store::indented;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
-use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
-use coracle_api::strategy::Rules;
 use coracle_http::budget::{Held, Party};
-use coracle_http::{Answer, Body, Caller, HeaderMap, HeaderValue, Request, StatusCode, header};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use coracle_http::{Answer, Body, Caller, HeaderMap, Request, header};
+use reply::{compress, document, failure, nothing, shown, shown_as, warn};
 use std::time::Instant;
 
 /// Clients that are people: they get indented JSON without asking, as from kube-apiserver.
@@ -68,70 +71,7 @@ const INDENTED: usize = 3;
 /// Bytes of the longest document that is indented: people read no more, and it would take three times as much memory.
 const INDENTED_BYTES_MAX: usize = 4 << 20;
 
-/// Told of every sign of life of an object whose kind has heartbeats.
-pub type Heard = Box<dyn Fn(&Key) + Send + Sync>;
-
-pub struct Serve {
-    registry: Arc<Registry>,
-    heard: Heard,
-    /// None: the cluster's own Secrets cannot be used.
-    keys: Option<Arc<ClusterKeys>>,
-    /// Asked before anything is answered.
-    authorizer: Authorizer,
-    /// None: the command line is answered nothing.
-    upkeep: Option<Upkeep>,
-    watches: watch::Watches,
-    giving: Arc<giving::Giving>,
-    lists: read::Lists,
-    turns: Arc<turns::Turns>,
-    metrics: metrics::Metrics,
-    described: description::Described,
-    /// The turn among the endpoints of a service, for `proxy`.
-    turn: AtomicUsize,
-    /// The directory of the agents' sockets.
-    agent_sockets: PathBuf,
-}
-
 impl Serve {
-    pub fn new(registry: Arc<Registry>, keys: Option<Arc<ClusterKeys>>) -> Serve {
-        Serve {
-            registry,
-            heard: Box::new(|_| {}),
-            keys,
-            authorizer: authorize::authorize,
-            upkeep: None,
-            watches: watch::Watches::default(),
-            giving: Arc::default(),
-            lists: read::Lists::default(),
-            turns: Arc::default(),
-            metrics: metrics::Metrics::default(),
-            described: description::Described::default(),
-            turn: AtomicUsize::new(0),
-            agent_sockets: PathBuf::new(),
-        }
-    }
-
-    /// Where the agents' sockets are; without it no agent can be asked.
-    pub fn asking_agents_in(self, agent_sockets: PathBuf) -> Serve {
-        Serve { agent_sockets, ..self }
-    }
-
-    /// The requests of the command line.
-    pub fn kept_by(self, upkeep: Upkeep) -> Serve {
-        Serve { upkeep: Some(upkeep), ..self }
-    }
-
-    /// The authorizer.
-    #[cfg(test)]
-    fn authorized_by(self, authorizer: Authorizer) -> Serve {
-        Serve { authorizer, ..self }
-    }
-
-    /// The receiver of signs of life.
-    pub fn heard_by(self, heard: Heard) -> Serve {
-        Serve { heard, ..self }
-    }
-
     pub fn answer(&self, request: &Request) -> Answer {
         let version = call::version(request.target.path());
         let mut pretty = is_person(&request.headers);
@@ -177,14 +117,14 @@ impl Serve {
         if let Err(why) = (self.authorizer)(&attributes, &request.identity) {
             return match &route {
                 // Whoever watches over this server would restart it.
-                Ok(Route::Page(AboutPage::Health(asked))) => Ok(health::bare(&*self.registry.store, asked).unwrap_or_else(about::nothing)),
+                Ok(Route::Page(AboutPage::Health(asked))) => Ok(health::bare(&*self.registry.store, asked).unwrap_or_else(nothing)),
                 _ => Err(attributes.refusal(&request.identity, &why).into()),
             };
         }
         match route? {
             Route::Upkeep(task) => match &self.upkeep {
                 Some(upkeep) if request.caller == Caller::Local => Ok(upkeep.answer(task, request)),
-                _ => Ok(about::nothing()),
+                _ => Ok(nothing()),
             },
             Route::Page(page) => about::answer(self, &page, request),
             Route::Through(through) => {
@@ -239,119 +179,11 @@ impl Serve {
             Verb::Exec | Verb::Attach | Verb::PortForward => stream::stream(self, call, request),
         }
     }
-
-    /// The object that a call names, as it stands.
-    fn standing(&self, call: &Call) -> Result<Stored, Fault> {
-        self.named(call, &call.name)
-    }
-
-    /// The object of this name where the call is.
-    fn named(&self, call: &Call, name: &str) -> Result<Stored, Fault> {
-        let key = key_of(call.kind, &call.namespace, name);
-        match self.registry.store.get(&key) {
-            Ok(Some(stored)) => Ok(stored),
-            Ok(None) => Err(Status::not_found(&call.shown.resource, name).into()),
-            Err(damaged) => Err(Fault::damaged(&key, &damaged.why)),
-        }
-    }
-
-    /// How a client's change is written.
-    fn terms<'c>(&self, call: &'c Call, rehearsal: bool) -> Terms<'c> {
-        let writer = if call.version.is_flat() { Writer::ClientOf2014 } else { Writer::Client };
-        Terms { writer, identity: &call.identity, rules: self.rules(call), rehearsal, advised: call.version == Version::V1 }
-    }
-
-    fn rules(&self, call: &Call) -> Rules {
-        let other_form = call.shown.alias.is_some();
-        let patched = call.version == Version::V1 && call.verb == Verb::Patch;
-        let (old_names, old_labels) = (call.version.is_flat(), call.version != Version::V1);
-        let maker = &self.registry.maker;
-        let service_cidr = (call.kind.resource == Resource::core("services")).then(|| maker.service_ranges());
-        Rules { old_names, old_labels, service_cidr, node_ports: maker.node_ports(), patched, other_form, ..Rules::default() }
-    }
 }
 
 /// The part of the object that a call names.
 fn part(call: &Call) -> Part {
     call.share.map_or(Part::Main, Part::Share)
-}
-
-/// The key of the object that a call names.
-fn key(call: &Call) -> Key {
-    key_of(call.kind, &call.namespace, &call.name)
-}
-
-fn key_of(kind: &Kind, namespace: &str, name: &str) -> Key {
-    Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
-}
-
-/// One object in the form of the call.
-fn document(call: &Call, status: StatusCode, stored: &Stored) -> Answer {
-    shown(call, status, render::object(call.form, call.shown, stored, making::wall_clock()))
-}
-
-/// The answer in the form of the call.
-fn shown(call: &Call, status: StatusCode, rendered: Bytes) -> Answer {
-    shown_as(call, status, Body::Whole(rendered))
-}
-
-fn shown_as(call: &Call, status: StatusCode, body: Body) -> Answer {
-    Answer::new(status, call.form.media.content_type(), body)
-}
-
-pub fn failure(form: Form, fault: &Fault) -> Answer {
-    let code = StatusCode::from_u16(fault.status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut answer = Answer::new(code, form.media.content_type(), Body::Whole(render::status(form, &fault.status)));
-    if let Some(location) = fault.location.as_deref().and_then(|path| HeaderValue::from_str(path).ok()) {
-        answer.headers.insert(header::LOCATION, location);
-    }
-    if let Some(seconds) = fault.status.details.as_ref().and_then(|details| details.retry_after_s) {
-        answer.headers.insert(header::RETRY_AFTER, seconds.into());
-    }
-    warn(&mut answer, &fault.warnings);
-    answer
-}
-
-/// Text for a Warning header, each in its own: as kubectl prints them.
-fn warn(answer: &mut Answer, warnings: &[String]) {
-    for warning in warnings {
-        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-            answer.headers.append(header::WARNING, value);
-        }
-    }
-}
-
-/// Streams are not compressed: each event must be readable as it comes. What would be is said to differ by what clients accept, to those
-/// too that accept nothing: what stands between keeps it for others.
-fn compress(asked: &HeaderMap, answer: &mut Answer) {
-    let bytes = match &answer.body {
-        Body::Whole(whole) => whole.len(),
-        Body::Long(long) => long.bytes,
-        Body::Stream(_) | Body::Forward(_) | Body::Upgrade(_) => return,
-    };
-    if !gzip::is_worth(bytes) {
-        return;
-    }
-    answer.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    let accepted = asked.get(header::ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
-    if !gzip::is_accepted(accepted) {
-        return;
-    }
-    let compressed = match std::mem::replace(&mut answer.body, Body::Whole(Bytes::new())) {
-        Body::Whole(whole) => gzip::compressed(bytes, std::iter::once(whole)),
-        Body::Long(long) => gzip::compressed(bytes, long.pieces),
-        body => return answer.body = body,
-    };
-    answer.body = Body::Whole(compressed.into());
-    answer.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-}
-
-/// Whether a client wants to speak something else than HTTP on this connection.
-fn upgrades(headers: &HeaderMap) -> bool {
-    let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    headers.contains_key(header::UPGRADE)
-        && connection.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("upgrade"))
 }
 
 fn is_person(headers: &HeaderMap) -> bool {
@@ -404,9 +236,10 @@ mod tests {
     use crate::render::discovery;
     use crate::store::{Store, Write};
     use coracle_api::kinds;
-    use coracle_api::meta::{Durable, Resource};
-    use coracle_http::Method;
+    use coracle_api::meta::{Durable, Key, Resource};
+    use coracle_http::{HeaderValue, Method};
     use serde_json::json;
+    use std::sync::Arc;
 
     /// Serves a store in memory.
     pub fn serve() -> (Serve, Arc<dyn Store>) {
@@ -433,8 +266,8 @@ mod tests {
         };
         check(0, 200, 200);
         // Three quarters are one client's.
-        check(read::LISTS_BYTES_MAX / 4 * 3 - 1_000_000, 200, 429);
-        check(read::LISTS_BYTES_MAX, 429, 429);
+        check(lists::LISTS_BYTES_MAX / 4 * 3 - 1_000_000, 200, 429);
+        check(lists::LISTS_BYTES_MAX, 429, 429);
         check(0, 200, 200);
     }
 

@@ -5,7 +5,6 @@ use crate::call::{Call, Version};
 use crate::commit::Made;
 use crate::fault::Fault;
 use crate::prepare::{Part, Standing};
-use crate::store::Stored;
 use coracle_api::old;
 use coracle_api::status::{Reason, Status};
 use coracle_api::strategy;
@@ -63,17 +62,11 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
         Ok(Made::Document { part, object, ownership: wish.ownership(), warnings })
     };
     let committed = write::commit(serve, call, &write::change(call, &make), &serve.terms(call, wish.rehearsal))?;
-    heard(serve, call, part, &committed.stored, wish.rehearsal);
+    serve.hear(call, part, &committed.stored, wish.rehearsal);
     let mut answer = document(call, StatusCode::OK, &committed.stored);
     warn(&mut answer, &committed.warnings);
     warn(&mut answer, &committed.advice);
     Ok(answer)
-}
-
-pub fn heard(serve: &Serve, call: &Call, part: Part, stored: &Stored, rehearsal: bool) {
-    if call.kind.heartbeats && part == Part::Status && !rehearsal {
-        (serve.heard)(&stored.key);
-    }
 }
 
 /// None: apply.

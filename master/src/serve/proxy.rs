@@ -3,7 +3,9 @@
 //! Only GETs of what agents answer reach an agent, and only at its own socket; whatever else is asked for is never asked of this host's
 //! own loopback.
 
-use super::{Serve, key_of, log, upgrades};
+use super::server::key_of;
+use super::upgrade::upgrades;
+use super::{Serve, log};
 use crate::fault::Fault;
 use crate::store::Stored;
 use crate::through::{self, Means, Named, Nowhere, Through};

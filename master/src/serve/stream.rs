@@ -1,25 +1,18 @@
 //! Conversations with what runs in a pod: exec, attach, portforward. The agent of its node holds them, the carrier passes their bytes on.
 
+use super::Serve;
 use super::log::{agent, container, encoded, view};
-use super::{Serve, upgrades};
+use super::upgrade::{headers, upgrades};
 use crate::authorize::Attributes;
 use crate::call::{Call, Verb};
 use crate::fault::Fault;
 use coracle_api::pod::Pod;
 use coracle_api::query::truth;
 use coracle_api::status::Status;
-use coracle_http::{Answer, FORWARD_FOLLOW_IDLE, Forward, HeaderMap, HeaderName, Passes, PathAndQuery, Request, header};
+use coracle_http::{Answer, FORWARD_FOLLOW_IDLE, Forward, Passes, PathAndQuery, Request};
 
 /// Streams as clients name them, and as agents do.
 const FLAGS: [(&str, &str); 4] = [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")];
-
-/// The headers by which both ends agree on a protocol, beside `Connection` and `Upgrade`.
-const PROTOCOL: [HeaderName; 4] = [
-    header::SEC_WEBSOCKET_KEY,
-    header::SEC_WEBSOCKET_PROTOCOL,
-    header::SEC_WEBSOCKET_VERSION,
-    HeaderName::from_static("x-stream-protocol-version"),
-];
 
 pub fn stream(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let entry = Attributes::of_entry(call);
@@ -50,14 +43,4 @@ pub fn stream(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let target = target.map_err(|error| Status::internal_error(format!("ask the agent: {error}")))?;
     let forward = Forward::get(agent, target, FORWARD_FOLLOW_IDLE);
     Ok(Answer::forward(Forward { method: request.method.clone(), headers: headers(request), passes: Passes::Upgrade, ..forward }))
-}
-
-/// Of a request that goes on to an agent, and may take over its connection. Its Host and Origin are this server's, not the agent's.
-pub fn headers(request: &Request) -> HeaderMap {
-    let goes = |name: &HeaderName| PROTOCOL.contains(name) || [header::CONNECTION, header::UPGRADE].contains(name);
-    let mut headers = HeaderMap::new();
-    for (name, value) in request.headers.iter().filter(|(name, _)| goes(name)) {
-        headers.append(name.clone(), value.clone());
-    }
-    headers
 }

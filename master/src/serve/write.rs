@@ -1,6 +1,7 @@
 //! Create, update, update of status; and how a client's change goes into the registry.
 
-use super::{Serve, body, document, options, patch, warn};
+use super::server::key;
+use super::{Serve, body, document, options, warn};
 use crate::call::{Call, Version};
 use crate::commit::{Barred, Change, Committed, Expects, Homeless, Made, Make, NotStored, Outcome, Terms};
 use crate::fault::Fault;
@@ -94,7 +95,7 @@ pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) ->
     };
     let terms = Terms { advised: false, ..serve.terms(call, wish.rehearsal) };
     let committed = commit(serve, call, &change(call, &make), &terms)?;
-    patch::heard(serve, call, part, &committed.stored, wish.rehearsal);
+    serve.hear(call, part, &committed.stored, wish.rehearsal);
     let mut answer = document(call, StatusCode::OK, &committed.stored);
     warn(&mut answer, &sent.warnings);
     Ok(answer)
@@ -117,11 +118,10 @@ pub fn code(outcome: Outcome) -> StatusCode {
 
 /// Why a change was not written, as its client is told.
 pub fn fault(call: &Call, barred: Barred<Fault>) -> Fault {
-    let key = || super::key(call);
     match barred {
         Barred::Writer(fault) => fault,
         Barred::Missing => Fault::not_found(call),
-        Barred::Damaged { why } => Fault::damaged(&key(), &why),
+        Barred::Damaged { why } => Fault::damaged(&key(call), &why),
         Barred::Homeless(homeless) => homeless_fault(call, homeless),
         Barred::Unfit(unfit) => Fault::unfit(call, &call.name, unfit),
         Barred::NoneFree { key, space } => Status::conflict(&key.resource, &key.name, &format!("no free {space} was found")).into(),

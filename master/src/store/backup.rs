@@ -10,17 +10,19 @@
 //! what came after it has to look again.
 
 use super::content::FILE_BYTES_MAX;
+use super::content::OBJECT_BYTES_MAX;
 use super::disk::{self, Disk, RealDisk};
+use super::disk_error::failed;
 use super::document::Crc;
-use super::files::{Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
+use super::files::Files;
+use super::folders::{OBJECTS, QUARANTINE, TMP, make_folder};
 use super::head::{FORMAT, HEAD, Head};
 use super::journal::WAL;
 use super::lock::{self, LOCK};
 use super::protocol::Protocol;
 use super::setup::{LOST_REVISIONS, REVISION_MAX};
-use super::state::OBJECT_BYTES_MAX;
 use super::sums::Sums;
-use super::{FlatStore, Store, discover, document, locked, names};
+use super::{FlatStore, LeftOut, Store, discover, document, locked, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key};
 use serde::{Deserialize, Serialize};
@@ -50,14 +52,6 @@ struct First {
     objects: usize,
     #[serde(default)]
     left_out: Vec<LeftOut>,
-}
-
-/// A file that should be in a backup and is not.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LeftOut {
-    /// Where it lies below the data directory.
-    pub file: String,
-    pub why: String,
 }
 
 #[derive(Serialize, Deserialize)]

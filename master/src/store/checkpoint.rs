@@ -10,11 +10,13 @@
 
 use super::content::FILE_BYTES_MAX;
 use super::disk::{Disk, Stamp};
-use super::files::{DiskError, Files, OBJECTS, TMP, failed, is_in_the_way};
+use super::disk_error::{DiskError, failed, is_in_the_way};
+use super::entry;
+use super::files::Files;
+use super::folders::{OBJECTS, TMP};
 use super::head::{HEAD, Head};
 use super::journal::record::Was;
 use super::protocol::{Protocol, Rule};
-use super::state;
 use super::summary::Sketch;
 use super::{document, names};
 use bytes::Bytes;
@@ -37,8 +39,8 @@ pub struct NewFile {
 
 impl NewFile {
     /// An object that has just become durable. None: nothing of it is.
-    pub fn of(entry: &state::Entry) -> Option<NewFile> {
-        let state::Entry { stored, durable, file_crc, .. } = entry;
+    pub fn of(entry: &entry::Entry) -> Option<NewFile> {
+        let entry::Entry { stored, durable, file_crc, .. } = entry;
         Some(NewFile { json: stored.json.clone(), durable: *durable, crc: (*file_crc)?, revision: Some(stored.revision) })
     }
 
@@ -95,7 +97,7 @@ impl Dirty {
     }
 
     /// What of an object lives in memory alone has changed. Its file is still to say the same.
-    pub fn share(&mut self, entry: &state::Entry) {
+    pub fn share(&mut self, entry: &entry::Entry) {
         if let Some(Due { wanted: Some(wanted), .. }) = self.keys.get_mut(&entry.stored.key)
             && let Some(revision) = wanted.revision.or_else(|| Sketch::of(&wanted.json)?.revision())
         {

@@ -1,10 +1,11 @@
 //! PURE. Checks that a file holds the object that its path names, as far as the store can tell.
 
 use super::document;
-use super::state::OBJECT_BYTES_MAX;
 use coracle_api::meta::Key;
 use serde_json::Value;
 
+/// One object as compact JSON: what etcd takes by default.
+pub const OBJECT_BYTES_MAX: usize = 1536 << 10;
 /// Indentation makes a file longer than its compact form. The store indents a deep document no further than to this, so a longer one is
 /// none of its own.
 pub const FILE_BYTES_MAX: usize = 8 * OBJECT_BYTES_MAX;

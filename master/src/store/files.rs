@@ -3,43 +3,13 @@
 
 use super::content::FILE_BYTES_MAX;
 use super::disk::{Disk, Stamp};
+use super::disk_error::{DiskError, failed, is_in_the_way};
+use super::folders::{OBJECTS, QUARANTINE, TMP, levels, make_one};
 use super::journal::record::Was;
 use super::{document, names, quarantine};
 use coracle_api::meta::Key;
 use std::collections::{BTreeSet, HashSet};
-use std::fmt;
 use std::io;
-
-pub const OBJECTS: &str = "objects";
-pub const TMP: &str = "tmp";
-pub const QUARANTINE: &str = "quarantine";
-
-/// A failed operation of the disk.
-#[derive(Debug)]
-pub struct DiskError {
-    pub what: String,
-    pub error: io::Error,
-}
-
-impl DiskError {
-    pub fn no_space(&self) -> bool {
-        matches!(self.error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-    }
-}
-
-impl fmt::Display for DiskError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.error)?;
-        match self.error.kind() {
-            _ if self.no_space() => f.write_str("; make room on its file system, or move the data directory to a larger one"),
-            io::ErrorKind::CrossesDevices => {
-                f.write_str("; the whole data directory has to lie on one file system: mount nothing on its folders, but on itself")
-            }
-            io::ErrorKind::ReadOnlyFilesystem => f.write_str("; mount it for writing again"),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// Writes object files.
 #[derive(Default)]
@@ -196,39 +166,4 @@ impl Files {
         }
         Ok(())
     }
-}
-
-/// Makes every missing level of a path, durable in the level above: a folder that stands may be one that a crash left half made.
-pub fn make_folder(disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {
-    for level in levels(folder) {
-        make_one(disk, level)?;
-        let above = level.rsplit_once('/').map_or("", |(above, _)| above);
-        disk.sync_dir(above).map_err(failed("fsync", if above.is_empty() { "the data directory" } else { above }))?;
-    }
-    Ok(())
-}
-
-/// Whether it may be that something stands where a file or a folder belongs, or that a folder is gone.
-pub fn is_in_the_way(error: &DiskError) -> bool {
-    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory, NotFound};
-    matches!(error.error.kind(), AlreadyExists | DirectoryNotEmpty | IsADirectory | NotADirectory | NotFound)
-}
-
-pub fn failed(verb: &str, path: &str) -> impl FnOnce(io::Error) -> DiskError {
-    let what = format!("cannot {verb} {path}");
-    move |error| DiskError { what, error }
-}
-
-/// One level, not yet durable.
-pub fn make_one(disk: &dyn Disk, level: &str) -> Result<(), DiskError> {
-    match disk.make_dir(level) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        done => done.map_err(failed("make", level)),
-    }
-}
-
-/// A path and the folders that it lies in, the outermost first.
-pub fn levels(folder: &str) -> impl Iterator<Item = &str> {
-    let ends = folder.char_indices().filter(|(_, c)| *c == '/').map(|(at, _)| at).chain([folder.len()]);
-    ends.map(|end| &folder[..end])
 }

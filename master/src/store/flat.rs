@@ -1,61 +1,40 @@
-//! `FlatStore`: one JSON file an object, behind a journal. What every part of it shares, how it is opened and closed,
-//! and how it reads; its writes are in `commit`.
+//! `FlatStore`: one JSON file an object, behind a journal. How it is opened and closed, and how it reads; its writes are in `commit`,
+//! and what every part of it shares is in `handle`.
 
-use super::commit::Committer;
+use super::bell::Keeper;
 use super::disk::{self, Disk, RealDisk};
+use super::disk_error::DiskError;
 use super::draft::PreparedWrite;
-use super::files::DiskError;
+use super::entry::WriteVerdict;
 use super::follow::{Followers, Watch};
+use super::guard::locked;
+use super::handle::{FlatStore, Inner};
 use super::journal::record::Record;
-use super::keeper::Keeper;
 use super::pages::{self, Listing, Page};
 use super::protocol::Rule;
 use super::queue::Queue;
 use super::room::Usage;
-use super::scrub::Scrub;
 use super::setup::Setup;
 use super::stall::Silence;
 use super::start::{self, Ids, Loaded};
-use super::state::{StoreState, WriteVerdict};
+use super::state::StoreState;
 use super::store_api::Store;
 use super::trouble::Trouble;
 use super::{
-    Damaged, Event, Health, OpenError, Opened, Refused, Rules, Scope, Sink, Stored, Unlisted, Unwatched, Write, backup, discover, lock,
-    volatile,
+    Damaged, Event, Health, OpenError, Refused, Rules, Scope, Sink, Stored, Unlisted, Unwatched, Write, backup, discover, lock, volatile,
 };
 use coracle_api::meta::{Durable, Key, Revision};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
-/// One JSON file an object, behind a journal. A handle; clones are the same store.
-#[derive(Clone)]
-pub struct FlatStore {
-    pub(super) inner: Arc<Inner>,
-}
-
-/// Locks are taken in the order of the fields.
-pub(super) struct Inner {
-    pub(super) queue: Queue,
-    /// Held by the one who commits, over its wait for the disk.
-    pub(super) writer: Mutex<Committer>,
-    /// A checkpoint has ended.
-    pub(super) caught_up: Condvar,
-    /// Held while a change becomes visible and its watchers are told, or one registers: no event falls between.
-    pub(super) followers: Arc<Mutex<Followers>>,
-    /// Held for moments.
-    pub(super) state: RwLock<StoreState>,
-    pub(super) trouble: Mutex<Trouble>,
-    pub(super) silence: Silence,
-    pub(super) keeper: Keeper,
-    pub(super) scrub: Mutex<Scrub>,
-    pub(super) setup: Setup,
-    pub(super) opened: Instant,
-    pub(super) uuid: String,
-    pub(super) boot: String,
-    pub(super) volatile: Option<Box<dyn Disk>>,
-    /// Keeps the directory ours.
-    pub(super) _lock: Option<lock::Lock>,
+/// A store that stands open.
+pub struct Opened {
+    pub store: FlatStore,
+    /// How many were loaded.
+    pub objects: usize,
+    /// The findings and actions of the start; logged already.
+    pub notes: Vec<String>,
 }
 
 impl FlatStore {
@@ -184,18 +163,10 @@ impl FlatStore {
         locked(&self.inner.writer).frozen.clone()
     }
 
-    pub(super) fn state(&self) -> RwLockReadGuard<'_, StoreState> {
-        self.inner.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Something was wrong and has been seen to: a person should look why.
     pub(super) fn remark(&self, remark: String) {
         log::error!("{remark}");
         locked(&self.inner.trouble).remark(remark);
-    }
-
-    pub(super) fn uptime(&self) -> Duration {
-        self.inner.opened.elapsed()
     }
 }
 
@@ -321,9 +292,4 @@ impl Store for FlatStore {
 fn with_damaged(page: Page, listing: &Listing, state: &StoreState) -> Page {
     let damaged = state.damaged_listed(listing, page.more.as_ref().map(|more| &*more.after));
     Page { damaged, ..page }
-}
-
-/// Nothing panics half-way through a change, so a lock that a panic left behind guards something whole.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,23 +2,15 @@
 //! to what lies there now. Memory holds everything: a backup can be made, and what is only missing its folders is made anew.
 
 use super::checkpoint::NewFile;
-use super::commit::Committer;
-use super::disk::Disk;
-use super::files::{DiskError, OBJECTS, TMP, failed, make_folder};
+use super::committer::Committer;
+use super::disk_error::DiskError;
+use super::entry::Entry;
+use super::folders::{OBJECTS, TMP, here, make_folder};
 use super::journal::record::Was;
 use super::journal::{SPARE, WAL};
-use super::state::Entry;
 use super::{FlatStore, document};
 use std::io;
 use std::sync::PoisonError;
-
-/// Whether the directory is where it was.
-pub fn here(disk: &dyn Disk) -> Result<(), DiskError> {
-    match disk.gone() {
-        None => Ok(()),
-        Some(why) => Err(failed("write", "the data directory")(io::Error::other(why))),
-    }
-}
 
 impl FlatStore {
     /// The checkpoint that begins now brings the records of a removed segment to the files; if the files went with it, all of them.

@@ -1,8 +1,9 @@
 //! HEAD.json: what no object's file can say, above all where the journal begins to say more than the files.
 
 use super::disk::Disk;
+use super::disk_error::{DiskError, failed};
 use super::document::crc32;
-use super::files::{DiskError, TMP, failed};
+use super::folders::TMP;
 use super::journal::recover::Position;
 use super::protocol::{Protocol, Rule};
 use super::setup::REVISION_MAX;

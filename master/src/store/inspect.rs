@@ -3,7 +3,9 @@
 
 use super::discover::{self, FoundJournal, SEGMENT_BYTES_READ_MAX};
 use super::disk::{self, Disk, RealDisk, What};
-use super::files::{DiskError, Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
+use super::disk_error::{DiskError, failed};
+use super::files::Files;
+use super::folders::{OBJECTS, QUARANTINE, TMP, make_folder};
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::Record;
 use super::journal::recover::{Missing, Position, Recovered};

@@ -3,18 +3,19 @@
 //!
 //! `tend` does all that is due and says when something will be; the thread is a thin loop around it, and tests call it themselves.
 
+use super::bell::Keeper;
 use super::checkpoint::Checkpoint;
-use super::commit::Committer;
-use super::files::{DiskError, failed};
-use super::gone::here;
+use super::committer::Committer;
+use super::disk_error::{DiskError, failed};
+use super::folders::here;
 use super::head::{FORMAT, Head};
 use super::journal;
 use super::setup::{KEEPER_BEGINS_AFTER, SPARED_SEGMENTS};
 use super::sums::Sums;
 use super::{FlatStore, Inner, locked};
 use coracle_api::meta::Revision;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::{self, JoinHandle};
+use std::sync::{MutexGuard, PoisonError, Weak};
+use std::thread;
 use std::time::Duration;
 
 /// The files are behind the journal for at most so long.
@@ -27,25 +28,6 @@ const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const FILES_AT_A_TIME: usize = 64;
 /// Superseded segments are kept so long: a backup that began before must find them.
 const RETAINED_FOR: Duration = Duration::from_secs(3600);
-
-/// How the thread is called.
-#[derive(Default)]
-pub struct Keeper {
-    bell: Arc<Bell>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-#[derive(Default)]
-struct Bell {
-    rung: Mutex<Rung>,
-    heard: Condvar,
-}
-
-#[derive(Default)]
-struct Rung {
-    called: bool,
-    ended: bool,
-}
 
 impl Keeper {
     pub(super) fn start(&self, inner: Weak<Inner>) -> std::io::Result<()> {
@@ -61,13 +43,6 @@ impl Keeper {
         Ok(())
     }
 
-    pub fn call(&self) {
-        let mut rung = locked(&self.bell.rung);
-        if !std::mem::replace(&mut rung.called, true) {
-            self.bell.heard.notify_one();
-        }
-    }
-
     /// After a batch: calls where it left something to do, or found the disk full or failing.
     pub fn call_if_due(&self, writer: &mut Committer, uptime: Duration) {
         let first = writer.dirty.since().is_some_and(|_| !writer.timed);
@@ -81,12 +56,6 @@ impl Keeper {
         }
     }
 
-    /// Whether it was called, in place of the thread.
-    #[cfg(test)]
-    pub fn hear(&self) -> bool {
-        std::mem::take(&mut locked(&self.bell.rung).called)
-    }
-
     /// Waits for it to end what it does.
     pub fn stop(&self) {
         self.end();
@@ -96,30 +65,6 @@ impl Keeper {
         {
             log::error!("the store's keeper panicked");
         }
-    }
-
-    fn end(&self) {
-        locked(&self.bell.rung).ended = true;
-        self.bell.heard.notify_one();
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl Bell {
-    /// False: it is over.
-    fn wait(&self, timeout: Option<Duration>) -> bool {
-        let (rung, quiet) = (locked(&self.rung), |rung: &mut Rung| !rung.called && !rung.ended);
-        let mut rung = match timeout {
-            None => self.heard.wait_while(rung, quiet).unwrap_or_else(PoisonError::into_inner),
-            Some(timeout) => self.heard.wait_timeout_while(rung, timeout, quiet).unwrap_or_else(PoisonError::into_inner).0,
-        };
-        rung.called = false;
-        !rung.ended
     }
 }
 

@@ -4,29 +4,37 @@
 //! does anybody see it. Writers wait for each other; readers and watchers never wait for a disk.
 //!
 //! ```text
-//! store_api (the trait, and what it promises) · flat (FlatStore: open, read, close) · types (what both speak of)
-//! state, sums, room, trouble, history, pages PURE (the objects in memory, their sum, their size, what is wrong, the last events)
+//! store_api (the trait, and what it promises) · handle (FlatStore, and what its parts share) · flat (open, read, close) · types (what
+//!     both speak of) · guard (a lock that a panic leaves usable)
+//! entry, state, sums, room, trouble, history, pages PURE (an object, all in memory, their sum, their size, what is wrong, last events)
 //! names, document, draft, summary, outline, content PURE (paths, JSON, what the store must know of it, whether it fits its place)
-//! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable)
-//! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
+//! queue, commit (writers in a row, one batch at a time) · committer (what it writes with) · journal (where a batch becomes durable)
+//! checkpoint, files (one JSON file an object, behind the journal) · keeper, bell (the one thread, how it is called) · head (HEAD.json)
 //! discover, start (HEAD.json and the journal as they lie there; evidence, verdicts, the new segment) · parallel_read (two threads)
 //! quarantine (damaged and foreign files) · volatile (over a restart) · inspect (what a start would find; the way out) · backup
-//! scrub (all files read again, now and then) · stall (a disk that does not answer) · gone (a directory that is taken away)
-//! lock (whose it is) · follow (watchers) · disk (the system calls) · protocol, setup PURE (the rules, the sizes)
+//! scrub, round (all files read again, now and then) · stall (a disk that does not answer) · gone (a directory that is taken away)
+//! lock (whose it is) · follow (watchers) · disk, disk_error (the system calls) · folders (how they are called) · protocol, setup PURE (the rules, the sizes)
 //! ```
 
 mod backup;
+mod bell;
 mod checkpoint;
 mod commit;
+mod committer;
 mod content;
 mod discover;
 mod disk;
+mod disk_error;
 mod document;
 mod draft;
+mod entry;
 mod files;
 mod flat;
+mod folders;
 mod follow;
 mod gone;
+mod guard;
+mod handle;
 mod head;
 mod history;
 mod inspect;
@@ -41,6 +49,7 @@ mod protocol;
 mod quarantine;
 mod queue;
 mod room;
+mod round;
 mod scrub;
 mod setup;
 mod stall;
@@ -55,25 +64,28 @@ mod trouble;
 mod types;
 mod volatile;
 
-pub use backup::{Backup, LeftOut, Restored, read as read_backup, restore};
+pub use backup::{Backup, Restored, read as read_backup, restore};
+pub use content::OBJECT_BYTES_MAX;
 pub use disk::identity;
+pub use disk_error::DiskError;
 pub use document::indented;
-pub use files::DiskError;
-pub use flat::FlatStore;
+pub use flat::Opened;
 pub use follow::{WATCHERS_MAX, Watch, WatchHandle};
+pub use handle::FlatStore;
 pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX, HISTORY_LIFE};
 pub use inspect::{Findings, NO_STORE, Salvaged, inspect, is_none, salvage};
 pub use pages::{Listing, More, Page};
-pub use room::{FillLevel, megabytes};
-pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};
+pub use room::megabytes;
+pub use state::GRAVES_MAX;
 pub use store_api::Store;
 pub use summary::Sketch;
 pub use types::{
-    Claimed, Damage, Damaged, Event, Figures, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Stored, UNSEEN,
-    Unlisted, Unwatched, Write,
+    Claimed, Damage, Damaged, Event, Figures, FillLevel, Gone, Health, KindRow, LeftOut, OpenError, Refused, Rules, Scope, Sink, Stored,
+    UNSEEN, Unlisted, Unwatched, Write,
 };
 
-use flat::{Inner, locked};
+use guard::locked;
+use handle::Inner;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -6,7 +6,7 @@
 use super::content::FILE_BYTES_MAX;
 use super::disk::Disk;
 use super::document;
-use super::files::OBJECTS;
+use super::folders::OBJECTS;
 use bytes::Bytes;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::io;

@@ -5,7 +5,8 @@
 //! Where something may be missing of which nobody can say what, there is a folder as well, with nothing but the reason in it.
 
 use super::disk::{Disk, FolderEntry, What};
-use super::files::{DiskError, OBJECTS, QUARANTINE, failed, levels, make_folder};
+use super::disk_error::{DiskError, failed};
+use super::folders::{OBJECTS, QUARANTINE, levels, make_folder};
 use super::names;
 use coracle_api::meta::Key;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! PURE. Limits the memory of the store: in all, of one namespace, and of objects that live in memory alone. Exact, because it is counted
 //! where objects come and go.
 
-use super::state::{Entry, PlannedChange, WriteVerdict};
-use super::{Refused, Stored};
+use super::entry::{Entry, PlannedChange, WriteVerdict};
+use super::{FillLevel, Refused, Stored};
 use coracle_api::meta::Durable;
 use std::collections::BTreeMap;
 
@@ -33,15 +33,6 @@ pub struct StoreRoom {
     /// As the start found it: what is over a limit already may go on as it is.
     begun: Usage,
     limit: u64,
-}
-
-/// How full the store is.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FillLevel {
-    pub bytes: u64,
-    pub bytes_max: u64,
-    /// The limits that are reached or nearly so, for people.
-    pub told: Vec<String>,
 }
 
 impl Usage {
@@ -197,7 +188,7 @@ pub fn megabytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::Durability;
+    use super::super::entry::Durability;
     use super::*;
     use bytes::Bytes;
     use coracle_api::labels::LabelSet;

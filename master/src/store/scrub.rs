@@ -6,8 +6,9 @@
 
 use super::checkpoint::NewFile;
 use super::content::FILE_BYTES_MAX;
+use super::disk_error::DiskError;
 use super::document::crc32;
-use super::files::{DiskError, OBJECTS};
+use super::folders::OBJECTS;
 use super::head::{HEAD, HEAD_BYTES_MAX};
 use super::journal::record::Was;
 use super::{FlatStore, document, locked, names};
@@ -15,36 +16,6 @@ use coracle_api::meta::Key;
 use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-
-/// A card loses bits over months, and reading all of it wears nothing; a master that restarts reads everything anyway.
-pub const SCRUB_EVERY: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Between two files: 10,000 of them take some minutes, and nobody waits for the card because of it.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// Where a round stands.
-pub struct Scrub {
-    /// In uptime.
-    due: Duration,
-    /// The last object that was looked at; None: a new round begins.
-    after: Option<Arc<Key>>,
-    healed: u64,
-}
-
-impl Default for Scrub {
-    fn default() -> Scrub {
-        Scrub { due: SCRUB_EVERY, after: None, healed: 0 }
-    }
-}
-
-impl Scrub {
-    /// A file was looked at, or there is none left. True: there may be another.
-    fn went_on(&mut self, to: Option<Arc<Key>>, uptime: Duration) -> bool {
-        let more = to.is_some();
-        self.due = uptime + if more { PAUSE } else { SCRUB_EVERY };
-        self.after = to;
-        more
-    }
-}
 
 impl FlatStore {
     /// Looks at one file where it is time, and says at what uptime it will be again.

@@ -1,65 +1,20 @@
 //! PURE. The objects in memory: `decide` says what a write would change, the disk makes it durable, `apply` makes it visible.
 
+use super::content::OBJECT_BYTES_MAX;
 use super::draft::{DiskPart, NewObject, Operation, PreparedWrite};
+use super::entry::{Durability, Entry, PlannedChange, WriteVerdict};
 use super::pages::Listing;
 use super::room::{StoreRoom, Usage};
 use super::sums::Sums;
 use super::{Claimed, Damage, Event, Refused, Stored, UNSEEN, document, names};
-use bytes::Bytes;
 use coracle_api::meta::{Claim, Durable, Key, Revision};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One object as compact JSON: what etcd takes by default.
-pub const OBJECT_BYTES_MAX: usize = 1536 << 10;
 /// Claims remembered after their objects' death; the oldest makes room.
 pub const GRAVES_MAX: usize = 10_000;
-
-/// An object in memory.
-#[derive(Clone)]
-pub struct Entry {
-    pub stored: Stored,
-    /// Which part of it lies on disk.
-    pub durable: Durable,
-    /// The checksum of its durable part as compact JSON, if it has one. Its file says the same with more white space.
-    pub file_crc: Option<u32>,
-    pub claims: Box<[Claimed]>,
-}
-
-pub enum WriteVerdict {
-    /// It is so already.
-    Unchanged(Stored),
-    Change(Box<PlannedChange>),
-}
-
-/// A write that may be done: first `step`, then the rest.
-pub struct PlannedChange {
-    pub revision: Revision,
-    pub key: Arc<Key>,
-    pub step: Durability,
-    pub old: Option<Stored>,
-    /// The earlier claims of the object.
-    pub former: Box<[Claimed]>,
-    /// The checksum of its file's earlier content.
-    pub former_crc: Option<u32>,
-    /// None: deleted.
-    pub entry: Option<Entry>,
-    /// The answer to the writer.
-    pub answer: Stored,
-}
-
-/// The record that must be durable before anybody may see the change.
-#[derive(Debug, PartialEq)]
-pub enum Durability {
-    Keep,
-    /// The durable part, compact.
-    Put(Bytes),
-    Remove,
-    /// A person gave a damaged object up.
-    Settle,
-}
 
 struct Owner {
     key: Key,

@@ -1,9 +1,10 @@
 //! The words of the door: what is stored, written, refused, followed and reported.
 
-use super::{FillLevel, FlatStore, Sketch, document};
+use super::{Sketch, document};
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
@@ -246,14 +247,6 @@ pub struct KindRow {
     pub kind: Cow<'static, str>,
 }
 
-pub struct Opened {
-    pub store: FlatStore,
-    /// How many were loaded.
-    pub objects: usize,
-    /// The findings and actions of the start; logged already.
-    pub notes: Vec<String>,
-}
-
 #[derive(Debug)]
 pub enum OpenError {
     /// The pid where it is known.
@@ -359,4 +352,21 @@ pub struct Figures {
     pub records: u64,
     /// Journal that the files have not caught up with.
     pub journal_bytes: u64,
+}
+
+/// How full the store is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FillLevel {
+    pub bytes: u64,
+    pub bytes_max: u64,
+    /// The limits that are reached or nearly so, for people.
+    pub told: Vec<String>,
+}
+
+/// A file that should be in a backup and is not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Where it lies below the data directory.
+    pub file: String,
+    pub why: String,
 }

@@ -2,10 +2,10 @@
 //! at the next start. A file of another store, another boot of the host, or another moment is ignored.
 
 use super::disk::Disk;
+use super::disk_error::failed;
 use super::document::crc32;
-use super::files::failed;
+use super::entry::Entry;
 use super::outline::Outline;
-use super::state::Entry;
 use super::summary::Texts;
 use super::{DiskError, names};
 use bytes::Bytes;

@@ -1,8 +1,11 @@
 //! Which nodes of a DaemonSet get a pod, and which pods go. PURE.
 
+use super::super::intent::Intent;
 use super::super::replicas::Pod;
 use super::super::view::NODES;
-use super::{Daemons, Work};
+use super::daemons::Daemons;
+use super::rolling::share;
+use super::work::Work;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -21,7 +24,7 @@ pub fn work<'c>(daemons: &Daemons<'c>) -> Work<'c> {
             work.create.push(name.clone());
         } else if place.may_stay {
             let running = running(daemons, (name, pods), &mut work, &mut failures);
-            if daemons.surges() {
+            if surges(daemons) {
                 replace(daemons, name, place.should_run, &running, &mut work);
             } else {
                 work.delete.extend(running.into_iter().skip(1));
@@ -54,7 +57,7 @@ fn running<'c>(daemons: &Daemons<'c>, (node, pods): (&str, &[Pod<'c>]), work: &m
                     continue;
                 }
                 let words = format!("Found failed daemon pod {namespace}/{name} on node {node}, will try to kill it");
-                work.tales.push(super::Intent::Tell(set.warn(daemons.key, "FailedDaemonPod", words)));
+                work.tales.push(Intent::Tell(set.warn(daemons.key, "FailedDaemonPod", words)));
                 work.delete.push(*pod);
             }
             "Succeeded" => {
@@ -88,11 +91,9 @@ fn replace<'c>(daemons: &Daemons<'c>, node: &str, should_run: bool, running: &[P
     }
 }
 
-impl Daemons<'_> {
-    /// Whether new pods come before old ones go.
-    pub fn surges(&self) -> bool {
-        !self.set.on_delete && super::rolling::share(&self.set.surge, 1) > 0
-    }
+/// Whether new pods come before old ones go.
+fn surges(daemons: &Daemons<'_>) -> bool {
+    !daemons.set.on_delete && share(&daemons.set.surge, 1) > 0
 }
 
 /// How often pods failed on each node since this DaemonSet was changed, as far as this process has seen.

@@ -4,65 +4,28 @@
 //!     roll        old pods make room for new ones: first gone, then made (maxUnavailable), or the other way round (maxSurge)
 //!     history, status
 
+mod daemons;
 mod manage;
 mod placing;
 mod rolling;
 mod status;
 mod view;
+mod work;
 
 pub use placing::by_node;
 pub use view::DaemonSetView;
 
 use super::cluster::Cluster;
-use super::controller::{Look, Now};
+use super::controller::Look;
 use super::intent::{Decision, Intent, Refusal, Tale};
-use super::replicas::{self, BURST_MAX, Pod};
+use super::replicas::{self, Pod};
 use super::revisions::{self, REVISIONS, Revision};
 use super::template;
 use super::view::document;
 use coracle_api::meta::Key;
+use daemons::{Daemons, HASH};
 use placing::Placing;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-
-/// The label of pods and revisions that says of which template they are.
-const HASH: &str = "controller-revision-hash";
-const GENERATION: &str = "pod-template-generation";
-
-/// What a look at a DaemonSet sees.
-pub struct Daemons<'c> {
-    cluster: &'c Cluster,
-    now: Now,
-    key: &'c Key,
-    set: &'c DaemonSetView,
-    placing: Placing,
-    /// By the nodes that they are on, or meant for. The oldest that is on its node comes first.
-    pods: BTreeMap<String, Vec<Pod<'c>>>,
-    hash: String,
-    memory: Option<&'c Value>,
-}
-
-impl<'c> Daemons<'c> {
-    fn on(&self, node: &str) -> &[Pod<'c>] {
-        self.pods.get(node).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    fn available(&self, (_, pod): Pod<'_>) -> bool {
-        pod.available(self.set.min_ready, self.now.uptime)
-    }
-
-    /// Made of the present template.
-    fn is_new(&self, (_, pod): Pod<'_>) -> bool {
-        let label = |name: &str| pod.labels().get(name);
-        label(HASH) == Some(&self.hash) || self.set.template_generation.as_deref().is_some_and(|one| label(GENERATION) == Some(one))
-    }
-
-    /// How many nodes are to have a pod.
-    fn desired(&self) -> i32 {
-        let nodes = self.cluster.nodes.iter();
-        i32::try_from(nodes.filter(|(name, node)| self.placing.of(name, node).should_run).count()).unwrap_or(i32::MAX)
-    }
-}
 
 pub fn decide(look: &Look<'_>) -> Decision {
     let (cluster, key) = (look.cluster, look.key);
@@ -153,37 +116,6 @@ fn clean_up<'c>(daemons: &Daemons<'_>, old: &[Revision<'_>], pods: impl Iterator
     let unused = old.iter().filter(|(_, one)| !one.document.labels.get(HASH).is_some_and(|hash| live.contains(&hash)));
     let delete = |(key, one): &Revision<'_>| Intent::Delete { key: Key::clone(key), seen: one.seen, at_once: false };
     unused.take(surplus).filter(|(_, one)| !one.deleting).map(delete).collect()
-}
-
-/// What is to be done about its pods.
-#[derive(Default)]
-pub struct Work<'c> {
-    /// Told before anything is done.
-    tales: Vec<Intent>,
-    /// The names of nodes.
-    create: Vec<String>,
-    delete: Vec<Pod<'c>>,
-    wake_at: Option<std::time::Duration>,
-    /// What is known of failed pods from now on.
-    memory: Option<Value>,
-}
-
-impl Work<'_> {
-    fn is_empty(&self) -> bool {
-        self.create.is_empty() && self.delete.is_empty()
-    }
-
-    fn into_decision(self, daemons: &Daemons<'_>, document: &Value) -> Decision {
-        let (key, template) = (daemons.key, &daemons.set.template);
-        let mut intents = self.tales;
-        for node in self.create.iter().take(BURST_MAX) {
-            intents.extend(replicas::make(key, template, placing::pod(daemons, document, node)));
-        }
-        for pod in self.delete.into_iter().take(BURST_MAX) {
-            intents.extend(replicas::delete(key, template, pod));
-        }
-        Decision { wake_at: self.wake_at, memory: self.memory, ..Decision::of(intents) }
-    }
 }
 
 pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<Tale> {

@@ -2,9 +2,9 @@
 
 use super::super::cluster::Cluster;
 use super::super::controller::{Change, all};
-use super::super::replicas::{self, Pod};
+use super::super::replicas::Pod;
 use super::super::view::{NodeView, document};
-use super::{DaemonSetView, Daemons, GENERATION, HASH};
+use super::DaemonSetView;
 use coracle_api::meta::Key;
 use coracle_api::placement;
 use coracle_api::pod::Toleration;
@@ -71,17 +71,11 @@ fn bear(spec: &mut Value) {
     spec["tolerations"] = all.into();
 }
 
-/// A pod for a node: the scheduler binds it to that one and no other.
-pub fn pod(daemons: &Daemons<'_>, document: &Value, node: &str) -> Value {
-    let mut pod = replicas::of_template(daemons.key, &daemons.set.template, &document["spec"]["template"]);
-    if let Some(generation) = &daemons.set.template_generation {
-        pod["metadata"]["labels"][GENERATION] = generation.as_str().into();
-    }
-    pod["metadata"]["labels"][HASH] = daemons.hash.as_str().into();
-    bear(&mut pod["spec"]);
+/// Binds a pod to a node: the scheduler takes that one and no other.
+pub fn bind(spec: &mut Value, node: &str) {
+    bear(spec);
     let terms = json!([{"matchFields": [{"key": FIELD, "operator": "In", "values": [node]}]}]);
-    pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = terms;
-    pod
+    spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = terms;
 }
 
 /// The node that a pod is on, or is bound for.

@@ -2,7 +2,8 @@
 
 use super::super::replicas::Pod;
 use super::super::rules::Rule;
-use super::{Daemons, Work};
+use super::daemons::Daemons;
+use super::work::Work;
 use serde_json::Value;
 
 /// A number, or a share of a whole in percent, rounded up.

@@ -2,7 +2,8 @@
 
 use super::super::counts::Counts;
 use super::super::intent::Intent;
-use super::{DaemonSetView, Daemons};
+use super::DaemonSetView;
+use super::daemons::Daemons;
 use coracle_api::meta::Key;
 use coracle_api::workload::DaemonSetStatus;
 use std::time::Duration;

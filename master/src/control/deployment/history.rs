@@ -1,7 +1,7 @@
 //! Old ReplicaSets beyond those that are kept for a way back. PURE.
 
 use super::super::intent::Intent;
-use super::{Rollout, Set};
+use super::rollout::{Rollout, Set};
 
 /// Deletes those of the lowest revisions that have no pods any more.
 pub fn clean_up(rollout: &Rollout<'_>) -> Vec<Intent> {

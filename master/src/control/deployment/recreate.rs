@@ -1,7 +1,8 @@
 //! Recreate: all old pods are gone before a new one is made. PURE.
 
 use super::super::rules::Rule;
-use super::{Rollout, Stage, sets};
+use super::rollout::{Rollout, Set, Stage};
+use super::sets;
 
 pub fn next(rollout: &Rollout<'_>) -> Stage {
     let old = rollout.old.iter().filter(|(_, set)| set.replicas > 0);
@@ -20,8 +21,7 @@ pub fn next(rollout: &Rollout<'_>) -> Stage {
 
 /// Whether an old pod runs, or may: one that ends does so until it is over.
 fn still_runs(rollout: &Rollout<'_>) -> bool {
-    let runs = |(key, set): &super::Set<'_>| {
-        set.status.replicas > 0 || rollout.cluster.pods_of(key, &set.template.uid).any(|(_, pod)| !pod.terminal())
-    };
+    let runs =
+        |(key, set): &Set<'_>| set.status.replicas > 0 || rollout.cluster.pods_of(key, &set.template.uid).any(|(_, pod)| !pod.terminal());
     rollout.cluster.holds(Rule::RecreateWaits) && rollout.old.iter().any(runs)
 }

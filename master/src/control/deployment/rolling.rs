@@ -2,7 +2,8 @@
 
 use super::super::intent::Intent;
 use super::super::rules::Rule;
-use super::{Rollout, Set, Stage, sets};
+use super::rollout::{Rollout, Set, Stage};
+use super::sets;
 
 pub fn next(rollout: &Rollout<'_>) -> Stage {
     let wanted = rollout.deployment.replicas;

@@ -1,7 +1,8 @@
 //! A Deployment that is scaled, or paused: its ReplicaSets keep their proportions, so that a rollout neither hastens nor turns back. PURE.
 
 use super::super::intent::Intent;
-use super::{Rollout, Set, age, sets};
+use super::rollout::{Rollout, Set, age};
+use super::sets;
 use std::cmp::Reverse;
 
 /// Whether a set was last scaled for another number of pods.

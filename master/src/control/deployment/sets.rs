@@ -8,21 +8,14 @@ use super::super::replicas::{owner, with_owners};
 use super::super::replication::{REPLICA_SETS, ReplicationView};
 use super::super::template::{self, HASH_LABEL};
 use super::super::view::document;
+use super::annotations::{REVISION, copy, note_size, number};
+use super::rollout::{FAILED, Rollout, Set, Stage, not_made};
 use super::status::{CREATED, PROGRESSING, RESUMED};
 use super::view::DeploymentView;
-use super::{Rollout, Set, Stage, not_made};
 use coracle_api::meta::Key;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
-pub const REVISION: &str = "deployment.kubernetes.io/revision";
-const REVISIONS_BEFORE: &str = "deployment.kubernetes.io/revision-history";
-const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-const MAX: &str = "deployment.kubernetes.io/max-replicas";
-/// Annotations that a ReplicaSet does not get from its Deployment.
-const NOT_COPIED: [&str; 6] =
-    ["kubectl.kubernetes.io/last-applied-configuration", REVISION, REVISIONS_BEFORE, DESIRED, MAX, "deprecated.deployment.rollback.to"];
-/// Bytes of the list of revisions that a set had before.
-const REVISIONS_BEFORE_BYTES_MAX: usize = 2000;
 /// Longest name of an object.
 const NAME_BYTES_MAX: usize = 253;
 
@@ -99,7 +92,7 @@ pub fn follow(rollout: &Rollout<'_>) -> Option<Intent> {
     let mut annotations = was.clone();
     copy(deployment, &mut annotations);
     number(&mut annotations, next_revision(rollout));
-    let min_ready = set.min_ready == super::seconds(deployment.min_ready_s);
+    let min_ready = set.min_ready == seconds(deployment.min_ready_s);
     if annotations != was || !min_ready {
         if !min_ready {
             object["spec"]["minReadySeconds"] = deployment.min_ready_s.into();
@@ -118,48 +111,14 @@ pub fn follow(rollout: &Rollout<'_>) -> Option<Intent> {
     Some(super::status::note(rollout, Some(revision.as_str().unwrap_or_default()), condition))
 }
 
-fn copy(deployment: &DeploymentView, annotations: &mut Map<String, Value>) {
-    for (name, value) in deployment.annotations.iter().filter(|(name, _)| !NOT_COPIED.contains(&name.as_str())) {
-        annotations.insert(name.clone(), value.as_str().into());
-    }
+/// Seconds that a document says, as a time.
+fn seconds(count: i32) -> Duration {
+    Duration::from_secs(count.try_into().unwrap_or_default())
 }
 
 /// One more than that of any old set.
 fn next_revision(rollout: &Rollout<'_>) -> i64 {
     rollout.old.iter().map(|(_, set)| set.rollout.revision).max().unwrap_or_default().saturating_add(1)
-}
-
-/// Gives a set a number, if it has none as high; the one that it had is noted.
-fn number(annotations: &mut Map<String, Value>, revision: i64) {
-    let had = annotations.get(REVISION).and_then(Value::as_str).unwrap_or_default().to_owned();
-    // One that makes no sense is somebody else's.
-    let Ok(number) = (if had.is_empty() { Ok(0) } else { had.parse::<i64>() }) else { return };
-    if number >= revision {
-        return;
-    }
-    if annotations.contains_key(REVISION) {
-        let before = annotations.get(REVISIONS_BEFORE).and_then(Value::as_str).unwrap_or_default();
-        let mut all: Vec<&str> = before.split(',').filter(|one| !one.is_empty()).collect();
-        all.push(&had);
-        let length = |all: &[&str]| all.iter().map(|one| one.len() + 1).sum::<usize>().saturating_sub(1);
-        while length(&all) > REVISIONS_BEFORE_BYTES_MAX {
-            all.remove(0);
-        }
-        let all = all.join(",");
-        annotations.insert(REVISIONS_BEFORE.to_owned(), all.into());
-    }
-    annotations.insert(REVISION.to_owned(), revision.to_string().into());
-}
-
-fn note_size(annotations: &mut Map<String, Value>, deployment: &DeploymentView) {
-    annotations.insert(DESIRED.to_owned(), deployment.replicas.to_string().into());
-    annotations.insert(MAX.to_owned(), (deployment.replicas.saturating_add(deployment.surge)).to_string().into());
-}
-
-/// What a set says of the Deployment that it was scaled for: how many there are to be, and may be at most.
-pub fn sizes(annotations: &std::collections::BTreeMap<String, String>) -> (Option<i32>, Option<i32>) {
-    let number = |name: &str| annotations.get(name)?.parse::<i32>().ok().filter(|number| *number >= 0);
-    (number(DESIRED), number(MAX))
 }
 
 /// Another size of a set; `noted`: also where only what it says of its Deployment changes.
@@ -201,7 +160,7 @@ pub fn make(rollout: &Rollout<'_>, size: i32) -> Stage {
     if let Some(words) = rollout.refusal.and_then(not_made)
         && deployment.deadline_s.is_some()
     {
-        let condition = conditions::new(PROGRESSING, "False", super::FAILED, words, rollout.now);
+        let condition = conditions::new(PROGRESSING, "False", FAILED, words, rollout.now);
         let was = conditions::find(&deployment.status.conditions, PROGRESSING);
         if was.is_none_or(|was| (&was.status, &was.reason) != (&condition.status, &condition.reason)) {
             return Stage::Made(vec![super::status::note(rollout, None, Some(condition))]);
@@ -255,25 +214,6 @@ fn new_set(rollout: &Rollout<'_>, name: &str, hash: &str, size: i32, revision: i
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers() {
-        let check = |was: Value, revision: i64, expected: Value| {
-            let mut annotations = was.as_object().expect("a map").clone();
-            number(&mut annotations, revision);
-            assert_eq!(Value::from(annotations), expected);
-        };
-        check(json!({}), 1, json!({REVISION: "1"}));
-        check(json!({REVISION: "3"}), 2, json!({REVISION: "3"}));
-        check(json!({REVISION: "1"}), 3, json!({REVISION: "3", REVISIONS_BEFORE: "1"}));
-        check(json!({REVISION: "3", REVISIONS_BEFORE: "1"}), 5, json!({REVISION: "5", REVISIONS_BEFORE: "1,3"}));
-        check(json!({REVISION: "x"}), 5, json!({REVISION: "x"}));
-        let long = vec!["1000000000"; 182].join(",");
-        let mut annotations = json!({REVISION: "9", REVISIONS_BEFORE: long}).as_object().expect("a map").clone();
-        number(&mut annotations, 10);
-        let before = annotations[REVISIONS_BEFORE].as_str().expect("text");
-        assert!(before.len() <= REVISIONS_BEFORE_BYTES_MAX && before.ends_with(",9"));
-    }
 
     #[test]
     fn names_fit() {

@@ -5,8 +5,8 @@ use super::super::controller::Change;
 use super::super::replicas::{self, Pod};
 use super::super::revisions::{self, Revision};
 use super::super::view::document;
-use super::view::{CLAIMS, OwnedClaimView, StatefulSetView};
-use super::{STATEFUL_SETS, Seen};
+use super::seen::Seen;
+use super::view::{CLAIMS, OwnedClaimView, STATEFUL_SETS, StatefulSetView};
 use coracle_api::meta::Key;
 use serde_json::{Value, json};
 

@@ -4,52 +4,23 @@
 mod identity;
 mod order;
 mod retention;
+mod seen;
 mod status;
 mod view;
 
 pub use identity::{by_claim, by_pod};
-use view::STATEFUL_SETS;
 pub use view::{OwnedClaimView, StatefulSetView};
 
 use super::cluster::Cluster;
-use super::controller::{Look, Now};
+use super::controller::Look;
 use super::intent::{Decision, Doing, Intent, Refusal, Tale};
 use super::replicas::{self, Pod};
-use super::revisions::{self, Present, REVISIONS, Revision};
+use super::revisions::{self, Present, REVISIONS};
 use super::template;
 use super::view::{PODS, document};
 use coracle_api::meta::Key;
+use seen::Seen;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-
-/// What a look at a StatefulSet sees.
-pub struct Seen<'c> {
-    cluster: &'c Cluster,
-    now: Now,
-    key: &'c Key,
-    set: &'c StatefulSetView,
-    /// The pods that it is to have, by their numbers.
-    kept: BTreeMap<i64, Pod<'c>>,
-    /// Those that it has beyond that; the highest number last.
-    condemned: BTreeMap<i64, Pod<'c>>,
-    current: Revision<'c>,
-    update: Revision<'c>,
-    collisions: i32,
-}
-
-impl<'c> Seen<'c> {
-    fn pods(&self) -> impl Iterator<Item = Pod<'c>> {
-        self.kept.values().chain(self.condemned.values()).copied()
-    }
-
-    fn available(&self, (_, pod): Pod<'_>) -> bool {
-        pod.available(self.set.min_ready, self.now.uptime)
-    }
-
-    fn unavailable(&self, pod: Pod<'_>) -> bool {
-        pod.1.deleting || !self.available(pod)
-    }
-}
 
 pub fn decide(look: &Look<'_>) -> Decision {
     let (cluster, key) = (look.cluster, look.key);

@@ -7,8 +7,9 @@ use super::super::intent::{Decision, Doing, Intent, Refusal};
 use super::super::replicas::{BURST_MAX, Pod, delete_silently};
 use super::super::rules::Rule;
 use super::super::view::PODS;
+use super::seen::Seen;
 use super::view::CLAIMS;
-use super::{Seen, identity, retention, status};
+use super::{identity, retention, status};
 use coracle_api::meta::Key;
 
 /// What is to be done, and why not more.

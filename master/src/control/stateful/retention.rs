@@ -6,8 +6,9 @@
 use super::super::intent::Intent;
 use super::super::replicas::{Pod, with_owners};
 use super::super::view::document;
+use super::identity;
+use super::seen::Seen;
 use super::view::OwnedClaimView;
-use super::{Seen, identity};
 use coracle_api::meta::{Key, OwnerReference};
 use serde_json::{Value, json};
 

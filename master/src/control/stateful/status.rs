@@ -3,8 +3,9 @@
 use super::super::counts::Counts;
 use super::super::intent::Intent;
 use super::super::view::PodView;
+use super::identity;
+use super::seen::Seen;
 use super::view::StatefulSetView;
-use super::{Seen, identity};
 use coracle_api::meta::Key;
 use coracle_api::workload::StatefulSetStatus;
 use std::time::Duration;

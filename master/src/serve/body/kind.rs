@@ -1,7 +1,7 @@
 //! Checks that a document is of the kind that a call wants; errors are worded as in Kubernetes. PURE.
-use super::{Expected, summary};
 use crate::fault::Fault;
-use coracle_api::kinds::Kinds;
+use coracle_api::kinds::{Kind, Kinds};
+use coracle_schema::Types;
 use serde_json::Value;
 
 /// Where Kubernetes knows its kinds, as its refusals say it.
@@ -9,6 +9,32 @@ pub const SCHEME: &str = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30";
 
 /// Versions of before that say the same as the one of today: kubectl of before 1.22 evicts in an older one.
 const SAME: &[(&str, &str, &str)] = &[("Eviction", "policy/v1beta1", "policy/v1")];
+
+/// Bytes of a body that a refusal shows.
+const SUMMARY_BYTES: usize = 30;
+
+/// The expected content of a body.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    /// `apps`, or nothing.
+    pub group: &'a str,
+    /// Empty: any version is right, as of DeleteOptions.
+    pub version: &'a str,
+    pub kind: &'a str,
+    /// Its type's name among these.
+    pub type_name: &'a str,
+    pub types: &'a Types,
+}
+
+impl<'a> Expected<'a> {
+    pub fn of(kind: &'a Kind) -> Expected<'a> {
+        Expected { group: &kind.resource.group, version: &kind.version, kind: &kind.kind, type_name: &kind.type_name, types: &kind.types }
+    }
+
+    fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+}
 
 pub fn right_kind(kinds: &Kinds, wanted: Expected<'_>, document: &Value) -> Result<(), Fault> {
     let text = |field: &str| match &document[field] {
@@ -52,5 +78,16 @@ fn unconverted(kinds: &Kinds, wanted: Expected<'_>, api_version: &str, kind: &st
         format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", wanted.kind)
     } else {
         format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}")
+    }
+}
+
+/// The beginning of a body, as a refusal shows it.
+pub fn summary(body: &[u8]) -> String {
+    let shown = &body[..body.len().min(SUMMARY_BYTES)];
+    let more = if body.len() > SUMMARY_BYTES { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => format!("{}{more}", shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
     }
 }

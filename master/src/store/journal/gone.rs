@@ -2,7 +2,7 @@
 //! it holds. It is noticed before the batch that goes there is acknowledged; what was acknowledged before is in memory.
 
 use super::{Journal, WAL, Writing};
-use crate::store::files::{DiskError, failed};
+use crate::store::disk_error::{DiskError, failed};
 use std::io;
 
 impl Journal {

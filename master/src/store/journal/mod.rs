@@ -21,38 +21,27 @@ mod place;
 pub mod record;
 pub mod recover;
 pub mod scan;
+mod segments;
 
 use super::disk::Disk;
-use super::files::{DiskError, failed};
+use super::disk_error::{DiskError, failed};
 use super::protocol::Rule;
-use super::setup::{REVISION_MAX, Setup};
+use super::setup::Setup;
 pub use place::Writing;
 use place::{NEXT, SegmentPlacing};
 use record::{Record, encode};
 use recover::{Position, Recovered};
 use scan::BLOCK_BYTES;
+pub use segments::{SPARE, WAL, path, segment};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub const WAL: &str = "wal";
-pub const SPARE: &str = "spare";
 /// New segments that one batch is tried on after its own failed.
 const NEW_SEGMENTS: u32 = 2;
 
 /// Memory for the text of a batch that is kept for the next one: what 64 writers of usual objects need.
 const TEXT_BYTES_KEPT: usize = 256 << 10;
-
-/// Where a segment lies.
-pub fn path(segment: u64) -> String {
-    format!("{WAL}/{segment:010}.jsonl")
-}
-
-/// The segment that lies in a file of the journal's folder.
-pub fn segment(name: &str) -> Option<u64> {
-    let segment = name.strip_suffix(".jsonl")?.parse().ok().filter(|segment| *segment <= REVISION_MAX)?;
-    (path(segment).strip_prefix("wal/") == Some(name)).then_some(segment)
-}
 
 pub struct Journal {
     disk: Arc<dyn Disk>,

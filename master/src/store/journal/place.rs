@@ -2,7 +2,7 @@
 
 use super::{SPARE, WAL, path};
 use crate::store::disk::{Disk, DiskFile};
-use crate::store::files::{DiskError, failed};
+use crate::store::disk_error::{DiskError, failed};
 use crate::store::protocol::{Protocol, Rule};
 use crate::store::setup::{ROOM_SEGMENTS, ROOM_SEGMENTS_LONG};
 use std::io;

@@ -7,7 +7,7 @@ use super::objects::Taken;
 use super::report::named;
 use super::scan::{Content, FoundFile, ScannedFiles};
 use crate::store::content::Wrong;
-use crate::store::files::OBJECTS;
+use crate::store::folders::OBJECTS;
 use crate::store::head::HEAD;
 use crate::store::journal::WAL;
 use crate::store::journal::record::Was;

@@ -1,9 +1,10 @@
 //! PURE. Edits of files by hand: each becomes a write like any other, checked and completed, at a new revision; or it is refused.
 
 use super::objects::LoadedObjects;
+use crate::store::content::OBJECT_BYTES_MAX;
 use crate::store::document;
+use crate::store::entry::Entry;
 use crate::store::journal::record::Was;
-use crate::store::state::{Entry, OBJECT_BYTES_MAX};
 use coracle_api::meta::{Key, Revision};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};

@@ -23,10 +23,10 @@ mod segment;
 
 pub use journal_view::view;
 
-use super::commit::Committer;
+use super::committer::Committer;
 use super::discover::{find_head, find_journal, silent};
 use super::disk::{Disk, Stamp};
-use super::files::OBJECTS;
+use super::folders::OBJECTS;
 use super::head::{HEAD, Head};
 use super::journal::held::HeldRecord;
 use super::journal::recover::Recovered;

@@ -3,11 +3,11 @@
 
 use super::journal_view::JournalView;
 use crate::store::content::{Wrong, check};
+use crate::store::entry::Entry;
 use crate::store::journal::record::Was;
 use crate::store::outline::{Outline, Trust, outline};
 use crate::store::parallel_read::FileText;
 use crate::store::setup::REVISION_MAX;
-use crate::store::state::Entry;
 use crate::store::summary::Sketch;
 use crate::store::volatile::Kept;
 use crate::store::{KindRow, Rules, Stored, document};

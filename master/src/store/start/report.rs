@@ -3,7 +3,8 @@
 
 use crate::store::content::{FILE_BYTES_MAX, Wrong, check, too_large};
 use crate::store::disk::{self, Disk, What};
-use crate::store::files::{self, DiskError, OBJECTS, QUARANTINE, TMP, failed};
+use crate::store::disk_error::{DiskError, failed};
+use crate::store::folders::{self, OBJECTS, QUARANTINE, TMP};
 use crate::store::head::HEAD;
 use crate::store::journal::{SPARE, WAL};
 use crate::store::quarantine::{Incident, Incidents};
@@ -104,14 +105,14 @@ impl<'a> Report<'a> {
     }
 
     fn make_way_for(&mut self, folder: &str) -> Result<(), DiskError> {
-        files::make_one(self.disk, folder)?;
+        folders::make_one(self.disk, folder)?;
         match self.disk.list(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
             _ => return Ok(()),
         }
         let aside = format!("{folder}{NO_FOLDER}");
         self.disk.rename(folder, &aside).map_err(failed("rename", folder))?;
-        files::make_one(self.disk, folder)?;
+        folders::make_one(self.disk, folder)?;
         self.set_aside(&aside, folder, None, Wrong { word: "foreign", why: format!("it lay where the folder {folder} belongs") });
         Ok(())
     }

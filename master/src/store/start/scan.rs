@@ -6,7 +6,7 @@ use super::judge::{Evidence, File, JournalEvidence, Mark};
 use super::objects::row;
 use crate::store::content::{EMPTY, MISPLACED, Wrong, check, too_large};
 use crate::store::disk::{Disk, Stamp, What};
-use crate::store::files::OBJECTS;
+use crate::store::folders::OBJECTS;
 use crate::store::journal::record::Was;
 use crate::store::outline::{Outline, Trust, outline};
 use crate::store::parallel_read::{self, FileText, gather, gather_files, sum, text};

@@ -199,7 +199,7 @@ fn a_change_on_its_way_to_its_file_is_no_damage() {
 fn a_round_is_due_once_a_week_and_no_file_twice_in_it() {
     let (_disk, store) = kept();
     let due = store.scrub();
-    assert_eq!(due, scrub::SCRUB_EVERY, "nothing is read before");
+    assert_eq!(due, round::SCRUB_EVERY, "nothing is read before");
     store.tend();
     assert!(store.tend().is_some_and(|rest| rest > Duration::from_secs(3600)), "nobody is woken for it");
     let mut files = 0;
@@ -208,7 +208,7 @@ fn a_round_is_due_once_a_week_and_no_file_twice_in_it() {
         assert!(store.scrub() < Duration::from_secs(60), "a round goes on soon");
     }
     assert_eq!(files, 3);
-    assert!(store.scrub() >= scrub::SCRUB_EVERY);
+    assert!(store.scrub() >= round::SCRUB_EVERY);
 }
 
 /// A disk without a sync of everything, or one that fails: what a checkpoint has brought is durable all the same.

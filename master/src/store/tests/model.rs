@@ -379,7 +379,7 @@ fn a_token_is_forgotten_after_its_hour_and_the_oldest_of_too_many() {
     let hour = Duration::from_secs(3600);
     let mut state = StoreState::default();
     let mut write = |write: Write, uptime: Duration| {
-        let state::WriteVerdict::Change(change) =
+        let entry::WriteVerdict::Change(change) =
             state.decide(draft::PreparedWrite::of(write), Revision(state.revision().0 + 1), uptime)?
         else {
             panic!("it changes something")

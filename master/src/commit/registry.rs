@@ -1,0 +1,52 @@
+//! The registry itself: the kinds that are served, the store, and the locks that writes take.
+
+use crate::making::Maker;
+use crate::store::Store;
+use coracle_api::kinds::{Kind, Kinds, Misfit};
+use coracle_api::meta::Resource;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The kinds, the store, and all that a write needs.
+pub struct Registry {
+    /// Replaced as a whole where a kind is defined at run time.
+    kinds: RwLock<Arc<Kinds>>,
+    pub store: Arc<dyn Store>,
+    pub maker: Arc<Maker>,
+    authority: Option<Arc<str>>,
+    /// Held from the counting of quotas until what was counted for is written. Only namespaces with quotas know it.
+    pub(super) counting: Mutex<()>,
+    /// Shared by creates from the look at their namespace until they are stored; alone for the deletion of a namespace.
+    pub(super) homes: RwLock<()>,
+}
+
+impl Registry {
+    pub fn new(kinds: Arc<Kinds>, store: Arc<dyn Store>, maker: Arc<Maker>) -> Registry {
+        Registry { kinds: RwLock::new(kinds), store, maker, authority: None, counting: Mutex::default(), homes: RwLock::default() }
+    }
+
+    /// The kinds that are served now. A request keeps the table that it began with.
+    pub fn kinds(&self) -> Arc<Kinds> {
+        self.kinds.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The row of a resource.
+    pub fn kind(&self, resource: &Resource) -> Option<Arc<Kind>> {
+        self.kinds.read().unwrap_or_else(PoisonError::into_inner).row(resource)
+    }
+
+    /// Serves one more kind, from the next request on.
+    pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
+        let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
+        *kinds = Arc::new(kinds.with(kind)?);
+        Ok(())
+    }
+
+    /// The certificate of the cluster's authority, which everybody in the cluster trusts.
+    pub fn trusting(self, authority: Option<&str>) -> Registry {
+        Registry { authority: authority.map(Arc::from), ..self }
+    }
+
+    pub fn authority(&self) -> Option<Arc<str>> {
+        self.authority.clone()
+    }
+}

@@ -1,0 +1,141 @@
+//! What answers requests: the registry, and what is kept from one request to the next.
+
+use super::described::Described;
+use super::giving::Giving;
+use super::lists::Lists;
+use super::metrics::Metrics;
+use super::turns::Turns;
+use super::watches::Watches;
+use crate::authorize::{self, Authorizer};
+use crate::call::{Call, Verb, Version};
+use crate::cluster_keys::ClusterKeys;
+use crate::commit::{Registry, Terms, Writer};
+use crate::fault::Fault;
+use crate::prepare::Part;
+use crate::store::Stored;
+use crate::upkeep::Upkeep;
+use coracle_api::kinds::Kind;
+use coracle_api::meta::{Key, Resource};
+use coracle_api::status::Status;
+use coracle_api::strategy::Rules;
+use coracle_http::lull::WORTH_BYTES;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// Told of every sign of life of an object whose kind has heartbeats.
+pub type Heard = Box<dyn Fn(&Key) + Send + Sync>;
+
+pub struct Serve {
+    pub(super) registry: Arc<Registry>,
+    pub(super) heard: Heard,
+    /// None: the cluster's own Secrets cannot be used.
+    pub(super) keys: Option<Arc<ClusterKeys>>,
+    /// Asked before anything is answered.
+    pub(super) authorizer: Authorizer,
+    /// None: the command line is answered nothing.
+    pub(super) upkeep: Option<Upkeep>,
+    pub(super) watches: Watches,
+    pub(super) giving: Arc<Giving>,
+    pub(super) lists: Lists,
+    pub(super) turns: Arc<Turns>,
+    pub(super) metrics: Metrics,
+    pub(super) described: Described,
+    /// The turn among the endpoints of a service, for `proxy`.
+    pub(super) turn: AtomicUsize,
+    /// The directory of the agents' sockets.
+    pub(super) agent_sockets: PathBuf,
+}
+
+impl Serve {
+    pub fn new(registry: Arc<Registry>, keys: Option<Arc<ClusterKeys>>) -> Serve {
+        Serve {
+            registry,
+            heard: Box::new(|_| {}),
+            keys,
+            authorizer: authorize::authorize,
+            upkeep: None,
+            watches: Watches::default(),
+            giving: Arc::default(),
+            lists: Lists::default(),
+            turns: Arc::default(),
+            metrics: Metrics::default(),
+            described: Described::default(),
+            turn: AtomicUsize::new(0),
+            agent_sockets: PathBuf::new(),
+        }
+    }
+
+    /// Where the agents' sockets are; without it no agent can be asked.
+    pub fn asking_agents_in(self, agent_sockets: PathBuf) -> Serve {
+        Serve { agent_sockets, ..self }
+    }
+
+    /// The requests of the command line.
+    pub fn kept_by(self, upkeep: Upkeep) -> Serve {
+        Serve { upkeep: Some(upkeep), ..self }
+    }
+
+    /// The authorizer.
+    #[cfg(test)]
+    pub(super) fn authorized_by(self, authorizer: Authorizer) -> Serve {
+        Serve { authorizer, ..self }
+    }
+
+    /// The receiver of signs of life.
+    pub fn heard_by(self, heard: Heard) -> Serve {
+        Serve { heard, ..self }
+    }
+
+    /// A start is a burst of work: once it is over, its memory goes back to the host.
+    pub fn giving_back_what_a_start_took(self) -> Serve {
+        self.giving.worked(&self.watches.timer, &self.registry.store, WORTH_BYTES);
+        self
+    }
+
+    /// Tells of a sign of life: a status that was written.
+    pub(super) fn hear(&self, call: &Call, part: Part, stored: &Stored, rehearsal: bool) {
+        if call.kind.heartbeats && part == Part::Status && !rehearsal {
+            (self.heard)(&stored.key);
+        }
+    }
+
+    /// The object that a call names, as it stands.
+    pub(super) fn standing(&self, call: &Call) -> Result<Stored, Fault> {
+        self.named(call, &call.name)
+    }
+
+    /// The object of this name where the call is.
+    pub(super) fn named(&self, call: &Call, name: &str) -> Result<Stored, Fault> {
+        let key = key_of(call.kind, &call.namespace, name);
+        match self.registry.store.get(&key) {
+            Ok(Some(stored)) => Ok(stored),
+            Ok(None) => Err(Status::not_found(&call.shown.resource, name).into()),
+            Err(damaged) => Err(Fault::damaged(&key, &damaged.why)),
+        }
+    }
+
+    /// How a client's change is written.
+    pub(super) fn terms<'c>(&self, call: &'c Call, rehearsal: bool) -> Terms<'c> {
+        let writer = if call.version.is_flat() { Writer::ClientOf2014 } else { Writer::Client };
+        Terms { writer, identity: &call.identity, rules: self.rules(call), rehearsal, advised: call.version == Version::V1 }
+    }
+
+    pub(super) fn rules(&self, call: &Call) -> Rules {
+        let other_form = call.shown.alias.is_some();
+        let patched = call.version == Version::V1 && call.verb == Verb::Patch;
+        let (old_names, old_labels) = (call.version.is_flat(), call.version != Version::V1);
+        let maker = &self.registry.maker;
+        let service_cidr = (call.kind.resource == Resource::core("services")).then(|| maker.service_ranges());
+        Rules { old_names, old_labels, service_cidr, node_ports: maker.node_ports(), patched, other_form, ..Rules::default() }
+    }
+}
+
+/// The key of the object that a call names.
+pub fn key(call: &Call) -> Key {
+    key_of(call.kind, &call.namespace, &call.name)
+}
+
+pub fn key_of(kind: &Kind, namespace: &str, name: &str) -> Key {
+    Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
+}
