@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::Told;
+use super::told::Told;
 use crate::desired::Wanted;
 
 /// One file: its pods and the fields that its format does not have, or why it cannot be read.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::json;
 
-use super::Told;
+use super::told::Told;
 use crate::figures::files::Disk;
 use crate::firewall::{Chain, Obstacle, obstacles};
 use crate::images::collect::{free_percent, is_full};

@@ -10,6 +10,7 @@ mod look;
 mod plan;
 mod readings;
 mod status;
+mod told;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,14 +21,7 @@ use coracle_http::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::config::{Command, Config, Form};
-
-/// The findings of a command, for people and for programs.
-pub struct Told {
-    pub lines: Vec<String>,
-    pub document: Value,
-    /// Nothing is wrong.
-    pub well: bool,
-}
+use told::Told;
 
 /// Runs a command and gives its exit code; `usage` explains the codes.
 pub fn run(command: &Command, form: Form, config: &Config) -> ExitCode {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::Told;
+use super::told::Told;
 use crate::act::words;
 use crate::desired::Desired;
 use crate::naming::PodName;

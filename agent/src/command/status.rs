@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::Told;
 use super::check::Remark;
+use super::told::Told;
 use crate::summary;
 
 /// `node`, `pods`: the answers of `/node` and `/pods`. `trouble`: what `/healthz` says where it is not well.

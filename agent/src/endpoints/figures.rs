@@ -6,7 +6,7 @@ use coracle_http::channel::{Sender, channel};
 use coracle_http::{Answer, Body, HeaderValue, StatusCode, Stream, header};
 use serde_json::Value;
 
-use super::View;
+use super::view::View;
 use crate::clock::wall_ms;
 use crate::figures::{Reading, metrics, rates, read, subjects, summary};
 

@@ -7,7 +7,8 @@ use coracle_http::channel::{Receiver, channel};
 use coracle_http::{Answer, Body, Request, STREAM_ITEMS_MAX, StatusCode, Stream};
 
 use super::place::{parameters, pods_called, runs_of, segments};
-use super::{View, streams};
+use super::streams;
+use super::view::View;
 use crate::clock::now;
 use crate::runtime::docker::logs::Wish;
 use crate::runtime::{Seen, State};

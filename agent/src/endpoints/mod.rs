@@ -8,22 +8,18 @@ mod figures;
 mod logs;
 mod place;
 mod streams;
+mod view;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use coracle_http::{Answer, Handler, Limits, Method, Request, StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
-use crate::config::Config;
-use crate::figures::Last;
-use crate::figures::probes::Tallies;
-use crate::host::Host;
 use crate::node::conditions;
-use crate::runtime::docker::Docker;
 use crate::sync::Shown;
 use streams::With;
+pub use view::View;
 
 /// The agent's port tells any program of this host whether the agent is well, and nothing else.
 pub const PORT: Limits = Limits {
@@ -53,31 +49,6 @@ pub const SOCKET: Limits = Limits {
     streams_max: 176,
     ..Limits::EDGE
 };
-
-/// What the handlers look at.
-#[derive(Clone)]
-pub struct View {
-    pub shown: watch::Receiver<Arc<Shown>>,
-    pub docker: Arc<Docker>,
-    pub runtime: tokio::runtime::Handle,
-    pub node_name: String,
-    /// Where the rest is asked for.
-    pub socket: PathBuf,
-    pub data_dir: String,
-    pub host: Host,
-    /// The readings that rates begin with.
-    pub last: Arc<Last>,
-    /// What came of probes.
-    pub tallies: Arc<Tallies>,
-}
-
-impl View {
-    pub fn new(shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, config: &Config, host: Host) -> View {
-        let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
-        let (last, tallies) = (Arc::default(), Arc::default());
-        View { shown, docker, runtime: tokio::runtime::Handle::current(), node_name, socket, data_dir, host, last, tallies }
-    }
-}
 
 pub fn port(view: View) -> Handler {
     Arc::new(move |request| match request.target.path() {

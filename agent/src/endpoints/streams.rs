@@ -9,8 +9,8 @@ use coracle_http::{Answer, HeaderMap, Request, StatusCode, Upgrade};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 
-use super::View;
 use super::place::{parameters, pods_called, running, sandbox, segments};
+use super::view::View;
 use crate::runtime::docker::Docker;
 use crate::runtime::docker::reach::Network;
 use crate::streams::asked::{self, Fields, Refusal, Way, carrier, streams, way};

@@ -1,0 +1,11 @@
+//! What a command has found, for people and for programs. PURE.
+
+use serde_json::Value;
+
+/// The findings of a command, for people and for programs.
+pub struct Told {
+    pub lines: Vec<String>,
+    pub document: Value,
+    /// Nothing is wrong.
+    pub well: bool,
+}

@@ -1,0 +1,38 @@
+//! What the handlers of the agent's endpoints look at.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::figures::Last;
+use crate::figures::probes::Tallies;
+use crate::host::Host;
+use crate::runtime::docker::Docker;
+use crate::sync::Shown;
+
+/// What the handlers look at.
+#[derive(Clone)]
+pub struct View {
+    pub shown: watch::Receiver<Arc<Shown>>,
+    pub docker: Arc<Docker>,
+    pub runtime: tokio::runtime::Handle,
+    pub node_name: String,
+    /// Where the rest is asked for.
+    pub socket: PathBuf,
+    pub data_dir: String,
+    pub host: Host,
+    /// The readings that rates begin with.
+    pub last: Arc<Last>,
+    /// What came of probes.
+    pub tallies: Arc<Tallies>,
+}
+
+impl View {
+    pub fn new(shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, config: &Config, host: Host) -> View {
+        let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
+        let (last, tallies) = (Arc::default(), Arc::default());
+        View { shown, docker, runtime: tokio::runtime::Handle::current(), node_name, socket, data_dir, host, last, tallies }
+    }
+}
