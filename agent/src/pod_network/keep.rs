@@ -16,7 +16,8 @@ use crate::naming::Tag;
 use crate::netfilter;
 use crate::runtime::Seen;
 use crate::runtime::docker::Docker;
-use crate::services::flows::{Led, Moved};
+use crate::services::ends::Led;
+use crate::services::flows::Moved;
 use crate::sync::Shown;
 use crate::tool::run_tool;
 

@@ -3,15 +3,21 @@
 //! Ready ones, or where there is none those that are ending and still serve; of traffic that must stay on its node those here alone; of
 //! several the nearer ones, where every endpoint says whom it is meant for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use coracle_api::service::{EndpointHints, EndpointSlice, Hint, Service, ServicePort, SliceEndpoint};
 
-use super::Here;
+use super::here::Here;
 
 pub type End = (IpAddr, u16);
+
+/// A port that a service is reached at: an address, or (none) the node's own.
+pub type At = (Option<IpAddr>, u16);
+
+/// The endpoints of each address and port.
+pub type Led = BTreeMap<At, BTreeSet<End>>;
 
 /// The endpoints of one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

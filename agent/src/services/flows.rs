@@ -6,19 +6,13 @@
 //! A connection over TCP notices that its end is gone. A client of UDP that goes on sending from one port keeps its flow for ever, and with it
 //! an end that is no more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Part;
-use super::ends::End;
+use super::ends::{End, Led};
 use super::netlink::{ACKNOWLEDGE, DUMP, INET, Message, REQUEST, attributes, message, messages, padded};
-
-/// A port that a service is reached at: an address, or (none) the node's own.
-pub type At = (Option<IpAddr>, u16);
-
-/// The endpoints of each address and port.
-pub type Led = BTreeMap<At, BTreeSet<End>>;
+use super::part::Part;
 
 /// The endpoints of all services.
 pub fn led(parts: &[Arc<Part>]) -> Led {

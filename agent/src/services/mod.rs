@@ -10,8 +10,11 @@
 pub mod ends;
 pub mod flows;
 pub mod group;
+mod held;
+mod here;
 pub mod netlink;
 pub mod nft;
+mod part;
 pub mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,25 +27,15 @@ use coracle_api::service::{EndpointSlice, Service, ServicePort};
 use crate::hash::hash_text;
 use ends::{End, Ends, ends};
 use group::{Group, Made};
-use nft::{Held, Where, comment};
+use held::Held;
+pub use here::Here;
+use nft::comment;
 pub use nft::{change, script, trial};
+pub use part::Part;
 pub use variables::variables;
 
 /// Where somebody is who asked for affinity and not for how long.
 const AFFINITY_S: i32 = 10_800;
-
-/// The host that the rules are for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Here {
-    pub node: String,
-    /// Empty where nobody said.
-    pub zone: String,
-    /// Where this node's pods live.
-    pub pod_cidr: String,
-    /// Whether the kernel shows its rules what goes from one port of a bridge to another. Where it does not, an answer of a pod beside the one
-    /// that asked would not come back through the rules.
-    pub bridges_are_seen: bool,
-}
 
 /// The rules that the kernel should have, and the parts of services that have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,19 +45,6 @@ pub struct Rules {
     pub parts: Vec<Arc<Part>>,
     /// The parts of services that are not supported.
     pub refused: Vec<Refused>,
-}
-
-/// The rules of one service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
-    /// Also for routes.
-    pub address: IpAddr,
-    /// Who serves what is asked for over UDP, by address (none: the node's own) and port: flows of before are ended where it is another now.
-    pub flows: flows::Led,
-    held: Held,
 }
 
 /// A service that does not get all it asks for.
@@ -233,6 +213,14 @@ fn one_port(part: &mut Part, service: &Service, (port, protocol, number): (&Serv
 
 fn pods_contain(pod_cidr: &str, ip: IpAddr) -> bool {
     coracle_api::strategy::Cidr::parse(pod_cidr).is_some_and(|pods| pods.contains(ip))
+}
+
+/// A place outside of the cluster that a service is reached at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Where {
+    Address(IpAddr),
+    Balancer(IpAddr),
+    NodePort(u16),
 }
 
 /// Where a port is reached from outside of the cluster.

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::ends::End;
-use super::{Here, Part};
+use super::held::{ElementKey, Held};
+use super::here::Here;
+use super::part::Part;
 use crate::hash::hash_text;
 
 /// Bytes of a comment that nft takes.
@@ -33,116 +33,33 @@ const MAPS: [(&str, &str, &str); 8] = [
     ("remote", "set", "type ipv4_addr . inet_proto . inet_service"),
 ];
 
-/// A place outside of the cluster that a service is reached at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Where {
-    Address(IpAddr),
-    Balancer(IpAddr),
-    NodePort(u16),
+/// Of two services with one address (a master that lost its claims) the first has it.
+fn all_of(parts: &[Arc<Part>]) -> Held {
+    let mut all = Held::default();
+    for part in parts {
+        for (key, to) in &part.held.elements {
+            all.elements.entry(key.clone()).or_insert_with(|| to.clone());
+        }
+        all.take_chains(&part.held);
+    }
+    all
 }
 
-/// A map, and a key of it.
-type ElementKey = (&'static str, String);
-
-/// Elements of maps and sets, chains, and sets of their own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// By map and key: where it leads; empty in a set.
-    elements: BTreeMap<ElementKey, String>,
-    /// By name, the lines.
-    chains: BTreeMap<String, Vec<String>>,
-    /// By name, for how long the kernel keeps whom it puts there.
-    clients: BTreeMap<String, i32>,
-}
-
-impl Held {
-    pub fn put(&mut self, map: &'static str, key: String, to: &str) {
-        self.elements.entry((map, key)).or_insert_with(|| to.to_owned());
-    }
-
-    pub fn leads_anywhere(&self) -> bool {
-        self.elements.keys().any(|(map, _)| matches!(*map, "services" | "node_ports"))
-    }
-
-    /// A chain that leads to one of the ends, and with affinity to the one that served the client before; its name.
-    pub fn balance(&mut self, name: &str, hash: &str, protocol: &str, to: &BTreeSet<End>, affinity_s: Option<i32>, said: &str) -> String {
-        let count = to.len();
-        let Some(seconds) = affinity_s else {
-            let map: Vec<String> = to.iter().enumerate().map(|(index, (ip, port))| format!("{index} : {ip} . {port}")).collect();
-            let rule =
-                format!("meta l4proto {protocol} dnat ip to numgen random mod {count} map {{ {} }} comment \"{said}\"", map.join(", "));
-            self.chains.insert(name.to_owned(), vec![rule]);
-            return name.to_owned();
+/// The chains of those that differ, and of all parts the elements that those that differ have: others may have some of them too.
+fn touched(parts: &[Arc<Part>], differ: &[&Arc<Part>], keys: &BTreeSet<&ElementKey>) -> Held {
+    let mut some = Held::default();
+    for part in parts {
+        let elements = &part.held.elements;
+        let mut put = |key: &ElementKey, to: &String| {
+            some.elements.entry(key.clone()).or_insert_with(|| to.clone());
         };
-        let mut lines = Vec::new();
-        let mut by_chance = Vec::new();
-        for (index, (ip, port)) in to.iter().enumerate() {
-            let end = &hash_text(&format!("{hash}/{ip}:{port}"))[..16];
-            let (clients, chain) = (format!("aff_{end}"), format!("end_{end}"));
-            lines.push(format!("ip saddr @{clients} goto {chain}"));
-            by_chance.push(format!("{index} : goto {chain}"));
-            self.chains.insert(
-                chain,
-                vec![format!("update @{clients} {{ ip saddr }} meta l4proto {protocol} dnat ip to {ip}:{port} comment \"{said}\"")],
-            );
-            self.clients.insert(clients, seconds);
+        match keys.len() < elements.len() {
+            true => keys.iter().filter_map(|key| elements.get_key_value(*key)).for_each(|(key, to)| put(key, to)),
+            false => elements.iter().filter(|(key, _)| keys.contains(key)).for_each(|(key, to)| put(key, to)),
         }
-        lines.push(format!("numgen random mod {count} vmap {{ {} }}", by_chance.join(", ")));
-        self.chains.insert(name.to_owned(), lines);
-        name.to_owned()
     }
-
-    /// From outside to the ends on this node alone; whoever is in the cluster already goes to all.
-    pub fn outward(&mut self, name: &str, cluster: &str, local: Option<&str>, pod_cidr: &str) -> String {
-        let mut lines = vec![format!("ip saddr {pod_cidr} goto {cluster}"), format!("fib saddr type local goto {cluster}")];
-        lines.extend(local.map(|local| format!("goto {local}")));
-        self.chains.insert(name.to_owned(), lines);
-        name.to_owned()
-    }
-
-    /// Ends what comes from anywhere else.
-    pub fn only_from(&mut self, name: &str, ranges: &[String]) -> String {
-        let plain = |range: &&String| coracle_api::strategy::Cidr::parse(range.trim()).is_some();
-        let ranges: BTreeSet<&str> = ranges.iter().filter(plain).map(|range| range.trim()).collect();
-        let mut lines: Vec<String> = ranges.iter().map(|range| format!("ip saddr {range} return")).collect();
-        lines.push("drop".to_owned());
-        self.chains.insert(name.to_owned(), lines);
-        name.to_owned()
-    }
-
-    /// Of two services with one address (a master that lost its claims) the first has it.
-    fn of(parts: &[Arc<Part>]) -> Held {
-        let mut all = Held::default();
-        for part in parts {
-            for (key, to) in &part.held.elements {
-                all.elements.entry(key.clone()).or_insert_with(|| to.clone());
-            }
-            all.take_chains(part);
-        }
-        all
-    }
-
-    fn take_chains(&mut self, Part { held, .. }: &Part) {
-        self.chains.extend(held.chains.iter().map(|(name, lines)| (name.clone(), lines.clone())));
-        self.clients.extend(held.clients.iter().map(|(name, seconds)| (name.clone(), *seconds)));
-    }
-
-    /// The chains of those that differ, and of all parts the elements that those that differ have: others may have some of them too.
-    fn touched(parts: &[Arc<Part>], differ: &[&Arc<Part>], keys: &BTreeSet<&ElementKey>) -> Held {
-        let mut some = Held::default();
-        for part in parts {
-            let elements = &part.held.elements;
-            let mut put = |key: &ElementKey, to: &String| {
-                some.elements.entry(key.clone()).or_insert_with(|| to.clone());
-            };
-            match keys.len() < elements.len() {
-                true => keys.iter().filter_map(|key| elements.get_key_value(*key)).for_each(|(key, to)| put(key, to)),
-                false => elements.iter().filter(|(key, _)| keys.contains(key)).for_each(|(key, to)| put(key, to)),
-            }
-        }
-        differ.iter().for_each(|part| some.take_chains(part));
-        some
-    }
+    differ.iter().for_each(|part| some.take_chains(&part.held));
+    some
 }
 
 /// Those of each that the other does not have.
@@ -159,21 +76,21 @@ fn differing<'p>(old: &'p [Arc<Part>], new: &'p [Arc<Part>]) -> [Vec<&'p Arc<Par
 
 /// A whole nft script: one transaction that replaces our table and touches nothing else.
 pub fn script(parts: &[Arc<Part>], here: &Here) -> String {
-    format!("table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n{}{}}}\n", whole(&Held::of(parts)), base(here))
+    format!("table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n{}{}}}\n", whole(&all_of(parts)), base(here))
 }
 
 /// The same without what looks at packets, in a table of its own that the same transaction takes away again: the kernel says whether it
 /// would take these, and nothing is different afterwards.
 pub fn trial(parts: &[Arc<Part>]) -> String {
     let name = "table ip coracle_trial";
-    format!("{name}\ndelete {name}\n{name} {{\n{}}}\ndelete {name}\n", whole(&Held::of(parts)))
+    format!("{name}\ndelete {name}\n{name} {{\n{}}}\ndelete {name}\n", whole(&all_of(parts)))
 }
 
 /// The nft commands that turn a table with the old parts into one with the new. Empty: no change.
 pub fn change(old: &[Arc<Part>], new: &[Arc<Part>]) -> String {
     let [gone, come] = differing(old, new);
     let keys: BTreeSet<&ElementKey> = gone.iter().chain(&come).flat_map(|part| part.held.elements.keys()).collect();
-    let (old, new) = (Held::touched(old, &gone, &keys), Held::touched(new, &come, &keys));
+    let (old, new) = (touched(old, &gone, &keys), touched(new, &come, &keys));
     let mut script = String::new();
     let out: Vec<_> = old.elements.iter().filter(|(key, to)| new.elements.get(*key) != Some(*to)).map(|(key, _)| key).collect();
     for (map, ..) in MAPS {

@@ -1,0 +1,19 @@
+//! The rules of one service. PURE.
+
+use std::net::IpAddr;
+
+use super::ends::Led;
+use super::held::Held;
+
+/// The rules of one service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Also for routes.
+    pub address: IpAddr,
+    /// Who serves what is asked for over UDP, by address (none: the node's own) and port: flows of before are ended where it is another now.
+    pub flows: Led,
+    pub(super) held: Held,
+}
