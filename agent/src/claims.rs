@@ -9,6 +9,7 @@ use coracle_api::strategy::qos;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::desired::objects::uses::claim_of;
 use crate::desired::objects::{Found, Kind, Object, Objects};
 use crate::desired::{Desired, Wanted};
 use crate::huge_pages;
@@ -18,39 +19,10 @@ use crate::projection::Missing;
 /// While a claim has it, pods may use the claim, though it is being deleted.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
-/// The name of the claim, and whether it is to be made for this pod; None: the volume is no claim.
-pub fn name_of(volume: &Volume, pod: &str) -> Option<(String, bool)> {
-    match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(claim), _) => Some((claim.claim_name.clone(), false)),
-        (None, Some(_)) => Some((format!("{pod}-{}", volume.name), true)),
-        (None, None) => None,
-    }
-}
-
 /// The volume that a claim is bound to; None while it is not.
 pub fn bound_to(claim: &Object) -> Option<&str> {
     let bound = claim.facts["status"]["phase"] == "Bound";
     claim.facts["spec"]["volumeName"].as_str().filter(|name| bound && !name.is_empty())
-}
-
-/// The fields of a claim or a volume that matter here.
-pub fn facts(kind: Kind, document: &Value) -> Value {
-    let (meta, spec, status) = (&document["metadata"], &document["spec"], &document["status"]);
-    match kind {
-        Kind::RuntimeClass => serde_json::json!({"handler": document["handler"]}),
-        Kind::Claim => serde_json::json!({
-            "metadata": {
-                "uid": meta["uid"], "deletionTimestamp": meta["deletionTimestamp"], "finalizers": meta["finalizers"],
-                "ownerReferences": meta["ownerReferences"],
-            },
-            "spec": {"volumeName": spec["volumeName"]},
-            "status": {"phase": status["phase"]},
-            // Of a file.
-            "directory": document["directory"],
-        }),
-        Kind::Volume => serde_json::json!({"spec": spec}),
-        Kind::ConfigMap | Kind::Secret => Value::Null,
-    }
 }
 
 /// All volumes of a pod, each claim with what it is bound to. The error is the kubelet's.
@@ -77,7 +49,7 @@ pub fn resolve_all(wanted: &Wanted, desired: &Desired) -> Result<Vec<Volume>, Mi
 /// The same volume with the source that its claim is bound to. What is no claim is as it was.
 pub fn resolve(volume: &Volume, wanted: &Wanted, desired: &Desired) -> Result<Volume, Missing> {
     let PodName { namespace, name: pod, .. } = &wanted.name;
-    let Some((name, own)) = name_of(volume, pod) else { return plain(volume, wanted) };
+    let Some((name, own)) = claim_of(volume, pod) else { return plain(volume, wanted) };
     let failed = |text: String| Missing::Failed(format!("error processing PVC {namespace}/{name}: {text}"));
     let claim = match known(&desired.objects, wanted, Kind::Claim, namespace, &name)? {
         Known::There(claim) => claim,

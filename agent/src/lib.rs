@@ -57,6 +57,7 @@ pub mod pressure;
 pub mod private;
 pub mod probe;
 pub mod projection;
+mod pull_secrets;
 pub mod reclaim;
 pub mod report;
 pub mod runtime;

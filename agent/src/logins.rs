@@ -1,4 +1,4 @@
-//! Logins for registries out of the Secrets that a pod names. PURE.
+//! Logins for registries, read out of Secrets. PURE.
 //!
 //! A login is for a registry, or for a part of it; hosts may have wildcards. Of several that fit the narrowest is tried first.
 
@@ -7,8 +7,7 @@ use std::fmt;
 use coracle_schema::base64;
 use serde_json::Value;
 
-use crate::desired::Wanted;
-use crate::desired::objects::{Found, Kind, Object, Objects};
+use crate::desired::objects::Object;
 
 /// The registry of names that name none.
 const DEFAULT_HOST: &str = "index.docker.io";
@@ -29,30 +28,8 @@ impl fmt::Debug for Login {
     }
 }
 
-/// The logins from a pod's pull secrets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PullSecrets {
-    pub logins: Vec<Login>,
-    /// The names of those that there are not.
-    pub lost: Vec<String>,
-    /// The master has been asked for one of them.
-    pub asked: bool,
-}
-
-pub fn pull_secrets(objects: &Objects, wanted: &Wanted) -> PullSecrets {
-    let mut found = PullSecrets::default();
-    for name in wanted.pod.spec.image_pull_secrets.iter().map(|secret| &secret.name).filter(|name| !name.is_empty()) {
-        match objects.find(&wanted.name, Kind::Secret, name) {
-            Found::There(secret) | Found::Kept(secret) => found.logins.extend(of_secret(secret)),
-            Found::Unknown { silent: false } => found.asked = true,
-            Found::Absent | Found::Unknown { silent: true } => found.lost.push(name.clone()),
-        }
-    }
-    found
-}
-
 /// None of a Secret of another type, or one that nobody can read: the pull goes without, and says what the registry says.
-fn of_secret(secret: &Object) -> Vec<Login> {
+pub fn of_secret(secret: &Object) -> Vec<Login> {
     let read = |key: &str| serde_json::from_slice::<Value>(secret.data.get(key)?).ok();
     let entries = match secret.type_name.as_str() {
         "kubernetes.io/dockerconfigjson" => read(".dockerconfigjson").map(|mut config| config["auths"].take()),

@@ -118,10 +118,6 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// Files that use each other directly or through others: of so many a reader can hold all in mind at once.
 const CIRCLE_FILES_MAX: usize = 3;
 
-/// Rooms with a longer circle, how long their longest is, and why. These numbers only ever shrink.
-const CIRCLES: &[(&str, usize, &str)] =
-    &[("agent/src/", 14, "`desired/mod` holds what a pod wants and what it needs of others; the needs are to be a file of their own")];
-
 const TOUCHES_SYSTEM: &[&str] = &[
     "std::fs",
     "fs::",
@@ -315,26 +311,16 @@ fn one_file_of_the_master_writes() {
 
 #[test]
 fn circles_of_files_are_short() {
-    let (mut long, mut longest) = (Vec::new(), [CIRCLE_FILES_MAX; CIRCLES.len()]);
+    let mut long = Vec::new();
     for package in ["http", "schema", "api", "master", "agent"] {
         for circle in circles(&top().join(package).join("src/lib.rs")) {
-            let files: Vec<String> = circle.files.iter().map(|file| format!("{package}/src/{file}")).collect();
-            let room = CIRCLES.iter().position(|(room, ..)| files.iter().any(|file| file.starts_with(room)));
-            if let Some(room) = room {
-                longest[room] = longest[room].max(files.len());
-            }
-            if files.len() > room.map_or(CIRCLE_FILES_MAX, |room| CIRCLES[room].1) {
+            if circle.files.len() > CIRCLE_FILES_MAX {
                 let edges: Vec<String> = circle.edges.iter().map(|(from, to)| format!("    {from} -> {to}")).collect();
-                long.push(format!("{} files: {}\n{}", files.len(), files.join(" "), edges.join("\n")));
+                long.push(format!("{package}/src: {} files: {}\n{}", circle.files.len(), circle.files.join(" "), edges.join("\n")));
             }
         }
     }
     assert_none(long, "move what several of these files share to one that uses none of them");
-    let listed = CIRCLES.iter().map(|(_, max, _)| *max);
-    assert!(
-        listed.eq(longest),
-        "CIRCLES lists more than there is: the longest are {longest:?} now, those of {CIRCLE_FILES_MAX} need no row"
-    );
 }
 
 /// Public types whose name a crate has more than once, for now: whoever reads the name has to ask of which room it is. The list only

@@ -9,7 +9,7 @@ use coracle_api::pod::Container;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{exit_code, was_started};
+use super::recorded::{exit_code, was_started};
 use crate::private;
 
 const NAME: &str = "last-assignment.json";

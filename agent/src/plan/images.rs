@@ -9,7 +9,8 @@ use super::rules::Rule;
 use super::waiting::{WaitReason, Waiting};
 use super::world::Case;
 use crate::desired::Wanted;
-use crate::logins::{self, Login};
+use crate::logins::{Login, fitting};
+use crate::pull_secrets::pull_secrets;
 use crate::runtime::Image;
 
 /// A failed pull is shown as itself for that long, then as the back-off that follows.
@@ -69,7 +70,7 @@ pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Conta
 
 /// Those of the pod's own Secrets. One that is missing is told, and is no obstacle.
 fn logins_of(case: Case<'_>, part: &mut Part, wanted: &Wanted, image: &str) -> Result<Vec<Login>, Waiting> {
-    let secrets = logins::pull_secrets(&case.desired.objects, wanted);
+    let secrets = pull_secrets(&case.desired.objects, wanted);
     if secrets.asked {
         return Err(Waiting::creating());
     }
@@ -78,7 +79,7 @@ fn logins_of(case: Case<'_>, part: &mut Part, wanted: &Wanted, image: &str) -> R
         let text = format!("Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed.");
         part.waits.notes.insert("image pull secrets".to_owned(), Waiting::new(WaitReason::FailedToRetrieveImagePullSecret, text));
     }
-    Ok(logins::fitting(&secrets.logins, image))
+    Ok(fitting(&secrets.logins, image))
 }
 
 fn pull_or_wait(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Container, attempt: u32, pull: Option<&Pull>) -> Waiting {

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use coracle_api::pod::{Container, PodSpec, Volume};
 
 use super::{Kind, Ref};
-use crate::claims;
 use crate::members::members;
 
 /// Every object that the pod may be given, whether it is there or not.
@@ -13,13 +12,22 @@ pub fn objects(namespace: &str, pod: &str, spec: &PodSpec) -> BTreeSet<Ref> {
     let mut found = Vec::new();
     members(spec).for_each(|member| of_container(member.spec, &mut found));
     spec.volumes.iter().for_each(|volume| of_volume(volume, &mut found));
-    let claims: Vec<String> = spec.volumes.iter().filter_map(|volume| Some(claims::name_of(volume, pod)?.0)).collect();
+    let claims: Vec<String> = spec.volumes.iter().filter_map(|volume| Some(claim_of(volume, pod)?.0)).collect();
     found.extend(claims.iter().map(|name| (Kind::Claim, name.as_str())));
     found.extend(spec.image_pull_secrets.iter().map(|secret| (Kind::Secret, secret.name.as_str())));
     let named = found.into_iter().filter(|(_, name)| !name.is_empty());
     let class = spec.runtime_class_name.iter().filter(|name| !name.is_empty());
     let class = class.map(|name| Ref { kind: Kind::RuntimeClass, namespace: String::new(), name: name.clone() });
     named.map(|(kind, name)| Ref { kind, namespace: namespace.to_owned(), name: name.to_owned() }).chain(class).collect()
+}
+
+/// The name of the claim, and whether it is to be made for this pod; None: the volume is no claim.
+pub fn claim_of(volume: &Volume, pod: &str) -> Option<(String, bool)> {
+    match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => Some((claim.claim_name.clone(), false)),
+        (None, Some(_)) => Some((format!("{pod}-{}", volume.name), true)),
+        (None, None) => None,
+    }
 }
 
 fn of_container<'a>(container: &'a Container, found: &mut Vec<(Kind, &'a str)>) {

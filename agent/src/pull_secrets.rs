@@ -1,0 +1,27 @@
+//! The logins for registries out of the Secrets that a pod names. PURE.
+
+use crate::desired::Wanted;
+use crate::desired::objects::{Found, Kind, Objects};
+use crate::logins::{Login, of_secret};
+
+/// The logins from a pod's pull secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PullSecrets {
+    pub logins: Vec<Login>,
+    /// The names of those that there are not.
+    pub lost: Vec<String>,
+    /// The master has been asked for one of them.
+    pub asked: bool,
+}
+
+pub fn pull_secrets(objects: &Objects, wanted: &Wanted) -> PullSecrets {
+    let mut found = PullSecrets::default();
+    for name in wanted.pod.spec.image_pull_secrets.iter().map(|secret| &secret.name).filter(|name| !name.is_empty()) {
+        match objects.find(&wanted.name, Kind::Secret, name) {
+            Found::There(secret) | Found::Kept(secret) => found.logins.extend(of_secret(secret)),
+            Found::Unknown { silent: false } => found.asked = true,
+            Found::Absent | Found::Unknown { silent: true } => found.lost.push(name.clone()),
+        }
+    }
+    found
+}
