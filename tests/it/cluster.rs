@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// In CI; `make simulate` plays more.
-const HISTORIES: u64 = 120;
+const HISTORIES: u64 = 80;
 /// The simulation uses both cores of a small host.
 const THREADS: u64 = 2;
 
