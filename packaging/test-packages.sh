@@ -42,7 +42,7 @@ make_image() {
     root=$(mktemp -d)
     mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | awk -v r="$release" '$2 == r { print $1; exit }')
     as_root debootstrap --variant=minbase \
-        --include=systemd,systemd-sysv,dbus,init-system-helpers,docker.io,iptables,nftables,iproute2,ca-certificates,curl,busybox-static,procps,jq,rsync,zstd,kubernetes-client,ufw,firewalld \
+        --include=systemd,systemd-sysv,dbus,init-system-helpers,docker.io,iptables,nftables,iproute2,ca-certificates,curl,busybox-static,procps,jq,rsync,zstd,kubernetes-client,libpam-systemd,ufw,firewalld \
         "$release" "$root" "$mirror" >/dev/null
     as_root sh -c 'rm -rf "$1"/var/cache/apt/archives/*.deb "$1"/var/lib/apt/lists/*' sh "$root"
     as_root chroot "$root" systemctl disable --quiet ufw firewalld

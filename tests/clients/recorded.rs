@@ -18,7 +18,7 @@ type Verdicts = BTreeMap<String, Option<String>>;
 
 /// How many events come of a change depends on what was seen together, so on the load of the machine: a scenario that differs
 /// is played again by itself, so many times.
-const AGAIN: usize = 2;
+const AGAIN: usize = 3;
 const ALONE: &[&str] = &["--parallel", "1"];
 /// Longer than all scenarios of one play take.
 const PLAY_S_MAX: &str = "900";
