@@ -96,7 +96,7 @@ use desired::page;
 use desired::{Desired, together};
 use dns::resolv::ClusterNames;
 use dns::serve::Names;
-use dns::zone::{Entries, Zone};
+use dns::zone::Zone;
 use happening::Happening;
 use lock::LockError;
 use pod_network::Subnet;
@@ -334,7 +334,7 @@ fn spawn_servers(
     spawn_local(net::run(rules, shown.clone(), happenings.clone()));
     let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
     let served = dns.of_cluster(&[]).map(|dns| dns.address);
-    let zone = Arc::new(Zone::new(&dns.domain, &[], &mut Entries::default()));
+    let zone = Arc::new(Zone::new(&dns.domain, &[]));
     let (names_in, names) = watch::channel(Arc::new(Names { zone, address: served }));
     spawn_local(dns::serve::run(names, config.pod_cidr.clone(), (config.node_name.clone(), happenings.clone())));
     let (ports_in, ports) = watch::channel(Arc::default());

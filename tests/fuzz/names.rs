@@ -3,7 +3,7 @@
 use super::Dice;
 use coracle_agent::dns::answer::{Facts, Step, accepts, finish, given_back, question_end, step};
 use coracle_agent::dns::cache::Cache;
-use coracle_agent::dns::zone::{Entries, Zone};
+use coracle_agent::dns::zone::Zone;
 use coracle_agent::services::group::grouped;
 use coracle_api::service::Service;
 use serde_json::json;
@@ -21,7 +21,7 @@ fn zone() -> Zone {
         json!({"metadata": {"namespace": "d", "name": "ring"}, "spec": {"type": "ExternalName", "externalName": "ring.d.svc.c"}}),
     ];
     let services: Vec<Arc<Service>> = services.iter().map(|service| Arc::new(Service::read(service).expect("a service"))).collect();
-    Zone::new("c", &grouped(&services, &[]), &mut Entries::default())
+    Zone::new("c", &grouped(&services, &[]))
 }
 
 /// Bytes of a stranger, as a query and as a reply to one that can be read.

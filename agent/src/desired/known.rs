@@ -64,17 +64,23 @@ impl Known {
 
     /// Whole and durable, or the old file stays.
     pub fn keep(&self, network: &Network) {
-        if let Err(error) = private::replace_files(&self.folder, [(NAME.into(), file(network))].into_iter()) {
+        self.write(file(network));
+    }
+
+    fn write(&self, text: Vec<u8>) {
+        if let Err(error) = private::replace_files(&self.folder, [(NAME.into(), text)].into_iter()) {
             log::error!("keep the services in {}: {error}", self.folder.join(NAME).display());
         }
     }
 
     /// At a stop: what was heard since the last write, endpoints too. What is on the disk already is not written again.
     pub fn keep_last(&self, network: Option<&Network>) {
-        if let Some(network) = network.filter(|network| network.heard)
-            && fs::read(self.folder.join(NAME)).ok() != Some(file(network))
-        {
-            self.keep(network);
+        let Some(network) = network.filter(|network| network.heard) else { return };
+        let (path, text) = (self.folder.join(NAME), file(network));
+        // A file of another length says something else, however long it is.
+        let same_length = fs::metadata(&path).is_ok_and(|there| there.len() == text.len() as u64);
+        if !same_length || fs::read(&path).ok().as_ref() != Some(&text) {
+            self.write(text);
         }
     }
 

@@ -392,7 +392,6 @@ fn asked(rtype: Rtype) -> Asked {
 #[cfg(test)]
 mod tests {
     use super::super::cache::Cache;
-    use super::super::zone::Entries;
     use super::*;
     use crate::services::group::grouped;
     use coracle_api::service::Service;
@@ -411,7 +410,7 @@ mod tests {
             service("in", json!({"type": "ExternalName", "externalName": "web.default.svc.cluster.local"})),
             service("ring", json!({"type": "ExternalName", "externalName": "ring.default.svc.cluster.local"})),
         ];
-        Zone::new("cluster.local", &grouped(&services, &[]), &mut Entries::default())
+        Zone::new("cluster.local", &grouped(&services, &[]))
     }
 
     fn query(name: &str, rtype: Rtype, edns: Option<u16>) -> Vec<u8> {

@@ -254,14 +254,13 @@ impl Server {
 mod tests {
     use super::super::upstream::tests::{QUERY, any_port, dead, locally, reply, tcp, udp, with_length};
     use super::*;
-    use crate::dns::zone::Entries;
     use std::net::Ipv4Addr;
 
     const WHOLE: [u8; 2] = [0x81, 0x80];
 
     /// A server that asks these, at a port of the loopback for both protocols.
     async fn served(elsewhere: Vec<SocketAddr>) -> SocketAddr {
-        let names = Names { zone: Arc::new(Zone::new("cluster.local", &[], &mut Entries::default())), address: None };
+        let names = Names { zone: Arc::new(Zone::new("cluster.local", &[])), address: None };
         let names = watch::channel(Arc::new(names)).1;
         let server = Server::new(names, Ipv4Addr::LOCALHOST.into(), "", Box::new(move || elsewhere.clone())).unwrap();
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

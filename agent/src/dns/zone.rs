@@ -106,9 +106,8 @@ pub enum Found {
 }
 
 impl Zone {
-    pub fn new(domain: &str, groups: &[Group], entries: &mut Entries) -> Zone {
-        let made = entries.take(groups, entry).0;
-        Zone::of(domain, groups, made)
+    pub fn new(domain: &str, groups: &[Group]) -> Zone {
+        Zone::of(domain, groups, groups.iter().map(entry).collect())
     }
 
     /// None: no name means another thing than it did.
@@ -419,7 +418,7 @@ mod tests {
             ),
             slice("shop", "early", json!([{"addresses": ["10.244.0.9"], "conditions": {"ready": false}}]), json!(null)),
         ];
-        Zone::new("Cluster.Local", &grouped(&services, &slices), &mut Entries::default())
+        Zone::new("Cluster.Local", &grouped(&services, &slices))
     }
 
     #[track_caller]

@@ -3,10 +3,10 @@
 //!
 //! One appointment for all, and none where nobody asked.
 
-use super::lock::lock;
 use super::timer::{Appointment, Timer};
 use super::watcher::Watcher;
 use crate::store::Store;
+use crate::store::locked;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ struct Marked {
 
 impl Bookmarks {
     pub fn add(self: &Arc<Self>, timer: &Arc<Timer>, store: &Arc<dyn Store>, watcher: &Arc<Watcher>) {
-        let mut marked = lock(&self.0);
+        let mut marked = locked(&self.0);
         // Those that have left would keep their place until the next minute, however many come and go.
         if marked.watchers.len() == marked.watchers.capacity() {
             marked.watchers.retain(|watcher| watcher.strong_count() > 0);
@@ -41,7 +41,7 @@ impl Bookmarks {
         let due = move || {
             let (Some(bookmarks), Some(timer)) = (bookmarks.upgrade(), again.upgrade()) else { return };
             bookmarks.tell(&*store);
-            let mut marked = lock(&bookmarks.0);
+            let mut marked = locked(&bookmarks.0);
             marked.next = (!marked.watchers.is_empty()).then(|| bookmarks.appoint(&timer, &store));
         };
         timer.after(EVERY, Box::new(due))
@@ -50,7 +50,7 @@ impl Bookmarks {
     pub fn tell(&self, store: &dyn Store) {
         let told = store.told();
         let watchers: Vec<Arc<Watcher>> = {
-            let mut marked = lock(&self.0);
+            let mut marked = locked(&self.0);
             marked.watchers.retain(|watcher| watcher.strong_count() > 0);
             marked.watchers.iter().filter_map(Weak::upgrade).collect()
         };
@@ -117,7 +117,7 @@ mod tests {
             let Ok(Route::Object(call)) = call::parse(&kinds, "GET", "/api/v1/pods", query) else { panic!("a watch") };
             drop(watch::watch(&serve, &call));
         }
-        assert!(super::lock(&serve.watches.bookmarks.0).watchers.len() < 10);
+        assert!(super::locked(&serve.watches.bookmarks.0).watchers.len() < 10);
     }
 
     #[test]

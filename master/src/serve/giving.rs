@@ -2,9 +2,9 @@
 //!
 //! One appointment, and none where nothing happened.
 
-use super::lock::lock;
 use super::timer::{Appointment, Timer};
 use crate::store::Store;
+use crate::store::locked;
 use coracle_http::lull::{Lull, WORTH_BYTES};
 use coracle_http::{Answer, Body, Method, Request, resident};
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ impl Default for Giving {
 
 impl Giving {
     pub fn worked(self: &Arc<Self>, timer: &Arc<Timer>, store: &Arc<dyn Store>, bytes: u64) {
-        let mut given = lock(&self.given);
+        let mut given = locked(&self.given);
         if let Some(wait) = given.lull.worked(bytes, self.started.elapsed()) {
             given.revision = store.revision().0;
             given.next = Some(self.appoint(timer, store, wait));
@@ -57,7 +57,7 @@ impl Giving {
 
     /// Whether memory is to go back now.
     fn look(self: &Arc<Self>, timer: &Arc<Timer>, store: &Arc<dyn Store>) -> bool {
-        let mut given = lock(&self.given);
+        let mut given = locked(&self.given);
         // Controllers write, too, and nobody asked them to.
         let revision = store.revision().0;
         let commits = revision.saturating_sub(std::mem::replace(&mut given.revision, revision));

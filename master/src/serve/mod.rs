@@ -20,7 +20,6 @@ mod giving;
 mod go_json;
 mod health;
 mod lists;
-mod lock;
 mod log;
 mod metrics;
 mod options;

@@ -1,7 +1,7 @@
 //! The replay of a watch: what happened before it began, in pieces of whole events, within a budget of all clients.
 
-use super::lock::lock;
 use crate::fault::Fault;
+use crate::store::locked;
 use coracle_api::status::Status;
 use coracle_http::BYTES_TIMES;
 use coracle_http::budget::{Budget, Held, Party};
@@ -40,7 +40,7 @@ pub struct Replay {
 impl Replay {
     pub fn push(&mut self, line: Vec<u8>) -> Result<(), Fault> {
         let added = line.len();
-        if !lock(&self.held).grow_most(added) {
+        if !locked(&self.held).grow_most(added) {
             return Err(Status::too_many_requests("others are still reading the start of their watches", SOON_S).into());
         }
         match self.pieces.last_mut().map(|piece| &mut piece.bytes).filter(|bytes| bytes.len() + added <= PIECE_BYTES) {
@@ -65,7 +65,7 @@ impl AsRef<[u8]> for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        lock(&self.held).shrink(self.bytes.len());
+        locked(&self.held).shrink(self.bytes.len());
     }
 }
 

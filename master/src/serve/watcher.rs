@@ -1,13 +1,13 @@
 //! Those who watch: an event becomes a line in the words that they asked for, one for all who asked for the same, and goes into the
 //! channel of each.
 
-use super::lock::lock;
 use super::replay::{Piece, Replay};
 use super::selector;
 use crate::fault::Fault;
 use crate::form::{Form, Shape};
 use crate::making::wall_clock;
 use crate::render;
+use crate::store::locked;
 use crate::store::{Event, Stored};
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
@@ -73,7 +73,7 @@ enum Feed {
 
 /// The replay goes into a channel that holds it whole, as many live events as a watcher may be late with, and the word that it was too late.
 fn go_live(feed: &Mutex<Feed>, pieces: Vec<Piece>, begun: Revision) -> channel::Receiver {
-    let mut feed = lock(feed);
+    let mut feed = locked(feed);
     let waiting = match std::mem::replace(&mut *feed, Feed::Ended) {
         Feed::Waiting(lines) => lines,
         Feed::Live { .. } | Feed::Ended => Vec::new(),
@@ -122,7 +122,7 @@ impl Views {
     }
 
     fn view(&self, form: Form, kind: &Kind, selector: Selector) -> Arc<View> {
-        let mut views = lock(&self.views);
+        let mut views = locked(&self.views);
         views.retain(|view| view.strong_count() > 0);
         let words = Words { form, resource: kind.resource.clone(), version: kind.version.clone() };
         let same = |view: &Arc<View>| view.words == words && view.selector == selector;
@@ -143,7 +143,7 @@ impl Watcher {
 
     /// Says up to where this watcher has seen everything, unless it knows: events of others have happened since.
     pub fn bookmark(&self, told: Revision) {
-        if let Feed::Live { sender, last } = &mut *lock(&self.feed)
+        if let Feed::Live { sender, last } = &mut *locked(&self.feed)
             && told > *last
             && sender.try_send_before(LAST_WORD, self.mark(told)).is_ok()
         {
@@ -153,7 +153,7 @@ impl Watcher {
 
     /// Its time is up. Whoever wants to know up to where it has seen everything resumes there.
     pub fn end(&self, told: Option<Revision>) {
-        let mut feed = lock(&self.feed);
+        let mut feed = locked(&self.feed);
         if let (Feed::Live { sender, last }, Some(told)) = (&*feed, told) {
             // A watcher that cannot take it resumes from its last event.
             let _ = sender.try_send(self.mark(told.max(*last)));
@@ -177,7 +177,7 @@ impl Watcher {
 
     /// On the committing thread. `false` ends the watch.
     pub fn tell(&self, event: &Event) -> bool {
-        let mut feed = lock(&self.feed);
+        let mut feed = locked(&self.feed);
         // What happens while the replay is being made ready cannot know whether the replay will bring the columns: it brings them too.
         let early = matches!(*feed, Feed::Waiting(_));
         let Some((change, stored)) = self.view.shown(event) else { return !matches!(*feed, Feed::Ended) };
@@ -211,7 +211,7 @@ impl Watcher {
 impl View {
     /// None: the event is nothing to them.
     fn shown<'e>(&self, event: &'e Event) -> Option<(Change, &'e Stored)> {
-        let mut seen = lock(&self.seen);
+        let mut seen = locked(&self.seen);
         if seen.0 != event.revision {
             *seen = (event.revision, self.projected(event));
         }
@@ -229,7 +229,7 @@ impl View {
     }
 
     fn line(&self, revision: Revision, change: Change, stored: &Stored, first: bool) -> Bytes {
-        let mut rendered = lock(&self.shared.rendered);
+        let mut rendered = locked(&self.shared.rendered);
         let same = |last: &&Rendered| (last.first, last.revision, last.change) == (first, revision, change) && last.words == self.words;
         if let Some(last) = rendered.as_ref().filter(same) {
             return last.line.clone();
@@ -254,7 +254,7 @@ impl Shared {
         if let Some(found) = of_key(&stored.key, path) {
             return found;
         }
-        let mut reads = lock(&self.reads);
+        let mut reads = locked(&self.reads);
         if let Some(read) = reads.iter().find(|read| read.stored.is(stored) && read.path == path) {
             return read.found.clone();
         }
@@ -287,7 +287,7 @@ mod tests {
             let Ok(Answer { body: Body::Stream(stream), .. }) = watch(&serve, &call) else { panic!("{path}") };
             stream
         });
-        assert_eq!(lock(&serve.watches.views.views).len(), 2, "two of them ask for the same");
+        assert_eq!(locked(&serve.watches.views.views).len(), 2, "two of them ask for the same");
         let key = Key { resource: Resource::core("events"), namespace: "a".to_owned(), name: "b".to_owned() };
         let object = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "b", "namespace": "a"}});
         store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
@@ -304,7 +304,7 @@ mod tests {
             let feed = Mutex::new(Feed::Waiting(vec![Bytes::from_static(b"event"); waiting]));
             let mut events = go_live(&feed, Vec::new(), Revision(1));
             assert_eq!(std::iter::from_fn(|| events.try_recv()).count(), waiting, "all of it is told");
-            assert_eq!((matches!(*lock(&feed), Feed::Live { .. }), events.is_closed()), (lives, !lives));
+            assert_eq!((matches!(*locked(&feed), Feed::Live { .. }), events.is_closed()), (lives, !lives));
         }
     }
 }

@@ -84,7 +84,7 @@ pub use types::{
     UNSEEN, Unlisted, Unwatched, Write,
 };
 
-use guard::locked;
+pub(crate) use guard::locked;
 use handle::Inner;
 
 #[cfg(test)]
