@@ -225,9 +225,9 @@ async fn no_table() -> bool {
     list_table().await.is_none()
 }
 
-/// A hash of all that is in our table.
+/// A hash of all that we have put into our table.
 async fn list_table() -> Option<String> {
-    run_tool("nft", &["list", "table", "ip", "coracle"], None).await.ok().map(|table| hash_text(&table))
+    run_tool("nft", &["list", "table", "ip", "coracle"], None).await.ok().map(|table| hash_text(&services::nft::lasting(&table)))
 }
 
 /// A pod that is its own service's endpoint: the kernel rewrites the address on the bridge itself, and would not send a frame back

@@ -282,6 +282,20 @@ fn figures(bed: &mut Bed) {
     }
     let of_node = |path: &str| newest().must(&["get", "--raw", &format!("/api/v1/nodes/n1/proxy/{path}")]);
     let summary: Value = serde_json::from_str(&of_node("stats/summary")).expect("JSON");
+    let volume = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]);
+    let claim = json!({
+        "metadata": {"name": "kept"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}, "storageClassName": "local"},
+    });
+    bed.post("/api/v1/namespaces/default/persistentvolumeclaims", &claim.to_string());
+    let container =
+        json!({"name": "c", "image": BUSYBOX, "command": ["sleep", "3600"], "volumeMounts": [{"name": "data", "mountPath": "/d"}]});
+    pod(bed, "keeps", &json!({"containers": [container], "volumes": volume}));
+    bed.until("the claim has figures", |_| {
+        of_node("metrics")
+            .contains("kubelet_volume_stats_capacity_bytes{namespace=\"default\",persistentvolumeclaim=\"kept\"} ")
+            .then_some(())
+    });
     let pods = summary["pods"].as_array().cloned().unwrap_or_default();
     assert!(pods.iter().any(|pod| pod["podRef"]["name"] == "box" && pod["memory"]["workingSetBytes"].as_u64() > Some(0)), "{summary}");
     for (path, line) in [

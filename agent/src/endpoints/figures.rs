@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::view::View;
 use crate::clock::wall_ms;
-use crate::figures::{Reading, metrics, rates, read, subjects, summary};
+use crate::figures::claims::{Claimed, claimed};
+use crate::figures::{Reading, Subject, files, metrics, rates, read, subjects, summary};
+use crate::sync::Shown;
 
 /// Of Prometheus' text form.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -16,25 +18,46 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; c
 /// None: no path of figures.
 pub fn answer(view: &View, path: &str) -> Option<Answer> {
     Some(match path.trim_end_matches('/') {
-        "/stats/summary" => told(view, "application/json", async |view| document(view, summary::summary).await),
-        "/usage" => told(view, "application/json", async |view| document(view, summary::usage).await),
-        "/metrics" => text(view, async |view| metrics::agent(&view.shown.borrow().clone(), &view.node_name, crate::figures::files::own())),
+        "/stats/summary" => told(view, "application/json", async |view| document(view, Claims::Measured, summary::summary).await),
+        "/usage" => told(view, "application/json", async |view| document(view, Claims::Left, summary::usage).await),
+        "/metrics" => text(view, agent),
         "/metrics/probes" => text(view, async |view| metrics::probes(&view.tallies.all(), &view.node_name)),
-        "/metrics/resource" => text(view, async |view| metrics::resource(&reading(view.clone()).await)),
+        "/metrics/resource" => text(view, async |view| metrics::resource(&reading(view.clone(), Claims::Left).await)),
         "/metrics/cadvisor" => {
-            text(view, async |view| metrics::cadvisor(&reading(view.clone()).await, view.host.cpus, view.host.memory_bytes))
+            text(view, async |view| metrics::cadvisor(&reading(view.clone(), Claims::Left).await, view.host.cpus, view.host.memory_bytes))
         }
         _ => return None,
     })
 }
 
-async fn document(view: View, of: fn(&str, &crate::figures::Rates) -> Value) -> String {
-    of(&view.node_name, &rates(|| reading(view.clone()), &view.last).await).to_string()
+/// Whether the file systems of claims are asked as well: one of them may let whoever asks wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claims {
+    Measured,
+    Left,
 }
 
-async fn reading(view: View) -> Reading {
-    let subjects = subjects(&view.shown.borrow(), &view.node_name);
-    read(&view.docker, subjects, &view.data_dir, wall_ms()).await
+async fn document(view: View, claims: Claims, of: fn(&str, &crate::figures::Rates) -> Value) -> String {
+    of(&view.node_name, &rates(|| reading(view.clone(), claims), &view.last).await).to_string()
+}
+
+async fn reading(view: View, claims: Claims) -> Reading {
+    let shown = view.shown.borrow().clone();
+    let subjects = subjects(&shown, &view.node_name);
+    let claimed = if claims == Claims::Measured { of_running(&shown, &subjects, &view.data_dir) } else { Vec::new() };
+    read(&view.docker, subjects, claimed, &view.data_dir, wall_ms()).await
+}
+
+async fn agent(view: View) -> String {
+    let shown = view.shown.borrow().clone();
+    let claimed = of_running(&shown, &subjects(&shown, &view.node_name), &view.data_dir);
+    let volumes = tokio::task::spawn_blocking(move || files::volumes(claimed)).await.unwrap_or_default();
+    metrics::agent(&shown, &view.node_name, files::own(), &volumes)
+}
+
+fn of_running(shown: &Shown, subjects: &[Subject], data_dir: &str) -> Vec<Claimed> {
+    let running = subjects.iter().map(|subject| subject.uid.as_str()).collect();
+    claimed(shown, &running, data_dir)
 }
 
 fn text<F: Future<Output = String> + Send>(view: &View, make: impl FnOnce(View) -> F + Send + 'static) -> Answer

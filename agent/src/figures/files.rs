@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::claims::Claimed;
 use super::usage::{Interface, Texts, Usage, interfaces, mounted_from, of_host, of_v1, of_v2};
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -37,6 +38,16 @@ pub struct Disk {
     pub files_free: u64,
 }
 
+impl Disk {
+    pub fn used(&self) -> u64 {
+        self.bytes.saturating_sub(self.free)
+    }
+
+    pub fn files_used(&self) -> u64 {
+        self.files.saturating_sub(self.files_free)
+    }
+}
+
 pub fn disk(path: &str) -> Option<Disk> {
     let found = nix::sys::statvfs::statvfs(path).ok()?;
     let unit = found.fragment_size();
@@ -47,6 +58,11 @@ pub fn disk(path: &str) -> Option<Disk> {
         files: found.files(),
         files_free: found.files_available(),
     })
+}
+
+/// Of the file systems that the directories of claims are on; one that is not there has none.
+pub fn volumes(claimed: Vec<Claimed>) -> Vec<(Claimed, Disk)> {
+    claimed.into_iter().filter_map(|claimed| disk(&claimed.directory).map(|disk| (claimed, disk))).collect()
 }
 
 /// The block device that a path is on, as the mount of it says.

@@ -1,7 +1,10 @@
 //! PURE. Readings in Prometheus' text form, under the names that kubelets and cAdvisor give them.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
+use super::claims::Claimed;
+use super::files::Disk;
 use super::probes::{Found, Tally};
 use super::usage::{Interface, Usage};
 use super::{Reading, Subject, in_api};
@@ -157,11 +160,7 @@ fn disk(text: &mut Text, reading: &Reading) {
     let labels = [("device", reading.device.as_str()), ("id", "/")];
     let figures = [
         ("container_fs_limit_bytes", "Number of bytes that can be consumed by the container on this filesystem.", disk.bytes),
-        (
-            "container_fs_usage_bytes",
-            "Number of bytes that are consumed by the container on this filesystem.",
-            disk.bytes - disk.free.min(disk.bytes),
-        ),
+        ("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", disk.used()),
         ("container_fs_inodes_total", "Number of Inodes", disk.files),
         ("container_fs_inodes_free", "Number of available Inodes", disk.files_free),
     ];
@@ -228,8 +227,31 @@ fn group(subject: &Subject) -> [(&str, &str); 6] {
     ]
 }
 
-/// `/metrics`: of the agent itself. `process`: its processor time in seconds, its memory, its descriptors.
-pub fn agent(shown: &Shown, node_name: &str, process: Option<(f64, u64, u64)>) -> String {
+type OfVolume = (&'static str, &'static str, fn(&Disk) -> u64);
+
+const VOLUMES: [OfVolume; 6] = [
+    ("kubelet_volume_stats_available_bytes", "Number of available bytes in the volume", |disk| disk.free),
+    ("kubelet_volume_stats_capacity_bytes", "Capacity in bytes of the volume", |disk| disk.bytes),
+    ("kubelet_volume_stats_inodes", "Maximum number of inodes in the volume", |disk| disk.files),
+    ("kubelet_volume_stats_inodes_free", "Number of free inodes in the volume", |disk| disk.files_free),
+    ("kubelet_volume_stats_inodes_used", "Number of used inodes in the volume", Disk::files_used),
+    ("kubelet_volume_stats_used_bytes", "Number of used bytes in the volume", Disk::used),
+];
+
+/// A claim that several pods mount is there once.
+fn volumes(text: &mut Text, volumes: &[(Claimed, Disk)]) {
+    let by_claim: BTreeMap<_, _> = volumes.iter().map(|(of, disk)| ((of.namespace.as_str(), of.claim.as_str()), disk)).collect();
+    for (name, help, figure) in VOLUMES.iter().filter(|_| !by_claim.is_empty()) {
+        text.family(name, "gauge", help);
+        for ((namespace, claim), disk) in &by_claim {
+            text.line(name, &[("namespace", namespace), ("persistentvolumeclaim", claim)], figure(disk), None);
+        }
+    }
+}
+
+/// `/metrics`: of the agent itself, and of the claims that pods mount. `process`: its processor time in seconds, its memory, its
+/// descriptors.
+pub fn agent(shown: &Shown, node_name: &str, process: Option<(f64, u64, u64)>, claims: &[(Claimed, Disk)]) -> String {
     let mut text = Text::default();
     let running = |sandbox: bool| {
         let runs = shown.world.containers.iter().filter(|seen| seen.runs());
@@ -254,6 +276,7 @@ pub fn agent(shown: &Shown, node_name: &str, process: Option<(f64, u64, u64)>) -
         text.family("process_open_fds", "gauge", "Number of open file descriptors.");
         text.line("process_open_fds", &[], descriptors, None);
     }
+    volumes(&mut text, claims);
     text.0
 }
 
@@ -281,7 +304,6 @@ pub fn probes(tallies: &[Tally], node_name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::Disk;
     use super::super::probes::Tallies;
     use super::super::usage::{GroupLimits, Io, Throttle};
     use super::*;
@@ -317,6 +339,7 @@ mod tests {
             device: "/dev/sda1".into(),
             containers: vec![(subject("s", "POD"), Usage { limits: GroupLimits::default(), ..usage }), (subject("c", "web"), usage)],
             networks: vec![("s".into(), vec![eth0])],
+            volumes: Vec::new(),
         }
     }
 
@@ -346,6 +369,23 @@ mod tests {
         }
         // A container without a limit is never held up by one.
         assert!(!text.lines().any(|line| line.starts_with("container_cpu_cfs") && line.contains("POD")));
+    }
+
+    #[test]
+    fn a_claim_of_several_pods_is_there_once() {
+        let of = |uid: &str, claim: &str| Claimed {
+            uid: uid.into(),
+            namespace: "n".into(),
+            volume: "v".into(),
+            claim: claim.into(),
+            directory: "/srv".into(),
+        };
+        let disk = Disk { bytes: 100, free: 40, files: 9, files_free: 4 };
+        let text = agent(&Shown::default(), "n1", None, &[(of("u", "c"), disk), (of("other", "c"), disk), (of("u", "d"), disk)]);
+        let used: Vec<&str> = text.lines().filter(|line| line.starts_with("kubelet_volume_stats_used_bytes")).collect();
+        let line = |claim: &str| format!("kubelet_volume_stats_used_bytes{{namespace=\"n\",persistentvolumeclaim=\"{claim}\"}} 60");
+        assert_eq!(used, [line("c"), line("d")]);
+        assert!(!agent(&Shown::default(), "n1", None, &[]).contains("volume"));
     }
 
     #[test]

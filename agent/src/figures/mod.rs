@@ -2,12 +2,14 @@
 //!
 //!     files, the engine -> Reading -> summary PURE: /stats/summary, /usage
 //!                                     metrics PURE: /metrics, /metrics/resource, /metrics/cadvisor, /metrics/probes
+//!     claims PURE         the file systems of claims, for /metrics and /stats/summary
 //!     probes              what came of each probe, counted as it goes
 //!     usage PURE          the kernel's texts
 //!
 //! Processor time only counts up: a rate takes two readings. The last ones are kept; where none is fresh enough, a second one is made
 //! a moment after the first.
 
+pub mod claims;
 pub mod files;
 pub mod metrics;
 pub mod probes;
@@ -23,6 +25,7 @@ use crate::naming::{PodName, SANDBOX, Source, Tag};
 use crate::runtime::State;
 use crate::runtime::docker::Docker;
 use crate::sync::Shown;
+use claims::Claimed;
 use files::Disk;
 use usage::{Interface, Usage};
 
@@ -66,6 +69,8 @@ pub struct Reading {
     pub containers: Vec<(Subject, Usage)>,
     /// By the id of the sandbox.
     pub networks: Vec<(String, Vec<Interface>)>,
+    /// The file systems of the pods' claims.
+    pub volumes: Vec<(Claimed, Disk)>,
 }
 
 impl Reading {
@@ -152,7 +157,7 @@ pub fn subjects(shown: &Shown, node_name: &str) -> Vec<Subject> {
 }
 
 /// From the kernel's files; the engine is asked about a container whose files nobody finds.
-pub async fn read(docker: &Docker, subjects: Vec<Subject>, data_dir: &str, wall_ms: i64) -> Reading {
+pub async fn read(docker: &Docker, subjects: Vec<Subject>, claimed: Vec<Claimed>, data_dir: &str, wall_ms: i64) -> Reading {
     let at = Instant::now();
     let data_dir = data_dir.to_owned();
     let from_files = move || {
@@ -165,10 +170,11 @@ pub async fn read(docker: &Docker, subjects: Vec<Subject>, data_dir: &str, wall_
             .collect();
         let networks = found.iter().filter(|(subject, _)| subject.is_sandbox());
         let networks = networks.map(|(subject, _)| (subject.id.clone(), files::network(&subject.id))).collect();
-        (found, networks, files::host(), (files::disk(&data_dir), files::device(&data_dir)))
+        (found, networks, files::host(), (files::disk(&data_dir), files::device(&data_dir)), files::volumes(claimed))
     };
-    let Ok((found, networks, host, (disk, device))) = tokio::task::spawn_blocking(from_files).await else {
-        return Reading { at, wall_ms, host: None, disk: None, device: String::new(), containers: Vec::new(), networks: Vec::new() };
+    let Ok((found, networks, host, (disk, device), volumes)) = tokio::task::spawn_blocking(from_files).await else {
+        let (device, containers, networks, volumes) = Default::default();
+        return Reading { at, wall_ms, host: None, disk: None, device, containers, networks, volumes };
     };
     let mut containers = Vec::with_capacity(found.len());
     for (subject, usage) in found {
@@ -178,7 +184,7 @@ pub async fn read(docker: &Docker, subjects: Vec<Subject>, data_dir: &str, wall_
         };
         containers.extend(usage.map(|usage| (subject, usage)));
     }
-    Reading { at, wall_ms, host, disk, device, containers, networks }
+    Reading { at, wall_ms, host, disk, device, containers, networks, volumes }
 }
 
 #[cfg(test)]
@@ -187,7 +193,8 @@ mod tests {
 
     fn reading(at: Instant, cpu_ns: u64) -> Reading {
         let host = Some(Usage { cpu_ns, ..Usage::default() });
-        Reading { at, wall_ms: 0, host, disk: None, device: String::new(), containers: Vec::new(), networks: Vec::new() }
+        let (device, containers, networks, volumes) = Default::default();
+        Reading { at, wall_ms: 0, host, disk: None, device, containers, networks, volumes }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use coracle_api::meta::Time;
 use serde_json::{Map, Value, json};
 
+use super::files::Disk;
 use super::usage::{Interface, Usage};
 use super::{Rates, Subject};
 
@@ -16,10 +17,7 @@ pub fn summary(node_name: &str, rates: &Rates) -> Value {
         node["swap"] = json!({ "time": time, "swapUsageBytes": host.swap });
     }
     if let Some(disk) = now.disk {
-        let fs = json!({
-            "time": time, "availableBytes": disk.free, "capacityBytes": disk.bytes, "usedBytes": disk.bytes.saturating_sub(disk.free),
-            "inodesFree": disk.files_free, "inodes": disk.files, "inodesUsed": disk.files.saturating_sub(disk.files_free),
-        });
+        let fs = file_system(&disk, &time);
         node["fs"] = fs.clone();
         node["runtime"] = json!({ "imageFs": fs });
     }
@@ -57,7 +55,26 @@ fn pod_stats(rates: &Rates, pod: &[(Subject, Usage)], time: &str) -> Value {
     if let Some((_, interfaces)) = carried.filter(|(_, interfaces)| !interfaces.is_empty()) {
         stats["network"] = network(interfaces, time);
     }
+    let volumes = rates.now.volumes.iter().filter(|(claimed, _)| claimed.uid == of.uid);
+    let volumes: Vec<Value> = volumes
+        .map(|(claimed, disk)| {
+            let mut volume = file_system(disk, time);
+            volume["name"] = claimed.volume.as_str().into();
+            volume["pvcRef"] = json!({ "name": claimed.claim, "namespace": claimed.namespace });
+            volume
+        })
+        .collect();
+    if !volumes.is_empty() {
+        stats["volume"] = volumes.into();
+    }
     stats
+}
+
+fn file_system(disk: &Disk, time: &str) -> Value {
+    json!({
+        "time": time, "availableBytes": disk.free, "capacityBytes": disk.bytes, "usedBytes": disk.used(),
+        "inodesFree": disk.files_free, "inodes": disk.files, "inodesUsed": disk.files_used(),
+    })
 }
 
 fn network(interfaces: &[Interface], time: &str) -> Value {

@@ -200,6 +200,22 @@ fn base(here: &Here) -> String {
     )
 }
 
+/// A listing of the table without the elements of dynamic sets, which the kernel itself adds and ages.
+pub fn lasting(listing: &str) -> String {
+    let (mut is_dynamic, mut in_elements) = (false, false);
+    let lasts = |line: &&str| {
+        let words = line.trim_start();
+        if words.ends_with('{') && !words.starts_with("elements") {
+            is_dynamic = false;
+        }
+        is_dynamic |= words.strip_prefix("flags ").is_some_and(|flags| flags.split(',').any(|flag| flag == "dynamic"));
+        let skipped = in_elements || is_dynamic && words.starts_with("elements = ");
+        in_elements = skipped && !words.ends_with('}');
+        !skipped
+    };
+    listing.lines().filter(lasts).flat_map(|line| [line, "\n"]).collect()
+}
+
 /// For people who list the table. What is too long, or would end the quotes, is cut or replaced, and has its hash: no two look alike.
 pub fn comment(text: &str) -> String {
     let plain = |sign: char| sign.is_ascii_graphic() && !matches!(sign, '"' | '\\');
@@ -214,6 +230,23 @@ pub fn comment(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_that_come_and_go_are_no_change_of_the_table() {
+        let listing = |clients: &str, fixed: &str| {
+            let dynamic = format!("\tset who_1 {{\n\t\ttype ipv4_addr\n\t\tflags dynamic,timeout\n\t\ttimeout 3h\n{clients}\t}}\n");
+            format!("table ip coracle {{\n{dynamic}\n\tset addresses {{\n\t\ttype ipv4_addr\n\t\telements = {{ {fixed} }}\n\t}}\n}}\n")
+        };
+        let nobody = lasting(&listing("", "10.0.0.1"));
+        assert_eq!(nobody, listing("", "10.0.0.1"));
+        for clients in [
+            "\t\telements = { 127.0.0.1 expires 4m59s876ms }\n",
+            "\t\telements = { 127.0.0.1 expires 4m59s876ms, 127.0.0.2 expires 4m58s564ms,\n\t\t\t     127.0.0.3 expires 4m58s }\n",
+        ] {
+            assert_eq!(lasting(&listing(clients, "10.0.0.1")), nobody);
+            assert_ne!(lasting(&listing(clients, "10.0.0.2")), nobody);
+        }
+    }
 
     #[test]
     fn comments_are_what_nft_takes_and_no_two_alike() {
