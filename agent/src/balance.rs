@@ -78,6 +78,8 @@ pub async fn run(
                 differs
             });
         }
+        // Pods that go meanwhile are not to be kept in memory.
+        drop(seen);
         let alive = tokio::select! {
             changed = network.changed() => changed.is_ok(),
             changed = shown.changed(), if old => changed.is_ok(),

@@ -2,11 +2,13 @@
 
 use crate::Test;
 use crate::bed::{Bed, MASTER};
-use crate::streams::{bytes, start_box};
+use crate::images::BUSYBOX;
+use crate::streams::{bytes, pod, start_box};
 use futures_util::SinkExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{AttachParams, TerminalSize};
 use kube::{Api, Client, Config};
+use serde_json::json;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -20,6 +22,9 @@ const LARGE_BYTES: usize = 3 << 20;
 
 fn crate_kube(bed: &mut Bed) {
     start_box(bed);
+    let listens = "while read -r line; do echo heard $line; done; echo end";
+    let container = json!({"name": "c", "image": BUSYBOX, "stdin": true, "stdinOnce": true, "command": ["sh", "-c", listens]});
+    pod(bed, "ears", &json!({"restartPolicy": "Never", "containers": [container]}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime of one thread");
     let looked = runtime.block_on(async {
         let client = Client::try_from(Config::new(format!("http://{MASTER}").parse()?))?;
@@ -65,11 +70,22 @@ async fn terminal(pods: &Api<Pod>) -> Outcome {
     Ok(process.join().await?)
 }
 
-/// What it serves: it says nothing, and goes on when it is left.
+/// To one that listens, and to one that says nothing and goes on when it is left.
 async fn attached(pods: &Api<Pod>) -> Outcome {
     let process = pods.attach("box", &AttachParams::default().container("c")).await?;
     process.abort();
-    Ok(())
+    let mut process = pods.attach("ears", &AttachParams::default().stdin(true).container("c")).await?;
+    let (mut stdin, mut stdout) = (process.stdin().ok_or("no stdin")?, process.stdout().ok_or("no stdout")?);
+    stdin.write_all(b"one\ntwo\n").await?;
+    let mut said = vec![0; "heard one\nheard two\n".len()];
+    stdout.read_exact(&mut said).await?;
+    assert_eq!(String::from_utf8_lossy(&said), "heard one\nheard two\n");
+    stdin.shutdown().await?;
+    drop(stdin);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).await?;
+    assert_eq!(rest, "end\n", "its end of input is heard");
+    Ok(process.join().await?)
 }
 
 async fn ports(pods: &Api<Pod>) -> Outcome {

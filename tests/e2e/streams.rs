@@ -40,7 +40,7 @@ pub fn start_box(bed: &mut Bed) {
 }
 
 /// A pod, once it runs.
-fn pod(bed: &Bed, name: &str, spec: &Value) {
+pub fn pod(bed: &Bed, name: &str, spec: &Value) {
     let mut spec = spec.clone();
     spec["terminationGracePeriodSeconds"] = 1.into();
     bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}).to_string());

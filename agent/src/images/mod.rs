@@ -78,6 +78,8 @@ pub async fn run(docker: Arc<Docker>, about: About, mut shown: watch::Receiver<A
         if let Err(failure) = room.collect(&seen).await {
             log::debug!("image collection: {failure}");
         }
+        // Pods that go meanwhile are not to be kept in memory.
+        drop(seen);
         sleep(LOOK).await;
     }
 }
