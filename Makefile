@@ -58,7 +58,7 @@ test-packages: deb
 	packaging/engine.sh start
 	packaging/test-packages.sh
 
-# Both packages on a Debian 13 in an emulated machine: cgroup v2, a current Docker, and a plug that is pulled fifty times (CUTS=3 for less).
+# Both packages on a Debian 13 in an emulated machine: cgroup v2, a current Docker, a day of trouble, and a plug that is pulled fifty times (CUTS=3 DAY_S=60 for less).
 test-vm: deb
 	packaging/prerequisites.sh vm demo
 	packaging/test-vm.sh

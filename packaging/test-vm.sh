@@ -2,9 +2,9 @@
 # test-vm.sh: both packages on a Debian 13 of their own, in a virtual machine without a network: cgroup v2, a current Docker, a real
 # systemd. Pods run from a file and from the API; a full disk stops no pod of a file, and heals; `poweroff` ends them in their grace; a clock of 1970 and an engine that is late by a
 # minute change nothing; and the plug is pulled CUTS times (50), in the middle of writes and of boots: every object that was
-# acknowledged is there afterwards, and every pod runs.
+# acknowledged is there afterwards, and every pod runs. Before that a day of trouble in DAY_S seconds (600), see day.sh.
 #
-# Emulated, a boot takes a minute or less: fifty cuts take about an hour. CUTS=3 packaging/test-vm.sh takes some minutes.
+# Emulated, a boot takes a minute or less: fifty cuts take about an hour. CUTS=3 DAY_S=60 packaging/test-vm.sh takes some minutes.
 set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
 cuts=${CUTS:-50}
@@ -35,6 +35,7 @@ is() {
     say "ok: $what"
 }
 . "$tree/packaging/vm.sh"
+. "$tree/packaging/day.sh"
 trap vm_cut EXIT
 
 ask="curl -sSf -m 20 --unix-socket /run/coracle/master/api.sock -H Content-Type:application/json"
@@ -150,6 +151,8 @@ vm_off 180
 vm_boot -rtc base=1970-01-01T00:10:00
 all_runs
 vm 'rm -r /etc/systemd/system/docker.service.d; systemctl daemon-reload; sync'
+
+if [ "${DAY_S:-600}" -gt 0 ]; then day "${DAY_S:-600}"; fi
 
 # Makes config maps until the plug is pulled, and says the name of each that was acknowledged.
 write_until_cut() {
