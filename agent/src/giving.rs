@@ -14,13 +14,16 @@ use crate::sync::Shown;
 const CHANGE_BYTES: u64 = WORTH_BYTES / CHANGES;
 pub const CHANGES: u64 = 4;
 
+/// By then events of pods that are gone are forgotten, and threads that read files have ended.
+const LATER: &[Duration] = &[Duration::from_secs(90)];
+
 /// The weight of a change of services or their endpoints: rules and names are made of it.
 const SERVICES_BYTES: u64 = WORTH_BYTES / SERVICES_CHANGES;
 pub const SERVICES_CHANGES: u64 = 16;
 
 /// Ends with the loop, and waits for no time where nothing changes.
 pub async fn run(mut shown: watch::Receiver<Arc<Shown>>, mut network: watch::Receiver<Option<Arc<Network>>>, give_back: impl Fn()) {
-    let (started, mut lull) = (Instant::now(), Lull::new(None));
+    let (started, mut lull) = (Instant::now(), Lull::new(LATER));
     // A start is a burst, too.
     let mut due = lull.worked(WORTH_BYTES, Duration::ZERO).map(|wait| started + wait);
     loop {

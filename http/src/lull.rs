@@ -17,15 +17,17 @@ pub struct Lull {
     done: u64,
     began: Duration,
     awaits: Awaits,
-    /// So long after a burst more is let go by itself.
-    later: Option<Duration>,
+    /// Waits, one after the other, after each of which more has been let go by itself.
+    later: &'static [Duration],
+    /// How many of them are over.
+    waited: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaits {
     Burst,
     Lull,
-    /// The memory that is released later.
+    /// The memory that is let go later.
     Rest,
 }
 
@@ -38,8 +40,8 @@ pub struct Look {
 }
 
 impl Lull {
-    pub fn new(later: Option<Duration>) -> Lull {
-        Lull { done: 0, began: Duration::ZERO, awaits: Awaits::Burst, later }
+    pub fn new(later: &'static [Duration]) -> Lull {
+        Lull { done: 0, began: Duration::ZERO, awaits: Awaits::Burst, later, waited: 0 }
     }
 
     /// Something was done. Says after what time to look, in place of what was said before; None changes nothing.
@@ -52,7 +54,7 @@ impl Lull {
         if self.awaits == Awaits::Lull || self.done < WORTH_BYTES {
             return None;
         }
-        (self.done, self.awaits) = (0, Awaits::Lull);
+        (self.done, self.awaits, self.waited) = (0, Awaits::Lull, 0);
         Some(STRETCH)
     }
 
@@ -62,8 +64,11 @@ impl Lull {
         self.began = uptime;
         let (awaits, look) = match self.awaits {
             Awaits::Lull if done >= WORTH_BYTES => (Awaits::Lull, Look { gives_back: false, again: Some(STRETCH) }),
-            Awaits::Lull if self.later.is_some() => (Awaits::Rest, Look { gives_back: true, again: self.later }),
-            Awaits::Lull | Awaits::Rest => (Awaits::Burst, Look { gives_back: true, again: None }),
+            Awaits::Lull | Awaits::Rest => {
+                let again = self.later.get(self.waited).copied();
+                self.waited += 1;
+                (if again.is_some() { Awaits::Rest } else { Awaits::Burst }, Look { gives_back: true, again })
+            }
             Awaits::Burst => (Awaits::Burst, Look { gives_back: false, again: None }),
         };
         self.awaits = awaits;
@@ -76,6 +81,8 @@ mod tests {
     use super::*;
 
     const LATER: Duration = Duration::from_secs(300);
+    const ONCE: &[Duration] = &[LATER];
+    const TWICE: &[Duration] = &[LATER, STRETCH];
 
     /// What happens at a second, and what is said to it.
     enum Step {
@@ -89,16 +96,17 @@ mod tests {
         let (much, little) = (WORTH_BYTES, WORTH_BYTES - 1);
         let burst = |at| Worked(at, much, Some(STRETCH));
         for (what, later, steps) in [
-            ("what is too little", None, vec![Worked(0, little, None), Looked(30, false, None)]),
-            ("what adds up", None, vec![Worked(0, little, None), Worked(29, 1, Some(STRETCH)), Looked(59, true, None)]),
-            ("what comes slowly", None, vec![Worked(0, little, None), Worked(30, little, None), Worked(60, little, None)]),
-            ("a burst", None, vec![burst(0), Worked(9, much, None), Looked(30, false, Some(STRETCH)), Looked(60, true, None)]),
-            ("a little meanwhile", None, vec![burst(0), Worked(9, little, None), Looked(30, true, None), Worked(31, little, None)]),
-            ("a late look", None, vec![burst(0), Worked(9, little, None), Worked(31, 1, None), Looked(32, false, Some(STRETCH))]),
-            ("the next burst", None, vec![burst(0), Looked(30, true, None), Worked(31, little, None), Worked(32, 1, Some(STRETCH))]),
-            ("once more", Some(LATER), vec![burst(0), Looked(30, true, Some(LATER)), Worked(31, little, None), Looked(330, true, None)]),
-            ("not for ever", Some(LATER), vec![burst(0), Looked(30, true, Some(LATER)), Looked(330, true, None), Looked(630, false, None)]),
-            ("a burst before then", Some(LATER), vec![burst(0), Looked(30, true, Some(LATER)), burst(40), Looked(70, true, Some(LATER))]),
+            ("what is too little", &[], vec![Worked(0, little, None), Looked(30, false, None)]),
+            ("what adds up", &[], vec![Worked(0, little, None), Worked(29, 1, Some(STRETCH)), Looked(59, true, None)]),
+            ("what comes slowly", &[], vec![Worked(0, little, None), Worked(30, little, None), Worked(60, little, None)]),
+            ("a burst", &[], vec![burst(0), Worked(9, much, None), Looked(30, false, Some(STRETCH)), Looked(60, true, None)]),
+            ("a little meanwhile", &[], vec![burst(0), Worked(9, little, None), Looked(30, true, None), Worked(31, little, None)]),
+            ("a late look", &[], vec![burst(0), Worked(9, little, None), Worked(31, 1, None), Looked(32, false, Some(STRETCH))]),
+            ("the next burst", &[], vec![burst(0), Looked(30, true, None), Worked(31, little, None), Worked(32, 1, Some(STRETCH))]),
+            ("once more", ONCE, vec![burst(0), Looked(30, true, Some(LATER)), Worked(31, little, None), Looked(330, true, None)]),
+            ("not for ever", ONCE, vec![burst(0), Looked(30, true, Some(LATER)), Looked(330, true, None), Looked(630, false, None)]),
+            ("twice more", TWICE, vec![burst(0), Looked(30, true, Some(LATER)), Looked(330, true, Some(STRETCH)), Looked(360, true, None)]),
+            ("a burst before then", ONCE, vec![burst(0), Looked(30, true, Some(LATER)), burst(40), Looked(70, true, Some(LATER))]),
         ] {
             let mut lull = Lull::new(later);
             for step in steps {

@@ -19,8 +19,8 @@ const WAIT_S: usize = 600;
 const AT_ONCE: usize = 30;
 /// The most that either should hold at the end, of what it held at the start.
 const AIM: f64 = 1.5;
-/// Until what a start has left to do is done.
-const BEGINS: Duration = Duration::from_secs(15);
+/// Until both have given back what their start took.
+const BEGINS: Duration = Duration::from_secs(90);
 
 pub fn churn(engine: &Engine) -> Result<String, String> {
     let number = |name: &str, usual: usize| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);

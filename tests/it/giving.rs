@@ -20,13 +20,15 @@ async fn an_agent_gives_back_what_a_burst_took() {
             sleep(Duration::from_secs(1)).await;
         };
         assert!(timeout(2 * STRETCH, given.recv()).await.is_ok(), "a start is a burst");
+        assert!(timeout(10 * STRETCH, given.recv()).await.is_ok(), "and what it let go later");
         for (changes, expected) in [(CHANGES - 1, false), (CHANGES, true), (5 * CHANGES, true)] {
             for _ in 0..changes {
                 change().await;
             }
             let came = timeout(10 * STRETCH, given.recv()).await.is_ok();
             assert_eq!(came, expected, "after {changes} changes");
-            assert!(timeout(100 * STRETCH, given.recv()).await.is_err(), "once after {changes}");
+            assert_eq!(timeout(10 * STRETCH, given.recv()).await.is_ok(), expected, "once more after {changes}");
+            assert!(timeout(100 * STRETCH, given.recv()).await.is_err(), "and never again after {changes}");
         }
         for (changes, expected) in [(SERVICES_CHANGES - 1, false), (SERVICES_CHANGES, true)] {
             for _ in 0..changes {

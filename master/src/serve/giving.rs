@@ -1,4 +1,4 @@
-//! Gives memory back to the host after a burst of requests, and again when its events are forgotten. See `Lull`.
+//! Gives memory back to the host after a burst of requests, and again when more of it has been let go. See `Lull`.
 //!
 //! One appointment, and none where nothing happened.
 
@@ -10,8 +10,9 @@ use coracle_http::{Answer, Body, Method, Request, resident};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The store forgets its events after five minutes; some seconds later its keeper has done so.
-const EVENTS_FORGOTTEN: Duration = Duration::from_secs(310);
+/// The store forgets its events after five minutes: some seconds later its keeper has done so. After ten it brings the files up to the
+/// journal, and the threads of a crowd have ended, which keep some free memory to themselves.
+const LATER: &[Duration] = &[Duration::from_secs(310), Duration::from_secs(330)];
 /// The weight of a request beside its body and its answer, and that of a commit.
 const EACH_BYTES: u64 = 1 << 10;
 
@@ -29,7 +30,7 @@ struct Given {
 
 impl Default for Giving {
     fn default() -> Giving {
-        let given = Given { lull: Lull::new(Some(EVENTS_FORGOTTEN)), revision: 0, next: None };
+        let given = Given { lull: Lull::new(LATER), revision: 0, next: None };
         Giving { started: Instant::now(), given: Mutex::new(given) }
     }
 }
