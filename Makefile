@@ -63,7 +63,7 @@ test-vm: deb
 	packaging/prerequisites.sh vm demo
 	packaging/test-vm.sh
 
-# ROWS=memory measures what has the word in its name; the last row waits for ten minutes, CHURN_WAIT_S=330 for less.
+# ROWS=memory measures what has the word in its name, QUIET_S=3600 a quiet hour; the last row waits for ten minutes, CHURN_WAIT_S=330 for less.
 bench:
 	packaging/prerequisites.sh engine demo
 	packaging/engine.sh start

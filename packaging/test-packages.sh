@@ -72,8 +72,14 @@ demo_image() {
 }
 
 pod_answers() { inside sh -c 'curl -sSf -m 5 --unix-socket /run/coracle/agent/box.sock http://localhost/pods | grep -q "\"phase\": *\"Running\"" && curl -sSf -m 2 http://127.0.0.1:8000/ | grep -q hello'; }
-# The packages as they were when the master was root, with the programs of today: made in the machine's /root/before.
+# The packages as they were when the master was root, with the programs of today: made in the machine's /root/before. BEFORE names a folder
+# of real ones, built by packaging/deb.sh in a tree of before.
 packages_of_before() {
+    if [ -n "${BEFORE:-}" ]; then
+        inside mkdir -p /root/before
+        for deb in "$BEFORE"/*.deb; do docker cp "$deb" "$machine:/root/before/" >/dev/null; done
+        return
+    fi
     inside sh -ec '
         mkdir -p /root/before
         for deb in /root/coracle-*.deb; do
@@ -103,6 +109,13 @@ has_config_map() { ask "http://localhost/api/v1/namespaces/default/configmaps/$1
 make_config_map() {
     ask -H 'Content-Type: application/json' -d "{\"metadata\": {\"name\": \"$1\"}}" http://localhost/api/v1/namespaces/default/configmaps >/dev/null
 }
+pods=http://localhost/api/v1/namespaces/default/pods
+post_pod() {
+    ask -H 'Content-Type: application/json' $pods >/dev/null \
+        -d '{"metadata": {"name": "posted"}, "spec": {"containers": [{"name": "posted", "image": "coracle/demo:1", "command": ["sleep", "100000"]}]}}'
+}
+posted_runs() { ask $pods/posted | jq -e '.status.phase == "Running" and .status.containerStatuses[0].restartCount == 0'; }
+containers() { inside docker ps -q --no-trunc | sort; }
 container() { inside docker ps -q --no-trunc --filter label=io.kubernetes.container.name=page; }
 mirror_is_there() { inside sh -c 'curl -sSf --unix-socket /run/coracle/master/api.sock http://localhost/api/v1/namespaces/default/pods | grep -q hello-box'; }
 
@@ -138,9 +151,11 @@ await 20 "the master shows it" mirror_is_there
 await 10 "systemctl status says it in words" inside sh -c 'systemctl status coracle-agent | grep -q "Status:.*run"'
 
 await 10 "a config map is made" make_config_map kept
+await 10 "a pod is posted" post_pod
+await 60 "it runs" posted_runs
 
 say "upgrading both packages"
-before=$(container)
+before=$(containers)
 install_from /root
 for unit in coracle-master coracle-agent; do await 20 "$unit is active and enabled" inside sh -c "systemctl is-active $unit && systemctl is-enabled $unit"; done
 await 20 "the master has a user of its own" master_is coracle-master
@@ -148,7 +163,10 @@ await 20 "all files are its own" all_is_the_masters
 await 20 "the config map is there" has_config_map kept
 await 30 "the pod answers" pod_answers
 await 30 "the master shows it" mirror_is_there
-[ "$(container)" = "$before" ] || fail "the upgrade has restarted the container"
+await 30 "the posted pod runs, and has never been restarted" posted_runs
+[ "$(containers)" = "$before" ] || fail "the upgrade has restarted a container"
+ask -X DELETE $pods/posted >/dev/null
+before=$(container)
 [ "$(inside stat -c %a /etc/coracle/manifests)" = 750 ] || fail "/etc/coracle/manifests is open"
 
 say "what the master may not do"

@@ -140,14 +140,14 @@ all_runs
 
 say "powering off"
 vm 'systemctl poweroff' || true
-vm_off 180
+vm_off 600
 vm_boot
 all_runs
 await 120 "the diary has ended in its grace, preStop first, and begun again" diary_says 'begins prestop ends begins'
 
 say "booting with a clock of 1970 and an engine that is late by a minute"
 vm 'mkdir -p /etc/systemd/system/docker.service.d && printf "[Service]\nExecStartPre=/bin/sleep 60\n" >/etc/systemd/system/docker.service.d/late.conf; systemctl poweroff' || true
-vm_off 180
+vm_off 600
 vm_boot -rtc base=1970-01-01T00:10:00
 all_runs
 vm 'rm -r /etc/systemd/system/docker.service.d; systemctl daemon-reload; sync'
