@@ -178,6 +178,10 @@ stop() {
         as_root bash -c 'source "$1"; sweep' sweep "$tree/packaging/sweep.sh"
         as_root docker image rm "$image" >/dev/null 2>&1 || true
     fi
+    # What pods mounted of Secrets and tokens lies in memory; another agent may have its own there.
+    if ! pgrep -x coracle-agent >/dev/null; then
+        as_root sh -c 'grep -o " /run/coracle/volumes/[^ ]*" /proc/mounts | sort -r | xargs -r umount; rm -rf --one-file-system /run/coracle/volumes /run/coracle/engine-*.lock' || true
+    fi
     as_root rm -rf "$state" "$sockets"
     "$tree/packaging/engine.sh" stop
     say "stopped and taken away. Debian packages that were installed stay: docker.io nftables iproute2 iptables busybox-static curl jq"

@@ -307,7 +307,7 @@ fn fine_if_gone(result: Result<(), Failure>) -> Result<(), Failure> {
 /// `start container web (1)`, for people.
 pub fn words(what: &What) -> String {
     match what {
-        What::MakeVolumes { volumes } => format!("make {} volumes", volumes.len()),
+        What::MakeVolumes { volumes } => format!("make {} volume{}", volumes.len(), if volumes.len() == 1 { "" } else { "s" }),
         What::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
         What::Start(start) => format!("start container {} ({})", start.container, start.attempt),
         What::Begin(begin) => format!("start container {}", begin.container),

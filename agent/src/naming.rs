@@ -10,6 +10,8 @@ use std::fmt;
 use crate::hash::hash_text;
 use crate::runtime::{Check, Publish};
 
+/// An annotation of a pod as the agent shows it: whether it comes from a `file` or from the `api`.
+pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 /// On every container, volume and network of ours; the value is the kind of thing: `sandbox`, `container`, `volume`, `network`.
 pub const LABEL_KIND: &str = "dev.coracle.kind";
 pub const LABEL_POD_UID: &str = "io.kubernetes.pod.uid";

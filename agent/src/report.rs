@@ -262,7 +262,8 @@ pub fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<Stri
             None => uid.as_str(),
             Some(hash) => match files.get(&key) {
                 Some(file) => {
-                    if **hash != shown.desired.pods[*file].manifest_hash.as_str() {
+                    // A mirror that somebody deletes goes at once, and the file gets another.
+                    if **hash != shown.desired.pods[*file].manifest_hash.as_str() || deleted(pod) {
                         calls.push(delete());
                         continue;
                     }
@@ -427,7 +428,10 @@ mod tests {
         document["status"] = json!({"phase": "Running"});
         check(&seen, &heard(vec![document.clone()]), &[]);
         check(&shown(vec![], &[]), &heard(vec![document.clone()]), &["delete web-n1"]);
-        document["metadata"]["annotations"][MIRROR] = "old".into();
+        let mut of_another = document.clone();
+        of_another["metadata"]["annotations"][MIRROR] = "old".into();
+        check(&seen, &heard(vec![of_another]), &["delete web-n1"]);
+        document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         check(&seen, &heard(vec![document]), &["delete web-n1"]);
     }
 }

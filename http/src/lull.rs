@@ -81,6 +81,7 @@ mod tests {
     use super::*;
 
     const LATER: Duration = Duration::from_secs(300);
+    const NEVER: &[Duration] = &[];
     const ONCE: &[Duration] = &[LATER];
     const TWICE: &[Duration] = &[LATER, STRETCH];
 
@@ -96,13 +97,13 @@ mod tests {
         let (much, little) = (WORTH_BYTES, WORTH_BYTES - 1);
         let burst = |at| Worked(at, much, Some(STRETCH));
         for (what, later, steps) in [
-            ("what is too little", &[], vec![Worked(0, little, None), Looked(30, false, None)]),
-            ("what adds up", &[], vec![Worked(0, little, None), Worked(29, 1, Some(STRETCH)), Looked(59, true, None)]),
-            ("what comes slowly", &[], vec![Worked(0, little, None), Worked(30, little, None), Worked(60, little, None)]),
-            ("a burst", &[], vec![burst(0), Worked(9, much, None), Looked(30, false, Some(STRETCH)), Looked(60, true, None)]),
-            ("a little meanwhile", &[], vec![burst(0), Worked(9, little, None), Looked(30, true, None), Worked(31, little, None)]),
-            ("a late look", &[], vec![burst(0), Worked(9, little, None), Worked(31, 1, None), Looked(32, false, Some(STRETCH))]),
-            ("the next burst", &[], vec![burst(0), Looked(30, true, None), Worked(31, little, None), Worked(32, 1, Some(STRETCH))]),
+            ("what is too little", NEVER, vec![Worked(0, little, None), Looked(30, false, None)]),
+            ("what adds up", NEVER, vec![Worked(0, little, None), Worked(29, 1, Some(STRETCH)), Looked(59, true, None)]),
+            ("what comes slowly", NEVER, vec![Worked(0, little, None), Worked(30, little, None), Worked(60, little, None)]),
+            ("a burst", NEVER, vec![burst(0), Worked(9, much, None), Looked(30, false, Some(STRETCH)), Looked(60, true, None)]),
+            ("a little meanwhile", NEVER, vec![burst(0), Worked(9, little, None), Looked(30, true, None), Worked(31, little, None)]),
+            ("a late look", NEVER, vec![burst(0), Worked(9, little, None), Worked(31, 1, None), Looked(32, false, Some(STRETCH))]),
+            ("the next burst", NEVER, vec![burst(0), Looked(30, true, None), Worked(31, little, None), Worked(32, 1, Some(STRETCH))]),
             ("once more", ONCE, vec![burst(0), Looked(30, true, Some(LATER)), Worked(31, little, None), Looked(330, true, None)]),
             ("not for ever", ONCE, vec![burst(0), Looked(30, true, Some(LATER)), Looked(330, true, None), Looked(630, false, None)]),
             ("twice more", TWICE, vec![burst(0), Looked(30, true, Some(LATER)), Looked(330, true, Some(STRETCH)), Looked(360, true, None)]),

@@ -53,10 +53,10 @@ pub fn told(data_dir: &str, metrics: &str, ready: Result<String, String>, nodes:
         ),
         format!("clients: {streams} watches and other streams are open, {requests} requests since the start"),
         format!("memory: {}", mib(figure("process_resident_memory_bytes"))),
-        format!("{} nodes", rows.len()),
+        counted(rows.len(), "node"),
     ];
     lines.extend(rows.iter().map(|(name, why)| format!("    {name}  {}", if why.is_none() { "ready" } else { "not ready" })));
-    lines.push(if problems.is_empty() { "all is well".to_owned() } else { format!("{} problems", problems.len()) });
+    lines.push(if problems.is_empty() { "all is well".to_owned() } else { counted(problems.len(), "problem") });
     lines.extend(problems.iter().map(|problem| format!("    {problem}")));
     let rows: Vec<Value> = rows.iter().map(|(name, why)| json!({"name": name, "ready": why.is_none()})).collect();
     let document = json!({
@@ -68,6 +68,11 @@ pub fn told(data_dir: &str, metrics: &str, ready: Result<String, String>, nodes:
         "problems": problems,
     });
     Told { lines, document, well: problems.is_empty() }
+}
+
+/// `1 node`, `2 nodes`.
+fn counted(count: usize, of: &str) -> String {
+    format!("{count} {of}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Its name, and why it is not ready.

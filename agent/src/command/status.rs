@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::check::Remark;
 use super::told::Told;
+use crate::naming::CONFIG_SOURCE;
 use crate::summary;
 
 /// `node`, `pods`: the answers of `/node` and `/pods`. `trouble`: what `/healthz` says where it is not well.
@@ -14,7 +15,9 @@ pub fn told(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Remark
     problems.extend(node["conditions"].as_array().into_iter().flatten().map(|one| pressure(&text(&one["type"]), &text(&one["message"]))));
     let mut rows = Vec::new();
     for pod in &items {
-        let (name, status) = (format!("{}/{}", text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"])), &pod["status"]);
+        let of_file = if pod["metadata"]["annotations"][CONFIG_SOURCE] == "file" { " (file)" } else { "" };
+        let name = format!("{}/{}{of_file}", text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]));
+        let status = &pod["status"];
         let containers: Vec<&Value> = status["containerStatuses"].as_array().into_iter().flatten().collect();
         let ready = containers.iter().filter(|one| one["ready"] == true).count();
         let restarts: u64 = containers.iter().filter_map(|one| one["restartCount"].as_u64()).sum();

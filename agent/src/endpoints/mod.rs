@@ -16,6 +16,7 @@ use std::sync::Arc;
 use coracle_http::{Answer, Handler, Limits, Method, Request, StatusCode};
 use serde_json::{Value, json};
 
+use crate::naming::CONFIG_SOURCE;
 use crate::node::conditions;
 use crate::sync::Shown;
 use streams::With;
@@ -134,6 +135,8 @@ fn pods(shown: &Shown, node_name: &str) -> Answer {
             pod["apiVersion"] = "v1".into();
             pod["kind"] = "Pod".into();
             pod["spec"]["nodeName"] = node_name.into();
+            pod["metadata"]["annotations"][CONFIG_SOURCE] =
+                if wanted.name.source == crate::naming::Source::File { "file" } else { "api" }.into();
             if let Some(status) = shown.statuses.get(uid) {
                 pod["status"] = status.clone();
             }

@@ -5,15 +5,18 @@ use crate::naming::{SANDBOX, Source, Tag};
 use crate::runtime::Seen;
 use crate::sync::Shown;
 
-/// Those that the API may mean by this name: a file's pod is called by its mirror's name, too.
+/// Those of this name in the API, where a file's pod has that of its mirror. Where there are none: the file's pod that its file calls so.
 pub fn pods_called<'s>(shown: &'s Shown, node_name: &str, namespace: &str, pod: &str) -> impl Iterator<Item = &'s Wanted> {
-    let called = move |source: Source, name: &str| {
-        let mirrored = || pod.strip_suffix(node_name).and_then(|rest| rest.strip_suffix('-')) == Some(name);
-        name == pod || source == Source::File && mirrored()
+    let of_file = pod.strip_suffix(node_name).and_then(|rest| rest.strip_suffix('-'));
+    let in_api = |wanted: &&Wanted| match wanted.name.source {
+        Source::File => of_file == Some(wanted.name.name.as_str()),
+        Source::Master => wanted.name.name == pod,
     };
-    let found = shown.desired.pods.values().map(AsRef::as_ref);
-    let found: Vec<&Wanted> =
-        found.filter(|wanted: &&Wanted| wanted.name.namespace == namespace && called(wanted.name.source, &wanted.name.name)).collect();
+    let here = || shown.desired.pods.values().map(AsRef::as_ref).filter(|wanted: &&Wanted| wanted.name.namespace == namespace);
+    let mut found: Vec<&Wanted> = here().filter(in_api).collect();
+    if found.is_empty() {
+        found = here().filter(|wanted| wanted.name.name == pod).collect();
+    }
     found.into_iter()
 }
 
@@ -72,6 +75,31 @@ fn decode(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desired::Desired;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_name_is_that_of_the_api_first() {
+        let pod = |source, name: &str, uid: &str| {
+            let document = json!({"metadata": {"namespace": "default", "name": name, "uid": uid}, "spec": {"containers": []}});
+            (uid.to_owned(), Arc::new(Wanted::new(source, document).unwrap()))
+        };
+        let file = pod(Source::File, "hello", "file");
+        let both = [file.clone(), pod(Source::Master, "hello", "posted")];
+        for (pods, asked, expected) in [
+            (&both[..], "hello", Some("posted")),
+            (&both, "hello-n1", Some("file")),
+            (&both[..1], "hello", Some("file")),
+            (&both[..1], "hello-n1", Some("file")),
+            (&both[1..], "hello-n1", None),
+        ] {
+            let desired = Desired { pods: pods.iter().cloned().collect(), ..Desired::default() };
+            let shown = Shown { desired: Arc::new(desired), ..Shown::default() };
+            let found: Vec<&str> = pods_called(&shown, "n1", "default", asked).map(|wanted| wanted.name.uid.as_str()).collect();
+            assert_eq!(found, Vec::from_iter(expected), "{asked}");
+        }
+    }
 
     #[test]
     fn paths() {

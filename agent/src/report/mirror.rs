@@ -3,6 +3,7 @@
 use crate::desired::{Wanted, ended_for_good};
 use crate::hash::manifest_hash;
 use crate::members::{Kind, Member};
+use crate::naming::CONFIG_SOURCE;
 use coracle_api::annotations::MIRROR;
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ pub(super) fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
     let mut pod = document.clone();
     let hash = manifest_hash(document);
     let mut annotations = pod["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-    for (key, value) in [(MIRROR, hash.as_str()), (HASH, hash.as_str()), ("kubernetes.io/config.source", "file")] {
+    for (key, value) in [(MIRROR, hash.as_str()), (HASH, hash.as_str()), (CONFIG_SOURCE, "file")] {
         annotations.insert(key.to_owned(), value.into());
     }
     pod["metadata"] = json!({

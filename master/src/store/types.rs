@@ -269,7 +269,7 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::InUse { dir, pid } => {
                 let pid = pid.as_ref().map_or_else(String::new, |pid| format!(", pid {pid}"));
-                write!(f, "{}: in use by another master{pid}; stop it or choose another --data-dir", dir.display())
+                write!(f, "{}: a master is running on it{pid}; stop it first, or choose another --data-dir", dir.display())
             }
             OpenError::Newer { dir, format } => {
                 let shown = dir.display();
