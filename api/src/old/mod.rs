@@ -247,9 +247,9 @@ pub fn field_path(version: Version, kind: &str, v1_path: &str) -> String {
 }
 
 /// The problems that v1's validation finds, worded for a client of an older version.
-pub fn told(version: Version, kind: &str, problems: Vec<Problem>) -> Vec<Problem> {
-    let told = |problem: Problem| Problem { path: Path::new(&field_path(version, kind, problem.path.as_str())), ..problem };
-    problems.into_iter().map(told).collect()
+pub fn reworded(version: Version, kind: &str, problems: Vec<Problem>) -> Vec<Problem> {
+    let reword = |problem: Problem| Problem { path: Path::new(&field_path(version, kind, problem.path.as_str())), ..problem };
+    problems.into_iter().map(reword).collect()
 }
 
 /// Shows a v1 object, list or Status in an older version. What the version has no kind for is shown as it is.

@@ -399,14 +399,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(found: Vec<Problem>) -> Vec<String> {
+    fn texts(found: Vec<Problem>) -> Vec<String> {
         found.iter().map(Problem::to_string).collect()
     }
 
     #[test]
     fn specs() {
         fn check(of: Value, expected: &[&str]) {
-            assert_eq!(told(spec(&of, &Path::new("spec"))), expected, "{of}");
+            assert_eq!(texts(spec(&of, &Path::new("spec"))), expected, "{of}");
         }
         let indexed = |more: Value| {
             let mut of = json!({"completionMode": "Indexed", "completions": 5});
@@ -480,7 +480,7 @@ mod tests {
         let done = json!({"startTime": "2020-01-01T00:00:00Z", "completionTime": "2020-01-01T00:01:00Z", "succeeded": 1,
             "conditions": [condition("SuccessCriteriaMet"), condition("Complete")]});
         fn check(of: &Value, expected: &[&str]) {
-            assert_eq!(told(status(&json!({"spec": {"completions": 1}, "status": of}))), expected, "{of}");
+            assert_eq!(texts(status(&json!({"spec": {"completions": 1}, "status": of}))), expected, "{of}");
         }
         check(&done, &[]);
         let mut wrong = done.clone();
@@ -498,7 +498,7 @@ mod tests {
         check(&json!({"completedIndexes": "0"}), &[words]);
         let of = |status: &Value| json!({"spec": {}, "status": status});
         assert_eq!(
-            told(status_update(&of(&json!({})), &of(&done))),
+            texts(status_update(&of(&json!({})), &of(&done))),
             [
                 "status.conditions: Invalid value: cannot disable the terminal Complete=True condition",
                 "status.succeeded: Invalid value: 0: cannot decrease the succeeded counter",
