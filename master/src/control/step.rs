@@ -238,8 +238,8 @@ impl Step {
                         self.hint(&key, false, &Before::default());
                     }
                 }
-                Wake::Measured(told) => {
-                    self.cluster.readings = Readings::of(&told, now.uptime);
+                Wake::Measured(usages) => {
+                    self.cluster.readings = Readings::of(&usages, now.uptime);
                     self.dirty.extend(self.controllers.hearing(News::Measured, &self.cluster));
                 }
                 Wake::ClockSet => self.dirty.extend(self.controllers.hearing(News::ClockSet, &self.cluster)),

@@ -146,10 +146,10 @@ pub fn decide(look: &Look<'_>) -> Decision {
     }
     intents.push(Intent::Status { key: key.clone(), seen: view.revision, status });
     let about = About::new(("autoscaling/v2", "HorizontalPodAutoscaler"), key, &view.uid, view.revision);
-    let told = tales
+    let events = tales
         .into_iter()
         .map(|(severity, reason, message)| Intent::Tell(Tale { severity, ..Tale::normal(SOURCE, about.clone(), reason, message) }));
-    intents.extend(told);
+    intents.extend(events);
     Decision { wake_at: again, memo, ..Decision::of(intents) }
 }
 
@@ -457,7 +457,7 @@ mod tests {
         let web = json!({"metadata": {"name": "web", "uid": "web"}, "spec": {"replicas": takes.len(), "selector": selector}});
         let mut objects =
             vec![(AutoscalerView::OF[0].clone(), "h".to_owned(), autoscaler), (of_group("apps", "deployments"), "web".to_owned(), web)];
-        let mut told = Vec::new();
+        let mut pods = Vec::new();
         for (nth, takes) in takes.iter().enumerate() {
             let name = format!("web-{nth}");
             let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-14T00:00:00Z"});
@@ -469,7 +469,7 @@ mod tests {
             });
             if let Some(milli) = takes {
                 let containers = json!([{"name": "c", "usage": {"cpu": format!("{milli}m")}}]);
-                told.push(json!({"namespace": "ns", "name": name, "containers": containers}));
+                pods.push(json!({"namespace": "ns", "name": name, "containers": containers}));
             }
             objects.push((PODS, name, pod));
         }
@@ -483,8 +483,8 @@ mod tests {
         let look = |cluster: &Cluster| decide(&Look { cluster, key: &of, now, refusal: None, contents: None, memory: None, memo: None });
         let asks = look(&cluster);
         assert_eq!((asks.errand, asks.intents), (Some(Errand::Readings), Vec::new()), "first the agents are asked");
-        let told = json!({"timestamp": "2027-01-15T07:59:55Z", "window": "15s", "pods": told});
-        cluster.readings = Readings::of(&[serde_json::from_value(told).unwrap()], Duration::ZERO);
+        let usage = json!({"timestamp": "2027-01-15T07:59:55Z", "window": "15s", "pods": pods});
+        cluster.readings = Readings::of(&[serde_json::from_value(usage).unwrap()], Duration::ZERO);
         let decision = look(&cluster);
         assert_eq!(decision.wake_at, Some(PERIOD));
         let found: Vec<String> = decision.intents.iter().map(line).collect();

@@ -276,9 +276,9 @@ mod tests {
             for bit in 0..text.len() * 8 {
                 let mut bad = text.clone();
                 bad[bit / 8] ^= 1 << (bit % 8);
-                let told = decode(&Bytes::from(bad), true);
+                let decoded = decode(&Bytes::from(bad), true);
                 // The letters of the checksum itself may change their case.
-                assert!(told.as_ref().is_none_or(|line| line.record == record), "bit {bit}: {told:?}");
+                assert!(decoded.as_ref().is_none_or(|line| line.record == record), "bit {bit}: {decoded:?}");
             }
             for cut in 0..text.len() {
                 assert_eq!(decode(&Bytes::copy_from_slice(&text[..cut]), true), None);

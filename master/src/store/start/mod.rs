@@ -60,7 +60,7 @@ pub struct Loaded {
     /// Files that are left alone where they are.
     pub left_alone: Vec<LeftOut>,
     /// Edits of files that did not have the effect that their author may expect.
-    pub told: Vec<Damage>,
+    pub edits: Vec<Damage>,
     /// Why the store cannot be written to.
     pub degraded: Option<String>,
 }

@@ -33,7 +33,7 @@ pub struct Report<'a> {
     /// Damage to what is no object's file, and what may be missing.
     pub foreign: Vec<Damage>,
     /// Edits of files that did not have the effect that their author may expect.
-    pub told: Vec<Damage>,
+    pub edits: Vec<Damage>,
     pub notes: Vec<String>,
     /// Objects' files of kinds that nobody knows.
     pub left_alone: Vec<LeftOut>,
@@ -52,7 +52,7 @@ impl<'a> Report<'a> {
             incidents: Incidents { next: 1, ..Incidents::default() },
             damaged: BTreeMap::new(),
             foreign: Vec::new(),
-            told: Vec::new(),
+            edits: Vec::new(),
             notes: Vec::new(),
             left_alone: Vec::new(),
             unread: Vec::new(),
@@ -244,12 +244,12 @@ impl<'a> Report<'a> {
     /// Reports the outcome of an edit of an object's file.
     pub fn tell(&mut self, key: &Key, file: String, why: String, remedy: String) {
         let kind = self.kind_of(Some(key));
-        self.told.push(Damage { file, key: Some(key.clone()), kind, why, remedy });
+        self.edits.push(Damage { file, key: Some(key.clone()), kind, why, remedy });
     }
 
     /// The same of several files, or nobody knows which.
     pub fn tell_of_all(&mut self, why: String, remedy: &str) {
-        self.told.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy: remedy.to_owned() });
+        self.edits.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy: remedy.to_owned() });
     }
 
     pub fn tell_foreign(&mut self, file: &str, why: String, remedy: &str) {
@@ -321,9 +321,9 @@ impl<'a> Report<'a> {
 
     /// Something may be missing, and nobody can say what: it is told at every start until a person has looked.
     pub fn remember_doubt(&mut self, file: &str, why: &str) {
-        let told = format!("{file}: {why}");
+        let text = format!("{file}: {why}");
         if !self.frozen {
-            match quarantine::doubt(self.disk, self.incidents.next, &told) {
+            match quarantine::doubt(self.disk, self.incidents.next, &text) {
                 // It is recalled with all the others.
                 Ok(()) => return self.incidents.next += 1,
                 Err(error) => self.degraded = Some(error.to_string()),

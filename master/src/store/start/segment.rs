@@ -131,7 +131,7 @@ pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, foun
     writer.limits = setup.limits(writer.room());
     let Start { objects, report, .. } = start;
     let state = StoreState::new(objects.all, report.damaged, last).without(report.unread);
-    Loaded { state, writer, notes: report.notes, foreign: report.foreign, left_alone: report.left_alone, told: report.told, degraded }
+    Loaded { state, writer, notes: report.notes, foreign: report.foreign, left_alone: report.left_alone, edits: report.edits, degraded }
 }
 
 /// The records to journal, in batches that fit a segment, behind the reserved revisions.
