@@ -175,7 +175,7 @@ impl Net {
         let mut sieve = Sieve::new(parts.len(), &why);
         while let Some(these) = sieve.next() {
             let these: Vec<Arc<Part>> = these.into_iter().map(|index| parts[index].clone()).collect();
-            sieve.told(nft(&services::trial(&these)).await);
+            sieve.judge(nft(&services::trial(&these)).await);
         }
         let (kept, refused) = sieve.end();
         let kept: Vec<Arc<Part>> = kept.into_iter().map(|index| parts[index].clone()).collect();

@@ -72,17 +72,17 @@ pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Sh
             Ok(()) = report.about.address.changed() => heartbeat = Instant::now(),
         }
         sleep(SETTLE).await;
-        let (seen, told) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
+        let (seen, known) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
         let states = |all: &[Condition]| -> Vec<bool> { all.iter().map(|one| one.holds).collect() };
         let differs = !report.conditions.is_empty() && states(&report.conditions) != states(&own_conditions(&seen));
         // A master that came later than its agent hears of the node as soon as it answers.
-        let unknown = !report.registered && told.listed;
+        let unknown = !report.registered && known.listed;
         if can_say(&seen) && (Instant::now() >= heartbeat || differs || unknown) {
             report.node(&seen).await;
             heartbeat = Instant::now() + HEARTBEAT;
         }
-        if report.registered && told.listed {
-            report.pods(&seen, &told).await;
+        if report.registered && known.listed {
+            report.pods(&seen, &known).await;
         }
     }
 }

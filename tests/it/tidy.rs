@@ -331,8 +331,8 @@ const NAMED_TWICE: &[(&str, &[&str])] = &[
         "agent",
         &[
             "About", "Asked", "Cache", "Case", "End", "Ends", "Facts", "File", "Form", "Found", "Heard", "Held", "Here", "Host", "Kind",
-            "Last", "Level", "Names", "Network", "Outcome", "Part", "Place", "Ports", "Ready", "Record", "Room", "Rules", "Said", "Seen",
-            "Source", "State", "Subject", "Told", "What",
+            "Last", "Level", "Names", "Network", "Outcome", "Part", "Ports", "Ready", "Record", "Room", "Rules", "Said", "Seen", "Source",
+            "State", "Subject", "What",
         ],
     ),
 ];

@@ -135,14 +135,14 @@ impl Directory {
                 differs
             });
             let wait = if self.trouble.is_some() { RETRY } else { RESCAN };
-            let told = async {
+            let changed = async {
                 match &mut watch {
                     Some(open) => open.changed().await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                told = told => match told {
+                changed = changed => match changed {
                     true => tokio::time::sleep(SETTLE).await,
                     false => watch = None,
                 },

@@ -131,7 +131,7 @@ async fn look(client: &Client, path: &str, known: &mut Known) -> Result<News, St
 /// The validators of this answer (`ETag`, `Last-Modified`), sent with the next request.
 fn fields(headers: &HeaderMap) -> HeaderMap {
     let pairs = [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
-    pairs.into_iter().filter_map(|(told, asked)| Some((asked, headers.get(told)?.clone()))).collect()
+    pairs.into_iter().filter_map(|(given, asked)| Some((asked, headers.get(given)?.clone()))).collect()
 }
 
 fn keep(place: &Path, bytes: &[u8]) -> Result<(), String> {

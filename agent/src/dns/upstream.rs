@@ -250,9 +250,9 @@ pub mod tests {
                 // The socket that asked is gone, or takes nothing of it.
                 let _ = socket.send_to(&whole(&query, 66), from).await;
             });
-            let mut told = Some(next_asked);
+            let mut sender = Some(next_asked);
             let (good, _) = udp(move |query| {
-                told.take().unwrap().send(query.to_vec()).unwrap();
+                sender.take().unwrap().send(query.to_vec()).unwrap();
                 vec![whole(query, 1)]
             })
             .await;

@@ -111,7 +111,7 @@ fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room
     if let (Some(old), Some(allocation)) = (old, before)
         && let Some(message) = room.grow(wanted, &old)
     {
-        let text = format!("Pod resize Deferred: {}", resize::told(wanted, Some(&message)));
+        let text = format!("Pod resize Deferred: {}", resize::summary(wanted, Some(&message)));
         part.waits.notes.insert("resize".to_owned(), Waiting::new(WaitReason::ResizeDeferred, text));
         part.waits.held = Some(Held { allocation: allocation.clone(), message });
         part.allocation = Some(allocation);
@@ -140,8 +140,8 @@ fn out_of_time(pod: PodCase<'_>, part: &mut Part) -> Option<Dismissal> {
     if wanted.pod.status.terminal() {
         return None;
     }
-    let told_ms = wanted.pod.status.start_time.map(|time| time.seconds().saturating_mul(1000));
-    let begun_ms = told_ms.or_else(|| runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min());
+    let recorded_ms = wanted.pod.status.start_time.map(|time| time.seconds().saturating_mul(1000));
+    let begun_ms = recorded_ms.or_else(|| runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min());
     let due_ms = match begun_ms {
         Some(begun_ms) => {
             let spent_ms = case.now.wall_ms.saturating_sub(begun_ms).max(0);

@@ -149,12 +149,12 @@ fn is_edited(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
 
 /// How it ended, where the engine cannot tell it any more: it is on record, or was told before somebody removed it.
 fn recorded<'a>(case: &Case<'a>, member: &Member<'_>, newest: Option<&Run<'_>>, lost: Option<&Lost>) -> Option<&'a Value> {
-    let told = |lost: &Lost| {
+    let ended = |lost: &Lost| {
         let status = status_of(case.was, member).filter(|status| status["restartCount"] == lost.attempt)?;
         status["state"]["terminated"].is_object().then_some(status)
     };
     let tells = newest.is_some_and(|run| matches!(run.seen.state, State::Exited { .. }));
-    case.wanted.ended_before(member).filter(|_| !tells).or_else(|| lost.and_then(told))
+    case.wanted.ended_before(member).filter(|_| !tells).or_else(|| lost.and_then(ended))
 }
 
 /// As it is on record.
