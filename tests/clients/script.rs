@@ -136,8 +136,8 @@ impl Step {
         let exact: Vec<&str> =
             self.expected.iter().filter_map(|e| if let Expectation::Exactly(l) = e { Some(l.as_str()) } else { None }).collect();
         let own = |line: &&str| OWN_WARNINGS.iter().any(|own| line.starts_with(own));
-        let told: Vec<&str> = printed.lines().map(str::trim_end).filter(|line| !own(line)).collect();
-        if !exact.is_empty() && exact != told {
+        let shown_lines: Vec<&str> = printed.lines().map(str::trim_end).filter(|line| !own(line)).collect();
+        if !exact.is_empty() && exact != shown_lines {
             wrong.push(format!("printed is not exactly: {}", exact.join(" | ")));
         }
         let blanks = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -80,8 +80,8 @@ struct News(Box<dyn Pipe>);
 impl News {
     /// Until something is told. The pipe is not patient for ever.
     fn wait(&mut self) {
-        let told = self.0.read(&mut [0; 4096]).expect("something happens");
-        assert!(told > 0, "the watch goes on");
+        let length = self.0.read(&mut [0; 4096]).expect("something happens");
+        assert!(length > 0, "the watch goes on");
     }
 }
 
@@ -365,8 +365,8 @@ fn v1beta3_comes_to_the_same() {
                 flat.learn(observed, &first.document);
                 upright.learn(observed, &in_flat);
             }
-            let told = differences(&(first.code, first.document), &Answered { code: second.code, document: in_flat });
-            found.extend(told.into_iter().map(|what| format!("v1beta3 {server} {} {what}", step.name)));
+            let differing = differences(&(first.code, first.document), &Answered { code: second.code, document: in_flat });
+            found.extend(differing.into_iter().map(|what| format!("v1beta3 {server} {} {what}", step.name)));
         }
     }
     check(&found, &["v1beta3 "]);
