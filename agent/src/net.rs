@@ -1,6 +1,7 @@
 //! Service addresses in the kernel: one nftables table of ours and a route for each address to the pods' bridge.
 //!
-//!     services and endpoints as last heard -> text (`services`, pure) -> one `nft -f -` transaction where the text changed
+//!     services and endpoints as last heard -> text (`services`, pure)
+//!         -> one `nft -f -` transaction where the text changed
 //!
 //! Nothing is touched before services and endpoints were heard once, and nothing is taken away when the agent stops: connections
 //! go on. The routes make the addresses work on a host without a default route, where a connection would fail before nft sees it.

@@ -1,7 +1,9 @@
 //! Tells the master about this node and its pods.
 //!
-//!     every 10 s, when a condition or this host's address changed, when a master answers that does not know the node: the node's status
-//!     each pod of the master: compare our status with what its watch shows -> PATCH where they differ; deleted and ended -> DELETE
+//!     every 10 s, when a condition or this host's address changed, when a master answers that does not know the node:
+//!         the node's status
+//!     each pod of the master: compare our status with what its watch shows
+//!         -> PATCH where they differ; deleted and ended -> DELETE
 //!     each pod of a file: a mirror pod, its status; a mirror whose file is gone -> DELETE
 //!
 //! A status is a patch that names nothing else: a PUT would say of labels, annotations and finalizers, too, that there are none.

@@ -1,9 +1,9 @@
 //! Carrying requests, for both programs; the only crate with server sockets.
 //!
-//!     network  hyper on TCP, Unix \                                  / Whole, Long: one document
-//!                                  > Request -> Handler -> Answer --<  Stream: a watch or a log, item by item
-//!     local    tiny_http on Unix  /                                  \ Forward: fetched by the carrier from another server
-//!                                                                     Upgrade: takes over the connection (network alone)
+//!     network  hyper on TCP, Unix \                               / Whole, Long: one document
+//!                                  > Request -> Handler -> Answer <  Stream: a watch or a log, item by item
+//!     local    tiny_http on Unix  /                               \ Forward: fetched by the carrier from another server
+//!                                                                  Upgrade: takes over the connection (network alone)
 //!     client   the other direction: the agent's calls and watches
 //!
 //! This file is the seam: all that a handler sees of HTTP. It names neither hyper nor tiny_http; the `http` crate is vocabulary,

@@ -5,10 +5,12 @@
 //!
 //!     supervisor --- a look after requests, else seldom: is the listener alive, was a connection overlooked
 //!     tiny_http: accept -> a thread a connection -> queue -> 4 handlers -> whole answer
-//!                                                                     |-> a thread a stream
-//!                                                                     |-> a thread a request that may write: it waits for the disk
-//!                                                                     \-> the same for one that reads, where it would take the last
-//!                                                                         handler: that one is for who asks for health
+//!                                                              |-> a thread a stream
+//!                                                              |-> a thread a request that may write: it waits for
+//!                                                              |   the disk
+//!                                                              \-> the same for one that reads, where it would take
+//!                                                                  the last handler: that one is for who asks for
+//!                                                                  health
 use crate::network;
 use crate::outbound::{self, Reached};
 use crate::pull::{Next, next};

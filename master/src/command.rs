@@ -3,7 +3,8 @@
 //! ```text
 //! store fsck, verify, salvage, restore    the directory itself, with no master running
 //! status                                  a running master, through the local socket
-//! store flush, backup                     through the local socket while a master runs; the directory itself while none does
+//! store flush, backup                     through the local socket while a master runs; the directory itself while
+//!                                         none does
 //! ```
 //!
 //! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.

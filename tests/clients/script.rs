@@ -8,7 +8,8 @@
 //!
 //! and after a `$` line what must come of it (without `exit` that is success):
 //!
-//!     = pod/web created          all that is printed, a `=` line a line (the warning that nothing acts on a kind yet is left out)
+//!     = pod/web created          all that is printed, a `=` line a line (the warning that nothing acts on a kind yet
+//!                                is left out)
 //!     ~ web 1/1 Running          printed somewhere; runs of blanks count as one
 //!     !~ Error                   printed nowhere
 //!     exit 1                     the exit code

@@ -4,7 +4,8 @@
 //! An answer is alike when its code and reason are the same and everything that the old answer shows is shown: our own
 //! additions pass. What differs stands in `intended.txt`, each with its reason; a line there that matches nothing fails.
 //!
-//!     CORACLE_OBSERVED=show cargo test -p coracle-tests --test it observed -- --nocapture     every difference, matched or not
+//!     CORACLE_OBSERVED=show cargo test -p coracle-tests --test it observed -- --nocapture
+//!         every difference, matched or not
 
 use crate::transcript::{Bed, Pipe, ask};
 use coracle_api::old::{self, Version};

@@ -1,7 +1,8 @@
 //! The master: a source of pods, and of the services of the cluster.
 //!
 //!     last assignment -> Unknown pods of it ... -> the master answers: is it the same cluster?
-//!       list and watch of this node's pods -> SourceState (never complete: an end is heard or asked for, not concluded)
+//!       list and watch of this node's pods
+//!         -> SourceState (never complete: an end is heard or asked for, not concluded)
 //!
 //! A pod ends on a deletion that was seen, or on a GET that answers 404 from the same cluster (the uid of namespace kube-system
 //! tells). So a silent, emptied, damaged or exchanged master stops nothing.

@@ -1,7 +1,8 @@
 //! A page of manifests on another host: asked for again and again, and kept on this host's disk, where the directory's reader takes it
 //! for one file more. So it has its last good version, and a start without the other host runs what ran.
 //!
-//!     look -> 304, or the same as before: nothing · another: to the disk, the directory is told · an error: said once, nothing ends
+//!     look -> 304, or the same as before: nothing · another: to the disk, the directory is told
+//!         · an error: said once, nothing ends
 
 use std::ffi::OsString;
 use std::fmt;

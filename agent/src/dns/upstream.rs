@@ -1,6 +1,7 @@
 //! Asks the host's own resolvers, one after another.
 //!
-//!     resolv.conf, read for each question: a lease may have changed it -> a socket and a number of its own each -> the first that answers
+//!     resolv.conf, read for each question: a lease may have changed it -> a socket and a number of its own each
+//!         -> the first that answers
 
 use std::fs;
 use std::io::{self, Read};

@@ -1,9 +1,12 @@
 //! Resolves names of the cluster by the DNS specification of Kubernetes. PURE.
 //!
-//!     services and their slices -> `Zone` -> a name and a type -> records · none of that type · no such name · not ours
+//!     services and their slices -> `Zone` -> a name and a type -> records · none of that type · no such name
+//!         · not ours
 //!
-//!     SERVICE.NAMESPACE.svc.DOMAIN                    the service's address; of a headless one those of its ready endpoints
-//!     HOST.SERVICE.NAMESPACE.svc.DOMAIN               one endpoint of a headless service, by its hostname or its address with dashes
+//!     SERVICE.NAMESPACE.svc.DOMAIN                    the service's address; of a headless one those of its ready
+//!                                                     endpoints
+//!     HOST.SERVICE.NAMESPACE.svc.DOMAIN               one endpoint of a headless service, by its hostname or its
+//!                                                     address with dashes
 //!     _PORT._PROTOCOL.SERVICE.NAMESPACE.svc.DOMAIN    where a named port is
 //!     10-244-0-7.NAMESPACE.pod.DOMAIN                 that address
 //!     the address turned round, .in-addr.arpa or .ip6.arpa    the names above

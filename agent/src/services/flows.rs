@@ -1,6 +1,7 @@
 //! Flows over UDP that the kernel still leads to whoever served a port before. PURE.
 //!
-//!     who was led where, who is now -> `Moved`: the ports that others serve now -> each flow of the kernel: is it over?
+//!     who was led where, who is now -> `Moved`: the ports that others serve now
+//!         -> each flow of the kernel: is it over?
 //!     the kernel's netlink words for that: `list`, `read`, `end`
 //!
 //! A connection over TCP notices that its end is gone. A client of UDP that goes on sending from one port keeps its flow for ever, and with it

@@ -4,8 +4,10 @@
 //!
 //!     traffic to                              leads to
 //!     the cluster IP                          every endpoint, or those on this node (internalTrafficPolicy)
-//!     an external IP, a balancer's, a node port    every endpoint, or from outside those on this node (externalTrafficPolicy)
-//!     what nobody serves                      a refusal; nothing at all where somebody elsewhere does, so that a balancer tries another node
+//!     an external IP, a balancer's, a node port    every endpoint, or from outside those on this node
+//!                                                  (externalTrafficPolicy)
+//!     what nobody serves                      a refusal; nothing at all where somebody elsewhere does, so that a
+//!                                             balancer tries another node
 
 pub mod ends;
 pub mod flows;

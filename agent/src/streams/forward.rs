@@ -1,6 +1,7 @@
 //! Connections to ports of a pod, for clients far away: one connection inside for each pair of streams, one for data and one for an error.
 //!
-//!     over SPDY        the client opens pairs as it needs them · over WebSocket: a pair for each port that its request names
+//!     over SPDY        the client opens pairs as it needs them · over WebSocket: a pair for each port that its request
+//!                      names
 //!
 //! Where a pod takes nothing, what waits for it waits in the connection: neither carrier can hold back one of its streams alone.
 

@@ -1,6 +1,7 @@
 //! A load balancer of the cluster's own: a service of that type gets the addresses of the nodes, whose agents lead its ports on. PURE.
 //!
-//!     every service of the type -> the nodes where its ports are nobody else's -> `status.loadBalancer`, and an event of the others
+//!     every service of the type -> the nodes where its ports are nobody else's
+//!         -> `status.loadBalancer`, and an event of the others
 //!
 //! A port of a node has one holder, as between pods: what stands there stays. Pods that stand there come first, since nobody can take a
 //! host port from them; then services that have the node already, the oldest first; then those that ask. The scheduler keeps pods off the

@@ -2,9 +2,11 @@
 //! entry, one whose entries are plain is a set; every other list is replaced. Directives in the patch say the rest:
 //!
 //!     "$patch": "replace" | "delete"              of a map: take the patch as it is, or empty the map
-//!     "$patch": "delete", KEY: x                  in a list: the entries with this key go; "replace": only the patch's stay
+//!     "$patch": "delete", KEY: x                  in a list: the entries with this key go; "replace": only the patch's
+//!                                                 stay
 //!     "$deleteFromPrimitiveList/LIST": [x]        these go from a list of plain values
-//!     "$setElementOrder/LIST": [{KEY: x}]         the order of what the client knows; what it does not know stays in between
+//!     "$setElementOrder/LIST": [{KEY: x}]         the order of what the client knows; what it does not know stays in
+//!                                                 between
 //!     "$retainKeys": [FIELD]                      every other field of the map goes
 //!
 //! As in Kubernetes new entries come first where no order is given, and what is wrong with a patch is said in its words.

@@ -22,7 +22,8 @@
 //!     atomic         a map that is replaced as a whole, as lists are that are neither keyed nor sets
 //!     granular       a type that is `atomic` is not atomic here
 //!     patch=S:KEY    strategy and key of a strategic merge patch
-//!     declared       OpenAPI says that it is required; the kind's strategy refuses a document without it, in words of its own
+//!     declared       OpenAPI says that it is required; the kind's strategy refuses a document without it, in words of
+//!                    its own
 //!     pointer        in protobuf zero, or an empty text, is a value; without this it is on the wire and says nothing
 //!                    (messages: only those with `default={}` say nothing when they are empty)
 //!

@@ -1,6 +1,7 @@
 //! Cron jobs: a job at each tick of a schedule. PURE.
 //!
-//!     tick -> a job, named by the minute -> it stands in status.active, and the tick is the last one -> it ends, and is kept for a while
+//!     tick -> a job, named by the minute -> it stands in status.active, and the tick is the last one
+//!         -> it ends, and is kept for a while
 //!
 //! Of the ticks that were missed the latest is made up for. The clock on the wall decides, and may be wrong:
 //!

@@ -2,7 +2,7 @@
 //! byte is found:
 //!
 //! ```text
-//! {"seg":370,"n":26,"b":26,"op":"open","prev":25,"reserved":9000,"carry":3,"bytes":1048576,"of":"8a20c4d1","crc":"e7add0f7"}
+//! {"seg":370,"n":26,"b":26,"op":"open","prev":25,"reserved":9000,"carry":3,"bytes":1048576,"of":"8a2...","crc":"..."}
 //! {"seg":370,"n":27,"b":26,"op":"put","rev":256,"key":"core/pods/default/web","was":"-","obj":{...},"crc":"6415280b"}
 //! {"seg":370,"n":30,"b":30,"op":"del","was":"1c2b09fa","rev":259,"key":"core/pods/default/web","crc":"..."}
 //! {"seg":370,"n":31,"b":31,"op":"reserve","reserved":121259,"crc":"..."}

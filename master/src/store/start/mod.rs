@@ -5,7 +5,8 @@
 //! discover: HEAD.json, wal/** (made durable, read, recovered) -> journal_view PURE: the last word on each object
 //! scan:     objects/**, stamps -> evidence, a file each
 //! judge:    PURE: the table from evidence to verdict
-//! here:     the verdicts carried out -> objects, edits PURE: the objects in memory · report: files set aside, what is told
+//! here:     the verdicts carried out -> objects, edits PURE: the objects in memory · report: files set aside, what is
+//!           told
 //! segment:  the new segment of the journal, and everything that has to be durable before anybody is served
 //! ```
 //!

@@ -1,7 +1,8 @@
 //! The end of a start: the new segment, and everything that has to be durable before anybody is served.
 //!
 //! ```text
-//! a new segment: fence, what of the journal is unproven, revisions reserved, what was edited by hand -> those files are the store's own
+//! a new segment: fence, what of the journal is unproven, revisions reserved, what was edited by hand
+//!   -> those files are the store's own
 //!   -> segments that count no more go -> HEAD.json
 //! ```
 //!
