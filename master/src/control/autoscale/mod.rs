@@ -10,20 +10,21 @@
 mod measure;
 mod metrics;
 mod pace;
+mod team;
 
 use self::measure::{Crew, Tolerance};
 use self::metrics::{Proposal, propose};
 use self::pace::{Behavior, Bounds, Past};
+use self::team::{Scale, Team, scale};
 use super::budgets::ScaleView;
 use super::cluster::Cluster;
 use super::controller::{Change, Look, Now};
 use super::intent::{About, Decision, Errand, Intent, Memo, Tale};
 use super::shelf::View;
-use super::view::{PodView, Selector, document, of_group, read};
+use super::view::{document, of_group, read};
 use crate::store::Stored;
 use coracle_api::meta::{Key, ObjectMeta, Resource, Revision};
 use coracle_api::quantity::Quantity;
-use coracle_api::strategy::scale::selector_text;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -168,67 +169,6 @@ impl Spec {
         let behavior = self.behavior.as_ref();
         let one = |rules: fn(&Behavior) -> Option<Quantity>| of(behavior.and_then(rules));
         Tolerance { up: one(|behavior| behavior.scale_up.tolerance), down: one(|behavior| behavior.scale_down.tolerance) }
-    }
-}
-
-/// The pods of a target, and who else scales them.
-struct Team<'c> {
-    cluster: &'c Cluster,
-    namespace: &'c str,
-    pods: Vec<(&'c Key, &'c PodView)>,
-    /// The same as a query.
-    selector: String,
-    /// By name, with their namespace; the one itself is among them.
-    scaled_by: Vec<String>,
-}
-
-impl<'c> Team<'c> {
-    fn of(cluster: &'c Cluster, key: &'c Key, target: &Key, scale: &ScaleView) -> Team<'c> {
-        let (selector, text) = selector(target, scale);
-        let pods = cluster.pods_selected(&key.namespace, &selector);
-        let selects = |other: &Key, autoscaler: &AutoscalerView| {
-            let Scale::Found(target, scale) = self::scale(cluster, other, &autoscaler.target) else { return false };
-            let (selector, _) = self::selector(&target, scale);
-            pods.iter().any(|(_, pod)| selector.selects(pod.labels()))
-        };
-        let others = cluster.within::<AutoscalerView>(&key.namespace).filter(|(other, view)| *other == key || selects(other, view));
-        let scaled_by = others.map(|(other, _)| format!("{}/{}", other.namespace, other.name)).collect();
-        Team { cluster, namespace: &key.namespace, pods, selector: text, scaled_by }
-    }
-}
-
-/// The selector of a target, and as a query says it.
-fn selector(target: &Key, scale: &ScaleView) -> (Selector, String) {
-    let rules = document(&scale.document)["spec"]["selector"].take();
-    let text = selector_text(&rules);
-    // Those of the first days have labels alone.
-    if target.resource.group.is_empty() {
-        return (Selector::Labels(serde_json::from_value(rules).unwrap_or_default()), text);
-    }
-    (Selector::Rules(rules), text)
-}
-
-/// How many replicas the target is to have.
-enum Scale<'c> {
-    Found(Key, &'c ScaleView),
-    Missing(String),
-    /// Its file cannot be read.
-    Unknown,
-}
-
-fn scale<'c>(cluster: &'c Cluster, key: &Key, target: &Target) -> Scale<'c> {
-    let Some(resource) = cluster.references.resource(&target.api_version, &target.kind) else {
-        let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
-        return Scale::Missing(format!("no matches for kind {:?} in group {group:?}", target.kind));
-    };
-    if !ScaleView::OF.contains(resource) {
-        return Scale::Missing("the server could not find the requested resource".to_owned());
-    }
-    let target = Key { resource: resource.clone(), namespace: key.namespace.clone(), name: target.name.clone() };
-    match cluster.get::<ScaleView>(&target) {
-        Some(scale) => Scale::Found(target, scale),
-        None if cluster.damaged.contains(&target) => Scale::Unknown,
-        None => Scale::Missing(format!("{resource} {:?} not found", target.name)),
     }
 }
 

@@ -18,6 +18,7 @@
 
 mod gone;
 pub mod held;
+mod loss;
 mod place;
 pub mod record;
 pub mod recover;

@@ -8,12 +8,11 @@
 //! - What the files hold already may be damaged in the journal.
 
 use super::held::{HeldRecord, Later, Worth};
+pub use super::loss::{JournalPlace, Missing, Wiped};
 use super::record::{Line, Record};
 use super::scan::{BLOCK_BYTES, ScannedLine};
 use crate::store::protocol::{Protocol, Rule};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-use std::fmt;
 
 /// A segment is written over in place, so a cut leaves of each sector what was there or what was written, and nothing else. A bad medium
 /// spoils the pages that it was at work on, some tens of KiB; where more is strange, it has lost what it held.
@@ -65,40 +64,6 @@ pub struct Recovered {
     pub behind: bool,
     /// Where the last record of the last segment begins.
     pub end: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalPlace {
-    pub segment: u64,
-    pub offset: usize,
-}
-
-/// So many bytes that nobody wrote lie somewhere behind a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wiped {
-    pub place: JournalPlace,
-    pub bytes: usize,
-}
-
-/// An acknowledged record that is not there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
-    pub place: JournalPlace,
-    /// The first that is missing.
-    pub n: u64,
-    pub why: Cow<'static, str>,
-}
-
-impl fmt::Display for JournalPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, offset {}", super::path(self.segment), self.offset)
-    }
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: record {} is missing: {}", self.place, self.n, self.why)
-    }
 }
 
 /// `head`: what HEAD.json says; None: it is lost, or of a time before the journal. `closed`: it says as well that nothing was acknowledged
