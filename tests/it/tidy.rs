@@ -43,7 +43,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/serve/metrics.rs", "reads what the kernel says of this process"),
     ("agent/src/main.rs", "arguments, signals, exit code"),
     ("agent/src/command/readings.rs", "this host, for `doctor`"),
-    ("agent/src/config.rs", "reads the configuration file"),
+    ("agent/src/config/file.rs", "reads the configuration file"),
     ("agent/src/inside/terminal.rs", "runs stty"),
     ("agent/src/notify.rs", "tells systemd"),
     ("agent/src/private.rs", "files and folders for the agent's own user alone"),

@@ -6,6 +6,7 @@
 //! It answers at the address of the service `kube-dns`, which only this host and its pods reach. It needs no master: what was heard
 //! last is what it knows.
 
+mod address_names;
 pub mod answer;
 pub mod cache;
 pub mod resolv;
