@@ -84,7 +84,7 @@ use coracle_http::client::Client;
 use coracle_http::network::{self, Access, UnixDoor};
 use coracle_http::resident;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::spawn_local;
+use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 
 use clock::wall_ms;
@@ -195,12 +195,17 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         leave(&leaving_in, shown).await;
     }
     stop.send_replace(true);
-    for served in [port, socket] {
-        if let Ok(Err(error)) = served.await {
+    end([port, socket]).await;
+    ended
+}
+
+/// Waits for listeners that were told to stop.
+async fn end(listeners: [JoinHandle<std::io::Result<()>>; 2]) {
+    for listener in listeners {
+        if let Ok(Err(error)) = listener.await {
             log::debug!("a listener's end: {error}");
         }
     }
-    ended
 }
 
 fn say_start(config: &Config, port: &TcpListener) {

@@ -32,18 +32,10 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
 
 fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
     let (runs, ephemeral_runs) = runs(wanted, world);
-    let recorded = &wanted.document["status"];
-    // It ended before, and nothing of it is left here to say more: what is on record stays.
-    if wanted.pod.status.terminal() && runs.is_empty() {
-        return recorded.clone();
-    }
-    if let Some(dismissal) = waits.dismissed.as_ref().filter(|dismissal| dismissal.kind == Dismissed::Rejected) {
-        return rejected(wanted, dismissal, was, now);
+    if let Some(status) = settled(wanted, &runs, waits, was, now) {
+        return status;
     }
     let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
-    if deleting && was["containerStatuses"].is_array() && seen::members(&runs).any(|run| run.seen.runs()) {
-        return ending(wanted, was);
-    }
     let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.runs());
     // Whatever its containers do, it is over when they are.
     let ends = deleting || waits.dismissed.is_some();
@@ -79,9 +71,7 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
         list.extend(disruption(dismissal, generation, was, now));
     }
     set("conditions", conditions);
-    let why = waits.dismissed.as_ref().filter(|_| over.is_some()).map(|dismissal| (dismissal.reason.as_str(), &dismissal.message));
-    let why = why.or_else(|| waits.pod.as_ref().map(|waiting| (waiting.reason.name(), &waiting.message)));
-    if let Some((reason, message)) = why {
+    if let Some((reason, message)) = reason(waits, over.is_some()) {
         set("reason", json!(reason));
         set("message", json!(message));
     }
@@ -95,14 +85,38 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
         set("initContainerStatuses", init.into_iter().map(|member| member.one.value).collect());
     }
     set("containerStatuses", containers.into_iter().map(|one| one.value).collect());
-    let ephemeral = wanted.members().filter(|member| member.kind == Kind::Ephemeral);
-    let ephemeral: Vec<Value> = ephemeral.map(|member| ephemeral_status(&case, &ephemeral_runs, &member)).collect();
-    if !ephemeral.is_empty() {
-        set("ephemeralContainerStatuses", Value::Array(ephemeral));
+    if let Some(statuses) = ephemeral_statuses(&case, &ephemeral_runs) {
+        set("ephemeralContainerStatuses", statuses);
     }
     set("qosClass", json!(qos::class(&wanted.document)));
     add_resources(&mut status, wanted);
     Value::Object(status)
+}
+
+/// The status of a pod of which this host's containers say nothing new.
+fn settled(wanted: &Wanted, runs: &[Run<'_>], waits: &Waits, was: &Value, now: Now) -> Option<Value> {
+    // It ended before, and nothing of it is left here to say more: what is on record stays.
+    if wanted.pod.status.terminal() && runs.is_empty() {
+        return Some(wanted.document["status"].clone());
+    }
+    if let Some(dismissal) = waits.dismissed.as_ref().filter(|dismissal| dismissal.kind == Dismissed::Rejected) {
+        return Some(rejected(wanted, dismissal, was, now));
+    }
+    let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
+    let ends = deleting && was["containerStatuses"].is_array() && seen::members(runs).any(|run| run.seen.runs());
+    ends.then(|| ending(wanted, was))
+}
+
+/// Why it is as it is, and in words.
+fn reason(waits: &Waits, is_over: bool) -> Option<(&str, &String)> {
+    let dismissed = waits.dismissed.as_ref().filter(|_| is_over).map(|dismissal| (dismissal.reason.as_str(), &dismissal.message));
+    dismissed.or_else(|| waits.pod.as_ref().map(|waiting| (waiting.reason.name(), &waiting.message)))
+}
+
+fn ephemeral_statuses(case: &Case<'_>, runs: &[Run<'_>]) -> Option<Value> {
+    let ephemeral = case.wanted.members().filter(|member| member.kind == Kind::Ephemeral);
+    let statuses: Vec<Value> = ephemeral.map(|member| ephemeral_status(case, runs, &member)).collect();
+    (!statuses.is_empty()).then_some(Value::Array(statuses))
 }
 
 /// A resize that waits, or has not been done yet.

@@ -48,20 +48,8 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         part.waits.pod = Some(Waiting::new(WaitReason::UnsupportedField, refused));
         return part;
     }
-    match room.ask(&mut part, wanted, runs) {
-        Answer::Taken => {}
-        Answer::Later(_) => {
-            part.waits.undecided = true;
-            return part;
-        }
-        Answer::Dismissed(dismissal) if wanted.name.source == Source::File => {
-            part.waits.pod = Some(admission::waiting(&dismissal));
-            return part;
-        }
-        Answer::Dismissed(dismissal) => {
-            part.waits.dismissed = Some(dismissal);
-            return part;
-        }
+    if !is_taken(&mut part, wanted, runs, room) {
+        return part;
     }
     let held = hold(case, &mut part, wanted, runs, room);
     let wanted = held.as_ref().unwrap_or(wanted);
@@ -100,6 +88,17 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         }
     }
     part
+}
+
+/// Whether the node takes it; else its part says why not.
+fn is_taken(part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room: &mut Room<'_>) -> bool {
+    match room.ask(part, wanted, runs) {
+        Answer::Taken => return true,
+        Answer::Later(_) => part.waits.undecided = true,
+        Answer::Dismissed(dismissal) if wanted.name.source == Source::File => part.waits.pod = Some(admission::waiting(&dismissal)),
+        Answer::Dismissed(dismissal) => part.waits.dismissed = Some(dismissal),
+    }
+    false
 }
 
 /// The pod with the resources that it has, while there is no room for those that it asks for.
