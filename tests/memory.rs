@@ -146,7 +146,7 @@ fn rules() -> Rules<'static> {
     Rules {
         edited: &|_, object| Ok(object),
         home: &|_| None,
-        told: &|_, _| Some(Durable::Whole),
+        durable_by_sketch: &|_, _| Some(Durable::Whole),
         kinds: vec![KindRow { resource: Resource::core("configmaps"), api_version: "v1".into(), kind: "ConfigMap".into() }],
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,
@@ -211,7 +211,7 @@ fn a_master_does_not_grow_from_round_to_round() {
         let config = Config { data_dir, admin_socket, listen: Some(([127, 0, 0, 1], 0).into()), ..Config::default() };
         let master = coracle_master::start(&config).expect("it starts");
         let address = master.address().expect("it listens");
-        told(folder, |round| master_round(address, round));
+        run_rounds(folder, |round| master_round(address, round));
         return master.stop();
     }
     grows_no_more(TEST, MASTER_ROUNDS);
@@ -232,9 +232,9 @@ fn grows_no_more(test: &str, word: &str) {
     let folder = folder(word);
     fs::create_dir_all(&folder).expect("a new folder");
     again(test, word, &folder);
-    let told = fs::read_to_string(folder.join("rounds")).expect("they were told");
+    let rounds = fs::read_to_string(folder.join("rounds")).expect("they were told");
     fs::remove_dir_all(&folder).ok();
-    let after: Vec<usize> = told.lines().map(|line| line.parse().expect("a number")).collect();
+    let after: Vec<usize> = rounds.lines().map(|line| line.parse().expect("a number")).collect();
     eprintln!("{word}: {after:?} bytes after each round");
     assert_eq!(after.len(), ROUNDS);
     let (full, last) = (after[ROUNDS_TO_FILL - 1], after[ROUNDS - 1]);
@@ -242,7 +242,7 @@ fn grows_no_more(test: &str, word: &str) {
 }
 
 /// What the process holds after each.
-fn told(folder: &Path, mut round: impl FnMut(usize)) {
+fn run_rounds(folder: &Path, mut round: impl FnMut(usize)) {
     let mut after = String::new();
     for number in 0..ROUNDS {
         round(number);

@@ -85,13 +85,13 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 Ok(())
             }
             What::RemoveVolumes => self.runtime.remove_volumes(uid).await,
-            What::Resize { resizes, told } => {
+            What::Resize { resizes, summary } => {
                 let pod = pod.ok_or_else(|| Failure::NotFound("the pod is gone".to_owned()))?;
-                self.happen(pod, SANDBOX, Event::ResizeStarted { told: told.clone() });
+                self.happen(pod, SANDBOX, Event::ResizeStarted { summary: summary.clone() });
                 for resize in resizes {
                     self.runtime.resize(&resize.id, &resize.limits).await?;
                 }
-                self.happen(pod, SANDBOX, Event::ResizeCompleted { told });
+                self.happen(pod, SANDBOX, Event::ResizeCompleted { summary });
                 Ok(())
             }
             What::Warn { reason, message } => {

@@ -2,6 +2,7 @@
 //!
 //! The file has a line `key = value` for each, with the names of the flags; `#` begins a comment line.
 
+mod file;
 mod values;
 
 use std::collections::BTreeMap;
@@ -19,15 +20,13 @@ use crate::plan::Devices;
 use crate::pod_network::Owner;
 use crate::pressure::thresholds::{self, Threshold};
 use crate::usage;
+use file::{Given, read_file};
 use values::{address, devices, is_node_name, is_pod_cidr, node_ip, pids_max, pod_network, sysctls};
 
 /// Where the locks of engines are, common to all agents of a host.
 const RUN_DIR: &str = "/run/coracle";
 /// The configuration file of the packaged agent.
 const PACKAGED: &str = "/etc/coracle/agent.conf";
-/// A configuration file has some ten keys; what is bigger is another file.
-const FILE_BYTES_MAX: u64 = 64 * 1024;
-
 /// Those that are paths.
 const PATHS: [&str; 2] = ["data-dir", "manifest-dir"];
 const KEYS: [&str; 22] = [
@@ -239,42 +238,6 @@ fn from_here(value: String, key: &str) -> Result<String, BadConfig> {
     path.into_os_string().into_string().map_err(|path| BadConfig(format!("--{key} {}: it is not UTF-8", path.display())))
 }
 
-/// A value, and where it stands: for messages.
-struct Given {
-    value: String,
-    at: String,
-}
-
-fn read_file(path: &str) -> Result<BTreeMap<String, Given>, BadConfig> {
-    let fail = |error: std::io::Error| BadConfig(format!("read the configuration {path}: {error}"));
-    if std::fs::metadata(path).map_err(fail)?.len() > FILE_BYTES_MAX {
-        return Err(BadConfig(format!("read the configuration {path}: more than {FILE_BYTES_MAX} bytes")));
-    }
-    parse_file(path, &std::fs::read_to_string(path).map_err(fail)?)
-}
-
-fn parse_file(path: &str, text: &str) -> Result<BTreeMap<String, Given>, BadConfig> {
-    let mut given = BTreeMap::new();
-    for (index, line) in text.lines().enumerate() {
-        let at = format!("{path} line {}", index + 1);
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let Some((key, value)) = line.split_once('=') else {
-            return Err(BadConfig(format!("{at}: {line:?} is not `key = value`")));
-        };
-        let (key, value) = (key.trim(), value.trim());
-        if !KEYS.contains(&key) {
-            return Err(BadConfig(format!("{at}: there is no key {key:?}; the keys are {}", KEYS.join(", "))));
-        }
-        if given.insert(key.to_owned(), Given { value: value.to_owned(), at: format!("{at}: {key}") }).is_some() {
-            return Err(BadConfig(format!("{at}: {key} stands there twice")));
-        }
-    }
-    Ok(given)
-}
-
 fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadConfig> {
     let text = |key: &str, default: &str| {
         given.get(key).map(|given| given.value.clone()).filter(|value| !value.is_empty()).unwrap_or_else(|| default.to_owned())
@@ -300,14 +263,9 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
         agent_socket(&node_name).ok_or_else(|| bad("node-name", &format!("{node_name:?} is too long for the name of a socket")))?;
     let node_ip = node_ip(&text("node-ip", "")).map_err(|why| bad("node-ip", &why))?;
     let listen = values::listen(&text("listen", "127.0.0.1:10250")).map_err(|why| bad("listen", &why))?;
-    let master = text("master", "");
-    let master = if master.is_empty() { None } else { Some(master.parse().map_err(|error| bad("master", &format!("{error}")))?) };
-    let page = text("manifest-url", "");
-    let manifest_url = if page.is_empty() { None } else { Some(page.parse().map_err(|why: String| bad("manifest-url", &why))?) };
-    let pod_cidr = text("pod-cidr", "10.244.0.0/24");
-    if !is_pod_cidr(&pod_cidr) {
-        return Err(bad("pod-cidr", &format!("{pod_cidr:?} is not an IPv4 network of /8 to /29, such as 10.244.0.0/24")));
-    }
+    let named = |key: &str| Some(text(key, "")).filter(|value| !value.is_empty());
+    let master = named("master").map(|master| master.parse()).transpose().map_err(|error| bad("master", &format!("{error}")))?;
+    let manifest_url = named("manifest-url").map(|page| page.parse()).transpose().map_err(|why: String| bad("manifest-url", &why))?;
     let whether = |key: &str, default: &str| match text(key, default).as_str() {
         "yes" => Ok(true),
         "no" => Ok(false),
@@ -315,10 +273,6 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     };
     let eviction_hard = thresholds::parse(&text("eviction-hard", thresholds::DEFAULT)).map_err(|why| bad("eviction-hard", &why))?;
     let cluster_dns = address(&text("cluster-dns", "")).map_err(|why| bad("cluster-dns", &why))?;
-    let cluster_domain = text("cluster-domain", "cluster.local").trim_end_matches('.').to_ascii_lowercase();
-    if !is_node_name(&cluster_domain) {
-        return Err(bad("cluster-domain", &format!("{cluster_domain:?} is not a domain of lower-case letters, digits, '-' and '.'")));
-    }
     Ok(Config {
         manifest_dir: folder("manifest-dir", "/etc/coracle/manifests")?,
         data_dir: folder("data-dir", "/var/lib/coracle/agent")?,
@@ -329,10 +283,10 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
         listen,
         socket: Path::new(&folder("socket-dir", "/run/coracle/agent")?).join(socket),
         master,
-        pod_cidr,
+        pod_cidr: pod_cidr(text, bad)?,
         pod_network: pod_network(&text("pod-network", "own")).map_err(|why| bad("pod-network", &why))?,
         cluster_dns,
-        cluster_domain,
+        cluster_domain: cluster_domain(text, bad)?,
         secrets_on_disk: whether("secrets-on-disk", "yes")?,
         run_dir: RUN_DIR.to_owned(),
         unsafe_sysctls: sysctls(&text("allowed-unsafe-sysctls", "")).map_err(|why| bad("allowed-unsafe-sysctls", &why))?,
@@ -351,6 +305,22 @@ fn engine(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadCo
         return Err(bad("docker-host", &format!("{docker_host:?} is not unix:///PATH, tcp://HOST:PORT or http://HOST:PORT")));
     }
     Ok(docker_host)
+}
+
+fn pod_cidr(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadConfig) -> Result<String, BadConfig> {
+    let cidr = text("pod-cidr", "10.244.0.0/24");
+    if is_pod_cidr(&cidr) {
+        return Ok(cidr);
+    }
+    Err(bad("pod-cidr", &format!("{cidr:?} is not an IPv4 network of /8 to /29, such as 10.244.0.0/24")))
+}
+
+fn cluster_domain(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadConfig) -> Result<String, BadConfig> {
+    let domain = text("cluster-domain", "cluster.local").trim_end_matches('.').to_ascii_lowercase();
+    if is_node_name(&domain) {
+        return Ok(domain);
+    }
+    Err(bad("cluster-domain", &format!("{domain:?} is not a domain of lower-case letters, digits, '-' and '.'")))
 }
 
 fn images(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadConfig) -> Result<images::About, BadConfig> {
@@ -493,7 +463,7 @@ mod tests {
         refused(&["--secrets-on-disk", "maybe"], "neither yes nor no");
         refused(&["--config", "/nonexistent"], "/nonexistent");
         refused(&["--data-dir", "/a", "--data-dir", "/b"], "twice");
-        let in_file = |text: &str| parse_file("f", text).err().unwrap().to_string();
+        let in_file = |text: &str| file::parse_file("f", text).err().unwrap().to_string();
         assert!(in_file("a\n").starts_with("f line 1"));
         assert!(in_file("\nnope = 1\n").contains("nope"));
         let path = std::env::temp_dir().join(format!("coracle-config-relative-{}", std::process::id()));

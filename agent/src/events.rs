@@ -45,12 +45,12 @@ struct Known {
 
 /// The events that were sent, to recognize repeats.
 #[derive(Default)]
-struct Told {
+struct SentEvents {
     known: BTreeMap<Same, Known>,
     shares: Shares,
 }
 
-impl Told {
+impl SentEvents {
     fn keep(&mut self, same: Same, known: Known) {
         if self.known.len() >= KNOWN_MAX
             && let Some(oldest) = self.known.iter().min_by_key(|(_, known)| known.at).map(|(same, _)| same.clone())
@@ -83,7 +83,7 @@ type Shares = BTreeMap<String, (u32, i64)>;
 
 /// Never ends while somebody can send.
 pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver<Happening>, shown: watch::Receiver<Arc<Shown>>) {
-    let mut told = Told::default();
+    let mut sent = SentEvents::default();
     let mut silent = false;
     let mut forget_at: Option<Instant> = None;
     loop {
@@ -91,7 +91,7 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
             happening = happenings.recv() => happening,
             () = sleep_until(forget_at.unwrap_or_else(Instant::now)), if forget_at.is_some() => {
                 let shown = shown.borrow();
-                forget_at = told.forget(|uid| uid == node_name || is_here(&shown, uid), Instant::now(), now().seconds());
+                forget_at = sent.forget(|uid| uid == node_name || is_here(&shown, uid), Instant::now(), now().seconds());
                 continue;
             }
         };
@@ -99,12 +99,12 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
         let soon = Instant::now() + FORGET_AFTER;
         forget_at = Some(forget_at.map_or(soon, |at| at.min(soon)));
         let now = now();
-        if !take_share(&mut told.shares, &happening.uid, now.seconds()) {
+        if !take_share(&mut sent.shares, &happening.uid, now.seconds()) {
             continue;
         }
         let same =
             (happening.uid.clone(), happening.container.clone(), happening.warning, happening.reason.clone(), happening.message.clone());
-        let (name, count, first) = match told.known.get_mut(&same) {
+        let (name, count, first) = match sent.known.get_mut(&same) {
             Some(known) => {
                 (known.count, known.at) = (known.count + 1, Instant::now());
                 (known.name.clone(), known.count, known.first)
@@ -113,20 +113,20 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
         };
         let event = event(&happening, &shown.borrow(), node_name, Counted { name: &name, count, first, last: now });
         let path = format!("/api/v1/namespaces/{}/events", happening.namespace);
-        let sent = if count == 1 {
+        let outcome = if count == 1 {
             client.call(Method::POST, &path, Some(event.to_string().into())).await
         } else {
             client.call(Method::PUT, &format!("{path}/{name}"), Some(event.to_string().into())).await
         };
-        match sent {
+        match outcome {
             Ok(reply) if reply.status.is_success() => {
                 silent = false;
                 if count == 1 {
-                    told.keep(same, Known { name, count, first, at: Instant::now() });
+                    sent.keep(same, Known { name, count, first, at: Instant::now() });
                 }
             }
             // The event was forgotten there: the next repeat makes a new one.
-            Ok(reply) if reply.status.as_u16() == 404 && count > 1 => drop(told.known.remove(&same)),
+            Ok(reply) if reply.status.as_u16() == 404 && count > 1 => drop(sent.known.remove(&same)),
             Ok(reply) => log::debug!("event {} of {}/{}: {}", happening.reason, happening.namespace, happening.name, reply.status),
             Err(error) if !silent => {
                 silent = true;
@@ -243,26 +243,26 @@ mod tests {
         check(Subject::Service, &shown, ("Service", "web", "u"));
         let of_node = Happening::of_node("n1", "DNSUnavailable", "53 is taken".to_owned());
         let counted = Counted { name: "n1.0", count: 1, first: now(), last: now() };
-        let told = event(&of_node, &shown, "n1", counted);
-        assert_eq!(told["metadata"]["namespace"], "default");
-        assert_eq!(told["involvedObject"], json!({"kind": "Node", "apiVersion": "v1", "name": "n1", "uid": "n1"}));
+        let document = event(&of_node, &shown, "n1", counted);
+        assert_eq!(document["metadata"]["namespace"], "default");
+        assert_eq!(document["involvedObject"], json!({"kind": "Node", "apiVersion": "v1", "name": "n1", "uid": "n1"}));
     }
 
     #[test]
     fn what_is_gone_or_old_is_forgotten() {
         let begun = Instant::now();
         let same = |uid: &str| (uid.to_owned(), None, false, "Started".into(), String::new());
-        let mut told = Told::default();
+        let mut sent = SentEvents::default();
         for (uid, after_s) in [("here", 0), ("gone", 0), ("later", 100)] {
             let at = begun + Duration::from_secs(after_s);
-            told.keep(same(uid), Known { name: String::new(), count: 1, first: now(), at });
-            take_share(&mut told.shares, uid, 1000);
+            sent.keep(same(uid), Known { name: String::new(), count: 1, first: now(), at });
+            take_share(&mut sent.shares, uid, 1000);
         }
         let mut check = |after_s: u64, known: &[&str], shares: &[&str], again_s: Option<u64>| {
             let now_s = 1000 + i64::try_from(after_s).unwrap();
-            let again = told.forget(|uid| uid != "gone", begun + Duration::from_secs(after_s), now_s);
-            assert_eq!(told.known.keys().map(|same| same.0.as_str()).collect::<Vec<_>>(), known, "after {after_s} s");
-            assert_eq!(told.shares.keys().collect::<Vec<_>>(), shares, "after {after_s} s");
+            let again = sent.forget(|uid| uid != "gone", begun + Duration::from_secs(after_s), now_s);
+            assert_eq!(sent.known.keys().map(|same| same.0.as_str()).collect::<Vec<_>>(), known, "after {after_s} s");
+            assert_eq!(sent.shares.keys().collect::<Vec<_>>(), shares, "after {after_s} s");
             assert_eq!(again, again_s.map(|s| begun + Duration::from_secs(s)), "after {after_s} s");
         };
         check(60, &["here", "later"], &["here", "later"], Some(700));
@@ -271,10 +271,10 @@ mod tests {
         check(700, &[], &[], None);
         for number in 0..KNOWN_MAX as u64 + 10 {
             let at = begun + Duration::from_secs(number);
-            told.keep(same(&format!("{number}")), Known { name: String::new(), count: 1, first: now(), at });
+            sent.keep(same(&format!("{number}")), Known { name: String::new(), count: 1, first: now(), at });
         }
-        assert_eq!(told.known.len(), KNOWN_MAX);
-        assert!(!told.known.contains_key(&same("9")) && told.known.contains_key(&same("10")), "the oldest goes first");
+        assert_eq!(sent.known.len(), KNOWN_MAX);
+        assert!(!sent.known.contains_key(&same("9")) && sent.known.contains_key(&same("10")), "the oldest goes first");
     }
 
     #[test]

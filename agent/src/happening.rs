@@ -80,16 +80,16 @@ pub enum Event {
     Dismissed(Dismissal),
     /// With the resources of all containers.
     ResizeStarted {
-        told: String,
+        summary: String,
     },
     ResizeCompleted {
-        told: String,
+        summary: String,
     },
 }
 
 impl Event {
     /// Whether it is a warning, its reason and its message.
-    fn told(self, pod: &PodName, container: &str) -> (bool, Cow<'static, str>, String) {
+    fn parts(self, pod: &PodName, container: &str) -> (bool, Cow<'static, str>, String) {
         let present = |image: &str| format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
         let (warning, reason, message) = match self {
             Event::Pulling { image } => (false, "Pulling", format!("Pulling image \"{image}\"")),
@@ -115,8 +115,8 @@ impl Event {
             Event::PreStopFailed => (true, "FailedPreStopHook", "PreStopHook failed".to_owned()),
             Event::Unhealthy { probe, output } => (true, "Unhealthy", format!("{probe} probe failed: {output}")),
             Event::Waits { reason, message } => (true, reason, message),
-            Event::ResizeStarted { told } => (false, "ResizeStarted", format!("Pod resize started: {told}")),
-            Event::ResizeCompleted { told } => (false, "ResizeCompleted", format!("Pod resize completed: {told}")),
+            Event::ResizeStarted { summary } => (false, "ResizeStarted", format!("Pod resize started: {summary}")),
+            Event::ResizeCompleted { summary } => (false, "ResizeCompleted", format!("Pod resize completed: {summary}")),
             Event::Dismissed(why) => return (why.kind != Dismissed::OutOfTime, why.reason.into(), why.event),
         };
         (warning, reason.into(), message)
@@ -166,7 +166,7 @@ impl Happening {
     /// `container`: that of the sandbox stands for the pod as a whole.
     pub fn of_pod(pod: &PodName, container: Option<&str>, event: Event) -> Happening {
         let container = container.filter(|name| *name != SANDBOX);
-        let (warning, reason, message) = event.told(pod, container.unwrap_or_default());
+        let (warning, reason, message) = event.parts(pod, container.unwrap_or_default());
         Happening {
             subject: Subject::Pod(pod.source),
             namespace: pod.namespace.clone(),

@@ -1,6 +1,7 @@
 //! Health check node ports: a balancer outside asks each node whether it has a pod of a service whose traffic stays on its node.
 //!
-//!     services and slices -> `ports` (pure) -> a socket each, as long as the service has the port -> 200 or 503, in kube-proxy's words
+//!     services and slices -> `ports` (pure) -> a socket each, as long as the service has the port
+//!         -> 200 or 503, in kube-proxy's words
 //!
 //! Whoever reaches the node may ask: the answer is the number of endpoints here.
 

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Never ends. Looks when services ask for something else of this host: never by the clock.
 pub async fn run(mut network: watch::Receiver<Option<Arc<Network>>>, node: String, happenings: mpsc::Sender<Happening>) {
     tell_of_firewalls(&node, &happenings).await;
-    let (mut last, mut told) = (None, BTreeSet::new());
+    let (mut last, mut announced) = (None, BTreeSet::new());
     let mut seen: Option<Arc<Vec<Arc<Service>>>> = None;
     loop {
         let heard = network.borrow_and_update().clone();
@@ -32,13 +32,13 @@ pub async fn run(mut network: watch::Receiver<Option<Arc<Network>>>, node: Strin
             let wanted = asked(&network.services);
             if last.as_ref() != Some(&wanted) {
                 let found = troubles(&network.services, &sockets(), &plug::local(), &plug::networks());
-                for trouble in found.difference(&told) {
+                for trouble in found.difference(&announced) {
                     let Trouble { namespace, name, uid, reason, what } = trouble;
                     log::warn!("service {namespace}/{name}: {what}");
                     // A queue that is full loses events, never more.
                     let _ = happenings.try_send(Happening::of_service([namespace, name, uid], *reason, what.clone()));
                 }
-                (last, told) = (Some(wanted), found);
+                (last, announced) = (Some(wanted), found);
                 // Many services come one after another, and a look is long on a host with many connections.
                 sleep(PAUSE).await;
             }

@@ -84,7 +84,7 @@ use coracle_http::client::Client;
 use coracle_http::network::{self, Access, UnixDoor};
 use coracle_http::resident;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::spawn_local;
+use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 
 use clock::wall_ms;
@@ -152,8 +152,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     if config.node_ip.is_none() {
         spawn_local(address::follow(address_in));
     }
-    let told = (happenings_in.clone(), happenings);
-    let (desired, heard, network) = spawn_sources(&config, (&host, address.clone()), &docker, shown.clone(), told);
+    let queue = (happenings_in.clone(), happenings);
+    let (desired, heard, network) = spawn_sources(&config, (&host, address.clone()), &docker, shown.clone(), queue);
     let ends = Ends {
         desired,
         verdicts,
@@ -175,8 +175,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     spawn_local(async move { engine.watch(&wake).await });
     spawn_local(pressure::run(docker.clone(), pressure::About::of(&config), shown.clone(), strain_in));
     let view = endpoints::View::new(shown.clone(), docker.clone(), &config, host.clone());
-    let told = probe::Told { happenings: happenings_in, tallies: view.tallies.clone() };
-    spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), told));
+    let listeners = probe::Listeners { happenings: happenings_in, tallies: view.tallies.clone() };
+    spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), listeners));
     let (stop, stopping) = watch::channel(false);
     let port = spawn_local(network::serve(port, endpoints::port(view.clone()), endpoints::PORT, Access::LoopbackOnly, stopping.clone()));
     let socket = spawn_local(network::serve(socket, endpoints::socket(view), endpoints::SOCKET, Access::LoopbackOnly, stopping));
@@ -195,12 +195,17 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         leave(&leaving_in, shown).await;
     }
     stop.send_replace(true);
-    for served in [port, socket] {
-        if let Ok(Err(error)) = served.await {
+    end([port, socket]).await;
+    ended
+}
+
+/// Waits for listeners that were told to stop.
+async fn end(listeners: [JoinHandle<std::io::Result<()>>; 2]) {
+    for listener in listeners {
+        if let Ok(Err(error)) = listener.await {
             log::debug!("a listener's end: {error}");
         }
     }
-    ended
 }
 
 fn say_start(config: &Config, port: &TcpListener) {
@@ -346,7 +351,7 @@ fn spawn_servers(
         bridges_are_seen: net::bridges_are_seen(),
         ..Default::default()
     };
-    let told = balance::Servers { rules: rules_in, names: names_in, ports: ports_in };
-    spawn_local(balance::run(network.clone(), shown.clone(), (dns.clone(), here), told, happenings.clone()));
+    let servers = balance::Servers { rules: rules_in, names: names_in, ports: ports_in };
+    spawn_local(balance::run(network.clone(), shown.clone(), (dns.clone(), here), servers, happenings.clone()));
     dns
 }

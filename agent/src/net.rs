@@ -1,6 +1,7 @@
 //! Service addresses in the kernel: one nftables table of ours and a route for each address to the pods' bridge.
 //!
-//!     services and endpoints as last heard -> text (`services`, pure) -> one `nft -f -` transaction where the text changed
+//!     services and endpoints as last heard -> text (`services`, pure)
+//!         -> one `nft -f -` transaction where the text changed
 //!
 //! Nothing is touched before services and endpoints were heard once, and nothing is taken away when the agent stops: connections
 //! go on. The routes make the addresses work on a host without a default route, where a connection would fail before nft sees it.
@@ -175,7 +176,7 @@ impl Net {
         let mut sieve = Sieve::new(parts.len(), &why);
         while let Some(these) = sieve.next() {
             let these: Vec<Arc<Part>> = these.into_iter().map(|index| parts[index].clone()).collect();
-            sieve.told(nft(&services::trial(&these)).await);
+            sieve.judge(nft(&services::trial(&these)).await);
         }
         let (kept, refused) = sieve.end();
         let kept: Vec<Arc<Part>> = kept.into_iter().map(|index| parts[index].clone()).collect();

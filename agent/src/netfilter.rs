@@ -34,12 +34,12 @@ pub async fn end_stale(moved: Moved) -> Result<usize, String> {
 fn end_them(moved: &Moved) -> io::Result<usize> {
     let kernel = open()?;
     let mut over: Vec<Flow> = Vec::new();
-    told(&kernel, &flows::list(), |heard| {
+    exchange(&kernel, &flows::list(), |heard| {
         let room = ENDED_MAX.saturating_sub(over.len());
         over.extend(heard.flows.into_iter().filter(|flow| moved.is_over(flow)).take(room));
     })?;
     for flow in &over {
-        match told(&kernel, &flows::end(flow), |_| ()) {
+        match exchange(&kernel, &flows::end(flow), |_| ()) {
             // It was quicker.
             Err(error) if error.raw_os_error() == Some(NO_SUCH) => {}
             other => other?,
@@ -63,7 +63,7 @@ pub fn generation() -> Option<u32> {
     netlink::read_generation(&piece[..length])?.ok()
 }
 
-fn told(kernel: &OwnedFd, question: &[u8], mut hear: impl FnMut(Heard)) -> io::Result<()> {
+fn exchange(kernel: &OwnedFd, question: &[u8], mut hear: impl FnMut(Heard)) -> io::Result<()> {
     send(kernel.as_raw_fd(), question, MsgFlags::empty())?;
     let mut piece = vec![0; PIECE_BYTES];
     loop {

@@ -50,7 +50,7 @@ type Plans = BTreeMap<(String, ProbeKind), Plan>;
 
 /// Who hears of results.
 #[derive(Clone)]
-pub struct Told {
+pub struct Listeners {
     pub happenings: mpsc::Sender<Happening>,
     pub tallies: Arc<Tallies>,
 }
@@ -61,7 +61,7 @@ pub async fn run<R: Runtime + 'static>(
     mut shown: watch::Receiver<Arc<Shown>>,
     mut heard: watch::Receiver<Arc<Heard>>,
     verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
-    told: Told,
+    listeners: Listeners,
 ) {
     let mut tasks: BTreeMap<(String, ProbeKind), (Plan, JoinHandle<()>)> = BTreeMap::new();
     loop {
@@ -70,7 +70,7 @@ pub async fn run<R: Runtime + 'static>(
         if !carried.is_empty() {
             verdicts.send_modify(|verdicts| Arc::make_mut(verdicts).extend(carried));
         }
-        told.tallies.keep(|uid| seen.desired.pods.contains_key(uid));
+        listeners.tallies.keep(|uid| seen.desired.pods.contains_key(uid));
         let wanted = plans(&seen, &verdicts.borrow());
         tasks.retain(|key, (plan, task)| {
             let stays = wanted.get(key) == Some(plan);
@@ -90,7 +90,7 @@ pub async fn run<R: Runtime + 'static>(
         for (key, plan) in wanted {
             let (id, kind) = key.clone();
             tasks.entry(key).or_insert_with(|| {
-                let task = probe(runtime.clone(), id, kind, plan.clone(), verdicts.clone(), told.clone());
+                let task = probe(runtime.clone(), id, kind, plan.clone(), verdicts.clone(), listeners.clone());
                 (plan, tokio::task::spawn_local(task))
             });
         }
@@ -131,15 +131,15 @@ fn plans(shown: &Shown, verdicts: &Verdicts) -> Plans {
 /// an agent that started anew. Until a probe says otherwise they are so, or every new agent would take them out of their
 /// services for a moment. Pure.
 pub fn carried_over(shown: &Shown, heard: &Heard, verdicts: &Verdicts) -> Verdicts {
-    let told: BTreeMap<String, &Value> = heard.pods.values().flat_map(|pod| told(pod)).collect();
+    let statuses: BTreeMap<String, &Value> = heard.pods.values().flat_map(|pod| container_statuses(pod)).collect();
     let mut carried = Verdicts::new();
-    for run in shown.world.containers.iter().filter(|seen| seen.runs() && told.contains_key(&seen.id)) {
+    for run in shown.world.containers.iter().filter(|seen| seen.runs() && statuses.contains_key(&seen.id)) {
         let Some(tag) = Tag::read(&run.name, &run.labels) else { continue };
         let member = shown.desired.pods.get(&tag.pod.uid).and_then(|wanted| wanted.member(&tag.container));
         let Some(member) = member.filter(|member| member.kind.stays()) else { continue };
         let was = verdicts.get(&run.id).cloned().unwrap_or_default();
         let mut verdict = was.clone();
-        let says = |field: &str| told[&run.id][field] == true;
+        let says = |field: &str| statuses[&run.id][field] == true;
         verdict.started |= member.spec.startup_probe.is_some() && says("started");
         if member.spec.readiness_probe.is_some() && says("ready") {
             verdict.ready.get_or_insert(true);
@@ -152,7 +152,7 @@ pub fn carried_over(shown: &Shown, heard: &Heard, verdicts: &Verdicts) -> Verdic
 }
 
 /// The statuses of one pod's containers, by the engine's id.
-fn told(pod: &Value) -> impl Iterator<Item = (String, &Value)> {
+fn container_statuses(pod: &Value) -> impl Iterator<Item = (String, &Value)> {
     let lists = [Kind::Main, Kind::Sidecar].map(|kind| pod["status"][kind.statuses()].as_array());
     let statuses = lists.into_iter().flatten().flatten();
     statuses.filter_map(|status| Some((status["containerID"].as_str()?.strip_prefix("docker://")?.to_owned(), status)))
@@ -192,7 +192,7 @@ async fn probe<R: Runtime>(
     kind: ProbeKind,
     plan: Plan,
     verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
-    told: Told,
+    listeners: Listeners,
 ) {
     sleep(left(plan.delay, plan.started_ms, now().seconds().saturating_mul(1000))).await;
     let mut row = Row::default();
@@ -201,13 +201,13 @@ async fn probe<R: Runtime>(
         sleep_until(next).await;
         next = (next + plan.period).max(Instant::now());
         let outcome = runtime.check(&id, &plan.check, plan.limit).await;
-        told.tallies.count(&plan.pod, &plan.container, kind, found(&outcome));
+        listeners.tallies.count(&plan.pod, &plan.container, kind, found(&outcome));
         if let Ok(outcome) = &outcome
             && !outcome.passed
         {
             let event = Event::Unhealthy { probe: kind.name(), output: outcome.output.clone() };
             // A full queue loses the event, not the verdict.
-            let _ = told.happenings.try_send(Happening::of_pod(&plan.pod, Some(&plan.container), event));
+            let _ = listeners.happenings.try_send(Happening::of_pod(&plan.pod, Some(&plan.container), event));
         }
         if let Some(result) = row.take(outcome, &plan) {
             // One that was found dead is dead: its next start has probes of its own.

@@ -1,7 +1,9 @@
 //! Tells the master about this node and its pods.
 //!
-//!     every 10 s, when a condition or this host's address changed, when a master answers that does not know the node: the node's status
-//!     each pod of the master: compare our status with what its watch shows -> PATCH where they differ; deleted and ended -> DELETE
+//!     every 10 s, when a condition or this host's address changed, when a master answers that does not know the node:
+//!         the node's status
+//!     each pod of the master: compare our status with what its watch shows
+//!         -> PATCH where they differ; deleted and ended -> DELETE
 //!     each pod of a file: a mirror pod, its status; a mirror whose file is gone -> DELETE
 //!
 //! A status is a patch that names nothing else: a PUT would say of labels, annotations and finalizers, too, that there are none.
@@ -72,17 +74,17 @@ pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Sh
             Ok(()) = report.about.address.changed() => heartbeat = Instant::now(),
         }
         sleep(SETTLE).await;
-        let (seen, told) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
+        let (seen, known) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
         let states = |all: &[Condition]| -> Vec<bool> { all.iter().map(|one| one.holds).collect() };
         let differs = !report.conditions.is_empty() && states(&report.conditions) != states(&own_conditions(&seen));
         // A master that came later than its agent hears of the node as soon as it answers.
-        let unknown = !report.registered && told.listed;
+        let unknown = !report.registered && known.listed;
         if can_say(&seen) && (Instant::now() >= heartbeat || differs || unknown) {
             report.node(&seen).await;
             heartbeat = Instant::now() + HEARTBEAT;
         }
-        if report.registered && told.listed {
-            report.pods(&seen, &told).await;
+        if report.registered && known.listed {
+            report.pods(&seen, &known).await;
         }
     }
 }

@@ -35,7 +35,7 @@ impl Sieve {
     }
 
     /// How the try ended.
-    pub fn told(&mut self, verdict: Result<(), String>) {
+    pub fn judge(&mut self, verdict: Result<(), String>) {
         let Some(range) = self.open.pop() else { return };
         self.tries += 1;
         match verdict {
@@ -71,7 +71,7 @@ mod tests {
     fn sift(count: usize, refuses: impl Fn(&[usize]) -> bool) -> (Vec<usize>, Vec<usize>, usize) {
         let mut sieve = Sieve::new(count, "all");
         while let Some(these) = sieve.next() {
-            sieve.told(if refuses(&these) { Err("no".to_owned()) } else { Ok(()) });
+            sieve.judge(if refuses(&these) { Err("no".to_owned()) } else { Ok(()) });
         }
         let tries = sieve.tries;
         let (taken, refused) = sieve.end();

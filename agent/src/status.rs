@@ -11,7 +11,7 @@ use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
 pub use self::conditions::{CONDITIONS, is_own};
-use self::conditions::{End, Facts, Resizing, Told, conditions, disruption, gates};
+use self::conditions::{End, Facts, MemberStatus, Resizing, conditions, disruption, gates};
 use self::member::{Case, One, one, time, unknown};
 use self::whole::{add_resources, begun_ms, ending, rejected};
 use crate::desired::Wanted;
@@ -27,34 +27,26 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     let waits = &with_record(wanted, waits);
     // What it has is what counts, while there is no room for what it asks for.
     let held = waits.held.as_ref().and_then(|held| allocation::with(wanted, &held.allocation));
-    told(held.as_ref().unwrap_or(wanted), world, waits, was, now)
+    status_of(held.as_ref().unwrap_or(wanted), world, waits, was, now)
 }
 
-fn told(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
+fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
     let (runs, ephemeral_runs) = runs(wanted, world);
-    let recorded = &wanted.document["status"];
-    // It ended before, and nothing of it is left here to say more: what is on record stays.
-    if wanted.pod.status.terminal() && runs.is_empty() {
-        return recorded.clone();
-    }
-    if let Some(dismissal) = waits.dismissed.as_ref().filter(|dismissal| dismissal.kind == Dismissed::Rejected) {
-        return rejected(wanted, dismissal, was, now);
+    if let Some(status) = settled(wanted, &runs, waits, was, now) {
+        return status;
     }
     let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
-    if deleting && was["containerStatuses"].is_array() && seen::members(&runs).any(|run| run.seen.runs()) {
-        return ending(wanted, was);
-    }
     let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.runs());
     // Whatever its containers do, it is over when they are.
     let ends = deleting || waits.dismissed.is_some();
     let initialized = order::is_initialized(wanted, &runs);
     let case = Case { wanted, world, waits, was, initialized };
-    let (init, containers): (Vec<Told>, Vec<Told>) = wanted
+    let (init, containers): (Vec<MemberStatus>, Vec<MemberStatus>) = wanted
         .members()
         .filter(|member| member.kind != Kind::Ephemeral)
-        .map(|member| Told { kind: member.kind, one: one(&case, &runs, &member, ends && sandbox.is_none()) })
-        .partition(|told| told.kind != Kind::Main);
-    let containers: Vec<One> = containers.into_iter().map(|told| told.one).collect();
+        .map(|member| MemberStatus { kind: member.kind, one: one(&case, &runs, &member, ends && sandbox.is_none()) })
+        .partition(|member| member.kind != Kind::Main);
+    let containers: Vec<One> = containers.into_iter().map(|member| member.one).collect();
     let ended = match &waits.dismissed {
         Some(_) => Some(End::Failed),
         None => end(wanted, deleting, &containers, waits).or_else(|| init_end(wanted, &init, waits)),
@@ -71,16 +63,15 @@ fn told(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) ->
     }
     set("phase", json!(phase(ended, over.is_some(), initialized, &containers)));
     let resize = resizing(wanted, waits, &runs);
-    let (init_told, gates) = (&init, &gates);
-    let facts = Facts { up: sandbox.is_some(), ended, initialized, init: init_told, containers: &containers, runs: &runs, gates, resize };
+    let (init_members, gates) = (&init, &gates);
+    let facts =
+        Facts { up: sandbox.is_some(), ended, initialized, init: init_members, containers: &containers, runs: &runs, gates, resize };
     let mut conditions = conditions(&facts, generation, was, now);
     if let (Some(dismissal), Value::Array(list)) = (waits.dismissed.as_ref().filter(|_| over.is_some()), &mut conditions) {
         list.extend(disruption(dismissal, generation, was, now));
     }
     set("conditions", conditions);
-    let why = waits.dismissed.as_ref().filter(|_| over.is_some()).map(|dismissal| (dismissal.reason.as_str(), &dismissal.message));
-    let why = why.or_else(|| waits.pod.as_ref().map(|waiting| (waiting.reason.name(), &waiting.message)));
-    if let Some((reason, message)) = why {
+    if let Some((reason, message)) = reason(waits, over.is_some()) {
         set("reason", json!(reason));
         set("message", json!(message));
     }
@@ -91,17 +82,41 @@ fn told(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) ->
     let start = was["startTime"].as_str().map_or_else(|| time(begun_ms(&runs, now)), str::to_owned);
     set("startTime", json!(start));
     if !init.is_empty() {
-        set("initContainerStatuses", init.into_iter().map(|told| told.one.value).collect());
+        set("initContainerStatuses", init.into_iter().map(|member| member.one.value).collect());
     }
     set("containerStatuses", containers.into_iter().map(|one| one.value).collect());
-    let ephemeral = wanted.members().filter(|member| member.kind == Kind::Ephemeral);
-    let ephemeral: Vec<Value> = ephemeral.map(|member| ephemeral_status(&case, &ephemeral_runs, &member)).collect();
-    if !ephemeral.is_empty() {
-        set("ephemeralContainerStatuses", Value::Array(ephemeral));
+    if let Some(statuses) = ephemeral_statuses(&case, &ephemeral_runs) {
+        set("ephemeralContainerStatuses", statuses);
     }
     set("qosClass", json!(qos::class(&wanted.document)));
     add_resources(&mut status, wanted);
     Value::Object(status)
+}
+
+/// The status of a pod of which this host's containers say nothing new.
+fn settled(wanted: &Wanted, runs: &[Run<'_>], waits: &Waits, was: &Value, now: Now) -> Option<Value> {
+    // It ended before, and nothing of it is left here to say more: what is on record stays.
+    if wanted.pod.status.terminal() && runs.is_empty() {
+        return Some(wanted.document["status"].clone());
+    }
+    if let Some(dismissal) = waits.dismissed.as_ref().filter(|dismissal| dismissal.kind == Dismissed::Rejected) {
+        return Some(rejected(wanted, dismissal, was, now));
+    }
+    let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
+    let ends = deleting && was["containerStatuses"].is_array() && seen::members(runs).any(|run| run.seen.runs());
+    ends.then(|| ending(wanted, was))
+}
+
+/// Why it is as it is, and in words.
+fn reason(waits: &Waits, is_over: bool) -> Option<(&str, &String)> {
+    let dismissed = waits.dismissed.as_ref().filter(|_| is_over).map(|dismissal| (dismissal.reason.as_str(), &dismissal.message));
+    dismissed.or_else(|| waits.pod.as_ref().map(|waiting| (waiting.reason.name(), &waiting.message)))
+}
+
+fn ephemeral_statuses(case: &Case<'_>, runs: &[Run<'_>]) -> Option<Value> {
+    let ephemeral = case.wanted.members().filter(|member| member.kind == Kind::Ephemeral);
+    let statuses: Vec<Value> = ephemeral.map(|member| ephemeral_status(case, runs, &member)).collect();
+    (!statuses.is_empty()).then_some(Value::Array(statuses))
 }
 
 /// A resize that waits, or has not been done yet.
@@ -197,12 +212,12 @@ fn end(wanted: &Wanted, deleting: bool, containers: &[One], waits: &Waits) -> Op
 }
 
 /// An init container that failed, and is left so, ends its pod.
-fn init_end(wanted: &Wanted, init: &[Told], waits: &Waits) -> Option<End> {
+fn init_end(wanted: &Wanted, init: &[MemberStatus], waits: &Waits) -> Option<End> {
     let again = |one: &One, code: i32| wanted.member(&one.name).is_some_and(|member| wanted.starts_again(&member, code));
-    let failed = |told: &Told| {
-        let one = &told.one;
+    let failed = |member: &MemberStatus| {
+        let one = &member.one;
         let for_good = one.exit_code.is_some_and(|code| code != 0 && !again(one, code));
-        told.kind == Kind::Init && for_good && !waits.containers.contains_key(&one.name)
+        member.kind == Kind::Init && for_good && !waits.containers.contains_key(&one.name)
     };
     init.iter().any(failed).then_some(End::Failed)
 }
@@ -306,7 +321,7 @@ mod tests {
                 "{policy} {code}: {status}"
             );
         };
-        let told = |code: i64| json!({"terminated": {"exitCode": code, "reason": "Told"}});
+        let terminated = |code: i64| json!({"terminated": {"exitCode": code, "reason": "Told"}});
         let (runs, ended) = (State::Running { started_ms: 0 }, |exit_code| State::Exited {
             exit_code,
             out_of_memory: false,
@@ -314,10 +329,10 @@ mod tests {
             finished_ms: 0,
         });
         let waiting = json!({"waiting": {"reason": "ContainerCreating"}});
-        check("Never", 3, None, told(3));
-        check("Never", 0, Some((runs.clone(), "")), told(0));
-        check("Never", 0, Some((runs.clone(), "another")), told(0));
-        check("OnFailure", 0, None, told(0));
+        check("Never", 3, None, terminated(3));
+        check("Never", 0, Some((runs.clone(), "")), terminated(0));
+        check("Never", 0, Some((runs.clone(), "another")), terminated(0));
+        check("OnFailure", 0, None, terminated(0));
         check("OnFailure", 3, None, waiting.clone());
         check("Always", 0, None, waiting.clone());
         // Edited after its end, which its master takes no other word of.

@@ -83,7 +83,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
     let mut lanes = Lanes::new();
     let mut busy = BTreeSet::new();
     let mut trouble = Trouble::default();
-    let mut told = Told::default();
+    let mut announced = Announced::default();
     loop {
         let desired = ends.desired.borrow_and_update().clone();
         let verdicts = ends.verdicts.borrow_and_update().clone();
@@ -118,7 +118,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
                 hands.remember(&round);
-                tell(&ends, &desired, &round.waits, &mut told);
+                tell(&ends, &desired, &round.waits, &mut announced);
                 show(&ends.shown, &desired, &world, &round, now);
                 let wake_at_ms = round.wake_at_ms;
                 start_lanes(&hands, case, round, &mut lanes, &mut busy);
@@ -220,7 +220,7 @@ fn start_lanes<'a, R: Runtime>(
 
 /// The messages about pods that were logged and sent as events.
 #[derive(Default)]
-struct Told {
+struct Announced {
     /// By the pod's uid and the container's name, which is empty for the pod itself.
     waits: BTreeMap<(String, String), Waiting>,
     /// By uid.
@@ -228,8 +228,8 @@ struct Told {
 }
 
 /// A wait is told once, to the log and as events, and again when it changes.
-fn tell(ends: &Ends, desired: &Desired, waits: &BTreeMap<String, Waits>, told: &mut Told) {
-    let mut now_told = Told::default();
+fn tell(ends: &Ends, desired: &Desired, waits: &BTreeMap<String, Waits>, announced: &mut Announced) {
+    let mut now_announced = Announced::default();
     for (uid, waits) in waits {
         let Some(wanted) = desired.pods.get(uid) else { continue };
         let containers = waits.containers.iter().map(|(name, waiting)| (Some(name.as_str()), waiting));
@@ -239,23 +239,23 @@ fn tell(ends: &Ends, desired: &Desired, waits: &BTreeMap<String, Waits>, told: &
         let notes = waits.notes.iter().map(|(about, waiting)| (format!("note/{about}"), None, waiting));
         for (place, container, waiting) in places.chain(notes) {
             let place = (uid.clone(), place);
-            if told.waits.get(&place) != Some(waiting) {
+            if announced.waits.get(&place) != Some(waiting) {
                 tell_one(&ends.happenings, wanted, container, waiting);
             }
-            now_told.waits.insert(place, waiting.clone());
+            now_announced.waits.insert(place, waiting.clone());
         }
         if let Some(dismissal) = &waits.dismissed {
-            if !told.dismissed.contains(uid) {
+            if !announced.dismissed.contains(uid) {
                 let PodName { namespace, name, .. } = &wanted.name;
                 log::warn!("{namespace}/{name} has failed: {}: {}", dismissal.reason, dismissal.event);
                 // A queue that is full loses events, never actions.
                 let event = happening::Event::Dismissed(dismissal.clone());
                 let _ = ends.happenings.try_send(Happening::of_pod(&wanted.name, None, event));
             }
-            now_told.dismissed.insert(uid.clone());
+            now_announced.dismissed.insert(uid.clone());
         }
     }
-    *told = now_told;
+    *announced = now_announced;
 }
 
 fn tell_one(happenings: &mpsc::Sender<Happening>, wanted: &Wanted, container: Option<&str>, waiting: &Waiting) {

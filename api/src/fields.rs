@@ -208,14 +208,14 @@ pub const TABLE: &[(&str, Verdict)] = &[
 
 /// The reason why this pod is not started, which names each field; None if there is none.
 pub fn refused(document: &Value) -> Option<String> {
-    told(&of_pod(&document["spec"], "spec"))
+    not_supported(&of_pod(&document["spec"], "spec"))
 }
 
 /// The reason why an ephemeral container is not started. Its pod runs on.
 pub fn refused_ephemeral(document: &Value, container: &str) -> Option<String> {
     let all = document["spec"][EPHEMERAL].as_array()?;
     let (index, one) = all.iter().enumerate().find(|(_, one)| one["name"] == container)?;
-    told(&of_container(EPHEMERAL, one, &format!("spec.{EPHEMERAL}[{index}]")))
+    not_supported(&of_container(EPHEMERAL, one, &format!("spec.{EPHEMERAL}[{index}]")))
 }
 
 /// The warnings for a pod, or a template of pods, that no agent will start as it is. `path`: that of the spec.
@@ -234,7 +234,7 @@ fn warned(what: &str, mut found: Vec<String>) -> Option<String> {
     if more > 0 {
         found.push(format!("and {more} more"));
     }
-    told(&found).map(|text| format!("no agent will start {what}: {text}"))
+    not_supported(&found).map(|text| format!("no agent will start {what}: {text}"))
 }
 
 fn of_pod(spec: &Value, path: &str) -> Vec<String> {
@@ -259,7 +259,7 @@ fn of_container(list: &str, container: &Value, path: &str) -> Vec<String> {
     walk.found
 }
 
-fn told(found: &[String]) -> Option<String> {
+fn not_supported(found: &[String]) -> Option<String> {
     let text = match found {
         [] => return None,
         [one] => format!("{one} is not supported by this version of the agent"),

@@ -43,11 +43,11 @@ impl LogOptions {
     /// whose log it is, for the refusals: 400 for what is no number or time, 422 for what is none that a log could have.
     pub fn read(parameters: &[(String, String)], pod: &str) -> Result<LogOptions, Status> {
         let said = |name: &str| parameters.iter().find(|(parameter, _)| parameter == name).map(|(_, value)| value.as_str());
-        let told = |name: &str| said(name).filter(|value| !value.is_empty());
-        let number = |name: &str| told(name).map(whole).transpose().map_err(Status::bad_request);
+        let given = |name: &str| said(name).filter(|value| !value.is_empty());
+        let number = |name: &str| given(name).map(whole).transpose().map_err(Status::bad_request);
         let (lines, bytes, seconds) = (number("tailLines")?, number("limitBytes")?, number("sinceSeconds")?);
-        let time = told("sinceTime").map(moment).transpose().map_err(Status::bad_request)?;
-        let stream = told("stream").map(|given| (given, Stream::NAMES.iter().find(|(name, _)| *name == given)));
+        let time = given("sinceTime").map(moment).transpose().map_err(Status::bad_request)?;
+        let stream = given("stream").map(|given| (given, Stream::NAMES.iter().find(|(name, _)| *name == given)));
         let mut problems = Vec::new();
         let below = |value: Option<i64>, least: i64, name: &str, why: &str| {
             value.filter(|value| *value < least).map(|value| Problem::invalid(&Path::new(name), value, why))
@@ -74,7 +74,7 @@ impl LogOptions {
         }
         let flag = |name: &str| said(name).is_some_and(truth);
         Ok(LogOptions {
-            container: told("container").unwrap_or_default().to_owned(),
+            container: given("container").unwrap_or_default().to_owned(),
             follow: flag("follow"),
             previous: flag("previous"),
             timestamps: flag("timestamps"),

@@ -1,6 +1,9 @@
 //! The Status reply: how a request went wrong, or what a delete did. A value; each version of the API writes it in its
 //! own way (`to_v1` here, v1beta1 in its own room). Messages are those of Kubernetes, because clients show and match them.
 
+mod reason;
+
+pub use self::reason::Reason;
 use crate::kinds::Kind;
 use crate::meta::{Resource, Revision};
 use coracle_schema::Problem;
@@ -17,73 +20,6 @@ pub struct Status {
     pub details: Option<Details>,
     /// The token with which a list that cannot go on as it began may go on with the present.
     pub continues: Option<Box<str>>,
-}
-
-/// The names of failures on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    AlreadyExists,
-    BadRequest,
-    Conflict,
-    Expired,
-    Forbidden,
-    InsufficientStorage,
-    InternalError,
-    Invalid,
-    MethodNotAllowed,
-    NotAcceptable,
-    NotFound,
-    RequestEntityTooLarge,
-    ServiceUnavailable,
-    Timeout,
-    TooManyRequests,
-    Unauthorized,
-    UnsupportedMediaType,
-}
-
-impl Reason {
-    pub fn wire(self) -> &'static str {
-        match self {
-            Reason::AlreadyExists => "AlreadyExists",
-            Reason::BadRequest => "BadRequest",
-            Reason::Conflict => "Conflict",
-            Reason::Expired => "Expired",
-            Reason::Forbidden => "Forbidden",
-            Reason::InsufficientStorage => "InsufficientStorage",
-            Reason::InternalError => "InternalError",
-            Reason::Invalid => "Invalid",
-            Reason::MethodNotAllowed => "MethodNotAllowed",
-            Reason::NotAcceptable => "NotAcceptable",
-            Reason::NotFound => "NotFound",
-            Reason::RequestEntityTooLarge => "RequestEntityTooLarge",
-            Reason::ServiceUnavailable => "ServiceUnavailable",
-            Reason::Timeout => "Timeout",
-            Reason::TooManyRequests => "TooManyRequests",
-            Reason::Unauthorized => "Unauthorized",
-            Reason::UnsupportedMediaType => "UnsupportedMediaType",
-        }
-    }
-
-    pub fn code(self) -> u16 {
-        match self {
-            Reason::BadRequest => 400,
-            Reason::Unauthorized => 401,
-            Reason::Forbidden => 403,
-            Reason::NotFound => 404,
-            Reason::MethodNotAllowed => 405,
-            Reason::NotAcceptable => 406,
-            Reason::AlreadyExists | Reason::Conflict => 409,
-            Reason::Expired => 410,
-            Reason::RequestEntityTooLarge => 413,
-            Reason::UnsupportedMediaType => 415,
-            Reason::Invalid => 422,
-            Reason::TooManyRequests => 429,
-            Reason::InternalError => 500,
-            Reason::ServiceUnavailable => 503,
-            Reason::Timeout => 504,
-            Reason::InsufficientStorage => 507,
-        }
-    }
 }
 
 /// Which object it is about, and each thing wrong with it.

@@ -1,7 +1,8 @@
 //! A limit that many clients share. A greedy client, or several, always leave room for others.
 //!
 //!     take        a share that is within what its party may have
-//!     take_most   the same; or, for a party that has nothing, as much of it as it may have: one thing may be larger than any share
+//!     take_most   the same; or, for a party that has nothing, as much of it as it may have: one thing may be larger
+//!                 than any share
 //!     take_any    what has been done already and must be counted
 
 use std::collections::HashMap;

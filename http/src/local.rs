@@ -5,10 +5,12 @@
 //!
 //!     supervisor --- a look after requests, else seldom: is the listener alive, was a connection overlooked
 //!     tiny_http: accept -> a thread a connection -> queue -> 4 handlers -> whole answer
-//!                                                                     |-> a thread a stream
-//!                                                                     |-> a thread a request that may write: it waits for the disk
-//!                                                                     \-> the same for one that reads, where it would take the last
-//!                                                                         handler: that one is for who asks for health
+//!                                                              |-> a thread a stream
+//!                                                              |-> a thread a request that may write: it waits for
+//!                                                              |   the disk
+//!                                                              \-> the same for one that reads, where it would take
+//!                                                                  the last handler: that one is for who asks for
+//!                                                                  health
 use crate::network;
 use crate::outbound::{self, Reached};
 use crate::pull::{Next, next};
@@ -274,7 +276,7 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
         Body::Forward(forward) if forward.passes == Passes::Upgrade => return decline(plane, request),
         body => body,
     };
-    let Some(place) = Place::take(plane, matches!(body, Body::Forward(_))) else {
+    let Some(place) = StreamSlot::take(plane, matches!(body, Body::Forward(_))) else {
         let refusal = Refusal::Busy("too many streams in progress");
         plane.journal.refused(&refusal, &"the local socket");
         return refuse(request, &refusal);
@@ -364,10 +366,10 @@ fn abandon(request: tiny_http::Request, answer: Answer) -> io::Result<()> {
     let mut rest = request.upgrade("close", Response::empty(100));
     let head = format!("HTTP/1.1 {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", answer.status, bytes.len());
     let head = format!("{head}X-Content-Type-Options: nosniff\r\n");
-    let told = rest.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).and_then(|()| rest.write_all(&bytes));
-    let told = told.and_then(|()| rest.flush());
+    let written = rest.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).and_then(|()| rest.write_all(&bytes));
+    let written = written.and_then(|()| rest.flush());
     std::mem::forget(rest);
-    told
+    written
 }
 
 /// A handler that answers what is not about health; given back when it has.
@@ -409,22 +411,22 @@ impl Drop for Writer {
 }
 
 /// The place of a stream's thread; given back when the thread ends.
-struct Place {
+struct StreamSlot {
     plane: Arc<Plane>,
     forwards: bool,
 }
 
-impl Place {
-    fn take(plane: &Arc<Plane>, forwards: bool) -> Option<Place> {
+impl StreamSlot {
+    fn take(plane: &Arc<Plane>, forwards: bool) -> Option<StreamSlot> {
         let streams = plane.streams.fetch_add(1, Relaxed) + 1;
         let forwarded = plane.forwards.fetch_add(usize::from(forwards), Relaxed) + usize::from(forwards);
-        let place = Place { plane: plane.clone(), forwards };
+        let place = StreamSlot { plane: plane.clone(), forwards };
         let room = streams <= plane.limits.streams_max && !(forwards && forwarded > plane.limits.forwards_max);
         room.then_some(place)
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         self.plane.streams.fetch_sub(1, Relaxed);
         self.plane.forwards.fetch_sub(usize::from(self.forwards), Relaxed);
@@ -487,7 +489,7 @@ impl Pieces {
     }
 }
 
-fn follow(place: &Place, request: tiny_http::Request, status: StatusCode, headers: &HeaderMap, mut stream: Stream) -> io::Result<()> {
+fn follow(place: &StreamSlot, request: tiny_http::Request, status: StatusCode, headers: &HeaderMap, mut stream: Stream) -> io::Result<()> {
     let mut pieces = Pieces::begin(request, status, headers)?;
     // Between JSON documents a blank line means nothing; in a log it would be a line.
     let json = headers.get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/json"));
@@ -506,7 +508,7 @@ fn follow(place: &Place, request: tiny_http::Request, status: StatusCode, header
 }
 
 /// The stream's thread has a small runtime of its own for it, so both sides forward with the same code.
-fn pass_on(place: &Place, request: tiny_http::Request, forward: &Forward) -> io::Result<()> {
+fn pass_on(place: &StreamSlot, request: tiny_http::Request, forward: &Forward) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let mut forwarded = match runtime.block_on(outbound::forward(forward)) {
         Ok(Reached::Answer(forwarded)) => forwarded,

@@ -1,7 +1,8 @@
 //! PURE. Selects the headers that are passed on to another server and back.
 //!
 //!     there   `end_to_end`: all but what belongs to the client's connection
-//!     back    `passed`: the same, and nothing that speaks of this server's origin, for a browser takes what comes from here for ours
+//!     back    `passed`: the same, and nothing that speaks of this server's origin, for a browser takes what comes from
+//!             here for ours
 use crate::{HeaderMap, HeaderName, HeaderValue, Passes, StatusCode, header};
 
 /// Headers that belong to one connection and are not passed on (RFC 9110, 7.6.1, and older names); `Connection` may name more.

@@ -35,7 +35,7 @@ pub struct Secret {
 /// The error is in words for people.
 pub async fn open(wire: TcpStream, host: &str) -> Result<Secret, String> {
     let (near, far) = duplex(PIECE_BYTES);
-    let (told, opened) = oneshot::channel();
+    let (sender, opened) = oneshot::channel();
     let (held, mut gone) = oneshot::channel();
     let (wire, host) = (wire.into_std().map_err(|error| error.to_string())?, host.to_owned());
     let carrier = move || -> io::Result<()> {
@@ -43,7 +43,7 @@ pub async fn open(wire: TcpStream, host: &str) -> Result<Secret, String> {
         runtime.block_on(async move {
             let wire = TcpStream::from_std(wire)?;
             tokio::select! {
-                () = carry(wire, &host, far, told) => {}
+                () = carry(wire, &host, far, sender) => {}
                 _ = &mut gone => {}
             }
             Ok(())
@@ -143,8 +143,8 @@ mod tests {
         let mut command = Command::new("openssl");
         command.args(["s_server", "-accept", "127.0.0.1:0", "-naccept", "1", "-cert", "certificate", "-key", "key", "-rev"]).args(more);
         let mut child = command.current_dir(dir).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let told = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let port = told.filter_map(|line| line.strip_prefix("ACCEPT 127.0.0.1:")?.trim().parse().ok()).next();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let port = lines.filter_map(|line| line.strip_prefix("ACCEPT 127.0.0.1:")?.trim().parse().ok()).next();
         Some((child, port.expect("openssl says where it listens")))
     }
 

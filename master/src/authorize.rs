@@ -103,8 +103,8 @@ impl Attributes {
                     "" => "at the cluster scope".to_owned(),
                     namespace => format!("in the namespace {namespace:?}"),
                 };
-                let told = format!("User {user:?} cannot {verb} resource {part:?} in API group {group:?} {place}{more}");
-                Status::forbidden(resource, name, &told)
+                let message = format!("User {user:?} cannot {verb} resource {part:?} in API group {group:?} {place}{more}");
+                Status::forbidden(resource, name, &message)
             }
         }
     }

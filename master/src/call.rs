@@ -175,7 +175,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
 }
 
 /// The target of a path.
-struct Place<'k> {
+struct RequestPath<'k> {
     kind: &'k Kind,
     /// None: the path says nothing of a namespace.
     namespace: Option<String>,
@@ -196,7 +196,7 @@ fn group(path: &str, version: Version) -> Result<(&str, &str, &str), Misdirected
     }
 }
 
-fn place_v1<'k>(kinds: &'k Kinds, (group, version): (&str, &str), segments: Vec<String>) -> Result<Place<'k>, Misdirected> {
+fn place_v1<'k>(kinds: &'k Kinds, (group, version): (&str, &str), segments: Vec<String>) -> Result<RequestPath<'k>, Misdirected> {
     let place = upright(kinds, group.is_empty(), segments, |plural| kinds.by_path(group, version, plural))?;
     let (kind, named) = (place.kind, !place.name.is_empty());
     // What is only made has no path of its own, and none without its namespace.
@@ -205,7 +205,7 @@ fn place_v1<'k>(kinds: &'k Kinds, (group, version): (&str, &str), segments: Vec<
     if named && place.subresource.is_empty() && !by_name || !named && !everywhere { Err(Misdirected::Nowhere) } else { Ok(place) }
 }
 
-fn place_v1beta3(kinds: &Kinds, version: old::Version, segments: Vec<String>) -> Result<Place<'_>, Misdirected> {
+fn place_v1beta3(kinds: &Kinds, version: old::Version, segments: Vec<String>) -> Result<RequestPath<'_>, Misdirected> {
     upright(kinds, true, segments, |plural| kinds.by_old_path(version, plural))
 }
 
@@ -215,7 +215,7 @@ fn upright<'k>(
     of_core: bool,
     mut segments: Vec<String>,
     called: impl Fn(&str) -> Option<&'k Kind>,
-) -> Result<Place<'k>, Misdirected> {
+) -> Result<RequestPath<'k>, Misdirected> {
     let mut namespace = None;
     // `/namespaces/NS/status` is the namespace's own subresource, not a resource inside it.
     let own = |name: &str| of_core && subresource_of(kinds, "namespaces", name);
@@ -242,7 +242,7 @@ fn place_flat<'k>(
     version: old::Version,
     mut segments: Vec<String>,
     parameters: &[(String, String)],
-) -> Result<Place<'k>, Misdirected> {
+) -> Result<RequestPath<'k>, Misdirected> {
     // Some versions of 2014 had the namespace in the path.
     if segments.len() >= 3 && segments[0] == "ns" {
         let namespace = segments.remove(1);
@@ -255,7 +255,7 @@ fn place_flat<'k>(
     rest(kind, namespace.filter(|_| kind.namespaced), segments)
 }
 
-fn rest<'k>(kind: &'k Kind, namespace: Option<String>, segments: Vec<String>) -> Result<Place<'k>, Misdirected> {
+fn rest<'k>(kind: &'k Kind, namespace: Option<String>, segments: Vec<String>) -> Result<RequestPath<'k>, Misdirected> {
     let mut segments = segments.into_iter().skip(1);
     let name = segments.next();
     let subresource = segments.next();
@@ -278,10 +278,10 @@ fn rest<'k>(kind: &'k Kind, namespace: Option<String>, segments: Vec<String>) ->
     if !subresource.is_empty() && kind.subresource(&subresource).is_none() {
         return Err(Misdirected::Nowhere);
     }
-    Ok(Place { kind, namespace, name, subresource })
+    Ok(RequestPath { kind, namespace, name, subresource })
 }
 
-fn verb(method: &str, place: &Place, watch: bool, watch_path: bool) -> Result<Verb, Misdirected> {
+fn verb(method: &str, place: &RequestPath, watch: bool, watch_path: bool) -> Result<Verb, Misdirected> {
     let named = !place.name.is_empty();
     let verb = match (method, place.subresource.as_str()) {
         ("GET", "") if watch && (watch_path || !named) => Verb::Watch,
@@ -320,12 +320,12 @@ fn verb(method: &str, place: &Place, watch: bool, watch_path: bool) -> Result<Ve
     if offered(place, verb) { Ok(verb) } else { Err(Misdirected::Method) }
 }
 
-fn share(place: &Place) -> Option<&'static Share> {
+fn share(place: &RequestPath) -> Option<&'static Share> {
     place.kind.subresource(&place.subresource)?.share
 }
 
 /// Subresources have been looked up by their names.
-fn offered(place: &Place, verb: Verb) -> bool {
+fn offered(place: &RequestPath, verb: Verb) -> bool {
     let kind = place.kind;
     let part = |verb: kinds::Verb| kind.subresource(&place.subresource).is_some_and(|part| part.verbs.contains(&verb));
     match verb {

@@ -3,7 +3,8 @@
 //! ```text
 //! store fsck, verify, salvage, restore    the directory itself, with no master running
 //! status                                  a running master, through the local socket
-//! store flush, backup                     through the local socket while a master runs; the directory itself while none does
+//! store flush, backup                     through the local socket while a master runs; the directory itself while
+//!                                         none does
 //! ```
 //!
 //! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.
@@ -64,8 +65,8 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
     }
     text.push('\n');
     // Nobody may be reading any more.
-    let told = if code == 0 { io::stdout().write_all(text.as_bytes()) } else { io::stderr().write_all(text.as_bytes()) };
-    drop(told);
+    let written = if code == 0 { io::stdout().write_all(text.as_bytes()) } else { io::stderr().write_all(text.as_bytes()) };
+    drop(written);
     ExitCode::from(code)
 }
 
@@ -147,14 +148,14 @@ fn status(config: &Config, form: OutputForm) -> Result<Outcome, String> {
     };
     let metrics = page("/metrics")?;
     let nodes = page("/api/v1/nodes").and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
-    let told = state::told(&config.data_dir.display().to_string(), &metrics, page("/readyz?verbose"), nodes);
+    let report = state::report(&config.data_dir.display().to_string(), &metrics, page("/readyz?verbose"), nodes);
     let text = match form {
-        OutputForm::Text => told.lines.join("\n"),
-        OutputForm::Json => format!("{:#}", told.document),
+        OutputForm::Text => report.lines.join("\n"),
+        OutputForm::Json => format!("{:#}", report.document),
     };
     // What was asked for, also where it is not well.
     let _ = writeln!(io::stdout(), "{text}");
-    Ok(Outcome { text: String::new(), code: u8::from(!told.well) })
+    Ok(Outcome { text: String::new(), code: u8::from(!report.well) })
 }
 
 fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
@@ -174,18 +175,18 @@ fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
     let mut out = begin_backup(&tmp).map_err(|why| format!("{}: {why}", tmp.display()))?;
     let written = write_backup(config, &mut out).and_then(|warned| {
         let copy = File::open(&tmp).map_err(|error| error.to_string())?;
-        let told = store::read_backup(BufReader::new(copy), |_, _| Ok(()))?;
+        let contents = store::read_backup(BufReader::new(copy), |_, _| Ok(()))?;
         fs::rename(&tmp, file).map_err(|error| error.to_string())?;
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| error.to_string())?;
-        Ok((told, warned))
+        Ok((contents, warned))
     });
-    let (told, warned) = written.map_err(|why| {
+    let (contents, warned) = written.map_err(|why| {
         fs::remove_file(&tmp).ok();
         format!("{shown}: {why}")
     })?;
-    let mut text = format!("{shown}: {} objects at revision {}", told.objects, told.revision);
+    let mut text = format!("{shown}: {} objects at revision {}", contents.objects, contents.revision);
     warned.iter().for_each(|warning| text.push_str(&format!("\nthe master says: {warning}")));
-    Ok(but_for(text, &told.left_out))
+    Ok(but_for(text, &contents.left_out))
 }
 
 /// By whatever way: what is not there lies nowhere.
@@ -240,9 +241,9 @@ fn restore(config: &Config, file: &Path) -> Result<Outcome, String> {
     let again = || (&opened).rewind().map(|()| BufReader::new(&opened));
     owner::become_owner(&config.data_dir)?;
     owner::refuse(&config.data_dir)?;
-    let told = store::restore(&config.data_dir, again).map_err(failed)?;
-    let text = format!("{}: {} objects of revision {}; start the master", config.data_dir.display(), told.objects, told.revision);
-    Ok(but_for(text, &told.left_out))
+    let restored = store::restore(&config.data_dir, again).map_err(failed)?;
+    let text = format!("{}: {} objects of revision {}; start the master", config.data_dir.display(), restored.objects, restored.revision);
+    Ok(but_for(text, &restored.left_out))
 }
 
 /// The store of a directory that no master has open. It is not made where there is none.

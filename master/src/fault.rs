@@ -64,7 +64,7 @@ impl Fault {
     pub fn invalid(call: &Call, kind: &Kind, name: &str, problems: Vec<Problem>) -> Fault {
         let problems = match call.version {
             Version::V1 => problems,
-            Version::Old(version) => old::told(version, &kind.kind, problems),
+            Version::Old(version) => old::reworded(version, &kind.kind, problems),
         };
         Status::invalid(kind, name, &problems).into()
     }
@@ -161,9 +161,9 @@ fn repeat(status: &mut Status, looks: usize) {
         _ => 1,
     };
     let Some(last) = details.causes.iter().rposition(|cause| times(cause) > 1) else { return };
-    let told: Vec<Cause> =
+    let repeated: Vec<Cause> =
         (2..=looks).flat_map(|round| details.causes.iter().filter(move |cause| times(cause) >= round).cloned()).collect();
-    details.causes.splice(last + 1..last + 1, told);
+    details.causes.splice(last + 1..last + 1, repeated);
 }
 
 /// The path of an object in a version's own words.

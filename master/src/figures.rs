@@ -40,14 +40,14 @@ pub struct OfPod {
 pub fn ask(agents: Vec<Server>) -> io::Result<Vec<Usage>> {
     let target = PathAndQuery::from_static("/usage");
     let asked = agents.into_iter().map(|agent| (agent, target.clone())).collect();
-    let mut told = Vec::new();
+    let mut usages = Vec::new();
     for answer in gather(asked, PATIENCE, ANSWER_BYTES_MAX)? {
         match answer.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string())) {
-            Ok(usage) => told.push(usage),
+            Ok(usage) => usages.push(usage),
             Err(why) => log::debug!("figures: {why}"),
         }
     }
-    Ok(told)
+    Ok(usages)
 }
 
 /// The agent of a node, by its name, in the directory that this master was given: nothing that a client may write leads anywhere else.

@@ -120,9 +120,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
         .measured_by(config.agent_sockets.clone());
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
     let serve = Serve::new(registry.clone(), keys).asking_agents_in(config.agent_sockets.clone()).kept_by(upkeep);
-    let store::Health { damaged, told, .. } = shared.health();
+    let store::Health { damaged, edits, .. } = shared.health();
     gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
-    gate.tell_files("EditedFile", &told, control::now(Instant::now()));
+    gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
     let (wakes, inbox) = control::wakes();
     let hearing = wakes.clone();
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
@@ -156,7 +156,7 @@ fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
     let opened = opened.map_err(|error| format!("--data-dir {error}"))?;
     let fill = opened.store.health().fill;
     log::info!("{}", held(opened.objects, &config.data_dir, &fill));
-    fill.told.iter().for_each(|told| log::warn!("{told}"));
+    fill.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     Ok(opened.store)
 }
 
@@ -175,7 +175,7 @@ fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
         fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
         edited: &|key, object| edited(kinds, key, object),
         home: &home,
-        told: &|key, sketch| told(kinds, key, sketch),
+        durable_by_sketch: &|key, sketch| durable_by_sketch(kinds, key, sketch),
         durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object)),
     })
 }
@@ -196,7 +196,7 @@ fn home(key: &Key) -> Option<Key> {
 }
 
 /// The facts about a loaded object that are known without reading it whole.
-fn told(kinds: &Kinds, key: &Key, sketch: &Sketch) -> Option<Durable> {
+fn durable_by_sketch(kinds: &Kinds, key: &Key, sketch: &Sketch) -> Option<Durable> {
     let strategy = &kinds.by_resource(&key.resource)?.strategy;
     let tokenless = sketch.metadata.annotations.get(CREATION_TOKEN).is_none();
     (tokenless && sketch.status.is_none() && strategy.claims_nothing()).then(|| strategy.durable(&Value::Null))
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_start_names_the_limit_of_the_store() {
-        let fill = store::FillLevel { bytes: 3 << 19, bytes_max: 128 << 20, told: Vec::new() };
+        let fill = store::FillLevel { bytes: 3 << 19, bytes_max: 128 << 20, warnings: Vec::new() };
         let said = "7 objects in /var/lib/m: 1.5 MB of the 128 MB that they may take (--store-limit)";
         assert_eq!(held(7, Path::new("/var/lib/m"), &fill), said);
     }

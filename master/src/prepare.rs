@@ -1,7 +1,9 @@
 //! A document becomes a write, or the reasons why not. PURE. `Draft` is a document on its way; `commit` leads it.
 //!
-//!     create:  defaults -> mutate: strategy.create -> validate -> finish: what says nothing goes, owners of fields, claims
-//!     update:  whose revision, whose uid -> defaults -> mutate: what says nothing goes, strategy.update -> validate_update
+//!     create:  defaults -> mutate: strategy.create -> validate
+//!              -> finish: what says nothing goes, owners of fields, claims
+//!     update:  whose revision, whose uid -> defaults -> mutate: what says nothing goes, strategy.update
+//!              -> validate_update
 //!              -> finish: owners, claims; a deletion where the last finalizer went
 //!     part:    ... -> mutate: the rest is taken over, strategy.status_update, defaults, what says nothing goes -> ...
 //!     delete:  preconditions -> strategy.delete -> Departure

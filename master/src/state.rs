@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-pub struct Told {
+pub struct StateReport {
     pub lines: Vec<String>,
     pub document: Value,
     pub well: bool,
@@ -12,7 +12,7 @@ pub struct Told {
 const FULL_PERCENT: u64 = 90;
 
 /// `ready`: the checks, or why they do not hold. `nodes`: a NodeList.
-pub fn told(data_dir: &str, metrics: &str, ready: Result<String, String>, nodes: Result<Value, String>) -> Told {
+pub fn report(data_dir: &str, metrics: &str, ready: Result<String, String>, nodes: Result<Value, String>) -> StateReport {
     let mut problems = Vec::new();
     if let Err(why) = ready {
         problems.push(why.replace('\n', ", "));
@@ -67,7 +67,7 @@ pub fn told(data_dir: &str, metrics: &str, ready: Result<String, String>, nodes:
         "nodes": rows,
         "problems": problems,
     });
-    Told { lines, document, well: problems.is_empty() }
+    StateReport { lines, document, well: problems.is_empty() }
 }
 
 /// `1 node`, `2 nodes`.
@@ -103,29 +103,29 @@ mod tests {
                            coracle_store_revision 7\napiserver_resource_objects{resource=\"pods\"} 2\napiserver_resource_objects{resource=\"nodes\"} 1\n\
                            coracle_open_streams 4\napiserver_request_total{verb=\"GET\"} 5\n";
 
-    fn told_of(metrics: &str, ready: Result<String, String>, condition: Value) -> Told {
+    fn report_of(metrics: &str, ready: Result<String, String>, condition: Value) -> StateReport {
         let nodes = json!({"items": [{"metadata": {"name": "n1"}, "status": {"conditions": [condition]}}]});
-        told("/d", metrics, ready, Ok(nodes))
+        report("/d", metrics, ready, Ok(nodes))
     }
 
     #[test]
     fn in_plain_words() {
         let ready = || json!({"type": "Ready", "status": "True"});
-        let well = told_of(METRICS, Ok("ok".to_owned()), ready());
+        let well = report_of(METRICS, Ok("ok".to_owned()), ready());
         assert_eq!(well.lines[0], "store /d: 3 objects at revision 7");
         assert_eq!(well.lines[1], "    1.0 MiB of 10.0 MiB in memory (10 %), 0.0 MiB of journal");
         assert_eq!((well.lines.last().unwrap().as_str(), well.well), ("all is well", true));
         assert_eq!((&well.document["clients"]["streams"], &well.document["nodes"][0]["ready"]), (&json!(4), &json!(true)));
-        let check = |told: Told, problem: &str| {
-            assert!(!told.well && told.lines.last().unwrap().contains(problem), "{:?}", told.lines);
+        let check = |report: StateReport, problem: &str| {
+            assert!(!report.well && report.lines.last().unwrap().contains(problem), "{:?}", report.lines);
         };
-        check(told_of(METRICS, Err("readyz: store failed".to_owned()), ready()), "store failed");
-        check(told_of(&METRICS.replace("writable 1", "writable 0"), Ok(String::new()), ready()), "takes no writes");
-        check(told_of(&METRICS.replace("bytes 1048576", "bytes 10000000"), Ok(String::new()), ready()), "full to 95 %");
-        check(told_of(&format!("{METRICS}coracle_store_damaged_objects 2\n"), Ok(String::new()), ready()), "2 objects are damaged");
-        check(told_of(&format!("{METRICS}coracle_store_files_stuck 1\n"), Ok(String::new()), ready()), "cannot be brought up");
+        check(report_of(METRICS, Err("readyz: store failed".to_owned()), ready()), "store failed");
+        check(report_of(&METRICS.replace("writable 1", "writable 0"), Ok(String::new()), ready()), "takes no writes");
+        check(report_of(&METRICS.replace("bytes 1048576", "bytes 10000000"), Ok(String::new()), ready()), "full to 95 %");
+        check(report_of(&format!("{METRICS}coracle_store_damaged_objects 2\n"), Ok(String::new()), ready()), "2 objects are damaged");
+        check(report_of(&format!("{METRICS}coracle_store_files_stuck 1\n"), Ok(String::new()), ready()), "cannot be brought up");
         let gone = json!({"type": "Ready", "status": "Unknown", "message": "silent"});
-        check(told_of(METRICS, Ok(String::new()), gone), "node n1 is not ready: silent");
-        check(told("/d", METRICS, Ok(String::new()), Err("no".to_owned())), "nodes: no");
+        check(report_of(METRICS, Ok(String::new()), gone), "node n1 is not ready: silent");
+        check(report("/d", METRICS, Ok(String::new()), Err("no".to_owned())), "nodes: no");
     }
 }

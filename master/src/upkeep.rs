@@ -41,8 +41,8 @@ impl Upkeep {
         }
         let failed = |why| refusal(StatusCode::INTERNAL_SERVER_ERROR, &Status::internal_error(why));
         let mut answer = done(&self.store).unwrap_or_else(failed);
-        if is_gone && let Ok(told) = HeaderValue::from_str(&format!("299 - \"{GONE}\"")) {
-            answer.headers.insert(header::WARNING, told);
+        if is_gone && let Ok(warning) = HeaderValue::from_str(&format!("299 - \"{GONE}\"")) {
+            answer.headers.insert(header::WARNING, warning);
         }
         answer
     }

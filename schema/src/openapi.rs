@@ -95,44 +95,44 @@ fn property(types: &Types, dialect: Dialect, row: &Type, field: &Field) -> Value
     {
         inner.insert("enum".to_owned(), json!(rule.choices));
     }
-    let mut told = Map::new();
+    let mut outer = Map::new();
     match field.container {
         Container::One => {}
-        Container::List => drop(told.insert("items".to_owned(), inner.take())),
-        Container::Map => drop(told.insert("additionalProperties".to_owned(), inner.take())),
+        Container::List => drop(outer.insert("items".to_owned(), inner.take())),
+        Container::Map => drop(outer.insert("additionalProperties".to_owned(), inner.take())),
         Container::MapOfLists => {
             let list = json!({"type": "array", "items": inner.take(), "x-kubernetes-list-type": "atomic"});
-            told.insert("additionalProperties".to_owned(), list);
+            outer.insert("additionalProperties".to_owned(), list);
         }
     }
     match field.container {
         Container::One => {}
-        Container::List => drop(told.insert("type".to_owned(), json!("array"))),
-        Container::Map | Container::MapOfLists => drop(told.insert("type".to_owned(), json!("object"))),
+        Container::List => drop(outer.insert("type".to_owned(), json!("array"))),
+        Container::Map | Container::MapOfLists => drop(outer.insert("type".to_owned(), json!("object"))),
     }
-    merging(field, &mut told);
+    merging(field, &mut outer);
     let prose = types.prose(&format!("{}.{}", row.name, field.name));
     if !prose.is_empty() {
-        told.insert("description".to_owned(), json!(prose));
+        outer.insert("description".to_owned(), json!(prose));
     }
     if let Some(default) =
         rule.default.as_deref().and_then(|json| serde_json::from_str::<Value>(json).ok()).filter(|value| !value.is_null())
     {
-        told.insert("default".to_owned(), default);
+        outer.insert("default".to_owned(), default);
     }
-    beside(dialect, inner, told)
+    beside(dialect, inner, outer)
 }
 
 /// In version 3 nothing may stand beside a reference.
-fn beside(dialect: Dialect, inner: Value, mut told: Map<String, Value>) -> Value {
+fn beside(dialect: Dialect, inner: Value, mut outer: Map<String, Value>) -> Value {
     match inner {
-        Value::Object(inner) if dialect == Dialect::V3 && inner.contains_key("$ref") && !told.is_empty() => {
-            told.insert("allOf".to_owned(), json!([inner]));
+        Value::Object(inner) if dialect == Dialect::V3 && inner.contains_key("$ref") && !outer.is_empty() => {
+            outer.insert("allOf".to_owned(), json!([inner]));
         }
-        Value::Object(inner) => told.extend(inner),
+        Value::Object(inner) => outer.extend(inner),
         _ => {}
     }
-    told.into()
+    outer.into()
 }
 
 fn element(types: &Types, dialect: Dialect, element: &Element) -> Value {
@@ -153,8 +153,8 @@ fn element(types: &Types, dialect: Dialect, element: &Element) -> Value {
 }
 
 /// How entries of two versions belong together.
-fn merging(field: &Field, told: &mut Map<String, Value>) {
-    let mut tell = |word: &str, value: Value| drop(told.insert(format!("x-kubernetes-{word}"), value));
+fn merging(field: &Field, outer: &mut Map<String, Value>) {
+    let mut tell = |word: &str, value: Value| drop(outer.insert(format!("x-kubernetes-{word}"), value));
     match (&field.rules.merge, field.container) {
         (Merge::Keys(keys), _) => {
             tell("list-type", json!("map"));

@@ -2,7 +2,8 @@
 //! of it away again. Devices that are not ours are never touched.
 //!
 //! ```text
-//! store -> ext4, xfs (mount) -> loop device -> disk.img over FUSE (card: records, is slow) or a file (bench: fast, counted by the kernel)
+//! store -> ext4, xfs (mount) -> loop device
+//!     -> disk.img over FUSE (card: records, is slow) or a file (bench: fast, counted by the kernel)
 //! ```
 
 pub mod card;

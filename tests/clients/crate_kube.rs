@@ -138,8 +138,8 @@ async fn typed_kinds(client: Client) -> Outcome {
     let made = pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
     hold!(made.spec.is_some_and(|spec| spec.restart_policy.as_deref() == Some("Always")), "defaults are missing");
     let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-    let told = pods.patch_status("p", &PatchParams::default(), &Patch::Merge(status)).await?;
-    hold!(told.status.and_then(|status| status.phase).as_deref() == Some("Running"), "the status is not taken");
+    let patched = pods.patch_status("p", &PatchParams::default(), &Patch::Merge(status)).await?;
+    hold!(patched.status.and_then(|status| status.phase).as_deref() == Some("Running"), "the status is not taken");
     let gone = pods.delete("p", &DeleteParams::default().grace_period(0)).await?;
     hold!(gone.is_left(), "a pod's deletion answers the pod");
     let deployment = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {

@@ -3,11 +3,11 @@
 //! runs, and where a status matters the script says what an agent would.
 //!
 //!     make test-clients
-//!     cargo test -p coracle-tests --features clients --test clients -- 1.33/apply       what has the word in its name
-//!     CORACLE_KUBECTL="/path/a /path/b" ...                                             these kubectls, whatever is installed
-//!     CORACLE_HELM=/path/to/helm ...                                                    this helm
-//!     CORACLE_PYTHON=/path/to/python3 ...                                               this Python, with its `kubernetes`
-//!     CORACLE_BINARIES=target/debug ...                                                 another folder with coracle-master
+//!     cargo test -p coracle-tests --features clients --test clients -- 1.33/apply   what has the word in its name
+//!     CORACLE_KUBECTL="/path/a /path/b" ...   these kubectls, whatever is installed
+//!     CORACLE_HELM=/path/to/helm ...          this helm
+//!     CORACLE_PYTHON=/path/to/python3 ...     this Python, with its `kubernetes`
+//!     CORACLE_BINARIES=target/debug ...       another folder with coracle-master
 
 mod bed;
 mod crate_kube;

@@ -8,7 +8,8 @@
 //!
 //! and after a `$` line what must come of it (without `exit` that is success):
 //!
-//!     = pod/web created          all that is printed, a `=` line a line (the warning that nothing acts on a kind yet is left out)
+//!     = pod/web created          all that is printed, a `=` line a line (the warning that nothing acts on a kind yet
+//!                                is left out)
 //!     ~ web 1/1 Running          printed somewhere; runs of blanks count as one
 //!     !~ Error                   printed nowhere
 //!     exit 1                     the exit code
@@ -136,8 +137,8 @@ impl Step {
         let exact: Vec<&str> =
             self.expected.iter().filter_map(|e| if let Expectation::Exactly(l) = e { Some(l.as_str()) } else { None }).collect();
         let own = |line: &&str| OWN_WARNINGS.iter().any(|own| line.starts_with(own));
-        let told: Vec<&str> = printed.lines().map(str::trim_end).filter(|line| !own(line)).collect();
-        if !exact.is_empty() && exact != told {
+        let shown_lines: Vec<&str> = printed.lines().map(str::trim_end).filter(|line| !own(line)).collect();
+        if !exact.is_empty() && exact != shown_lines {
             wrong.push(format!("printed is not exactly: {}", exact.join(" | ")));
         }
         let blanks = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -80,11 +80,11 @@ impl Client {
     /// Writes are refused with a reason that has one of these words, reads go on, and it says so.
     fn is_ailing(&mut self, when: &str, words: &[&str]) -> Result<(), String> {
         // A batch that was written before the disk failed may be acknowledged still.
-        let mut told = (0, String::new());
+        let mut answer = (0, String::new());
         for _ in 0..3 {
-            told = self.create()?;
+            answer = self.create()?;
         }
-        let (code, message) = told;
+        let (code, message) = answer;
         if ![503, 507].contains(&code) || !words.iter().any(|word| message.contains(word)) {
             return Err(format!("{when}: a create is answered {code}: {message}"));
         }

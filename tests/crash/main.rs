@@ -3,7 +3,8 @@
 //! replays its own journal, and the store is opened and judged.
 //!
 //! ```text
-//! work (several writers, marks in the record) -> cut (an image: all up to the last flush, some of the later writes) -> mount -> subject
+//! work (several writers, marks in the record) -> cut (an image: all up to the last flush, some of the later writes)
+//!     -> mount -> subject
 //! (open; open again; checkpoint and open) -> judge PURE (is this a state between acknowledged and asked for?)
 //! ```
 //!

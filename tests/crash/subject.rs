@@ -176,7 +176,7 @@ fn open(root: &Path, volatile: Option<&Path>, protocol: Protocol) -> Result<Open
     let rules = Rules {
         edited: &|_, object| Ok(object),
         home: &|_| None,
-        told: &|_, _| None,
+        durable_by_sketch: &|_, _| None,
         kinds: CLASSES.map(row).into(),
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,

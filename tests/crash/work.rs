@@ -40,16 +40,16 @@ pub struct Moment {
 impl History {
     pub fn moment(&self, record: &Record, entries: usize) -> Moment {
         let mut moment = Moment { acknowledged: 0, asked: HashSet::new() };
-        let mut told = HashSet::new();
+        let mut acknowledged = HashSet::new();
         for entry in &record.entries[..entries] {
             let Entry::Mark(text) = entry else { continue };
             match text.split_once(' ').map(|(word, id)| (word, id.parse::<u64>())) {
                 Some(("asked", Ok(id))) => drop(moment.asked.insert(id)),
-                Some(("told", Ok(id))) => drop(told.insert(id)),
+                Some(("told", Ok(id))) => drop(acknowledged.insert(id)),
                 _ => {}
             }
         }
-        let revisions = self.done.iter().filter(|done| told.contains(&done.id)).map(|done| done.written.revision);
+        let revisions = self.done.iter().filter(|done| acknowledged.contains(&done.id)).map(|done| done.written.revision);
         moment.acknowledged = revisions.max().unwrap_or_default();
         moment
     }

@@ -105,9 +105,9 @@ fn service_balances(bed: &mut Bed) {
         "containers": [{"name": "told", "image": BUSYBOX, "command": ["sleep", "3600"]}]}}})
         .to_string(),
     );
-    let told = bed.until("it runs", |bed| bed.running_of("told").pop());
+    let container = bed.until("it runs", |bed| bed.running_of("told").pop());
     assert_eq!(
-        bed.exec(&told, "echo $WEB_SERVICE_HOST $WEB_SERVICE_PORT $WEB_PORT_80_TCP").as_deref(),
+        bed.exec(&container, "echo $WEB_SERVICE_HOST $WEB_SERVICE_PORT $WEB_PORT_80_TCP").as_deref(),
         Ok(format!("{address} 80 tcp://{address}:80\n").as_str())
     );
 }

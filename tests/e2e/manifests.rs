@@ -273,11 +273,11 @@ fn variables_of_a_file(bed: &mut Bed) {
             "containers": [{"name": name, "image": BUSYBOX, "env": [key(asked)], "command": ["sh", "-c", "echo $X > /told; sleep 3600"]}]}})
     };
     bed.drop_manifest("good.json", &pod("good", "A").to_string());
-    let told = bed.until("it has told its variable", |bed| {
+    let variable = bed.until("it has told its variable", |bed| {
         let id = bed.running_of("good").pop()?;
         bed.exec(&id, "cat /told").ok().filter(|text| text.ends_with('\n'))
     });
-    assert_eq!(told, "one\n");
+    assert_eq!(variable, "one\n");
     bed.drop_manifest("bad.json", &pod("bad", "B").to_string());
     let waiting = bed.until("it says what is missing", |bed| {
         let waiting = bed.pod_like("bad")?["status"]["containerStatuses"][0]["state"]["waiting"].take();

@@ -76,12 +76,12 @@ fn resize_in_place(bed: &mut Bed) {
     assert_eq!(limits(bed, &id), format!("{} 10000", 64 << 20));
     resize(bed, "p", "96Mi", "200m");
     bed.until("the engine has it", |bed| (limits(bed, &id) == format!("{} 20000", 96 << 20)).then_some(()));
-    let told = bed.until("the status tells it", |bed| {
+    let shown = bed.until("the status tells it", |bed| {
         let status = status(bed, "p");
         let resources = &status["containerStatuses"][0]["resources"];
         (resources["limits"] == json!({"cpu": "200m", "memory": "96Mi"})).then_some(status)
     });
-    assert_eq!((bed.running_of("c"), &told["containerStatuses"][0]["restartCount"]), (vec![id], &json!(0)));
+    assert_eq!((bed.running_of("c"), &shown["containerStatuses"][0]["restartCount"]), (vec![id], &json!(0)));
 }
 
 fn resize_waits_for_room(bed: &mut Bed) {
@@ -150,9 +150,9 @@ fn empty_directory_over_its_limit(bed: &mut Bed) {
     let container =
         json!({"name": "fills", "image": BUSYBOX, "command": ["sh", "-c", line], "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
     post(bed, "fills", &json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}], "containers": [container]}));
-    let told = bed.until("it is evicted", |bed| Some(status(bed, "fills")).filter(|status| status["reason"] == "Evicted"));
+    let evicted = bed.until("it is evicted", |bed| Some(status(bed, "fills")).filter(|status| status["reason"] == "Evicted"));
     assert_eq!(
-        (&told["phase"], &told["message"]),
+        (&evicted["phase"], &evicted["message"]),
         (&json!("Failed"), &json!("Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". "))
     );
     assert!(bed.running_of("fills").is_empty(), "it runs no more");

@@ -148,8 +148,8 @@ fn local_policy(bed: &mut Bed) {
         bed.until("who asks is seen with the policy Local", |bed| peer(bed, protocol).filter(|peer| peer == "192.0.2.2"));
     }
     let health = bed.get(&format!("{SERVICES}/s"))["spec"]["healthCheckNodePort"].as_u64().expect("a port");
-    let told = bed.until("its health is told", |_| lan.get(&format!("http://{HOST}:{health}/healthz")).ok());
-    assert!(told.contains("\"localEndpoints\": 2") || told.contains("\"localEndpoints\":2"), "{told}");
+    let health_text = bed.until("its health is told", |_| lan.get(&format!("http://{HOST}:{health}/healthz")).ok());
+    assert!(health_text.contains("\"localEndpoints\": 2") || health_text.contains("\"localEndpoints\":2"), "{health_text}");
 }
 
 /// A connection that stays open through what is killed and changed.

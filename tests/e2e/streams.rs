@@ -142,8 +142,8 @@ fn ports(bed: &mut Bed) {
         let mut going = Going::start(&client, &["port-forward", "box", ":8080"]);
         let url = format!("http://127.0.0.1:{}", going.port());
         assert!(fetch(&format!("{url}/large"), &[]).as_deref() == Ok(&large[..]), "{name}: what came is not what is there");
-        let told = fetch(&format!("{url}/cgi-bin/sum"), &["--data-binary", &format!("@{}", file.display())]).expect("it is sent");
-        assert!(String::from_utf8_lossy(&told).contains(&sum), "{name}: what was sent is not what came");
+        let answer = fetch(&format!("{url}/cgi-bin/sum"), &["--data-binary", &format!("@{}", file.display())]).expect("it is sent");
+        assert!(String::from_utf8_lossy(&answer).contains(&sum), "{name}: what was sent is not what came");
         let fetching: Vec<_> = (0..8)
             .map(|_| {
                 let url = format!("{url}/large");

@@ -42,8 +42,8 @@ fn rollout_undo_scale(bed: &mut Bed) {
     bed.start();
     let kubectl = newest();
     bed.post(&format!("{APPS}/deployments"), &deployment(3, container(SLEEP)));
-    let told = kubectl.must(&["rollout", "status", "deployment/d"]);
-    assert!(told.contains("successfully rolled out"), "{told}");
+    let rollout = kubectl.must(&["rollout", "status", "deployment/d"]);
+    assert!(rollout.contains("successfully rolled out"), "{rollout}");
     let before = bed.running_of("c");
     assert_eq!(before.len(), 3);
     kubectl.must(&["set", "env", "deployment/d", "COLOR=blue"]);
@@ -65,8 +65,8 @@ fn rollout_undo_scale(bed: &mut Bed) {
     bed.until("one is left", |bed| (bed.running_of("c").len() == 1).then_some(()));
     // An image that nobody has: what runs goes on, and the rollout says that it waits.
     kubectl.must(&["set", "image", "deployment/d", "c=coracle/absent:1"]);
-    let told = kubectl.run(&["rollout", "status", "deployment/d", "--timeout=3s"], b"");
-    assert_ne!(told.code, 0, "{told:?}");
+    let rollout = kubectl.run(&["rollout", "status", "deployment/d", "--timeout=3s"], b"");
+    assert_ne!(rollout.code, 0, "{rollout:?}");
     assert_eq!(bed.running_of("c").len(), 1);
     kubectl.must(&["rollout", "undo", "deployment/d"]);
     kubectl.must(&["rollout", "status", "deployment/d"]);
@@ -127,9 +127,9 @@ fn drain_with_a_budget(bed: &mut Bed) {
     let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/b";
     bed.until("one may go", |bed| (bed.get(path)["status"]["disruptionsAllowed"] == 1).then_some(()));
     // There is no other node: the second one has to stay.
-    let told = kubectl.run(&["drain", "n1", "--timeout=8s"], b"");
-    assert_ne!(told.code, 0, "{told:?}");
-    assert!(told.err.contains("would violate the pod's disruption budget"), "{told:?}");
+    let drain = kubectl.run(&["drain", "n1", "--timeout=8s"], b"");
+    assert_ne!(drain.code, 0, "{drain:?}");
+    assert!(drain.err.contains("would violate the pod's disruption budget"), "{drain:?}");
     bed.until("one is left", |bed| (bed.running_of("c").len() == 1).then_some(()));
     let pending = bed.until("the other waits for a node", |bed| {
         let pods = items(bed, &format!("{CORE}/pods"));

@@ -104,7 +104,7 @@ fn rules() -> Rules<'static> {
     Rules {
         edited: &|_, object| Ok(object),
         home: &|_| None,
-        told: &|_, _| None,
+        durable_by_sketch: &|_, _| None,
         kinds: vec![KindRow { resource: Resource::core("configmaps"), api_version: "v1".into(), kind: "ConfigMap".into() }],
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,

@@ -25,7 +25,7 @@ fn a_lease_that_changes_is_heard_of() {
         ip("link set eth0 up");
         ip("addr add 192.0.2.7/24 dev eth0");
         assert_eq!(host::outward(), Some(IpAddr::from([192, 0, 2, 7])));
-        let (told, mut address) = watch::channel("198.51.100.1".to_owned());
+        let (sender, mut address) = watch::channel("198.51.100.1".to_owned());
         let mut next = async || {
             address.changed().await.expect("it follows");
             address.borrow_and_update().clone()
@@ -39,7 +39,7 @@ fn a_lease_that_changes_is_heard_of() {
             assert_eq!(next().await, "192.0.2.9");
         };
         tokio::select! {
-            () = address::follow(told) => panic!("it hears nothing any more"),
+            () = address::follow(sender) => panic!("it hears nothing any more"),
             () = changes => {}
         }
     });

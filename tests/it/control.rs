@@ -81,8 +81,8 @@ fn a_bound_pod_gets_the_zone_of_its_node() {
     assert!(pods.iter().any(|(_, pod)| pod["spec"]["nodeName"] == "n1" && pod["metadata"]["labels"][ZONE] == "n1"), "{pods:?}");
 }
 
-fn history(seed: u64, told: bool) {
-    let mut bed = Bed::new(seed, told);
+fn history(seed: u64, verbose: bool) {
+    let mut bed = Bed::new(seed, verbose);
     for _ in 0..10 + bed.random.below(OPERATIONS_MAX - 10) {
         operation(&mut bed);
     }

@@ -12,8 +12,8 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 async fn an_agent_gives_back_what_a_burst_took() {
     let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
     let (network_in, network) = watch::channel(None);
-    let (told, mut given) = mpsc::unbounded_channel();
-    let runs = giving::run(shown, network, move || told.send(Instant::now()).expect("the test listens"));
+    let (sender, mut given) = mpsc::unbounded_channel();
+    let runs = giving::run(shown, network, move || sender.send(Instant::now()).expect("the test listens"));
     let test = async move {
         let change = async || {
             shown_in.send_replace(Arc::new(Shown::default()));

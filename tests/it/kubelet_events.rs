@@ -1,6 +1,7 @@
 //! The agent's events against those of a real kubelet 1.36, pod by pod.
 //!
-//!     recorded pod -> the agent's own loop and probes on a paused clock, with a scripted engine -> happenings -> events of the API
+//!     recorded pod -> the agent's own loop and probes on a paused clock, with a scripted engine -> happenings
+//!         -> events of the API
 //!
 //! Compared are the first occurrences, in their order: type, reason, field path, message. How often one is repeated hangs on how
 //! often a kubelet syncs. Texts of the engine (why it refused a start, a pull) are given to ours as they were given to the kubelet.

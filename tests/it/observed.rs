@@ -4,7 +4,8 @@
 //! An answer is alike when its code and reason are the same and everything that the old answer shows is shown: our own
 //! additions pass. What differs stands in `intended.txt`, each with its reason; a line there that matches nothing fails.
 //!
-//!     CORACLE_OBSERVED=show cargo test -p coracle-tests --test it observed -- --nocapture     every difference, matched or not
+//!     CORACLE_OBSERVED=show cargo test -p coracle-tests --test it observed -- --nocapture
+//!         every difference, matched or not
 
 use crate::transcript::{Bed, Pipe, ask};
 use coracle_api::old::{self, Version};
@@ -80,8 +81,8 @@ struct News(Box<dyn Pipe>);
 impl News {
     /// Until something is told. The pipe is not patient for ever.
     fn wait(&mut self) {
-        let told = self.0.read(&mut [0; 4096]).expect("something happens");
-        assert!(told > 0, "the watch goes on");
+        let length = self.0.read(&mut [0; 4096]).expect("something happens");
+        assert!(length > 0, "the watch goes on");
     }
 }
 
@@ -365,8 +366,8 @@ fn v1beta3_comes_to_the_same() {
                 flat.learn(observed, &first.document);
                 upright.learn(observed, &in_flat);
             }
-            let told = differences(&(first.code, first.document), &Answered { code: second.code, document: in_flat });
-            found.extend(told.into_iter().map(|what| format!("v1beta3 {server} {} {what}", step.name)));
+            let differing = differences(&(first.code, first.document), &Answered { code: second.code, document: in_flat });
+            found.extend(differing.into_iter().map(|what| format!("v1beta3 {server} {} {what}", step.name)));
         }
     }
     check(&found, &["v1beta3 "]);

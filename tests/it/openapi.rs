@@ -61,7 +61,7 @@ fn recorded() -> BTreeMap<String, BTreeMap<String, Field>> {
 }
 
 /// A schema in the words of the record.
-fn told(schema: &Value) -> BTreeMap<String, Field> {
+fn fields_of(schema: &Value) -> BTreeMap<String, Field> {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let mut fields = BTreeMap::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -152,7 +152,7 @@ fn schemas_are_those_of_kubernetes() {
             wrong.push(format!("{name}: Kubernetes has no such type"));
             continue;
         };
-        let ours = told(&openapi::schema(&types, Dialect::V3, row));
+        let ours = fields_of(&openapi::schema(&types, Dialect::V3, row));
         for field in theirs.keys().chain(ours.keys()).collect::<BTreeSet<_>>() {
             compared += 1;
             match (theirs.get(field), ours.get(field)) {

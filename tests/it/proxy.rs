@@ -278,8 +278,9 @@ fn a_pod_is_asked_over_tls() {
     let made = openssl("req -x509 -nodes -days 1 -newkey rsa:2048 -subj /CN=somebody.else -keyout key -out certificate").wait().unwrap();
     assert!(made.success(), "openssl req: {made}");
     let mut server = openssl(&format!("s_server -accept {address}:0 -naccept 1 -cert certificate -key key -www"));
-    let told = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let port: u16 = told.filter_map(|line| line.strip_prefix("ACCEPT ")?.rsplit(':').next()?.trim().parse().ok()).next().expect("a port");
+    let printed = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let port: u16 =
+        printed.filter_map(|line| line.strip_prefix("ACCEPT ")?.rsplit(':').next()?.trim().parse().ok()).next().expect("a port");
 
     let bed = Bed::new();
     pod_at(&bed, "p", &address.to_string(), port);
@@ -304,8 +305,8 @@ fn has_endpoints(bed: &Bed, service: &str, address: &str) {
     let mut watch = bed.network();
     watch.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("the request is taken");
     let lines = BufReader::new(watch).lines();
-    let told = lines.map(|line| line.expect("events come")).find(|line| line.contains(&format!("{address:?}")));
-    assert!(told.is_some(), "the watch ended before");
+    let event = lines.map(|line| line.expect("events come")).find(|line| line.contains(&format!("{address:?}")));
+    assert!(event.is_some(), "the watch ended before");
 }
 
 #[test]
@@ -441,6 +442,6 @@ fn loopback_is_never_asked() {
             "apiserver_request_total{{code=\"400\",component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"pods\",\
              scope=\"resource\",subresource=\"{means}\",verb=\"CONNECT\",version=\"{version}\"}} 5"
         );
-        assert!(metrics.lines().any(|told| told == line), "{line} in\n{metrics}");
+        assert!(metrics.lines().any(|metric| metric == line), "{line} in\n{metrics}");
     }
 }

@@ -43,7 +43,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/serve/metrics.rs", "reads what the kernel says of this process"),
     ("agent/src/main.rs", "arguments, signals, exit code"),
     ("agent/src/command/readings.rs", "this host, for `doctor`"),
-    ("agent/src/config.rs", "reads the configuration file"),
+    ("agent/src/config/file.rs", "reads the configuration file"),
     ("agent/src/inside/terminal.rs", "runs stty"),
     ("agent/src/notify.rs", "tells systemd"),
     ("agent/src/private.rs", "files and folders for the agent's own user alone"),
@@ -331,8 +331,8 @@ const NAMED_TWICE: &[(&str, &[&str])] = &[
         "agent",
         &[
             "About", "Asked", "Cache", "Case", "End", "Ends", "Facts", "File", "Form", "Found", "Heard", "Held", "Here", "Host", "Kind",
-            "Last", "Level", "Names", "Network", "Outcome", "Part", "Place", "Ports", "Ready", "Record", "Room", "Rules", "Said", "Seen",
-            "Source", "State", "Subject", "Told", "What",
+            "Last", "Level", "Names", "Network", "Outcome", "Part", "Ports", "Ready", "Record", "Room", "Rules", "Said", "Seen", "Source",
+            "State", "Subject", "What",
         ],
     ),
 ];

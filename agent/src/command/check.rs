@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::told::Told;
+use super::report::Report;
 use crate::desired::Wanted;
 
 /// One file: its pods and the fields that its format does not have, or why it cannot be read.
@@ -58,9 +58,9 @@ pub fn all(files: &[File]) -> Vec<Remark> {
     remarks
 }
 
-pub fn told(remarks: &[Remark]) -> Told {
+pub fn report(remarks: &[Remark]) -> Report {
     let items = remarks.iter().map(|remark| json!({"file": remark.path, "warning": remark.warning, "message": remark.text}));
-    Told {
+    Report {
         lines: remarks.iter().map(Remark::line).collect(),
         document: json!({"remarks": items.collect::<Vec<_>>()}),
         well: remarks.iter().all(|remark| remark.warning),
@@ -80,9 +80,9 @@ mod tests {
     }
 
     fn check(files: &[File], expected: &[&str], well: bool) {
-        let told = told(&all(files));
-        assert_eq!((told.lines.len(), told.well), (expected.len(), well), "{:?}", told.lines);
-        for (line, words) in told.lines.iter().zip(expected) {
+        let report = report(&all(files));
+        assert_eq!((report.lines.len(), report.well), (expected.len(), well), "{:?}", report.lines);
+        for (line, words) in report.lines.iter().zip(expected) {
             assert!(words.split('|').all(|word| line.contains(word)), "{line}");
         }
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::json;
 
-use super::told::Told;
+use super::report::Report;
 use crate::figures::files::Disk;
 use crate::firewall::{Chain, Obstacle, obstacles};
 use crate::images::collect::{free_percent, is_full};
@@ -232,7 +232,7 @@ fn master(host: &Readings, all: &mut Vec<Finding>) {
     });
 }
 
-pub fn told(findings: &[Finding]) -> Told {
+pub fn report(findings: &[Finding]) -> Report {
     let mut lines = Vec::new();
     for Finding { about, level, says, mend } in findings {
         let word = match level {
@@ -250,7 +250,7 @@ pub fn told(findings: &[Finding]) -> Told {
         json!({"about": one.about, "level": level, "says": one.says, "todo": one.mend})
     });
     let document = json!({"findings": items.collect::<Vec<_>>()});
-    Told { lines, document, well: findings.iter().all(|one| one.level != Level::Problem) }
+    Report { lines, document, well: findings.iter().all(|one| one.level != Level::Problem) }
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ mod doctor;
 mod look;
 mod plan;
 mod readings;
+mod report;
 mod status;
-mod told;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,24 +21,24 @@ use coracle_http::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::config::{Command, Config, Form};
-use told::Told;
+use report::Report;
 
 /// Runs a command and gives its exit code; `usage` explains the codes.
 pub fn run(command: &Command, form: Form, config: &Config) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let told = match runtime {
-        Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, tell(command, config)),
+    let report = match runtime {
+        Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, report(command, config)),
         Err(error) => Err(format!("start the runtime: {error}")),
     };
-    match told {
-        Ok(told) => {
+    match report {
+        Ok(report) => {
             let text = match form {
-                Form::Json => format!("{:#}\n", told.document),
-                Form::Text => told.lines.iter().map(|line| format!("{line}\n")).collect(),
+                Form::Json => format!("{:#}\n", report.document),
+                Form::Text => report.lines.iter().map(|line| format!("{line}\n")).collect(),
             };
             // Nobody may be reading any more.
             let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::from(u8::from(!told.well))
+            ExitCode::from(u8::from(!report.well))
         }
         Err(why) => {
             eprintln!("coracle-agent: {why}");
@@ -47,12 +47,12 @@ pub fn run(command: &Command, form: Form, config: &Config) -> ExitCode {
     }
 }
 
-async fn tell(command: &Command, config: &Config) -> Result<Told, String> {
+async fn report(command: &Command, config: &Config) -> Result<Report, String> {
     Ok(match command {
-        Command::Check(files) => check::told(&check::all(&look::files(files, &config.node_name))),
+        Command::Check(files) => check::report(&check::all(&look::files(files, &config.node_name))),
         Command::Plan => {
             let seen = look::world(config).await?;
-            plan::told(&seen.round(), &seen.desired, &seen.world, &seen.notes)
+            plan::report(&seen.round(), &seen.desired, &seen.world, &seen.notes)
         }
         Command::Status => {
             let node = ask(config, "/node").await?;
@@ -61,11 +61,11 @@ async fn tell(command: &Command, config: &Config) -> Result<Told, String> {
             let remarks = check::all(&look::files(&[PathBuf::from(&config.manifest_dir)], &config.node_name));
             let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| format!("the agent's answer: {error}"));
             let trouble = (health.0 != StatusCode::OK).then_some(health.1);
-            status::told(&parse(&node.1)?, trouble.as_deref(), &parse(&pods.1)?, &remarks)
+            status::report(&parse(&node.1)?, trouble.as_deref(), &parse(&pods.1)?, &remarks)
         }
         Command::Doctor => {
             let answers = matches!(ask(config, "/healthz").await, Ok((StatusCode::OK, _)));
-            doctor::told(&doctor::judge(&readings::read(config, answers).await))
+            doctor::report(&doctor::judge(&readings::read(config, answers).await))
         }
     })
 }

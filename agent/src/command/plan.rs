@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::told::Told;
+use super::report::Report;
 use crate::act::words;
 use crate::desired::Desired;
 use crate::naming::PodName;
 use crate::plan::{Round, Waits, World, seen};
 
 /// `notes`: what could not be read, and what is not known here.
-pub fn told(round: &Round, desired: &Desired, world: &World, notes: &[String]) -> Told {
+pub fn report(round: &Round, desired: &Desired, world: &World, notes: &[String]) -> Report {
     let here = seen::group(&world.containers);
     let mut names: BTreeMap<&str, &PodName> = here.iter().map(|(uid, pod)| (uid.as_str(), &pod.name)).collect();
     names.extend(desired.pods.iter().map(|(uid, wanted)| (uid.as_str(), &wanted.name)));
@@ -43,7 +43,7 @@ pub fn told(round: &Round, desired: &Desired, world: &World, notes: &[String]) -
         lines.push(format!("nothing to do: {wanted} wanted, and all is as it should be"));
     }
     lines.extend(notes.iter().map(|note| format!("note: {note}")));
-    Told { lines, document: json!({"pods": items, "notes": notes}), well: true }
+    Report { lines, document: json!({"pods": items, "notes": notes}), well: true }
 }
 
 fn shown(name: Option<&PodName>, uid: &str) -> String {
@@ -52,19 +52,19 @@ fn shown(name: Option<&PodName>, uid: &str) -> String {
 
 /// What has no reason that a person could act on is not told: it is what the actions are for.
 fn waits(waits: &Waits) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     if waits.undecided {
-        told.push("whether this node takes it is known when the master answers".to_owned());
+        lines.push("whether this node takes it is known when the master answers".to_owned());
     }
     if let Some(dismissal) = &waits.dismissed {
-        told.push(format!("it has failed: {}: {}", dismissal.reason, dismissal.message));
+        lines.push(format!("it has failed: {}: {}", dismissal.reason, dismissal.message));
     }
     let of_pod = waits.pod.iter().map(|waiting| (String::new(), waiting));
     let containers = waits.containers.iter().map(|(name, waiting)| (format!("{name}: "), waiting));
     let notes = waits.notes.values().map(|waiting| (String::new(), waiting));
     let worth = of_pod.chain(containers).chain(notes).filter(|(_, waiting)| !waiting.message.is_empty());
-    told.extend(worth.map(|(whose, waiting)| format!("{whose}{}: {}", waiting.reason, waiting.message)));
-    told
+    lines.extend(worth.map(|(whose, waiting)| format!("{whose}{}: {}", waiting.reason, waiting.message)));
+    lines
 }
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
     use crate::runtime::Image;
     use std::sync::Arc;
 
-    fn told_of(image: Option<Image>) -> Told {
+    fn report_of(image: Option<Image>) -> Report {
         let pod = json!({"metadata": {"namespace": "default", "name": "web", "uid": "u"},
             "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
         let mut desired = Desired::default();
@@ -83,16 +83,16 @@ mod tests {
         let world = World { images: BTreeMap::from([("x:1".to_owned(), image)]), ..World::default() };
         let now = Now { wall_ms: 1_767_225_600_000, mono_ms: 0 };
         let round = plan(Case { desired: &desired, world: &world, now, rules: Rules::default() });
-        told(&round, &desired, &world, &["n".to_owned()])
+        report(&round, &desired, &world, &["n".to_owned()])
     }
 
     #[test]
     fn what_would_be_done_and_why() {
-        let text = told_of(Some(Image::default())).lines.join("\n");
+        let text = report_of(Some(Image::default())).lines.join("\n");
         assert!(text.starts_with("default/web (file)\n    start the sandbox (0): ") && text.ends_with("note: n"), "{text}");
-        let text = told_of(None).lines.join("\n");
+        let text = report_of(None).lines.join("\n");
         assert!(text.contains("    pull x:1 for c: it is not here"), "{text}");
-        let nothing = told(&Round::default(), &Desired::default(), &World::default(), &[]);
+        let nothing = report(&Round::default(), &Desired::default(), &World::default(), &[]);
         assert_eq!(nothing.lines, ["nothing to do: 0 pods are wanted, and all is as it should be"]);
     }
 }

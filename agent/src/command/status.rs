@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::check::Remark;
-use super::told::Told;
+use super::report::Report;
 use crate::naming::CONFIG_SOURCE;
 use crate::summary;
 
 /// `node`, `pods`: the answers of `/node` and `/pods`. `trouble`: what `/healthz` says where it is not well.
-pub fn told(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Remark]) -> Told {
+pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Remark]) -> Report {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let items: Vec<&Value> = pods["items"].as_array().into_iter().flatten().collect();
     let mut problems: Vec<String> = trouble.map(str::to_owned).into_iter().collect();
@@ -55,7 +55,7 @@ pub fn told(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Remark
         json!({"pod": name, "phase": phase, "ready": ready, "containers": of, "restarts": restarts, "problem": problem})
     });
     let document = json!({"node": node, "pods": rows.collect::<Vec<_>>(), "problems": problems});
-    Told { lines, document, well: problems.is_empty() }
+    Report { lines, document, well: problems.is_empty() }
 }
 
 /// What follows for pods, and what to do.
@@ -101,11 +101,11 @@ fn problem(phase: &str, ready: usize, of: usize, status: &Value) -> Option<Strin
 mod tests {
     use super::*;
 
-    fn told_of(trouble: Option<&str>, status: Value, remarks: &[Remark]) -> Told {
+    fn report_of(trouble: Option<&str>, status: Value, remarks: &[Remark]) -> Report {
         let node = json!({"name": "n1", "address": "192.168.1.7", "agent": "0.1.0", "engine": "docker://20.10", "os": "Debian", "kernel": "6.1",
             "cpus": 2, "memoryBytes": 1_u64 << 30, "diskBytes": 3_u64 << 30});
         let pod = json!({"metadata": {"namespace": "default", "name": "web"}, "spec": {"containers": [{}]}, "status": status});
-        told(&node, trouble, &json!({"items": [pod]}), remarks)
+        report(&node, trouble, &json!({"items": [pod]}), remarks)
     }
 
     #[test]
@@ -125,18 +125,18 @@ mod tests {
             ("Other", "new pods may be refused"),
         ] {
             let node = json!({"name": "n1", "conditions": [{"type": kind, "message": message(kind)}]});
-            let told = told(&node, None, &json!({"items": []}), &[]);
-            assert!(!told.well && told.lines.contains(&"1 problem".to_owned()), "{:?}", told.lines);
-            let line = told.lines.last().unwrap();
+            let report = report(&node, None, &json!({"items": []}), &[]);
+            assert!(!report.well && report.lines.contains(&"1 problem".to_owned()), "{:?}", report.lines);
+            let line = report.lines.last().unwrap();
             assert!(line.contains(&message(kind)) && line.contains(advice), "{line}");
-            assert_eq!(told.document["node"]["conditions"][0]["type"], kind);
+            assert_eq!(report.document["node"]["conditions"][0]["type"], kind);
         }
     }
 
     #[test]
     fn in_plain_words() {
         let runs = || json!({"phase": "Running", "containerStatuses": [{"ready": true, "restartCount": 2}]});
-        let well = told_of(None, runs(), &[]);
+        let well = report_of(None, runs(), &[]);
         let expected = [
             "node n1 at 192.168.1.7: agent 0.1.0, docker://20.10",
             "Debian, kernel 6.1, 2 CPUs, 1.0 GiB of memory, 3.0 GiB of disk",
@@ -145,18 +145,18 @@ mod tests {
             "all is well",
         ];
         assert_eq!((well.lines.iter().map(String::as_str).collect::<Vec<_>>(), well.well), (expected.to_vec(), true));
-        let check = |told: Told, problem: &str| {
-            assert!(!told.well && told.lines.last().unwrap().contains(problem), "{:?}", told.lines);
-            assert!(told.document["problems"][0].as_str().unwrap().contains(problem), "{}", told.document);
+        let check = |report: Report, problem: &str| {
+            assert!(!report.well && report.lines.last().unwrap().contains(problem), "{:?}", report.lines);
+            assert!(report.document["problems"][0].as_str().unwrap().contains(problem), "{}", report.document);
         };
-        check(told_of(Some("the engine does not answer"), runs(), &[]), "the engine does not answer");
+        check(report_of(Some("the engine does not answer"), runs(), &[]), "the engine does not answer");
         let waits =
             json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}]});
-        check(told_of(None, waits, &[]), "pod default/web: not found");
-        check(told_of(None, json!({"phase": "Running", "containerStatuses": [{"ready": false}]}), &[]), "not ready");
-        check(told_of(None, json!({"phase": "Failed", "reason": "Evicted"}), &[]), "Failed: Evicted");
+        check(report_of(None, waits, &[]), "pod default/web: not found");
+        check(report_of(None, json!({"phase": "Running", "containerStatuses": [{"ready": false}]}), &[]), "not ready");
+        check(report_of(None, json!({"phase": "Failed", "reason": "Evicted"}), &[]), "Failed: Evicted");
         let remark = |warning| [Remark { path: "a.yaml".to_owned(), warning, text: "line 1".to_owned() }];
-        check(told_of(None, runs(), &remark(false)), "a.yaml: line 1");
-        assert!(told_of(None, runs(), &remark(true)).well);
+        check(report_of(None, runs(), &remark(false)), "a.yaml: line 1");
+        assert!(report_of(None, runs(), &remark(true)).well);
     }
 }

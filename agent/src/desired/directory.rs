@@ -1,6 +1,7 @@
 //! The directory of manifest files: a source of pods.
 //!
-//!     inotify or the slow rescan -> read the whole directory -> file by file a pod, or its last good version -> SourceState
+//!     inotify or the slow rescan -> read the whole directory -> file by file a pod, or its last good version
+//!         -> SourceState
 //!
 //! The last good version of each file is kept on this host's disk, so that a file which does not parse stops nothing, also over a
 //! restart of the agent. What was never read well is unknown, not absent. A file that was taken away is a deletion that was seen.
@@ -135,14 +136,14 @@ impl Directory {
                 differs
             });
             let wait = if self.trouble.is_some() { RETRY } else { RESCAN };
-            let told = async {
+            let changed = async {
                 match &mut watch {
                     Some(open) => open.changed().await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                told = told => match told {
+                changed = changed => match changed {
                     true => tokio::time::sleep(SETTLE).await,
                     false => watch = None,
                 },

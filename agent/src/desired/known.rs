@@ -1,6 +1,7 @@
 //! The services of the cluster on this host's own disk: after a reboot without a master they work as before.
 //!
-//!     what was heard -> a file, when services have changed (once a minute at most) and at a stop; never for readiness alone
+//!     what was heard
+//!         -> a file, when services have changed (once a minute at most) and at a stop; never for readiness alone
 //!     the file -> what is known until the master answers, with the endpoints of this host's own pods as they are now
 
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! The master: a source of pods, and of the services of the cluster.
 //!
 //!     last assignment -> Unknown pods of it ... -> the master answers: is it the same cluster?
-//!       list and watch of this node's pods -> SourceState (never complete: an end is heard or asked for, not concluded)
+//!       list and watch of this node's pods
+//!         -> SourceState (never complete: an end is heard or asked for, not concluded)
 //!
 //! A pod ends on a deletion that was seen, or on a GET that answers 404 from the same cluster (the uid of namespace kube-system
 //! tells). So a silent, emptied, damaged or exchanged master stops nothing.
@@ -25,6 +26,7 @@ use super::assigned::Assigned;
 use super::follow::{News, Voice, follow, get};
 use super::last::Last;
 use super::objects::{Objects, door, kept::Kept};
+use super::shelf::{WatchShelf, text};
 use crate::desired::node_said::NodeSaid;
 use crate::naming::{PodName, Source, Tag, fit_uid};
 use crate::reclaim::judge::is_given_up;
@@ -81,8 +83,8 @@ pub async fn run(client: Client, about: About<'_>, shown: watch::Receiver<Arc<Sh
     let node_path = format!("/api/v1/nodes/{node_name}");
     let pods = RefCell::new(Pods::open(&client, data_dir, shown, &outlets, node_path));
     pods.borrow_mut().publish();
-    let services = RefCell::new(Shelf::new(|item| Service::read(item).ok()));
-    let slices = RefCell::new(Shelf::new(|item| EndpointSlice::read(item).ok()));
+    let services = RefCell::new(WatchShelf::new(|item| Service::read(item).ok()));
+    let slices = RefCell::new(WatchShelf::new(|item| EndpointSlice::read(item).ok()));
     let publish = |services_changed: bool| {
         let (Some(of_services), Some(slices)) = (services.borrow().all(), slices.borrow().all()) else { return };
         let known = outlets.network.borrow().clone();
@@ -173,80 +175,10 @@ fn take_volumes(given_up: &watch::Sender<GivenUp>, news: News) {
     });
 }
 
-/// By namespace and name.
-type Items<T> = BTreeMap<(String, String), Arc<T>>;
-
-/// One resource as it was heard last, each object read once. Those that cannot be read are left out.
-struct Shelf<T> {
-    read: fn(&Value) -> Option<T>,
-    cluster: String,
-    items: Option<Items<T>>,
-    /// Of clusters that this master was before: their pods go on here, and so do the ways to them.
-    kept: Items<T>,
-}
-
-impl<T: PartialEq> Shelf<T> {
-    fn new(read: fn(&Value) -> Option<T>) -> Shelf<T> {
-        Shelf { read, cluster: String::new(), items: None, kept: Items::new() }
-    }
-
-    /// Whether anything is another now.
-    fn take(&mut self, news: News, cluster: Option<String>) -> bool {
-        let mut differs = self.items.is_none();
-        if let Some(cluster) = cluster
-            && self.cluster != cluster
-        {
-            self.kept.extend(self.items.take().unwrap_or_default());
-            self.cluster = cluster;
-            differs = true;
-        }
-        let key = |object: &Value| (text(object, "namespace"), text(object, "name"));
-        match news {
-            News::Listed(list) => {
-                let old = self.items.take().unwrap_or_default();
-                let read = |object: &Value| {
-                    let (key, item) = (key(object), Arc::new((self.read)(object)?));
-                    let item = old.get(&key).filter(|known| **known == item).cloned().unwrap_or(item);
-                    Some((key, item))
-                };
-                let items: Items<T> = list.iter().filter_map(read).collect();
-                differs |= items != old;
-                self.items = Some(items);
-            }
-            News::Event { gone, object } => {
-                let items = self.items.get_or_insert_default();
-                match (self.read)(&object).filter(|_| !gone) {
-                    Some(item) => {
-                        let known = items.get(&key(&object)).is_some_and(|known| **known == item);
-                        if !known {
-                            items.insert(key(&object), Arc::new(item));
-                        }
-                        differs |= !known;
-                    }
-                    None => differs |= items.remove(&key(&object)).is_some(),
-                }
-            }
-        }
-        differs
-    }
-
-    /// None before the first listing. Of one name the present cluster's counts.
-    fn all(&self) -> Option<Vec<Arc<T>>> {
-        let items = self.items.as_ref()?;
-        let others = self.kept.iter().filter(|(key, _)| !items.contains_key(key));
-        let all: BTreeMap<_, _> = others.chain(items).collect();
-        Some(all.into_values().cloned().collect())
-    }
-}
-
 /// The uid of namespace kube-system; None if it cannot be told now.
 pub(super) async fn cluster_of(client: &Client) -> Option<String> {
     let namespace = get(client, "/api/v1/namespaces/kube-system").await.ok()?;
     Some(text(&namespace, "uid")).filter(|uid| !uid.is_empty())
-}
-
-fn text(object: &Value, field: &str) -> String {
-    object["metadata"][field].as_str().unwrap_or_default().to_owned()
 }
 
 /// The pods of this node, over outages and changes of the master.
@@ -412,7 +344,7 @@ mod tests {
     #[test]
     fn an_exchanged_master_keeps_the_ways_to_the_pods_that_go_on() {
         let object = |name: &str, cluster: &str| json!({"metadata": {"namespace": "default", "name": name}, "of": cluster});
-        let mut shelf = Shelf::new(|object| Some((text(object, "name"), object["of"].as_str()?.to_owned())));
+        let mut shelf = WatchShelf::new(|object| Some((text(object, "name"), object["of"].as_str()?.to_owned())));
         assert!(shelf.all().is_none());
         shelf.take(News::Listed(vec![object("a", "1"), object("b", "1")]), Some("c1".into()));
         shelf.take(News::Event { gone: true, object: object("b", "1") }, None);

@@ -15,6 +15,7 @@ pub mod node_said;
 pub mod objects;
 pub mod page;
 mod recorded;
+mod shelf;
 mod source_state;
 pub mod together;
 mod wanted;

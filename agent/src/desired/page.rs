@@ -1,7 +1,8 @@
 //! A page of manifests on another host: asked for again and again, and kept on this host's disk, where the directory's reader takes it
 //! for one file more. So it has its last good version, and a start without the other host runs what ran.
 //!
-//!     look -> 304, or the same as before: nothing · another: to the disk, the directory is told · an error: said once, nothing ends
+//!     look -> 304, or the same as before: nothing · another: to the disk, the directory is told
+//!         · an error: said once, nothing ends
 
 use std::ffi::OsString;
 use std::fmt;
@@ -131,7 +132,7 @@ async fn look(client: &Client, path: &str, known: &mut Known) -> Result<News, St
 /// The validators of this answer (`ETag`, `Last-Modified`), sent with the next request.
 fn fields(headers: &HeaderMap) -> HeaderMap {
     let pairs = [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
-    pairs.into_iter().filter_map(|(told, asked)| Some((asked, headers.get(told)?.clone()))).collect()
+    pairs.into_iter().filter_map(|(given, asked)| Some((asked, headers.get(given)?.clone()))).collect()
 }
 
 fn keep(place: &Path, bytes: &[u8]) -> Result<(), String> {

@@ -42,7 +42,7 @@ pub async fn follow(
     dns: ClusterNames,
     desired: watch::Sender<Arc<Desired>>,
 ) {
-    let mut told = BTreeSet::new();
+    let mut announced = BTreeSet::new();
     loop {
         let sources: BTreeMap<Source, SourceState> = [(Source::File, &mut files), (Source::Master, &mut pods)]
             .into_iter()
@@ -56,10 +56,10 @@ pub async fn follow(
         };
         let (merged, dropped) = together(said, &dns);
         let dropped: BTreeSet<String> = dropped.into_iter().collect();
-        for text in dropped.difference(&told) {
+        for text in dropped.difference(&announced) {
             log::warn!("{text}");
         }
-        told = dropped;
+        announced = dropped;
         desired.send_if_modified(|was| {
             let differs = **was != merged;
             if differs {

@@ -1,6 +1,7 @@
 //! A query's bytes -> an answer's bytes, or what is to be asked elsewhere. PURE.
 //!
-//!     query -> `step` -> Drop · Answer · Ask { a clean query } -> an upstream's bytes, or none -> `finish` -> the answer
+//!     query -> `step` -> Drop · Answer · Ask { a clean query } -> an upstream's bytes, or none -> `finish`
+//!         -> the answer
 //!
 //! What comes from strangers is never passed on as it is: the query for elsewhere is built anew from its question.
 

@@ -248,19 +248,19 @@ mod tests {
     fn what_does_not_fit_is_told() {
         let searches: Vec<String> = (0..40).map(|n| format!("d{n}")).collect();
         let config = json!({"nameservers": ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"], "searches": searches});
-        let told = made(json!({"dnsPolicy": "None", "dnsConfig": config}), "", true);
-        assert!(told.text.starts_with("search d0 ") && told.text.contains(" d31\n") && !told.text.contains("192.0.2.4"), "{}", told.text);
+        let file = made(json!({"dnsPolicy": "None", "dnsConfig": config}), "", true);
+        assert!(file.text.starts_with("search d0 ") && file.text.contains(" d31\n") && !file.text.contains("192.0.2.4"), "{}", file.text);
         assert_eq!(
-            told.trouble[0],
+            file.trouble[0],
             "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: \
              192.0.2.1 192.0.2.2 192.0.2.3"
         );
         assert!(
-            told.trouble[1]
+            file.trouble[1]
                 .starts_with("Search Line limits were exceeded, some search paths have been omitted, the applied search line is: d0 ")
         );
         let long: Vec<String> = (0..20).map(|n| format!("{n}{}", "x".repeat(200))).collect();
-        let told = made(json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.1"], "searches": long}}), "", true);
-        assert!(told.text.lines().next().unwrap().len() <= SEARCH_LINE_BYTES_MAX + "search ".len() && told.trouble.len() == 1);
+        let file = made(json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.1"], "searches": long}}), "", true);
+        assert!(file.text.lines().next().unwrap().len() <= SEARCH_LINE_BYTES_MAX + "search ".len() && file.trouble.len() == 1);
     }
 }

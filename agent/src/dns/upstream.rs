@@ -1,6 +1,7 @@
 //! Asks the host's own resolvers, one after another.
 //!
-//!     resolv.conf, read for each question: a lease may have changed it -> a socket and a number of its own each -> the first that answers
+//!     resolv.conf, read for each question: a lease may have changed it -> a socket and a number of its own each
+//!         -> the first that answers
 
 use std::fs;
 use std::io::{self, Read};
@@ -250,9 +251,9 @@ pub mod tests {
                 // The socket that asked is gone, or takes nothing of it.
                 let _ = socket.send_to(&whole(&query, 66), from).await;
             });
-            let mut told = Some(next_asked);
+            let mut sender = Some(next_asked);
             let (good, _) = udp(move |query| {
-                told.take().unwrap().send(query.to_vec()).unwrap();
+                sender.take().unwrap().send(query.to_vec()).unwrap();
                 vec![whole(query, 1)]
             })
             .await;

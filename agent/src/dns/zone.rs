@@ -1,19 +1,23 @@
 //! Resolves names of the cluster by the DNS specification of Kubernetes. PURE.
 //!
-//!     services and their slices -> `Zone` -> a name and a type -> records · none of that type · no such name · not ours
+//!     services and their slices -> `Zone` -> a name and a type -> records · none of that type · no such name
+//!         · not ours
 //!
-//!     SERVICE.NAMESPACE.svc.DOMAIN                    the service's address; of a headless one those of its ready endpoints
-//!     HOST.SERVICE.NAMESPACE.svc.DOMAIN               one endpoint of a headless service, by its hostname or its address with dashes
+//!     SERVICE.NAMESPACE.svc.DOMAIN                    the service's address; of a headless one those of its ready
+//!                                                     endpoints
+//!     HOST.SERVICE.NAMESPACE.svc.DOMAIN               one endpoint of a headless service, by its hostname or its
+//!                                                     address with dashes
 //!     _PORT._PROTOCOL.SERVICE.NAMESPACE.svc.DOMAIN    where a named port is
 //!     10-244-0-7.NAMESPACE.pod.DOMAIN                 that address
 //!     the address turned round, .in-addr.arpa or .ip6.arpa    the names above
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use coracle_api::service::{EndpointSlice, Service};
 
+use super::address_names::{dashes, turned, with_dashes};
 use crate::services::group::{Group, Made};
 
 /// The version of the DNS specification.
@@ -353,28 +357,6 @@ fn of_hosts<'h>(name: &str, mut hosts: impl Iterator<Item = &'h Host>, asked: As
         None => Found::NoName,
         Some(first) => several(name, std::iter::once(first).chain(hosts).map(|host| host.address), asked),
     }
-}
-
-/// `10.244.0.7` -> `10-244-0-7`
-fn with_dashes(address: IpAddr) -> String {
-    address.to_string().replace(['.', ':'], "-")
-}
-
-fn dashes(label: &str) -> Option<IpAddr> {
-    let four = || label.replace('-', ".").parse::<Ipv4Addr>().ok().map(IpAddr::V4);
-    four().or_else(|| label.replace('-', ":").parse::<Ipv6Addr>().ok().map(IpAddr::V6))
-}
-
-/// The address that a name below .arpa is about.
-fn turned(name: &str) -> Option<IpAddr> {
-    if let Some(parts) = name.strip_suffix(".in-addr.arpa") {
-        let parts: Vec<&str> = parts.split('.').rev().collect();
-        return (parts.len() == 4).then(|| parts.join(".").parse::<Ipv4Addr>().ok().map(IpAddr::V4))?;
-    }
-    let parts: Vec<&str> = name.strip_suffix(".ip6.arpa")?.split('.').rev().collect();
-    let digits = parts.len() == 32 && parts.iter().all(|part| part.len() == 1);
-    let number = digits.then(|| u128::from_str_radix(&parts.concat(), 16).ok())??;
-    Some(IpAddr::V6(Ipv6Addr::from_bits(number)))
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; c
 /// None: no path of figures.
 pub fn answer(view: &View, path: &str) -> Option<Answer> {
     Some(match path.trim_end_matches('/') {
-        "/stats/summary" => told(view, "application/json", async |view| document(view, Claims::Measured, summary::summary).await),
-        "/usage" => told(view, "application/json", async |view| document(view, Claims::Left, summary::usage).await),
+        "/stats/summary" => deferred(view, "application/json", async |view| document(view, Claims::Measured, summary::summary).await),
+        "/usage" => deferred(view, "application/json", async |view| document(view, Claims::Left, summary::usage).await),
         "/metrics" => text(view, agent),
         "/metrics/probes" => text(view, async |view| metrics::probes(&view.tallies.all(), &view.node_name)),
         "/metrics/resource" => text(view, async |view| metrics::resource(&reading(view.clone(), Claims::Left).await)),
@@ -64,12 +64,12 @@ fn text<F: Future<Output = String> + Send>(view: &View, make: impl FnOnce(View) 
 where
     F: 'static,
 {
-    let mut answer = told(view, "text/plain", make);
+    let mut answer = deferred(view, "text/plain", make);
     answer.headers.insert(header::CONTENT_TYPE, TEXT);
     answer
 }
 
-fn told<F: Future<Output = String> + Send + 'static>(
+fn deferred<F: Future<Output = String> + Send + 'static>(
     view: &View,
     content_type: &'static str,
     make: impl FnOnce(View) -> F + Send + 'static,

@@ -48,9 +48,9 @@ fn conversation(view: &View, with: With, path: &str, request: &Request) -> Resul
     let command: Vec<String> = parameters.into_iter().filter(|(name, _)| name == "command").map(|(_, value)| value).collect();
     let docker = view.docker.clone();
     let upgrade = Upgrade::new(move |upgraded| {
-        converse(upgraded, carrier, streams, async move |heard, told| match with {
-            With::Exec => docker.run_command(&id, &command, streams, heard, &told).await,
-            With::Attach => docker.attach(&id, streams, heard, &told).await,
+        converse(upgraded, carrier, streams, async move |heard, to_client| match with {
+            With::Exec => docker.run_command(&id, &command, streams, heard, &to_client).await,
+            With::Attach => docker.attach(&id, streams, heard, &to_client).await,
         })
     });
     Ok(goes_on(fields, upgrade))

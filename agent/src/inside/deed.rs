@@ -31,7 +31,7 @@ pub enum What {
 
 /// A container of a pod that is there, in the agent's names.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PodContainer {
     pub pod: String,
     pub container: String,
 }
@@ -155,7 +155,7 @@ fn seconds(text: &str) -> Result<String, String> {
 impl Deed {
     /// Which containers are meant, of what the agent answers to `/pods`: one, or all in the order of their start. A pod of a file goes by
     /// its own name, or its mirror's.
-    pub fn places(&self, pods: &Value) -> Result<Vec<Place>, String> {
+    pub fn places(&self, pods: &Value) -> Result<Vec<PodContainer>, String> {
         let items = || pods["items"].as_array().into_iter().flatten();
         let here = |pod: &&Value| pod["metadata"]["namespace"] == self.namespace.as_str();
         let called = |pod: &&Value| {
@@ -181,7 +181,7 @@ impl Deed {
             None => vec![usual()],
         };
         let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
-        Ok(containers.into_iter().map(|container| Place { pod: pod.to_owned(), container }).collect())
+        Ok(containers.into_iter().map(|container| PodContainer { pod: pod.to_owned(), container }).collect())
     }
 
     /// Its answer goes on as long as the containers run.
@@ -190,7 +190,7 @@ impl Deed {
     }
 
     /// The path of the request to the agent.
-    pub fn target(&self, place: &Place) -> String {
+    pub fn target(&self, place: &PodContainer) -> String {
         let path = format!("{}/{}/{}", encoded(&self.namespace), encoded(&place.pod), encoded(&place.container));
         match &self.what {
             What::Exec { stdin, tty, command } => {

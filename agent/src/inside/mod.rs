@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
 
-use deed::{Deed, Place, What};
+use deed::{Deed, PodContainer, What};
 use terminal::Terminal;
 
 /// Bytes of one read of what is typed.
@@ -53,11 +53,11 @@ async fn ask(deed: &Deed, socket: &Path) -> Result<u8, String> {
     let pods = client.call(Method::GET, "/pods", None).await.map_err(|error| unheard(socket, error))?;
     let pods = serde_json::from_slice(&pods.body).map_err(|error| format!("the agent's pods cannot be read: {error}"))?;
     let places = deed.places(&pods)?;
-    let connect = async |place: &Place, protocol: &'static str| {
+    let connect = async |place: &PodContainer, protocol: &'static str| {
         let upgraded = client.web_socket(&deed.target(place), protocol).await;
         upgraded.map(begin).map_err(|error| unheard(socket, error))
     };
-    let log = async |place: &Place| {
+    let log = async |place: &PodContainer| {
         // The writer keeps the connection open.
         let (mut reader, _writer) = connect(place, "binary.k8s.io").await?;
         logs(&mut reader).await
@@ -71,8 +71,8 @@ async fn ask(deed: &Deed, socket: &Path) -> Result<u8, String> {
         (What::Logs(_), [place]) => log(place).await,
         (What::Logs(_), places) => {
             let said = async |place| {
-                let told = log(place).await;
-                told.unwrap_or_else(|why| {
+                let shown = log(place).await;
+                shown.unwrap_or_else(|why| {
                     eprintln!("coracle-agent: container {}: {why}", place.container);
                     1
                 })

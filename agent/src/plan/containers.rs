@@ -222,16 +222,7 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbo
                 part.waits.containers.insert(spec.name.clone(), waiting);
                 return;
             }
-            let never_tried = never_made.as_ref().is_some_and(|waiting| waiting.reason == WaitReason::CreateContainerConfigError);
-            step = match (never_tried, death.ran_fine) {
-                (true, _) => 0,
-                (false, true) => 1,
-                (false, false) => last_step.saturating_add(u32::from(counts)),
-            };
-            reason = match never_made {
-                Some(_) => "it could not be made before".to_owned(),
-                None => format!("it ended with code {}", death.exit_code),
-            };
+            (step, reason) = after_end(death, *last_step, never_made.as_ref(), counts);
         }
     }
     if address.is_empty() && downward::needs_address(spec) {
@@ -246,6 +237,21 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbo
         Ok(start) => part.act(What::Start(Box::new(start)), reason),
         Err(waiting) => drop(part.waits.containers.insert(spec.name.clone(), waiting)),
     }
+}
+
+/// The step of the start after an end, and why there is one. `counts`: the end is one more in a row.
+fn after_end(death: &Death, last_step: u32, never_made: Option<&Waiting>, counts: bool) -> (u32, String) {
+    let never_tried = never_made.is_some_and(|waiting| waiting.reason == WaitReason::CreateContainerConfigError);
+    let step = match (never_tried, death.ran_fine) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => last_step.saturating_add(u32::from(counts)),
+    };
+    let reason = match never_made {
+        Some(_) => "it could not be made before".to_owned(),
+        None => format!("it ended with code {}", death.exit_code),
+    };
+    (step, reason)
 }
 
 /// Whether one that a probe found dead need not wait, and whether its start counts as one more in a row. A kubelet kills and starts it

@@ -12,7 +12,7 @@ use crate::naming::{PodName, Tag};
 use crate::runtime::{Seen, State};
 
 /// A container of a pod: uid and container name (`POD` for the sandbox).
-pub type Place = (String, String);
+pub type ContainerKey = (String, String);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -21,8 +21,8 @@ pub struct Memory {
     /// By the engine's id.
     pub lives: BTreeMap<String, Life>,
     /// The newest start of a place that left no container: the create failed, or somebody removed it.
-    pub lost: BTreeMap<Place, Lost>,
-    pub pulls: BTreeMap<Place, Pull>,
+    pub lost: BTreeMap<ContainerKey, Lost>,
+    pub pulls: BTreeMap<ContainerKey, Pull>,
     /// Stops under way, by the engine's id.
     pub stops: BTreeMap<String, Stopping>,
     /// postStart hooks that failed, by the engine's id: the text. And those that run now.

@@ -48,20 +48,8 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         part.waits.pod = Some(Waiting::new(WaitReason::UnsupportedField, refused));
         return part;
     }
-    match room.ask(&mut part, wanted, runs) {
-        Answer::Taken => {}
-        Answer::Later(_) => {
-            part.waits.undecided = true;
-            return part;
-        }
-        Answer::Dismissed(dismissal) if wanted.name.source == Source::File => {
-            part.waits.pod = Some(admission::waiting(&dismissal));
-            return part;
-        }
-        Answer::Dismissed(dismissal) => {
-            part.waits.dismissed = Some(dismissal);
-            return part;
-        }
+    if !is_taken(&mut part, wanted, runs, room) {
+        return part;
     }
     let held = hold(case, &mut part, wanted, runs, room);
     let wanted = held.as_ref().unwrap_or(wanted);
@@ -102,6 +90,17 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
     part
 }
 
+/// Whether the node takes it; else its part says why not.
+fn is_taken(part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room: &mut Room<'_>) -> bool {
+    match room.ask(part, wanted, runs) {
+        Answer::Taken => return true,
+        Answer::Later(_) => part.waits.undecided = true,
+        Answer::Dismissed(dismissal) if wanted.name.source == Source::File => part.waits.pod = Some(admission::waiting(&dismissal)),
+        Answer::Dismissed(dismissal) => part.waits.dismissed = Some(dismissal),
+    }
+    false
+}
+
 /// The pod with the resources that it has, while there is no room for those that it asks for.
 fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room: &mut Room<'_>) -> Option<Wanted> {
     let known = case.world.memory.allocations.get(&wanted.name.uid).cloned();
@@ -111,7 +110,7 @@ fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room
     if let (Some(old), Some(allocation)) = (old, before)
         && let Some(message) = room.grow(wanted, &old)
     {
-        let text = format!("Pod resize Deferred: {}", resize::told(wanted, Some(&message)));
+        let text = format!("Pod resize Deferred: {}", resize::summary(wanted, Some(&message)));
         part.waits.notes.insert("resize".to_owned(), Waiting::new(WaitReason::ResizeDeferred, text));
         part.waits.held = Some(Held { allocation: allocation.clone(), message });
         part.allocation = Some(allocation);
@@ -140,8 +139,8 @@ fn out_of_time(pod: PodCase<'_>, part: &mut Part) -> Option<Dismissal> {
     if wanted.pod.status.terminal() {
         return None;
     }
-    let told_ms = wanted.pod.status.start_time.map(|time| time.seconds().saturating_mul(1000));
-    let begun_ms = told_ms.or_else(|| runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min());
+    let recorded_ms = wanted.pod.status.start_time.map(|time| time.seconds().saturating_mul(1000));
+    let begun_ms = recorded_ms.or_else(|| runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min());
     let due_ms = match begun_ms {
         Some(begun_ms) => {
             let spent_ms = case.now.wall_ms.saturating_sub(begun_ms).max(0);

@@ -48,12 +48,12 @@ pub fn resize(pod: PodCase<'_>, part: &mut Part, stories: &[Story<'_>]) {
         })
         .collect();
     if !resizes.is_empty() {
-        part.act(What::Resize { resizes, told: told(pod.wanted, None) }, "they may use more or less than before");
+        part.act(What::Resize { resizes, summary: summary(pod.wanted, None) }, "they may use more or less than before");
     }
 }
 
 /// As the events tell it.
-pub fn told(wanted: &Wanted, error: Option<&str>) -> String {
+pub fn summary(wanted: &Wanted, error: Option<&str>) -> String {
     let of = |kinds: &[Kind]| -> Vec<Value> {
         let members = wanted.members().filter(|member| kinds.contains(&member.kind));
         members.map(|member| json!({"name": member.spec.name, "resources": wanted.document_of(&member)["resources"]})).collect()

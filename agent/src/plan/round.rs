@@ -71,10 +71,10 @@ pub enum What {
         container: String,
     },
     RemoveVolumes,
-    /// Changes the limits of running containers. `told`: the text of the events.
+    /// Changes the limits of running containers. `summary`: the text of the events.
     Resize {
         resizes: Vec<Resize>,
-        told: String,
+        summary: String,
     },
     /// An event of the pod that is nothing else's outcome.
     Warn {

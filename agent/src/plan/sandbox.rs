@@ -2,6 +2,7 @@
 
 use super::backoff::{restart_wait_ms, words};
 use super::contents;
+use super::memory::Lost;
 use super::ports::{Ports, host_ports};
 use super::round::{Begin, Part, Start, StopReason, What};
 use super::rules::Rule;
@@ -101,6 +102,31 @@ fn half_made(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports, newest: &Run<
     Sandbox::Waits
 }
 
+/// How the last start went.
+struct LastStart<'a> {
+    step: u32,
+    /// When it ended.
+    at_ms: i64,
+    ran_fine: bool,
+    hash: &'a str,
+    /// Why it ended, where the engine says so.
+    text: Option<String>,
+}
+
+fn last_start<'a>(case: Case<'_>, newest: Option<&'a Run<'_>>, lost: Option<&'a Lost>) -> Option<LastStart<'a>> {
+    if let Some(Lost { step, at_ms, hash, text, .. }) = lost {
+        return Some(LastStart { step: *step, at_ms: *at_ms, ran_fine: false, hash, text: Some(text.clone()) });
+    }
+    let run = newest?;
+    let death = case.world.memory.lives.get(&run.seen.id).and_then(|life| life.death);
+    let text = match &run.seen.state {
+        State::Created { refused: Some(text) } => Some(text.clone()),
+        _ => None,
+    };
+    let (at_ms, ran_fine) = death.map_or((case.now.mono_ms, false), |death| (death.at_ms, death.ran_fine));
+    Some(LastStart { step: run.tag.step, at_ms, ran_fine, hash: run.tag.hash.as_str(), text })
+}
+
 fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
     let PodCase { case, wanted, runs, .. } = pod;
     let node = &case.world.node;
@@ -119,21 +145,8 @@ fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
     // Containers whose sandbox was removed still say which one it was: no name is used twice.
     let highest = runs.iter().map(|run| run.tag.sandbox).chain(lost.map(|lost| lost.attempt)).max();
     let mut step = 0;
-    let last = match (lost, newest) {
-        (Some(lost), _) => Some((lost.step, lost.at_ms, false, lost.hash.as_str(), Some(lost.text.clone()))),
-        (None, Some(run)) => {
-            let death = case.world.memory.lives.get(&run.seen.id).and_then(|life| life.death);
-            let text = match &run.seen.state {
-                State::Created { refused: Some(text) } => Some(text.clone()),
-                _ => None,
-            };
-            let (at_ms, ran_fine) = death.map_or((case.now.mono_ms, false), |death| (death.at_ms, death.ran_fine));
-            Some((run.tag.step, at_ms, ran_fine, run.tag.hash.as_str(), text))
-        }
-        (None, None) => None,
-    };
     let mut reason = "it is wanted".to_owned();
-    if let Some((last_step, at_ms, ran_fine, last_hash, text)) = last
+    if let Some(LastStart { step: last_step, at_ms, ran_fine, hash: last_hash, text }) = last_start(case, newest, lost)
         && last_hash == hash
     {
         let wait_ms = if ran_fine { 0 } else { restart_wait_ms(last_step) };

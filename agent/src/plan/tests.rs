@@ -607,8 +607,11 @@ fn a_resize_waits_for_room() {
     let waits = &round.waits["u"];
     let text = "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000";
     assert_eq!(waits.held.as_ref().map(|held| held.message.as_str()), Some(text));
-    let told = &waits.notes["resize"].message;
-    assert!(told.starts_with("Pod resize Deferred: {") && told.ends_with(&format!("\"error\":\"{text}\",\"generation\":0}}")), "{told}");
+    let message = &waits.notes["resize"].message;
+    assert!(
+        message.starts_with("Pod resize Deferred: {") && message.ends_with(&format!("\"error\":\"{text}\",\"generation\":0}}")),
+        "{message}"
+    );
     let status = crate::status::status(&large, &world, waits, &json!({}), now);
     let pending = status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "PodResizePending").unwrap();
     assert_eq!((&pending["status"], &pending["reason"], &pending["message"]), (&json!("True"), &json!("Deferred"), &json!(text)));

@@ -115,10 +115,10 @@ async fn ip(batch: &str) -> Result<(), String> {
 
 /// A process is of the network that the thread was in which began it: one does, and ends.
 async fn ip_inside(pid: i64, batch: String) -> Result<(), String> {
-    let (told, done) = oneshot::channel();
+    let (sender, done) = oneshot::channel();
     let thread = std::thread::Builder::new().name("namespace".to_owned()).stack_size(STACK_BYTES);
     let begun = thread.spawn(move || {
-        let _ = told.send(enter(pid).and_then(|()| ip_here(&batch)));
+        let _ = sender.send(enter(pid).and_then(|()| ip_here(&batch)));
     });
     begun.map_err(|error| error.to_string())?;
     done.await.map_err(|error| error.to_string())?.map_err(|error| format!("in the sandbox: {error}"))

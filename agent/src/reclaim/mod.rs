@@ -1,6 +1,7 @@
 //! Volumes of the class `local` that are given up: their directories on this node go, and then they themselves.
 //!
-//!     the master's volumes (`desired/master`) -> the volume as the master has it now -> judge PURE -> the directory -> the finalizer
+//!     the master's volumes (`desired/master`) -> the volume as the master has it now -> judge PURE -> the directory
+//!         -> the finalizer
 
 pub mod judge;
 

@@ -36,7 +36,7 @@ pub enum Heard {
 
 /// A message to the client.
 #[derive(Debug, PartialEq)]
-pub enum Told {
+pub enum ToClient {
     Stdout(Bytes),
     Stderr(Bytes),
     Outcome(Outcome),

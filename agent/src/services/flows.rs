@@ -1,6 +1,7 @@
 //! Flows over UDP that the kernel still leads to whoever served a port before. PURE.
 //!
-//!     who was led where, who is now -> `Moved`: the ports that others serve now -> each flow of the kernel: is it over?
+//!     who was led where, who is now -> `Moved`: the ports that others serve now
+//!         -> each flow of the kernel: is it over?
 //!     the kernel's netlink words for that: `list`, `read`, `end`
 //!
 //! A connection over TCP notices that its end is gone. A client of UDP that goes on sending from one port keeps its flow for ever, and with it
@@ -208,12 +209,12 @@ mod tests {
 
     #[test]
     fn words_of_the_kernel() {
-        let told = |protocol| {
+        let listed = |protocol| {
             let original = tuple(ORIGINAL, "10.244.0.9:4000", "10.96.0.5:53", protocol);
             let reply = tuple(REPLY, "10.244.0.1:53", "10.244.0.9:4000", protocol);
             message(NEW, 2, INET, &[original, reply, attribute(3, &[0; 4]), attribute(ID, &[1, 2, 3, 4])].concat())
         };
-        let heard = read(&[told(17), told(6), message(DONE, 2, INET, &[])].concat());
+        let heard = read(&[listed(17), listed(6), message(DONE, 2, INET, &[])].concat());
         let named = [tuple(ORIGINAL, "10.244.0.9:4000", "10.96.0.5:53", 17), attribute(ID, &[1, 2, 3, 4])].concat();
         let flow = Flow { to: end_of("10.96.0.5:53"), by: end_of("10.244.0.1:53"), named: named.clone() };
         assert_eq!(heard, Heard { flows: vec![flow.clone()], over: Some(0) });
@@ -222,7 +223,7 @@ mod tests {
         let refused = [&36_u32.to_ne_bytes()[..], &ERROR.to_ne_bytes(), &[0; 10], &(-2_i32).to_ne_bytes(), &[0; 16]].concat();
         assert_eq!(read(&refused), Heard { flows: Vec::new(), over: Some(2) });
         // Whatever is cut off is not read, and nothing is beyond its end.
-        let whole = told(17);
+        let whole = listed(17);
         for length in 0..whole.len() {
             assert_eq!(read(&whole[..length]), Heard::default(), "{length}");
         }

@@ -4,8 +4,10 @@
 //!
 //!     traffic to                              leads to
 //!     the cluster IP                          every endpoint, or those on this node (internalTrafficPolicy)
-//!     an external IP, a balancer's, a node port    every endpoint, or from outside those on this node (externalTrafficPolicy)
-//!     what nobody serves                      a refusal; nothing at all where somebody elsewhere does, so that a balancer tries another node
+//!     an external IP, a balancer's, a node port    every endpoint, or from outside those on this node
+//!                                                  (externalTrafficPolicy)
+//!     what nobody serves                      a refusal; nothing at all where somebody elsewhere does, so that a
+//!                                             balancer tries another node
 
 pub mod ends;
 pub mod flows;
@@ -191,14 +193,7 @@ fn one_port(part: &mut Part, service: &Service, (port, protocol, number): (&Serv
             part.held.put("firewall", at, &format!("goto {chain}"));
         }
     }
-    for (ip, port) in ends.cluster.union(&ends.local) {
-        if ends.here.contains(&(*ip, *port)) {
-            part.held.put("hairpins", format!("{ip} . {ip}"), "");
-        }
-        if !pods_contain(&here.pod_cidr, *ip) {
-            part.held.put("remote", format!("{ip} . {protocol} . {port}"), "");
-        }
-    }
+    mark_ends(part, protocol, ends, here);
     if protocol == "udp" {
         part.flows.insert((Some(part.address), number), if inward { ends.local.clone() } else { ends.cluster.clone() });
         for place in outside {
@@ -207,6 +202,18 @@ fn one_port(part: &mut Part, service: &Service, (port, protocol, number): (&Serv
                 Where::Address(ip) | Where::Balancer(ip) => part.flows.insert((Some(ip), number), both),
                 Where::NodePort(port) => part.flows.insert((None, port), both),
             };
+        }
+    }
+}
+
+/// The endpoints that may be their own clients, and those that are not on this host.
+fn mark_ends(part: &mut Part, protocol: &str, ends: &Ends, here: &Here) {
+    for (ip, port) in ends.cluster.union(&ends.local) {
+        if ends.here.contains(&(*ip, *port)) {
+            part.held.put("hairpins", format!("{ip} . {ip}"), "");
+        }
+        if !pods_contain(&here.pod_cidr, *ip) {
+            part.held.put("remote", format!("{ip} . {protocol} . {port}"), "");
         }
     }
 }

@@ -34,12 +34,12 @@ impl End {
 }
 
 /// The part of an init container or a sidecar.
-pub(super) struct Told {
+pub(super) struct MemberStatus {
     pub(super) kind: Kind,
     pub(super) one: One,
 }
 
-impl Told {
+impl MemberStatus {
     /// The next one may start.
     fn complete(&self) -> bool {
         if self.kind == Kind::Sidecar { self.one.value["started"] == true } else { self.one.ready }
@@ -51,7 +51,7 @@ pub(super) struct Facts<'a> {
     pub(super) up: bool,
     pub(super) ended: Option<End>,
     pub(super) initialized: bool,
-    pub(super) init: &'a [Told],
+    pub(super) init: &'a [MemberStatus],
     pub(super) containers: &'a [One],
     pub(super) runs: &'a [Run<'a>],
     /// The problem of each readiness gate that is not passed.
@@ -86,11 +86,11 @@ pub const CONDITIONS: [&str; 7] =
 const DISRUPTED: &str = "TerminationByKubelet";
 
 pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
-    let sidecars = facts.init.iter().filter(|told| told.kind == Kind::Sidecar).map(|told| &told.one);
+    let sidecars = facts.init.iter().filter(|member| member.kind == Kind::Sidecar).map(|member| &member.one);
     let unready: Vec<&str> = sidecars.chain(facts.containers).filter(|one| !one.ready).map(|one| one.name.as_str()).collect();
-    let incomplete: Vec<&str> = facts.init.iter().filter(|told| !told.complete()).map(|told| told.one.name.as_str()).collect();
+    let incomplete: Vec<&str> = facts.init.iter().filter(|member| !member.complete()).map(|member| member.one.name.as_str()).collect();
     // An agent that starts anew has only others' conditions.
-    let told = was["conditions"].as_array().into_iter().flatten().any(|one| CONDITIONS.iter().any(|kind| one["type"] == **kind));
+    let had_conditions = was["conditions"].as_array().into_iter().flatten().any(|one| CONDITIONS.iter().any(|kind| one["type"] == **kind));
     let mut list = Vec::new();
     let mut add = |kind: &str, holds: bool, reason: Option<&str>, message: Option<String>| {
         let status = if holds { "True" } else { "False" };
@@ -100,7 +100,7 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
         let first_ms = match kind {
             // The engine says when, whoever asks.
             "PodReadyToStartContainers" if holds => ready_ms(facts.runs, now),
-            _ if told => now.wall_ms,
+            _ if had_conditions => now.wall_ms,
             "Ready" | "ContainersReady" if holds || facts.ended.is_some() => turned_ms(facts.runs, now),
             "Ready" | "ContainersReady" => now.wall_ms,
             _ => begun_ms(facts.runs, now),

@@ -39,13 +39,26 @@ pub(super) struct One {
     pub(super) exit_code: Option<i32>,
 }
 
+/// A start that left no container, where none came after it.
+fn lost<'a>(case: &Case<'a>, member: &Member<'_>, newest: Option<&Run<'_>>) -> Option<&'a Lost> {
+    let lost = case.world.memory.lost.get(&(case.wanted.name.uid.clone(), member.spec.name.clone()));
+    lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt))
+}
+
+/// Whether it has started and whether it is ready, of a container that runs.
+fn readiness(case: &Case<'_>, member: &Member<'_>, newest: Option<&Run<'_>>, runs_now: bool) -> (bool, bool) {
+    let (container, verdict) = (member.spec, newest.and_then(|run| case.world.verdicts.get(&run.seen.id)));
+    let started = runs_now && (container.startup_probe.is_none() || verdict.is_some_and(|verdict| verdict.started));
+    let passed = container.readiness_probe.is_none() || verdict.is_some_and(|verdict| verdict.ready == Some(true));
+    (started, started && passed)
+}
+
 pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is_over: bool) -> One {
     let Case { wanted, world, waits, initialized, .. } = *case;
     let container = member.spec;
     let newest = seen::of(runs, &container.name).next();
     let previous = seen::of(runs, &container.name).nth(1);
-    let lost = world.memory.lost.get(&(wanted.name.uid.clone(), container.name.clone()));
-    let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
+    let lost = lost(case, member, newest);
     let creating = misconfigured(case, member).unwrap_or_else(|| Waiting::new(about_to_start(wanted), ""));
     let waiting = waits.containers.get(&container.name);
     let waiting = waiting.map(|waiting| if waiting.reason == WaitReason::ContainerCreating { &creating } else { waiting });
@@ -93,19 +106,15 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
             absent.and_then(|absent| absent.state).unwrap_or_else(|| wait(waiting.unwrap_or(&creating)))
         }
     };
-    let verdict = newest.and_then(|run| world.verdicts.get(&run.seen.id));
-    let started = runs_now && (container.startup_probe.is_none() || verdict.is_some_and(|verdict| verdict.started));
-    let passed = container.readiness_probe.is_none() || verdict.is_some_and(|verdict| verdict.ready == Some(true));
-    let ready = if member.kind == Kind::Init { exit_code == Some(0) && state["terminated"].is_object() } else { started && passed };
+    let (started, ready) = readiness(case, member, newest, runs_now);
+    let ready = if member.kind == Kind::Init { exit_code == Some(0) && state["terminated"].is_object() } else { ready };
     let attempt = lost.map(|lost| lost.attempt).or(newest.map(|run| run.tag.attempt)).unwrap_or(0);
     let never_ran = state.get("waiting").is_some() && before.is_null();
+    let last = if before.is_null() { json!({}) } else { json!({"terminated": before}) };
     let mut value = json!({
-        "name": container.name, "state": state, "lastState": {}, "ready": ready, "restartCount": attempt,
+        "name": container.name, "state": state, "lastState": last, "ready": ready, "restartCount": attempt,
         "image": container.image, "imageID": "", "started": started,
     });
-    if !before.is_null() {
-        value["lastState"] = json!({"terminated": before});
-    }
     add_origin(&mut value, case, member, newest);
     let start_error = newest.is_some_and(|run| matches!(run.seen.state, State::Created { refused: Some(_) }));
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
@@ -149,12 +158,12 @@ fn is_edited(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
 
 /// How it ended, where the engine cannot tell it any more: it is on record, or was told before somebody removed it.
 fn recorded<'a>(case: &Case<'a>, member: &Member<'_>, newest: Option<&Run<'_>>, lost: Option<&Lost>) -> Option<&'a Value> {
-    let told = |lost: &Lost| {
+    let ended = |lost: &Lost| {
         let status = status_of(case.was, member).filter(|status| status["restartCount"] == lost.attempt)?;
         status["state"]["terminated"].is_object().then_some(status)
     };
     let tells = newest.is_some_and(|run| matches!(run.seen.state, State::Exited { .. }));
-    case.wanted.ended_before(member).filter(|_| !tells).or_else(|| lost.and_then(told))
+    case.wanted.ended_before(member).filter(|_| !tells).or_else(|| lost.and_then(ended))
 }
 
 /// As it is on record.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::base64::Base64;
 use super::size::Sizes;
-use crate::runtime::conversation::{Heard, Outcome, Streams, Told};
+use crate::runtime::conversation::{Heard, Outcome, Streams, ToClient};
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -36,11 +36,11 @@ pub struct Form {
 }
 
 /// Until the client has gone, or was told all there is.
-pub async fn carry(upgraded: Upgraded, form: Form, streams: Streams, heard: Sender<Heard>, told: Receiver<Told>) {
+pub async fn carry(upgraded: Upgraded, form: Form, streams: Streams, heard: Sender<Heard>, to_client: Receiver<ToClient>) {
     let (mut reader, mut writer) = open(upgraded);
     tokio::select! {
         () = read(&mut reader, form, streams, heard) => {}
-        _ = write(&mut writer, form, streams, told) => {}
+        _ = write(&mut writer, form, streams, to_client) => {}
     }
     let _ = timeout(LINGER, async {
         if writer.close(CLOSE_NORMAL).await.is_ok() {
@@ -101,7 +101,7 @@ impl Message {
     }
 }
 
-async fn write(writer: &mut Writer, form: Form, streams: Streams, mut told: Receiver<Told>) -> std::io::Result<()> {
+async fn write(writer: &mut Writer, form: Form, streams: Streams, mut to_client: Receiver<ToClient>) -> std::io::Result<()> {
     // Tells clients that all is connected.
     let lowest = match streams {
         Streams { stdout: true, .. } => STDOUT,
@@ -112,11 +112,11 @@ async fn write(writer: &mut Writer, form: Form, streams: Streams, mut told: Rece
     loop {
         tokio::select! {
             ping = writer.ping() => if let Some(ping) = ping { writer.pong(&ping).await? },
-            next = told.recv() => match next {
+            next = to_client.recv() => match next {
                 None => return Ok(()),
-                Some(Told::Stdout(bytes)) => send(writer, form, STDOUT, &bytes).await?,
-                Some(Told::Stderr(bytes)) => send(writer, form, STDERR, &bytes).await?,
-                Some(Told::Outcome(outcome)) => {
+                Some(ToClient::Stdout(bytes)) => send(writer, form, STDOUT, &bytes).await?,
+                Some(ToClient::Stderr(bytes)) => send(writer, form, STDERR, &bytes).await?,
+                Some(ToClient::Outcome(outcome)) => {
                     let words = words(&outcome, form);
                     if !words.is_empty() {
                         send(writer, form, ERROR, words.as_bytes()).await?;

@@ -1,6 +1,7 @@
 //! Connections to ports of a pod, for clients far away: one connection inside for each pair of streams, one for data and one for an error.
 //!
-//!     over SPDY        the client opens pairs as it needs them · over WebSocket: a pair for each port that its request names
+//!     over SPDY        the client opens pairs as it needs them · over WebSocket: a pair for each port that its request
+//!                      names
 //!
 //! Where a pod takes nothing, what waits for it waits in the connection: neither carrier can hold back one of its streams alone.
 
@@ -27,13 +28,13 @@ const PAIRS_MAX: usize = 256;
 /// Pieces of one stream that wait for its pod, each of at most some 16 KiB.
 const WAITING_MAX: usize = 16;
 /// Pieces of all streams that wait for their client.
-const TOLD_MAX: usize = 16;
+const OUTGOING_MAX: usize = 16;
 /// Bytes of one read.
 const READ_BYTES: usize = 16 * 1024;
 
 /// What a client is told; a stream is a number of its carrier.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Outgoing {
     Accept(u32),
     Data { stream: u32, bytes: Bytes, ends: bool },
     Reset { stream: u32, why: u32 },
@@ -57,15 +58,15 @@ pub trait Reach: Clone + Send + Sync + 'static {
 }
 
 /// One connection inside, from its beginning to its end.
-async fn run<R: Reach>(reach: R, pair: Pair, from_client: Receiver<Bytes>, told: Sender<Told>) {
+async fn run<R: Reach>(reach: R, pair: Pair, from_client: Receiver<Bytes>, outgoing: Sender<Outgoing>) {
     let Pair { data, error, port } = pair;
     let wire = match reach.connect(port).await {
         Ok(wire) => wire,
         Err(why) => {
             let words = format!("error forwarding port {port} to pod {}, uid : {why}", reach.name());
             log::debug!("{words}");
-            let _ = told.send(Told::Data { stream: error, bytes: words.into(), ends: true }).await;
-            let _ = told.send(Told::Reset { stream: data, why: CANCEL }).await;
+            let _ = outgoing.send(Outgoing::Data { stream: error, bytes: words.into(), ends: true }).await;
+            let _ = outgoing.send(Outgoing::Reset { stream: data, why: CANCEL }).await;
             return;
         }
     };
@@ -74,11 +75,11 @@ async fn run<R: Reach>(reach: R, pair: Pair, from_client: Receiver<Bytes>, told:
         loop {
             let mut bytes = BytesMut::with_capacity(READ_BYTES);
             let ends = !matches!(reading.read_buf(&mut bytes).await, Ok(1..));
-            if told.send(Told::Data { stream: data, bytes: bytes.freeze(), ends }).await.is_err() || ends {
+            if outgoing.send(Outgoing::Data { stream: data, bytes: bytes.freeze(), ends }).await.is_err() || ends {
                 break;
             }
         }
-        let _ = told.send(Told::Data { stream: error, bytes: Bytes::new(), ends: true }).await;
+        let _ = outgoing.send(Outgoing::Data { stream: error, bytes: Bytes::new(), ends: true }).await;
     };
     let inward = async {
         let mut from_client = from_client;
@@ -94,9 +95,9 @@ async fn run<R: Reach>(reach: R, pair: Pair, from_client: Receiver<Bytes>, told:
 /// Over SPDY, plain or in a tunnel, until the client has gone.
 pub async fn over_spdy<R: Reach>(upgraded: Upgraded, tunnelled: bool, reach: R) {
     let (mut reader, mut writer) = if tunnelled { spdy::tunnel(upgraded) } else { spdy::open(upgraded) };
-    let (told, waiting) = mpsc::channel(TOLD_MAX);
+    let (outgoing, waiting) = mpsc::channel(OUTGOING_MAX);
     tokio::select! {
-        () = hear_spdy(&mut reader, reach, told) => {}
+        () = hear_spdy(&mut reader, reach, outgoing) => {}
         _ = tell_spdy(&mut writer, waiting) => {}
     }
     let _ = timeout(LINGER, writer.close()).await;
@@ -111,12 +112,12 @@ struct Streams<R> {
     /// By the same: what ends its connection.
     connections: HashMap<u32, AbortHandle>,
     running: JoinSet<u32>,
-    told: Sender<Told>,
+    outgoing: Sender<Outgoing>,
 }
 
-async fn hear_spdy<R: Reach>(reader: &mut spdy::SpdyReader, reach: R, told: Sender<Told>) {
+async fn hear_spdy<R: Reach>(reader: &mut spdy::SpdyReader, reach: R, outgoing: Sender<Outgoing>) {
     let (takers, connections, running) = (HashMap::new(), HashMap::new(), JoinSet::new());
-    let mut streams = Streams { reach, pairs: Pairs::default(), takers, connections, running, told };
+    let mut streams = Streams { reach, pairs: Pairs::default(), takers, connections, running, outgoing };
     loop {
         let frame = tokio::select! {
             frame = reader.next() => frame,
@@ -144,10 +145,10 @@ async fn hear_spdy<R: Reach>(reader: &mut spdy::SpdyReader, reach: R, told: Send
                 streams.forget(stream);
                 None
             }
-            Frame::Ping(number) => Some(Told::Ping(number)),
+            Frame::Ping(number) => Some(Outgoing::Ping(number)),
         };
         if let Some(answer) = answer
-            && streams.told.send(answer).await.is_err()
+            && streams.outgoing.send(answer).await.is_err()
         {
             return;
         }
@@ -155,12 +156,12 @@ async fn hear_spdy<R: Reach>(reader: &mut spdy::SpdyReader, reach: R, told: Send
 }
 
 impl<R: Reach> Streams<R> {
-    fn open(&mut self, stream: u32, headers: &[(String, String)], ends: bool) -> Told {
+    fn open(&mut self, stream: u32, headers: &[(String, String)], ends: bool) -> Outgoing {
         match self.begin(stream, headers, ends) {
-            Ok(()) => Told::Accept(stream),
+            Ok(()) => Outgoing::Accept(stream),
             Err(why) => {
                 log::debug!("port-forward: stream {stream} is rejected: {why}");
-                Told::Reset { stream, why: REFUSED }
+                Outgoing::Reset { stream, why: REFUSED }
             }
         }
     }
@@ -181,9 +182,9 @@ impl<R: Reach> Streams<R> {
             self.pairs.error(stream, asked)?
         };
         if let Some(Whole { port, data, error, held }) = whole {
-            let (reach, told, pair) = (self.reach.clone(), self.told.clone(), Pair { data, error, port });
+            let (reach, outgoing, pair) = (self.reach.clone(), self.outgoing.clone(), Pair { data, error, port });
             let connection = self.running.spawn(async move {
-                run(reach, pair, held, told).await;
+                run(reach, pair, held, outgoing).await;
                 data
             });
             self.connections.insert(data, connection);
@@ -199,16 +200,16 @@ impl<R: Reach> Streams<R> {
     }
 }
 
-async fn tell_spdy(writer: &mut spdy::SpdyWriter, mut waiting: Receiver<Told>) -> std::io::Result<()> {
+async fn tell_spdy(writer: &mut spdy::SpdyWriter, mut waiting: Receiver<Outgoing>) -> std::io::Result<()> {
     loop {
         tokio::select! {
             ping = writer.outer_ping() => if let Some(ping) = ping { writer.outer_pong(&ping).await? },
             next = waiting.recv() => match next {
                 None => return Ok(()),
-                Some(Told::Accept(stream)) => writer.reply(stream).await?,
-                Some(Told::Data { stream, bytes, ends }) => writer.data(stream, &bytes, ends).await?,
-                Some(Told::Reset { stream, why }) => writer.reset(stream, why).await?,
-                Some(Told::Ping(number)) => writer.ping(number).await?,
+                Some(Outgoing::Accept(stream)) => writer.reply(stream).await?,
+                Some(Outgoing::Data { stream, bytes, ends }) => writer.data(stream, &bytes, ends).await?,
+                Some(Outgoing::Reset { stream, why }) => writer.reset(stream, why).await?,
+                Some(Outgoing::Ping(number)) => writer.ping(number).await?,
             },
         }
     }
@@ -218,15 +219,15 @@ async fn tell_spdy(writer: &mut spdy::SpdyWriter, mut waiting: Receiver<Told>) -
 /// inside, or with the client.
 pub async fn over_channels<R: Reach>(upgraded: Upgraded, base64: bool, ports: Vec<u16>, reach: R) {
     let (mut reader, mut writer) = websocket::open(upgraded);
-    let (told, waiting) = mpsc::channel(TOLD_MAX);
+    let (outgoing, waiting) = mpsc::channel(OUTGOING_MAX);
     let (mut takers, mut running) = (Vec::new(), JoinSet::new());
     for (index, port) in (0u32..).zip(&ports) {
         let (taker, from_client) = mpsc::channel(WAITING_MAX);
         takers.push(taker);
         let pair = Pair { data: 2 * index, error: 2 * index + 1, port: *port };
-        running.spawn(run(reach.clone(), pair, from_client, told.clone()));
+        running.spawn(run(reach.clone(), pair, from_client, outgoing.clone()));
     }
-    drop(told);
+    drop(outgoing);
     tokio::select! {
         () = hear_channels(&mut reader, base64, takers) => {}
         _ = tell_channels(&mut writer, base64, &ports, waiting) => {}
@@ -259,7 +260,12 @@ async fn hear_channels(reader: &mut websocket::Reader, base64: bool, takers: Vec
     }
 }
 
-async fn tell_channels(writer: &mut websocket::Writer, base64: bool, ports: &[u16], mut waiting: Receiver<Told>) -> std::io::Result<()> {
+async fn tell_channels(
+    writer: &mut websocket::Writer,
+    base64: bool,
+    ports: &[u16],
+    mut waiting: Receiver<Outgoing>,
+) -> std::io::Result<()> {
     for (index, port) in (0u32..).zip(ports) {
         for channel in [2 * index, 2 * index + 1] {
             message(writer, base64, channel, &port.to_le_bytes()).await?;
@@ -272,13 +278,13 @@ async fn tell_channels(writer: &mut websocket::Writer, base64: bool, ports: &[u1
             ping = writer.ping() => if let Some(ping) = ping { writer.pong(&ping).await? },
             next = waiting.recv() => match next {
                 None => return Ok(()),
-                Some(Told::Data { stream, bytes, ends }) => {
+                Some(Outgoing::Data { stream, bytes, ends }) => {
                     if !bytes.is_empty() {
                         message(writer, base64, stream, &bytes).await?;
                     }
                     open -= usize::from(ends && stream % 2 == 1);
                 }
-                Some(Told::Accept(_) | Told::Reset { .. } | Told::Ping(_)) => {}
+                Some(Outgoing::Accept(_) | Outgoing::Reset { .. } | Outgoing::Ping(_)) => {}
             },
         }
     }

@@ -22,27 +22,31 @@ use std::pin::pin;
 use coracle_http::Upgraded;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-use crate::runtime::conversation::{Heard, Outcome, Streams, Told, WAITING_MAX};
+use crate::runtime::conversation::{Heard, Outcome, Streams, ToClient, WAITING_MAX};
 use asked::Carrier;
 
 /// A command and its client, until one of them has gone. A client that leaves ends the command: its future is dropped.
-pub async fn converse<F>(upgraded: Upgraded, carrier: Carrier, streams: Streams, command: impl FnOnce(Receiver<Heard>, Sender<Told>) -> F)
-where
+pub async fn converse<F>(
+    upgraded: Upgraded,
+    carrier: Carrier,
+    streams: Streams,
+    command: impl FnOnce(Receiver<Heard>, Sender<ToClient>) -> F,
+) where
     F: Future<Output = Outcome>,
 {
     let (heard_in, heard) = mpsc::channel(WAITING_MAX);
-    let (told_in, told) = mpsc::channel(WAITING_MAX);
+    let (to_client_in, to_client) = mpsc::channel(WAITING_MAX);
     let mut carried = pin!(async {
         match carrier {
-            Carrier::Channels(form) => channels::carry(upgraded, form, streams, heard_in, told).await,
-            Carrier::Spdy(form) => spdy::carry(upgraded, form, streams, heard_in, told).await,
+            Carrier::Channels(form) => channels::carry(upgraded, form, streams, heard_in, to_client).await,
+            Carrier::Spdy(form) => spdy::carry(upgraded, form, streams, heard_in, to_client).await,
         }
     });
     let run = async {
-        let outcome = command(heard, told_in.clone()).await;
+        let outcome = command(heard, to_client_in.clone()).await;
         // The last word; with it goes the channel, and the carrier ends.
-        let _ = told_in.send(Told::Outcome(outcome)).await;
-        drop(told_in);
+        let _ = to_client_in.send(ToClient::Outcome(outcome)).await;
+        drop(to_client_in);
     };
     tokio::select! {
         () = &mut carried => return,

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::channels::LINGER;
 use super::size::Sizes;
-use crate::runtime::conversation::{Heard, Streams, Told};
+use crate::runtime::conversation::{Heard, Streams, ToClient};
 
 /// A client opens all its streams within this, as the kubelet asks of it.
 const OPENING: Duration = Duration::from_secs(30);
@@ -61,15 +61,15 @@ enum Answer {
 }
 
 /// Until the client has gone, or was told all there is.
-pub async fn carry(upgraded: Upgraded, form: Form, streams: Streams, heard: Sender<Heard>, told: Receiver<Told>) {
+pub async fn carry(upgraded: Upgraded, form: Form, streams: Streams, heard: Sender<Heard>, to_client: Receiver<ToClient>) {
     let (mut reader, mut writer) = open(upgraded);
     let (answer, answers) = mpsc::channel(ANSWERS_MAX);
-    let told_all = tokio::select! {
+    let sent_all = tokio::select! {
         () = read(&mut reader, form, streams, heard, answer) => false,
-        written = write(&mut writer, form, streams, told, answers) => written.is_ok(),
+        written = write(&mut writer, form, streams, to_client, answers) => written.is_ok(),
     };
     // Its streams have ended, and it goes by itself: what it has not read yet it would lose with the connection.
-    if told_all {
+    if sent_all {
         let _ = timeout(LINGER, reader.drain()).await;
     }
     let _ = timeout(LINGER, writer.close()).await;
@@ -84,14 +84,14 @@ async fn read(reader: &mut SpdyReader, form: Form, streams: Streams, heard: Send
                 let role = Role::NAMES.iter().find(|(name, _)| Some(*name) == said).map(|(_, role)| *role);
                 let role = role.filter(|role| Role::expected(form, streams).any(|expected| expected == *role));
                 let role = role.filter(|role| !roles.values().any(|taken| taken == role));
-                let told = match role {
+                let sent = match role {
                     Some(role) => {
                         roles.insert(stream, role);
                         answer.send(Answer::Accept(stream, role)).await
                     }
                     None => answer.send(Answer::Reset(stream)).await,
                 };
-                if told.is_err() {
+                if sent.is_err() {
                     return;
                 }
                 if ends && role == Some(Role::Stdin) {
@@ -128,7 +128,7 @@ async fn write(
     writer: &mut SpdyWriter,
     form: Form,
     streams: Streams,
-    mut told: Receiver<Told>,
+    mut to_client: Receiver<ToClient>,
     mut answers: Receiver<Answer>,
 ) -> std::io::Result<()> {
     let mut numbers = HashMap::new();
@@ -146,13 +146,13 @@ async fn write(
                 Answer::Ping(number) => writer.ping(number).await?,
             },
             () = &mut opening, if !all => return Err(std::io::ErrorKind::TimedOut.into()),
-            next = told.recv(), if all => {
+            next = to_client.recv(), if all => {
                 let Some(next) = next else { break };
                 let (role, bytes) = match next {
-                    Told::Stdout(bytes) => (Role::Stdout, bytes),
-                    Told::Stderr(bytes) => (Role::Stderr, bytes),
-                    Told::Outcome(outcome) if form.status => (Role::Error, outcome.status().to_string().into()),
-                    Told::Outcome(outcome) => (Role::Error, outcome.message().into()),
+                    ToClient::Stdout(bytes) => (Role::Stdout, bytes),
+                    ToClient::Stderr(bytes) => (Role::Stderr, bytes),
+                    ToClient::Outcome(outcome) if form.status => (Role::Error, outcome.status().to_string().into()),
+                    ToClient::Outcome(outcome) => (Role::Error, outcome.message().into()),
                 };
                 if let Some(stream) = numbers.get(&role).filter(|_| !bytes.is_empty()) {
                     writer.data(*stream, &bytes, false).await?;

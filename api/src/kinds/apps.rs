@@ -73,8 +73,8 @@ pub fn rows() -> Vec<Kind> {
 
 fn autoscalers() -> Kind {
     let row = SCALING.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
-    let (told, back) = (forms::show_autoscaler, forms::read_autoscaler);
-    let other_form = Some(Form { api_version: "autoscaling/v1", type_name: "autoscaling.v1.HorizontalPodAutoscaler", told, back });
+    let (convert, back) = (forms::show_autoscaler, forms::read_autoscaler);
+    let other_form = Some(Form { api_version: "autoscaling/v1", type_name: "autoscaling.v1.HorizontalPodAutoscaler", convert, back });
     Kind { other_form, ..row.short(&["hpa"]).in_all().with_status() }
 }
 
@@ -83,9 +83,9 @@ fn autoscalers_v1() -> Kind {
     let group = Group { version: "v1", ..SCALING };
     let row = group.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
     let of = ("autoscaling/v2", "HorizontalPodAutoscaler");
-    let (told, back) = (forms::read_autoscaler, forms::show_autoscaler);
+    let (convert, back) = (forms::read_autoscaler, forms::show_autoscaler);
     Kind {
-        other_form: Some(Form { api_version: of.0, type_name: "autoscaling.v2.HorizontalPodAutoscaler", told, back }),
+        other_form: Some(Form { api_version: of.0, type_name: "autoscaling.v2.HorizontalPodAutoscaler", convert, back }),
         alias: Some(Alias { of, read: forms::read_autoscaler, show: forms::show_autoscaler }),
         ..row.short(&["hpa"]).in_all().with_status()
     }

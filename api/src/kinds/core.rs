@@ -84,13 +84,13 @@ fn events() -> Kind {
         SelectableField { path: Cow::Borrowed("source.component"), or: Cow::Borrowed("reportingComponent"), ..field("source") },
         field("type"),
     ];
-    let (told, back) = (forms::show_event, forms::read_event);
-    let other_form = Some(Form { api_version: "events.k8s.io/v1", type_name: "events.v1.Event", told, back });
+    let (convert, back) = (forms::show_event, forms::read_event);
+    let other_form = Some(Form { api_version: "events.k8s.io/v1", type_name: "events.v1.Event", convert, back });
     Kind { fate: None, other_form, ..row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates() }
 }
 
 /// A field of the document as it is stored.
-fn told_as(label: &'static str, path: &'static str) -> SelectableField {
+fn stored_as(label: &'static str, path: &'static str) -> SelectableField {
     SelectableField { label: Cow::Borrowed(label), ..field(path) }
 }
 
@@ -98,20 +98,20 @@ fn events_of_their_group() -> Kind {
     let group = Group { name: "events.k8s.io", version: "v1", package: "events" };
     let fields = [
         field("reason"),
-        told_as("regarding.apiVersion", "involvedObject.apiVersion"),
-        told_as("regarding.fieldPath", "involvedObject.fieldPath"),
-        told_as("regarding.kind", "involvedObject.kind"),
-        told_as("regarding.name", "involvedObject.name"),
-        told_as("regarding.namespace", "involvedObject.namespace"),
-        told_as("regarding.resourceVersion", "involvedObject.resourceVersion"),
-        told_as("regarding.uid", "involvedObject.uid"),
-        told_as("reportingController", "reportingComponent"),
+        stored_as("regarding.apiVersion", "involvedObject.apiVersion"),
+        stored_as("regarding.fieldPath", "involvedObject.fieldPath"),
+        stored_as("regarding.kind", "involvedObject.kind"),
+        stored_as("regarding.name", "involvedObject.name"),
+        stored_as("regarding.namespace", "involvedObject.namespace"),
+        stored_as("regarding.resourceVersion", "involvedObject.resourceVersion"),
+        stored_as("regarding.uid", "involvedObject.uid"),
+        stored_as("reportingController", "reportingComponent"),
         field("type"),
     ];
     let row = group.row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates();
-    let (told, back) = (forms::read_event, forms::show_event);
+    let (convert, back) = (forms::read_event, forms::show_event);
     Kind {
-        other_form: Some(Form { api_version: "v1", type_name: "Event", told, back }),
+        other_form: Some(Form { api_version: "v1", type_name: "Event", convert, back }),
         alias: Some(Alias { of: ("v1", "Event"), read: forms::read_event, show: forms::show_event }),
         ..row
     }

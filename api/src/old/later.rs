@@ -4,7 +4,10 @@
 /// `meta`: the fields of the metadata. `amounts`: how cores and bytes are written. `disk`, `path`: what two sources of a
 /// volume are called.
 macro_rules! kinds {
-    (meta: $meta:expr, labels: $labels:expr, amounts: $amounts:expr, disk: $disk:literal, disk_also: $disk_also:literal) => {
+    (
+        meta: $meta:expr, labels: $labels:expr, amounts: $amounts:expr, disk: $disk:literal,
+        disk_also: $disk_also:literal
+    ) => {
         pub(crate) static SECRET: Shape = Shape(&[$meta, same! { "data": Form::TextMap, "type": Form::Text }]);
 
         pub(crate) static ACCOUNT: Shape = Shape(&[

@@ -1,7 +1,8 @@
 //! The versions of 2014 and 2015 at the edge: documents are decoded to v1 on the way in and encoded on the way out, and
 //! nothing else knows them.
 //!
-//!     v1beta1, v1beta2   flat: `id`, `desiredState`, `currentState`; the second without the oldest spellings of the first
+//!     v1beta1, v1beta2   flat: `id`, `desiredState`, `currentState`; the second without the oldest spellings of the
+//!                        first
 //!     v1beta3            upright: `metadata`, `spec` and `status`, and some names that v1 gave up
 //!
 //! `shape.rs` is the language in which the rows of the kinds say what a version can express and where it stands in v1; the
@@ -176,20 +177,26 @@ const fn of_cluster(row: Row) -> Row {
 #[rustfmt::skip]
 static ROWS: &[Row] = &[
     kind("Pod", "pods", &pod::POD, &upright::POD),
-    in_capitals("ReplicationController", "replicationControllers", "replicationcontrollers", &controller::CONTROLLER, &upright::CONTROLLER),
+    in_capitals("ReplicationController", "replicationControllers", "replicationcontrollers",
+        &controller::CONTROLLER, &upright::CONTROLLER),
     kind("Service", "services", &service::SERVICE, &upright::SERVICE),
     kind("Endpoints", "endpoints", &endpoints::ENDPOINTS, &upright::ENDPOINTS),
-    Row { flat_kind: "Minion", flat_plural: "minions", ..of_cluster(kind("Node", "nodes", &minion::MINION, &upright::NODE)) },
+    Row { flat_kind: "Minion", flat_plural: "minions",
+        ..of_cluster(kind("Node", "nodes", &minion::MINION, &upright::NODE)) },
     kind("Event", "events", &event::EVENT, &upright::EVENT),
     of_cluster(kind("Namespace", "namespaces", &namespace::NAMESPACE, &upright::NAMESPACE)),
     kind("Binding", "bindings", &binding::BINDING, &upright::BINDING),
     kind("Secret", "secrets", &later::flat::SECRET, &later::upright::SECRET),
-    in_capitals("ServiceAccount", "serviceAccounts", "serviceaccounts", &later::flat::ACCOUNT, &later::upright::ACCOUNT),
+    in_capitals("ServiceAccount", "serviceAccounts", "serviceaccounts", &later::flat::ACCOUNT,
+        &later::upright::ACCOUNT),
     in_capitals("LimitRange", "limitRanges", "limitranges", &later::flat::LIMIT_RANGE, &later::upright::LIMIT_RANGE),
     in_capitals("ResourceQuota", "resourceQuotas", "resourcequotas", &later::flat::QUOTA, &later::upright::QUOTA),
-    of_cluster(in_capitals("PersistentVolume", "persistentVolumes", "persistentvolumes", &later::flat::VOLUME, &later::upright::VOLUME)),
-    in_capitals("PersistentVolumeClaim", "persistentVolumeClaims", "persistentvolumeclaims", &later::flat::CLAIM, &later::upright::CLAIM),
-    of_cluster(in_capitals("ComponentStatus", "componentStatuses", "componentstatuses", &later::flat::COMPONENT, &later::upright::COMPONENT)),
+    of_cluster(in_capitals("PersistentVolume", "persistentVolumes", "persistentvolumes", &later::flat::VOLUME,
+        &later::upright::VOLUME)),
+    in_capitals("PersistentVolumeClaim", "persistentVolumeClaims", "persistentvolumeclaims", &later::flat::CLAIM,
+        &later::upright::CLAIM),
+    of_cluster(in_capitals("ComponentStatus", "componentStatuses", "componentstatuses", &later::flat::COMPONENT,
+        &later::upright::COMPONENT)),
     Row { flat: None, ..kind("PodTemplate", "podtemplates", &upright::POD_TEMPLATE, &upright::POD_TEMPLATE) },
 ];
 
@@ -247,9 +254,9 @@ pub fn field_path(version: Version, kind: &str, v1_path: &str) -> String {
 }
 
 /// The problems that v1's validation finds, worded for a client of an older version.
-pub fn told(version: Version, kind: &str, problems: Vec<Problem>) -> Vec<Problem> {
-    let told = |problem: Problem| Problem { path: Path::new(&field_path(version, kind, problem.path.as_str())), ..problem };
-    problems.into_iter().map(told).collect()
+pub fn reworded(version: Version, kind: &str, problems: Vec<Problem>) -> Vec<Problem> {
+    let reword = |problem: Problem| Problem { path: Path::new(&field_path(version, kind, problem.path.as_str())), ..problem };
+    problems.into_iter().map(reword).collect()
 }
 
 /// Shows a v1 object, list or Status in an older version. What the version has no kind for is shown as it is.

@@ -315,7 +315,7 @@ fn fields_are_told_in_v1beta1s_words() {
     for (kind, v1, expected) in table {
         assert_eq!(field_path(Version::V1beta1, kind, v1), expected, "{kind} {v1}");
     }
-    let problem = told(Version::V1beta1, "Pod", vec![Problem::required(&Path::new("spec.containers[0].args"), "x")]);
+    let problem = reworded(Version::V1beta1, "Pod", vec![Problem::required(&Path::new("spec.containers[0].args"), "x")]);
     assert_eq!(problem[0].to_string(), "desiredState.manifest.containers[0].command: Required value: x");
     assert_eq!(Format::ContainerManifest.field_path("spec.volumes[0].hostPath.path"), "volumes[0].source.hostDir.path");
     assert_eq!(Format::ContainerManifest.field_path("metadata.name"), "id");

@@ -125,12 +125,12 @@ fn range_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::tests::told;
+    use crate::strategy::tests::assert_problems;
 
     #[test]
     fn addresses() {
         fn check(name: &str, spec: Value, expected: &[&str]) {
-            told(address(&json!({"metadata": {"name": name}, "spec": spec}), Rules::default()), expected);
+            assert_problems(address(&json!({"metadata": {"name": name}, "spec": spec}), Rules::default()), expected);
         }
         let parent = json!({"parentRef": {"group": "", "resource": "services", "namespace": "default", "name": "web"}});
         check("10.96.0.7", parent.clone(), &[]);
@@ -147,7 +147,7 @@ mod tests {
         fn check(old: &[&str], new: &[&str], expected: &[&str]) {
             let of = |ranges: &[&str]| json!({"metadata": {"name": "r", "resourceVersion": "1"}, "spec": {"cidrs": ranges}});
             let found = if old.is_empty() { range(&of(new), Rules::default()) } else { range_update(&of(new), &of(old), Rules::default()) };
-            told(found, expected);
+            assert_problems(found, expected);
         }
         check(&[], &["10.96.0.0/16"], &[]);
         check(&[], &["10.96.0.0/16", "2001:db8::/64"], &[]);
@@ -157,6 +157,6 @@ mod tests {
         check(&["10.96.0.0/16"], &["10.96.0.0/16", "2001:db8::/64"], &[]);
         check(&["10.96.0.0/16"], &["10.97.0.0/16"], &["spec.cidrs[0]: Invalid value: \"10.97.0.0/16\": field is immutable"]);
         check(&["10.96.0.0/16", "2001:db8::/64"], &["10.96.0.0/16"], &["spec.cidrs: Invalid"]);
-        told(range(&own_range("10.96.0.0/16"), Rules::default()), &[]);
+        assert_problems(range(&own_range("10.96.0.0/16"), Rules::default()), &[]);
     }
 }

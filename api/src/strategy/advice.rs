@@ -4,12 +4,12 @@ use super::doc::{has, is_empty, list, number, text, texts};
 use super::network::unusual;
 pub use super::pem::advice as secret;
 use super::qos::quantity;
-use super::{container, names, volume};
+use super::{names, port_advice, volume};
 use crate::annotations::STORAGE_CLASS;
 use crate::fields;
 use coracle_schema::Path;
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// Sentences about an object as it is stored.
 pub type Advice = fn(&Value) -> Vec<String>;
@@ -41,7 +41,7 @@ const VOLUMES: [(&str, &str); 7] = [
     ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
 ];
 /// Sentences of one answer; who needs more has other worries.
-const SENTENCES_MAX: usize = 50;
+pub(super) const SENTENCES_MAX: usize = 50;
 
 fn unusual_of(of: &Value, field: &str, path: &Path) -> Vec<String> {
     let path = path.field(field);
@@ -307,7 +307,7 @@ fn pod_like(pod: &Value, path: &Path) -> Vec<String> {
         let words = "must be >= 0; negative values are invalid and will be treated as 1";
         said.push(format!("{}: {words}", path.field("terminationGracePeriodSeconds")));
     }
-    ports(spec, &path, &mut said);
+    port_advice::ports(spec, &path, &mut said);
     for resource in BYTES {
         fraction(&spec["overhead"], resource, &path.field("overhead"), &mut said);
     }
@@ -335,46 +335,6 @@ fn variables(container: &Value, path: &Path, said: &mut Vec<String>) {
             let words = "hides previous definition of";
             said.push(format!("{}: {words} {name:?}, which may be dropped when using apply", path.field("env").index(at)));
         }
-    }
-}
-
-/// The same port twice in a pod, or nearly, and the same name for two.
-fn ports(spec: &Value, path: &Path, said: &mut Vec<String>) {
-    let mut numbers: HashMap<(i64, &str), Vec<(Path, &Value)>> = HashMap::new();
-    let mut names: HashMap<&str, Path> = HashMap::new();
-    for field in ["initContainers", "containers"] {
-        for (at, container) in list(spec, field).iter().enumerate() {
-            for (n, port) in list(container, "ports").iter().enumerate() {
-                if said.len() >= SENTENCES_MAX {
-                    return;
-                }
-                let (here, host) = (path.field(field).index(at).field("ports").index(n), number(port, "hostPort").unwrap_or(0));
-                let name = text(port, "name");
-                said.extend(container::unused_address(port, &here));
-                if let Some(first) = names.get(name).filter(|_| !name.is_empty()) {
-                    let words = "services and probes that select ports by name will use";
-                    said.push(format!("{here}: duplicate port name {name:?} with {first}, {words} {first}"));
-                } else {
-                    names.insert(name, here.clone());
-                }
-                let others = numbers.entry((number(port, "containerPort").unwrap_or(0), text(port, "protocol"))).or_default();
-                for (there, other) in others.iter().take(SENTENCES_MAX) {
-                    said.extend(clash(port, host, other).map(|words| format!("{here}: {words} port definition with {there}")));
-                }
-                others.push((here, port));
-            }
-        }
-    }
-}
-
-/// How much two ports of one number and protocol are the same.
-fn clash(port: &Value, host: i64, other: &Value) -> Option<&'static str> {
-    let (ip, other_ip, other_host) = (text(port, "hostIP"), text(other, "hostIP"), number(other, "hostPort").unwrap_or(0));
-    match host == other_host {
-        true if ip == other_ip => Some("duplicate"),
-        _ if host == 0 || other_host == 0 => Some("overlapping"),
-        true if ip.is_empty() != other_ip.is_empty() => Some("dangerously ambiguous"),
-        _ => None,
     }
 }
 

@@ -143,7 +143,7 @@ pub fn into_fields(pod: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::tests::told;
+    use crate::strategy::tests::assert_problems;
 
     fn key(name: &str) -> String {
         format!("{APP_ARMOR}{name}")
@@ -153,7 +153,7 @@ mod tests {
     fn are_held_to_their_form() {
         let of = |annotations: Value, expected: &[&str]| {
             let spec = json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]});
-            told(problems(&json!({"annotations": annotations}), &spec, &Path::new("metadata.annotations")), expected);
+            assert_problems(problems(&json!({"annotations": annotations}), &spec, &Path::new("metadata.annotations")), expected);
         };
         of(json!({COST: "-5", SECCOMP_OF_POD: "localhost/a.json", key("a"): "localhost/x", key("i"): "runtime/default"}), &[]);
         of(json!({COST: "much"}), &["metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: \"much\": must be"]);
@@ -173,7 +173,7 @@ mod tests {
         let of = |said: &str, profile: Value, expected: &[&str]| {
             let meta = json!({"annotations": {key("a"): said}});
             let spec = json!({"containers": [{"name": "a", "securityContext": {"appArmorProfile": profile}}]});
-            told(clashes(&meta, &spec, &Path::new("spec")), expected);
+            assert_problems(clashes(&meta, &spec, &Path::new("spec")), expected);
         };
         let place = "spec.containers[0].securityContext.appArmorProfile";
         of("runtime/default", json!({"type": "RuntimeDefault"}), &[]);
@@ -193,8 +193,9 @@ mod tests {
 
     #[test]
     fn stay() {
-        let of =
-            |new: Value, old: Value, expected: &[&str]| told(changes(&json!({"annotations": new}), &json!({"annotations": old})), expected);
+        let of = |new: Value, old: Value, expected: &[&str]| {
+            assert_problems(changes(&json!({"annotations": new}), &json!({"annotations": old})), expected)
+        };
         of(json!({key("a"): "unconfined", "b": "c"}), json!({key("a"): "unconfined", "d": "e"}), &[]);
         let place = "metadata.annotations[container.apparmor.security.beta.kubernetes.io/a]: Forbidden";
         of(json!({}), json!({key("a"): "unconfined"}), &[&format!("{place}: may not remove or update AppArmor annotations")]);

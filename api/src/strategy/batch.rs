@@ -5,6 +5,7 @@ use super::checks::{immutable, immutable_as, not_negative, supported_text};
 use super::doc::{copy, default_to, entries, has, is_empty, list, list_at, map_at, number, remove, text, yes};
 use super::meta::{self, Scope};
 use super::rules::{BuiltinStrategy, Making, Rules};
+use super::time_zone::zone;
 use super::{cron, general, inner, job_rules, label_selector, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
@@ -18,69 +19,6 @@ const NAME: &str = "batch.kubernetes.io/job-name";
 const OLD_UID: &str = "controller-uid";
 const OLD_NAME: &str = "job-name";
 const OWN: [&str; 4] = [UID, NAME, OLD_UID, OLD_NAME];
-/// First parts of the names of time zones, and names of one part. Which places are there is the time zone database's to say.
-const ZONE_AREAS: [&str; 17] = [
-    "Africa",
-    "America",
-    "Antarctica",
-    "Arctic",
-    "Asia",
-    "Atlantic",
-    "Australia",
-    "Brazil",
-    "Canada",
-    "Chile",
-    "Etc",
-    "Europe",
-    "Indian",
-    "Mexico",
-    "Pacific",
-    "US",
-    "posix",
-];
-const ZONE_WORDS: [&str; 40] = [
-    "CET",
-    "CST6CDT",
-    "Cuba",
-    "EET",
-    "EST",
-    "EST5EDT",
-    "Egypt",
-    "Eire",
-    "Factory",
-    "GB",
-    "GB-Eire",
-    "GMT",
-    "GMT+0",
-    "GMT-0",
-    "GMT0",
-    "Greenwich",
-    "HST",
-    "Hongkong",
-    "Iceland",
-    "Iran",
-    "Israel",
-    "Jamaica",
-    "Japan",
-    "Kwajalein",
-    "Libya",
-    "MET",
-    "MST",
-    "MST7MDT",
-    "NZ",
-    "NZ-CHAT",
-    "Navajo",
-    "PRC",
-    "PST8PDT",
-    "Poland",
-    "Portugal",
-    "ROC",
-    "Turkey",
-    "UCT",
-    "UTC",
-    "WET",
-];
-
 pub static JOB: BuiltinStrategy = BuiltinStrategy {
     create: |job, making| {
         job_defaults(job);
@@ -378,21 +316,6 @@ fn schedule(spec: &Value, path: &Path) -> Option<Problem> {
         return Some(Problem::invalid(&path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"));
     }
     cron::fault(schedule).map(|why| Problem::invalid(&path, schedule, why))
-}
-
-fn zone(spec: &Value, path: &Path) -> Option<Problem> {
-    let zone = spec["timeZone"].as_str()?;
-    let path = path.field("timeZone");
-    let words = match zone {
-        "" => "timeZone must be nil or non-empty string".to_owned(),
-        _ if zone.eq_ignore_ascii_case("local") => {
-            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned()
-        }
-        _ if zone.split_once('/').is_some_and(|(area, place)| ZONE_AREAS.contains(&area) && !place.is_empty()) => return None,
-        _ if ZONE_WORDS.contains(&zone) => return None,
-        _ => format!("unknown time zone {zone}"),
-    };
-    Some(Problem::invalid(&path, zone, words))
 }
 
 #[cfg(test)]

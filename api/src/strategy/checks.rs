@@ -88,3 +88,8 @@ pub fn immutable(new: &Value, old: &Value, field: &str, path: &Path) -> Option<P
 pub fn immutable_as(type_name: &str, new: &Value, old: &Value, field: &str, path: &Path) -> Option<Problem> {
     immutable(new, old, field, path).map(|problem| problem.showing(inner::shown(type_name, &new[field])))
 }
+
+/// More entries than there may be.
+pub fn too_many(count: usize, max: usize, path: &Path) -> Option<Problem> {
+    (count > max).then(|| Problem::new(path, Reason::TooMany, Some(count.into()), format!("must have at most {max} items")))
+}

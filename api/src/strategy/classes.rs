@@ -318,7 +318,7 @@ mod tests {
     fn drivers_have_names() {
         let check = |driver: &str, expected: &[&str]| {
             let class = json!({"metadata": {"name": "c"}, "driverName": driver, "parameters": {"a": "b"}});
-            crate::strategy::tests::told(attributes(&class, Rules::default()), expected);
+            crate::strategy::tests::assert_problems(attributes(&class, Rules::default()), expected);
         };
         check("example.com/D", &[]);
         check("D_", &["driverName: Invalid value: \"d_\": name part must consist"]);

@@ -29,9 +29,9 @@ pub static CSI_DRIVER: BuiltinStrategy = BuiltinStrategy {
     validate: driver,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, driver);
-        for (field, told) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")] {
+        for (field, shown) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")] {
             let changed = immutable(&new["spec"], &old["spec"], field, &Path::new("spec"));
-            found.extend(changed.map(|problem| Problem { path: Path::new("spec").field(told), ..problem }));
+            found.extend(changed.map(|problem| Problem { path: Path::new("spec").field(shown), ..problem }));
         }
         found
     },
@@ -53,11 +53,11 @@ pub static CSI_CAPACITY: BuiltinStrategy = BuiltinStrategy {
 fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(driver, Scope::Cluster, names::subdomain, rules);
     let (spec, path) = (&driver["spec"], Path::new("spec"));
-    for (field, told) in
+    for (field, shown) in
         [("attachRequired", "attachedRequired"), ("podInfoOnMount", "podInfoOnMount"), ("storageCapacity", "storageCapacity")]
     {
         if !has(spec, field) {
-            found.push(Problem::required(&path.field(told), ""));
+            found.push(Problem::required(&path.field(shown), ""));
         }
     }
     if has(spec, "fsGroupPolicy") {
@@ -194,14 +194,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(found: Vec<Problem>) -> Vec<String> {
+    fn texts(found: Vec<Problem>) -> Vec<String> {
         found.iter().map(Problem::to_string).map(|text| text.split(": a lowercase").next().unwrap().to_owned()).collect()
     }
 
     #[test]
     fn what_drivers_say() {
         fn check(strategy: &BuiltinStrategy, object: Value, expected: &[&str]) {
-            assert_eq!(told((strategy.validate)(&object, Rules::default())), expected, "{object}");
+            assert_eq!(texts((strategy.validate)(&object, Rules::default())), expected, "{object}");
         }
         let of = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
         let whole = json!({"attachRequired": true, "podInfoOnMount": false, "storageCapacity": false});
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn what_stays() {
         fn check(strategy: &BuiltinStrategy, old: Value, new: Value, expected: &[&str]) {
-            let found = told((strategy.validate_update)(&new, &old, Rules::default()));
+            let found = texts((strategy.validate_update)(&new, &old, Rules::default()));
             assert_eq!(found.iter().map(|text| text.split(':').next().unwrap()).collect::<Vec<_>>(), expected, "{new}");
         }
         let node = |id: &str, count: i64| json!({"metadata": {"name": "n", "resourceVersion": "1"}, "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});

@@ -332,14 +332,14 @@ fn doubled(entries: &[Value], path: &Path) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::tests::told;
+    use crate::strategy::tests::assert_problems;
     use serde_json::json;
 
     #[test]
     fn what_is_claimed() {
         fn check(devices: Value, expected: &[&str]) {
             let object = json!({"metadata": {"name": "c", "namespace": "n"}, "spec": {"devices": counted(devices)}});
-            told(claim(&object, Rules::default()), expected);
+            assert_problems(claim(&object, Rules::default()), expected);
         }
         let exactly = |name: &str| json!({"name": name, "exactly": {"deviceClassName": "gpu.example.com"}});
         check(json!({"requests": [exactly("a"), exactly("b")]}), &[]);
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn what_is_offered() {
         fn check(spec: Value, expected: &[&str]) {
-            told(slice(&json!({"metadata": {"name": "s"}, "spec": spec}), Rules::default()), expected);
+            assert_problems(slice(&json!({"metadata": {"name": "s"}, "spec": spec}), Rules::default()), expected);
         }
         let of = |more: Value| {
             let mut spec = json!({"driver": "d.example.com", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn classes() {
         fn check(spec: Value, expected: &[&str]) {
-            told(class(&json!({"metadata": {"name": "c"}, "spec": spec}), Rules::default()), expected);
+            assert_problems(class(&json!({"metadata": {"name": "c"}, "spec": spec}), Rules::default()), expected);
         }
         check(json!({"selectors": [{"cel": {"expression": "false"}}]}), &[]);
         check(json!({"selectors": [{}]}), &["spec.selectors[0].cel: Required"]);

@@ -158,7 +158,7 @@ fn changed(new: &Value, old: &Value) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::tests::told;
+    use crate::strategy::tests::assert_problems;
     use serde_json::json;
 
     fn event(more: Value) -> Value {
@@ -172,7 +172,7 @@ mod tests {
     /// The problems of an event in the form of v1, and in that of events.k8s.io.
     fn made(more: Value, core: &[&str], own: &[&str]) {
         for (other_form, expected) in [(false, core), (true, own)] {
-            told((EVENT.validate)(&event(more.clone()), Rules { other_form, ..Rules::default() }), expected);
+            assert_problems((EVENT.validate)(&event(more.clone()), Rules { other_form, ..Rules::default() }), expected);
         }
     }
 
@@ -183,9 +183,9 @@ mod tests {
             made(json!({"metadata": {"name": name, "namespace": "ns"}}), &[], &["metadata.name: Invalid value"]);
         }
         let refused = &["metadata.name: Invalid value: \"a%b\": may not contain '%'"];
-        told((EVENT.validate)(&event(json!({"metadata": {"name": "a%b", "namespace": "ns"}})), Rules::default()), refused);
+        assert_problems((EVENT.validate)(&event(json!({"metadata": {"name": "a%b", "namespace": "ns"}})), Rules::default()), refused);
         let nul = &["metadata.name: Invalid value: \"a\\x00b\": may not contain '\\x00'"];
-        told((EVENT.validate)(&event(json!({"metadata": {"name": "a\0b", "namespace": "ns"}})), Rules::default()), nul);
+        assert_problems((EVENT.validate)(&event(json!({"metadata": {"name": "a\0b", "namespace": "ns"}})), Rules::default()), nul);
         let observed = "2020-01-01T00:00:00.000000Z";
         made(json!({"series": {"count": 2, "lastObservedTime": observed}}), &[], &[]);
         for count in [0, -1, 1] {
@@ -217,7 +217,7 @@ mod tests {
         fn check(more: Value, own: &[&str]) {
             for (other_form, expected) in [(false, &[][..]), (true, own)] {
                 let rules = Rules { other_form, ..Rules::default() };
-                told((EVENT.validate_update)(&event(more.clone()), &event(json!({"series": {"count": 1}})), rules), expected);
+                assert_problems((EVENT.validate_update)(&event(more.clone()), &event(json!({"series": {"count": 1}})), rules), expected);
             }
         }
         check(json!({"series": {"count": 1}}), &[]);

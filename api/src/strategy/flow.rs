@@ -276,12 +276,12 @@ fn conditions(of: &Value) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::tests::told;
+    use crate::strategy::tests::assert_problems;
 
     #[test]
     fn schemas() {
         fn check(spec: Value, expected: &[&str]) {
-            told(schema(&json!({"metadata": {"name": "s"}, "spec": spec}), Rules::default()), expected);
+            assert_problems(schema(&json!({"metadata": {"name": "s"}, "spec": spec}), Rules::default()), expected);
         }
         let rule = |subject: Value, resources: Value, urls: Value| json!({"subjects": [subject], "resourceRules": resources, "nonResourceRules": urls});
         let of = |rule: Value| json!({"matchingPrecedence": 9, "priorityLevelConfiguration": {"name": "p"}, "rules": [rule]});
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn levels() {
         fn check(name: &str, spec: Value, expected: &[&str]) {
-            told(level(&json!({"metadata": {"name": name}, "spec": spec}), Rules::default()), expected);
+            assert_problems(level(&json!({"metadata": {"name": name}, "spec": spec}), Rules::default()), expected);
         }
         let limited = |response: Value| json!({"type": "Limited", "limited": {"nominalConcurrencyShares": 2, "limitResponse": response}});
         check("p", limited(json!({"type": "Reject"})), &[]);

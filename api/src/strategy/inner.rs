@@ -158,8 +158,8 @@ fn object(row: &Type, value: &Value, depth: usize, text: &mut String) {
         write(&mut text);
         parts.push((go_name(name), text));
     };
-    if let Some((_, told)) = SHARED.iter().find(|(name, _)| *name == row.name) {
-        return shared(row, told, value, depth, text);
+    if let Some((_, always)) = SHARED.iter().find(|(name, _)| *name == row.name) {
+        return shared(row, always, value, depth, text);
     }
     match OWN.iter().find(|(name, _)| *name == row.name) {
         Some((_, names)) => {
@@ -186,9 +186,9 @@ fn object(row: &Type, value: &Value, depth: usize, text: &mut String) {
 }
 
 /// In the names of v1, and only what was said.
-fn shared(row: &Type, told: &[&str], value: &Value, depth: usize, text: &mut String) {
+fn shared(row: &Type, always: &[&str], value: &Value, depth: usize, text: &mut String) {
     let mut fields: Vec<&Field> =
-        row.fields.iter().filter(|field| told.contains(&&*field.name) || !doc::is_empty(&value[&*field.name])).collect();
+        row.fields.iter().filter(|field| always.contains(&&*field.name) || !doc::is_empty(&value[&*field.name])).collect();
     fields.sort_by_key(|field| field.number);
     let parts = fields.into_iter().map(|field| {
         let mut text = format!("{}: ", json!(field.name));

@@ -1,8 +1,9 @@
 //! Jobs in detail: numbers that go together, when a failed pod fails the job and a finished one finishes it, and what may become of a
 //! job's status. PURE.
 
-use super::checks::{full, not_negative, one_of, supported_text};
+use super::checks::{full, not_negative, supported_text, too_many};
 use super::doc::{has, is_empty, list, number, text, yes};
+use super::job_failure_policy::failure_policy;
 use super::{inner, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
@@ -14,9 +15,6 @@ const FAILED_INDEXES_MAX: i64 = 100_000;
 const COMPLETIONS_MANY: i64 = 100_000;
 const HIGH_MAX: i64 = 10_000;
 const MANAGED_BY_BYTES_MAX: usize = 63;
-const FAILURE_RULES_MAX: usize = 20;
-const EXIT_CODES_MAX: usize = 255;
-const CONDITIONS_MAX: usize = 20;
 const SUCCESS_RULES_MAX: usize = 20;
 const INDEXES_BYTES_MAX: usize = 64 * 1024;
 
@@ -81,89 +79,6 @@ fn managed_by(spec: &Value, path: &Path) -> Vec<Problem> {
     if by.len() > MANAGED_BY_BYTES_MAX {
         let words = format!("may not be more than {MANAGED_BY_BYTES_MAX} bytes");
         found.push(Problem::new(&path, Reason::TooLong, None, words));
-    }
-    found
-}
-
-fn failure_policy(spec: &Value, path: &Path) -> Vec<Problem> {
-    let (rules, path) = (list(&spec["podFailurePolicy"], "rules"), path.field("rules"));
-    let mut found: Vec<Problem> = too_many(rules.len(), FAILURE_RULES_MAX, &path).into_iter().collect();
-    let template = &spec["template"]["spec"];
-    let containers = ["containers", "initContainers"].into_iter().flat_map(|field| list(template, field));
-    let containers: HashSet<&str> = containers.map(|container| text(container, "name")).collect();
-    for (at, rule) in rules.iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        let path = path.index(at);
-        found.extend(failure_action(spec, rule, &path.field("action")));
-        if has(rule, "onExitCodes") {
-            found.extend(exit_codes(&rule["onExitCodes"], &containers, &path.field("onExitCodes")));
-        }
-        let conditions = list(rule, "onPodConditions");
-        found.extend(pod_conditions(conditions, &path.field("onPodConditions")));
-        let words = match (has(rule, "onExitCodes"), !conditions.is_empty()) {
-            (true, true) => "specifying both OnExitCodes and OnPodConditions is not supported",
-            (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
-            _ => continue,
-        };
-        found.push(Problem::new(&path, Reason::Invalid, None, words));
-    }
-    found
-}
-
-fn failure_action(spec: &Value, rule: &Value, path: &Path) -> Option<Problem> {
-    const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
-    match text(rule, "action") {
-        "" => Some(Problem::required(path, "valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]")),
-        "FailIndex" if !has(spec, "backoffLimitPerIndex") => {
-            Some(Problem::invalid(path, "FailIndex", "requires the backoffLimitPerIndex to be set"))
-        }
-        action => one_of(action, &ACTIONS, path),
-    }
-}
-
-fn pod_conditions(conditions: &[Value], path: &Path) -> Vec<Problem> {
-    let mut found: Vec<Problem> = too_many(conditions.len(), CONDITIONS_MAX, path).into_iter().collect();
-    for (at, condition) in conditions.iter().enumerate().take(CONDITIONS_MAX) {
-        let (kind, path) = (text(condition, "type"), path.index(at));
-        found.extend(names::problems(&path.field("type"), kind, names::qualified(kind)));
-        found.extend(match text(condition, "status") {
-            "" => Some(Problem::required(&path.field("status"), "valid values: [\"False\" \"True\" \"Unknown\"]")),
-            status => one_of(status, &["False", "True", "Unknown"], &path.field("status")),
-        });
-    }
-    found
-}
-
-fn exit_codes(codes: &Value, containers: &HashSet<&str>, path: &Path) -> Vec<Problem> {
-    let mut found = Vec::new();
-    let operator = text(codes, "operator");
-    found.extend(match operator {
-        "" => Some(Problem::required(&path.field("operator"), "valid values: [\"In\" \"NotIn\"]")),
-        operator => one_of(operator, &["In", "NotIn"], &path.field("operator")),
-    });
-    if let Some(name) = codes["containerName"].as_str().filter(|name| !containers.contains(name)) {
-        let words = "must be one of the container or initContainer names in the pod template";
-        found.push(Problem::invalid(&path.field("containerName"), name, words));
-    }
-    let (values, path) = (list(codes, "values"), path.field("values"));
-    if values.is_empty() {
-        found.push(Problem::invalid(&path, codes["values"].clone(), "at least one value is required"));
-    }
-    found.extend(too_many(values.len(), EXIT_CODES_MAX, &path));
-    let numbers: Vec<i64> = values.iter().filter_map(Value::as_i64).collect();
-    let mut seen = HashSet::new();
-    for (at, code) in numbers.iter().enumerate().take(EXIT_CODES_MAX) {
-        if operator == "In" && *code == 0 {
-            found.push(Problem::invalid(&path.index(at), 0, "must not be 0 for the In operator"));
-        }
-        if !seen.insert(code) {
-            found.push(Problem::new(&path.index(at), Reason::Duplicate, Some((*code).into()), ""));
-        }
-    }
-    if !numbers.is_sorted() {
-        found.push(Problem::invalid(&path, values.to_vec(), "must be ordered"));
     }
     found
 }
@@ -390,23 +305,19 @@ fn is_true(status: &Value, condition: &str) -> bool {
     list(status, "conditions").iter().any(|one| text(one, "type") == condition && text(one, "status") == "True")
 }
 
-fn too_many(count: usize, max: usize, path: &Path) -> Option<Problem> {
-    (count > max).then(|| Problem::new(path, Reason::TooMany, Some(count.into()), format!("must have at most {max} items")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(found: Vec<Problem>) -> Vec<String> {
+    fn texts(found: Vec<Problem>) -> Vec<String> {
         found.iter().map(Problem::to_string).collect()
     }
 
     #[test]
     fn specs() {
         fn check(of: Value, expected: &[&str]) {
-            assert_eq!(told(spec(&of, &Path::new("spec"))), expected, "{of}");
+            assert_eq!(texts(spec(&of, &Path::new("spec"))), expected, "{of}");
         }
         let indexed = |more: Value| {
             let mut of = json!({"completionMode": "Indexed", "completions": 5});
@@ -480,7 +391,7 @@ mod tests {
         let done = json!({"startTime": "2020-01-01T00:00:00Z", "completionTime": "2020-01-01T00:01:00Z", "succeeded": 1,
             "conditions": [condition("SuccessCriteriaMet"), condition("Complete")]});
         fn check(of: &Value, expected: &[&str]) {
-            assert_eq!(told(status(&json!({"spec": {"completions": 1}, "status": of}))), expected, "{of}");
+            assert_eq!(texts(status(&json!({"spec": {"completions": 1}, "status": of}))), expected, "{of}");
         }
         check(&done, &[]);
         let mut wrong = done.clone();
@@ -498,7 +409,7 @@ mod tests {
         check(&json!({"completedIndexes": "0"}), &[words]);
         let of = |status: &Value| json!({"spec": {}, "status": status});
         assert_eq!(
-            told(status_update(&of(&json!({})), &of(&done))),
+            texts(status_update(&of(&json!({})), &of(&done))),
             [
                 "status.conditions: Invalid value: cannot disable the terminal Complete=True condition",
                 "status.succeeded: Invalid value: 0: cannot decrease the succeeded counter",

@@ -291,7 +291,7 @@ mod tests {
         let quota = |scopes: Value| json!({"metadata": {"name": "q", "namespace": "n"}, "spec": {"scopes": scopes}});
         let old = quota(json!(["BestEffort", "NotTerminating"]));
         let check = |scopes: Value, expected: &[&str]| {
-            crate::strategy::tests::told(quota_update(&quota(scopes), &old, Rules::default()), expected);
+            crate::strategy::tests::assert_problems(quota_update(&quota(scopes), &old, Rules::default()), expected);
         };
         check(json!(["NotTerminating", "BestEffort"]), &[]);
         check(json!(["NotTerminating", "BestEffort", "BestEffort"]), &[]);

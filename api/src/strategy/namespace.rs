@@ -127,12 +127,12 @@ pub static FINALIZE: Share = Share {
         map_at(new, "spec").insert("finalizers".into(), finalizers);
     },
     validate_update: |new, old, rules| {
-        let told = Path::new("spec.finalizers");
+        let path = Path::new("spec.finalizers");
         let mut found = validate_update(new, old, rules);
-        found.retain(|problem| problem.path != told);
+        found.retain(|problem| problem.path != path);
         // Here alone Kubernetes says which.
         let all = list(&new["spec"], "finalizers").iter().enumerate().take(PROBLEMS_MAX);
-        found.extend(all.flat_map(|(at, one)| finalizer::of_spec(one.as_str().unwrap_or_default(), &told.index(at))));
+        found.extend(all.flat_map(|(at, one)| finalizer::of_spec(one.as_str().unwrap_or_default(), &path.index(at))));
         found
     },
 };
@@ -181,14 +181,14 @@ mod tests {
     #[test]
     fn what_holds_it_and_how_it_ends() {
         let of = |finalizers: Value| json!({"metadata": {"name": "a"}, "spec": {"finalizers": finalizers}, "status": {"phase": "Active"}});
-        let told = |found: Vec<Problem>| found.iter().map(Problem::to_string).collect::<Vec<_>>();
-        assert_eq!(told(validate(&of(json!(["kubernetes", "a.b/c"])), Rules::default())), Vec::<String>::new());
+        let texts = |found: Vec<Problem>| found.iter().map(Problem::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(validate(&of(json!(["kubernetes", "a.b/c"])), Rules::default())), Vec::<String>::new());
         let words = "spec.finalizers: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified";
-        assert_eq!(told(validate(&of(json!(["x"])), Rules::default())), [words]);
+        assert_eq!(texts(validate(&of(json!(["x"])), Rules::default())), [words]);
         let (old, mut new) = (of(json!([])), of(json!([])));
         new["status"]["phase"] = "Terminating".into();
         let words = "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty";
-        assert_eq!(told(validate_update(&new, &old, Rules::default())), [words]);
+        assert_eq!(texts(validate_update(&new, &old, Rules::default())), [words]);
     }
 
     #[test]

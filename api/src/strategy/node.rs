@@ -160,7 +160,7 @@ mod tests {
             "spec.podCIDRs[0]: Invalid value: \"10.1.2.3/24\": must not have bits set beyond the prefix length",
             "spec.podCIDRs[1]: Invalid value: \"fd00::/064\": must not have leading 0s in IP or prefix length",
         ];
-        crate::strategy::tests::told(validate(&said, Rules::default()), &expected);
+        crate::strategy::tests::assert_problems(validate(&said, Rules::default()), &expected);
 
         let mut new = json!({"metadata": {"name": "n", "labels": {"a": "b"}},
             "spec": {"podCIDR": "10.244.0.0/24", "unschedulable": true}, "status": {"capacity": {}}});
@@ -184,7 +184,7 @@ mod tests {
             node
         };
         let check = |old: Value, new: Value, expected: &[&str]| {
-            crate::strategy::tests::told(validate_update(&node(new), &node(old), Rules::default()), expected);
+            crate::strategy::tests::assert_problems(validate_update(&node(new), &node(old), Rules::default()), expected);
         };
         let range = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
         let provider = "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";

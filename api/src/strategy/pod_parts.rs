@@ -240,13 +240,13 @@ pub fn resizes(container: &Value, restarts: &str, path: &Path) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::tests::told;
+    use crate::strategy::tests::assert_problems;
     use serde_json::json;
 
     #[test]
     fn names_are_found() {
         let of = |policy: &str, config: Value, expected: &[&str]| {
-            told(dns(&json!({"dnsPolicy": policy, "dnsConfig": config}), &Path::new("spec")), expected);
+            assert_problems(dns(&json!({"dnsPolicy": policy, "dnsConfig": config}), &Path::new("spec")), expected);
         };
         let good = json!({"nameservers": ["10.0.0.1", "fd00::1"], "searches": ["a.b.", ".", "_x.y"], "options": [{"name": "ndots"}]});
         of("ClusterFirst", good, &[]);
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_is_waited_for() {
-        let of = |spec: Value, expected: &[&str]| told(gates(&spec, &Path::new("spec")), expected);
+        let of = |spec: Value, expected: &[&str]| assert_problems(gates(&spec, &Path::new("spec")), expected);
         of(json!({"readinessGates": [{"conditionType": "a.b/c"}], "schedulingGates": [{"name": "a"}]}), &[]);
         of(json!({"readinessGates": [{"conditionType": "a b"}]}), &["spec.readinessGates[0].conditionType: Invalid value: \"a b\""]);
         of(json!({"schedulingGates": [{"name": "a"}, {"name": "a"}]}), &["spec.schedulingGates[1]: Duplicate value: \"a\""]);
@@ -283,7 +283,7 @@ mod tests {
             {"name": "A", "resourceClaimTemplateName": "t", "resourceClaimName": "X"}]});
         let mut found = Vec::new();
         let claims = resource_claims(&spec, "p", &Path::new("spec"), &mut found);
-        told(
+        assert_problems(
             found,
             &[
                 "spec.resourceClaims[1].name: Duplicate value: \"a\"",
@@ -294,7 +294,7 @@ mod tests {
             ],
         );
         let used = |names: Value, claims: &BTreeSet<&str>, expected: &[&str]| {
-            told(claims_used(&json!({"claims": names}), claims, &Path::new("r")), expected);
+            assert_problems(claims_used(&json!({"claims": names}), claims, &Path::new("r")), expected);
         };
         used(json!([{"name": "a"}, {"name": "a", "request": "r"}]), &claims, &[]);
         used(json!([{"name": "a"}, {"name": "a"}]), &claims, &["r.claims[1]: Duplicate value: \"a\""]);
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn sizes_change() {
         let of = |policies: Value, restarts: &str, expected: &[&str]| {
-            told(resizes(&json!({"resizePolicy": policies}), restarts, &Path::new("c")), expected);
+            assert_problems(resizes(&json!({"resizePolicy": policies}), restarts, &Path::new("c")), expected);
         };
         of(json!([{"resourceName": "cpu", "restartPolicy": "NotRequired"}]), "Never", &[]);
         of(

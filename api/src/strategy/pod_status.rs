@@ -97,8 +97,8 @@ fn standing(status: &Value) -> Vec<Problem> {
         let kind = text(condition, "type");
         found.extend(names::problems(&path.field("conditions").index(at).field("Type"), kind, names::qualified(kind)));
     }
-    for (field, told) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
-        let (all, at) = (list(status, field), path.field(told));
+    for (field, shown) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
+        let (all, at) = (list(status, field), path.field(shown));
         if let Some(first) = all.first().filter(|first| field == "hostIPs" && has(status, "hostIP") && first["ip"] != status["hostIP"]) {
             found.push(Problem::invalid(&at.index(0).field("ip"), first["ip"].clone(), "must be equal to `hostIP`"));
         }
@@ -119,12 +119,12 @@ fn standing(status: &Value) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::tests::told;
+    use crate::strategy::tests::assert_problems;
     use serde_json::json;
 
     fn check(spec: Value, old: Value, new: Value, expected: &[&str]) {
         let pod = |status: Value| json!({"spec": spec, "status": status});
-        told(changes(&pod(new), &pod(old)), expected);
+        assert_problems(changes(&pod(new), &pod(old)), expected);
     }
 
     #[test]

@@ -295,7 +295,7 @@ fn parameters(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::tests::told;
+    use crate::strategy::tests::assert_problems;
     use serde_json::json;
 
     fn rule() -> Value {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     fn check(validate: Validate, spec: Value, expected: &[&str]) {
-        told(validate(&json!({"metadata": {"name": "p.example.com"}, "spec": spec}), Rules::default()), expected);
+        assert_problems(validate(&json!({"metadata": {"name": "p.example.com"}, "spec": spec}), Rules::default()), expected);
     }
 
     #[test]

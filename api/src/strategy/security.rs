@@ -77,7 +77,7 @@ fn own_users(spec: &Value, path: &Path) -> Vec<Problem> {
     let shared = [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")].into_iter();
     shared
         .filter(|(field, _)| yes(spec, field))
-        .map(|(_, told)| Problem::forbidden(&path.field(told), "when `hostUsers` is false"))
+        .map(|(_, shown)| Problem::forbidden(&path.field(shown), "when `hostUsers` is false"))
         .collect()
 }
 
@@ -211,12 +211,13 @@ fn windows(options: &Value, path: &Path) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::tests::told;
+    use crate::strategy::tests::assert_problems;
     use serde_json::json;
 
     #[test]
     fn pods() {
-        let of = |context: Value, expected: &[&str]| told(of_pod(&json!({"securityContext": context}), &Path::new("spec")), expected);
+        let of =
+            |context: Value, expected: &[&str]| assert_problems(of_pod(&json!({"securityContext": context}), &Path::new("spec")), expected);
         let sysctl = |name: &str| json!({"sysctls": [{"name": name, "value": ""}]});
         for good in ["net.ipv4.ip_forward", "kernel/shm_rmid_forced", "a"] {
             of(sysctl(good), &[]);
@@ -228,7 +229,7 @@ mod tests {
         of(sysctl(""), &[&format!("{place}.sysctls[0].name: Required value")]);
         of(json!({"sysctls": [{"name": "a"}, {"name": "a"}]}), &[&format!("{place}.sysctls[1].name: Duplicate value: \"a\"")]);
         let shared = |name: &str, how: &str, expected: &[&str]| {
-            told(of_pod(&json!({how: true, "securityContext": sysctl(name)}), &Path::new("spec")), expected);
+            assert_problems(of_pod(&json!({how: true, "securityContext": sysctl(name)}), &Path::new("spec")), expected);
         };
         let words = |name: &str, how: &str| {
             format!("{place}.sysctls[0].name: Invalid value: \"{name}\": may not be specified when '{how}' is true")
@@ -258,12 +259,12 @@ mod tests {
         );
         of(json!({"supplementalGroupsPolicy": "Strict"}), &[]);
         of(json!({"supplementalGroupsPolicy": "Some"}), &[&format!("{place}.supplementalGroupsPolicy: Unsupported value: \"Some\"")]);
-        told(
+        assert_problems(
             of_pod(&json!({"hostUsers": false, "hostPID": true}), &Path::new("spec")),
             &["spec.HostPID: Forbidden: when `hostUsers` is false"],
         );
         let port = json!({"hostPort": 1, "containerPort": 2});
-        told(
+        assert_problems(
             of_pod(&json!({"hostNetwork": true, "containers": [{"ports": [port]}]}), &Path::new("spec")),
             &["spec.containers[0].ports[0].hostPort: Invalid value: 1: must match `containerPort` when `hostNetwork` is true"],
         );
@@ -271,11 +272,11 @@ mod tests {
 
     #[test]
     fn containers() {
-        let of = |context: Value, expected: &[&str]| told(of_container(&context, true, &Path::new("c")), expected);
+        let of = |context: Value, expected: &[&str]| assert_problems(of_container(&context, true, &Path::new("c")), expected);
         of(json!({"runAsUser": 0, "procMount": "Default", "capabilities": {"add": ["NET_ADMIN"]}}), &[]);
         of(json!({"runAsGroup": -5}), &["c.runAsGroup: Invalid value: -5: must be between 0 and 2147483647, inclusive"]);
         of(json!({"procMount": "Unmasked"}), &["c.procMount: Invalid value: \"Unmasked\": `hostUsers` must be false"]);
-        told(of_container(&json!({"procMount": "Unmasked"}), false, &Path::new("c")), &[]);
+        assert_problems(of_container(&json!({"procMount": "Unmasked"}), false, &Path::new("c")), &[]);
         let clash = json!({"allowPrivilegeEscalation": false, "capabilities": {"add": ["CAP_SYS_ADMIN"]}});
         of(clash, &["c: Invalid value: {\"Capabilities\":{\"Add\":[\"CAP_SYS_ADMIN\"],\"Drop\":null},\"Privileged\":null"]);
         of(

@@ -328,7 +328,7 @@ mod tests {
         Rules { service_cidr: Cidr::parse("10.96.0.0/16").map(Into::into), ..Rules::default() }
     }
 
-    fn told(problems: &[Problem]) -> Vec<String> {
+    fn texts(problems: &[Problem]) -> Vec<String> {
         problems.iter().map(Problem::to_string).collect()
     }
 
@@ -339,7 +339,7 @@ mod tests {
             let claims = claims(&service);
             let found: Vec<_> = claims.iter().map(|claim| (&*claim.space, claim.value.as_str())).collect();
             assert_eq!(found, expected, "{service}");
-            assert_eq!(told(&service_rules::validate(&service, rules())), Vec::<String>::new());
+            assert_eq!(texts(&service_rules::validate(&service, rules())), Vec::<String>::new());
         }
         check(json!({"ports": [{"port": 80}]}), &[("clusterIP", "10.96.0.1")]);
         check(json!({"clusterIP": "10.96.7.7", "ports": [{"port": 80}]}), &[("clusterIP", "10.96.7.7")]);
@@ -362,7 +362,7 @@ mod tests {
     fn problems_of_addresses_and_ports() {
         fn check(spec: Value, expected: &[&str]) {
             let service = made(spec);
-            assert_eq!(told(&service_rules::validate(&service, rules())), expected, "{service}");
+            assert_eq!(texts(&service_rules::validate(&service, rules())), expected, "{service}");
         }
         let words = "failed to allocate IP 1.2.3.4: the provided network does not match the current range";
         check(
@@ -387,7 +387,7 @@ mod tests {
             "spec.ports[1]: Duplicate value: {\"Name\":\"\",\"Protocol\":\"TCP\",\"AppProtocol\":null,\"Port\":80,",
         ];
         let service = made(json!({"ports": ports}));
-        let found = told(&service_rules::validate(&service, rules()));
+        let found = texts(&service_rules::validate(&service, rules()));
         assert!(found.len() == 3 && found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:?}");
         let words =
             ["port", "targetPort"].map(|field| format!("spec.ports[0].{field}: Invalid value: 0: must be between 1 and 65535, inclusive"));
@@ -406,7 +406,7 @@ mod tests {
             if let Some(said) = annotated {
                 service["metadata"]["annotations"] = json!({"service.beta.kubernetes.io/load-balancer-source-ranges": said});
             }
-            crate::strategy::tests::told(service_rules::validate(&service, rules()), expected);
+            crate::strategy::tests::assert_problems(service_rules::validate(&service, rules()), expected);
         }
         let beyond = "spec.LoadBalancerSourceRanges[1]: Invalid value: \"192.168.0.5/24\": must not have bits set beyond the prefix length";
         check("LoadBalancer", &[" 10.0.0.0/8 ", "192.168.0.5/24"], None, &[beyond]);
@@ -431,7 +431,7 @@ mod tests {
             while (making.service_address)().is_some() {}
             create(&mut service, making);
         });
-        let found = told(&service_rules::validate(&service, rules()));
+        let found = texts(&service_rules::validate(&service, rules()));
         assert_eq!(found, ["spec.clusterIP: Required value: no address of the service range is free"]);
         assert_eq!(claims(&service), []);
     }
@@ -462,7 +462,7 @@ mod tests {
             for (pointer, value) in expected {
                 assert_eq!(new["spec"].pointer(pointer).cloned().unwrap_or_default(), *value, "{pointer} of {new}");
             }
-            assert_eq!(told(&service_rules::validate_update(&new, &old, rules())), problems, "{new}");
+            assert_eq!(texts(&service_rules::validate_update(&new, &old, rules())), problems, "{new}");
             assert_eq!(new["status"], old["status"]);
         }
         let plain = json!({"ports": [{"port": 80}]});

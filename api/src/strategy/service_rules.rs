@@ -2,14 +2,15 @@
 
 use super::checks::{full, one_of, supported};
 use super::doc::{has, is_empty, list, number, text};
+use super::endpoints;
 use super::meta::{self, Scope};
 use super::names::{self, problems};
 use super::rules::Rules;
-use super::service::{HEADLESS, is_headless, is_reachable_from_outside, wants_address, wants_node_ports};
-use super::{container, endpoints};
+use super::service::{HEADLESS, is_headless, is_reachable_from_outside, wants_address};
+use super::service_ports::{duplicates, node_ports, this_port};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
@@ -114,29 +115,6 @@ fn of_type(spec: &Value, kind: &str, path: &Path) -> Vec<Problem> {
     found
 }
 
-fn this_port<'a>(port: &'a Value, needs_name: bool, seen: &mut HashSet<&'a str>, path: &Path) -> Vec<Problem> {
-    let mut found = Vec::new();
-    let name = text(port, "name");
-    if name.is_empty() && needs_name {
-        found.push(Problem::required(&path.field("name"), ""));
-    } else if !name.is_empty() {
-        found.extend(problems(&path.field("name"), name, names::label(name)));
-        if !seen.insert(name) {
-            found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
-        }
-    }
-    let value = number(port, "port").unwrap_or(0);
-    found.extend(problems(&path.field("port"), value, names::port_number(value)));
-    found.extend(supported(port, "protocol", &container::PROTOCOLS, path));
-    if has(port, "targetPort") {
-        found.extend(container::port(&port["targetPort"], &path.field("targetPort")));
-    }
-    if let Some(protocol) = port["appProtocol"].as_str() {
-        found.extend(problems(&path.field("appProtocol"), protocol, names::qualified(protocol)));
-    }
-    found
-}
-
 fn addresses(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     if text(spec, "type") == "ExternalName" {
         return Vec::new();
@@ -231,59 +209,6 @@ fn stack(spec: &Value, families_path: &Path, policy_path: &Path) -> Option<Probl
     }
     let other = families.iter().position(|family| family != "IPv4")?;
     Some(Problem::invalid(&families_path.index(other), families[other].clone(), "not configured on this cluster"))
-}
-
-fn node_ports(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
-    let range = rules.node_ports;
-    let mut found = Vec::new();
-    let mut seen = HashMap::new();
-    for (at, port) in list(spec, "ports").iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        let path = path.field("ports").index(at).field("nodePort");
-        let Some(number) = number(port, "nodePort").filter(|number| *number != 0) else {
-            if wants_node_ports(spec) {
-                found.push(Problem::required(&path, format!("no port of {range} is free")));
-            }
-            continue;
-        };
-        if text(spec, "type") == "ClusterIP" {
-            found.push(Problem::forbidden(&path, "may not be used when `type` is 'ClusterIP'"));
-        } else if !range.contains(number) {
-            let words = format!("provided port is not in the valid range. The range of valid ports is {range}");
-            found.push(Problem::invalid(&path, number, words));
-        }
-        // One port in two protocols may have one number for both.
-        let same = (port["port"].as_i64(), text(port, "protocol"));
-        match seen.insert(number, same) {
-            Some((before, protocol)) if before == same.0 && protocol != same.1 => {}
-            Some((before, _)) if before == same.0 => found.push(Problem::new(&path, Reason::Duplicate, Some(number.into()), "")),
-            Some(_) => found.push(Problem::invalid(&path, number, "provided port is already allocated")),
-            None => {}
-        }
-    }
-    found
-}
-
-fn duplicates(spec: &Value, path: &Path) -> Vec<Problem> {
-    let mut found = Vec::new();
-    let mut seen = HashSet::new();
-    for (at, port) in list(spec, "ports").iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        let (protocol, value) = (text(port, "protocol"), number(port, "port"));
-        if !seen.insert((protocol, value)) {
-            // As Kubernetes shows what it compares: a port of its own type, with these two fields alone.
-            let key = format!(
-                "{{\"Name\":\"\",\"Protocol\":{protocol:?},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
-                value.unwrap_or_default()
-            );
-            found.push(Problem::new(&path.field("ports").index(at), Reason::Duplicate, None, key));
-        }
-    }
-    found
 }
 
 /// From where a balancer is reached: the field, or what stood for it.

@@ -128,8 +128,8 @@ fn no_windows(spec: &Value, path: &Path) -> Vec<Problem> {
     let all = std::iter::once((path.clone(), spec)).chain(containers(spec, path));
     let wrong = all.filter(|(_, of)| has(&of["securityContext"], "windowsOptions"));
     let words = "windows options cannot be set for a linux pod";
-    let told = wrong.map(|(path, _)| Problem::forbidden(&path.field("securityContext").field("windowsOptions"), words));
-    told.take(PROBLEMS_MAX).collect()
+    let found = wrong.map(|(path, _)| Problem::forbidden(&path.field("securityContext").field("windowsOptions"), words));
+    found.take(PROBLEMS_MAX).collect()
 }
 
 fn no_linux(spec: &Value, path: &Path) -> Vec<Problem> {
@@ -180,12 +180,12 @@ pub fn host_processes(spec: &Value, path: &Path) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategy::tests::told;
+    use crate::strategy::tests::assert_problems;
     use serde_json::json;
 
     #[test]
     fn systems() {
-        let of = |spec: Value, expected: &[&str]| told(validate(&spec, &Path::new("spec")), expected);
+        let of = |spec: Value, expected: &[&str]| assert_problems(validate(&spec, &Path::new("spec")), expected);
         of(json!({}), &[]);
         of(json!({"os": {}}), &["spec.os.name: Required value"]);
         of(json!({"os": {"name": "bad"}}), &["spec.os: Unsupported value: \"bad\": supported values: \"linux\", \"windows\""]);
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn signals() {
         let of = |signal: &str, system: &str, expected: &[&str]| {
-            told(stop_signal(signal, system, &Path::new("s")).into_iter().collect(), expected)
+            assert_problems(stop_signal(signal, system, &Path::new("s")).into_iter().collect(), expected)
         };
         of("SIGRTMIN+3", "linux", &[]);
         of("SIGTERM", "windows", &[]);
@@ -233,7 +233,7 @@ mod tests {
             let mut spec = options(pod);
             spec["containers"] = containers.iter().map(|said| options(said.clone())).collect();
             spec["hostNetwork"] = network.into();
-            told(host_processes(&spec, &Path::new("spec")), expected);
+            assert_problems(host_processes(&spec, &Path::new("spec")), expected);
         };
         of(json!(null), &[json!(null)], false, &[]);
         of(json!(true), &[json!(null), json!(true)], true, &[]);

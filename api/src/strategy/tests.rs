@@ -19,7 +19,7 @@ const DIFFERS: [(&str, usize, &str); 3] = [
 ];
 
 /// Problems as they are told begin as expected, one by one.
-pub fn told(found: Vec<Problem>, expected: &[&str]) {
+pub fn assert_problems(found: Vec<Problem>, expected: &[&str]) {
     let found: Vec<String> = found.iter().map(Problem::to_string).collect();
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:#?}");
@@ -458,8 +458,8 @@ fn hostile_documents_are_looked_at_once() {
             }
         }
         server.with_making(|making| (strategy(plural).update)(&mut new, &object, making));
-        let told = (strategy(plural).validate_update)(&new, &object, rules);
-        assert!(told.len() < 20_000, "{plural}: {}", told.len());
+        let found = (strategy(plural).validate_update)(&new, &object, rules);
+        assert!(found.len() < 20_000, "{plural}: {}", found.len());
     };
     check(
         "pods",

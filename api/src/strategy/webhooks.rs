@@ -209,7 +209,7 @@ mod tests {
     fn what_they_match() {
         fn check(of: &[(&str, &str)], expected: &[&str]) {
             let of: Vec<Value> = of.iter().map(|(name, expression)| json!({"name": name, "expression": expression})).collect();
-            crate::strategy::tests::told(conditions(&json!({"matchConditions": of}), &Path::new("c")), expected);
+            crate::strategy::tests::assert_problems(conditions(&json!({"matchConditions": of}), &Path::new("c")), expected);
         }
         check(&[], &[]);
         check(&[("a", "true"), ("b.c/d", "true")], &[]);

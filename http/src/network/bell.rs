@@ -34,9 +34,9 @@ impl Bell {
                 let mut last = Chunk::default();
                 // One burst in memory: what it took is given back.
                 let wires = std::mem::take(&mut *rung.wires());
-                for (told, wire) in wires.into_iter().enumerate() {
+                for (number, wire) in wires.into_iter().enumerate() {
                     wire.tell(&mut last);
-                    if told % TURN == TURN - 1 {
+                    if number % TURN == TURN - 1 {
                         yield_now().await;
                     }
                 }

@@ -1,5 +1,5 @@
 //! One connection: hyper's own limits, the drain, and the client that takes nothing.
-use super::crowd::{Place, Seat};
+use super::crowd::{ConnectionSlot, Seat};
 use super::exchange::exchange;
 use super::plane::{Pace, Plane};
 use super::reader::SocketReader;
@@ -72,7 +72,7 @@ impl ServedClient {
     }
 }
 
-pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, places: (OwnedSemaphorePermit, Place)) {
+pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, places: (OwnedSemaphorePermit, ConnectionSlot)) {
     let (reading, writing) = socket.into_split();
     let wire = Arc::new(Wire::new(plane.bell.clone(), writing));
     let head_due = Arc::new(AtomicBool::new(true));

@@ -27,7 +27,7 @@ pub(super) struct Seat {
 }
 
 /// Given back when dropped.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     seats: Arc<Mutex<Seats>>,
     party: Party,
     pub(super) seat: Arc<Seat>,
@@ -65,7 +65,7 @@ impl Crowd {
     }
 
     /// A place for a connection that waits for its first request, and the party of the one that had to go for it. Else why there is none.
-    pub(super) fn enter(&self, party: Party, plane: &Plane) -> Result<(Place, Option<Party>), &'static str> {
+    pub(super) fn enter(&self, party: Party, plane: &Plane) -> Result<(ConnectionSlot, Option<Party>), &'static str> {
         let mut seats = lock(&self.seats);
         let gone = match self.goes(&seats, party)? {
             None => None,
@@ -78,7 +78,7 @@ impl Crowd {
         let seat = Arc::new(Seat::default());
         seat.awaits_request(plane);
         seats.entry(party).or_default().push(seat.clone());
-        Ok((Place { seats: self.seats.clone(), party, seat }, gone))
+        Ok((ConnectionSlot { seats: self.seats.clone(), party, seat }, gone))
     }
 
     /// The connection to close for a new one of this party; None: there is room.
@@ -98,7 +98,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut seats = lock(&self.seats);
         // It may be another's already.

@@ -1,7 +1,8 @@
 //! The network side: every byte that comes from TCP, also from this host, and what comes over a Unix socket that others than root may
 //! open. hyper parses, this directory bounds.
 //!
-//!     accept -> crowd -> connection -> exchange: check, admit, take the body, run the handler -> body: the answer at the client's speed
+//!     accept -> crowd -> connection -> exchange: check, admit, take the body, run the handler
+//!         -> body: the answer at the client's speed
 //!
 //! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` that read and `writers_max` that may write at a time,
 //! admitted by semaphores because that pool's own queue has no bound. Idle, there is no handler thread, and a connection that has nothing to

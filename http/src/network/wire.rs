@@ -1,7 +1,8 @@
 //! A connection's socket, to which two write: hyper, and of a stream, while hyper has nothing to write, the bell.
 //!
-//!     an event -> a stream's channel -> the bell -> the socket took all before?  yes: the chunk, to the socket
-//!                                                                               no: the connection's task, at the client's pace
+//!     an event -> a stream's channel -> the bell -> the socket took all before?
+//!         yes: the chunk, to the socket
+//!         no: the connection's task, at the client's pace
 //!
 //! A thousand who watch are told of the same: by way of a thousand tasks that is several times the work that the writing is. It writes
 //! chunks of HTTP/1.1 as they are. Where that is not what the socket carries (HTTP/1.0, and ciphers or frames in between), a connection

@@ -22,23 +22,23 @@ pub fn complete(ranges: &[Value], pod: &mut Value) {
     // What the pod says counts before anything is given: a limit is a request as well, and it may ask as a whole.
     pod_defaults::requests(&mut pod["spec"]);
     for range in ranges {
-        let mut told = Vec::new();
+        let mut notes = Vec::new();
         for (field, word) in [("containers", "container"), ("initContainers", "init container")] {
             let containers = pod["spec"].get_mut(field).and_then(Value::as_array_mut);
             for container in containers.into_iter().flatten() {
-                give(range, container, word, &mut told);
+                give(range, container, word, &mut notes);
             }
         }
-        if !told.is_empty() {
+        if !notes.is_empty() {
             if !pod["metadata"]["annotations"].is_object() {
                 pod["metadata"]["annotations"] = json!({});
             }
-            pod["metadata"]["annotations"][ANNOTATION] = format!("LimitRanger plugin set: {}", told.join("; ")).into();
+            pod["metadata"]["annotations"][ANNOTATION] = format!("LimitRanger plugin set: {}", notes.join("; ")).into();
         }
     }
 }
 
-fn give(range: &Value, container: &mut Value, word: &str, told: &mut Vec<String>) {
+fn give(range: &Value, container: &mut Value, word: &str, notes: &mut Vec<String>) {
     let name = container["name"].as_str().unwrap_or_default().to_owned();
     if !container.is_object() {
         return;
@@ -58,7 +58,7 @@ fn give(range: &Value, container: &mut Value, word: &str, told: &mut Vec<String>
         }
         if !set.is_empty() {
             set.sort();
-            told.push(format!("{} {what} for {word} {name}", set.join(", ")));
+            notes.push(format!("{} {what} for {word} {name}", set.join(", ")));
         }
     }
 }
@@ -176,11 +176,11 @@ mod tests {
     fn what_is_left_open() {
         let range = json!({"spec": {"limits": [{"type": "Container", "default": {"cpu": "500m", "memory": "1Gi"},
             "defaultRequest": {"cpu": "100m", "memory": "1Gi"}}]}});
-        let check = |resources: Value, expected: Value, told: Option<&str>| {
+        let check = |resources: Value, expected: Value, note: Option<&str>| {
             let mut pod = json!({"metadata": {}, "spec": {"containers": [{"name": "c", "resources": resources}]}});
             complete(std::slice::from_ref(&range), &mut pod);
             assert_eq!(pod["spec"]["containers"][0]["resources"], expected);
-            assert_eq!(pod["metadata"]["annotations"][ANNOTATION].as_str(), told);
+            assert_eq!(pod["metadata"]["annotations"][ANNOTATION].as_str(), note);
             assert!(pod["spec"].get("initContainers").is_none(), "nothing is added that is not asked for");
         };
         let all = json!({"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"cpu": "500m", "memory": "1Gi"}});

@@ -204,9 +204,9 @@ pub fn unsaid(quota: &Value, kind: &Kind, pod: &Value) -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
-    let told: Vec<String> =
+    let amounts: Vec<String> =
         missing.iter().map(|(name, who)| format!("{name} for: {}", who.iter().copied().collect::<Vec<_>>().join(","))).collect();
-    Err(format!("failed quota: {}: must specify {}", quota_name(quota), told.join("; ")))
+    Err(format!("failed quota: {}: must specify {}", quota_name(quota), amounts.join("; ")))
 }
 
 fn quota_name(quota: &Value) -> &str {
@@ -230,8 +230,8 @@ pub fn exceeded(quota: &Value, used: &Amounts, more: &Amounts) -> Result<(), Str
     if over.is_empty() {
         return Ok(());
     }
-    let told = |amount: &dyn Fn(&str) -> Sum| over.iter().map(|name| format!("{name}={}", amount(name))).collect::<Vec<_>>().join(",");
-    let (requested, used, limited) = (told(&|name| of(more, name)), told(&|name| of(used, name)), told(&most));
+    let listed = |amount: &dyn Fn(&str) -> Sum| over.iter().map(|name| format!("{name}={}", amount(name))).collect::<Vec<_>>().join(",");
+    let (requested, used, limited) = (listed(&|name| of(more, name)), listed(&|name| of(used, name)), listed(&most));
     Err(format!("exceeded quota: {}, requested: {requested}, used: {used}, limited: {limited}", quota_name(quota)))
 }
 
@@ -302,10 +302,10 @@ mod tests {
     #[test]
     fn pods_as_a_whole() {
         let quota = quota(json!({"requests.cpu": "2", "limits.cpu": "2"}));
-        let check = |spec: Value, expected: &str, told: Result<(), &str>| {
+        let check = |spec: Value, expected: &str, expected_unsaid: Result<(), &str>| {
             let pod = json!({"spec": spec});
             assert_eq!(shown(&charge(&quota, &kind("pods"), &pod, None, now())), expected, "{pod}");
-            assert_eq!(unsaid(&quota, &kind("pods"), &pod), told.map_err(str::to_owned), "{pod}");
+            assert_eq!(unsaid(&quota, &kind("pods"), &pod), expected_unsaid.map_err(str::to_owned), "{pod}");
         };
         let one = json!([{"name": "c", "resources": {"requests": {"cpu": "1"}}}]);
         let unsaid = Err("failed quota: q: must specify limits.cpu for: c");

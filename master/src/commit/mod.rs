@@ -3,13 +3,13 @@
 //!
 //!     read        what stands there
 //!     decode      its writer makes a document of that: `Change::make`
-//!     home        the namespace of a new object is there, and stays until the object is stored       home
-//!     default     what the object's type says of absent fields                                       prepare::Draft
-//!     mutate      what other objects, then its kind, make of it                                      admit, prepare::Draft
-//!     validate    what its type and its kind say against it                                          prepare::Draft
-//!     admit       what other objects forbid                                                          admit
-//!     charge      the quotas of its namespace, counted under one lock                                ledger
-//!     write       its claims and its revision, in one step of the store; or a rehearsal of that      store
+//!     home        the namespace of a new object is there, and stays until the object is stored  home
+//!     default     what the object's type says of absent fields                                  prepare::Draft
+//!     mutate      what other objects, then its kind, make of it                                 admit, prepare::Draft
+//!     validate    what its type and its kind say against it                                     prepare::Draft
+//!     admit       what other objects forbid                                                     admit
+//!     charge      the quotas of its namespace, counted under one lock                           ledger
+//!     write       its claims and its revision, in one step of the store; or a rehearsal of that store
 //!
 //! A write that loses a race is attempted again from the top.
 

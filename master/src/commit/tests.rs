@@ -20,7 +20,7 @@ pub fn in_memory() -> Arc<Registry> {
     let rules = Rules {
         edited: &|_, object| Ok(object),
         home: &|_| None,
-        told: &|_, _| None,
+        durable_by_sketch: &|_, _| None,
         kinds: kinds.iter().map(row).collect(),
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,

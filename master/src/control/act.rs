@@ -27,13 +27,13 @@ use std::thread;
 use std::time::Duration;
 
 /// Damaged files that are told as events; the log and `/readyz?verbose` name all of them.
-const DAMAGE_TOLD_MAX: usize = 100;
+const DAMAGE_EVENTS_MAX: usize = 100;
 
 /// Where intents become writes.
 pub struct Gate {
     registry: Arc<Registry>,
     /// Counts what was told, so that two tales of one moment have two names.
-    told: AtomicU64,
+    tales: AtomicU64,
     correlator: Mutex<Correlator>,
     workloads: bool,
     own: Option<Arc<Own>>,
@@ -49,9 +49,9 @@ impl Gate {
     }
 
     pub fn new(registry: Arc<Registry>) -> Gate {
-        let (told, correlator) = (AtomicU64::new(0), Mutex::default());
+        let (tales, correlator) = (AtomicU64::new(0), Mutex::default());
         let (node_grace, rules) = (Settings::NODE_GRACE, Rules::default());
-        Gate { registry, told, correlator, workloads: true, own: None, node_grace, agents: None, rules }
+        Gate { registry, tales, correlator, workloads: true, own: None, node_grace, agents: None, rules }
     }
 
     /// Counts what is used of the quotas of a namespace.
@@ -97,12 +97,12 @@ impl Gate {
         let agents = nodes.filter_map(|node| figures::agent(sockets, &node)).collect();
         let theirs = wakes.clone();
         let ask = move || {
-            let told = figures::ask(agents).unwrap_or_else(|error| {
+            let usages = figures::ask(agents).unwrap_or_else(|error| {
                 log::warn!("what pods take is not known: the agents cannot be asked: {error}");
                 Vec::new()
             });
             theirs.fill.measuring.store(false, Ordering::Release);
-            theirs.send(|| Wake::Measured(told));
+            theirs.send(|| Wake::Measured(usages));
         };
         if let Err(error) = thread::Builder::new().name("figures".into()).spawn(ask) {
             wakes.fill.measuring.store(false, Ordering::Release);
@@ -193,15 +193,15 @@ impl Gate {
     /// An event that cannot be stored is no reason for anything. `made`: what the tale is about was done to this object.
     pub fn tell(&self, tale: &Tale, made: Option<&Key>, now: Now) {
         let made = made.filter(|_| tale.names_made).map(|key| key.name.as_str()).unwrap_or_default();
-        let name = name_of(tale, self.told.fetch_add(1, Ordering::Relaxed), now);
+        let name = name_of(tale, self.tales.fetch_add(1, Ordering::Relaxed), now);
         let message = format!("{}{made}", tale.message);
         let telling = self.correlator.lock().unwrap_or_else(PoisonError::into_inner).tell(tale, message, &name, now.uptime);
-        let told = match telling {
+        let written = match telling {
             Telling::Nothing => return,
             Telling::New { message } => self.create(&EVENTS, &namespace_of(tale), &document(tale, (&name, &message, 1), now)).map(drop),
             Telling::Again { name, count, message } => self.tell_again(tale, (&name, &message, count), now),
         };
-        if let Err(refusal) = told {
+        if let Err(refusal) = written {
             log::debug!("event {} about {}: {}", tale.reason, tale.about.name, refusal.why);
         }
     }
@@ -226,7 +226,7 @@ impl Gate {
     pub fn tell_files(&self, reason: &'static str, files: &[Damage], now: Now) {
         // What is no object's is told of the namespace that is the cluster.
         let cluster = Key { resource: Resource::core("namespaces"), namespace: String::new(), name: namespace::CLUSTER.to_owned() };
-        for damage in files.iter().take(DAMAGE_TOLD_MAX) {
+        for damage in files.iter().take(DAMAGE_EVENTS_MAX) {
             let key = damage.key.as_ref().unwrap_or(&cluster);
             let Some(kind) = self.registry.kind(&key.resource) else { continue };
             let (api_version, namespace, name) = (kind.api_version().into(), key.namespace.clone(), key.name.clone());

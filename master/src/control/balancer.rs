@@ -1,6 +1,7 @@
 //! A load balancer of the cluster's own: a service of that type gets the addresses of the nodes, whose agents lead its ports on. PURE.
 //!
-//!     every service of the type -> the nodes where its ports are nobody else's -> `status.loadBalancer`, and an event of the others
+//!     every service of the type -> the nodes where its ports are nobody else's
+//!         -> `status.loadBalancer`, and an event of the others
 //!
 //! A port of a node has one holder, as between pods: what stands there stays. Pods that stand there come first, since nobody can take a
 //! host port from them; then services that have the node already, the oldest first; then those that ask. The scheduler keeps pods off the
@@ -54,10 +55,10 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let (cluster, key) = (look.cluster, look.key);
     let Some((_, service)) = wanting(cluster).find(|(other, _)| *other == key) else { return Decision::default() };
     let nodes: Vec<(&str, IpAddr)> = cluster.nodes.iter().filter_map(|(name, node)| Some((name.as_str(), address(node)?))).collect();
-    let mut told: Option<String> = look.remembered();
+    let mut announced: Option<String> = look.remembered();
     // Nodes that have not said where they are yet: what stands may be true.
     if nodes.is_empty() {
-        return Decision { memo: told.map(|told| Memo::of(Some(told))), ..Decision::default() };
+        return Decision { memo: announced.map(|announced| Memo::of(Some(announced))), ..Decision::default() };
     }
     let (mut free, mut clashes) = (BTreeSet::new(), Vec::new());
     for (name, address) in nodes {
@@ -75,12 +76,12 @@ pub fn decide(look: &Look<'_>) -> Decision {
         intents.push(Intent::Status { key: key.clone(), seen: service.revision, status });
     }
     let trouble = words(&clashes);
-    if let Some(message) = trouble.as_ref().filter(|message| told.as_ref() != Some(message)) {
+    if let Some(message) = trouble.as_ref().filter(|message| announced.as_ref() != Some(message)) {
         let about = About::new(("v1", "Service"), key, &service.uid, service.revision);
         intents.push(Intent::Announce(Tale::warning("service-controller", about, "SyncLoadBalancerFailed", message.clone())));
     }
-    told = trouble;
-    Decision { memo: told.map(|told| Memo::of(Some(told))), ..Decision::of(intents) }
+    announced = trouble;
+    Decision { memo: announced.map(|announced| Memo::of(Some(announced))), ..Decision::of(intents) }
 }
 
 /// A port of a node that somebody else holds.

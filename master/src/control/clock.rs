@@ -35,9 +35,9 @@ impl ClockWatch {
 
 impl Watch {
     fn run(&self, wakes: &Wakes) {
-        let (never, told) = (Expiration::OneShot(TimeSpec::new(NEVER_S, 0)), TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET);
+        let (never, cancel_on_set) = (Expiration::OneShot(TimeSpec::new(NEVER_S, 0)), TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET);
         loop {
-            let waited = self.timer.set(never, TimerSetTimeFlags::TFD_TIMER_ABSTIME | told).and_then(|()| {
+            let waited = self.timer.set(never, TimerSetTimeFlags::TFD_TIMER_ABSTIME | cancel_on_set).and_then(|()| {
                 // Who stops it may have done so before the timer was set.
                 if self.stopped.load(Ordering::Acquire) { Ok(()) } else { self.timer.wait() }
             });

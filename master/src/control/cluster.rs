@@ -2,6 +2,7 @@
 
 use super::balanced::BalancedView;
 use super::happened::{Happened, Happening};
+use super::kept_events::{Came, Events};
 use super::labelled::Labelled;
 use super::pod_garbage::Ended;
 use super::readings::Readings;
@@ -13,7 +14,7 @@ use super::storage::view::{CLAIMS, CLASSES, CSI_NODES, VOLUMES};
 use super::usage::Usage;
 use super::view::{self, EVENTS, LEASES, Labels, NODE_LEASES, NODES, NodeView, PODS, PodView, SERVICES, Selector, node_key};
 use crate::store::{Event, Stored};
-use coracle_api::meta::{Key, Revision};
+use coracle_api::meta::Key;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -53,52 +54,6 @@ pub struct Before {
     /// The object cannot be read, or could not before.
     pub unreadable: bool,
     pub references: BTreeSet<Key>,
-}
-
-/// Events by age.
-#[derive(Default)]
-pub struct Events {
-    came: BTreeMap<Arc<Key>, Came>,
-    by_age: BTreeSet<(Duration, Arc<Key>)>,
-    bytes: usize,
-}
-
-#[derive(Clone, Copy)]
-pub struct Came {
-    pub revision: Revision,
-    /// The uptime then.
-    pub at: Duration,
-    pub bytes: usize,
-}
-
-impl Events {
-    fn put(&mut self, key: &Arc<Key>, new: Option<Came>) {
-        let old = match new {
-            Some(new) => self.came.insert(key.clone(), new),
-            None => self.came.remove(key),
-        };
-        if let Some(old) = old {
-            self.by_age.remove(&(old.at, key.clone()));
-            self.bytes -= old.bytes;
-        }
-        if let Some(new) = new {
-            self.by_age.insert((new.at, key.clone()));
-            self.bytes += new.bytes;
-        }
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub fn len(&self) -> usize {
-        self.came.len()
-    }
-
-    /// The oldest first.
-    pub fn by_age(&self) -> impl Iterator<Item = (&Key, Came)> {
-        self.by_age.iter().filter_map(|(_, key)| Some((&**key, *self.came.get(key)?)))
-    }
 }
 
 impl Cluster {

@@ -42,13 +42,13 @@ pub enum Telling {
 #[derive(Default)]
 pub struct Correlator {
     messages: Remembered<BTreeSet<u64>>,
-    told: Remembered<Told>,
+    counts: Remembered<EventCount>,
     /// How much of what may come at once is used up.
     used: Remembered<u32>,
 }
 
 #[derive(Clone, Default)]
-struct Told {
+struct EventCount {
     name: String,
     count: u32,
 }
@@ -98,14 +98,14 @@ impl Correlator {
         }
         let key = if combined { group } else { hash((group, &message)) };
         let message = if combined { format!("{COMBINED}{message}") } else { message };
-        let (at, told) = self.told.entry(key, uptime, LIFE);
+        let (at, known) = self.counts.entry(key, uptime, LIFE);
         *at = uptime;
-        told.count += 1;
-        let (count, again) = (told.count, !told.name.is_empty());
+        known.count += 1;
+        let (count, again) = (known.count, !known.name.is_empty());
         if !again {
-            told.name = name.to_owned();
+            known.name = name.to_owned();
         }
-        let name = told.name.clone();
+        let name = known.name.clone();
         if !self.allowed(hash(object), uptime) {
             return Telling::Nothing;
         }
@@ -151,13 +151,13 @@ mod tests {
     #[test]
     fn many_are_combined() {
         let mut correlator = Correlator::default();
-        let told: Vec<Telling> =
+        let tellings: Vec<Telling> =
             (0..12).map(|n| correlator.tell(&tale("a", "R"), format!("m{n}"), &format!("a.{n}"), Duration::from_secs(1))).collect();
-        assert_eq!(told[8], Telling::New { message: "m8".to_owned() });
-        assert_eq!(told[9], Telling::New { message: "(combined from similar events): m9".to_owned() });
+        assert_eq!(tellings[8], Telling::New { message: "m8".to_owned() });
+        assert_eq!(tellings[9], Telling::New { message: "(combined from similar events): m9".to_owned() });
         let again =
             |n: u32| Telling::Again { name: "a.9".to_owned(), count: n - 8, message: format!("(combined from similar events): m{n}") };
-        assert_eq!(told[10..], [again(10), again(11)]);
+        assert_eq!(tellings[10..], [again(10), again(11)]);
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         for n in 0..REMEMBERED_MAX + 10 {
             correlator.tell(&tale(&n.to_string(), "R"), "x".to_owned(), "e", Duration::from_secs(n as u64));
         }
-        assert_eq!(correlator.told.entries.len(), REMEMBERED_MAX);
+        assert_eq!(correlator.counts.entries.len(), REMEMBERED_MAX);
         assert_eq!(correlator.used.entries.len(), REMEMBERED_MAX);
     }
 }

@@ -100,11 +100,11 @@ fn of_service(cluster: &Cluster, service_key: &Key, moments: &mut Moments) -> Ve
     let backends = backends(cluster, service_key, service, standing);
     let (moment, known) = trigger::newest(moments, service, &backends);
     *moments = known;
-    let mut told = strays(cluster, service_key, service, &backends, moments);
+    let mut intents = strays(cluster, service_key, service, &backends, moments);
     let slices = (!service.deleting).then(|| slices::of_backends(cluster, service_key, service, &backends));
-    told.extend(write(key, service, standing, Shown::of(service, backends), moment));
-    told.extend(slices::decide(cluster, service_key, slices, moment));
-    told
+    intents.extend(write(key, service, standing, Shown::of(service, backends), moment));
+    intents.extend(slices::decide(cluster, service_key, slices, moment));
+    intents
 }
 
 /// Pods on nodes that are not there are in no slice: nobody knows where they are.
@@ -120,10 +120,10 @@ fn strays(cluster: &Cluster, key: &Key, service: &ServiceView, backends: &[Backe
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
     };
-    if said == moments.told {
+    if said == moments.trouble {
         return Vec::new();
     }
-    moments.told.clone_from(&said);
+    moments.trouble.clone_from(&said);
     if said.is_empty() {
         return Vec::new();
     }

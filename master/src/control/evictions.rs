@@ -76,15 +76,15 @@ pub fn decide(look: &Look<'_>) -> Decision {
 /// The timers of pods that are gone.
 fn cancelled(cluster: &Cluster, node: &str, timers: &mut Timers) -> Vec<Intent> {
     let here: BTreeMap<&str, ()> = cluster.pods_on(node).map(|(_, pod)| (pod.uid.as_str(), ())).collect();
-    let mut told = Vec::new();
+    let mut intents = Vec::new();
     timers.retain(|uid, timer| {
         let stays = here.contains_key(uid.as_str());
         if !stays && !timer.fired {
-            told.push(cancelling(&timer.pod));
+            intents.push(cancelling(&timer.pod));
         }
         stays
     });
-    told
+    intents
 }
 
 /// Sets the timer of a pod, or takes it away.
@@ -128,8 +128,8 @@ fn evicted(key: &Key, pod: &PodView, wall: Time) -> [Intent; 2] {
         doomed(&document(&pod.document), pod.generation, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", wall);
     let about = About { uid: String::new(), revision: Revision(0), ..About::pod(key, pod) };
     let message = format!("Marking for deletion Pod {}/{}", key.namespace, key.name);
-    let told = Tale::normal(SOURCE, about, "TaintManagerEviction", message);
-    [Intent::Disrupt { key: key.clone(), seen: pod.revision, status }, Intent::Tell(told)]
+    let tale = Tale::normal(SOURCE, about, "TaintManagerEviction", message);
+    [Intent::Disrupt { key: key.clone(), seen: pod.revision, status }, Intent::Tell(tale)]
 }
 
 /// The status of a pod that is to be disrupted.

@@ -174,17 +174,17 @@ fn news(cluster: &Cluster, memory: &mut Memory, uptime: Duration) -> (Vec<Intent
         let about = About::new(("v1", "Node"), &node_key(name), uid, Revision(0));
         Intent::Announce(Tale::normal(SOURCE, about, reason, format!("Node {name} event: {what}")))
     };
-    let mut told = Vec::new();
+    let mut intents = Vec::new();
     for (name, node) in &cluster.nodes {
         if memory.known.insert(name.clone(), node.uid.clone()).is_none() {
-            told.push(tale(name, &node.uid, "RegisteredNode", format!("Registered Node {name} in Controller")));
+            intents.push(tale(name, &node.uid, "RegisteredNode", format!("Registered Node {name} in Controller")));
         }
     }
     memory.known.retain(|name, uid| {
         if !stays(name) {
-            told.push(tale(name, uid, "RemovingNode", format!("Removing Node {name} from Controller")));
+            intents.push(tale(name, uid, "RemovingNode", format!("Removing Node {name} from Controller")));
         }
         stays(name)
     });
-    (told, None)
+    (intents, None)
 }

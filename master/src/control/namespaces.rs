@@ -144,13 +144,13 @@ fn conditions(status: &Value, left: &[&Item], damaged: &[Key], wall: Time) -> Va
     let left = if left.iter().any(|item| item.key.resource == PODS) { &[] } else { left };
     let remaining = count(left.iter().map(|item| resource(&item.key)).chain(damaged.iter().map(resource)).collect());
     let held = count(left.iter().flat_map(|item| item.finalizers.iter().cloned()).collect());
-    let told = |counts: BTreeMap<String, i32>, words: &str| {
+    let listing = |counts: BTreeMap<String, i32>, words: &str| {
         counts.into_iter().map(|(name, count)| format!("{name} {words} {count} resource instances")).collect::<Vec<_>>().join(", ")
     };
     let unreadable: Vec<String> = damaged.iter().map(|key| format!("{key} is damaged: delete it")).collect();
-    let remaining = (!remaining.is_empty()).then(|| ("SomeResourcesRemain", told(remaining, "has"), "Some resources are remaining: "));
-    let held =
-        (!held.is_empty()).then(|| ("SomeFinalizersRemain", told(held, "in"), "Some content in the namespace has finalizers remaining: "));
+    let remaining = (!remaining.is_empty()).then(|| ("SomeResourcesRemain", listing(remaining, "has"), "Some resources are remaining: "));
+    let held = (!held.is_empty())
+        .then(|| ("SomeFinalizersRemain", listing(held, "in"), "Some content in the namespace has finalizers remaining: "));
     let failed =
         (!unreadable.is_empty()).then(|| ("ContentDeletionFailed", unreadable.join(", "), "Failed to delete all resource types: "));
     let rows = [
@@ -199,7 +199,7 @@ mod tests {
         end(&of, &contents, Time::from_seconds(1_600_000_000).unwrap())
     }
 
-    fn told(intents: &[Intent]) -> Vec<String> {
+    fn texts(intents: &[Intent]) -> Vec<String> {
         let one = |intent: &Intent| match intent {
             Intent::Delete { key, .. } => format!("delete {key}"),
             Intent::Emptied { key, .. } => format!("emptied {key}"),
@@ -216,7 +216,7 @@ mod tests {
     fn the_order_of_the_end() {
         let held = || json!({"finalizers": ["kubernetes"]});
         let check = |spec: Value, items: Vec<Item>, damaged: Vec<Key>, expected: &[&str]| {
-            assert_eq!(told(&ended(spec, items.clone(), damaged)), expected, "{items:?}");
+            assert_eq!(texts(&ended(spec, items.clone(), damaged)), expected, "{items:?}");
         };
         let (map, pod, going) = (item("configmaps", "m", false, &[]), item("pods", "p", false, &[]), item("pods", "q", true, &[]));
         check(held(), vec![map.clone(), pod, going.clone()], vec![], &["delete pods/ns/p"]);
@@ -248,7 +248,7 @@ mod tests {
         let [Intent::Status { status, .. }] = first.as_slice() else { panic!("{first:?}") };
         assert_eq!(status["conditions"].as_array().map(Vec::len), Some(5));
         namespace["status"] = status.clone();
-        assert_eq!(told(&look(&namespace)), ["emptied namespaces/ns"]);
+        assert_eq!(texts(&look(&namespace)), ["emptied namespaces/ns"]);
     }
 
     #[test]

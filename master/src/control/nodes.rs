@@ -74,13 +74,13 @@ pub fn decide(look: &Look<'_>) -> Decision {
     if !node.silent() {
         let message = format!("Node {name} status is now: NodeNotReady");
         let about = About::new(("v1", "Node"), look.key, &node.uid, node.revision);
-        let told = Intent::Tell(Tale::normal(SOURCE, about, "NodeNotReady", message));
-        return Decision::of(vec![unknown(name, node, now.wall), told]);
+        let tale = Intent::Tell(Tale::normal(SOURCE, about, "NodeNotReady", message));
+        return Decision::of(vec![unknown(name, node, now.wall), tale]);
     }
-    let told = |key: &Key, pod: &PodView| Tale::warning(SOURCE, About::pod(key, pod), "NodeNotReady", "Node is not ready".to_owned());
+    let tale_of = |key: &Key, pod: &PodView| Tale::warning(SOURCE, About::pod(key, pod), "NodeNotReady", "Node is not ready".to_owned());
     let left = cluster.pods_on(name).filter(|(_, pod)| pod.ready == Some(true));
     let mut intents: Vec<Intent> = marked(cluster, name, node, now).into_iter().collect();
-    intents.extend(left.flat_map(|(key, pod)| [not_ready(key, pod, now.wall), Intent::Tell(told(key, pod))]));
+    intents.extend(left.flat_map(|(key, pod)| [not_ready(key, pod, now.wall), Intent::Tell(tale_of(key, pod))]));
     Decision::of(intents)
 }
 

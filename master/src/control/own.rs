@@ -2,7 +2,8 @@
 //! from. PURE.
 //!
 //!     service      made once at the first address of the range; what a person changed of it stays, as in Kubernetes
-//!     endpoints    the node that this master runs on, port 6443, in both forms; nothing listens there yet, so connections are refused
+//!     endpoints    the node that this master runs on, port 6443, in both forms; nothing listens there yet, so
+//!                  connections are refused
 //!     range        as the master was started; `ranges` looks after it
 //!     kube-dns     where pods ask for names, as soon as there is an agent that answers: at the tenth address
 //!

@@ -27,9 +27,9 @@ pub struct Reading {
 }
 
 impl Readings {
-    pub fn of(told: &[Usage], uptime: Duration) -> Readings {
+    pub fn of(usages: &[Usage], uptime: Duration) -> Readings {
         let mut pods = HashMap::new();
-        for usage in told {
+        for usage in usages {
             let at = Time::parse(&usage.timestamp);
             let window = usage.window.trim_end_matches('s').parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             for pod in &usage.pods {
@@ -43,7 +43,7 @@ impl Readings {
                 pods.insert((pod.namespace.clone(), pod.name.clone()), reading);
             }
         }
-        Readings { at: Some(uptime), answered: !told.is_empty(), pods }
+        Readings { at: Some(uptime), answered: !usages.is_empty(), pods }
     }
 
     /// No older than this.
@@ -73,12 +73,12 @@ mod tests {
 
     #[test]
     fn what_agents_tell_is_read() {
-        let told = json!({
+        let usage = json!({
             "timestamp": "2027-01-01T00:00:00Z", "window": "15.5s",
             "pods": [{"namespace": "ns", "name": "p", "containers": [
                 {"name": "a", "usage": {"cpu": "250m", "memory": "1Ki"}}, {"name": "b", "usage": {"cpu": "1500000n"}}]}],
         });
-        let readings = Readings::of(&[serde_json::from_value(told).unwrap()], Duration::from_secs(20));
+        let readings = Readings::of(&[serde_json::from_value(usage).unwrap()], Duration::from_secs(20));
         let pod = readings.pod("ns", "p").unwrap();
         assert_eq!(pod.window, Duration::from_millis(15_500));
         let check = |resource, container, expected| assert_eq!(pod.amount(resource, container), expected, "{resource} {container:?}");

@@ -31,9 +31,9 @@ impl Since {
     /// `at`: what the object says.
     pub fn elapsed(self, at: Option<Time>, now: Now) -> Duration {
         let seen = now.uptime.saturating_sub(self.seen);
-        let told = at.map(|at| now.wall.0.as_millisecond() - at.0.as_millisecond());
-        let told = told.and_then(|told| u64::try_from(told).ok()).map(Duration::from_millis).unwrap_or_default();
-        if self.witnessed { seen } else { seen.max(told) }
+        let recorded = at.map(|at| now.wall.0.as_millisecond() - at.0.as_millisecond());
+        let recorded = recorded.and_then(|recorded| u64::try_from(recorded).ok()).map(Duration::from_millis).unwrap_or_default();
+        if self.witnessed { seen } else { seen.max(recorded) }
     }
 }
 
@@ -52,9 +52,9 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_ages_nothing_that_was_seen_to_happen() {
         let at = |uptime_s: u64, wall_s: i64| Now { wall: Time::from_seconds(wall_s).unwrap(), uptime: Duration::from_secs(uptime_s) };
-        let check = |known: bool, told_s: i64, now: Now, expected_s: u64| {
+        let check = |known: bool, recorded_s: i64, now: Now, expected_s: u64| {
             let since = Since::of(None, known, Duration::from_secs(10));
-            assert_eq!(since.elapsed(Time::from_seconds(told_s), now).as_secs(), expected_s, "{known} {told_s} {now:?}");
+            assert_eq!(since.elapsed(Time::from_seconds(recorded_s), now).as_secs(), expected_s, "{known} {recorded_s} {now:?}");
         };
         // Seen to happen: whatever the clock says since.
         check(true, 1000, at(15, 1005), 5);

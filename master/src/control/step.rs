@@ -10,6 +10,7 @@ use super::readings::Readings;
 use super::references;
 use super::table::{Controllers, Owner};
 use super::throttle::Throttle;
+use super::timers::Timers;
 use super::wakes::{Inbox, QUEUE_MAX, Wake, Wakes};
 use crate::store::{Event, Scope, Store, WatchHandle};
 use coracle_api::meta::{Key, Resource};
@@ -63,35 +64,6 @@ pub struct Step {
     waited: Option<Wake>,
     watches: Vec<WatchHandle>,
     effort: Effort,
-}
-
-/// When to look at a key again though nothing happened, by uptime: once for each.
-#[derive(Default)]
-struct Timers {
-    by_time: BTreeSet<(Duration, Owner)>,
-    by_owner: BTreeMap<Owner, Duration>,
-}
-
-impl Timers {
-    fn set(&mut self, owner: &Owner, at: Option<Duration>) {
-        if let Some(old) = self.by_owner.remove(owner) {
-            self.by_time.remove(&(old, owner.clone()));
-        }
-        if let Some(at) = at {
-            self.by_owner.insert(owner.clone(), at);
-            self.by_time.insert((at, owner.clone()));
-        }
-    }
-
-    fn first(&self) -> Option<Duration> {
-        self.by_time.first().map(|(at, _)| *at)
-    }
-
-    fn due(&mut self, uptime: Duration) -> Option<Owner> {
-        let (_, owner) = self.by_time.first().filter(|(at, _)| *at <= uptime)?.clone();
-        self.set(&owner, None);
-        Some(owner)
-    }
 }
 
 impl Step {
@@ -238,8 +210,8 @@ impl Step {
                         self.hint(&key, false, &Before::default());
                     }
                 }
-                Wake::Measured(told) => {
-                    self.cluster.readings = Readings::of(&told, now.uptime);
+                Wake::Measured(usages) => {
+                    self.cluster.readings = Readings::of(&usages, now.uptime);
                     self.dirty.extend(self.controllers.hearing(News::Measured, &self.cluster));
                 }
                 Wake::ClockSet => self.dirty.extend(self.controllers.hearing(News::ClockSet, &self.cluster)),

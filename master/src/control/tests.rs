@@ -346,8 +346,8 @@ fn the_oldest_events_make_room() {
     let long = "x".repeat(events::BYTES_MAX / 4);
     let mut cluster = empty();
     for (name, minute) in [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 4)] {
-        let told = json!({"metadata": {"name": name}, "message": long});
-        cluster.apply(&event("events", minute + 1, Some(told), name), MINUTE * minute as u32);
+        let body = json!({"metadata": {"name": name}, "message": long});
+        cluster.apply(&event("events", minute + 1, Some(body), name), MINUTE * minute as u32);
     }
     let decision = decide(&cluster, "events", events::key(), at(MINUTE * 5));
     let gone: Vec<&str> =

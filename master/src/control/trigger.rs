@@ -17,25 +17,25 @@ pub struct Moments {
     /// By the mark of a pod's uid, in its order.
     pods: Vec<(u64, i64)>,
     /// What could not be done, as it was told.
-    pub told: String,
+    pub trouble: String,
 }
 
 /// The earliest moment that is news, and all that are known now.
 pub fn newest(before: &Moments, service: &ServiceView, backends: &[Backend<'_>]) -> (Option<Time>, Moments) {
     let made = service.created.map(Time::seconds);
-    let mut earliest = made.filter(|made| before.service.is_none_or(|told| *made > told));
+    let mut earliest = made.filter(|made| before.service.is_none_or(|known| *made > known));
     let mut pods: Vec<(u64, i64)> = Vec::with_capacity(backends.len());
     for backend in backends {
         let Some(since) = backend.pod.ready_since.map(Time::seconds) else { continue };
         let mark = mark(&backend.pod.uid);
-        let told = before.pods.binary_search_by_key(&mark, |(mark, _)| *mark).ok().map(|at| before.pods[at].1);
-        if told.is_none_or(|told| since > told) {
+        let known = before.pods.binary_search_by_key(&mark, |(mark, _)| *mark).ok().map(|at| before.pods[at].1);
+        if known.is_none_or(|known| since > known) {
             earliest = Some(earliest.map_or(since, |earliest| earliest.min(since)));
         }
         pods.push((mark, since));
     }
     pods.sort_unstable();
-    let moments = Moments { service: made.or(before.service), pods, told: before.told.clone() };
+    let moments = Moments { service: made.or(before.service), pods, trouble: before.trouble.clone() };
     (earliest.and_then(Time::from_seconds), moments)
 }
 

@@ -10,7 +10,7 @@ use coracle_api::pod::{Container, ContainerPort, Pod, PodSpec, ResourceList};
 use coracle_api::quantity::Quantity;
 use coracle_api::service::{EndpointSubset, Endpoints, Service, ServicePort};
 use coracle_api::strategy::namespace::is_ending;
-use coracle_api::strategy::{eviction, label_selector, lease};
+use coracle_api::strategy::{eviction, lease};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -18,7 +18,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 mod pod;
+mod selector;
 mod service;
+
+pub use self::selector::{Selector, selects};
 
 pub const PODS: Resource = Resource::core("pods");
 pub const NODES: Resource = Resource::core("nodes");
@@ -281,39 +284,6 @@ impl EndpointsView {
     pub fn managed(&self) -> bool {
         self.labels.get(MANAGED_BY.0).is_some_and(|by| by == MANAGED_BY.1)
     }
-}
-
-/// Selects objects by their labels.
-#[derive(Clone, Debug)]
-pub enum Selector {
-    Labels(Labels),
-    /// A label selector, as documents hold it.
-    Rules(Value),
-}
-
-impl Selector {
-    /// Labels that whoever is selected has. Empty: it does not say so, or selects all.
-    pub fn pairs(&self) -> Vec<(&str, &str)> {
-        match self {
-            Selector::Labels(wanted) => wanted.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
-            Selector::Rules(selector) => {
-                let labels = selector["matchLabels"].as_object().into_iter().flatten();
-                labels.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect()
-            }
-        }
-    }
-
-    pub fn selects(&self, labels: &LabelSet) -> bool {
-        match self {
-            Selector::Labels(wanted) => selects(wanted, labels),
-            Selector::Rules(selector) => label_selector::selects(selector, |key| labels.get(key)),
-        }
-    }
-}
-
-/// Whether all of these labels are there; an empty map selects nothing.
-pub fn selects(wanted: &Labels, labels: &LabelSet) -> bool {
-    !wanted.is_empty() && wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
 pub fn protocol(written: &str) -> String {

@@ -312,18 +312,18 @@ fn place_v3(place: &PathItem) -> Value {
                 media.iter().map(|media| ((*media).to_owned(), json!({"schema": Dialect::V3.reference(schema)}))).collect();
             json!({"content": content, "required": operation.method != "delete"})
         });
-        let mut told = about(operation);
-        told.insert("operationId".to_owned(), id(place, operation).into());
-        told.insert("parameters".to_owned(), operation.query.iter().map(parameter).collect());
+        let mut document = about(operation);
+        document.insert("operationId".to_owned(), id(place, operation).into());
+        document.insert("parameters".to_owned(), operation.query.iter().map(parameter).collect());
         if let Some(body) = body {
-            told.insert("requestBody".to_owned(), body);
+            document.insert("requestBody".to_owned(), body);
         }
         let mut done = json!({"description": "OK"});
         if let Some(schema) = &operation.gives {
             done["content"] = json!({"application/json": {"schema": Dialect::V3.reference(schema)}});
         }
-        told.insert("responses".to_owned(), json!({"200": done}));
-        shown.insert(operation.method.to_owned(), told.into());
+        document.insert("responses".to_owned(), json!({"200": done}));
+        shown.insert(operation.method.to_owned(), document.into());
     }
     let parameter = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}});
     shown.insert("parameters".to_owned(), names(place).map(parameter).collect());
@@ -335,20 +335,20 @@ fn place_v2(place: &PathItem) -> Value {
     for operation in &place.operations {
         let mut parameters: Vec<Value> =
             operation.query.iter().map(|(name, kind)| json!({"name": name, "in": "query", "type": kind})).collect();
-        let mut told = about(operation);
-        told.insert("operationId".to_owned(), id(place, operation).into());
+        let mut document = about(operation);
+        document.insert("operationId".to_owned(), id(place, operation).into());
         if let Some(schema) = &operation.takes {
             let required = operation.method != "delete";
             parameters.push(json!({"name": "body", "in": "body", "required": required, "schema": Dialect::V2.reference(schema)}));
-            told.insert("consumes".to_owned(), if operation.action == "patch" { json!(PATCHES) } else { json!(["*/*"]) });
+            document.insert("consumes".to_owned(), if operation.action == "patch" { json!(PATCHES) } else { json!(["*/*"]) });
         }
-        told.insert("parameters".to_owned(), parameters.into());
+        document.insert("parameters".to_owned(), parameters.into());
         let mut done = json!({"description": "OK"});
         if let Some(schema) = &operation.gives {
             done["schema"] = Dialect::V2.reference(schema);
         }
-        told.insert("responses".to_owned(), json!({"200": done}));
-        shown.insert(operation.method.to_owned(), told.into());
+        document.insert("responses".to_owned(), json!({"200": done}));
+        shown.insert(operation.method.to_owned(), document.into());
     }
     let parameter = |name: &str| json!({"name": name, "in": "path", "required": true, "type": "string"});
     shown.insert("parameters".to_owned(), names(place).map(parameter).collect());
@@ -357,10 +357,10 @@ fn place_v2(place: &PathItem) -> Value {
 
 fn about(operation: &Operation) -> Map<String, Value> {
     let (group, version, kind) = &operation.about;
-    let mut told = Map::new();
-    told.insert("x-kubernetes-action".to_owned(), json!(operation.action));
-    told.insert("x-kubernetes-group-version-kind".to_owned(), json!({"group": group, "version": version, "kind": kind}));
-    told
+    let mut document = Map::new();
+    document.insert("x-kubernetes-action".to_owned(), json!(operation.action));
+    document.insert("x-kubernetes-group-version-kind".to_owned(), json!({"group": group, "version": version, "kind": kind}));
+    document
 }
 
 #[cfg(test)]

@@ -84,7 +84,11 @@ pub fn object(serve: &Serve, call: &Call, request: &Request) -> Result<SentObjec
 /// A document that a patch in an older version came to.
 pub fn older(call: &Call, version: old::Version, document: &Value) -> Result<SentObject, Fault> {
     let (decoded, unknown) = read_older(call, version, Expected::of(call.kind), document)?;
-    Ok(SentObject { sent: Sent::Old(decoded), warnings: told(call, shortened(unknown.iter().map(self::unknown).collect())), _turn: None })
+    Ok(SentObject {
+        sent: Sent::Old(decoded),
+        warnings: with_kind_warning(call, shortened(unknown.iter().map(self::unknown).collect())),
+        _turn: None,
+    })
 }
 
 fn read_older(call: &Call, version: old::Version, wanted: Expected<'_>, document: &Value) -> Result<(Decoded, Vec<Path>), Fault> {
@@ -119,13 +123,15 @@ pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Expected<
             let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {unknown}");
             Err(Fault::bad_request(message))
         }
-        FieldValidation::Warn | FieldValidation::Strict => Ok(SentObject { sent, warnings: told(call, shortened(unknown)), _turn }),
-        FieldValidation::Ignore => Ok(SentObject { sent, warnings: told(call, Vec::new()), _turn }),
+        FieldValidation::Warn | FieldValidation::Strict => {
+            Ok(SentObject { sent, warnings: with_kind_warning(call, shortened(unknown)), _turn })
+        }
+        FieldValidation::Ignore => Ok(SentObject { sent, warnings: with_kind_warning(call, Vec::new()), _turn }),
     }
 }
 
 /// And what is to be said of the kind.
-fn told(call: &Call, mut warnings: Vec<String>) -> Vec<String> {
+fn with_kind_warning(call: &Call, mut warnings: Vec<String>) -> Vec<String> {
     warnings.extend(call.kind.warning());
     warnings
 }
@@ -286,9 +292,9 @@ fn strictly(json: Option<&[u8]>, twice: Vec<Path>, unknown: Vec<Path>) -> Vec<St
     if let Some(json) = json.filter(|_| all.len() > 1) {
         coracle_schema::in_order_of(json, &mut all, |path| 1 + usize::from(doubled.contains(path.as_str())));
     }
-    let told =
+    let text =
         |path: &Path| if doubled.contains(path.as_str()) { format!("duplicate field {:?}", path.as_str()) } else { self::unknown(path) };
-    all.iter().map(told).collect()
+    all.iter().map(text).collect()
 }
 
 /// A v1 document that the server made itself, of what stands and a client's words: brought into the form of its type. The
@@ -301,8 +307,8 @@ pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> R
     let found: Vec<String> = twice.iter().cloned().chain(decoded.unknown.iter().map(unknown)).collect();
     match call.options.field_validation {
         FieldValidation::Strict if !found.is_empty() => Err(Misfit::of(format!("strict decoding error: {}", found.join(", ")))),
-        FieldValidation::Strict | FieldValidation::Warn => Ok((object, told(call, shortened(found)))),
-        FieldValidation::Ignore => Ok((object, told(call, Vec::new()))),
+        FieldValidation::Strict | FieldValidation::Warn => Ok((object, with_kind_warning(call, shortened(found)))),
+        FieldValidation::Ignore => Ok((object, with_kind_warning(call, Vec::new()))),
     }
 }
 

@@ -48,13 +48,13 @@ impl Bookmarks {
     }
 
     pub fn tell(&self, store: &dyn Store) {
-        let told = store.told();
+        let delivered = store.delivered();
         let watchers: Vec<Arc<Watcher>> = {
             let mut marked = locked(&self.0);
             marked.watchers.retain(|watcher| watcher.strong_count() > 0);
             marked.watchers.iter().filter_map(Weak::upgrade).collect()
         };
-        watchers.iter().for_each(|watcher| watcher.bookmark(told));
+        watchers.iter().for_each(|watcher| watcher.bookmark(delivered));
     }
 }
 
@@ -133,9 +133,9 @@ mod tests {
             // Nobody reads, and nobody waits for that.
             store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
         }
-        let told: Vec<Value> =
+        let marks: Vec<Value> =
             std::iter::from_fn(|| stream.events.try_recv()).map(|line| serde_json::from_slice(&line).expect("JSON")).collect();
-        let Some((last, in_time)) = told.split_last() else { panic!("it was told") };
+        let Some((last, in_time)) = marks.split_last() else { panic!("it was told") };
         assert_eq!(in_time.len(), STREAM_ITEMS_MAX, "what was in time is not taken back");
         assert!(in_time.iter().all(|event| event["type"] == "ADDED"));
         assert_eq!((&last["type"], &last["object"]["code"]), (&json!("ERROR"), &json!(410)), "{last}");

@@ -74,9 +74,9 @@ fn figures(serve: &Serve, call: &Call) -> Result<Figures, Fault> {
     };
     let names: Vec<String> = if is_nodes && call.verb == Verb::Get { vec![call.name.clone()] } else { all() };
     let asked: Vec<Server> = names.iter().filter_map(|name| log::agent(serve, name).ok()).collect();
-    let told = ask(asked).map_err(|error| Status::internal_error(format!("ask the agents: {error}")))?;
+    let usages = ask(asked).map_err(|error| Status::internal_error(format!("ask the agents: {error}")))?;
     let mut figures = Figures::new();
-    told.into_iter().for_each(|usage| take(usage, &mut figures, is_nodes));
+    usages.into_iter().for_each(|usage| take(usage, &mut figures, is_nodes));
     Ok(figures)
 }
 

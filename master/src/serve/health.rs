@@ -69,7 +69,7 @@ fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {
     for damage in &health.damaged {
         let _ = writeln!(text, "[!]damaged file: {damage}");
     }
-    let full: String = health.fill.told.iter().map(|told| format!("[!]full: {told}\n")).collect();
+    let full: String = health.fill.warnings.iter().map(|warning| format!("[!]full: {warning}\n")).collect();
     text.push_str(&full);
     if let Some(behind) = &health.behind {
         let _ = writeln!(text, "[!]files: they cannot be brought up to the journal, which holds everything: {behind}");
@@ -77,8 +77,8 @@ fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {
     for remark in &health.remarks {
         let _ = writeln!(text, "[!]mended: {remark}");
     }
-    for told in &health.told {
-        let _ = writeln!(text, "[!]edited file: {told}");
+    for edit in &health.edits {
+        let _ = writeln!(text, "[!]edited file: {edit}");
     }
     let unknown: Vec<String> = asked
         .exclude
@@ -113,8 +113,10 @@ mod tests {
     #[test]
     fn what_is_full_is_said_and_is_no_failure() {
         let said = |endpoint: &'static str, verbose: bool| {
-            let fill =
-                store::FillLevel { told: vec!["the store holds 9 MB of the 9 MB that it may".to_owned()], ..store::FillLevel::default() };
+            let fill = store::FillLevel {
+                warnings: vec!["the store holds 9 MB of the 9 MB that it may".to_owned()],
+                ..store::FillLevel::default()
+            };
             let asked = page::HealthQuestion { endpoint, check: None, verbose, exclude: Vec::new() };
             let answer = all(&store::Health { fill, ..store::Health::default() }, &asked);
             let Body::Whole(text) = answer.body else { panic!("text is whole") };

@@ -206,13 +206,13 @@ impl Metrics {
         }
         head(text, "apiserver_request_duration_seconds", "histogram", "How long answers took, but for watches and other servers' answers.");
         for (asked, durations) in &requests.took {
-            told(text, asked, durations);
+            histogram(text, asked, durations);
         }
         one(text, "coracle_requests_untold_total", "counter", "Requests of more kinds than there are rows for.", requests.untold);
     }
 }
 
-fn told(text: &mut String, asked: &Series, durations: &Durations) {
+fn histogram(text: &mut String, asked: &Series, durations: &Durations) {
     let labels = asked.labels();
     let mut bucket = |bound: &str, count: u64| {
         let labels: Vec<(&str, &str)> = labels.into_iter().chain([("le", bound)]).collect();
@@ -354,7 +354,7 @@ mod tests {
             requests.count(Series::page("GET"), 200, Some(Duration::from_millis(ms)));
         }
         let mut text = String::new();
-        told(&mut text, &Series::page("GET"), &requests.took[&Series::page("GET")]);
+        histogram(&mut text, &Series::page("GET"), &requests.took[&Series::page("GET")]);
         let values: Vec<&str> = text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(_, value)| value).collect();
         assert_eq!(values, ["2", "3", "3", "3", "3", "3", "3", "4", "4", "4", "4", "4", "5", "90.712", "5"]);
         assert!(text.contains(",verb=\"GET\",version=\"\",le=\"0.005\"} 2\n") && text.contains("le=\"+Inf\"} 5\n"), "{text}");

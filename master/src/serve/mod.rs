@@ -1,6 +1,7 @@
 //! Answers requests: one synchronous function behind both carriers.
 //!
-//!     Request -> call (what is asked) -> body (decoded to v1) -> prepare -> Store::write -> render (in the version of the request)
+//!     Request -> call (what is asked) -> body (decoded to v1) -> prepare -> Store::write
+//!         -> render (in the version of the request)
 //!
 //! One file a verb family; the verbs name no kind, and what is one kind's own (namespaces, bindings, tokens, logs, streams, proxies) has its file. Every way out is an `Answer` or a `Fault`, which becomes a Status.
 

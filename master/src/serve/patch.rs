@@ -58,7 +58,7 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
             Version::V1 => patched(call, &patch, standing, &twice)?,
             Version::Old(version) => patched_old(call, version, part, &patch, standing)?,
         };
-        warnings.extend(strategy::meta::doubled_owners(&object));
+        warnings.extend(strategy::owner_references::doubled(&object));
         Ok(Made::Document { part, object, ownership: wish.ownership(), warnings })
     };
     let committed = write::commit(serve, call, &write::change(call, &make), &serve.terms(call, wish.rehearsal))?;

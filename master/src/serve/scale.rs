@@ -43,7 +43,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         Ok(Made::document(Part::Scale, over(serve, call, &as_scale, standing, sent.object())?, wish.ownership()))
     };
     let stored = put(serve, call, &make, wish.rehearsal)?.stored;
-    told(call, &row, &stored, &sent.warnings)
+    warned_answer(call, &row, &stored, &sent.warnings)
 }
 
 pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
@@ -74,7 +74,7 @@ pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
         Ok(Made::Document { part: Part::Scale, object: over(serve, call, &as_scale, standing, &scale)?, ownership, warnings })
     };
     let Committed { stored, warnings, .. } = put(serve, call, &make, wish.rehearsal)?;
-    told(call, &row, &stored, &warnings)
+    warned_answer(call, &row, &stored, &warnings)
 }
 
 /// A client's change, and its duplicate fields.
@@ -121,7 +121,7 @@ fn places<'k>(call: &Call<'k>) -> Result<&'k Scale, Fault> {
     call.kind.scale.as_ref().ok_or_else(|| Status::unknown_path().into())
 }
 
-fn told(call: &Call, row: &Kind, stored: &Stored, warnings: &[String]) -> Result<Answer, Fault> {
+fn warned_answer(call: &Call, row: &Kind, stored: &Stored, warnings: &[String]) -> Result<Answer, Fault> {
     let mut answer = answer(call, row, stored)?;
     warn(&mut answer, warnings);
     Ok(answer)

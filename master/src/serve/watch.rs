@@ -36,8 +36,8 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let watches = &serve.watches;
     let watcher = watches.views.watcher(call.form, call.shown, selector);
     let scope = Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
-    let told = watcher.clone();
-    let watch = match serve.registry.store.watch(scope, after, Box::new(move |event| told.tell(event))) {
+    let follower = watcher.clone();
+    let watch = match serve.registry.store.watch(scope, after, Box::new(move |event| follower.tell(event))) {
         Ok(watch) => watch,
         Err(Unwatched::Gone(gone)) => return Ok(expired(call.form, &Status::expired(after.unwrap_or_default(), gone.oldest))),
         Err(Unwatched::Future { now }) => return Ok(expired(call.form, &Status::expired_future(after.unwrap_or_default(), now))),
@@ -53,7 +53,7 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     }
     let ends = call.options.timeout.map(|timeout| {
         let (store, bookmark) = (serve.registry.store.clone(), call.options.bookmarks);
-        watches.timer.after(timeout, Box::new(move || watcher.end(bookmark.then(|| store.told()))))
+        watches.timer.after(timeout, Box::new(move || watcher.end(bookmark.then(|| store.delivered()))))
     });
     let lease = Box::new((watch.handle, ends));
     Ok(Answer::new(StatusCode::OK, call.form.stream_type(), Body::Stream(Stream { events, lease })))

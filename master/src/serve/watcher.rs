@@ -142,27 +142,27 @@ impl Watcher {
     }
 
     /// Says up to where this watcher has seen everything, unless it knows: events of others have happened since.
-    pub fn bookmark(&self, told: Revision) {
+    pub fn bookmark(&self, delivered: Revision) {
         if let Feed::Live { sender, last } = &mut *locked(&self.feed)
-            && told > *last
-            && sender.try_send_before(LAST_WORD, self.mark(told)).is_ok()
+            && delivered > *last
+            && sender.try_send_before(LAST_WORD, self.mark(delivered)).is_ok()
         {
-            *last = told;
+            *last = delivered;
         }
     }
 
     /// Its time is up. Whoever wants to know up to where it has seen everything resumes there.
-    pub fn end(&self, told: Option<Revision>) {
+    pub fn end(&self, delivered: Option<Revision>) {
         let mut feed = locked(&self.feed);
-        if let (Feed::Live { sender, last }, Some(told)) = (&*feed, told) {
+        if let (Feed::Live { sender, last }, Some(delivered)) = (&*feed, delivered) {
             // A watcher that cannot take it resumes from its last event.
-            let _ = sender.try_send(self.mark(told.max(*last)));
+            let _ = sender.try_send(self.mark(delivered.max(*last)));
         }
         *feed = Feed::Ended;
     }
 
-    fn mark(&self, told: Revision) -> Bytes {
-        render::bookmark(self.view.words.form, &self.view.kind, told, &[], wall_clock()).into()
+    fn mark(&self, delivered: Revision) -> Bytes {
+        render::bookmark(self.view.words.form, &self.view.kind, delivered, &[], wall_clock()).into()
     }
 
     pub fn replay(&self, events: &[Event], mut replay: Replay) -> Result<Replay, Fault> {
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn each_is_told_in_the_words_it_asked_in() {
         let (serve, store) = serve();
-        let told = ["/api/v1/events", "/apis/events.k8s.io/v1/events", "/api/v1/events"].map(|path| {
+        let watches = ["/api/v1/events", "/apis/events.k8s.io/v1/events", "/api/v1/events"].map(|path| {
             let kinds = serve.registry.kinds();
             let Ok(Route::Object(call)) = call::parse(&kinds, "GET", path, "watch=1") else { panic!("{path}") };
             let Ok(Answer { body: Body::Stream(stream), .. }) = watch(&serve, &call) else { panic!("{path}") };
@@ -291,7 +291,7 @@ mod tests {
         let key = Key { resource: Resource::core("events"), namespace: "a".to_owned(), name: "b".to_owned() };
         let object = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "b", "namespace": "a"}});
         store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
-        let versions = told.map(|mut stream| {
+        let versions = watches.map(|mut stream| {
             let event: Value = serde_json::from_slice(&stream.events.try_recv().expect("it was told")).expect("JSON");
             event["object"]["apiVersion"].clone()
         });

@@ -78,7 +78,7 @@ fn is_whole(call: &Call, object: &Value) -> bool {
 
 /// Warnings about duplicate owners in the document as it was sent: the stored one names each owner once.
 pub fn warn_of_owners(answer: &mut Answer, object: &Value) {
-    if let Some(words) = strategy::meta::doubled_owners(object) {
+    if let Some(words) = strategy::owner_references::doubled(object) {
         warn(answer, &[words]);
     }
 }

@@ -191,22 +191,23 @@ pub fn read(mut file: impl BufRead, mut object: impl FnMut(Key, &[u8]) -> Result
 /// before all of it was read.
 pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Result<Restored, String> {
     let opened = || file().map_err(|error| error.to_string());
-    let told = read(opened()?, |_, _| Ok(()))?;
+    let restored = read(opened()?, |_, _| Ok(()))?;
     let folders = Fresh::folders(dir);
-    let done = RealDisk::new(dir).map_err(|error| format!("{}: {error}", dir.display())).and_then(|disk| fill(&disk, dir, opened, &told));
+    let done =
+        RealDisk::new(dir).map_err(|error| format!("{}: {error}", dir.display())).and_then(|disk| fill(&disk, dir, opened, &restored));
     if done.is_err() {
         folders.remove_empty();
     }
-    done.map(|()| told)
+    done.map(|()| restored)
 }
 
-fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, String>, told: &Restored) -> Result<(), String> {
+fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, String>, restored: &Restored) -> Result<(), String> {
     discover::refuse_newer(disk, dir).and_then(|()| discover::find_head(disk)).map_err(|error| error.to_string())?;
     let unlocked = Fresh::inside(dir, &[LOCK]);
     let _lock = lock::lock(dir).map_err(|error| error.to_string())?;
     // Nobody else makes anything from here on.
     let fresh = Fresh::inside(dir, &[HEAD, OBJECTS, TMP]);
-    let done = free(disk, dir).and_then(|()| put(disk, STAGED, &opened, told).map_err(|error| format!("{}: {error}", dir.display())));
+    let done = free(disk, dir).and_then(|()| put(disk, STAGED, &opened, restored).map_err(|error| format!("{}: {error}", dir.display())));
     clear(disk, dir);
     if done.is_err() {
         fresh.remove();
@@ -247,7 +248,7 @@ fn free(disk: &RealDisk, dir: &Path) -> Result<(), String> {
 }
 
 /// The objects come into their place all at once, behind a HEAD.json that knows that revisions were lost.
-fn put<R: BufRead>(disk: &RealDisk, staged: &str, opened: impl Fn() -> Result<R, String>, told: &Restored) -> Result<(), String> {
+fn put<R: BufRead>(disk: &RealDisk, staged: &str, opened: impl Fn() -> Result<R, String>, restored: &Restored) -> Result<(), String> {
     make_folder(disk, TMP).map_err(|error| error.to_string())?;
     disk.remove_tree(staged).map_err(|error| failed("remove", staged)(error).to_string())?;
     make_folder(disk, staged).map_err(|error| error.to_string())?;
@@ -265,9 +266,9 @@ fn put<R: BufRead>(disk: &RealDisk, staged: &str, opened: impl Fn() -> Result<R,
         }
     };
     let store = disk::random_uuid().map_err(|error| error.to_string())?;
-    let reserved = told.revision + LOST_REVISIONS;
+    let reserved = restored.revision + LOST_REVISIONS;
     // A start that finds fewer of them, or others, knows what there ought to be.
-    let (objects, files, summed) = (told.objects as u64, sums, true);
+    let (objects, files, summed) = (restored.objects as u64, sums, true);
     let head = Head { format: FORMAT, store, wal: None, reserved, objects, files, summed, ..Head::default() };
     let done = (|| {
         head.write(disk, &Protocol::WHOLE)?;

@@ -1,8 +1,10 @@
 //! Brings the files up to what the journal has said since the last time, so that the journal may be forgotten. Commits go on meanwhile.
 //!
 //! ```text
-//! begin (with the writer: what changed, where the journal stands) -> step, step, ... (a file each: tmp, rename; or unlink)
-//!   -> one sync of everything (where there is none: each file and folder) -> HEAD.json says so, durable -> with the writer: segments before it are superseded
+//! begin (with the writer: what changed, where the journal stands)
+//!   -> step, step, ... (a file each: tmp, rename; or unlink)
+//!   -> one sync of everything (where there is none: each file and folder) -> HEAD.json says so, durable
+//!   -> with the writer: segments before it are superseded
 //! ```
 //!
 //! A value that advances in steps, so that the simulation can put commits and cuts between them. Where a step fails, HEAD.json stays, the

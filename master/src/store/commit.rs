@@ -1,7 +1,8 @@
 //! A batch of writes, from the queue to everybody who follows.
 //!
 //! ```text
-//! decide each against what is so (who meets an earlier one of the batch waits for the next) -> one record each -> one append, durable
+//! decide each against what is so (who meets an earlier one of the batch waits for the next) -> one record each
+//!   -> one append, durable
 //!   -> apply all -> tell the watchers -> answer the writers -> the lead goes on
 //! ```
 //!

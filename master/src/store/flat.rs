@@ -85,12 +85,12 @@ impl FlatStore {
         rules: &Rules,
         setup: Setup,
     ) -> Result<Opened, OpenError> {
-        let Loaded { state, writer, notes, foreign, left_alone, told, degraded, .. } =
+        let Loaded { state, writer, notes, foreign, left_alone, edits, degraded, .. } =
             start::load(disk, volatile.as_deref(), &ids, rules, &setup)?;
         for note in &notes {
             log::warn!("{note}");
         }
-        for damage in foreign.iter().chain(&told).chain(state.all_damage()) {
+        for damage in foreign.iter().chain(&edits).chain(state.all_damage()) {
             log::error!("{damage}");
         }
         if let Some(why) = &degraded {
@@ -104,7 +104,7 @@ impl FlatStore {
             caught_up: Condvar::new(),
             followers: Arc::new(Mutex::new(Followers::new(state.revision(), setup.history_events_max))),
             state: RwLock::new(state.within(setup.bytes_max)),
-            trouble: Mutex::new(Trouble { degraded, foreign, left_alone, told, ..Trouble::default() }),
+            trouble: Mutex::new(Trouble { degraded, foreign, left_alone, edits, ..Trouble::default() }),
             silence: Silence::default(),
             keeper: Keeper::default(),
             scrub: Mutex::default(),
@@ -197,7 +197,7 @@ impl Store for FlatStore {
         self.inner.state.write().unwrap_or_else(PoisonError::into_inner).move_to(next);
     }
 
-    fn told(&self) -> Revision {
+    fn delivered(&self) -> Revision {
         let _followers = locked(&self.inner.followers);
         self.state().revision()
     }
@@ -283,7 +283,7 @@ impl Store for FlatStore {
         let state = self.state();
         let (damaged, fill) = (state.all_damage().cloned().collect(), state.room().fill());
         drop(state);
-        let silent = || self.inner.silence.told(self.uptime(), self.inner.setup.silence);
+        let silent = || self.inner.silence.complaint(self.uptime(), self.inner.setup.silence);
         locked(&self.inner.trouble).health(damaged, fill, silent)
     }
 }

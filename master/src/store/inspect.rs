@@ -89,17 +89,17 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
         }
     }
     let missing = found.recovered.missing;
-    let told = missing.as_ref().map(Missing::to_string);
-    let is_told = |why: &str| told.as_ref().is_some_and(|told| why.starts_with(told.as_str()));
-    let unknown = state.unknown().map(|(_, why)| why.to_owned()).filter(|why| !is_told(why)).chain(found.unlisted).collect();
+    let missing_text = missing.as_ref().map(Missing::to_string);
+    let is_the_missing = |why: &str| missing_text.as_ref().is_some_and(|missing_text| why.starts_with(missing_text.as_str()));
+    let unknown = state.unknown().map(|(_, why)| why.to_owned()).filter(|why| !is_the_missing(why)).chain(found.unlisted).collect();
     Ok(Findings {
         store: loaded.writer.head.store.clone(),
         revision: state.revision(),
         objects: state.all().count(),
         records: found.recovered.records.len(),
-        notes: loaded.notes.into_iter().chain(loaded.told.iter().map(Damage::to_string)).collect(),
+        notes: loaded.notes.into_iter().chain(loaded.edits.iter().map(Damage::to_string)).collect(),
         damage,
-        gone: loaded.told.iter().any(|told| told.file == OBJECTS),
+        gone: loaded.edits.iter().any(|edit| edit.file == OBJECTS),
         unknown,
         missing,
     })

@@ -4,16 +4,24 @@
 //! does anybody see it. Writers wait for each other; readers and watchers never wait for a disk.
 //!
 //! ```text
-//! store_api (the trait, and what it promises) · handle (FlatStore, and what its parts share) · flat (open, read, close) · types (what
-//!     both speak of) · guard (a lock that a panic leaves usable)
-//! entry, state, sums, room, trouble, history, pages PURE (an object, all in memory, their sum, their size, what is wrong, last events)
-//! names, document, draft, summary, outline, content PURE (paths, JSON, what the store must know of it, whether it fits its place)
-//! queue, commit (writers in a row, one batch at a time) · committer (what it writes with) · journal (where a batch becomes durable)
-//! checkpoint, files (one JSON file an object, behind the journal) · keeper, bell (the one thread, how it is called) · head (HEAD.json)
-//! discover, start (HEAD.json and the journal as they lie there; evidence, verdicts, the new segment) · parallel_read (two threads)
-//! quarantine (damaged and foreign files) · volatile (over a restart) · inspect (what a start would find; the way out) · backup
-//! scrub, round (all files read again, now and then) · stall (a disk that does not answer) · gone (a directory that is taken away)
-//! lock (whose it is) · follow (watchers) · disk, disk_error (the system calls) · folders (how they are called) · protocol, setup PURE (the rules, the sizes)
+//! store_api (the trait, and what it promises) · handle (FlatStore, and what its parts share)
+//!     · flat (open, read, close) · types (what both speak of) · guard (a lock that a panic leaves usable)
+//! entry, state, sums, room, trouble, history, pages PURE (an object, all in memory, their sum, their size, what is
+//!     wrong, last events)
+//! names, document, draft, summary, outline, content PURE (paths, JSON, what the store must know of it, whether it fits
+//!     its place)
+//! queue, commit (writers in a row, one batch at a time) · committer (what it writes with)
+//!     · journal (where a batch becomes durable)
+//! checkpoint, files (one JSON file an object, behind the journal) · keeper, bell (the one thread, how it is called)
+//!     · head (HEAD.json)
+//! discover, start (HEAD.json and the journal as they lie there; evidence, verdicts, the new segment)
+//!     · parallel_read (two threads)
+//! quarantine (damaged and foreign files) · volatile (over a restart) · inspect (what a start would find; the way out)
+//!     · backup
+//! scrub, round (all files read again, now and then) · stall (a disk that does not answer)
+//!     · gone (a directory that is taken away)
+//! lock (whose it is) · follow (watchers) · disk, disk_error (the system calls) · folders (how they are called)
+//!     · protocol, setup PURE (the rules, the sizes)
 //! ```
 
 mod backup;

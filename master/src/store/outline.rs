@@ -24,7 +24,13 @@ pub enum Trust {
 }
 
 /// None: it is not as the store writes the object of this key, or has to be read whole.
-pub fn outline(compact: &[u8], key: &Key, row: &KindRow, told: &dyn Fn(&Key, &Sketch) -> Option<Durable>, trust: Trust) -> Option<Outline> {
+pub fn outline(
+    compact: &[u8],
+    key: &Key,
+    row: &KindRow,
+    durable_by_sketch: &dyn Fn(&Key, &Sketch) -> Option<Durable>,
+    trust: Trust,
+) -> Option<Outline> {
     let is_about = |sketch: &Sketch| sketch.metadata.name == key.name && sketch.metadata.namespace == key.namespace;
     let front = match trust {
         Trust::Nothing => false,
@@ -33,6 +39,6 @@ pub fn outline(compact: &[u8], key: &Key, row: &KindRow, told: &dyn Fn(&Key, &Sk
     let sketch = if front { Sketch::of_front(compact, &row.api_version, &row.kind).filter(is_about) } else { None };
     let whole = || Some(compact).filter(|text| summary::leads(text, &row.api_version, &row.kind)).and_then(Sketch::of).filter(is_about);
     let sketch = sketch.or_else(whole)?;
-    let durable = told(key, &sketch)?;
+    let durable = durable_by_sketch(key, &sketch)?;
     Some(Outline { said: sketch.revision(), durable, labels: sketch.labels() })
 }

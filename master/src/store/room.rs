@@ -19,7 +19,7 @@ const SPARED_SHARE: u64 = 16;
 /// Bytes that are a little: a status that fills up.
 const LITTLE_BYTES: u64 = 4 << 10;
 /// From so many tenths of a limit on people are told.
-const TOLD_TENTHS: u64 = 9;
+const WARNED_TENTHS: u64 = 9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
@@ -143,14 +143,14 @@ impl StoreRoom {
     }
 
     pub fn fill(&self) -> FillLevel {
-        let near = |held: u64, limit: u64| held >= limit / 10 * TOLD_TENTHS;
+        let near = |held: u64, limit: u64| held >= limit / 10 * WARNED_TENTHS;
         let all = near(self.held.all, self.limit).then(|| full("the store", self.held.all, "it may", self.limit));
         let limit = self.namespace_limit();
         // Where one may have all, that all is full says it.
         let shares = self.held.namespaces.iter().filter(|(name, _)| !name.is_empty() && limit < self.limit);
         let namespaces = shares.filter(|(_, held)| near(**held, limit));
         let namespaces = namespaces.map(|(name, held)| full(&format!("namespace {name}"), *held, "one namespace may", limit));
-        FillLevel { bytes: self.held.all, bytes_max: self.limit, told: all.into_iter().chain(namespaces).collect() }
+        FillLevel { bytes: self.held.all, bytes_max: self.limit, warnings: all.into_iter().chain(namespaces).collect() }
     }
 
     fn namespace_limit(&self) -> u64 {
@@ -276,14 +276,14 @@ mod tests {
         let grown = change(Some(stored("a", 1_000, false)), Some(stored("a", 2_000, false)), Durable::Whole);
         assert_eq!(room.refuses(&grown, &Usage::default()), None);
         assert!(room.refuses(&change(None, Some(stored("a", 1_000, false)), Durable::Whole), &Usage::default()).is_some());
-        let told: Vec<String> = room.fill().told.iter().map(|told| told.chars().take(40).collect()).collect();
-        assert_eq!(told, ["the store holds 20 MB of the 10 MB that "]);
+        let warnings: Vec<String> = room.fill().warnings.iter().map(|warning| warning.chars().take(40).collect()).collect();
+        assert_eq!(warnings, ["the store holds 20 MB of the 10 MB that "]);
         let room = StoreRoom {
             limit: 40 * MB,
             held: Usage { namespaces: BTreeMap::from([("a".to_owned(), 30 * MB)]), ..Usage::default() },
             ..room
         };
-        assert!(room.fill().told[0].starts_with("namespace a holds 30 MB of the 32 MB that one namespace may"), "{:?}", room.fill());
+        assert!(room.fill().warnings[0].starts_with("namespace a holds 30 MB of the 32 MB that one namespace may"), "{:?}", room.fill());
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl Silence {
     }
 
     /// None: nobody has waited for `bearable`.
-    pub fn told(&self, uptime: Duration, bearable: Duration) -> Option<String> {
+    pub fn complaint(&self, uptime: Duration, bearable: Duration) -> Option<String> {
         let since = self.0.load(Ordering::Relaxed).checked_sub(1)?;
         let waited = Duration::from_millis(millis(uptime).saturating_sub(since));
         (waited >= bearable)
@@ -41,14 +41,14 @@ mod tests {
     #[test]
     fn a_commit_that_waits_is_told_of() {
         let (silence, bearable, at) = (Silence::default(), Duration::from_secs(5), Duration::from_millis);
-        assert_eq!(silence.told(at(90_000), bearable), None);
+        assert_eq!(silence.complaint(at(90_000), bearable), None);
         let first = silence.begin(at(0));
-        assert_eq!(silence.told(at(4_999), bearable), None);
-        assert!(silence.told(at(7_500), bearable).is_some_and(|told| told.contains("for 7 s")));
+        assert_eq!(silence.complaint(at(4_999), bearable), None);
+        assert!(silence.complaint(at(7_500), bearable).is_some_and(|complaint| complaint.contains("for 7 s")));
         let second = silence.begin(at(8_000));
         silence.end(first);
-        assert!(silence.told(at(13_000), bearable).is_some(), "another commit waits");
+        assert!(silence.complaint(at(13_000), bearable).is_some(), "another commit waits");
         silence.end(second);
-        assert_eq!(silence.told(at(90_000), bearable), None);
+        assert_eq!(silence.complaint(at(90_000), bearable), None);
     }
 }

@@ -75,7 +75,7 @@ pub trait Store: Send + Sync {
     fn watch(&self, scope: Scope, after: Option<Revision>, sink: Sink) -> Result<Watch, Unwatched>;
 
     /// A revision up to which every sink has been told everything.
-    fn told(&self) -> Revision;
+    fn delivered(&self) -> Revision;
 
     /// The problems that a person should look at.
     fn health(&self) -> Health;

@@ -21,6 +21,6 @@ pub fn read_segments(segments: &[Bytes], protocol: &Protocol) {
         assert!(found.len() <= text.len() / 2 + 1);
         ScannedSegment { segment, bytes: text.len(), found: Some(found) }
     });
-    let told = recover(None, false, scanned.collect::<Vec<_>>().into_iter(), &Protocol::WHOLE);
-    assert!(told.records.is_sorted_by_key(|held| held.n), "records out of order: {segments:?}");
+    let recovered = recover(None, false, scanned.collect::<Vec<_>>().into_iter(), &Protocol::WHOLE);
+    assert!(recovered.records.is_sorted_by_key(|held| held.n), "records out of order: {segments:?}");
 }

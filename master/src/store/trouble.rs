@@ -18,7 +18,7 @@ pub struct Trouble {
     pub left_alone: Vec<LeftOut>,
     /// The problems mended since the start, the oldest first.
     pub remarks: VecDeque<String>,
-    pub told: Vec<Damage>,
+    pub edits: Vec<Damage>,
     pub figures: Figures,
 }
 
@@ -36,7 +36,7 @@ impl Trouble {
             degraded: self.degraded.clone().or_else(|| self.full.clone()).or_else(silent),
             behind: self.behind.clone(),
             damaged: damaged.into_iter().chain(self.foreign.iter().cloned()).collect(),
-            told: self.told.clone(),
+            edits: self.edits.clone(),
             remarks: self.remarks.iter().cloned().collect(),
             fill,
             figures: self.figures,

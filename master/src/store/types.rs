@@ -236,7 +236,7 @@ pub struct Rules<'a> {
     /// The object without which there is no place for this one, as its namespace.
     pub home: &'a dyn Fn(&Key) -> Option<Key>,
     /// How much of an object was worth flash, where that and that it claims nothing can be told without reading it whole.
-    pub told: &'a (dyn Fn(&Key, &Sketch) -> Option<Durable> + Sync),
+    pub durable_by_sketch: &'a (dyn Fn(&Key, &Sketch) -> Option<Durable> + Sync),
     /// How much of a loaded object was worth flash.
     pub durable: &'a dyn Fn(&Key, &Value) -> Durable,
 }
@@ -339,7 +339,7 @@ pub struct Health {
     /// The problems since the start that are solved.
     pub remarks: Vec<String>,
     /// Edits of files that did not have the effect that their author may expect: shown until the next start.
-    pub told: Vec<Damage>,
+    pub edits: Vec<Damage>,
     pub fill: FillLevel,
     pub figures: Figures,
 }
@@ -360,7 +360,7 @@ pub struct FillLevel {
     pub bytes: u64,
     pub bytes_max: u64,
     /// The limits that are reached or nearly so, for people.
-    pub told: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// A file that should be in a backup and is not.

@@ -40,7 +40,7 @@ pub struct Kept {
 
 /// The facts that a start would otherwise read out of each object.
 #[derive(Deserialize)]
-struct Told<'a> {
+struct Facts<'a> {
     revision: u64,
     /// A part of it lies in a file.
     part: bool,
@@ -50,7 +50,7 @@ struct Told<'a> {
 
 /// A line is `{"path":"PATH","told":TOLD,"object":OBJECT}`. A path holds nothing that JSON escapes, so it ends where the next name begins.
 const PATH: &str = "{\"path\":\"";
-const TOLD: &str = "\",\"told\":";
+const FACTS: &str = "\",\"told\":";
 const OBJECT: &str = ",\"object\":";
 
 pub fn write<'a>(
@@ -62,8 +62,8 @@ pub fn write<'a>(
 ) -> Result<(), DiskError> {
     let mut lines = Vec::new();
     for entry in entries {
-        let (path, told) = (names::path(&entry.stored.key), told(entry));
-        let front = [PATH, &path, TOLD, &told, OBJECT].map(str::as_bytes);
+        let (path, facts) = (names::path(&entry.stored.key), facts(entry));
+        let front = [PATH, &path, FACTS, &facts, OBJECT].map(str::as_bytes);
         for part in front.into_iter().chain([&*entry.stored.json, b"}\n"]) {
             lines.extend_from_slice(part);
         }
@@ -76,7 +76,7 @@ pub fn write<'a>(
     disk.rename(FILE_TMP, FILE).map_err(|error| failed("rename", FILE)(error))
 }
 
-fn told(entry: &Entry) -> String {
+fn facts(entry: &Entry) -> String {
     if !entry.claims.is_empty() {
         return "null".to_owned();
     }
@@ -106,14 +106,14 @@ pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Opt
 fn kept_of(line: &[u8]) -> Option<(Key, Kept)> {
     let line = line.strip_prefix(PATH.as_bytes())?.strip_suffix(b"}\n")?;
     let path = &line[..memchr::memchr(b'"', line)?];
-    let rest = line[path.len()..].strip_prefix(TOLD.as_bytes())?;
-    let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Option<Told>>();
-    let outline = values.next()?.ok()?.map(Told::outline);
+    let rest = line[path.len()..].strip_prefix(FACTS.as_bytes())?;
+    let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Option<Facts>>();
+    let outline = values.next()?.ok()?.map(Facts::outline);
     let object = rest[values.byte_offset()..].strip_prefix(OBJECT.as_bytes())?;
     Some((names::key(std::str::from_utf8(path).ok()?)?, Kept { json: Bytes::copy_from_slice(object), outline }))
 }
 
-impl Told<'_> {
+impl Facts<'_> {
     fn outline(self) -> Outline {
         let durable = if self.part { Durable::WithoutStatus } else { Durable::Nothing };
         Outline { said: Some(Revision(self.revision)), durable, labels: self.labels.iter().collect() }

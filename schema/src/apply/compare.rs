@@ -67,7 +67,7 @@ impl Differences {
     }
 
     /// The fields that are new or changed, and those that are gone.
-    pub fn told(self) -> (Fields, Fields) {
+    pub fn set_and_removed(self) -> (Fields, Fields) {
         (self.added.union(&self.changed), self.removed)
     }
 

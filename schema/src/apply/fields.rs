@@ -1,6 +1,7 @@
 //! Sets of fields, as `fieldsV1` writes them: who owns what of a document.
 //!
-//!     {"f:spec": {"f:ports": {"k:{\"port\":80}": {".": {}, "f:port": {}}}}, "f:metadata": {"f:finalizers": {"v:\"a\"": {}}}}
+//!     {"f:spec": {"f:ports": {"k:{\"port\":80}": {".": {}, "f:port": {}}}},
+//!      "f:metadata": {"f:finalizers": {"v:\"a\"": {}}}}
 //!
 //! A step is kept as it is written: `f:NAME` a field or key, `k:{..}` an entry by its keys, `v:..` an entry of a set, `i:N`
 //! one by its place. A point stands for the field itself where something inside is in the set, too.

@@ -138,10 +138,10 @@ fn pruned(types: &Types, writer: Writer<'_>, laid: &Value, managed: &Managed, la
     let last = merge::with_names(types, name, last);
     let cut = merge::removed(types, name, laid, &last);
     // What somebody owns comes back, and what the cut took along without being asked to.
-    let (told, here): (Vec<&Entry>, Vec<&Entry>) = managed.entries.iter().partition(|entry| writer.other_of(&entry.owner).is_some());
+    let (there, here): (Vec<&Entry>, Vec<&Entry>) = managed.entries.iter().partition(|entry| writer.other_of(&entry.owner).is_some());
     let cut = kept(types, name, laid, &cut, &here);
-    let cut = match writer.other.filter(|_| !told.is_empty()) {
-        Some(form) => form.tell_back(&kept(types, form.type_name, &form.tell(laid), &form.tell(&cut), &told)),
+    let cut = match writer.other.filter(|_| !there.is_empty()) {
+        Some(form) => form.tell_back(&kept(types, form.type_name, &form.tell(laid), &form.tell(&cut), &there)),
         None => cut,
     };
     merge::removed(types, name, laid, &fields(laid).difference(&fields(&cut)).intersection(&last))

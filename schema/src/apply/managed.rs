@@ -138,11 +138,11 @@ impl Managed {
     /// The owners of a field, as another document tells of them in which it stands elsewhere. Each of them owns it there alone.
     pub fn through(&self, here: &Fields, there: &Fields, api_version: &str) -> Managed {
         let owns = |entry: &&Entry| !entry.fields.intersection(here).is_empty();
-        let told = |entry: &Entry| {
+        let turned = |entry: &Entry| {
             let owner = Owner { api_version: api_version.to_owned(), ..entry.owner.clone() };
             Entry { owner, time: entry.time.clone(), fields: there.clone() }
         };
-        Managed { entries: self.entries.iter().filter(owns).map(told).collect() }
+        Managed { entries: self.entries.iter().filter(owns).map(turned).collect() }
     }
 
     /// And back: who owns it there owns it here, and nobody else.
@@ -159,11 +159,11 @@ impl Managed {
                 entry.fields = take(&mut entry.fields).difference(here);
             }
         }
-        let told = |entry: &Entry| {
+        let turned = |entry: &Entry| {
             let owner = Owner { api_version: api_version.to_owned(), ..entry.owner.clone() };
             Entry { owner, time: entry.time.clone(), fields: here.clone() }
         };
-        managed.entries.extend(found.into_iter().map(told));
+        managed.entries.extend(found.into_iter().map(turned));
         managed.without_empty()
     }
 
@@ -283,7 +283,8 @@ pub(super) struct Moved<'a> {
 
 impl<'a> Moved<'a> {
     pub(super) fn of(types: &Types, old: &Value, new: &Value, managed: &Managed, writer: Writer<'a>) -> Moved<'a> {
-        let moved = |name: &str, old: &Value, new: &Value| compare::compare(types, name, old, new).without(writer.ignored).told();
+        let moved =
+            |name: &str, old: &Value, new: &Value| compare::compare(types, name, old, new).without(writer.ignored).set_and_removed();
         let other = writer.other.filter(|form| managed.entries.iter().any(|entry| entry.owner.api_version == form.api_version));
         let other = other.map(|form| (form.api_version, moved(form.type_name, &form.tell(old), &form.tell(new))));
         Moved { here: moved(writer.type_name, old, new), other }

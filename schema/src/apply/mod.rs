@@ -1,7 +1,8 @@
 //! Owners of the fields of a document, and server-side apply: a client names the fields that it cares for, and nothing else is touched.
 //!
 //!     fields     sets of fields, as `fieldsV1` writes them
-//!     shape      what the types say of how two versions of a place meet: field by field, as a set, by keys, or as a whole
+//!     shape      what the types say of how two versions of a place meet: field by field, as a set, by keys, or as a
+//!                whole
 //!     check      whether what is applied fits the types
 //!     compare    the fields of a document; what is added, changed and gone between two
 //!     merge      one document laid over another by the types; fields taken out

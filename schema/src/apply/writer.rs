@@ -29,14 +29,14 @@ pub struct Form<'a> {
     pub api_version: &'a str,
     pub type_name: &'a str,
     /// A document of the writer's version becomes one of this, its `apiVersion` too.
-    pub told: fn(&mut Value),
+    pub convert: fn(&mut Value),
     /// And back.
     pub back: fn(&mut Value),
 }
 
 impl Form<'_> {
     pub(super) fn tell(&self, document: &Value) -> Value {
-        formed(document, self.told)
+        formed(document, self.convert)
     }
 
     pub(super) fn tell_back(&self, document: &Value) -> Value {
@@ -65,7 +65,7 @@ fn without_nulls(value: &Value) -> Value {
 impl<'a> Writer<'a> {
     /// The same writer, as if it wrote in its other version.
     pub(super) fn turned(self, form: Form<'a>) -> Writer<'a> {
-        let back = Form { api_version: self.api_version, type_name: self.type_name, told: form.back, back: form.told };
+        let back = Form { api_version: self.api_version, type_name: self.type_name, convert: form.back, back: form.convert };
         Writer { api_version: form.api_version, type_name: form.type_name, other: Some(back), ..self }
     }
 

@@ -7,6 +7,7 @@
 
 pub mod json;
 mod merge;
+mod ordered;
 pub mod strategic;
 
 pub use merge::merge;

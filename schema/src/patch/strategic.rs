@@ -2,22 +2,24 @@
 //! entry, one whose entries are plain is a set; every other list is replaced. Directives in the patch say the rest:
 //!
 //!     "$patch": "replace" | "delete"              of a map: take the patch as it is, or empty the map
-//!     "$patch": "delete", KEY: x                  in a list: the entries with this key go; "replace": only the patch's stay
+//!     "$patch": "delete", KEY: x                  in a list: the entries with this key go; "replace": only the patch's
+//!                                                 stay
 //!     "$deleteFromPrimitiveList/LIST": [x]        these go from a list of plain values
-//!     "$setElementOrder/LIST": [{KEY: x}]         the order of what the client knows; what it does not know stays in between
+//!     "$setElementOrder/LIST": [{KEY: x}]         the order of what the client knows; what it does not know stays in
+//!                                                 between
 //!     "$retainKeys": [FIELD]                      every other field of the map goes
 //!
 //! As in Kubernetes new entries come first where no order is given, and what is wrong with a patch is said in its words.
 
+use super::ordered::{alike, arranged, in_order, positions, special_entries, text};
 use super::{Unpatched, shown};
 use crate::types::{Container, Element, Field, Type, Types};
 use serde_json::{Map, Value};
-use std::collections::HashMap;
 
-const DIRECTIVE: &str = "$patch";
+pub(super) const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
-const SET_ORDER: &str = "$setElementOrder";
+pub(super) const SET_ORDER: &str = "$setElementOrder";
 
 /// Does a patch to a document of the type called `name`. Where no type says what is there, maps are merged and lists replaced.
 pub fn apply(types: &Types, name: &str, document: Value, patch: Map<String, Value>) -> Result<Value, Unpatched> {
@@ -241,123 +243,6 @@ fn plain(value: Value) -> Option<Value> {
     }
 }
 
-/// Applies the special entries of a patch to a list: the remaining list, and the remaining patch.
-fn special_entries(mut standing: Vec<Value>, changes: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), Unpatched> {
-    let (mut plain, mut gone, mut replace) = (Vec::new(), HashMap::new(), false);
-    for entry in changes {
-        let Value::Object(map) = &entry else { return Err(Unpatched::Unmergeable("an entry of the list is not a map".to_owned())) };
-        match map.get(DIRECTIVE).map(Value::as_str) {
-            None => plain.push(entry),
-            Some(Some("delete")) => {
-                gone.insert(text(map.get(key).ok_or_else(|| no_key(map, key))?), 0);
-            }
-            Some(Some("replace")) => replace = true,
-            Some(Some("merge")) => return Err(Unpatched::Unmergeable("merging lists cannot yet be specified in the patch".to_owned())),
-            Some(_) => return Err(unknown_directive(map)),
-        }
-    }
-    if replace {
-        return Ok((plain, Vec::new()));
-    }
-    if !gone.is_empty() {
-        standing.retain(|entry| entry.get(key).is_none_or(|value| !gone.contains_key(&text(value))));
-    }
-    Ok((standing, plain))
-}
-
-/// A merged list in order: what `order` names as it says, the rest as it stood before; the rest goes in between as near to where
-/// it stood as the first rule lets it.
-fn arranged(merged: Vec<Value>, order: &[Value], before: &[Value], key: &str) -> Result<Vec<Value>, Unpatched> {
-    let (wanted, stood) = (positions(order, key), positions(before, key));
-    let mut ordered: Vec<(usize, Option<usize>, Value)> = Vec::new();
-    let mut others: Vec<(usize, Value)> = Vec::new();
-    for entry in merged {
-        let own = key_of(&entry, key)?;
-        match (wanted.get(&own), stood.get(&own).copied()) {
-            (Some(place), before) => ordered.push((*place, before, entry)),
-            (None, before) => others.push((before.unwrap_or_default(), entry)),
-        }
-    }
-    ordered.sort_by_key(|(place, _, _)| *place);
-    others.sort_by_key(|(place, _)| *place);
-    let mut all = Vec::with_capacity(ordered.len() + others.len());
-    let mut others = others.into_iter().peekable();
-    for (_, before, entry) in ordered {
-        while let Some((_, other)) = others.next_if(|(place, _)| before.is_some_and(|before| *place < before)) {
-            all.push(other);
-        }
-        all.push(entry);
-    }
-    all.extend(others.map(|(_, other)| other));
-    Ok(all)
-}
-
-/// A patch's list may not contradict the order that it gives.
-fn in_order(changes: &[Value], order: &[Value], key: &str) -> Result<(), Unpatched> {
-    if changes.is_empty() || order.is_empty() {
-        return Ok(());
-    }
-    let mut order_left = order.iter();
-    for entry in changes.iter().filter(|entry| entry.get(DIRECTIVE).is_none()) {
-        let own = key_of(entry, key)?;
-        let mut found = false;
-        for candidate in order_left.by_ref() {
-            found = key_of(candidate, key)? == own;
-            if found {
-                break;
-            }
-        }
-        if !found {
-            let (changes, order) = (shown(&changes.into()), shown(&order.into()));
-            return Err(Unpatched::Unmergeable(format!(
-                "The order in patch list:\n{changes}\n doesn't match {SET_ORDER} list:\n{order}\n"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// All entries of both lists are maps, or all are plain values of one type.
-fn alike(standing: &[Value], changes: &[Value]) -> Result<(), Unpatched> {
-    let mut all = standing.iter().chain(changes);
-    let Some(first) = all.next() else { return Ok(()) };
-    if first.is_array() {
-        return Err(Unpatched::Failed("lists of lists are not supported".to_owned()));
-    }
-    if all.any(|entry| std::mem::discriminant(entry) != std::mem::discriminant(first)) {
-        let both = shown(&Value::Array(vec![standing.into(), changes.into()]));
-        return Err(Unpatched::Unmergeable(format!("list element types are not identical: {both}")));
-    }
-    Ok(())
-}
-
-/// Where the first entry with each key stands. An empty `key`: the entries are their own keys.
-fn positions(list: &[Value], key: &str) -> HashMap<String, usize> {
-    let mut at = HashMap::with_capacity(list.len());
-    for (place, entry) in list.iter().enumerate() {
-        let own = if key.is_empty() { Some(entry) } else { entry.get(key) };
-        if let Some(own) = own {
-            at.entry(text(own)).or_insert(place);
-        }
-    }
-    at
-}
-
-fn key_of(entry: &Value, key: &str) -> Result<String, Unpatched> {
-    if key.is_empty() {
-        return Ok(text(entry));
-    }
-    let Value::Object(map) = entry else {
-        return Err(Unpatched::Unmergeable(format!("expected a map[string]interface {{}}, but received a {}", go_kind(entry))));
-    };
-    map.get(key).map(text).ok_or_else(|| no_key(map, key))
-}
-
-/// Tells values apart, `"1"` and `1` too.
-fn text(value: &Value) -> String {
-    value.to_string()
-}
-
 fn entries(list: Value) -> Result<Vec<Value>, Unpatched> {
     match list {
         Value::Array(list) => Ok(list),
@@ -383,12 +268,12 @@ fn bad(what: &str) -> Unpatched {
     Unpatched::Malformed(format!("invalid patch format of {what}"))
 }
 
-fn no_key(map: &Map<String, Value>, key: &str) -> Unpatched {
+pub(super) fn no_key(map: &Map<String, Value>, key: &str) -> Unpatched {
     let map = shown(&Value::Object(map.clone()));
     Unpatched::Unmergeable(format!("map: {map} does not contain declared merge key: {key}"))
 }
 
-fn unknown_directive(map: &Map<String, Value>) -> Unpatched {
+pub(super) fn unknown_directive(map: &Map<String, Value>) -> Unpatched {
     let directive = match map.get(DIRECTIVE) {
         Some(Value::String(directive)) => directive.clone(),
         // Go says so of what it was not to print as a text.

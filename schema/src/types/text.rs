@@ -22,7 +22,8 @@
 //!     atomic         a map that is replaced as a whole, as lists are that are neither keyed nor sets
 //!     granular       a type that is `atomic` is not atomic here
 //!     patch=S:KEY    strategy and key of a strategic merge patch
-//!     declared       OpenAPI says that it is required; the kind's strategy refuses a document without it, in words of its own
+//!     declared       OpenAPI says that it is required; the kind's strategy refuses a document without it, in words of
+//!                    its own
 //!     pointer        in protobuf zero, or an empty text, is a value; without this it is on the wire and says nothing
 //!                    (messages: only those with `default={}` say nothing when they are empty)
 //!
@@ -91,8 +92,8 @@ impl Types {
                 package = Package::read(line).map_err(refused)?;
                 continue;
             }
-            let (line, told) = line.split_once(" -- ").unwrap_or((line, ""));
-            let mut tell = |name: String| _ = (!told.is_empty()).then(|| prose.insert(name, told.trim().to_owned()));
+            let (line, text) = line.split_once(" -- ").unwrap_or((line, ""));
+            let mut tell = |name: String| _ = (!text.is_empty()).then(|| prose.insert(name, text.trim().to_owned()));
             if let Some(head) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
                 let row = package.head(head).map_err(refused)?;
                 tell(row.name.to_string());
@@ -112,7 +113,7 @@ impl Types {
         if let Some(row) = rows.iter().find(|row| known.get(&row.name).is_some()) {
             return Err(whole(format!("{} is there twice", row.name)));
         }
-        let prose = prose.into_iter().map(|(name, told)| format!("{name} {told}\n")).collect();
+        let prose = prose.into_iter().map(|(name, text)| format!("{name} {text}\n")).collect();
         let types = Types(Table::Layer(Arc::new(Layer { rows, prose, beneath: known.clone() })));
         match types.dangling() {
             Some(name) => Err(whole(format!("there is no type {name}"))),
@@ -242,7 +243,7 @@ mod tests {
         let text =
             "package x.v1 = io.x\n[Pod]\n  spec 1 string -- Another.\n[Zoo] -- Animals.\n  a 1 string -- One.\n  z 2 string -- Last.";
         let types = Types::parse(text, &known).unwrap();
-        let told = [
+        let cases = [
             ("Pod", "Runs."),
             ("Pod.spec", "What — asked."),
             ("Pod.status", ""),
@@ -255,7 +256,7 @@ mod tests {
             ("A", ""),
             ("zzz", ""),
         ];
-        told.into_iter().for_each(|(name, expected)| assert_eq!(types.prose(name), expected, "{name}"));
+        cases.into_iter().for_each(|(name, expected)| assert_eq!(types.prose(name), expected, "{name}"));
         assert_eq!(types.own_prose().lines().count(), 4);
         assert_eq!(Types::default().prose("Pod"), "");
     }

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 type Row = (&'static str, fn(&Ground) -> Result<String, String>);
 
 const ROWS: &[Row] =
-    &[("ready after a start", rest::ready), ("memory", rest::memory), ("watchers", watchers::told), ("requests", requests::table)];
+    &[("ready after a start", rest::ready), ("memory", rest::memory), ("watchers", watchers::table), ("requests", requests::table)];
 
 fn main() -> ExitCode {
     let ground = match Ground::new() {

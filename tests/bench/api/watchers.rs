@@ -23,36 +23,36 @@ const AGAIN: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(30);
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-pub fn told(ground: &Ground) -> Result<String, String> {
+pub fn table(ground: &Ground) -> Result<String, String> {
     // Both sides of a thousand connections, the master's by inheritance.
     coracle_http::system::granted();
     let mut text = String::new();
     for (what, query) in [("all pods", ""), ("pods of one node each, by field", "&fieldSelector=spec.nodeName=edge-1")] {
         let mut ours = None;
         for &which in Which::all() {
-            let told = watched(ground, which, query)?;
-            let aim = if told.share <= AIM_PERCENT { "met" } else { "NOT MET" };
+            let measured = watched(ground, which, query)?;
+            let aim = if measured.share <= AIM_PERCENT { "met" } else { "NOT MET" };
             let verdict = match ours {
                 None => format!("aim {AIM_PERCENT} %: {aim}"),
-                Some(share) => format!("the API / this: {:.3}", share / told.share),
+                Some(share) => format!("the API / this: {:.3}", share / measured.share),
             };
-            ours.get_or_insert(told.share);
+            ours.get_or_insert(measured.share);
             text += &format!(
                 "  {}: {WATCHERS} watchers of {what}, 10 events a second: {:.1} % of a core (alone {:.1} %), {:.1} us an event and watcher; \
                  {verdict}\n  {:.1} kB a watcher; {:.1} of {WATCHERS} were told of each event\n",
                 which.name(),
-                told.share,
-                told.alone,
-                told.each_us,
-                told.each_kb,
-                told.heard
+                measured.share,
+                measured.alone,
+                measured.each_us,
+                measured.each_kb,
+                measured.heard
             );
         }
     }
     Ok(text)
 }
 
-struct Told {
+struct Measured {
     /// Of a core, in hundredths: while many watch, and before.
     share: f64,
     alone: f64,
@@ -61,7 +61,7 @@ struct Told {
     heard: f64,
 }
 
-fn watched(ground: &Ground, which: Which, query: &'static str) -> Result<Told, String> {
+fn watched(ground: &Ground, which: Which, query: &'static str) -> Result<Measured, String> {
     let folder = ground.path("watchers");
     let server = Server::start(which, &folder)?;
     server.fill(PODS, 0..1, pod)?;
@@ -69,11 +69,11 @@ fn watched(ground: &Ground, which: Which, query: &'static str) -> Result<Told, S
     let idle = server.pss_kb()?;
     let (heard, open) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (stop, stopped) = tokio::sync::oneshot::channel();
-    let (address, told, opened) = (server.address(), heard.clone(), open.clone());
+    let (address, heard_total, opened) = (server.address(), heard.clone(), open.clone());
     let clients = std::thread::spawn(move || {
         Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?.block_on(async {
             for n in 0..WATCHERS {
-                tokio::spawn(watch(address, n / OF_ONE_ADDRESS + 1, query, opened.clone(), told.clone()));
+                tokio::spawn(watch(address, n / OF_ONE_ADDRESS + 1, query, opened.clone(), heard_total.clone()));
             }
             stopped.await.map_err(|e| e.to_string())
         })
@@ -92,7 +92,7 @@ fn watched(ground: &Ground, which: Which, query: &'static str) -> Result<Told, S
     clients.join().map_err(|_| "the watchers panicked".to_owned())??;
     server.stop()?;
     ground.remove(&folder);
-    Ok(Told {
+    Ok(Measured {
         share: many.cpu_ms / many.ms * 100.0,
         alone: alone.cpu_ms / alone.ms * 100.0,
         each_us: (many.cpu_ms - alone.cpu_ms).max(0.0) * 1e3 / (EVENTS * WATCHERS) as f64,

@@ -41,7 +41,7 @@ pub fn with_rules<T>(then: impl FnOnce(&Rules) -> T) -> T {
         fault: &|_, _| None,
         edited: &|_, object| Ok(object),
         home: &|_| None,
-        told: &|key, _| Some(durable(&key.resource.plural)),
+        durable_by_sketch: &|key, _| Some(durable(&key.resource.plural)),
         durable: &|key, _| durable(&key.resource.plural),
     })
 }

@@ -21,7 +21,7 @@ const MANY: [u64; 2] = [10_000, 50_000];
 const DISK_MB: u64 = 640;
 const WRITERS: u64 = 8;
 const WATCHERS: u64 = 1000;
-const TOLD: u64 = 300;
+const EVENTS: u64 = 300;
 /// The first argument of a process that opens a store and says what that took.
 const OPEN: &str = "open-store";
 
@@ -199,18 +199,18 @@ pub fn fan_out(host: &Host) -> Result<String, String> {
     let layer = Real(store.clone());
     let write = |said: u64| -> Result<f64, String> {
         let begun = Instant::now();
-        (0..TOLD).try_for_each(|n| layer.put(&|| objects::pod(n, said)))?;
+        (0..EVENTS).try_for_each(|n| layer.put(&|| objects::pod(n, said)))?;
         Ok(begun.elapsed().as_secs_f64() * 1e6)
     };
     write(2)?;
     let alone = write(3)?;
-    let told = Arc::new(AtomicU64::new(0));
+    let heard_total = Arc::new(AtomicU64::new(0));
     let scope = Scope { resource: Resource::core("pods"), namespace: None, name: None };
     let watches: Result<Vec<_>, _> = (0..WATCHERS)
         .map(|_| {
-            let told = told.clone();
+            let heard_total = heard_total.clone();
             let sink = Box::new(move |event: &coracle_master::store::Event| {
-                told.fetch_add(event.new.as_ref().map_or(0, |stored| u64::from(!stored.json.is_empty())), Ordering::Relaxed);
+                heard_total.fetch_add(event.new.as_ref().map_or(0, |stored| u64::from(!stored.json.is_empty())), Ordering::Relaxed);
                 true
             });
             store.watch(scope.clone(), Some(store.revision()), sink)
@@ -218,15 +218,15 @@ pub fn fan_out(host: &Host) -> Result<String, String> {
         .collect();
     let watches = watches.map_err(|gone| format!("{gone:?}"))?;
     let watched = write(4)?;
-    let heard = told.load(Ordering::Relaxed);
+    let heard = heard_total.load(Ordering::Relaxed);
     drop(watches);
     store.close().map_err(|e| e.to_string())?;
-    if heard != WATCHERS * TOLD {
-        return Err(format!("{heard} events were told, and not {}", WATCHERS * TOLD));
+    if heard != WATCHERS * EVENTS {
+        return Err(format!("{heard} events were told, and not {}", WATCHERS * EVENTS));
     }
     Ok(format!(
         "  a write with {WATCHERS} watchers {:.0} us = {:.1} x one without; {:.3} us an event and watcher\n",
-        watched / TOLD as f64,
+        watched / EVENTS as f64,
         watched / alone,
         (watched - alone) / heard as f64
     ))

@@ -77,7 +77,7 @@ pub struct Agent {
 #[derive(Default)]
 struct Watch {
     open: bool,
-    told: BTreeMap<String, Value>,
+    shown: BTreeMap<String, Value>,
     under_way: VecDeque<(Instant, Event)>,
 }
 
@@ -203,7 +203,7 @@ impl Host {
                 return;
             }
             agent.list(master, now.clone());
-            agent.watch = Watch { open: true, told: now, under_way: VecDeque::new() };
+            agent.watch = Watch { open: true, shown: now, under_way: VecDeque::new() };
         } else {
             let late = Duration::from_millis(self.random.borrow_mut().below(self.delay_ms + 1));
             agent.watch.tell(now, Instant::now() + late);
@@ -388,15 +388,15 @@ impl Watch {
     fn tell(&mut self, now: BTreeMap<String, Value>, at: Instant) {
         // One after the other, as on one connection.
         let at = self.under_way.back().map_or(at, |(before, _)| at.max(*before));
-        for gone in self.told.keys().filter(|uid| !now.contains_key(*uid)) {
+        for gone in self.shown.keys().filter(|uid| !now.contains_key(*uid)) {
             self.under_way.push_back((at, Event::Gone(gone.clone())));
         }
         for (uid, pod) in &now {
-            if self.told.get(uid) != Some(pod) {
+            if self.shown.get(uid) != Some(pod) {
                 self.under_way.push_back((at, Event::Is(pod.clone())));
             }
         }
-        self.told = now;
+        self.shown = now;
     }
 }
 

@@ -126,7 +126,7 @@ impl Master {
         let rules = store::Rules {
             edited: &|_, object| Ok(object),
             home: &|_| None,
-            told: &|_, _| None,
+            durable_by_sketch: &|_, _| None,
             kinds: kinds.stored().map(row).collect(),
             claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
             fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),

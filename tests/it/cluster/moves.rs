@@ -26,8 +26,8 @@ fn serving(story: &mut Story) -> BTreeMap<String, String> {
     let running: BTreeSet<String> = story.hosts.iter().flat_map(|host| host.running()).map(|(_, _, uid)| uid).collect();
     let serves = |pod: &&Value| {
         let uid = meta(pod, "uid");
-        let told = condition(pod, "Ready") != "False";
-        !is_deleted(pod) && !is_over(pod) && told && running.contains(uid) && story.seen.once_ready.contains(uid)
+        let ready = condition(pod, "Ready") != "False";
+        !is_deleted(pod) && !is_over(pod) && ready && running.contains(uid) && story.seen.once_ready.contains(uid)
     };
     let serving = of(&pods, "web").filter(serves).map(|pod| (meta(pod, "uid").to_owned(), text(&pod["spec"], "nodeName").to_owned()));
     serving.chain(ready(&pods, "web")).collect()

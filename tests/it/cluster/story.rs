@@ -44,7 +44,7 @@ pub struct Story {
     /// Pods of `app` may be of another Deployment of that name.
     pub mixed: bool,
     theme: Theme,
-    told: bool,
+    verbose: bool,
     began: Instant,
     checked: u64,
 }
@@ -75,21 +75,21 @@ pub struct Db {
 }
 
 /// What went wrong; empty if all is well.
-pub fn run(seed: u64, told: bool, rules: Rules) -> Vec<String> {
+pub fn run(seed: u64, verbose: bool, rules: Rules) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let mut story = Story::new(seed, told, rules);
+        let mut story = Story::new(seed, verbose, rules);
         story.live().await;
         if story.wrongs.is_empty() {
             story.settle().await;
         }
         let wrongs = std::mem::take(&mut story.wrongs);
-        if wrongs.is_empty() || told { wrongs } else { story.log.iter().cloned().chain(wrongs).collect() }
+        if wrongs.is_empty() || verbose { wrongs } else { story.log.iter().cloned().chain(wrongs).collect() }
     })
 }
 
 impl Story {
-    fn new(seed: u64, told: bool, rules: Rules) -> Story {
+    fn new(seed: u64, verbose: bool, rules: Rules) -> Story {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xc1);
         let hosts = NAMES.iter().zip(1..).map(|(name, nth)| Host::new(name, nth, random.draw())).collect();
         Story {
@@ -103,7 +103,7 @@ impl Story {
             lost_count: false,
             mixed: false,
             theme: Theme::of(rules.switched_off),
-            told,
+            verbose,
             began: Instant::now(),
             checked: 0,
         }
@@ -198,7 +198,7 @@ impl Story {
 
     fn say(&mut self, text: String) {
         let text = format!("{:8.1} s: {text}", self.began.elapsed().as_secs_f64());
-        if self.told {
+        if self.verbose {
             println!("{text}");
         }
         self.log.push(text);

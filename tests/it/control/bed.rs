@@ -58,7 +58,7 @@ pub struct Bed {
     pub roomy: bool,
     /// Nodes that were deleted, whether they came back or not: what is bound to one of them by hand may go with it.
     pub deleted_nodes: BTreeSet<String>,
-    told: bool,
+    verbose: bool,
     dir: PathBuf,
     kinds: Arc<Kinds>,
     /// Seconds since the begin of the history; the uptime of a master counts from its start.
@@ -95,7 +95,7 @@ impl Drop for Bed {
 }
 
 impl Bed {
-    pub fn new(seed: u64, told: bool) -> Bed {
+    pub fn new(seed: u64, verbose: bool) -> Bed {
         static NTH: AtomicU64 = AtomicU64::new(0);
         let memory = PathBuf::from("/dev/shm");
         let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
@@ -107,7 +107,7 @@ impl Bed {
             healthy: false,
             roomy: false,
             deleted_nodes: BTreeSet::new(),
-            told,
+            verbose,
             dir,
             kinds: Arc::new(Kinds::builtin()),
             clock: Arc::new(AtomicU64::new(0)),
@@ -146,7 +146,7 @@ impl Bed {
         let rules = store::Rules {
             edited: &|_, object| Ok(object),
             home: &|_| None,
-            told: &|_, _| None,
+            durable_by_sketch: &|_, _| None,
             kinds: kinds.iter().map(row).collect(),
             claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
             fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
@@ -215,7 +215,7 @@ impl Bed {
     }
 
     pub fn tell(&self, what: &str) {
-        if self.told {
+        if self.verbose {
             println!("{:>5} s: {what}", self.clock.load(Ordering::Relaxed));
         }
     }

@@ -35,8 +35,8 @@ struct Asked {
     ordered: bool,
 }
 
-fn history(seed: u64, told: bool) {
-    let mut bed = Bed::new(seed, told);
+fn history(seed: u64, verbose: bool) {
+    let mut bed = Bed::new(seed, verbose);
     bed.healthy = true;
     bed.speaking.extend(NODES.map(str::to_owned));
     let asked = ask(&mut bed);

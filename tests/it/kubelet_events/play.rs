@@ -109,8 +109,8 @@ impl Bed {
         let heard = watch::channel(Arc::new(Heard::default())).1;
         let engine = self.engine.clone();
         self.agent.push(spawn_local(async move { sync::run(&*engine, ends).await }));
-        let told = probe::Told { happenings: self.happenings.clone(), tallies: Arc::default() };
-        self.agent.push(spawn_local(probe::run(self.engine.clone(), seen, heard, Arc::new(verdicts_in), told)));
+        let listeners = probe::Listeners { happenings: self.happenings.clone(), tallies: Arc::default() };
+        self.agent.push(spawn_local(probe::run(self.engine.clone(), seen, heard, Arc::new(verdicts_in), listeners)));
     }
 
     /// As long as the kubelet was watched.

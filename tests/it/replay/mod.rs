@@ -6,7 +6,8 @@
 //!
 //!     CORACLE_REPLAY=apply/force     this case only (or all whose names begin so), and show what differs, path by path
 //!     CORACLE_REPLAY=prune           take what is alike now out of the list
-//!     CORACLE_REPLAY_WITHOUT=managedFields,uid    leave these keys out wherever they are; the list is not looked at then
+//!     CORACLE_REPLAY_WITHOUT=managedFields,uid
+//!                                    leave these keys out wherever they are; the list is not looked at then
 
 mod run;
 mod wire;

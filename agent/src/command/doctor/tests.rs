@@ -47,7 +47,7 @@ fn check(change: impl Fn(&mut Readings), about: &str, level: Level, word: &str) 
     let [one] = bad.as_slice() else { panic!("{word}: {bad:?}") };
     assert_eq!((one.about, one.level), (about, level), "{one:?}");
     assert!(one.says.contains(word) && !one.mend.is_empty(), "{one:?}");
-    assert_eq!(told(&all).well, level == Level::Warning);
+    assert_eq!(report(&all).well, level == Level::Warning);
 }
 
 fn engine_of(host: &mut Readings) -> &mut Engine {
@@ -61,7 +61,7 @@ fn a_good_host_has_nothing_but_good() {
     for about in ["engine", "cgroups", "disk", "clock", "ports", "kernel", "firewall", "master"] {
         assert!(all.iter().any(|one| one.about == about), "{about} is told, also where it is well");
     }
-    assert!(told(&all).well);
+    assert!(report(&all).well);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn an_agent_that_answers_has_its_port() {
     let mut host = well();
     host.agent_answers = true;
     host.listening.push(host.listen);
-    assert!(told(&judge(&host)).well);
+    assert!(report(&judge(&host)).well);
 }
 
 /// What ufw drops of IPv6 is no pod's; what iptables drops is opened by the agent when it runs, or has been opened.

@@ -36,7 +36,7 @@ impl What {
 }
 
 /// A cluster, and an object or token of it.
-pub type Place = (String, What);
+pub type ObjectKey = (String, What);
 
 #[derive(Serialize, Deserialize)]
 struct Record {
@@ -49,12 +49,12 @@ pub struct Kept {
     folder: PathBuf,
     secrets: bool,
     /// The content of the disk.
-    saved: BTreeMap<Place, Arc<Object>>,
+    saved: BTreeMap<ObjectKey, Arc<Object>>,
 }
 
 impl Kept {
     /// Reads what the last agent knew, and touches nothing.
-    pub fn look(data_dir: &str) -> BTreeMap<Place, Arc<Object>> {
+    pub fn look(data_dir: &str) -> BTreeMap<ObjectKey, Arc<Object>> {
         let files = fs::read_dir(Path::new(data_dir).join(FOLDER)).into_iter().flatten().filter_map(Result::ok).take(FILES_MAX);
         let records = files.filter_map(|entry| read(&entry.path()).ok());
         records.map(|Record { cluster, what, content }| ((cluster, what.clone()), Arc::new(Object::read(what.kind(), &content)))).collect()
@@ -81,19 +81,19 @@ impl Kept {
         Kept { folder, secrets, saved }
     }
 
-    pub fn all(&self) -> &BTreeMap<Place, Arc<Object>> {
+    pub fn all(&self) -> &BTreeMap<ObjectKey, Arc<Object>> {
         &self.saved
     }
 
     /// Makes the disk hold these. What cannot be written now is written with the next change.
-    pub fn keep(&mut self, objects: &BTreeMap<Place, Arc<Object>>) {
-        let may = |place: &Place| self.secrets || place.1.kind() != Kind::Secret;
-        let new: Vec<(&Place, &Arc<Object>)> = objects
+    pub fn keep(&mut self, objects: &BTreeMap<ObjectKey, Arc<Object>>) {
+        let may = |place: &ObjectKey| self.secrets || place.1.kind() != Kind::Secret;
+        let new: Vec<(&ObjectKey, &Arc<Object>)> = objects
             .iter()
             .filter(|(place, object)| may(place) && self.saved.get(*place).is_none_or(|saved| saved != *object))
             .take(FILES_MAX)
             .collect();
-        let gone: BTreeSet<Place> = self.saved.keys().filter(|place| !objects.contains_key(*place)).cloned().collect();
+        let gone: BTreeSet<ObjectKey> = self.saved.keys().filter(|place| !objects.contains_key(*place)).cloned().collect();
         if !new.is_empty() {
             let files = new.iter().map(|(place, object)| (file_name(place).into(), record(place, object)));
             if let Err(error) = private::replace_files(&self.folder, files) {
@@ -101,7 +101,7 @@ impl Kept {
                 return;
             }
         }
-        let new: Vec<(Place, Arc<Object>)> = new.into_iter().map(|(place, object)| (place.clone(), object.clone())).collect();
+        let new: Vec<(ObjectKey, Arc<Object>)> = new.into_iter().map(|(place, object)| (place.clone(), object.clone())).collect();
         self.saved.extend(new);
         for place in gone {
             remove(&self.folder.join(file_name(&place)));
@@ -119,13 +119,13 @@ fn read(path: &Path) -> Result<Record, String> {
     serde_json::from_slice(&bytes).map_err(|error| words(&error))
 }
 
-fn record((cluster, what): &Place, object: &Object) -> Vec<u8> {
+fn record((cluster, what): &ObjectKey, object: &Object) -> Vec<u8> {
     let record = Record { cluster: cluster.clone(), what: what.clone(), content: object.document(what.kind()) };
     serde_json::to_vec(&record).expect("JSON is written as JSON")
 }
 
 /// Names of objects can be longer than those of files.
-fn file_name((cluster, what): &Place) -> String {
+fn file_name((cluster, what): &ObjectKey) -> String {
     format!("{}.json", hash_text(&format!("{cluster} {what:?}")))
 }
 

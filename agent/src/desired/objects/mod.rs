@@ -2,7 +2,8 @@
 //! `door`, `requests` and `kept` beside this file fetch and
 //! keep them.
 //!
-//!     pods of the master -> `uses` -> one watch a kind and namespace (`door`), token requests (`requests`) -> `room` -> `Objects` -> the loop
+//!     pods of the master -> `uses` -> one watch a kind and namespace (`door`), token requests (`requests`) -> `room`
+//!         -> `Objects` -> the loop
 //!
 //! Unknown is not absent: what the master has not said yet is waited for, and while it does not answer what was known before counts.
 

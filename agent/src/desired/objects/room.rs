@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::kept::{Kept, Place, What};
+use super::kept::{Kept, ObjectKey, What};
 use super::{Got, Kind, Object, Objects, Ref, TokenRef, tokens};
 use crate::claims;
 use crate::clock::wall_ms;
@@ -54,7 +54,7 @@ pub struct State {
     pub tokens: BTreeMap<TokenRef, Held>,
     known: BTreeMap<Ref, Option<Arc<Object>>>,
     /// What was used when it was heard last, of every cluster.
-    kept: BTreeMap<Place, Arc<Object>>,
+    kept: BTreeMap<ObjectKey, Arc<Object>>,
     disk: Kept,
     pub silent: bool,
 }

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::sleep;
 
 use super::super::Failure;
-use super::super::conversation::{Heard, Outcome, Size, Streams, Told};
+use super::super::conversation::{Heard, Outcome, Size, Streams, ToClient};
 use super::connection::Docker;
 use super::multiplexed::{Multiplexed, Output};
 
@@ -62,7 +62,7 @@ impl Docker {
         command: &[String],
         streams: Streams,
         heard: Receiver<Heard>,
-        told: &Sender<Told>,
+        to_client: &Sender<ToClient>,
     ) -> Outcome {
         let failed = |failure: Failure| Outcome::Failed(format!("error executing command in container: {failure}"));
         let client = match self.client().await {
@@ -88,7 +88,7 @@ impl Docker {
             Err(failure) => return failed(failure),
         };
         let mut running = Running { docker: self.clone(), exec: Some(exec.clone()) };
-        let last = self.converse(connection, Of::Exec(exec.clone()), streams, heard, told).await;
+        let last = self.converse(connection, Of::Exec(exec.clone()), streams, heard, to_client).await;
         running.exec = None;
         let found = match self.ask("inspect an exec", client.inspect_exec(&exec)).await {
             Ok(found) => found,
@@ -102,7 +102,7 @@ impl Docker {
             }
             (code, last) => {
                 if let Some(bytes) = last {
-                    let _ = told.send(Told::Stdout(bytes)).await;
+                    let _ = to_client.send(ToClient::Stdout(bytes)).await;
                 }
                 match code {
                     Some(0) => Outcome::Success,
@@ -114,7 +114,7 @@ impl Docker {
     }
 
     /// Connects a client to a container's own process until that ends, or closes what is connected.
-    pub async fn attach(&self, container: &str, mut streams: Streams, heard: Receiver<Heard>, told: &Sender<Told>) -> Outcome {
+    pub async fn attach(&self, container: &str, mut streams: Streams, heard: Receiver<Heard>, to_client: &Sender<ToClient>) -> Outcome {
         let failed = |failure: Failure| Outcome::Failed(format!("error attaching to container: {failure}"));
         let client = match self.client().await {
             Ok(client) => client,
@@ -137,13 +137,13 @@ impl Docker {
         ];
         match self.take_over(&format!("/containers/{container}/attach?{}", query.join("&")), String::new()).await {
             Ok(connection) => {
-                let conversation = self.converse(connection, Of::Container(container.to_owned()), streams, heard, told);
+                let conversation = self.converse(connection, Of::Container(container.to_owned()), streams, heard, to_client);
                 let last = tokio::select! {
                     last = conversation => last,
                     () = self.attached_too_late(container) => return ended(),
                 };
                 if let Some(bytes) = last {
-                    let _ = told.send(Told::Stdout(bytes)).await;
+                    let _ = to_client.send(ToClient::Stdout(bytes)).await;
                 }
                 Outcome::Success
             }
@@ -188,10 +188,17 @@ impl Docker {
     }
 
     /// Until there is no more output. What could be the engine's own word that nothing began is handed back, where nothing else came.
-    async fn converse(&self, connection: Upgraded, of: Of, streams: Streams, heard: Receiver<Heard>, told: &Sender<Told>) -> Option<Bytes> {
+    async fn converse(
+        &self,
+        connection: Upgraded,
+        of: Of,
+        streams: Streams,
+        heard: Receiver<Heard>,
+        to_client: &Sender<ToClient>,
+    ) -> Option<Bytes> {
         let (from, to) = split(connection);
         tokio::select! {
-            last = outward(from, streams, told) => last,
+            last = outward(from, streams, to_client) => last,
             never = self.inward(to, of, heard) => match never {},
         }
     }
@@ -257,7 +264,7 @@ fn runs(found: &ContainerInspectResponse) -> bool {
     found.state.as_ref().and_then(|state| state.running).unwrap_or_default()
 }
 
-async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, told: &Sender<Told>) -> Option<Bytes> {
+async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, to_client: &Sender<ToClient>) -> Option<Bytes> {
     let (mut frames, mut read) = (Multiplexed::default(), BytesMut::new());
     // The first output, where it could be the engine's and no more has come.
     let (mut first, mut held) = (true, None);
@@ -277,12 +284,12 @@ async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, told: &Sender<T
                     (first, held) = (false, Some(bytes));
                     continue;
                 }
-                Output::Stdout(bytes) => Told::Stdout(bytes),
-                Output::Stderr(bytes) => Told::Stderr(bytes),
+                Output::Stdout(bytes) => ToClient::Stdout(bytes),
+                Output::Stderr(bytes) => ToClient::Stderr(bytes),
             };
             first = false;
-            for told_now in held.take().map(Told::Stdout).into_iter().chain([output]) {
-                if told.send(told_now).await.is_err() {
+            for message in held.take().map(ToClient::Stdout).into_iter().chain([output]) {
+                if to_client.send(message).await.is_err() {
                     // Nobody listens: the rest of what carries this ends it.
                     return std::future::pending().await;
                 }

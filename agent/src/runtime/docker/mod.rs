@@ -2,8 +2,10 @@
 //!
 //!     connection: connect lazily, negotiate the version once, forget the connection when the engine does not answer
 //!     listing: one call for all, an inspect only for what an event or a new state made stale (`cache`) -> Seen
-//!     create (PURE): ContainerConfig -> Docker's JSON · image: look up, pull, credentials · ready: network and pause image
-//!     volumes: what pods have on this host · reclaim: directories that are given up · content: files of configuration, exchanged whole
+//!     create (PURE): ContainerConfig -> Docker's JSON · image: look up, pull, credentials
+//!         · ready: network and pause image
+//!     volumes: what pods have on this host · reclaim: directories that are given up
+//!         · content: files of configuration, exchanged whole
 //!     check: exec, HTTP and TCP probes · logs, exec (multiplexed PURE), reach: for people · usage: figures
 //!     stock: all images, which of them were fetched, archives · about: of the engine itself
 //!     watch: engine events and the heartbeat

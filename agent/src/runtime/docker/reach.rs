@@ -77,10 +77,10 @@ fn bare(family: AddressFamily) -> io::Result<OwnedFd> {
 
 /// A socket is of the namespace that its thread was in: one makes it, and ends.
 async fn bare_in(namespace: Arc<File>, family: AddressFamily) -> io::Result<OwnedFd> {
-    let (told, made) = oneshot::channel();
+    let (sender, made) = oneshot::channel();
     std::thread::Builder::new().name("namespace".to_owned()).stack_size(64 * 1024).spawn(move || {
         let made = setns(&*namespace, CloneFlags::CLONE_NEWNET).map_err(io::Error::from).and_then(|()| bare(family));
-        let _ = told.send(made);
+        let _ = sender.send(made);
     })?;
     made.await.map_err(io::Error::other)?
 }

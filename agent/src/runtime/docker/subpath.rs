@@ -1,7 +1,8 @@
 //! A part of a volume, as a container mounts it. Who writes to the volume may put a link in the way at any moment, so the part is
 //! looked for once, held by its descriptor, and bound to a place that no container can reach: what is mounted is what was found.
 //!
-//!     VOLATILE_DIR/subpaths/UID/VOLUME/CONTAINER/INDEX: in /run, where neither a mount nor its place outlives the other
+//!     VOLATILE_DIR/subpaths/UID/VOLUME/CONTAINER/INDEX: in /run, where neither a mount nor its place outlives the
+//!         other
 
 use std::borrow::Cow;
 use std::fs;

@@ -10,20 +10,21 @@
 mod measure;
 mod metrics;
 mod pace;
+mod team;
 
 use self::measure::{Crew, Tolerance};
 use self::metrics::{Proposal, propose};
 use self::pace::{Behavior, Bounds, Past};
+use self::team::{Scale, Team, scale};
 use super::budgets::ScaleView;
 use super::cluster::Cluster;
 use super::controller::{Change, Look, Now};
 use super::intent::{About, Decision, Errand, Intent, Memo, Tale};
 use super::shelf::View;
-use super::view::{PodView, Selector, document, of_group, read};
+use super::view::{document, of_group, read};
 use crate::store::Stored;
 use coracle_api::meta::{Key, ObjectMeta, Resource, Revision};
 use coracle_api::quantity::Quantity;
-use coracle_api::strategy::scale::selector_text;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -146,10 +147,10 @@ pub fn decide(look: &Look<'_>) -> Decision {
     }
     intents.push(Intent::Status { key: key.clone(), seen: view.revision, status });
     let about = About::new(("autoscaling/v2", "HorizontalPodAutoscaler"), key, &view.uid, view.revision);
-    let told = tales
+    let events = tales
         .into_iter()
         .map(|(severity, reason, message)| Intent::Tell(Tale { severity, ..Tale::normal(SOURCE, about.clone(), reason, message) }));
-    intents.extend(told);
+    intents.extend(events);
     Decision { wake_at: again, memo, ..Decision::of(intents) }
 }
 
@@ -168,67 +169,6 @@ impl Spec {
         let behavior = self.behavior.as_ref();
         let one = |rules: fn(&Behavior) -> Option<Quantity>| of(behavior.and_then(rules));
         Tolerance { up: one(|behavior| behavior.scale_up.tolerance), down: one(|behavior| behavior.scale_down.tolerance) }
-    }
-}
-
-/// The pods of a target, and who else scales them.
-struct Team<'c> {
-    cluster: &'c Cluster,
-    namespace: &'c str,
-    pods: Vec<(&'c Key, &'c PodView)>,
-    /// The same as a query.
-    selector: String,
-    /// By name, with their namespace; the one itself is among them.
-    scaled_by: Vec<String>,
-}
-
-impl<'c> Team<'c> {
-    fn of(cluster: &'c Cluster, key: &'c Key, target: &Key, scale: &ScaleView) -> Team<'c> {
-        let (selector, text) = selector(target, scale);
-        let pods = cluster.pods_selected(&key.namespace, &selector);
-        let selects = |other: &Key, autoscaler: &AutoscalerView| {
-            let Scale::Found(target, scale) = self::scale(cluster, other, &autoscaler.target) else { return false };
-            let (selector, _) = self::selector(&target, scale);
-            pods.iter().any(|(_, pod)| selector.selects(pod.labels()))
-        };
-        let others = cluster.within::<AutoscalerView>(&key.namespace).filter(|(other, view)| *other == key || selects(other, view));
-        let scaled_by = others.map(|(other, _)| format!("{}/{}", other.namespace, other.name)).collect();
-        Team { cluster, namespace: &key.namespace, pods, selector: text, scaled_by }
-    }
-}
-
-/// The selector of a target, and as a query says it.
-fn selector(target: &Key, scale: &ScaleView) -> (Selector, String) {
-    let rules = document(&scale.document)["spec"]["selector"].take();
-    let text = selector_text(&rules);
-    // Those of the first days have labels alone.
-    if target.resource.group.is_empty() {
-        return (Selector::Labels(serde_json::from_value(rules).unwrap_or_default()), text);
-    }
-    (Selector::Rules(rules), text)
-}
-
-/// How many replicas the target is to have.
-enum Scale<'c> {
-    Found(Key, &'c ScaleView),
-    Missing(String),
-    /// Its file cannot be read.
-    Unknown,
-}
-
-fn scale<'c>(cluster: &'c Cluster, key: &Key, target: &Target) -> Scale<'c> {
-    let Some(resource) = cluster.references.resource(&target.api_version, &target.kind) else {
-        let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
-        return Scale::Missing(format!("no matches for kind {:?} in group {group:?}", target.kind));
-    };
-    if !ScaleView::OF.contains(resource) {
-        return Scale::Missing("the server could not find the requested resource".to_owned());
-    }
-    let target = Key { resource: resource.clone(), namespace: key.namespace.clone(), name: target.name.clone() };
-    match cluster.get::<ScaleView>(&target) {
-        Some(scale) => Scale::Found(target, scale),
-        None if cluster.damaged.contains(&target) => Scale::Unknown,
-        None => Scale::Missing(format!("{resource} {:?} not found", target.name)),
     }
 }
 
@@ -457,7 +397,7 @@ mod tests {
         let web = json!({"metadata": {"name": "web", "uid": "web"}, "spec": {"replicas": takes.len(), "selector": selector}});
         let mut objects =
             vec![(AutoscalerView::OF[0].clone(), "h".to_owned(), autoscaler), (of_group("apps", "deployments"), "web".to_owned(), web)];
-        let mut told = Vec::new();
+        let mut pods = Vec::new();
         for (nth, takes) in takes.iter().enumerate() {
             let name = format!("web-{nth}");
             let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-14T00:00:00Z"});
@@ -469,7 +409,7 @@ mod tests {
             });
             if let Some(milli) = takes {
                 let containers = json!([{"name": "c", "usage": {"cpu": format!("{milli}m")}}]);
-                told.push(json!({"namespace": "ns", "name": name, "containers": containers}));
+                pods.push(json!({"namespace": "ns", "name": name, "containers": containers}));
             }
             objects.push((PODS, name, pod));
         }
@@ -483,8 +423,8 @@ mod tests {
         let look = |cluster: &Cluster| decide(&Look { cluster, key: &of, now, refusal: None, contents: None, memory: None, memo: None });
         let asks = look(&cluster);
         assert_eq!((asks.errand, asks.intents), (Some(Errand::Readings), Vec::new()), "first the agents are asked");
-        let told = json!({"timestamp": "2027-01-15T07:59:55Z", "window": "15s", "pods": told});
-        cluster.readings = Readings::of(&[serde_json::from_value(told).unwrap()], Duration::ZERO);
+        let usage = json!({"timestamp": "2027-01-15T07:59:55Z", "window": "15s", "pods": pods});
+        cluster.readings = Readings::of(&[serde_json::from_value(usage).unwrap()], Duration::ZERO);
         let decision = look(&cluster);
         assert_eq!(decision.wake_at, Some(PERIOD));
         let found: Vec<String> = decision.intents.iter().map(line).collect();

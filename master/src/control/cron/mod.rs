@@ -1,6 +1,7 @@
 //! Cron jobs: a job at each tick of a schedule. PURE.
 //!
-//!     tick -> a job, named by the minute -> it stands in status.active, and the tick is the last one -> it ends, and is kept for a while
+//!     tick -> a job, named by the minute -> it stands in status.active, and the tick is the last one
+//!         -> it ends, and is kept for a while
 //!
 //! Of the ticks that were missed the latest is made up for. The clock on the wall decides, and may be wrong:
 //!
@@ -104,36 +105,36 @@ pub fn decide(look: &Look<'_>) -> Decision {
         intents.extend(delete(view, key, (job_key, job)));
     }
     let tales = books.follow(cluster, view, key, &cron_job, &jobs);
-    let (mut told, mut wake_at) = (Vec::new(), None);
+    let (mut all, mut wake_at) = (Vec::new(), None);
     if cron_job.metadata.deletion_timestamp.is_none() && cron_job.spec.suspend != Some(true) {
         match Clock::of(cluster, &cron_job, now.wall.0) {
             Ok(Some(clock)) => {
                 let (more, of_it) = clock.strike(cluster, (view, key), &jobs, &mut books);
                 intents.extend(more);
-                told.extend(of_it);
+                all.extend(of_it);
                 wake_at = clock.wait().map(|wait| now.uptime + wait);
             }
             // Whoever sets it wakes this.
             Ok(None) => {}
-            Err((reason, message)) => told.push(view.warn(key, reason, message)),
+            Err((reason, message)) => all.push(view.warn(key, reason, message)),
         }
     }
     let known = |uid: &String| books.has(uid) || cron_job.status.active.iter().any(|one| one.uid == *uid);
     for (job_key, job) in jobs.iter().filter(|(_, job)| job.finished.is_none() && !job.template.deleting) {
         if !known(&job.template.uid) {
             let message = format!("Saw a job that the controller did not create or forgot: {}", job_key.name);
-            told.push(view.warn(key, "UnexpectedJob", message));
+            all.push(view.warn(key, "UnexpectedJob", message));
         }
     }
     let standing = document(&view.document);
     let status = books.status(&standing["status"]);
     // What is told of a look that writes nothing stands first.
-    told.extend(intents);
+    all.extend(intents);
     if standing["status"] != status && !(standing["status"].is_null() && status == json!({})) {
-        told.push(Intent::Status { key: key.clone(), seen: view.revision, status });
-        told.extend(tales);
+        all.push(Intent::Status { key: key.clone(), seen: view.revision, status });
+        all.extend(tales);
     }
-    Decision { wake_at, ..Decision::of(told) }
+    Decision { wake_at, ..Decision::of(all) }
 }
 
 /// What the status says.

@@ -158,8 +158,8 @@ fn one_wait_and_what_drift_leaves_of_it() {
 
 #[test]
 fn what_no_clock_can_show() {
-    let told = |spec: Value| look(&cluster(spec, json!({}), &[]), "2026-01-01T10:01:00Z");
-    assert_eq!(told(json!({"timeZone": "Mars/Olympus"})), (vec!["tell UnknownTimeZone".to_owned()], None));
-    assert_eq!(told(json!({"schedule": "0 0 31 2 *"})), (vec!["tell InvalidSchedule".to_owned()], None));
-    assert_eq!(told(json!({"schedule": "x"})), (vec!["tell UnparseableSchedule".to_owned()], None));
+    let outcome = |spec: Value| look(&cluster(spec, json!({}), &[]), "2026-01-01T10:01:00Z");
+    assert_eq!(outcome(json!({"timeZone": "Mars/Olympus"})), (vec!["tell UnknownTimeZone".to_owned()], None));
+    assert_eq!(outcome(json!({"schedule": "0 0 31 2 *"})), (vec!["tell InvalidSchedule".to_owned()], None));
+    assert_eq!(outcome(json!({"schedule": "x"})), (vec!["tell UnparseableSchedule".to_owned()], None));
 }

@@ -1,7 +1,8 @@
 //! DaemonSets: one pod on every node that its template suits. PURE.
 //!
 //!     manage      nodes without a pod get one; pods that failed, that are over or that have no business there go
-//!     roll        old pods make room for new ones: first gone, then made (maxUnavailable), or the other way round (maxSurge)
+//!     roll        old pods make room for new ones: first gone, then made (maxUnavailable), or the other way round
+//!                 (maxSurge)
 //!     history, status
 
 mod daemons;

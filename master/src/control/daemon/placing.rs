@@ -31,7 +31,7 @@ pub struct Placing {
 
 /// What a node is to a DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Place {
+pub struct NodeFit {
     pub should_run: bool,
     /// A pod that is there may stay.
     pub may_stay: bool,
@@ -45,14 +45,14 @@ impl Placing {
         Placing { spec, tolerations }
     }
 
-    pub fn of(&self, name: &str, node: &NodeView) -> Place {
+    pub fn of(&self, name: &str, node: &NodeView) -> NodeFit {
         let named = self.spec["nodeName"].as_str().unwrap_or_default();
         if !(named.is_empty() || named == name) || !placement::suits(&self.spec, name, &node.labels) {
-            return Place::default();
+            return NodeFit::default();
         }
         let kept_away = |effects: &[&str]| placement::untolerated(&node.taints, &self.tolerations, effects).is_some();
         let should_run = !kept_away(&["NoSchedule", "NoExecute"]);
-        Place { should_run, may_stay: should_run || !kept_away(&["NoExecute"]) }
+        NodeFit { should_run, may_stay: should_run || !kept_away(&["NoExecute"]) }
     }
 }
 

@@ -124,9 +124,9 @@ fn next_revision(rollout: &Rollout<'_>) -> i64 {
 /// Another size of a set; `noted`: also where only what it says of its Deployment changes.
 pub fn resize(rollout: &Rollout<'_>, (key, set): Set<'_>, size: i32, noted: bool) -> Vec<Intent> {
     let deployment = rollout.deployment;
-    let told =
+    let noted_already =
         (set.rollout.desired, set.rollout.max) == (Some(deployment.replicas), Some(deployment.replicas.saturating_add(deployment.surge)));
-    if set.replicas == size && (!noted || told) {
+    if set.replicas == size && (!noted || noted_already) {
         return Vec::new();
     }
     let mut object = document(&set.template.document);
@@ -179,8 +179,8 @@ pub fn make(rollout: &Rollout<'_>, size: i32) -> Stage {
     let condition = || conditions::new(PROGRESSING, "True", CREATED, words, rollout.now);
     // Kubernetes loses this word where a rollout that was paused begins.
     let resumed = conditions::find(&deployment.status.conditions, PROGRESSING).is_some_and(|one| one.reason == RESUMED);
-    let told = deployment.deadline_s.is_some() && !resumed;
-    let note = super::status::note(rollout, Some(&revision.to_string()), told.then(condition));
+    let has_condition = deployment.deadline_s.is_some() && !resumed;
+    let note = super::status::note(rollout, Some(&revision.to_string()), has_condition.then(condition));
     intents.push(Intent::Then(Box::new(note)));
     Stage::Made(intents)
 }

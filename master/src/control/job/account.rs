@@ -180,7 +180,7 @@ impl<'c> Account<'_, 'c> {
     }
 
     /// What the status says of the end, as far as it has come; and what is told of it.
-    fn end(&self, status: &mut Map<String, Value>, verdict: &Verdict, books: &Books<'_>, now: Now) -> Option<Told> {
+    fn end(&self, status: &mut Map<String, Value>, verdict: &Verdict, books: &Books<'_>, now: Now) -> Option<EventText> {
         let (reason, message) = (verdict.reason.as_str(), verdict.message.as_str());
         if self.job.status.says(verdict.interim()).is_none() {
             // By itself: whoever waits for the last one has seen this.
@@ -203,7 +203,7 @@ impl<'c> Account<'_, 'c> {
         Some(("Normal", "Completed", "Job completed".to_owned()))
     }
 
-    fn suspend(&self, status: &mut Map<String, Value>, now: Now) -> Option<Told> {
+    fn suspend(&self, status: &mut Map<String, Value>, now: Now) -> Option<EventText> {
         let was = self.job.status.conditions.iter().find(|condition| condition.kind == "Suspended");
         let is = self.job.spec.is_suspended();
         // Who was never suspended is not told to be resumed.
@@ -218,7 +218,7 @@ impl<'c> Account<'_, 'c> {
 }
 
 /// Severity, reason and message of an event.
-type Told = (&'static str, &'static str, String);
+type EventText = (&'static str, &'static str, String);
 
 fn put(map: &mut Map<String, Value>, field: &str, value: Option<Value>) {
     match value {

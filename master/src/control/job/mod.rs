@@ -1,6 +1,7 @@
 //! Jobs: pods that are to end well, so many times. PURE.
 //!
-//!     a pod ends -> its uid stands in status.uncountedTerminatedPods -> its finalizer goes -> it is counted, and the uid goes
+//!     a pod ends -> its uid stands in status.uncountedTerminatedPods -> its finalizer goes
+//!         -> it is counted, and the uid goes
 //!     the end:      SuccessCriteriaMet or FailureTarget -> what is active goes, all is counted -> Complete or Failed
 //!
 //! Each arrow is one write, and every look takes those that are due by what stands there. So no pod is counted twice, and none is

@@ -8,7 +8,7 @@ use coracle_api::labels::LabelSet;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A label of nodes and its value.
-type Place = (String, String);
+type TopologyDomain = (String, String);
 
 /// What the pods that stand mean for one that looks for a node.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub struct Near {
     /// For each term that wants pods far: where those are.
     unwanted: Vec<BTreeSet<String>>,
     /// Where pods are that want this one far.
-    guarded: BTreeSet<Place>,
+    guarded: BTreeSet<TopologyDomain>,
 }
 
 impl Near {
@@ -93,7 +93,7 @@ impl Homes<'_, '_> {
 }
 
 /// How much the pods that stand draw this one to a place, by label and value.
-pub fn drawn(world: &World<'_>, ask: &Ask<'_>) -> BTreeMap<Place, i64> {
+pub fn drawn(world: &World<'_>, ask: &Ask<'_>) -> BTreeMap<TopologyDomain, i64> {
     let mut drawn = BTreeMap::new();
     let own = &ask.key.namespace;
     let homes = Homes(world);

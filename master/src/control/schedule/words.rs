@@ -43,8 +43,8 @@ impl Words<'_, '_> {
     /// Says why a pod waits, unless it says so already. `nominated`: the node that it waits for; empty: none.
     pub fn waits(&self, why: String, nominated: &str) -> Vec<Intent> {
         let unbound = self.ask.pod.unbound.as_ref();
-        let told = unbound.and_then(|pod| pod.unscheduled.as_ref()) == Some(&why);
-        if told && unbound.is_some_and(|pod| pod.nominated == nominated) {
+        let is_known = unbound.and_then(|pod| pod.unscheduled.as_ref()) == Some(&why);
+        if is_known && unbound.is_some_and(|pod| pod.nominated == nominated) {
             return Vec::new();
         }
         let mut status = self.status();

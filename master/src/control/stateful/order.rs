@@ -92,7 +92,7 @@ impl PodPlan {
         }
         if self.trouble.is_none() {
             self.intents.push(Intent::Create { resource: PODS, namespace: key.namespace, object: identity::pod(seen, nth) });
-            self.intents.push(told(seen, "SuccessfulCreate", format!("Create Pod {name} in StatefulSet {} successful", seen.key.name)));
+            self.intents.push(tale(seen, "SuccessfulCreate", format!("Create Pod {name} in StatefulSet {} successful", seen.key.name)));
         }
         Onward::Wait
     }
@@ -107,7 +107,7 @@ impl PodPlan {
                     let words = format!("Create Claim {} Pod {pod} in StatefulSet {} success", key.name, seen.key.name);
                     let object = identity::new_claim(seen, &key);
                     self.intents.push(Intent::Create { resource: CLAIMS, namespace: key.namespace.clone(), object });
-                    self.intents.push(told(seen, "SuccessfulCreate", words));
+                    self.intents.push(tale(seen, "SuccessfulCreate", words));
                 }
                 Some(claim) if claim.deleting => {
                     let why = format!("pvc {} is being deleted", key.name);
@@ -193,14 +193,14 @@ impl PodPlan {
     fn delete(&mut self, seen: &Seen<'_>, pod: Pod<'_>) {
         self.intents.push(delete_silently(pod));
         let words = format!("Delete Pod {} in StatefulSet {} successful", pod.0.name, seen.key.name);
-        self.intents.push(told(seen, "SuccessfulDelete", words));
+        self.intents.push(tale(seen, "SuccessfulDelete", words));
     }
 }
 
-fn told(seen: &Seen<'_>, reason: &'static str, words: String) -> Intent {
+fn tale(seen: &Seen<'_>, reason: &'static str, words: String) -> Intent {
     seen.set.template.tell(seen.key, reason, words)
 }
 
 fn updated(seen: &Seen<'_>, pod: &Key) -> Intent {
-    told(seen, "SuccessfulUpdate", format!("Update Pod {} in StatefulSet {} successful", pod.name, seen.key.name))
+    tale(seen, "SuccessfulUpdate", format!("Update Pod {} in StatefulSet {} successful", pod.name, seen.key.name))
 }

@@ -23,7 +23,7 @@ const ROUND: Duration = Duration::from_secs(15);
 
 /// What was told last of a claim, and when.
 #[derive(Clone, Default)]
-struct Told {
+struct LastTale {
     what: Option<(&'static str, String)>,
     at: Duration,
 }
@@ -91,7 +91,7 @@ fn expanding(look: &Look<'_>, claim: &ClaimView) -> Decision {
     if shown.is_none_or(|shown| shown.value() >= claim.bytes) {
         return Decision::default();
     }
-    let tale = Tale { source: EXPANDER, ..told_of(look, claim, "Normal", "ExternalExpanding", EXPANDING.to_owned()) };
+    let tale = Tale { source: EXPANDER, ..tale_of(look, claim, "Normal", "ExternalExpanding", EXPANDING.to_owned()) };
     once(look, tale, false)
 }
 
@@ -104,8 +104,8 @@ fn lost(key: &Key, claim: &ClaimView, reason: &'static str, message: &str) -> De
     for field in ["accessModes", "capacity"] {
         status.as_object_mut().map(|fields| fields.remove(field));
     }
-    let told = Tale::warning(SOURCE, about(key, claim), reason, message.to_owned());
-    Decision::of(vec![Intent::Status { key: key.clone(), seen: claim.revision, status }, Intent::Tell(told)])
+    let tale = Tale::warning(SOURCE, about(key, claim), reason, message.to_owned());
+    Decision::of(vec![Intent::Status { key: key.clone(), seen: claim.revision, status }, Intent::Tell(tale)])
 }
 
 fn unbound(look: &Look<'_>, claim: &ClaimView) -> Decision {
@@ -127,11 +127,11 @@ fn unbound(look: &Look<'_>, claim: &ClaimView) -> Decision {
     if view.claim.is_none() {
         if let Some(why) = misfit(view, claim) {
             let text = format!("Cannot bind to requested volume {:?}: {why}", claim.volume);
-            return told(look, claim, "Warning", "VolumeMismatch", text, false);
+            return announce(look, claim, "Warning", "VolumeMismatch", text, false);
         }
     } else if !view.is_for(key, claim) {
         let text = format!("volume {:?} already bound to a different claim.", claim.volume);
-        return told(look, claim, "Warning", "FailedBinding", text, false);
+        return announce(look, claim, "Warning", "FailedBinding", text, false);
     }
     Decision::of(tied(look, claim, (&volume, view)).into_iter().collect())
 }
@@ -152,11 +152,11 @@ fn without(look: &Look<'_>, claim: &ClaimView, class: Option<&ClassView>) -> Dec
         }
         (None | Some(""), _) => {
             let text = "no persistent volumes available for this claim and no storage class is set";
-            told(look, claim, "Normal", "FailedBinding", text.to_owned(), false)
+            announce(look, claim, "Normal", "FailedBinding", text.to_owned(), false)
         }
         (Some(name), None) => {
             let text = format!("storageclass.storage.k8s.io {name:?} not found");
-            told(look, claim, "Warning", "ProvisioningFailed", text, false)
+            announce(look, claim, "Warning", "ProvisioningFailed", text, false)
         }
         (Some(_), Some(class)) if class.waits && claim.node.is_empty() => {
             let pods = unplaced(cluster, key);
@@ -165,11 +165,11 @@ fn without(look: &Look<'_>, claim: &ClaimView, class: Option<&ClassView>) -> Dec
                 [pod] => ("WaitForPodScheduled", format!("waiting for pod {pod} to be scheduled")),
                 pods => ("WaitForPodScheduled", format!("waiting for pods {} to be scheduled", pods.join(","))),
             };
-            told(look, claim, "Normal", reason, text, true)
+            announce(look, claim, "Normal", reason, text, true)
         }
         (Some(_), Some(class)) => match provision::provision(cluster, key, claim, class) {
             provision::Provision::Write(intents) => Decision::of(intents),
-            provision::Provision::Tell { severity, reason, text } => told(look, claim, severity, reason, text, false),
+            provision::Provision::Tell { severity, reason, text } => announce(look, claim, severity, reason, text, false),
         },
     }
 }
@@ -182,17 +182,17 @@ fn unplaced(cluster: &Cluster, claim: &Key) -> Vec<String> {
     waiting.map(|(key, _)| key.name.clone()).collect()
 }
 
-fn told_of(look: &Look<'_>, claim: &ClaimView, severity: &'static str, reason: &'static str, text: String) -> Tale {
+fn tale_of(look: &Look<'_>, claim: &ClaimView, severity: &'static str, reason: &'static str, text: String) -> Tale {
     Tale { severity, ..Tale::normal(SOURCE, about(look.key, claim), reason, text) }
 }
 
 /// Tells once what stands in the way. `later`: what was told before stands until the next round.
-fn told(look: &Look<'_>, claim: &ClaimView, severity: &'static str, reason: &'static str, text: String, later: bool) -> Decision {
-    once(look, told_of(look, claim, severity, reason, text), later)
+fn announce(look: &Look<'_>, claim: &ClaimView, severity: &'static str, reason: &'static str, text: String, later: bool) -> Decision {
+    once(look, tale_of(look, claim, severity, reason, text), later)
 }
 
 fn once(look: &Look<'_>, tale: Tale, later: bool) -> Decision {
-    let before: Told = look.remembered();
+    let before: LastTale = look.remembered();
     let what = Some((tale.reason, tale.message.clone()));
     if before.what == what {
         return Decision { memo: Some(Memo::of(before)), ..Decision::default() };
@@ -202,7 +202,7 @@ fn once(look: &Look<'_>, tale: Tale, later: bool) -> Decision {
         let wake_at = Some(before.at + ROUND);
         return Decision { wake_at, memo: Some(Memo::of(before)), ..Decision::default() };
     }
-    Decision { memo: Some(Memo::of(Told { what, at: uptime })), ..Decision::of(vec![Intent::Announce(tale)]) }
+    Decision { memo: Some(Memo::of(LastTale { what, at: uptime })), ..Decision::of(vec![Intent::Announce(tale)]) }
 }
 
 pub fn about(key: &Key, claim: &ClaimView) -> About {

@@ -98,8 +98,8 @@ fn directory(cluster: &Cluster, key: &Key, claim: &ClaimView, class: &ClassView)
         },
     });
     let text = format!("Successfully provisioned volume {name}");
-    let told = Tale::normal(SOURCE, about(key, claim), "ProvisioningSucceeded", text);
-    Provision::Write(vec![Intent::Create { resource: VOLUMES, namespace: String::new(), object }, Intent::Tell(told)])
+    let tale = Tale::normal(SOURCE, about(key, claim), "ProvisioningSucceeded", text);
+    Provision::Write(vec![Intent::Create { resource: VOLUMES, namespace: String::new(), object }, Intent::Tell(tale)])
 }
 
 /// Whether a claim asks for more than its volume has, and the volume is a directory, which has no end of its own.

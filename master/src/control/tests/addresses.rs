@@ -43,15 +43,15 @@ fn ingress(given: &[&str]) -> Value {
 
 /// What the balancer writes and says about a service.
 fn given(objects: &[(&'static str, Value)], name: &str) -> (Option<Value>, Vec<String>) {
-    let (mut written, mut told) = (None, Vec::new());
+    let (mut written, mut messages) = (None, Vec::new());
     for intent in decide(&cluster(objects), "balancer", key("services", name), at(MINUTE)).intents {
         match intent {
             Intent::Status { status, .. } => written = Some(status["loadBalancer"].clone()),
-            Intent::Announce(tale) => told.push(tale.message),
+            Intent::Announce(tale) => messages.push(tale.message),
             other => panic!("{other:?}"),
         }
     }
-    (written, told)
+    (written, messages)
 }
 
 const OLD: &str = "2027-01-02T00:00:00Z";
@@ -89,12 +89,12 @@ fn a_balancer_leaves_host_ports_to_the_pods_that_have_them() {
         let spec = json!({"nodeName": node, "containers": [{"name": "c", "image": "i", "ports": ports}]});
         pod("p", json!({"spec": spec, "status": {"phase": phase}}))
     };
-    let check = |pod: Option<(&'static str, Value)>, standing: &[&str], expected: Option<&[&str]>, told: &[&str]| {
+    let check = |pod: Option<(&'static str, Value)>, standing: &[&str], expected: Option<&[&str]>, troubles: &[&str]| {
         let mut objects = nodes.to_vec();
         objects.extend(pod);
         objects.push(balanced("a", OLD, standing, json!({})));
-        let told = told.iter().map(|by| format!("Error syncing load balancer: {by}")).collect();
-        assert_eq!(given(&objects, "a"), (expected.map(ingress), told), "{objects:?}");
+        let troubles = troubles.iter().map(|by| format!("Error syncing load balancer: {by}")).collect();
+        assert_eq!(given(&objects, "a"), (expected.map(ingress), troubles), "{objects:?}");
     };
     let held = "port 80/TCP of node n1 is held by pod default/p";
     check(None, &[], Some(&["192.0.2.1", "192.0.2.2"]), &[]);

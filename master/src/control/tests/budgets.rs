@@ -39,17 +39,17 @@ fn counted(objects: &[(&'static str, Value)]) -> (Value, Vec<String>) {
     let decision = decide(&cluster(objects), "budgets", of_budget(), at(MINUTE));
     let mut intents = decision.intents.into_iter();
     let Some(Intent::Status { status, .. }) = intents.next() else { return (Value::Null, Vec::new()) };
-    let told = intents.map(|intent| match intent {
+    let tales = intents.map(|intent| match intent {
         Intent::Tell(tale) => format!("{} {}", tale.about.name, tale.reason),
         other => panic!("{other:?}"),
     });
-    (status, told.collect())
+    (status, tales.collect())
 }
 
 #[test]
 fn budgets_are_counted() {
     /// Healthy, desired, expected, allowed.
-    fn check(spec: Value, objects: &[(&'static str, Value)], expected: [i64; 4], reason: &str, words: &str, told: &[&str]) {
+    fn check(spec: Value, objects: &[(&'static str, Value)], expected: [i64; 4], reason: &str, words: &str, expected_tales: &[&str]) {
         let mut all = objects.to_vec();
         all.push(budget(spec.clone(), json!({})));
         let (status, tales) = counted(&all);
@@ -59,7 +59,7 @@ fn budgets_are_counted() {
         assert_eq!((condition["reason"].as_str(), condition["message"].as_str()), (Some(reason), Some(words)), "{spec}");
         assert_eq!(condition["status"], if expected[3] > 0 { "True" } else { "False" });
         assert_eq!(status["observedGeneration"].is_null(), reason == "SyncFailed", "{spec}");
-        assert_eq!(tales, told, "{spec}");
+        assert_eq!(tales, expected_tales, "{spec}");
     }
     let rc = ("ReplicationController", "rc");
     let three = |ready: [bool; 3]| {
@@ -111,8 +111,8 @@ fn budgets_are_counted() {
         (("DaemonSet", "ds"), "daemonsets.apps does not implement the scale subresource"),
         (("Widget", "w"), "no matches for kind \"Widget\" in version \"example.com/v1\""),
     ] {
-        let told = &["b CalculateExpectedPodCountFailed"];
-        check(json!({"maxUnavailable": 1}), &[of("p", owner, true)], [0, 0, 0, 0], "SyncFailed", words, told);
+        let tales = &["b CalculateExpectedPodCountFailed"];
+        check(json!({"maxUnavailable": 1}), &[of("p", owner, true)], [0, 0, 0, 0], "SyncFailed", words, tales);
         check(json!({"minAvailable": 1}), &[of("p", owner, true)], [1, 1, 1, 0], no, "", &[]);
     }
 }
@@ -130,27 +130,27 @@ fn what_cannot_be_read_may_be_guarded() {
 fn a_counted_budget_is_left_alone() {
     let objects = [running("p", "n", "10.0.0.1", true), budget(json!({"minAvailable": 0}), json!({}))];
     let (status, _) = counted(&objects);
-    let [pod, mut told] = objects;
-    told.1["status"] = status.clone();
-    assert_eq!(decide(&cluster(&[pod.clone(), told.clone()]), "budgets", of_budget(), at(MINUTE)), Decision::default());
+    let [pod, mut known] = objects;
+    known.1["status"] = status.clone();
+    assert_eq!(decide(&cluster(&[pod.clone(), known.clone()]), "budgets", of_budget(), at(MINUTE)), Decision::default());
     // The time stays where what it says does.
-    told.1["status"]["conditions"][0]["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
-    told.1["metadata"]["generation"] = 3.into();
-    let (status, _) = counted(&[pod, told]);
+    known.1["status"]["conditions"][0]["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
+    known.1["metadata"]["generation"] = 3.into();
+    let (status, _) = counted(&[pod, known]);
     let condition = &status["conditions"][0];
     assert_eq!((&condition["observedGeneration"], &condition["lastTransitionTime"]), (&json!(3), &json!("2020-01-01T00:00:00Z")));
 }
 
 #[test]
 fn the_evicted_are_awaited() {
-    fn check(disrupted: Value, more: Value, healthy: i64, left: Value, told: &[&str], wake_s: Option<u64>) {
+    fn check(disrupted: Value, more: Value, healthy: i64, left: Value, expected_tales: &[&str], wake_s: Option<u64>) {
         let (plural, mut pod) = running("p", "n", "10.0.0.1", true);
         merge(&mut pod, more);
         let other = running("q", "n", "10.0.0.2", true);
         let objects = [(plural, pod), other, budget(json!({"minAvailable": 1}), json!({"status": {"disruptedPods": disrupted}}))];
         let (status, tales) = counted(&objects);
         assert_eq!((&status["currentHealthy"], &status["disruptedPods"]), (&healthy.into(), &left), "{disrupted}");
-        assert_eq!(tales, told, "{disrupted}");
+        assert_eq!(tales, expected_tales, "{disrupted}");
         let wake_at = decide(&cluster(&objects), "budgets", of_budget(), at(MINUTE)).wake_at;
         assert_eq!(wake_at, wake_s.map(|s| MINUTE + Duration::from_secs(s)), "{disrupted}");
     }

@@ -20,11 +20,11 @@ fn look(cluster: &Cluster, controller: &str, key: Key, uptime: Duration, memo: O
 }
 
 fn statuses(decision: &Decision) -> Vec<String> {
-    let told = |intent: &Intent| match intent {
+    let text = |intent: &Intent| match intent {
         Intent::Status { key, status, .. } => Some(format!("{} {}", key.name, status["conditions"][0]["status"])),
         _ => None,
     };
-    decision.intents.iter().filter_map(told).collect()
+    decision.intents.iter().filter_map(text).collect()
 }
 
 fn put(cluster: &mut Cluster, (plural, object): (&'static str, Value), revision: u64, uptime: Duration) {
@@ -114,8 +114,8 @@ fn nodes_are_given_up_one_by_one() {
     put(&mut three, node("n2", json!({"status": {"conditions": conditions}, "spec": {"taints": taints}})), 12, seconds(6));
     let all = look(&three, seconds(20), then.memo.as_ref());
     assert_eq!(named(&all), ["n2 null"]);
-    let told = |decision: &Decision| decision.intents.iter().filter(|intent| matches!(intent, Intent::Announce(_))).count();
-    assert_eq!((told(&first), told(&next), told(&all)), (0, 3, 0), "each is told of once");
+    let tales = |decision: &Decision| decision.intents.iter().filter(|intent| matches!(intent, Intent::Announce(_))).count();
+    assert_eq!((tales(&first), tales(&next), tales(&all)), (0, 3, 0), "each is told of once");
     // Most of a small zone: none.
     let most = cluster(&[node("n1", json!({})), node("n2", json!({})), unready("n3"), unready("n4"), unready("n5")]);
     assert_eq!(look(&most, seconds(30), None).wake_at, None);

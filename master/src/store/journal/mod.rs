@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! the oldest segment that nobody needs any more, or else spare/...: a file of newlines, made durable beforehand
-//!            -> rename to the next place in wal/ -> fsync of wal/, before it is needed -> fence -> batch, batch, batch ...
+//!            -> rename to the next place in wal/ -> fsync of wal/, before it is needed
+//!            -> fence -> batch, batch, batch ...
 //! a batch:   one write of whole blocks, one fdatasync
 //! ```
 //!
@@ -17,6 +18,7 @@
 
 mod gone;
 pub mod held;
+mod loss;
 mod place;
 pub mod record;
 pub mod recover;

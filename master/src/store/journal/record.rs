@@ -2,7 +2,7 @@
 //! byte is found:
 //!
 //! ```text
-//! {"seg":370,"n":26,"b":26,"op":"open","prev":25,"reserved":9000,"carry":3,"bytes":1048576,"of":"8a20c4d1","crc":"e7add0f7"}
+//! {"seg":370,"n":26,"b":26,"op":"open","prev":25,"reserved":9000,"carry":3,"bytes":1048576,"of":"8a2...","crc":"..."}
 //! {"seg":370,"n":27,"b":26,"op":"put","rev":256,"key":"core/pods/default/web","was":"-","obj":{...},"crc":"6415280b"}
 //! {"seg":370,"n":30,"b":30,"op":"del","was":"1c2b09fa","rev":259,"key":"core/pods/default/web","crc":"..."}
 //! {"seg":370,"n":31,"b":31,"op":"reserve","reserved":121259,"crc":"..."}
@@ -276,9 +276,9 @@ mod tests {
             for bit in 0..text.len() * 8 {
                 let mut bad = text.clone();
                 bad[bit / 8] ^= 1 << (bit % 8);
-                let told = decode(&Bytes::from(bad), true);
+                let decoded = decode(&Bytes::from(bad), true);
                 // The letters of the checksum itself may change their case.
-                assert!(told.as_ref().is_none_or(|line| line.record == record), "bit {bit}: {told:?}");
+                assert!(decoded.as_ref().is_none_or(|line| line.record == record), "bit {bit}: {decoded:?}");
             }
             for cut in 0..text.len() {
                 assert_eq!(decode(&Bytes::copy_from_slice(&text[..cut]), true), None);

@@ -8,12 +8,11 @@
 //! - What the files hold already may be damaged in the journal.
 
 use super::held::{HeldRecord, Later, Worth};
+pub use super::loss::{JournalPlace, Missing, Wiped};
 use super::record::{Line, Record};
 use super::scan::{BLOCK_BYTES, ScannedLine};
 use crate::store::protocol::{Protocol, Rule};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-use std::fmt;
 
 /// A segment is written over in place, so a cut leaves of each sector what was there or what was written, and nothing else. A bad medium
 /// spoils the pages that it was at work on, some tens of KiB; where more is strange, it has lost what it held.
@@ -65,40 +64,6 @@ pub struct Recovered {
     pub behind: bool,
     /// Where the last record of the last segment begins.
     pub end: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalPlace {
-    pub segment: u64,
-    pub offset: usize,
-}
-
-/// So many bytes that nobody wrote lie somewhere behind a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wiped {
-    pub place: JournalPlace,
-    pub bytes: usize,
-}
-
-/// An acknowledged record that is not there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
-    pub place: JournalPlace,
-    /// The first that is missing.
-    pub n: u64,
-    pub why: Cow<'static, str>,
-}
-
-impl fmt::Display for JournalPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, offset {}", super::path(self.segment), self.offset)
-    }
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: record {} is missing: {}", self.place, self.n, self.why)
-    }
 }
 
 /// `head`: what HEAD.json says; None: it is lost, or of a time before the journal. `closed`: it says as well that nothing was acknowledged
@@ -439,15 +404,15 @@ mod tests {
 
     /// The records with a key that hold, the fence of the next segment, and how many it carries.
     fn check(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)], holds: &[u64], last: u64, carry: usize) {
-        let told = read(head, segments);
-        assert_eq!(told.missing, None);
-        let numbers: Vec<u64> = told.records.iter().filter(|held| held.key().is_some()).map(|held| held.n).collect();
-        assert_eq!((numbers.as_slice(), told.last, told.carry.len()), (holds, last, carry));
+        let recovered = read(head, segments);
+        assert_eq!(recovered.missing, None);
+        let numbers: Vec<u64> = recovered.records.iter().filter(|held| held.key().is_some()).map(|held| held.n).collect();
+        assert_eq!((numbers.as_slice(), recovered.last, recovered.carry.len()), (holds, last, carry));
     }
 
     fn check_missing(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)], n: u64, place: (u64, usize)) {
-        let told = read(head, segments).missing.expect("something is missing");
-        assert_eq!((told.n, told.place), (n, JournalPlace { segment: place.0, offset: place.1 }), "{told}");
+        let missing = read(head, segments).missing.expect("something is missing");
+        assert_eq!((missing.n, missing.place), (n, JournalPlace { segment: place.0, offset: place.1 }), "{missing}");
     }
 
     /// 1: open · 2: put · 3, 4: put · 5: put
@@ -502,15 +467,15 @@ mod tests {
         let whole = first();
         let line = whole[12_288..].iter().position(|byte| *byte == b'\n').expect("a line");
         for at in 12_288..=12_288 + line {
-            let told = read(None, &[(1, flip(whole.clone(), at))]);
-            assert_eq!((told.last, told.torn), (2, vec![JournalPlace { segment: 1, offset: 12_288 }]), "{at}");
+            let recovered = read(None, &[(1, flip(whole.clone(), at))]);
+            assert_eq!((recovered.last, recovered.torn), (2, vec![JournalPlace { segment: 1, offset: 12_288 }]), "{at}");
         }
         // A card has lost pages.
         for from in [4_096, 8_200, 8_300, 12_288, 12_300] {
             let mut zeros = whole.clone();
             zeros[from..].fill(0);
-            let told = read(None, &[(1, zeros)]);
-            assert_eq!((told.missing, told.torn.len()), (None, 1), "{from}");
+            let recovered = read(None, &[(1, zeros)]);
+            assert_eq!((recovered.missing, recovered.torn.len()), (None, 1), "{from}");
         }
         assert_eq!(read(None, &[(1, whole)]).torn, []);
     }
@@ -520,8 +485,8 @@ mod tests {
         check_missing(None, &[(1, flip(first(), 4_100))], 2, (1, 4_096));
         check_missing(None, &[(1, flip(first(), 10))], 0, (1, 0));
         check_missing(Some((1, 1)), &[(1, flip(first(), 10))], 1, (1, 0));
-        let told = read(None, &[(1, flip(first(), 4_100))]);
-        assert_eq!(told.beyond.iter().map(|line| line.n).collect::<Vec<_>>(), [3, 4, 5]);
+        let recovered = read(None, &[(1, flip(first(), 4_100))]);
+        assert_eq!(recovered.beyond.iter().map(|line| line.n).collect::<Vec<_>>(), [3, 4, 5]);
         // The next segment knows that there was more.
         let second = segment(2, 6, &[&[open(5, 0)], &[put(7)]]);
         check_missing(
@@ -532,9 +497,9 @@ mod tests {
         );
         // A segment that cannot be read may hold anything.
         let unreadable = vec![ScannedSegment { segment: 1, bytes: usize::MAX, found: None }];
-        let told = recover(Some(Position { segment: 1, n: 3 }), false, unreadable.into_iter(), &Protocol::WHOLE);
-        let missing = told.missing.expect("unknown is not absent");
-        assert!(missing.n == 3 && missing.why.contains("start again, or copy the directory") && told.void.is_empty(), "{missing}");
+        let recovered = recover(Some(Position { segment: 1, n: 3 }), false, unreadable.into_iter(), &Protocol::WHOLE);
+        let missing = recovered.missing.expect("unknown is not absent");
+        assert!(missing.n == 3 && missing.why.contains("start again, or copy the directory") && recovered.void.is_empty(), "{missing}");
         // Segments are gone.
         check_missing(Some((1, 3)), &[(2, second)], 3, (2, 0));
         check_missing(Some((1, 3)), &[], 3, (1, 0));
@@ -555,15 +520,15 @@ mod tests {
     fn a_segment_that_was_cut_short_has_lost_something() {
         let made = |bytes: u64| Record::Open { prev: 0, reserved: 100, carry: 0, bytes, of: 0, over: false };
         let text = segment(1, 1, &[&[made(16_384)], &[put(2)], &[put(3)]]);
-        let told = |text: &[u8], bytes: usize| {
+        let lost = |text: &[u8], bytes: usize| {
             let scanned = ScannedSegment { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), 1, &Protocol::WHOLE)) };
             recover(None, false, [scanned].into_iter(), &Protocol::WHOLE).missing.map(|missing| (missing.n, missing.place.offset))
         };
-        assert_eq!(told(&text, 16_384), None);
-        assert_eq!(told(&text[..8_192], 8_192), Some((3, 8_192)));
-        assert_eq!(told(&text[..5_000], 5_000), Some((3, 5_000)));
-        assert_eq!(told(&text[..50], 50).map(|(n, _)| n), Some(0));
-        assert_eq!(told(&[], 0), Some((0, 0)));
+        assert_eq!(lost(&text, 16_384), None);
+        assert_eq!(lost(&text[..8_192], 8_192), Some((3, 8_192)));
+        assert_eq!(lost(&text[..5_000], 5_000), Some((3, 5_000)));
+        assert_eq!(lost(&text[..50], 50).map(|(n, _)| n), Some(0));
+        assert_eq!(lost(&[], 0), Some((0, 0)));
     }
 
     fn say(name: &str, n: u64) -> Record {
@@ -575,9 +540,9 @@ mod tests {
     const SAID_BYTES: usize = 1000;
 
     /// The numbers of the objects that are held whole.
-    fn whole(told: &[HeldRecord]) -> Vec<u64> {
+    fn whole(records: &[HeldRecord]) -> Vec<u64> {
         let is_whole = |held: &&HeldRecord| matches!(&held.worth, Worth::Whole(Record::Put { object, .. }) if object.len() == SAID_BYTES);
-        told.iter().filter(is_whole).map(|held| held.n).collect()
+        records.iter().filter(is_whole).map(|held| held.n).collect()
     }
 
     #[test]
@@ -599,15 +564,15 @@ mod tests {
             let text = &texts[number as usize - 1];
             ScannedSegment { segment: number, bytes: text.len(), found: Some(scan(text, number, &Protocol::WHOLE)) }
         };
-        let told = recover(None, false, (1..SEGMENTS + 1).map(scanned), &Protocol::WHOLE);
-        assert!(are_free(), "{:?} share memory with their segments", whole(&told.records));
-        assert_eq!((told.missing, told.records.len()), (None, 6 * SEGMENTS as usize));
+        let recovered = recover(None, false, (1..SEGMENTS + 1).map(scanned), &Protocol::WHOLE);
+        assert!(are_free(), "{:?} share memory with their segments", whole(&recovered.records));
+        assert_eq!((recovered.missing, recovered.records.len()), (None, 6 * SEGMENTS as usize));
         let first = (SEGMENTS - 1) * 6 + 1;
         // The last batch may have to be written again, all of it.
         let expected: Vec<u64> = (0..SEGMENTS - 1).map(|segment| segment * 6 + 4).chain(first + 2..=first + 5).collect();
-        assert_eq!(whole(&told.records), expected);
-        assert_eq!(told.carry, [say("a", first + 4), say("a", first + 5)]);
-        let keys: HashSet<*const Key> = told.records.iter().filter_map(HeldRecord::key).map(Arc::as_ptr).collect();
+        assert_eq!(whole(&recovered.records), expected);
+        assert_eq!(recovered.carry, [say("a", first + 4), say("a", first + 5)]);
+        let keys: HashSet<*const Key> = recovered.records.iter().filter_map(HeldRecord::key).map(Arc::as_ptr).collect();
         assert_eq!(keys.len(), 2 + SEGMENTS as usize, "a key is held more than once");
     }
 
@@ -616,8 +581,8 @@ mod tests {
         // 1: open · 2: a · 3: a
         let first = segment(1, 1, &[&[open(0, 0)], &[say("a", 1)], &[say("a", 2)]]);
         let check = |segments: &[(u64, Vec<u8>)], expected: &[u64]| {
-            let told = read(None, segments);
-            assert_eq!((whole(&told.records).as_slice(), told.missing), (expected, None));
+            let recovered = read(None, segments);
+            assert_eq!((whole(&recovered.records).as_slice(), recovered.missing), (expected, None));
         };
         check(&[(1, first.clone())], &[3]);
         // Refused, and refused again in a segment of its own, and void.
@@ -635,18 +600,21 @@ mod tests {
     #[test]
     fn what_lies_behind_a_hole_leaves_the_last_of_it_and_of_what_is_before() {
         let batches: [&[Record]; 6] = [&[open(0, 0)], &[say("a", 1)], &[say("a", 2)], &[say("b", 3)], &[say("a", 4)], &[say("a", 5)]];
-        let told = read(None, &[(1, flip(segment(1, 1, &batches), 12_300))]);
-        assert_eq!((told.missing.map(|missing| missing.n), whole(&told.records), whole(&told.beyond)), (Some(4), vec![3], vec![6]));
-        assert_eq!(told.beyond.iter().map(|held| held.n).collect::<Vec<_>>(), [5, 6]);
+        let recovered = read(None, &[(1, flip(segment(1, 1, &batches), 12_300))]);
+        assert_eq!(
+            (recovered.missing.map(|missing| missing.n), whole(&recovered.records), whole(&recovered.beyond)),
+            (Some(4), vec![3], vec![6])
+        );
+        assert_eq!(recovered.beyond.iter().map(|held| held.n).collect::<Vec<_>>(), [5, 6]);
     }
 
     #[test]
     fn what_lies_behind_a_hole_is_older_than_later_segments() {
         let first = [&[open(0, 0)], &[say("a", 1)], &[say("b", 2)], &[say("a", 3)], &[say("refused", 4)]] as [&[Record]; 5];
         let second = segment(2, 5, &[&[open(4, 0)], &[say("a", 5)]]);
-        let told = read(None, &[(1, flip(segment(1, 1, &first), 8_200)), (2, second)]);
-        assert_eq!(told.missing.as_ref().map(|missing| missing.n), Some(3));
-        let said: Vec<(String, u64)> = view(&told).into_iter().map(|(key, said)| (key.name.clone(), said.revision.0)).collect();
+        let recovered = read(None, &[(1, flip(segment(1, 1, &first), 8_200)), (2, second)]);
+        assert_eq!(recovered.missing.as_ref().map(|missing| missing.n), Some(3));
+        let said: Vec<(String, u64)> = view(&recovered).into_iter().map(|(key, said)| (key.name.clone(), said.revision.0)).collect();
         assert_eq!(said, [("a".to_owned(), 5)]);
     }
 
@@ -655,8 +623,8 @@ mod tests {
         // Batch 5 failed, went to segment 2, failed there too, and was refused; something else came later.
         let refused = segment(2, 5, &[&[open(4, 0), put(6)]]);
         let third = segment(3, 5, &[&[open(4, 0), put(60)]]);
-        let told = read(None, &[(1, first()), (2, refused), (3, third)]);
-        let revisions: Vec<u64> = told.records.iter().filter_map(HeldRecord::revision).map(|revision| revision.0).collect();
-        assert_eq!((revisions, told.last, told.missing), (vec![2, 3, 4, 60], 4, None));
+        let recovered = read(None, &[(1, first()), (2, refused), (3, third)]);
+        let revisions: Vec<u64> = recovered.records.iter().filter_map(HeldRecord::revision).map(|revision| revision.0).collect();
+        assert_eq!((revisions, recovered.last, recovered.missing), (vec![2, 3, 4, 60], 4, None));
     }
 }

@@ -110,14 +110,14 @@ mod tests {
     /// Numbers are lines, None is something bad.
     fn check(text: Vec<u8>, expected: &[Option<u64>]) {
         let found = scan(&Bytes::from(text), 1, &Protocol::WHOLE);
-        let told: Vec<Option<u64>> = found
+        let lines: Vec<Option<u64>> = found
             .iter()
             .map(|found| match found {
                 ScannedLine::Line { line, .. } => Some(line.n),
                 ScannedLine::Bad { .. } => None,
             })
             .collect();
-        assert_eq!(told, expected);
+        assert_eq!(lines, expected);
     }
 
     #[test]
@@ -159,11 +159,11 @@ mod tests {
         now.resize(BLOCK_BYTES, b'\n');
         text[..BLOCK_BYTES].copy_from_slice(&now);
         let of = |text: &[u8], segment, protocol: &Protocol| scan(&Bytes::copy_from_slice(text), segment, protocol);
-        let told = of(&text, 8, &Protocol::WHOLE);
+        let lines = of(&text, 8, &Protocol::WHOLE);
         // A line of the earlier one was cut by the end of the block.
         assert!(
-            matches!(&told[..], [ScannedLine::Line { line, .. }, ScannedLine::Bad { offset: BLOCK_BYTES, begun: false, .. }] if line.n == 500),
-            "{told:?}"
+            matches!(&lines[..], [ScannedLine::Line { line, .. }, ScannedLine::Bad { offset: BLOCK_BYTES, begun: false, .. }] if line.n == 500),
+            "{lines:?}"
         );
         assert!(of(&text, 8, &Protocol::WHOLE.without(Rule::OwnLines)).len() > 200);
         assert_eq!(of(&earlier, 8, &Protocol::WHOLE), []);
@@ -174,8 +174,8 @@ mod tests {
             let mut damaged = text.clone();
             damaged[BLOCK_BYTES..][..next.len()].copy_from_slice(&next);
             damaged[BLOCK_BYTES + at] ^= 2;
-            let told = of(&damaged, 8, &Protocol::WHOLE);
-            assert!(matches!(told[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]), "{at}: {told:?}");
+            let lines = of(&damaged, 8, &Protocol::WHOLE);
+            assert!(matches!(lines[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]), "{at}: {lines:?}");
         }
         let mut zeros = text.clone();
         zeros[BLOCK_BYTES..][..512].fill(0);
@@ -192,8 +192,8 @@ mod tests {
             text.resize(BLOCK_BYTES, b'\n');
             text.extend_from_slice(fill);
             text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
-            let told = scan(&Bytes::from(text), 1, &Protocol::WHOLE);
-            assert!(matches!(told[..], [_, _, ScannedLine::Bad { strange: found, .. }] if found == strange), "{strange}: {told:?}");
+            let lines = scan(&Bytes::from(text), 1, &Protocol::WHOLE);
+            assert!(matches!(lines[..], [_, _, ScannedLine::Bad { strange: found, .. }] if found == strange), "{strange}: {lines:?}");
         };
         check(&line(3)[..30], 0);
         check("{\"seg\":1,\"n\":3,\"\u{fc}\u{10ffff}\t".as_bytes(), 0);
@@ -218,8 +218,8 @@ mod tests {
             record::encode(8, 2, 2, &Record::Open { prev: 1, reserved: 9, carry: 0, bytes: 0, of: 0, over }, &mut text);
             text.resize(BLOCK_BYTES, b'\n');
             text.extend_from_slice(&earlier[BLOCK_BYTES..]);
-            let told = scan(&Bytes::from(text), 8, &Protocol::WHOLE);
-            assert!(matches!(told[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun, strange: 0 }] if begun != over), "{told:?}");
+            let lines = scan(&Bytes::from(text), 8, &Protocol::WHOLE);
+            assert!(matches!(lines[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun, strange: 0 }] if begun != over), "{lines:?}");
         }
     }
 }

@@ -5,7 +5,8 @@
 //! discover: HEAD.json, wal/** (made durable, read, recovered) -> journal_view PURE: the last word on each object
 //! scan:     objects/**, stamps -> evidence, a file each
 //! judge:    PURE: the table from evidence to verdict
-//! here:     the verdicts carried out -> objects, edits PURE: the objects in memory · report: files set aside, what is told
+//! here:     the verdicts carried out -> objects, edits PURE: the objects in memory · report: files set aside, what is
+//!           told
 //! segment:  the new segment of the journal, and everything that has to be durable before anybody is served
 //! ```
 //!
@@ -60,7 +61,7 @@ pub struct Loaded {
     /// Files that are left alone where they are.
     pub left_alone: Vec<LeftOut>,
     /// Edits of files that did not have the effect that their author may expect.
-    pub told: Vec<Damage>,
+    pub edits: Vec<Damage>,
     /// Why the store cannot be written to.
     pub degraded: Option<String>,
 }

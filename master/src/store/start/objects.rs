@@ -80,7 +80,7 @@ impl<'a> LoadedObjects<'a> {
     pub fn take_journaled(&mut self, key: &Key, object: &Bytes) -> Result<(), (Key, Wrong)> {
         let Some(row) = self.row(key) else { return Ok(()) };
         let key = Key { resource: row.resource.clone(), ..key.clone() };
-        let outline = outline(object, &key, row, self.rules.told, Trust::Nothing);
+        let outline = outline(object, &key, row, self.rules.durable_by_sketch, Trust::Nothing);
         let (key, entry) = self.take(key, FileText { compact: object.clone(), crc: document::crc32(object) }, outline)?;
         self.all.insert(key, entry);
         Ok(())
@@ -148,12 +148,12 @@ impl<'a> LoadedObjects<'a> {
     pub fn of_kept(&self, mut key: Key, Kept { json, outline }: Kept, file_crc: Option<u32>) -> Option<Taken> {
         key.resource = self.row(&key)?.resource.clone();
         let quick = outline.and_then(|Outline { said, durable, labels }| Some((said?, durable, labels, Box::default())));
-        let told = quick.or_else(|| {
+        let facts = quick.or_else(|| {
             let document: Value = serde_json::from_slice(&json).ok()?;
             let claims = (self.rules.claims)(&key, &document).into();
             Some((document::revision(&document)?, (self.rules.durable)(&key, &document), document::labels(&document), claims))
         });
-        let (revision, durable, labels, claims) = told?;
+        let (revision, durable, labels, claims) = facts?;
         // What a person removed is gone.
         (file_crc.is_some() || durable == Durable::Nothing).then(|| {
             let key = Arc::new(key);

@@ -165,12 +165,12 @@ fn silent_files(
 ) -> Vec<FoundFile> {
     files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let seen = joined(files, kept);
-    let Rules { kinds, told, .. } = rules;
+    let Rules { kinds, durable_by_sketch, .. } = rules;
     let trust = if as_left { Trust::File } else { Trust::Nothing };
     let looked = gather(&seen, |Seen { key, text, kept }, _| {
         let (Some(Ok(text)), None) = (text, kept) else { return (None, Ok(true)) };
         let Some(row) = kinds.iter().find(|kind| kind.resource == key.resource) else { return (None, Ok(true)) };
-        match outline(&text.compact, key, row, told, trust) {
+        match outline(&text.compact, key, row, durable_by_sketch, trust) {
             Some(outline) => {
                 let has_revision = outline.said.is_some();
                 (Some(outline), Ok(has_revision))

@@ -1,13 +1,17 @@
 //! The end of a start: the new segment, and everything that has to be durable before anybody is served.
 //!
 //! ```text
-//! a new segment: fence, what of the journal is unproven, revisions reserved, what was edited by hand -> those files are the store's own
+//! a new segment: fence, what of the journal is unproven, revisions reserved, what was edited by hand
+//!   -> those files are the store's own
 //!   -> segments that count no more go -> HEAD.json
 //! ```
 //!
 //! What the journal says and the files do not is left to the next checkpoint. A start that cannot write serves reads,
 //! and takes no edits in.
 
+mod settle;
+
+use self::settle::Settling;
 use super::judge::Sum;
 use super::objects::{By, Rewritten};
 use super::{Ids, Loaded, Start};
@@ -15,15 +19,15 @@ use crate::store::checkpoint::{Dirty, NewFile};
 use crate::store::committer::Committer;
 use crate::store::discover::FoundJournal;
 use crate::store::disk::{Disk, Stamp};
-use crate::store::disk_error::{DiskError, failed};
+use crate::store::disk_error::DiskError;
 use crate::store::document;
-use crate::store::files::Files;
 use crate::store::folders::TMP;
 use crate::store::head::{FORMAT, Head};
 use crate::store::journal::record::{self, Record, Was};
 use crate::store::journal::recover::{Position, Recovered};
-use crate::store::journal::{self, Journal, Retired, WAL};
+use crate::store::journal::{Journal, Retired};
 use crate::store::protocol::Rule;
+use crate::store::quarantine::Incidents;
 use crate::store::setup::{BATCH_BYTES_MAX, Setup};
 use crate::store::state::StoreState;
 use crate::store::sums::Sums;
@@ -43,30 +47,6 @@ const APART_PLACES: u64 = 1 << 20;
 struct Edit {
     rewritten: Rewritten,
     object: Bytes,
-}
-
-/// The records and files that a start has to make durable.
-struct Due<'a> {
-    setup: &'a Setup,
-    recovered: &'a Recovered,
-    /// The records of the edits, with the revisions that are reserved: those that are not durable yet.
-    batches: VecDeque<Vec<Record>>,
-    /// Files that are to say at once what the journal does, those of the edits first; None: that there is no such
-    /// object.
-    brought: Vec<(Arc<Key>, Option<Bytes>)>,
-    /// So many of them do.
-    done: usize,
-    /// The files say all that the journal does.
-    closed: bool,
-    /// Segments that count no more.
-    outdated: Vec<u64>,
-    /// The content of the new HEAD.json, without its segment and reserved revisions.
-    head: Head,
-    /// Nobody is served before it does. Otherwise it only has to name the segment, by which a copy that ends before is
-    /// known.
-    head_is_due: bool,
-    /// From where the journal counts once it is begun anew.
-    fresh: Position,
 }
 
 pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, found: FoundJournal, ids: &Ids, setup: &Setup) -> Loaded {
@@ -95,13 +75,13 @@ pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, foun
     let batches = batches(&edits, &start, setup);
     let brought = start.brought_to(&edits);
     let closed = start.left.closed;
-    let mut due = Due { setup, recovered: &recovered, batches, brought, done: 0, closed, outdated, head: wanted, head_is_due, fresh };
+    let mut due = Settling { setup, recovered: &recovered, batches, brought, done: 0, closed, outdated, head: wanted, head_is_due, fresh };
     let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved, mark);
     let mut outcome = Ok(());
     if frozen.is_none() && !setup.look_only {
         outcome = due.settle(&*disk, &mut journal, &mut old, &mut head);
     }
-    let Due { batches, done, brought, .. } = due;
+    let Settling { batches, done, brought, .. } = due;
     let unwritten = if setup.look_only { VecDeque::new() } else { batches };
     let why = frozen.clone().or(outcome.as_ref().err().map(DiskError::to_string));
     start.leave_unwritten(edits, &unwritten, done, why.as_deref(), &mut dirty);
@@ -110,28 +90,35 @@ pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, foun
     let full = outcome.as_ref().is_err_and(DiskError::no_space);
     let degraded = frozen.clone().or(start.report.degraded.take()).or(outcome.err().map(|error| error.to_string()));
     journal.retired.extend(old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO }));
+    let incidents = std::mem::take(&mut start.report.incidents);
+    let writer = Committer { full, frozen, stamping, ..writer(disk, (journal, head), (dirty, incidents), setup) };
+    let Start { objects, report, .. } = start;
+    let state = StoreState::new(objects.all, report.damaged, last).without(report.unread);
+    Loaded { state, writer, notes: report.notes, foreign: report.foreign, left_alone: report.left_alone, edits: report.edits, degraded }
+}
+
+/// A writer that has done nothing yet.
+fn writer(disk: Arc<dyn Disk>, (journal, head): (Journal, Head), (dirty, incidents): (Dirty, Incidents), setup: &Setup) -> Committer {
     let mut writer = Committer {
-        disk: disk.clone(),
+        disk,
         journal,
         head,
         dirty,
-        incidents: std::mem::take(&mut start.report.incidents),
+        incidents,
         limits: setup.limits(None),
         checkpointing: false,
         timed: false,
-        stamping,
+        stamping: false,
         checkpoint_after: None,
         asked: None,
         each: false,
         unsettled: None,
-        full,
-        frozen,
+        full: false,
+        frozen: None,
         closed: false,
     };
     writer.limits = setup.limits(writer.room());
-    let Start { objects, report, .. } = start;
-    let state = StoreState::new(objects.all, report.damaged, last).without(report.unread);
-    Loaded { state, writer, notes: report.notes, foreign: report.foreign, left_alone: report.left_alone, told: report.told, degraded }
+    writer
 }
 
 /// The records to journal, in batches that fit a segment, behind the reserved revisions.
@@ -305,88 +292,5 @@ impl Start<'_> {
         for (key, said) in &self.journal {
             dirty.add(key.clone(), said.object.clone().map(NewFile::part), said.found, Duration::ZERO);
         }
-    }
-}
-
-impl Due<'_> {
-    fn settle(&mut self, disk: &dyn Disk, journal: &mut Journal, old: &mut Vec<(u64, u64)>, head: &mut Head) -> Result<(), DiskError> {
-        let mut opened = self.open(journal);
-        if opened.as_ref().is_err_and(DiskError::no_space) {
-            self.make_room(disk, journal, old, head);
-            opened = self.open(journal);
-        }
-        opened?;
-        if journal.is_scarce() {
-            self.leave_carried(disk, journal);
-        }
-        self.bring(disk)?;
-        self.clear(disk)?;
-        old.retain(|(segment, _)| !self.outdated.contains(segment));
-        journal.forget(|segment| self.outdated.contains(&segment));
-        let wanted = Head { reserved: journal.reserved(), begun: journal.position().segment, ..self.head.clone() };
-        match wanted.write(disk, &self.setup.protocol) {
-            Err(error) if self.head_is_due => return Err(error),
-            Err(error) => log::warn!("{error}: a copy that lacks the newest segments may not be known"),
-            Ok(()) => *head = wanted,
-        }
-        Ok(())
-    }
-
-    fn open(&mut self, journal: &mut Journal) -> Result<(), DiskError> {
-        if !self.setup.protocol.holds(Rule::FreshSegment) && journal.go_on(self.recovered) {
-            return Ok(());
-        }
-        while let Some(batch) = self.batches.front() {
-            journal.append(batch)?;
-            self.batches.pop_front();
-        }
-        Ok(())
-    }
-
-    /// On a full disk backups come last: HEAD.json, which is durable, says that nobody else needs the old segments, nor
-    /// any where it was closed in order.
-    fn make_room(&mut self, disk: &dyn Disk, journal: &mut Journal, old: &mut Vec<(u64, u64)>, head: &mut Head) {
-        let gone = |segment: u64| disk.unlink(&journal::path(segment)).is_ok();
-        old.retain(|(segment, _)| !gone(*segment));
-        self.recovered.void.iter().for_each(|segment| _ = gone(*segment));
-        if self.closed {
-            // But what this start has written is nowhere else.
-            journal.forget(|segment| segment < self.fresh.segment && gone(segment));
-            // Where it cannot be written now, the first write to the store does it.
-            (self.head.wal, head.wal) = (Some(self.fresh), Some(self.fresh));
-        }
-    }
-
-    /// One start after the other would need another segment of a full disk for the same batch. The new one says all
-    /// that it did.
-    fn leave_carried(&self, disk: &dyn Disk, journal: &mut Journal) {
-        journal.forget(|segment| self.recovered.carried == Some(segment) && disk.unlink(&journal::path(segment)).is_ok());
-    }
-
-    /// An edit counts once: edited files become the store's own before anybody writes to their objects.
-    fn bring(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
-        let mut files = Files::default();
-        loop {
-            for (nth, (key, object)) in self.brought.iter().enumerate() {
-                files.bring(disk, key, object.as_deref())?;
-                self.done = self.done.max(nth + 1);
-            }
-            if self.brought.is_empty() || files.settle(disk)? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Nobody needs them from here on.
-    fn clear(&self, disk: &dyn Disk) -> Result<(), DiskError> {
-        for segment in &self.recovered.void {
-            // If it stays it is void the next time, too.
-            disk.unlink(&journal::path(*segment)).ok();
-        }
-        for segment in &self.outdated {
-            let path = journal::path(*segment);
-            disk.unlink(&path).map_err(failed("remove", &path))?;
-        }
-        if self.outdated.is_empty() { Ok(()) } else { disk.sync_dir(WAL).map_err(failed("fsync", WAL)) }
     }
 }

@@ -118,12 +118,12 @@ fn tale(event: &Event) -> (Revision, String, bool) {
 
 fn follow(store: &dyn Store, scope: Scope, after: Option<Revision>) -> Result<(Story, WatchHandle), Unwatched> {
     let live = Story::default();
-    let told = live.clone();
+    let sink_story = live.clone();
     let watch = store.watch(
         scope,
         after,
         Box::new(move |event| {
-            locked(&told).push(tale(event));
+            locked(&sink_story).push(tale(event));
             true
         }),
     )?;
@@ -137,10 +137,10 @@ fn pods() -> Scope {
 }
 
 /// Until everybody has been told of what was written.
-fn told(store: &dyn Store) {
+fn wait_for_delivery(store: &dyn Store) {
     let (wanted, begun) = (store.revision(), Instant::now());
-    while store.told() < wanted {
-        assert!(begun.elapsed() < PATIENCE, "watchers are told up to {}, the store is at {wanted}", store.told());
+    while store.delivered() < wanted {
+        assert!(begun.elapsed() < PATIENCE, "watchers are told up to {}, the store is at {wanted}", store.delivered());
         thread::yield_now();
     }
 }
@@ -204,7 +204,7 @@ fn a_moment_ends(mut home: Home) {
         assert!(store.list(&PODS, None).revision >= shown);
         let next = make(&*store, &format!("q{life}"));
         assert!(next.revision > shown, "{} was shown already", next.revision);
-        told(&*store);
+        wait_for_delivery(&*store);
         assert_eq!(*locked(&heard), [(next.revision, format!("q{life}"), true)]);
         delete(&*store, &next);
         store.move_past(store.revision());
@@ -304,7 +304,7 @@ fn nothing_changed_is_nothing_done(mut home: Home) {
     let same = store.write(update(pod("a", "a", None), a.revision)).expect("it was seen");
     assert_eq!((same.revision, store.revision()), (a.revision, a.revision));
     let b = make(&*store, "b");
-    told(&*store);
+    wait_for_delivery(&*store);
     assert_eq!(*locked(&story), [(b.revision, "b".to_owned(), true)]);
 }
 
@@ -366,7 +366,7 @@ fn events_come_in_order(mut home: Home) {
     drop(dropped.1);
     let changed = store.write(update(pod("b", "z", None), b.revision)).expect("it was seen");
     let gone = delete(&*store, &a);
-    told(&*store);
+    wait_for_delivery(&*store);
     let row = |stored: &Stored, there: bool| (stored.revision, stored.key.name.clone(), there);
     let live = [row(&changed, true), row(&gone, false)];
     assert_eq!(*locked(&from_state.0), [vec![row(&a, true), row(&b, true)], live.to_vec()].concat());
@@ -415,7 +415,7 @@ fn many_writers(mut home: Home) {
         let threads: Vec<_> = (0..WRITERS).map(|nth| scope.spawn(move || write(nth))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a writer does not panic")).sum()
     });
-    told(&*store);
+    wait_for_delivery(&*store);
     let story = locked(&story);
     assert!(story.windows(2).all(|pair| pair[0].0 < pair[1].0), "each revision once, and in order");
     assert_eq!(story.len(), 1 + WRITERS * WRITES_EACH + done);
@@ -492,7 +492,7 @@ fn what_is_refused_is_not_seen(mut home: Home) {
         }
     };
     assert!(c.revision > a.revision && store.health().degraded.is_none());
-    told(&*store);
+    wait_for_delivery(&*store);
     assert_eq!(*locked(&story), [(c.revision, "c".to_owned(), true)]);
     drop(store);
     let store = home.open();

@@ -1,7 +1,7 @@
 //! Copies of a directory that are taken folder by folder, in any order, while its master writes and its files follow. What was acknowledged
 //! before the copy began is there, or the start says that something may be missing; and nothing that had been deleted comes back.
 //!
-//!     CORACLE_SEED=17         this copy alone, told step by step
+//!     CORACLE_SEED=17         this copy alone, reported step by step
 //!     CORACLE_HISTORIES=5000  so many
 
 use super::crash::number;
@@ -27,7 +27,7 @@ const REMEMBERED: [u64; 4] = [1256, 2270, 3669, 3980];
 #[derive(Default, Debug)]
 struct Tally {
     whole: u64,
-    told: u64,
+    reported: u64,
     frozen: u64,
     quiet: u64,
 }
@@ -149,7 +149,7 @@ fn judge(copy: &SimDisk, setup: Setup, before: &oracle::Oracle, may: &May, whole
     // Where no file had come into objects/ it looks as if the folder were not there.
     let frozen = health.degraded.as_ref().is_some_and(|why| !why.contains("knows of objects"));
     // A file that a cut tore before is damaged in the copy, and said.
-    if whole && (frozen || !health.told.is_empty() || health.damaged.iter().any(|damage| damage.key.is_none())) {
+    if whole && (frozen || !health.edits.is_empty() || health.damaged.iter().any(|damage| damage.key.is_none())) {
         return Err(format!("it complains of the order that is documented: {health:?}"));
     }
     tally.whole += u64::from(whole);
@@ -157,12 +157,12 @@ fn judge(copy: &SimDisk, setup: Setup, before: &oracle::Oracle, may: &May, whole
         tally.frozen += 1;
         return Ok(());
     }
-    let told = !health.told.is_empty() || !health.damaged.is_empty();
+    let reported = !health.edits.is_empty() || !health.damaged.is_empty();
     let (mut before, begun) = (before.clone(), before.last());
     before.reached(opened.store.revision())?;
     let now = all(&opened.store);
     for stored in &now {
-        before.show(&stored.key, stored.revision, Some(&stored.json)).map_err(|wrong| format!("told {told}: {wrong}"))?;
+        before.show(&stored.key, stored.revision, Some(&stored.json)).map_err(|wrong| format!("reported {reported}: {wrong}"))?;
     }
     let held = before.look(&opened.store, &now)?;
     let keys: BTreeSet<&Key> = may.be.keys().chain(held.keys()).collect();
@@ -170,19 +170,22 @@ fn judge(copy: &SimDisk, setup: Setup, before: &oracle::Oracle, may: &May, whole
         let is = held.get(key).map(|held| held.text.clone());
         let may_be = may.be.get(key).map_or_else(|| is.is_none(), |may| may.contains(&is));
         let renewed = is.is_none() || now.iter().any(|stored| *stored.key == *key && stored.revision > begun);
-        if !(may_be || told && renewed) {
-            return Err(format!("{key} is {is:?} without a word, and may be {:?}; told {told}, renewed {renewed}", may.be.get(key)));
+        if !(may_be || reported && renewed) {
+            return Err(format!(
+                "{key} is {is:?} without a word, and may be {:?}; reported {reported}, renewed {renewed}",
+                may.be.get(key)
+            ));
         }
     }
-    (tally.told, tally.quiet) = (tally.told + u64::from(told), tally.quiet + u64::from(!told));
-    // Everything stays as it is, and nothing is told twice but what nobody knows.
+    (tally.reported, tally.quiet) = (tally.reported + u64::from(reported), tally.quiet + u64::from(!reported));
+    // Everything stays as it is, and nothing is reported twice but what nobody knows.
     let is_strange = |damage: &Damage| damage.key.is_none() && !damage.file.ends_with("-may-be-missing");
     drop(opened);
     copy.power_loss();
     let again = FlatStore::open_on(Arc::new(copy.clone()), None, None, ids(10), &rules(), setup).map_err(|error| error.to_string())?;
     let health = again.store.health();
-    let complains = health.damaged.iter().any(|damage| !told || is_strange(damage));
-    if complains || !health.told.is_empty() || health.degraded.is_some() {
+    let complains = health.damaged.iter().any(|damage| !reported || is_strange(damage));
+    if complains || !health.edits.is_empty() || health.degraded.is_some() {
         return Err(format!("the second start complains: {health:?}"));
     }
     let texts = |held: &BTreeMap<Key, Held>| held.iter().map(|(key, held)| (key.clone(), held.text.clone())).collect::<Vec<_>>();
@@ -205,7 +208,7 @@ fn a_copy_of_a_running_store_holds_what_was_acknowledged_or_says_so() {
         copied(seed, Protocol::WHOLE, &mut tally).unwrap_or_else(|wrong| panic!("CORACLE_SEED={seed}: {wrong}"));
     }
     eprintln!("{count} copies: {tally:?}");
-    assert!(count < COPIES || [tally.whole, tally.told, tally.frozen, tally.quiet].iter().all(|count| *count > 5), "{tally:?}");
+    assert!(count < COPIES || [tally.whole, tally.reported, tally.frozen, tally.quiet].iter().all(|count| *count > 5), "{tally:?}");
 }
 
 /// The rule is missed.
@@ -266,9 +269,9 @@ fn renewed(disk: &SimDisk, before: &BTreeMap<String, Revision>) -> (bool, BTreeS
     let store = memory_on(disk);
     let health = store.health();
     assert_eq!((health.degraded, health.damaged), (None, vec![]));
-    let told = health.told.iter().any(|told| told.why.contains("are not those that HEAD.json describes"));
+    let reported = health.edits.iter().any(|edit| edit.why.contains("are not those that HEAD.json describes"));
     let now = revisions(&store);
-    (told, now.into_iter().filter(|(name, revision)| before.get(name) != Some(revision)).map(|(name, _)| name).collect())
+    (reported, now.into_iter().filter(|(name, revision)| before.get(name) != Some(revision)).map(|(name, _)| name).collect())
 }
 
 #[test]
@@ -277,8 +280,8 @@ fn a_file_of_another_day_is_told_once_and_whoever_saw_any_object_looks_again() {
         let (disk, before, older) = grown(closed);
         assert_eq!(renewed(&disk.fork(2), &before), (false, BTreeSet::new()));
         disk.place_stamped(&file("P-5"), &older);
-        let (told, all) = renewed(&disk, &before);
-        assert!(told && all.len() == GROWN, "closed {closed}: {all:?}");
+        let (reported, all) = renewed(&disk, &before);
+        assert!(reported && all.len() == GROWN, "closed {closed}: {all:?}");
         let now = revisions(&memory_on(&disk));
         assert_eq!(renewed(&disk, &now), (false, BTreeSet::new()), "closed {closed}: once");
     }
@@ -300,8 +303,8 @@ fn a_file_of_another_day_is_told_though_people_changed_others() {
             let changed = changed.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(renewed(&disk.fork(2), &before), (false, changed), "{case} alone, closed {closed}");
             disk.place_stamped(&file("P-5"), &older);
-            let (told, all) = renewed(&disk, &before);
-            assert!(told && all.len() == GROWN, "{case}, closed {closed}: {all:?}");
+            let (reported, all) = renewed(&disk, &before);
+            assert!(reported && all.len() == GROWN, "{case}, closed {closed}: {all:?}");
         }
     }
 }
@@ -311,10 +314,10 @@ fn a_file_that_is_gone_costs_the_others_nothing_where_the_store_was_closed() {
     for closed in [true, false] {
         let (disk, before, _) = grown(closed);
         disk.take(&file("P-7"));
-        let (told, others) = renewed(&disk.fork(2), &before);
+        let (reported, others) = renewed(&disk.fork(2), &before);
         // What a copy of a running master lacks may be older elsewhere.
-        assert_eq!((told, others.len()), (false, if closed { 0 } else { GROWN - 1 }), "closed {closed}");
-        assert!(memory_on(&disk).health().told[0].why.contains("an object's file is gone"));
+        assert_eq!((reported, others.len()), (false, if closed { 0 } else { GROWN - 1 }), "closed {closed}");
+        assert!(memory_on(&disk).health().edits[0].why.contains("an object's file is gone"));
     }
 }
 

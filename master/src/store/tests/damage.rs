@@ -135,7 +135,7 @@ fn a_new_object_takes_the_place_of_a_damaged_one_in_one_step() {
         disk.power_loss();
         let store = memory_on(&disk);
         assert_eq!(spec_of(&store.get(&key("web")).expect("whole").expect("there")), "b");
-        assert_eq!((store.health().damaged, store.health().told), (vec![], vec![]));
+        assert_eq!((store.health().damaged, store.health().edits), (vec![], vec![]));
         let kept =
             disk.tree().into_iter().find(|path| path.starts_with("quarantine/") && path.ends_with("-settled/core/pods/default/web.json"));
         assert_eq!(kept.and_then(|path| disk.peek(&path)).as_deref(), Some(&b"{"[..]));

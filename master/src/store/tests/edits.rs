@@ -30,8 +30,8 @@ fn edited(disk: &SimDisk, file: &str, from: &str, to: &str) -> Vec<u8> {
     String::from_utf8(disk.peek(file).expect("its file")).expect("text").replace(&format!("\"{from}\""), &format!("\"{to}\"")).into_bytes()
 }
 
-fn told(store: &FlatStore) -> Vec<String> {
-    store.health().told.iter().map(|told| format!("{} {}", told.key.as_ref().expect("an object's").name, told.file)).collect()
+fn edits_of(store: &FlatStore) -> Vec<String> {
+    store.health().edits.iter().map(|edit| format!("{} {}", edit.key.as_ref().expect("an object's").name, edit.file)).collect()
 }
 
 enum By {
@@ -59,7 +59,7 @@ fn check(by: By, text: &str, is: &str, says: &[&str]) {
         assert_eq!(web(&store), is);
         let revision = store.get(&key("Web")).expect("whole").expect("there").revision;
         assert_eq!(revision == now, is == "b", "{revision} after {now}, alone {alone}: {text:?}");
-        assert_eq!(told(&store), says);
+        assert_eq!(edits_of(&store), says);
         assert!(store.health().damaged.is_empty() && store.health().degraded.is_none(), "{:?}", store.health());
         for said in says.iter().filter_map(|said| said.strip_prefix("Web quarantine/")) {
             assert!(disk.peek(&format!("quarantine/{said}")).is_some(), "{said}");
@@ -70,12 +70,12 @@ fn check(by: By, text: &str, is: &str, says: &[&str]) {
         let store = memory_on(&disk);
         let again = store.get(&key("Web")).expect("whole").expect("there");
         assert_eq!((spec_of(&again).as_str(), again.revision), (is, revision));
-        assert_eq!(told(&store), [""; 0]);
+        assert_eq!(edits_of(&store), [""; 0]);
         // What is written from here on counts.
         store.write(update(pod("Web", "c", None), revision)).expect("seen");
         drop(store);
         let store = memory_on(&disk);
-        assert_eq!((web(&store), told(&store)), ("c".to_owned(), vec![]));
+        assert_eq!((web(&store), edits_of(&store)), ("c".to_owned(), vec![]));
     }
 }
 
@@ -148,7 +148,7 @@ fn what_a_cut_has_left_of_any_version_is_no_edit() {
         let disk = disk.fork(4);
         disk.place(WEB, part.as_bytes());
         let store = memory_on(&disk);
-        assert_eq!((web(&store).as_str(), told(&store)), ("last", vec![]), "{part}");
+        assert_eq!((web(&store).as_str(), edits_of(&store)), ("last", vec![]), "{part}");
         let kept = disk.peek("quarantine/0001-not-json-settled/core/pods/default/%57eb.json");
         assert_eq!(kept.as_deref(), Some(part.as_bytes()), "nothing that may be a person's is thrown away");
     };
@@ -253,7 +253,7 @@ fn a_start_that_cannot_say_that_it_began_makes_good_for_it_before_it_answers() {
 }
 
 fn says(store: &FlatStore) -> Vec<String> {
-    store.health().told.iter().map(Damage::to_string).collect()
+    store.health().edits.iter().map(Damage::to_string).collect()
 }
 
 #[test]
@@ -275,9 +275,9 @@ fn removed_files_are_told_once_whether_the_store_was_closed_or_killed() {
         }
         let store = memory_on(&disk);
         assert!(store.get(&key("B")).expect("whole").is_none(), "it is a deletion");
-        let told = says(&store);
-        assert!(told.len() == 1 && told[0].starts_with("objects: 2 objects' files are gone"), "closed {closed}: {told:?}");
-        assert!(told[0].contains("copy the files back") && store.health().degraded.is_none(), "{told:?}");
+        let texts = says(&store);
+        assert!(texts.len() == 1 && texts[0].starts_with("objects: 2 objects' files are gone"), "closed {closed}: {texts:?}");
+        assert!(texts[0].contains("copy the files back") && store.health().degraded.is_none(), "{texts:?}");
         drop(store);
         disk.power_loss();
         let store = memory_on(&disk);
@@ -337,7 +337,7 @@ fn a_namespace_whose_file_is_gone_is_there_as_long_as_something_lies_in_it() {
     drop(store);
     disk.take("objects/core/namespaces/_cluster/rented.json");
     let store = memory_on(&disk);
-    assert!(says(&store).iter().any(|told| told.contains("it is made anew")), "{:?}", says(&store));
+    assert!(says(&store).iter().any(|text| text.contains("it is made anew")), "{:?}", says(&store));
     let made = store.get(&home).expect("whole").expect("there");
     drop(store);
     disk.power_loss();
@@ -385,7 +385,7 @@ fn edits_that_nothing_tells_apart_are_told_at_once() {
     assert!(opened.notes.iter().any(|note| note.contains("2 objects have new revisions")), "{:?}", opened.notes);
     let revision = |name: &str| opened.store.get(&key(name)).expect("whole").expect("there").revision;
     assert!(revision("A") > first && revision("B") > last, "any of them may be the one");
-    assert_eq!(opened.store.health().told, []);
+    assert_eq!(opened.store.health().edits, []);
 }
 
 /// Without HEAD.json nobody knows that the files had caught up with the journal.
@@ -406,9 +406,9 @@ fn what_somebody_took_away_together_with_the_head_is_named_where_it_is_back() {
         }
         let store = memory_on(&disk);
         assert!(store.get(&key("b")).expect("whole").is_some(), "the journal has it");
-        let told = store.health().told;
-        assert!(told.iter().any(|told| told.why.contains("pods/default/b") && !told.why.contains("default/a")), "{head:?}: {told:?}");
+        let edits = store.health().edits;
+        assert!(edits.iter().any(|edits| edits.why.contains("pods/default/b") && !edits.why.contains("default/a")), "{head:?}: {edits:?}");
         drop(store);
-        assert_eq!(memory_on(&disk).health().told, [], "once");
+        assert_eq!(memory_on(&disk).health().edits, [], "once");
     }
 }

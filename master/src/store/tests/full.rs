@@ -308,7 +308,7 @@ fn an_edit_that_a_start_could_not_journal_is_taken_in_by_the_next() {
             let store = memory_on(&disk);
             assert_eq!(now(&store, "Late").expect("there").revision, late.revision, "{errno} at {step}");
             assert_eq!(super::crash::spec_of(&now(&store, "A").expect("there")), "theirs", "{errno} at {step}");
-            assert_eq!((store.health().damaged, store.health().told), (vec![], vec![]), "{errno} at {step}");
+            assert_eq!((store.health().damaged, store.health().edits), (vec![], vec![]), "{errno} at {step}");
         }
     }
     assert!(failures > 100, "{failures}");

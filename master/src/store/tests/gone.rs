@@ -6,14 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-struct Place(PathBuf);
+struct Folder(PathBuf);
 
-impl Place {
-    fn new(name: &str) -> Place {
+impl Folder {
+    fn new(name: &str) -> Folder {
         let place = std::env::temp_dir().join(format!("coracle-gone-{}-{name}", std::process::id()));
         fs::remove_dir_all(&place).ok();
         fs::create_dir(&place).expect("ours");
-        Place(place)
+        Folder(place)
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -30,7 +30,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Folder {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).ok();
     }
@@ -58,7 +58,7 @@ fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// `take`: what somebody does beside the master. `back`: how he puts the directory back; without it is gone for good.
 fn check(case: &str, take: &str, back: Option<&str>) {
-    let place = Place::new(case);
+    let place = Folder::new(case);
     // Another store, for what takes the other's place.
     let other = place.open("other");
     written(&other, "Other").expect("it is new");
@@ -108,7 +108,7 @@ fn what_is_taken_out_of_a_directory_is_made_anew() {
     for (case, take) in
         [("journal", "rm -r data/wal"), ("segments", "rm data/wal/*"), ("all", "rm -r data/*"), ("moved", "mv data/wal away")]
     {
-        let place = Place::new(&format!("inside-{case}"));
+        let place = Folder::new(&format!("inside-{case}"));
         let store = place.open("data");
         written(&store, "a").expect("it is new");
         written(&store, "Whole").expect("it is new");

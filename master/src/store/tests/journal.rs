@@ -72,8 +72,8 @@ fn a_checkpoint_that_fails_anywhere_is_made_good_by_the_next() {
         store.checkpoint().expect("the disk is well");
         disk.power_loss();
         let store = memory_on(&disk);
-        let told: Vec<String> = specs(&store).into_iter().map(|(name, spec)| format!("{name}={spec}")).collect();
-        assert_eq!(told, ["B=b", "C=a", "Web=a"], "step {step}, {first:?}");
+        let texts: Vec<String> = specs(&store).into_iter().map(|(name, spec)| format!("{name}={spec}")).collect();
+        assert_eq!(texts, ["B=b", "C=a", "Web=a"], "step {step}, {first:?}");
     }
 }
 
@@ -478,16 +478,16 @@ fn the_newest_segment_is_missed_where_it_was_taken_away_or_another_put_over_it()
     let (oldest, newest) = (&segments[0], &segments[segments.len() - 2]);
     let text = |path: &str| String::from_utf8(disk.peek(path).expect("a segment")).expect("text");
     assert!(text(newest).contains("\"F\"") && !text(&segments[segments.len() - 1]).contains('{'), "{segments:?}");
-    let told = |disk: &SimDisk| {
+    let has_doubt = |disk: &SimDisk| {
         let health = memory_on(disk).health();
         assert_eq!(health.degraded, None);
         health.damaged.iter().any(|damage| damage.file.ends_with("-may-be-missing") && damage.why.contains("wal/ ends before"))
     };
-    assert!(!told(&disk.fork(2)));
+    assert!(!has_doubt(&disk.fork(2)));
     let (taken, moved) = (disk.fork(3), disk.fork(4));
     taken.take(newest);
     moved.place(newest, text(oldest).as_bytes());
     moved.take(oldest);
-    assert!(told(&taken) && told(&moved));
-    assert!(told(&taken) && told(&moved), "until a person has looked");
+    assert!(has_doubt(&taken) && has_doubt(&moved));
+    assert!(has_doubt(&taken) && has_doubt(&moved), "until a person has looked");
 }

@@ -146,8 +146,8 @@ fn a_disk_that_does_not_answer_is_told_of_and_keeps_nobody_from_reading() {
     let waits = locked(&store.inner.writer);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| store.write(create(pod("after", "", None))));
-        let told = std::iter::repeat_with(|| store.health().degraded).flatten().next().expect("it never ends");
-        assert!(told.contains("has not answered"), "{told}");
+        let why = std::iter::repeat_with(|| store.health().degraded).flatten().next().expect("it never ends");
+        assert!(why.contains("has not answered"), "{why}");
         assert!(store.get(&key("before")).expect("whole").is_some());
         drop(waits);
         assert!(writer.join().expect("no panic").is_ok());

@@ -490,10 +490,10 @@ impl Host {
         for event in &heard {
             self.oracle.show(&event.key, event.revision, event.new.as_ref().map(|stored| &stored.json))?;
         }
-        let told: Vec<_> = heard.iter().map(|event| (Key::clone(&event.key), event.revision)).collect();
+        let delivered: Vec<_> = heard.iter().map(|event| (Key::clone(&event.key), event.revision)).collect();
         let done: Vec<_> = acknowledged.map(|stored| (Key::clone(&stored.key), stored.revision)).filter(|(_, at)| *at > before).collect();
-        if told != done {
-            return Err(format!("watchers heard {told:?}, writers {done:?}"));
+        if delivered != done {
+            return Err(format!("watchers heard {delivered:?}, writers {done:?}"));
         }
         let there = all(&life.store);
         for stored in &there {

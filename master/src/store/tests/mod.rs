@@ -85,7 +85,7 @@ pub fn home_of(key: &Key) -> Option<Key> {
 }
 
 /// Without annotations nothing is claimed.
-pub fn told_of(key: &Key, sketch: &Sketch) -> Option<Durable> {
+pub fn durable_by_sketch(key: &Key, sketch: &Sketch) -> Option<Durable> {
     sketch.metadata.annotations.iter().next().is_none().then(|| durable_of(key, &Value::Null))
 }
 
@@ -101,7 +101,7 @@ pub fn rules() -> Rules<'static> {
         durable: &durable_of,
         home: &home_of,
         edited: &|_, object| Ok(object),
-        told: &told_of,
+        durable_by_sketch: &durable_by_sketch,
         fault: &|_, object| object["spec"].is_string().then(|| "spec must be no text".to_owned()),
     }
 }

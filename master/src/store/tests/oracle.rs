@@ -203,8 +203,8 @@ impl Oracle {
         }
         self.perhaps_broken.clear();
         self.broken = broken;
-        if let Some(told) = health.told.iter().find(|told| !self.has_done(told.key.as_ref(), touched)) {
-            return Err(format!("nobody did that: {told}"));
+        if let Some(edit) = health.edits.iter().find(|edits| !self.has_done(edits.key.as_ref(), touched)) {
+            return Err(format!("nobody did that: {edit}"));
         }
         if !self.meddled.is_empty() {
             self.closed = None;

@@ -105,8 +105,8 @@ impl Store for Planted {
         self.real.revision()
     }
 
-    fn told(&self) -> Revision {
-        self.real.told()
+    fn delivered(&self) -> Revision {
+        self.real.delivered()
     }
 
     fn move_past(&self, revision: Revision) {

@@ -194,7 +194,7 @@ fn what_a_start_shows_that_cannot_write_no_other_start_gives_to_anything_else() 
             store.close().expect("the disk is well");
         }
         drop(store);
-        let (mut shown, mut told) = (BTreeMap::new(), Vec::new());
+        let (mut shown, mut revisions) = (BTreeMap::new(), Vec::new());
         for (start, edited) in [("first", "D"), ("second", "B"), ("third", "A")] {
             let path = format!("objects/{}", names::path(&key(edited)));
             let text = String::from_utf8(disk.peek(&path).expect("a file")).expect("text");
@@ -219,8 +219,12 @@ fn what_a_start_shows_that_cannot_write_no_other_start_gives_to_anything_else() 
             }
             let scope = || Scope { resource: PODS, namespace: None, name: None };
             let goes_on = |seen: &Revision| store.watch(scope(), Some(*seen), Box::new(|_| true)).is_ok();
-            assert!(!told.iter().any(goes_on), "{start} start, closed: {closes}, frozen: {freezes}: {told:?} {}", store.revision());
-            told.push(store.revision());
+            assert!(
+                !revisions.iter().any(goes_on),
+                "{start} start, closed: {closes}, frozen: {freezes}: {revisions:?} {}",
+                store.revision()
+            );
+            revisions.push(store.revision());
         }
     }
 }
@@ -273,7 +277,7 @@ fn an_end_that_is_wiped_of_more_than_one_write_is_told_and_written_behind() {
         vec![("a page", vec![0; 16 << 10]), ("zeros", vec![0; 64 << 10]), ("erased", vec![0xff; 64 << 10])];
     wipes.push(("noise", (0..64 << 10).map(|_| dice.below(256) as u8).collect()));
     for (what, wipe) in wipes {
-        let is_told = wipe.len() == 64 << 10;
+        let complains = wipe.len() == 64 << 10;
         let disk = SimDisk::new(1);
         let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
         let long = Setup { segment_bytes: 256 << 10, ..Setup::SMALL };
@@ -300,9 +304,12 @@ fn an_end_that_is_wiped_of_more_than_one_write_is_told_and_written_behind() {
             let store = memory_on(&disk);
             let health = store.health();
             assert_eq!(health.degraded, None, "{what}");
-            let told: Vec<&str> = health.damaged.iter().map(|damage| damage.why.as_str()).collect();
-            assert_eq!(told.len(), usize::from(is_told), "{what}, start {start}: {told:?}");
-            assert!(told.iter().all(|why| why.contains(&segment) && why.contains("was acknowledged last may be missing")), "{told:?}");
+            let reasons: Vec<&str> = health.damaged.iter().map(|damage| damage.why.as_str()).collect();
+            assert_eq!(reasons.len(), usize::from(complains), "{what}, start {start}: {reasons:?}");
+            assert!(
+                reasons.iter().all(|why| why.contains(&segment) && why.contains("was acknowledged last may be missing")),
+                "{reasons:?}"
+            );
             assert_eq!(store.list(&PODS, None).items.len(), 9 + start, "{what}");
             let late = store.write(new(&format!("Late{start}"))).expect("writes are taken");
             assert!(late.revision > given[19], "{what}: {:?}", late.revision);

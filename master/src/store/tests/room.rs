@@ -72,7 +72,7 @@ fn what_grows_beyond_the_limit_is_refused_and_what_goes_is_not() {
     let Err(Refused::Full { why }) = made(&store, "G") else { panic!("it is full") };
     assert!(why.contains("delete what is not needed"), "{why}");
     assert!(matches!(store.rehearse(create(pod("G", &filler, None))), Err(Refused::Full { .. })));
-    assert_eq!(store.health().fill.told.len(), 1, "nine tenths are told of");
+    assert_eq!(store.health().fill.warnings.len(), 1, "nine tenths are told of");
     let small = store.write(update(pod("A", "less", None), first.revision)).expect("what shrinks has room");
     made(&store, "G").expect("what it gave up is free");
     store.write(Write::Delete { key: key("A"), seen: small.revision }).expect("what goes has room");

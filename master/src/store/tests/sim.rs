@@ -2,7 +2,8 @@
 //! name once its folder was. What was not may be there, partly there, or not there.
 //!
 //! ```text
-//! content: a file, sector by sector · names: folders, rename by rename · calls: what a store asks for · this file: when they fail or are cut
+//! content: a file, sector by sector · names: folders, rename by rename · calls: what a store asks for
+//!     · this file: when they fail or are cut
 //! ```
 
 mod calls;

@@ -152,7 +152,7 @@ fn check_running(test: &str, lay: impl Fn(&Dir), aside: &str) {
     drop(store);
     let store = dir.open().expect("it starts again");
     let health = store.health();
-    assert_eq!((web(&store).as_deref(), health.degraded, health.damaged, health.told), (Some("b"), None, vec![], vec![]), "{test}");
+    assert_eq!((web(&store).as_deref(), health.degraded, health.damaged, health.edits), (Some("b"), None, vec![], vec![]), "{test}");
     assert!(store.get(&key("x")).expect("whole").is_none());
     store.halt();
 }

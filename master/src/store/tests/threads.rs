@@ -9,15 +9,15 @@ const WRITERS: u64 = 6;
 
 /// What a writer was told of its own object last, and what it asked for after that.
 #[derive(Default)]
-struct Told {
+struct Progress {
     acknowledged: Option<String>,
     asked: Option<Option<String>>,
     revision: Revision,
 }
 
-fn write_until_cut(store: &FlatStore, disk: &SimDisk, writer: u64) -> Told {
+fn write_until_cut(store: &FlatStore, disk: &SimDisk, writer: u64) -> Progress {
     let name = format!("Writer_{writer}");
-    let mut told = Told::default();
+    let mut progress = Progress::default();
     let mut seen = None;
     for round in 0..400 {
         let object = pod(&name, &format!("{round}{}", "x".repeat(round % 7 * 100)), None);
@@ -27,20 +27,20 @@ fn write_until_cut(store: &FlatStore, disk: &SimDisk, writer: u64) -> Told {
             Some(seen) if round % 5 == 4 => (None, Write::Delete { key: key(&name), seen }),
             Some(seen) => (spec, update(object, seen)),
         };
-        told.asked = Some(wanted.clone());
+        progress.asked = Some(wanted.clone());
         match store.write(write) {
             Ok(stored) => {
-                assert!(stored.revision > told.revision);
+                assert!(stored.revision > progress.revision);
                 seen = wanted.is_some().then_some(stored.revision);
-                told = Told { acknowledged: wanted, asked: None, revision: stored.revision };
+                progress = Progress { acknowledged: wanted, asked: None, revision: stored.revision };
             }
-            Err(Refused::Disk { .. }) if disk.is_cut() => return told,
+            Err(Refused::Disk { .. }) if disk.is_cut() => return progress,
             // Nothing has changed, and it is tried again.
             Err(Refused::Disk { .. }) => {}
             Err(refused) => panic!("{refused}"),
         }
     }
-    told
+    progress
 }
 
 fn one_host(seed: u64) {
@@ -57,7 +57,7 @@ fn one_host(seed: u64) {
         disk.fail(100..100 + dice.below(20), EIO);
     }
     disk.cut_in(50 + dice.below(1_000));
-    let all: Vec<Told> = std::thread::scope(|scope| {
+    let all: Vec<Progress> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
                 scope.spawn({
@@ -73,11 +73,11 @@ fn one_host(seed: u64) {
     disk.power_loss();
     let store = open(&disk);
     assert_eq!(store.health().degraded, None, "seed {seed}");
-    for (writer, told) in all.iter().enumerate() {
+    for (writer, progress) in all.iter().enumerate() {
         let now = store.get(&key(&format!("Writer_{writer}"))).expect("whole").map(|stored| super::crash::spec_of(&stored));
-        let fits = now == told.acknowledged || told.asked.as_ref() == Some(&now);
-        assert!(fits, "seed {seed}, writer {writer}: {now:?}, told {:?}, asked {:?}", told.acknowledged, told.asked);
-        assert!(store.revision() >= told.revision, "seed {seed}");
+        let fits = now == progress.acknowledged || progress.asked.as_ref() == Some(&now);
+        assert!(fits, "seed {seed}, writer {writer}: {now:?}, acknowledged {:?}, asked {:?}", progress.acknowledged, progress.asked);
+        assert!(store.revision() >= progress.revision, "seed {seed}");
     }
 }
 

@@ -4,13 +4,13 @@ use super::*;
 use std::fs;
 use std::path::PathBuf;
 
-struct Place(PathBuf);
+struct DataDir(PathBuf);
 
-impl Place {
-    fn new(name: &str) -> Place {
+impl DataDir {
+    fn new(name: &str) -> DataDir {
         let dir = std::env::temp_dir().join(format!("coracle-store-{}-{name}", std::process::id()));
         fs::remove_dir_all(&dir).ok();
-        Place(dir)
+        DataDir(dir)
     }
 
     fn open(&self) -> FlatStore {
@@ -18,8 +18,8 @@ impl Place {
     }
 
     /// Some objects, as a killed master leaves them: in the journal alone.
-    fn killed(name: &str) -> Place {
-        let place = Place::new(name);
+    fn killed(name: &str) -> DataDir {
+        let place = DataDir::new(name);
         let store = place.open();
         for name in ["a", "b", "Whole", "c"] {
             store.write(create(pod(name, "first", Some("up")))).expect("it is new");
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DataDir {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).ok();
     }
@@ -71,7 +71,7 @@ fn whole(store: &FlatStore) -> Vec<u8> {
 
 #[test]
 fn an_empty_directory_is_no_store_and_becomes_none() {
-    let place = Place::new("none");
+    let place = DataDir::new("none");
     fs::create_dir_all(place.0.join("lost+found")).expect("ours");
     let looks = [inspect(&place.0, &rules(), false).map(drop), salvage(&place.0, &rules()).map(drop)];
     for look in looks {
@@ -83,7 +83,7 @@ fn an_empty_directory_is_no_store_and_becomes_none() {
 
 #[test]
 fn a_look_changes_nothing_and_says_what_is_there() {
-    let place = Place::killed("look");
+    let place = DataDir::killed("look");
     let before = fs::read(place.segment()).expect("a segment");
     let found = inspect(&place.0, &rules(), true).expect("a store");
     assert!(found.whole() && found.objects == 3 && found.records > 4, "{found:?}");
@@ -106,7 +106,7 @@ fn a_look_changes_nothing_and_says_what_is_there() {
 #[test]
 fn a_look_says_that_more_than_one_write_is_wiped() {
     for (bytes, whole) in [(8 << 10, true), (64 << 10, false)] {
-        let place = Place::killed("wiped");
+        let place = DataDir::killed("wiped");
         let segment = place.segment();
         let mut text = fs::read(&segment).expect("a segment");
         text[12_288..].fill(b'\n');
@@ -124,7 +124,7 @@ fn a_look_says_that_more_than_one_write_is_wiped() {
 
 #[test]
 fn what_is_missing_is_named_and_given_up_on_demand_alone() {
-    let place = Place::killed("salvage");
+    let place = DataDir::killed("salvage");
     place.rot("Whole");
     let store = place.open();
     assert_eq!(names_in(&store), ["a", "c"], "what can be read is served");
@@ -132,8 +132,8 @@ fn what_is_missing_is_named_and_given_up_on_demand_alone() {
     assert!(refused.contains("wal/0000000001.jsonl, offset") && refused.contains("salvage"), "{refused}");
     assert!(store.flush().is_err());
     assert!(store.frozen().expect("it says why").contains("wal/0000000001.jsonl, offset"));
-    let told = read_backup(whole(&store).as_slice(), |_, _| Ok(())).expect("what there is");
-    assert!(told.left_out.iter().any(|left| left.why.contains("wal/0000000001.jsonl, offset")), "{:?}", told.left_out);
+    let contents = read_backup(whole(&store).as_slice(), |_, _| Ok(())).expect("what there is");
+    assert!(contents.left_out.iter().any(|left| left.why.contains("wal/0000000001.jsonl, offset")), "{:?}", contents.left_out);
     store.halt();
     drop(store);
 
@@ -155,14 +155,14 @@ fn what_is_missing_is_named_and_given_up_on_demand_alone() {
 
 #[test]
 fn what_may_be_missing_with_head_and_journal_is_said() {
-    let place = Place::killed("headless");
+    let place = DataDir::killed("headless");
     let store = place.open();
     store.flush().expect("the disk is well");
     store.write(create(pod("d", "first", None))).expect("it is new");
     store.halt();
     drop(store);
     fs::remove_file(place.0.join("HEAD.json")).expect("ours");
-    let why = |place: &Place| inspect(&place.0, &rules(), false).expect("a store").damage[0].why.clone();
+    let why = |place: &DataDir| inspect(&place.0, &rules(), false).expect("a store").damage[0].why.clone();
     assert!(!why(&place).contains("may be missing"), "the journal has all: {}", why(&place));
     fs::remove_dir_all(place.0.join("wal")).expect("ours");
     assert!(why(&place).contains("may be missing"), "{}", why(&place));
@@ -171,7 +171,7 @@ fn what_may_be_missing_with_head_and_journal_is_said() {
 /// A start sets aside what is no folder, so a look need not fear for what lies in it.
 #[test]
 fn a_file_in_the_place_of_quarantine_hides_nothing() {
-    let place = Place::killed("no-quarantine");
+    let place = DataDir::killed("no-quarantine");
     fs::remove_dir_all(place.0.join("quarantine")).expect("ours");
     fs::write(place.0.join("quarantine"), "mine").expect("ours");
     let found = inspect(&place.0, &rules(), false).expect("a store");
@@ -182,7 +182,7 @@ fn a_file_in_the_place_of_quarantine_hides_nothing() {
 /// A doubt is no file that was set aside.
 #[test]
 fn a_file_that_is_gone_is_told_beside_a_doubt() {
-    let place = Place::new("gone-and-doubt");
+    let place = DataDir::new("gone-and-doubt");
     let store = place.open();
     for name in ["a", "b"] {
         store.write(create(pod(name, "first", None))).expect("it is new");
@@ -192,14 +192,14 @@ fn a_file_that_is_gone_is_told_beside_a_doubt() {
     drop(store);
     fs::create_dir_all(place.0.join("quarantine/0001-may-be-missing")).expect("ours");
     fs::remove_file(place.0.join("objects/core/pods/default/a.json")).expect("ours");
-    let told = place.open().health().told;
-    assert!(told.iter().any(|told| told.why.contains("an object's file is gone")), "{told:?}");
+    let edits = place.open().health().edits;
+    assert!(edits.iter().any(|edit| edit.why.contains("an object's file is gone")), "{edits:?}");
 }
 
 /// What is no file is not waited for: nobody may ever write into a pipe.
 #[test]
 fn a_pipe_under_the_name_of_a_segment_is_told() {
-    let place = Place::killed("pipe");
+    let place = DataDir::killed("pipe");
     let pipe = place.0.join("wal/0000000099.jsonl");
     // By no process of its own: between fork and exec that would hold the locks of all directories.
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
@@ -212,7 +212,7 @@ fn a_pipe_under_the_name_of_a_segment_is_told() {
 
 #[test]
 fn what_may_be_missing_is_told_until_a_person_has_looked() {
-    let place = Place::new("doubt");
+    let place = DataDir::new("doubt");
     let store = place.open();
     store.write(create(pod("a", "first", None))).expect("it is new");
     let older = fs::read(place.segment()).expect("a segment");
@@ -259,7 +259,7 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
 
 #[test]
 fn what_is_salvaged_of_a_copy_was_not_edited() {
-    let place = Place::new("salvage-copy");
+    let place = DataDir::new("salvage-copy");
     let store = place.open();
     for name in ["Alpha", "Beta"] {
         store.write(create(pod(name, "first", None))).expect("it is new");
@@ -272,7 +272,7 @@ fn what_is_salvaged_of_a_copy_was_not_edited() {
     store.halt();
     drop(store);
     place.rot("Whole");
-    let copied = Place::new("salvage-copied");
+    let copied = DataDir::new("salvage-copied");
     copy(&place.0, &copied.0);
     salvage(&copied.0, &rules()).expect("the disk is well").lost.expect("something is missing");
     for _ in 0..2 {
@@ -280,7 +280,7 @@ fn what_is_salvaged_of_a_copy_was_not_edited() {
         assert!(!opened.notes.iter().any(|note| note.contains("edited")), "{:?}", opened.notes);
         assert_eq!(opened.store.get(&key("Alpha")).expect("whole").expect("there").json, alpha.json);
         assert!(opened.store.get(&key("Gamma")).expect("whole").is_some());
-        assert!(opened.store.health().told.is_empty() && opened.store.health().damaged.is_empty());
+        assert!(opened.store.health().edits.is_empty() && opened.store.health().damaged.is_empty());
         opened.store.halt();
     }
     // Where the stamps are, an edit is one still.
@@ -296,20 +296,20 @@ fn what_is_salvaged_of_a_copy_was_not_edited() {
 
 #[test]
 fn a_backup_comes_back() {
-    let place = Place::killed("backup");
+    let place = DataDir::killed("backup");
     let store = place.open();
     let text = whole(&store);
     let (revision, uuid) = (store.revision(), store.uuid().to_owned());
     let mut places = Vec::new();
-    let told = read_backup(text.as_slice(), |key, _| {
+    let contents = read_backup(text.as_slice(), |key, _| {
         places.push(key.name);
         Ok(())
     });
-    assert_eq!(told, Ok(Restored { objects: 3, revision: revision.0, left_out: Vec::new() }));
+    assert_eq!(contents, Ok(Restored { objects: 3, revision: revision.0, left_out: Vec::new() }));
     assert_eq!(places, names_in(&store));
     assert!(restore(&place.0, || Ok(text.as_slice())).expect_err("it is open").contains("in use"));
 
-    let other = Place::new("restored");
+    let other = DataDir::new("restored");
     restore(&other.0, || Ok(text.as_slice())).expect("an empty directory");
     let again = restore(&other.0, || Ok(text.as_slice())).expect_err("it is full");
     assert!(again.contains("holds a store already"), "{again}");
@@ -328,13 +328,13 @@ fn a_deep_object_has_a_file_that_the_next_start_reads() {
     let deep: Value = serde_json::from_str(&format!("{}{numbers}{}", "[".repeat(100), "]".repeat(100))).expect("JSON");
     let mut object = pod("Deep", "", None);
     object["spec"] = deep.clone();
-    let place = Place::new("deep");
+    let place = DataDir::new("deep");
     let store = place.open();
     store.write(create(object)).expect("it is new");
     let text = whole(&store);
     store.close().expect("the disk is well");
     drop(store);
-    let other = Place::new("deep-restored");
+    let other = DataDir::new("deep-restored");
     restore(&other.0, || Ok(text.as_slice())).expect("an empty directory");
     for place in [place, other] {
         let found = place.open().get(&key("Deep")).expect("whole").expect("there");
@@ -344,7 +344,7 @@ fn a_deep_object_has_a_file_that_the_next_start_reads() {
 
 #[test]
 fn a_backup_that_is_not_whole_is_refused() {
-    let place = Place::killed("torn");
+    let place = DataDir::killed("torn");
     let text = whole(&place.open());
     let check = |text: &[u8], expected: &str| {
         let why = read_backup(text, |_, _| Ok(())).expect_err("it is not whole");
@@ -363,7 +363,7 @@ fn a_backup_that_is_not_whole_is_refused() {
     let mut flipped = text.clone();
     flipped[at] = b'w';
     check(&flipped, "its checksum does not fit");
-    let empty = Place::new("torn-restored");
+    let empty = DataDir::new("torn-restored");
     assert!(restore(&empty.0, || Ok(&text[..text.len() - 2])).is_err());
     assert!(!empty.0.exists(), "nothing was begun");
 }
@@ -389,7 +389,7 @@ fn a_backup_that_no_master_made_is_refused() {
     check(backup(7, &["a", "b", "a"], ""), "line 4: \"core/pods/default/a.json\" stands there twice");
     check(backup(7, &["a"], &"x".repeat(2 * OBJECT_BYTES_MAX)), "more than any object");
     // A person may have written it.
-    let place = Place::new("by-hand");
+    let place = DataDir::new("by-hand");
     let text = backup(7, &["a", "b"], "");
     restore(&place.0, || Ok(text.as_bytes())).expect("it is whole");
     let store = place.open();
@@ -398,10 +398,10 @@ fn a_backup_that_no_master_made_is_refused() {
 
 #[test]
 fn a_file_that_is_gone_is_missed_after_a_restore_and_a_salvage() {
-    let text = whole(&Place::killed("lacks-from").open());
-    let restored = Place::new("lacks-restored");
+    let text = whole(&DataDir::killed("lacks-from").open());
+    let restored = DataDir::new("lacks-restored");
     restore(&restored.0, || Ok(text.as_slice())).expect("an empty directory");
-    let salvaged = Place::killed("lacks-salvaged");
+    let salvaged = DataDir::killed("lacks-salvaged");
     salvaged.open().close().expect("the disk is well");
     let store = salvaged.open();
     store.write(create(pod("lost", "first", None))).expect("it is new");
@@ -412,19 +412,19 @@ fn a_file_that_is_gone_is_missed_after_a_restore_and_a_salvage() {
     assert!(salvage(&salvaged.0, &rules()).expect("the disk is well").lost.is_some());
     for place in [restored, salvaged] {
         let store = place.open();
-        assert_eq!((store.health().told, store.health().damaged), (vec![], vec![]));
+        assert_eq!((store.health().edits, store.health().damaged), (vec![], vec![]));
         store.write(create(pod("new", "first", None))).expect("it is new");
         store.halt();
         drop(store);
         fs::remove_file(place.0.join("objects/core/pods/default/a.json")).expect("its file");
-        let told = place.open().health().told;
-        assert!(told.len() == 1 && told[0].why.contains("an object's file is gone"), "{told:?}");
+        let edits = place.open().health().edits;
+        assert!(edits.len() == 1 && edits[0].why.contains("an object's file is gone"), "{edits:?}");
     }
 }
 
 #[test]
 fn what_says_numbers_beyond_all_is_not_believed() {
-    let place = Place::killed("beyond");
+    let place = DataDir::killed("beyond");
     let path = place.0.join("HEAD.json");
     let text = fs::read_to_string(&path).expect("it opened once");
     let head = head::Head::from_text(&text).expect("whole");
@@ -455,7 +455,7 @@ fn tree(folder: &std::path::Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_restore_that_fails_leaves_nothing_behind() {
-    let place = Place::killed("restore-fails");
+    let place = DataDir::killed("restore-fails");
     let text = whole(&place.open());
     // It is whole when it is read the first time, and cut when it is read the second.
     let check = |dir: &std::path::Path| {
@@ -466,7 +466,7 @@ fn a_restore_that_fails_leaves_nothing_behind() {
         })
         .expect_err("it is cut")
     };
-    let outer = Place::new("restore-fails-into");
+    let outer = DataDir::new("restore-fails-into");
     check(&outer.0.join("a/b"));
     assert!(!outer.0.exists(), "nor the folders above");
     // What was there stays as it was.
@@ -486,10 +486,10 @@ fn a_restore_that_fails_leaves_nothing_behind() {
 
 #[test]
 fn what_a_restore_that_was_killed_leaves_is_no_store_and_no_secret() {
-    let from = Place::killed("restore-killed-from");
+    let from = DataDir::killed("restore-killed-from");
     let text = whole(&from.open());
     // Killed while it wrote the files.
-    let place = Place::new("restore-killed");
+    let place = DataDir::new("restore-killed");
     let staged = place.0.join("tmp/restored/objects/core/secrets/default");
     fs::create_dir_all(&staged).expect("ours");
     fs::write(staged.join("s.json"), "secret").expect("ours");
@@ -511,7 +511,7 @@ fn what_a_restore_that_was_killed_leaves_is_no_store_and_no_secret() {
     store.halt();
     drop(store);
     // Killed before they came into their place: HEAD.json knows that they ought to be there.
-    let place = Place::new("restore-killed-late");
+    let place = DataDir::new("restore-killed-late");
     restore(&place.0, || Ok(&text[..])).expect("the disk is well");
     fs::remove_dir_all(place.0.join("objects")).expect("ours");
     let store = place.open();
@@ -524,7 +524,7 @@ fn what_a_restore_that_was_killed_leaves_is_no_store_and_no_secret() {
 
 #[test]
 fn a_backup_names_what_it_leaves_out() {
-    let place = Place::killed("left-out");
+    let place = DataDir::killed("left-out");
     let store = place.open();
     store.close().expect("the disk is well");
     drop(store);
@@ -532,13 +532,13 @@ fn a_backup_names_what_it_leaves_out() {
     fs::write(place.0.join("objects/acme.example/rockets/default/one.json"), "{}").expect("ours");
     fs::write(place.0.join("objects/core/pods/default/a.json"), "{").expect("ours");
     fs::write(place.0.join("objects/core/notes.txt"), "mine").expect("ours");
-    let told = read_backup(whole(&place.open()).as_slice(), |_, _| Ok(())).expect("it is whole");
-    let mut left: Vec<&str> = told.left_out.iter().map(|left| left.file.as_str()).collect();
+    let contents = read_backup(whole(&place.open()).as_slice(), |_, _| Ok(())).expect("it is whole");
+    let mut left: Vec<&str> = contents.left_out.iter().map(|left| left.file.as_str()).collect();
     left.sort_unstable();
     let rocket = "objects/acme.example/rockets/default/one.json";
     assert_eq!(left.len(), 3, "{left:?}");
     assert!(left[0] == rocket && left[1].starts_with("quarantine/") && left[2].starts_with("quarantine/"), "{left:?}");
-    let why = &told.left_out.iter().find(|left| left.file == rocket).expect("it is named").why;
+    let why = &contents.left_out.iter().find(|left| left.file == rocket).expect("it is named").why;
     assert!(why.contains("knows no rockets"), "{why}");
-    assert_eq!(told.objects, 2);
+    assert_eq!(contents.objects, 2);
 }

@@ -327,7 +327,7 @@ fn owners_in_two_versions() {
             thing["spec"]["replicas"] = count;
         }
     }
-    let form = Form { api_version: "v2", type_name: "Later", told: later, back: earlier };
+    let form = Form { api_version: "v2", type_name: "Later", convert: later, back: earlier };
     let v1 = |manager| Writer { other: Some(form), ..writer(manager) };
     let v2 = |manager| Writer { kind: "Later", ..v1(manager).turned(form) };
     let lay = |live: &Value, config: Value, writer: Writer<'_>, force: bool| {

@@ -118,18 +118,18 @@ impl Joined {
             self.held.push_back(piece);
             return if self.held_bytes > HELD_BYTES_MAX { self.give_up() } else { Vec::new() };
         }
-        let mut told = vec![self.tell(&piece)];
+        let mut ready = vec![self.tell(&piece)];
         if self.telling.is_none() {
-            told.extend(self.drain());
+            ready.extend(self.drain());
         }
-        told
+        ready
     }
 
     /// The end of a line is not waited for any longer.
     pub fn give_up(&mut self) -> Vec<Bytes> {
-        let told = self.drain();
+        let ready = self.drain();
         self.telling = None;
-        told
+        ready
     }
 
     fn drain(&mut self) -> Vec<Bytes> {
@@ -246,8 +246,8 @@ mod tests {
         let mut many = vec![(1, A, long.as_str())];
         many.extend(vec![(2, B, long.as_str()); HELD_BYTES_MAX / PIECE_BYTES]);
         let mut lines = Joined::new(false, None, None);
-        let told: usize = many.iter().map(|(stream, stamp, text)| lines.take(piece(*stream, stamp, text)).len()).sum();
-        assert!(!lines.holds() && told == many.len(), "{told}");
+        let taken: usize = many.iter().map(|(stream, stamp, text)| lines.take(piece(*stream, stamp, text)).len()).sum();
+        assert!(!lines.holds() && taken == many.len(), "{taken}");
     }
 
     #[test]
@@ -262,9 +262,9 @@ mod tests {
             assert_eq!(found, expected, "{last} {lines}");
             let Some(first) = first else { return };
             let mut joined = Joined::new(false, None, Some(first));
-            let told = log.iter().flat_map(|(stream, stamp, text)| joined.take(piece(*stream, stamp, text)));
-            let told = String::from_utf8(told.collect::<Vec<_>>().concat()).unwrap();
-            assert_eq!(told.lines().count() as u64, lines, "{last} {lines}");
+            let text = log.iter().flat_map(|(stream, stamp, text)| joined.take(piece(*stream, stamp, text)));
+            let text = String::from_utf8(text.collect::<Vec<_>>().concat()).unwrap();
+            assert_eq!(text.lines().count() as u64, lines, "{last} {lines}");
         };
         check(5, 2, true, Some((1, B)));
         check(5, 1, true, Some((2, C)));
@@ -293,8 +293,8 @@ mod tests {
         let mut tail = Tail::new(1);
         tail.count(&piece(1, A, "old\n"));
         let mut joined = Joined::new(false, None, tail.first(true));
-        let mut told = joined.take(piece(2, A, "older\n"));
-        told.extend(joined.take(piece(1, B, "new\n")));
-        assert_eq!(told, [Bytes::from_static(b"new\n")]);
+        let mut taken = joined.take(piece(2, A, "older\n"));
+        taken.extend(joined.take(piece(1, B, "new\n")));
+        assert_eq!(taken, [Bytes::from_static(b"new\n")]);
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The findings of a command, for people and for programs.
-pub struct Told {
+pub struct Report {
     pub lines: Vec<String>,
     pub document: Value,
     /// Nothing is wrong.

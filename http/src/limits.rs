@@ -1,0 +1,105 @@
+//! How much the carriers take on at once, and how long they wait for anybody.
+
+use std::time::Duration;
+
+/// How much the network side takes on at once, and how long it waits for anybody. Counts are of the whole listener.
+///
+/// Of what is counted in all and not by address, one address may have `BYTES_TIMES` or `STREAMS_TIMES` what it leaves to others.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// More than streams and requests together, so that there is always one that waits for its client: it goes where another comes. Each
+    /// costs a descriptor and 14 KB.
+    pub connections_max: usize,
+    /// The same of one address; an IPv6 address counts by its /64. On loopback all clients share one.
+    pub connections_per_address_max: usize,
+    /// Requests between the end of their body and their answer; over it 429. Who asks for health is let through.
+    pub requests_max: usize,
+    /// The same from one address; over it 429.
+    pub requests_per_address_max: usize,
+    /// Handlers of requests that only read that run at once: each has a thread. The rest wait `slot`. Who asks for health has other places.
+    pub handlers_max: usize,
+    /// So that one address with many slow requests leaves some threads to the others.
+    pub handlers_per_address_max: usize,
+    /// The same of requests that may write, beside those: writers wait for the disk, together, and keep nobody from reading.
+    pub writers_max: usize,
+    pub writers_per_address_max: usize,
+    /// Watches, logs and forwarded answers at once; over it 429. A thousand that watch from one address have room.
+    pub streams_max: usize,
+    /// Connections that were upgraded, each of which is a stream as well; over it 429. One that leads on to another server costs two
+    /// descriptors and 40 KB.
+    pub upgrades_max: usize,
+    /// Request bodies in memory, the sum of their bytes beyond 8 KiB each; over it 429.
+    pub bodies_bytes_max: usize,
+    /// Whole answers that their clients have not yet taken, the sum of their bytes beyond 32 KiB each; over it 429.
+    pub answers_bytes_max: usize,
+    /// A head must be complete in this time; also how long a connection may idle between requests.
+    pub head: Duration,
+    /// A body must be complete in this time; else 408.
+    pub body: Duration,
+    /// The longest wait for a free handler; else 429.
+    pub slot: Duration,
+    /// No byte taken by the client for so long, and something to send: it is dropped.
+    pub stall: Duration,
+    /// A whole answer must have been taken in this time: ends readers that drip.
+    pub answer: Duration,
+    /// After the stop, requests in flight have so long to be answered.
+    pub drain: Duration,
+}
+
+impl Limits {
+    /// The values that were measured against hostile clients.
+    pub const EDGE: Limits = Limits {
+        connections_max: 1472,
+        connections_per_address_max: 1280,
+        requests_max: 256,
+        requests_per_address_max: 128,
+        handlers_max: 8,
+        handlers_per_address_max: 6,
+        writers_max: 64,
+        writers_per_address_max: 56,
+        streams_max: 1152,
+        upgrades_max: 128,
+        bodies_bytes_max: 16 << 20,
+        answers_bytes_max: 32 << 20,
+        head: Duration::from_secs(30),
+        body: Duration::from_secs(60),
+        slot: Duration::from_secs(5),
+        stall: Duration::from_secs(30),
+        answer: Duration::from_secs(120),
+        drain: Duration::from_secs(10),
+    };
+}
+
+/// The same for the local side. All its callers are root, so it bounds accidents, not attacks.
+#[derive(Clone, Debug)]
+pub struct LocalLimits {
+    /// Threads that run handlers of requests that only read. The agent of this host and some commands: four are never all busy for long.
+    pub handlers: usize,
+    /// Requests that may write at once, a thread each beside those: they wait for the disk, and keep nobody from reading; over it 429.
+    pub writers_max: usize,
+    /// Watches, logs and forwarded answers at once, a thread each; over it 429.
+    pub streams_max: usize,
+    /// Forwarded answers among them: who leaves a quiet log is noticed only at its next line, and must not lock out the watches.
+    pub forwards_max: usize,
+    /// A blank line goes out between two events of a watch after this: else it cannot be seen that the watcher has left.
+    pub heartbeat: Duration,
+    /// After a request, connections that tiny_http overlooked in the same burst are looked for this much later.
+    pub probe_soon: Duration,
+    /// Without requests nothing can be overlooked; this looks whether the socket's file is still there.
+    pub probe_slow: Duration,
+    /// Connections that a look makes where the one before it has helped; each lets tiny_http pick up one that it has overlooked.
+    pub probes: usize,
+}
+
+impl LocalLimits {
+    pub const HOST: LocalLimits = LocalLimits {
+        handlers: 4,
+        writers_max: 32,
+        streams_max: 32,
+        forwards_max: 8,
+        heartbeat: Duration::from_secs(10),
+        probe_soon: Duration::from_secs(1),
+        probe_slow: Duration::from_secs(30),
+        probes: 8,
+    };
+}
