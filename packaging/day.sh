@@ -3,8 +3,8 @@
 #   day SECONDS         edits, kills, restarts of the engine, jumps of the clock, a full disk, pulls that hang and load, one after the
 #                       other by chance (DAY_SEED says which); then quiet, and a look at the history of every container
 #
-# Each container holds a lock on the disk while it lives, so that two of one kind that live at once find each other, at any moment; it
-# writes down that it began, and with which value. What may run once only is counted.
+# Each container writes its name into one file every second and reads it again, so that two of one pod that live at once find each other;
+# it writes down with which value it began. What may run once only is counted.
 
 day_pods=3
 day_value=0       # of the newest edit
@@ -18,7 +18,8 @@ day_file() {
     vm "cat >/etc/coracle/manifests/.day && mv /etc/coracle/manifests/.day /etc/coracle/manifests/day-$1.yaml" <<TEXT
 {apiVersion: v1, kind: Pod, metadata: {name: day-$1}, spec: {terminationGracePeriodSeconds: 5, volumes: [{name: log, hostPath: {path: /srv/log}}],
   containers: [{name: day, image: "coracle/demo:1", env: [{name: VALUE, value: "$day_value"}], volumeMounts: [{name: log, mountPath: /log}], command: [sh, -c,
-    "exec 9>/log/day-$1.lock; flock -n 9 || { echo day-$1 >>/log/twice; exit 1; }; until echo \$VALUE >/log/day-$1.now; do sleep 1; done; trap 'exit 0' TERM; while :; do sleep 1; done"]}]}}
+    "until echo \$VALUE >/log/day-$1.now; do sleep 1; done; trap 'exit 0' TERM; id=\$(cat /proc/sys/kernel/random/uuid);
+     while echo \$id >/log/day-$1.beat; sleep 1; do seen=\$(cat /log/day-$1.beat); case \$seen in ''|\$id) ;; *) echo day-$1 >>/log/twice;; esac; done"]}]}}
 TEXT
 }
 
@@ -61,7 +62,7 @@ day_deed() {
         forward) vm 'date -s @$(($(date +%s) + 3600))' >/dev/null ;;
         back) vm 'date -s @$(($(date +%s) - 7200))' >/dev/null ;;
         kill_container) vm 'docker kill $(docker ps -q --filter label=io.kubernetes.container.name=day | head -n 1)' >/dev/null 2>&1 || true ;;
-        fill) vm '(head -c 100G /dev/zero >/srv/fill; sleep 15; rm -f /srv/fill) >/dev/null 2>&1 &' ;;
+        fill) vm '(fallocate -l $(df --output=avail -B1 / | tail -n 1) /srv/fill; sleep 15; rm -f /srv/fill) >/dev/null 2>&1 &' ;;
         hang) day_post_hanging "$1" ;;
         load) vm 'for n in 1 2 3; do timeout 20 sh -c "while :; do :; done" >/dev/null 2>&1 & done' ;;
         rollout) day_rollout "$1" ;;
