@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::clock::Clock;
 use crate::happening::{Event, Happening};
 use crate::lanes::Lanes;
-use crate::naming::{LABEL_HASH, PodName, SANDBOX};
+use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag};
 use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
 use crate::plan::seen;
 use crate::plan::{Action, PullWanted, Round, Start, Stop, StopReason, What};
@@ -122,7 +122,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 let hash = config.labels.get(LABEL_HASH).cloned().unwrap_or_default();
                 let at_ms = self.clock.now().mono_ms;
                 let misconfigured = matches!(failure, Failure::Config(_));
-                let lost = Lost { attempt, step, hash, sandbox: None, at_ms, exit_code: None, text: text.clone(), misconfigured };
+                let renewal = Tag::read(&config.name, &config.labels).map_or(0, |tag| tag.renewal);
+                let lost = Lost { attempt, step, hash, renewal, sandbox: None, at_ms, exit_code: None, text: text.clone(), misconfigured };
                 log::warn!("{}/{}: container {container} could not be made: {text}", pod.namespace, pod.name);
                 self.happen(&pod, &container, Event::Failed { text });
                 self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
@@ -220,6 +221,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
             self.happen(pod, &stop.container, Event::Killing(why.clone()));
         }
         if let Some(check) = &stop.pre_stop {
+            self.memory.borrow_mut().pre_stopped.insert(stop.id.clone());
             let at_most = Duration::from_millis(u64::try_from(stop.grace_ms).unwrap_or(0));
             let passed =
                 matches!(timeout(at_most, self.runtime.check(&stop.id, check, at_most)).await, Ok(Ok(Outcome { passed: true, .. })));

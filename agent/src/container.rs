@@ -44,6 +44,7 @@ pub struct Instance {
     pub attempt: u32,
     pub sandbox: u32,
     pub step: u32,
+    pub renewal: u32,
     pub hash: String,
     /// For an ephemeral container: the name of the container whose processes it sees.
     pub processes_of: Option<String>,
@@ -72,6 +73,7 @@ pub fn sandbox_config(node: &Node, wanted: &Wanted, volumes: &[Volume], attempt:
         sandbox: attempt,
         hash,
         step,
+        renewal: 0,
         grace_s: 2,
         stop_signal: "SIGTERM".to_owned(),
         pre_stop: None,
@@ -213,6 +215,7 @@ fn tag(wanted: &Wanted, container: &Container, image: &Image, instance: Instance
         sandbox: instance.sandbox,
         hash: instance.hash,
         step: instance.step,
+        renewal: instance.renewal,
         grace_s: u64::try_from(grace).unwrap_or(0),
         stop_signal: lifecycle.stop_signal.or_else(|| image.stop_signal.clone()).unwrap_or_else(|| "SIGTERM".to_owned()),
         pre_stop: lifecycle.pre_stop.and_then(|action| check_of(&action, container)),
@@ -301,9 +304,9 @@ mod tests {
             let instance = match member.kind {
                 Kind::Ephemeral => {
                     let processes_of = Some(container_name(&wanted.name, target, 2));
-                    Instance { attempt: 0, sandbox: 0, step: 0, hash, processes_of, address: String::new() }
+                    Instance { attempt: 0, sandbox: 0, step: 0, renewal: 0, hash, processes_of, address: String::new() }
                 }
-                _ => Instance { attempt: 2, sandbox: 0, step: 1, hash, processes_of: None, address: String::new() },
+                _ => Instance { attempt: 2, sandbox: 0, step: 1, renewal: 0, hash, processes_of: None, address: String::new() },
             };
             configs.push(member_config(&node, &desired, &wanted, member.spec, &image, instance).unwrap());
         }

@@ -129,6 +129,7 @@ fn killing(container: &str, why: &StopReason) -> String {
             format!("Container {container} failed {} probe, will be restarted", probe.name().to_lowercase())
         }
         StopReason::PostStartFailed => "FailedPostStartHook".to_owned(),
+        StopReason::AllRestart => "killing".to_owned(),
         // A pod whose policy leaves it dead only stops.
         _ => format!("Stopping container {container}"),
     }
@@ -142,7 +143,10 @@ pub fn of_wait(member: Option<&Member<'_>>, waiting: &Waiting) -> Vec<Event> {
     let Some(member) = member else { return vec![waits(reason.name())] };
     let image = member.spec.image.clone();
     match reason {
-        WaitReason::ContainerCreating | WaitReason::PodInitializing | WaitReason::CreateContainerError => Vec::new(),
+        WaitReason::ContainerCreating
+        | WaitReason::PodInitializing
+        | WaitReason::CreateContainerError
+        | WaitReason::RestartingAllContainers => Vec::new(),
         WaitReason::CrashLoopBackOff => vec![Event::RestartBackOff],
         WaitReason::ErrImagePull => vec![failed(reason.name())],
         WaitReason::ImagePullBackOff => vec![Event::PullBackOff { image }, failed(reason.name())],

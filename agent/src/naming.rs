@@ -34,6 +34,7 @@ const LABEL_HOST_PORTS: &str = "dev.coracle.host-ports";
 const LABEL_HOLDS_VOLUMES: &str = "dev.coracle.holds-volumes";
 const LABEL_TURN: &str = "dev.coracle.end-turn";
 const LABEL_RESTART: &str = "dev.coracle.restart-policy";
+pub const LABEL_RENEWAL: &str = "dev.coracle.renewal";
 const FROM_LOG: &str = "FallbackToLogsOnError";
 const YES: &str = "true";
 
@@ -89,6 +90,8 @@ pub struct Tag {
     pub sandbox: u32,
     /// The hash of the wanted spec (see `hash`).
     pub hash: String,
+    /// How often all containers of its pod were started anew before, by a rule of one of them.
+    pub renewal: u32,
     /// How many waits its next restart has behind it.
     pub step: u32,
     pub grace_s: u64,
@@ -138,6 +141,7 @@ impl Tag {
             (LABEL_SANDBOX, self.sandbox.to_string()),
             (LABEL_HASH, self.hash.clone()),
             (LABEL_STEP, self.step.to_string()),
+            (LABEL_RENEWAL, self.renewal.to_string()),
             (LABEL_GRACE, self.grace_s.to_string()),
             (LABEL_SIGNAL, self.stop_signal.clone()),
             (LABEL_RESTART, self.restart_policy.clone()),
@@ -169,6 +173,8 @@ impl Tag {
             sandbox: number(LABEL_SANDBOX)?,
             hash: text(LABEL_HASH)?,
             step: number(LABEL_STEP)?,
+            // The releases before had no such rules.
+            renewal: number(LABEL_RENEWAL).unwrap_or(0),
             grace_s: labels.get(LABEL_GRACE)?.parse().ok()?,
             stop_signal: text(LABEL_SIGNAL)?,
             // A hook of a later version that this one cannot read is left out: the container still ends by its signal.
@@ -254,6 +260,7 @@ mod tests {
             sandbox: 1,
             hash: "abc".into(),
             step: 2,
+            renewal: 4,
             grace_s: 30,
             stop_signal: "SIGTERM".into(),
             pre_stop: Some(Check::Exec { command: vec!["sh".into(), "-c".into(), "sleep 1".into()] }),

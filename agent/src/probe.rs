@@ -95,6 +95,8 @@ pub async fn run<R: Runtime + 'static>(
             });
         }
         tokio::select! {
+            // No chance in it: a seed of the simulation replays its history.
+            biased;
             changed = shown.changed() => if changed.is_err() { return },
             // Without a master nothing is ever heard.
             Ok(()) = heard.changed() => {}
@@ -295,7 +297,8 @@ mod tests {
         });
         let wanted = Wanted::new(Source::Master, document).unwrap();
         let runs = |index: usize, id: &str| {
-            let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash: String::new(), processes_of: None, address: String::new() };
+            let instance =
+                Instance { attempt: 0, sandbox: 0, step: 0, renewal: 0, hash: String::new(), processes_of: None, address: String::new() };
             let spec = &wanted.pod.spec.containers[index];
             let config = member_config(&Node::default(), &Desired::default(), &wanted, spec, &Image::default(), instance).unwrap();
             let state = State::Running { started_ms: 0 };

@@ -19,6 +19,7 @@ use crate::members::{Kind, Member};
 use crate::naming::{LABEL_POD_UID, SANDBOX, Tag};
 use crate::plan::allocation;
 use crate::plan::order;
+use crate::plan::renewal;
 use crate::plan::resize;
 use crate::plan::seen::{self, Run};
 use crate::plan::{Dismissal, Dismissed, Now, Waits, World};
@@ -40,7 +41,8 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     // Whatever its containers do, it is over when they are.
     let ends = deleting || waits.dismissed.is_some();
     let initialized = order::is_initialized(wanted, &runs);
-    let case = Case { wanted, world, waits, was, initialized };
+    let renewal = renewal::of(wanted, &runs);
+    let case = Case { wanted, world, waits, was, initialized, renewal };
     let (init, containers): (Vec<MemberStatus>, Vec<MemberStatus>) = wanted
         .members()
         .filter(|member| member.kind != Kind::Ephemeral)
@@ -61,11 +63,11 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     if let Some(generation) = generation {
         set("observedGeneration", json!(generation));
     }
-    set("phase", json!(phase(ended, over.is_some(), initialized, &containers)));
+    set("phase", json!(phase(ended, over.is_some(), initialized || renewal.begins, &containers)));
     let resize = resizing(wanted, waits, &runs);
     let (init_members, gates) = (&init, &gates);
-    let facts =
-        Facts { up: sandbox.is_some(), ended, initialized, init: init_members, containers: &containers, runs: &runs, gates, resize };
+    let (up, renewing) = (sandbox.is_some(), wanted.restarts_all().then_some(renewal.begins));
+    let facts = Facts { up, ended, initialized, init: init_members, containers: &containers, runs: &runs, gates, resize, renewing };
     let mut conditions = conditions(&facts, generation, was, now);
     if let (Some(dismissal), Value::Array(list)) = (waits.dismissed.as_ref().filter(|_| over.is_some()), &mut conditions) {
         list.extend(disruption(dismissal, generation, was, now));
@@ -293,7 +295,7 @@ mod tests {
             let mut world = World::default();
             if let Some((state, hash)) = seen {
                 let hash = if hash.is_empty() { wanted.hash_of(&wanted.member("c").unwrap()) } else { hash.to_owned() };
-                let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash, processes_of: None, address: String::new() };
+                let instance = Instance { attempt: 0, sandbox: 0, step: 0, renewal: 0, hash, processes_of: None, address: String::new() };
                 let image = crate::runtime::Image::default();
                 let config =
                     member_config(&Node::default(), &Desired::default(), &wanted, &wanted.pod.spec.containers[0], &image, instance)
@@ -360,6 +362,7 @@ mod tests {
                 attempt,
                 step: 0,
                 hash: String::new(),
+                renewal: 0,
                 sandbox: Some(0),
                 at_ms: 0,
                 exit_code: Some(4),
@@ -388,6 +391,7 @@ mod tests {
                 attempt: 1,
                 step: 1,
                 hash: String::new(),
+                renewal: 0,
                 sandbox: Some(0),
                 at_ms: 0,
                 exit_code,

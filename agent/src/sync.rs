@@ -186,7 +186,7 @@ async fn look<R: Runtime>(
 fn remember(memory: &RefCell<Memory>, desired: &Desired, world: &World, now: Now) -> Memory {
     let mut memory = memory.borrow_mut();
     memory.look(&world.containers, now);
-    memory.hear(desired.pods.keys(), now);
+    plan::pods::hear(&mut memory, desired, &world.containers, now);
     let here: BTreeSet<String> = memory.lives.values().map(|life| life.tag.pod.uid.clone()).collect();
     memory.forget_pods(|uid| desired.pods.contains_key(uid) || here.contains(uid) || world.volumes.contains(uid));
     memory.clone()

@@ -98,7 +98,7 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].resources.requests", Acted),
     ("containers[].restartPolicy", Acted),
     ("containers[].restartPolicyRules", Acted),
-    ("containers[].restartPolicyRules[].action", Only(&["Restart"], "only the container itself is started again")),
+    ("containers[].restartPolicyRules[].action", Only(&["Restart", "RestartAllContainers"], "there is no other action")),
     ("containers[].securityContext.allowPrivilegeEscalation", Acted),
     ("containers[].securityContext.appArmorProfile", Acted),
     ("containers[].securityContext.capabilities.add", Acted),
@@ -400,7 +400,8 @@ mod tests {
         check(json!({"initContainers": [{"name": "x", "restartPolicy": "Never"}]}), &[]);
         let rules = |action: &str| json!({"containers": [{"restartPolicy": "Never", "restartPolicyRules": [{"action": action}]}]});
         check(rules("Restart"), &[]);
-        check(rules("RestartAllContainers"), &["spec.containers[0].restartPolicyRules[0].action (RestartAllContainers)"]);
+        check(rules("RestartAllContainers"), &[]);
+        check(rules("Stop"), &["spec.containers[0].restartPolicyRules[0].action (Stop)"]);
         check(json!({"initContainers": [{"volumeDevices": [{"name": "x"}]}]}), &["spec.initContainers[0].volumeDevices"]);
         check(json!({"containers": [{"resources": {"claims": [{"name": "x"}]}}]}), &["spec.containers[0].resources.claims"]);
         check(json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}]}), &[]);

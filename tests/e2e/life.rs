@@ -17,6 +17,7 @@ pub const TESTS: &[Test] = &[
     ("life_one_ends_while_the_agent_is_away", one_ends_while_the_agent_is_away),
     ("life_what_ended_stays_ended", what_ended_stays_ended),
     ("life_init_containers_and_sidecars", init_containers_and_sidecars),
+    ("life_all_containers_restart", all_containers_restart),
     ("life_agent_killed_while_starting_pods", agent_killed_while_starting_pods),
     ("life_engine_absent_then_there", engine_absent_then_there),
     ("life_engine_restarted", engine_restarted),
@@ -202,6 +203,56 @@ fn init_containers_and_sidecars(bed: &mut Bed) {
     assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["message"], "init p\nmain\n");
     let started = |list: &str, at: usize| status[list][at]["state"]["terminated"]["startedAt"].as_str().unwrap().to_owned();
     assert!(started("initContainerStatuses", 0) < started("initContainerStatuses", 1), "{status:#}");
+}
+
+/// A container ends with a code for which its rule restarts all of its pod; the agent dies in the middle of it.
+fn all_containers_restart(bed: &mut Bed) {
+    let mounts = json!([{"name": "v", "mountPath": "/v"}]);
+    let sleep = "trap 'exit 0' TERM; while true; do sleep 0.1; done";
+    let rule = json!({"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}});
+    let source = format!("[ -f /v/twice ] || {{ [ -f /v/once ] && touch /v/twice; touch /v/once; exit 42; }}; {sleep}");
+    let document = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {
+            "restartPolicy": "Never", "volumes": [{"name": "v", "emptyDir": {}}],
+            "initContainers": [
+                {"name": "init", "image": BUSYBOX, "volumeMounts": mounts, "command": ["sh", "-c", "echo init >> /v/log"]},
+                {"name": "side", "image": BUSYBOX, "restartPolicy": "Always", "command": ["sh", "-c", sleep]},
+            ],
+            "containers": [
+                {"name": "source", "image": BUSYBOX, "volumeMounts": mounts, "command": ["sh", "-c", source],
+                    "restartPolicy": "Never", "restartPolicyRules": [rule]},
+                {"name": "regular", "image": BUSYBOX, "volumeMounts": mounts, "command": ["sh", "-c", sleep]},
+            ],
+        },
+    });
+    bed.start();
+    bed.post("/api/v1/namespaces/default/pods", &document.to_string());
+    let condition = |pod: &Value| {
+        let all = pod["status"]["conditions"].as_array()?;
+        Some(all.iter().find(|one| one["type"] == "AllContainersRestarting")?["status"].clone())
+    };
+    let counts = |pod: &Value| {
+        let all = ["initContainerStatuses", "containerStatuses"].map(|list| pod["status"][list].as_array().cloned().unwrap_or_default());
+        all.concat().iter().map(|one| one["restartCount"].as_i64().unwrap_or(-1)).collect::<Vec<_>>()
+    };
+    // The first time all start at once; the second time they wait.
+    let told = |pod: &Value| condition(pod) == Some(json!("True")) && counts(pod) == [2; 4];
+    let waits = bed.until("they wait to start once more", |bed| bed.pod_like("p").filter(told));
+    assert_eq!(waits["status"]["phase"], "Running", "{:#}", waits["status"]);
+    bed.kill_agent();
+    bed.start_agent();
+    let sandboxes = bed.docker(&["ps", "-aq", "--filter", "label=io.kubernetes.container.name=POD"]);
+    assert_eq!(sandboxes.lines().count(), 1, "the sandbox stays");
+    let pod = bed.until("all run", |bed| bed.pod_like("p").filter(|pod| pod["status"]["containerStatuses"][1]["ready"] == true));
+    assert_eq!(
+        pod["status"]["containerStatuses"][1]["lastState"]["terminated"]["reason"], "RestartingAllContainers",
+        "{:#}",
+        pod["status"]
+    );
+    assert_eq!((condition(&pod), &pod["status"]["phase"]), (Some(json!("False")), &json!("Running")));
+    let id = runs(bed, "regular");
+    assert_eq!(bed.docker(&["exec", &id, "cat", "/v/log"]).trim(), "init\ninit\ninit");
 }
 
 fn agent_killed_while_starting_pods(bed: &mut Bed) {

@@ -187,6 +187,7 @@ fn seen(wanted: &Wanted, container: &str, attempt: u32, image: &str, state: Stat
         sandbox: 0,
         hash: wanted.member(container).map(|member| wanted.hash_of(&member)).unwrap_or_default(),
         step: 0,
+        renewal: 0,
         grace_s: 30,
         stop_signal: "SIGTERM".to_owned(),
         pre_stop: None,

@@ -2,18 +2,28 @@
 //! that dies at any step, people who edit, delete and kill, and a wall clock that jumps. After each history the faults end,
 //! and what is there must be what is wanted: one live instance of each container and no leftovers.
 //!
-//! A failure prints its seed; `CORACLE_SEED=N cargo test -p coracle-tests --test it simulation` replays it alone.
+//! Pods have init containers and sidecars, probes and hooks that begin and cease to fail, volumes whose content changes, resources that
+//! are resized, deadlines, policies of their own; hosts come under pressure. `witness` holds each step against what may never be, `checks`
+//! what there is in the end against what was asked for. A rule of the plan that is switched off is missed by one of the two.
+//!
+//!     CORACLE_SEED=17                  this history alone, told
+//!     CORACLE_HISTORIES=5000           so many
+//!     CORACLE_WITHOUT=SidecarsEndLast  this rule is switched off
 
 mod by_hand;
 mod checks;
+mod deeds;
 mod history;
+mod pods;
+mod theme;
+mod witness;
 
 use coracle_agent::plan::{Rule, Rules};
 
 /// In CI; `CORACLE_HISTORIES` asks for another number.
 const HISTORIES: u64 = 6_000;
 /// Each rule that is switched off must be missed within that many.
-const HISTORIES_WITHOUT_A_RULE_MAX: u64 = 4_000;
+const HISTORIES_WITHOUT_A_RULE_MAX: u64 = 400;
 /// The simulation uses both cores of a small host.
 const THREADS: u64 = 2;
 
@@ -29,7 +39,9 @@ fn every_history_settles() {
         }
         None => 0..number("CORACLE_HISTORIES").unwrap_or(HISTORIES),
     };
-    let failed = first_failure(seeds, Rules::default(), THREADS);
+    let without = std::env::var("CORACLE_WITHOUT").ok();
+    let switched_off = Rule::ALL.into_iter().find(|rule| without.as_ref().is_some_and(|name| *name == format!("{rule:?}")));
+    let failed = first_failure(seeds, Rules { switched_off }, THREADS);
     if let Some((seed, wrongs)) = failed {
         panic!("CORACLE_SEED={seed}\n{}", wrongs.join("\n"));
     }
@@ -38,26 +50,20 @@ fn every_history_settles() {
 #[test]
 fn every_rule_is_missed() {
     // A rule that nobody misses is either not needed or not tested.
-    let unmissed: Vec<Rule> = std::thread::scope(|scope| {
-        let halves: Vec<_> = Rule::ALL
-            .chunks(Rule::ALL.len().div_ceil(2))
-            .map(|rules| {
-                scope.spawn(|| {
-                    let missed = |rule: &Rule| {
-                        let rules = Rules { switched_off: Some(*rule) };
-                        let found = first_failure(0..HISTORIES_WITHOUT_A_RULE_MAX, rules, 1);
-                        if std::env::var_os("CORACLE_SEED").is_some() {
-                            eprintln!("{rule:?}: {found:?}");
-                        }
-                        found.is_none()
-                    };
-                    rules.iter().copied().filter(missed).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        halves.into_iter().flat_map(|half| half.join().unwrap()).collect()
-    });
-    assert_eq!(unmissed, []);
+    let next = std::sync::Mutex::new(Rule::ALL.iter());
+    let unmissed = std::sync::Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let Some(rule) = next.lock().unwrap().next().copied() else { return };
+            let rules = Rules { switched_off: Some(rule) };
+            match first_failure(0..HISTORIES_WITHOUT_A_RULE_MAX, rules, 1) {
+                Some((seed, wrongs)) => println!("{rule:?}: seed {seed}: {}", wrongs.last().unwrap()),
+                None => unmissed.lock().unwrap().push(rule),
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(work)));
+    assert_eq!(unmissed.into_inner().unwrap(), []);
 }
 
 /// The agent's log, with the time of the history.

@@ -86,7 +86,7 @@ pub async fn world(config: &Config) -> Result<Seen, String> {
     world.contents = docker.contents(&plan::contents::paths(&desired, &world.node)).await.map_err(asked)?;
     let now = clock.now();
     world.memory.look(&world.containers, now);
-    world.memory.hear(desired.pods.keys(), now);
+    plan::pods::hear(&mut world.memory, &desired, &world.containers, now);
     let mut seen = Seen { desired, world, now, notes };
     for name in plan::images_needed(seen.case()) {
         let image = docker.image(&name).await.map_err(asked)?;

@@ -12,7 +12,15 @@ pub fn status_of<'a>(status: &'a Value, member: &Member<'_>) -> Option<&'a Value
 
 /// A container's part of a status that says that it has ended, and will not be started again.
 pub fn ended_for_good<'a>(status: &'a Value, policy: &str, member: &Member<'_>) -> Option<&'a Value> {
-    status_of(status, member).filter(|status| exit_code(status).is_some_and(|code| !starts_again(member, policy, code)))
+    status_of(status, member).filter(|status| exit_code(status).is_some_and(|code| is_final(member, policy, code)))
+}
+
+/// An init container that has succeeded runs again in a new sandbox, where its master takes such a word.
+fn is_final(member: &Member<'_>, policy: &str, code: i32) -> bool {
+    match member.kind {
+        Kind::Init => !member.spec.starts_again(policy, code),
+        Kind::Ephemeral | Kind::Sidecar | Kind::Main => !starts_again(member, policy, code),
+    }
 }
 
 pub(super) fn starts_again(member: &Member<'_>, policy: &str, exit_code: i32) -> bool {

@@ -7,7 +7,7 @@ use coracle_api::pod::Pod;
 use serde_json::Value;
 
 use super::objects::{Ref, TokenRef, tokens, uses};
-use super::recorded::{ended_for_good, starts_again, status_of, was_started};
+use super::recorded::{ended_for_good, exit_code, starts_again, status_of, was_started};
 use crate::hash::{EPHEMERAL_HASH, container_hash, manifest_hash, plain_hash, sandbox_hash};
 use crate::members::{Kind, Member, members};
 use crate::naming::{PodName, Source, fit_uid};
@@ -26,6 +26,8 @@ pub struct Wanted {
     hashes: BTreeMap<String, String>,
     /// For a pod of a file: the hash that its mirror shows.
     pub manifest_hash: String,
+    /// Whether a container of it may restart all of them.
+    restarts_all: bool,
     /// Its fields that are not supported, in words.
     pub refused: Option<String>,
     /// The ConfigMaps and Secrets that it names, and the tokens that it mounts.
@@ -65,7 +67,8 @@ impl Wanted {
         let hashes = members(&pod.spec).map(|member| (member.spec.name.clone(), hash(&member))).collect();
         let manifest_hash = if source == Source::File { manifest_hash(&document) } else { String::new() };
         let (objects, tokens) = (uses::objects(&name.namespace, &name.name, &pod.spec), tokens::of(&pod));
-        Ok(Wanted { name, document, pod, sandbox_hash, hashes, manifest_hash, refused, objects, tokens })
+        let restarts_all = members(&pod.spec).any(|member| member.kind != Kind::Ephemeral && member.spec.may_restart_all());
+        Ok(Wanted { name, document, pod, sandbox_hash, hashes, manifest_hash, restarts_all, refused, objects, tokens })
     }
 
     /// Its containers of every kind.
@@ -92,6 +95,17 @@ impl Wanted {
     pub fn ended_before(&self, member: &Member<'_>) -> Option<&Value> {
         let recorded = Some(&self.document["status"]).filter(|_| self.name.source == Source::Master)?;
         ended_for_good(recorded, &self.pod.spec.restart_policy, member)
+    }
+
+    /// The record that the master has of an init container that has succeeded.
+    pub fn succeeded_before(&self, member: &Member<'_>) -> Option<&Value> {
+        let recorded = Some(&self.document["status"]).filter(|_| self.name.source == Source::Master && member.kind == Kind::Init)?;
+        status_of(recorded, member).filter(|status| exit_code(status) == Some(0))
+    }
+
+    /// Whether one of its containers has a rule that starts all of them anew.
+    pub fn restarts_all(&self) -> bool {
+        self.restarts_all
     }
 
     /// Whether a container that ended with this code starts again. An init container that has succeeded is done.

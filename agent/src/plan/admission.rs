@@ -13,6 +13,7 @@ use super::allocation;
 use super::memory::Memory;
 use super::ports::{host_ports, overlap};
 use super::round::Part;
+use super::rules::Rule;
 use super::seen::Run;
 use super::strain::{Short, Strain};
 use super::waiting::{Dismissal, WaitReason, Waiting};
@@ -122,7 +123,8 @@ impl<'a> Room<'a> {
         let node = &self.case.world.node;
         let refused = |refusal: Option<security::SecurityRefusal>| refusal.map(|refusal| Why(refusal.reason.to_owned(), refusal.message));
         let sysctl = || refused(security::forbidden_sysctl(wanted, node));
-        if let Some(dismissal) = refusal(&self.case.world.strain, wanted).filter(|_| from_master) {
+        let strained = || refusal(&self.case.world.strain, wanted).filter(|_| self.case.rules.hold(Rule::StrainKeepsPodsOut));
+        if let Some(dismissal) = from_master.then(strained).flatten() {
             return Answer::Dismissed(dismissal);
         }
         // What nobody here enforces no pod may rely on, wherever it comes from.
@@ -138,7 +140,7 @@ impl<'a> Room<'a> {
         if let Some(said) = &self.case.desired.node
             && !placement::suits(&wanted.document["spec"], &self.case.world.node.name, &said.labels)
         {
-            let heard_ms = memory.heard.get(&wanted.name.uid).copied().unwrap_or(self.case.now.mono_ms);
+            let heard_ms = memory.heard.get(&wanted.name.uid).map_or(self.case.now.mono_ms, |heard| heard.at_ms);
             let settled_ms = heard_ms.saturating_add(LABELS_SETTLE_MS);
             if self.case.now.mono_ms < settled_ms {
                 return Answer::Later(settled_ms);
@@ -257,6 +259,7 @@ mod tests {
     use super::*;
     use crate::desired::Desired;
     use crate::desired::node_said::NodeSaid;
+    use crate::plan::memory::Heard;
     use crate::plan::world::{Node, World};
     use crate::plan::{Now, Rules};
     use coracle_api::quantity::Quantity;
@@ -284,7 +287,7 @@ mod tests {
         let desired = Desired { pods: [("first".to_owned(), Arc::new(first))].into(), node, ..Desired::default() };
         let node = Node { name: "n1".into(), cpu_milli: 2000, memory_bytes: 1 << 30, ..Node::default() };
         let mut world = World { node, ..World::default() };
-        world.memory.heard.insert("u".to_owned(), 0);
+        world.memory.heard.insert("u".to_owned(), Heard::default());
         let case = Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms }, rules: Rules::default() };
         let mut room = Room::of(case, |uid| uid == "first");
         room.ask(&mut Part::default(), &wanted, &[])

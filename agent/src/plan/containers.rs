@@ -2,6 +2,7 @@
 
 use coracle_api::fields;
 use coracle_api::pod::Container;
+use serde_json::Value;
 
 use super::backoff::{restart_wait_ms, words};
 use super::checks::check_of;
@@ -12,7 +13,7 @@ use super::sandbox::Sandbox;
 use super::seen::{self, Run};
 use super::waiting::{WaitReason, Waiting};
 use super::world::{Case, Dead, PodCase};
-use super::{images, resize, stops};
+use super::{images, renewal, resize, stops};
 use crate::container::{self, Instance};
 use crate::desired::Wanted;
 use crate::downward;
@@ -45,6 +46,8 @@ pub struct Story<'a> {
     pub sandbox: Option<u32>,
     /// The last start was of what is wanted now.
     pub same: bool,
+    /// The last start was before all containers of the pod were, or are to be, started anew.
+    pub stale: bool,
     /// Its end is on record with its master.
     pub recorded: bool,
     pub newest: Option<&'a Run<'a>>,
@@ -61,7 +64,7 @@ pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
         if story.last == Last::Never && wanted.started_before(&member).is_some() {
             story.last = Last::Ended { death: death(UNKNOWN_CODE), step: 0, never_made: None };
         }
-    } else if let Some(before) = wanted.ended_before(&member) {
+    } else if let Some(before) = on_record(&story, case) {
         // It stays so, whatever is edited, or has become of it here: its master takes no other word of it.
         let code = before["state"]["terminated"]["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
         let death = death(code.unwrap_or(UNKNOWN_CODE));
@@ -71,16 +74,28 @@ pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     story
 }
 
+/// The record of its end, if it stands: of what was started anew since, in a new sandbox or with its whole pod, its master has yet to
+/// hear.
+fn on_record<'a>(story: &Story<'a>, case: Case<'_>) -> Option<&'a Value> {
+    let before = story.wanted.ended_before(&story.member).filter(|_| !story.stale && case.rules.hold(Rule::RecordedEndsStay))?;
+    let outlived = story.newest.is_some_and(|run| before["restartCount"].as_u64().unwrap_or(0) < u64::from(run.tag.attempt));
+    let may_start_anew = story.member.kind == Kind::Init || story.wanted.restarts_all();
+    (!outlived || !may_start_anew).then_some(before)
+}
+
 /// As far as the engine and this agent's memory tell it.
 fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let PodCase { case, wanted, runs, .. } = pod;
     let name = &member.spec.name;
     let hash = wanted.hash_of(&member);
     let newest = seen::of(runs, name).next();
-    let mut story = Story { member, hash, last: Last::Never, attempt: None, sandbox: None, same: true, recorded: false, newest, wanted };
+    let mut story =
+        Story { member, hash, last: Last::Never, attempt: None, sandbox: None, same: true, stale: false, recorded: false, newest, wanted };
     let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), name.clone()));
+    let renewal = pod.renewal.number;
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {
         let exit_code = lost.exit_code.unwrap_or(UNKNOWN_CODE);
+        story.stale = lost.renewal < renewal && member.kind != Kind::Ephemeral;
         let death = Death { at_ms: lost.at_ms, ran_fine: false, exit_code, sick: false };
         let reason = if lost.misconfigured { WaitReason::CreateContainerConfigError } else { WaitReason::CreateContainerError };
         let never_made = lost.exit_code.is_none().then(|| Waiting::new(reason, lost.text.clone()));
@@ -95,6 +110,7 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
         return story;
     }
     let Some(run) = newest else { return story };
+    story.stale = run.tag.renewal < renewal && member.kind != Kind::Ephemeral;
     story.last = match run.seen.state {
         State::Running { .. } => Last::Runs,
         State::Created { refused: None } => Last::HalfMade(&run.seen.id),
@@ -125,7 +141,7 @@ impl Story<'_> {
     /// Ended, and its pod's policy leaves it so.
     pub fn finished(&self, case: Case<'_>) -> bool {
         match &self.last {
-            Last::Ended { death, never_made: None, .. } if self.same => !self.starts_again(case, death.exit_code),
+            Last::Ended { death, never_made: None, .. } if self.same && !self.stale => !self.starts_again(case, death.exit_code),
             _ => false,
         }
     }
@@ -133,7 +149,7 @@ impl Story<'_> {
     /// An init container that has succeeded in this sandbox, or whose end is on record.
     pub fn done_in(&self, sandbox: u32) -> bool {
         let succeeded = matches!(&self.last, Last::Ended { death, never_made: None, .. } if death.exit_code == 0);
-        succeeded && (self.recorded || (self.same && self.sandbox == Some(sandbox)))
+        succeeded && !self.stale && (self.recorded || (self.same && self.sandbox == Some(sandbox)))
     }
 
     /// Ended without success, and its pod's policy leaves it so.
@@ -144,7 +160,7 @@ impl Story<'_> {
 
 /// Ends what has to end of this container. True: an instance still runs that has to go, nothing new may start.
 pub fn end_what_has_to(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>) -> bool {
-    let PodCase { case, wanted, runs, address } = pod;
+    let PodCase { case, wanted, runs, address, .. } = pod;
     let mut alive = false;
     for (index, run) in seen::of(runs, &story.member.spec.name).enumerate() {
         let why = if index > 0 {
@@ -196,13 +212,17 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbo
         Last::HalfMade(_) if !case.rules.hold(Rule::HalfMadeIsBegun) => return,
         Last::HalfMade(id) => {
             let run = story.newest.expect("what was half made is there");
-            if story.same && run.tag.sandbox == *sandbox_attempt {
+            if story.same && !story.stale && run.tag.sandbox == *sandbox_attempt {
                 let begin = Begin { id: (*id).to_owned(), container: spec.name.clone(), post_start: post_start(spec, address) };
                 part.act(What::Begin(Box::new(begin)), "it was made and not started");
                 return;
             }
             part.act(What::Remove { id: (*id).to_owned(), container: spec.name.clone() }, "it was made for what is no longer wanted");
             reason = "it was edited before it started".to_owned();
+        }
+        Last::Ended { .. } if story.stale => {
+            step = step_anew(story);
+            reason = "all containers of its pod start anew".to_owned();
         }
         Last::Ended { .. } if !story.same => reason = "it was edited".to_owned(),
         Last::Ended { .. } if story.member.kind == Kind::Init && story.sandbox.is_some_and(|other| other != *sandbox_attempt) => {
@@ -232,7 +252,15 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbo
     }
     let attempt = story.attempt.map_or(0, |attempt| attempt.saturating_add(1));
     let processes_of = target.map(str::to_owned);
-    let instance = Instance { attempt, sandbox: *sandbox_attempt, step, hash: story.hash.clone(), processes_of, address: address.clone() };
+    let instance = Instance {
+        attempt,
+        sandbox: *sandbox_attempt,
+        step,
+        renewal: pod.renewal.number,
+        hash: story.hash.clone(),
+        processes_of,
+        address: address.clone(),
+    };
     match prepare(pod, part, story, instance, address) {
         Ok(start) => part.act(What::Start(Box::new(start)), reason),
         Err(waiting) => drop(part.waits.containers.insert(spec.name.clone(), waiting)),
@@ -252,6 +280,20 @@ fn after_end(death: &Death, last_step: u32, never_made: Option<&Waiting>, counts
         None => format!("it ended with code {}", death.exit_code),
     };
     (step, reason)
+}
+
+/// The steps that a container has behind it when all start anew: the one that brought it about counts its failures on.
+fn step_anew(story: &Story<'_>) -> u32 {
+    match (&story.last, story.newest) {
+        (Last::Ended { death, step, .. }, Some(run)) if renewal::is_source(story.wanted, run) => {
+            if death.ran_fine {
+                1
+            } else {
+                step.saturating_add(1)
+            }
+        }
+        _ => 0,
+    }
 }
 
 /// Whether one that a probe found dead need not wait, and whether its start counts as one more in a row. A kubelet kills and starts it
@@ -312,7 +354,7 @@ fn post_start(spec: &Container, address: &str) -> Option<Check> {
     check_of(action, spec).map(|check| check.at(address))
 }
 
-fn crash_loop(wanted: &Wanted, spec: &Container, wait_ms: i64) -> Waiting {
+pub fn crash_loop(wanted: &Wanted, spec: &Container, wait_ms: i64) -> Waiting {
     let crate::naming::PodName { namespace, name, uid, .. } = &wanted.name;
     let text = format!("back-off {} restarting failed container={} pod={name}_{namespace}({uid})", words(wait_ms), spec.name);
     Waiting::new(WaitReason::CrashLoopBackOff, text)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use coracle_api::pod::Volume as Asked;
 
 use super::round::{Part, What};
+use super::rules::Rule;
 use super::waiting::{WaitReason, Waiting};
 use super::world::PodCase;
 use crate::claims;
@@ -46,6 +47,9 @@ pub fn all(pod: PodCase<'_>, part: &mut Part) -> Option<Vec<Volume>> {
 
 /// Brings what a running pod mounts up to date. What is missing by now stays as it is.
 pub fn refresh(pod: PodCase<'_>, part: &mut Part) {
+    if !pod.case.rules.hold(Rule::ContentsFollow) {
+        return;
+    }
     let volumes = fill(pod, part, false).unwrap_or_default();
     if !volumes.is_empty() {
         part.act(What::MakeVolumes { volumes }, "what it mounts has changed");
@@ -79,5 +83,5 @@ fn fill(pod: PodCase<'_>, part: &mut Part, anew: bool) -> Option<Vec<Volume>> {
             part.waits.notes.insert(format!("volume {}", volume.name), Waiting::new(WaitReason::FailedMount, text));
         }
     }
-    (whole || !anew).then_some(volumes)
+    (whole || !anew || !case.rules.hold(Rule::ContentsComeFirst)).then_some(volumes)
 }

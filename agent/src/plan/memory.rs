@@ -1,6 +1,6 @@
 //! What the loop observed itself and the engine does not tell. Losing it costs an early retry, nothing else. PURE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -25,9 +25,11 @@ pub struct Memory {
     pub pulls: BTreeMap<ContainerKey, Pull>,
     /// Stops under way, by the engine's id.
     pub stops: BTreeMap<String, Stopping>,
+    /// Those whose preStop hook was run, by the engine's id.
+    pub pre_stopped: BTreeSet<String>,
     /// postStart hooks that failed, by the engine's id: the text. And those that run now.
     pub hooks_failed: BTreeMap<String, String>,
-    pub hooks_running: std::collections::BTreeSet<String>,
+    pub hooks_running: BTreeSet<String>,
     /// The pods whose containers were seen, by uid, to tell which volumes are left over.
     pub owners: BTreeMap<String, PodName>,
     /// Pods whose last action failed, by uid.
@@ -39,7 +41,15 @@ pub struct Memory {
     /// What pods were given of this node, by uid.
     pub allocations: BTreeMap<String, Arc<Value>>,
     /// Since when pods are wanted, by uid.
-    pub heard: BTreeMap<String, i64>,
+    pub heard: BTreeMap<String, Heard>,
+}
+
+/// When a pod was first wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    pub at_ms: i64,
+    /// How long it had been active by then. That is told by the wall clock, which may jump, so it is asked once.
+    pub active_ms: i64,
 }
 
 /// One container on the monotonic clock.
@@ -66,6 +76,7 @@ pub struct Lost {
     pub attempt: u32,
     pub step: u32,
     pub hash: String,
+    pub renewal: u32,
     /// None: it was never made.
     pub sandbox: Option<u32>,
     pub at_ms: i64,
@@ -131,13 +142,14 @@ impl Memory {
         }
         self.looked = true;
         self.stops.retain(|id, _| self.lives.get(id).is_some_and(|life| life.death.is_none()));
+        self.pre_stopped.retain(|id| self.lives.get(id).is_some_and(|life| life.death.is_none()));
         self.hooks_failed.retain(|id, _| self.lives.contains_key(id));
     }
 
-    /// These pods are wanted now.
-    pub fn hear<'a>(&mut self, uids: impl Iterator<Item = &'a String>, now: Now) {
+    /// These pods are wanted now. `active_ms` is asked of those that were not before.
+    pub fn hear<'a>(&mut self, uids: impl Iterator<Item = &'a String>, now: Now, active_ms: impl Fn(&str) -> i64) {
         for uid in uids {
-            self.heard.entry(uid.clone()).or_insert(now.mono_ms);
+            self.heard.entry(uid.clone()).or_insert_with(|| Heard { at_ms: now.mono_ms, active_ms: active_ms(uid) });
         }
     }
 
@@ -191,6 +203,7 @@ impl Memory {
             attempt: life.tag.attempt,
             step: life.tag.step,
             hash: life.tag.hash,
+            renewal: life.tag.renewal,
             sandbox: Some(life.tag.sandbox),
             at_ms: life.death.map_or(now.mono_ms, |death| death.at_ms),
             exit_code: Some(life.death.map_or(UNKNOWN_CODE, |death| death.exit_code)),

@@ -2,6 +2,7 @@
 //! main ones beside each other. PURE.
 
 use super::containers::Story;
+use super::renewal;
 use super::rules::Rule;
 use super::seen::{self, Run};
 use super::world::{PodCase, World};
@@ -17,6 +18,8 @@ pub fn turns(pod: PodCase<'_>, stories: &[Story<'_>], sandbox: u32) -> Vec<bool>
         let (turn, opens_next) = match story.member.kind {
             // It does not start again beside the main containers.
             Kind::Init => (!initialized && !story.done_in(sandbox), story.done_in(sandbox)),
+            Kind::Sidecar if !pod.case.rules.hold(Rule::SidecarsComeUpFirst) => (true, true),
+            Kind::Sidecar if story.stale => (true, false),
             Kind::Sidecar => (true, has_started(pod.case.world, &story.member, story.newest, sandbox)),
             Kind::Main | Kind::Ephemeral => (true, true),
         };
@@ -27,14 +30,15 @@ pub fn turns(pod: PodCase<'_>, stories: &[Story<'_>], sandbox: u32) -> Vec<bool>
     stories.iter().map(&mut turn).collect()
 }
 
-/// Whether the init containers are over: a main container was made in the newest sandbox.
+/// Whether the init containers are over: a main container was made in the newest sandbox, since all were started anew.
 pub fn is_initialized(wanted: &Wanted, runs: &[Run<'_>]) -> bool {
     is_initialized_in(wanted, runs, runs.iter().map(|run| run.tag.sandbox).max())
 }
 
 fn is_initialized_in(wanted: &Wanted, runs: &[Run<'_>], sandbox: Option<u32>) -> bool {
     let is_main = |run: &Run<'_>| wanted.member(&run.tag.container).is_some_and(|member| member.kind == Kind::Main);
-    let made = |run: &Run<'_>| Some(run.tag.sandbox) == sandbox && is_main(run);
+    let renewal = renewal::of(wanted, runs).number;
+    let made = |run: &Run<'_>| Some(run.tag.sandbox) == sandbox && run.tag.renewal == renewal && is_main(run);
     wanted.pod.spec.init_containers.is_empty() || seen::members(runs).any(made)
 }
 

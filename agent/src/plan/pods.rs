@@ -1,13 +1,14 @@
 //! One pod: what has to end, then its sandbox, then its containers. PURE.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::admission::{self, Answer, Room};
 use super::allocation;
-use super::backoff::setback_wait_ms;
+use super::anew;
+use super::backoff::{Now, setback_wait_ms};
 use super::containers::{self, Story};
 use super::garbage;
+use super::memory::{Heard, Memory};
 use super::order;
 use super::ports::Ports;
 use super::resize;
@@ -18,12 +19,11 @@ use super::seen::{self, Run};
 use super::stops;
 use super::waiting::{Dismissal, Held, WaitReason, Waiting};
 use super::world::{Case, PodCase};
-use crate::desired::Wanted;
+use crate::desired::{Desired, Wanted};
 use crate::members::Kind;
 use crate::naming::{SANDBOX, Source};
+use crate::runtime::Seen;
 
-/// Whatever the main containers took of the grace, a sidecar has this long.
-const SIDECAR_GRACE_S_MIN: u64 = 2;
 /// The shortage is now, so there is little time.
 const EVICTION_GRACE_S: u64 = 1;
 
@@ -51,7 +51,7 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
     if !is_taken(&mut part, wanted, runs, room) {
         return part;
     }
-    let held = hold(case, &mut part, wanted, runs, room);
+    let held = hold(case, &mut part, wanted, runs, room).filter(|_| case.rules.hold(Rule::ResizesWaitForRoom));
     let wanted = held.as_ref().unwrap_or(wanted);
     let pod = PodCase::new(case, wanted, runs);
     if let Some((dismissal, grace_s, why)) = ended_as_a_whole(pod, &mut part, grace_s) {
@@ -73,6 +73,9 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
     // While it waits, whatever runs belongs to another sandbox and is being stopped.
     let Sandbox::Up { attempt, .. } = &sandbox else { return part };
     end_strangers(pod, &mut part);
+    if anew::end_earlier(pod, &mut part) || anew::waits(pod, &mut part, &stories) {
+        return part;
+    }
     let held_up: Vec<bool> = stories.iter().map(|story| containers::end_what_has_to(pod, &mut part, story)).collect();
     resize::resize(pod, &mut part, &stories);
     garbage::dead(case, &mut part, runs, Some(*attempt));
@@ -90,7 +93,7 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
     part
 }
 
-/// Whether the node takes it; else its part says why not.
+/// Whether this node takes it; if not, what it waits for or why it has failed.
 fn is_taken(part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room: &mut Room<'_>) -> bool {
     match room.ask(part, wanted, runs) {
         Answer::Taken => return true,
@@ -126,7 +129,7 @@ fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room
 /// Whatever its containers do: it was evicted, or was active for longer than it may.
 fn ended_as_a_whole(pod: PodCase<'_>, part: &mut Part, grace_s: Option<u64>) -> Option<(Dismissal, Option<u64>, StopReason)> {
     let evicted = pod.case.world.strain.evicted.get(&pod.wanted.name.uid).filter(|_| !pod.wanted.pod.status.terminal());
-    if let Some(dismissal) = evicted {
+    if let Some(dismissal) = evicted.filter(|_| pod.case.rules.hold(Rule::EvictedPodsEnd)) {
         return Some((dismissal.clone(), Some(EVICTION_GRACE_S), StopReason::Evicted));
     }
     out_of_time(pod, part).map(|dismissal| (dismissal, grace_s, StopReason::OutOfTime))
@@ -136,23 +139,32 @@ fn ended_as_a_whole(pod: PodCase<'_>, part: &mut Part, grace_s: Option<u64>) -> 
 fn out_of_time(pod: PodCase<'_>, part: &mut Part) -> Option<Dismissal> {
     let PodCase { case, wanted, runs, .. } = pod;
     let limit_ms = wanted.pod.spec.active_deadline_seconds?.saturating_mul(1000);
-    if wanted.pod.status.terminal() {
+    if wanted.pod.status.terminal() || !case.rules.hold(Rule::DeadlinesEnd) {
         return None;
     }
-    let recorded_ms = wanted.pod.status.start_time.map(|time| time.seconds().saturating_mul(1000));
-    let begun_ms = recorded_ms.or_else(|| runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min());
-    let due_ms = match begun_ms {
-        Some(begun_ms) => {
-            let spent_ms = case.now.wall_ms.saturating_sub(begun_ms).max(0);
-            case.now.mono_ms.saturating_add(limit_ms.saturating_sub(spent_ms))
-        }
-        None => case.world.memory.heard.get(&wanted.name.uid).copied().unwrap_or(case.now.mono_ms).saturating_add(limit_ms),
-    };
+    let heard = case.world.memory.heard.get(&wanted.name.uid).copied();
+    let heard = heard.unwrap_or_else(|| Heard { at_ms: case.now.mono_ms, active_ms: active_ms(wanted, runs, case.now) });
+    let due_ms = heard.at_ms.saturating_add(limit_ms.saturating_sub(heard.active_ms));
     if case.now.mono_ms >= due_ms {
         return Some(Dismissal::out_of_time());
     }
     part.wake_at(due_ms);
     None
+}
+
+/// Notes which pods are wanted now.
+pub fn hear(memory: &mut Memory, desired: &Desired, containers: &[Seen], now: Now) {
+    // What is not ours tells nothing, whatever labels it has.
+    let own = |uid: &str| seen::group(containers).remove(uid).map(|pod| pod.runs).unwrap_or_default();
+    let active_ms = |uid: &str| desired.pods.get(uid).map_or(0, |wanted| active_ms(wanted, &own(uid), now));
+    memory.hear(desired.pods.keys(), now, active_ms);
+}
+
+/// How long a pod has been active: by its status, or by what is here of it.
+fn active_ms(wanted: &Wanted, runs: &[Run<'_>], now: Now) -> i64 {
+    let told_ms = wanted.pod.status.start_time.map(|time| time.seconds().saturating_mul(1000));
+    let begun_ms = told_ms.or_else(|| runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min());
+    begun_ms.map_or(0, |begun_ms| now.wall_ms.saturating_sub(begun_ms).max(0))
 }
 
 /// After a failed action the pod rests for a moment.
@@ -179,31 +191,17 @@ fn finished(pod: PodCase<'_>, stories: &[Story<'_>]) -> bool {
 
 /// Stops the containers together, then the sidecars one by one, then the sandbox. True while anything runs.
 pub fn end(case: Case<'_>, part: &mut Part, runs: &[Run<'_>], address: &str, grace_s: Option<u64>, why: StopReason) -> bool {
-    let turns: BTreeSet<u32> = seen::members(runs).map(|run| run.tag.end_turn).collect();
-    for turn in turns {
-        let members: Vec<&Run> = seen::members(runs).filter(|run| run.tag.end_turn == turn).collect();
-        let grace_s = if turn == 0 { grace_s } else { left_of(case, &members, grace_s) };
-        if stops::stop(case, part, &members, grace_s, address, why.clone()) {
-            return true;
-        }
+    let members: Vec<&Run> = seen::members(runs).collect();
+    if stops::stop_in_turns(case, part, &members, grace_s, address, &why) {
+        return true;
     }
     let sandboxes: Vec<&Run> = seen::of(runs, SANDBOX).collect();
     stops::stop(case, part, &sandboxes, None, address, why)
 }
 
-/// The rest of the grace period for a sidecar: a pod has one grace period for all of its containers.
-fn left_of(case: Case<'_>, sidecars: &[&Run<'_>], grace_s: Option<u64>) -> Option<u64> {
-    let run = sidecars.first()?;
-    let memory = &case.world.memory;
-    let begun_ms = memory.stops.get(&run.seen.id).map_or(case.now.mono_ms, |stopping| stopping.since_ms);
-    let spent_ms = memory.ending.get(&run.tag.pod.uid).map_or(0, |since_ms| begun_ms.saturating_sub(*since_ms));
-    let grace_s = grace_s.unwrap_or(run.tag.grace_s);
-    Some(grace_s.saturating_sub(u64::try_from(spent_ms / 1000).unwrap_or(0)).max(SIDECAR_GRACE_S_MIN.min(grace_s)))
-}
-
 /// Containers that the pod no longer has.
 fn end_strangers(pod: PodCase<'_>, part: &mut Part) {
-    let PodCase { case, wanted, runs, address } = pod;
+    let PodCase { case, wanted, runs, address, .. } = pod;
     let strangers: Vec<&Run> = seen::members(runs).filter(|run| wanted.member(&run.tag.container).is_none()).collect();
     if case.rules.hold(Rule::StrangersEnd) {
         stops::stop(case, part, &strangers, Some(containers::grace_s(wanted)), address, StopReason::Stranger);

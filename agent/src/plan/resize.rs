@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::containers::Story;
 use super::round::{Part, Resize, What};
+use super::rules::Rule;
 use super::seen::Run;
 use super::world::PodCase;
 use crate::container::{CPU_SHARES_MIN, limits};
@@ -47,7 +48,7 @@ pub fn resize(pod: PodCase<'_>, part: &mut Part, stories: &[Story<'_>]) {
             Some(Resize { id: run.seen.id.clone(), container: story.member.spec.name.clone(), limits })
         })
         .collect();
-    if !resizes.is_empty() {
+    if !resizes.is_empty() && pod.case.rules.hold(Rule::ResizesAreMade) {
         part.act(What::Resize { resizes, summary: summary(pod.wanted, None) }, "they may use more or less than before");
     }
 }

@@ -143,6 +143,8 @@ pub enum StopReason {
         restarts: bool,
     },
     PostStartFailed,
+    /// A rule of one of them starts all containers of its pod anew.
+    AllRestart,
     /// The pod took longer than it may.
     OutOfTime,
     Evicted,
@@ -174,6 +176,7 @@ impl fmt::Display for StopReason {
                 let for_good = if *restarts { "" } else { " for good" };
                 return write!(f, "its {} probe failed{for_good}: {output}", probe.name().to_lowercase());
             }
+            StopReason::AllRestart => "all containers of its pod start anew",
             StopReason::PostStartFailed => "its postStart hook failed",
             StopReason::OutOfTime => "its pod was active for longer than it may",
             StopReason::Evicted => "its pod is evicted",

@@ -23,8 +23,16 @@ pub enum Rule {
     RemovalsFirst,
     /// Init containers run one after the other, and the main ones after them.
     InitContainersComeFirst,
+    /// What stands behind a sidecar waits until it is up.
+    SidecarsComeUpFirst,
+    /// Sidecars end one by one when nothing is left that needs them.
+    SidecarsEndLast,
     /// The restart policy says whether what ended starts again.
     PolicyDecides,
+    /// A container whose rule says so restarts all of its pod.
+    AllRestartTogether,
+    /// What has ended for good, by its master's record, does not start again.
+    RecordedEndsStay,
     /// An ephemeral container starts once and never again.
     EphemeralsStartOnce,
     /// Restarts wait longer and longer.
@@ -33,6 +41,10 @@ pub enum Rule {
     HalfMadeIsBegun,
     /// A container that ignores its signal is killed when the grace period is over.
     GraceEnds,
+    /// The preStop hook runs before the signal.
+    PreStopComesFirst,
+    /// And not again for the same end.
+    PreStopRunsOnce,
     /// A container that fails its liveness probe or its postStart hook is stopped.
     SickIsStopped,
     /// Of two pods with one host port the later waits.
@@ -51,10 +63,24 @@ pub enum Rule {
     RefusedPodsWait,
     /// After a failed action the pod rests for a moment.
     SetbacksRest,
+    /// Nothing starts before the volumes hold what they are to hold.
+    ContentsComeFirst,
+    /// What a ConfigMap or Secret holds now is what its volumes hold.
+    ContentsFollow,
+    /// Containers that run get the resources that they ask for now.
+    ResizesAreMade,
+    /// A pod grows when there is room for it.
+    ResizesWaitForRoom,
+    /// A pod that was evicted ends.
+    EvictedPodsEnd,
+    /// A pod that took longer than it may ends.
+    DeadlinesEnd,
+    /// A host that is short of something takes no new pods.
+    StrainKeepsPodsOut,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 24] = [
+    pub const ALL: [Rule; 37] = [
         Rule::BusyPodsWait,
         Rule::UnknownIsNotAbsent,
         Rule::GonePodsEnd,
@@ -65,11 +91,17 @@ impl Rule {
         Rule::MembersFollowTheirSandbox,
         Rule::RemovalsFirst,
         Rule::InitContainersComeFirst,
+        Rule::SidecarsComeUpFirst,
+        Rule::SidecarsEndLast,
         Rule::PolicyDecides,
+        Rule::AllRestartTogether,
+        Rule::RecordedEndsStay,
         Rule::EphemeralsStartOnce,
         Rule::RestartsBackOff,
         Rule::HalfMadeIsBegun,
         Rule::GraceEnds,
+        Rule::PreStopComesFirst,
+        Rule::PreStopRunsOnce,
         Rule::SickIsStopped,
         Rule::PortsAreTaken,
         Rule::PullsBackOff,
@@ -79,6 +111,13 @@ impl Rule {
         Rule::VolumesGoLast,
         Rule::RefusedPodsWait,
         Rule::SetbacksRest,
+        Rule::ContentsComeFirst,
+        Rule::ContentsFollow,
+        Rule::ResizesAreMade,
+        Rule::ResizesWaitForRoom,
+        Rule::EvictedPodsEnd,
+        Rule::DeadlinesEnd,
+        Rule::StrainKeepsPodsOut,
     ];
 }
 

@@ -35,7 +35,7 @@ fn current<'a>(pod: PodCase<'a>) -> Option<&'a Run<'a>> {
 
 /// Brings the sandbox up; ends what belongs to another one before.
 pub fn bring_up(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
-    let PodCase { case, wanted, runs, address } = pod;
+    let PodCase { case, wanted, runs, address, .. } = pod;
     let current = current(pod);
     if let Some(run) = current {
         return match end_others(pod, part, Some(run.tag.attempt), StopReason::SandboxGone) {
@@ -75,7 +75,7 @@ fn end_others(pod: PodCase<'_>, part: &mut Part, current: Option<u32>, why: Stop
     let old: Vec<&Run> = seen::of(runs, SANDBOX).filter(|run| Some(run.tag.attempt) != current).collect();
     let mut alive = false;
     if case.rules.hold(Rule::MembersFollowTheirSandbox) {
-        alive = stops::stop(case, part, &strays, None, address, why.clone());
+        alive = stops::stop_in_turns(case, part, &strays, None, address, &why);
     }
     if !alive {
         alive = stops::stop(case, part, &old, None, address, why);

@@ -3,17 +3,53 @@
 //! A stop under way is two times in `memory`; so a shorter grace that comes later counts at once, and an agent that starts in
 //! the middle sends the signal once more.
 
+use std::collections::BTreeSet;
+
 use super::round::{Part, Stop, StopReason, What};
 use super::rules::Rule;
 use super::seen::Run;
 use super::world::Case;
+use crate::runtime::Check;
 
 /// Whatever preStop took, the process has this long after its signal.
 pub const AFTER_SIGNAL_MS_MIN: i64 = 2_000;
 /// SIGKILL is sent again where it did not help: the engine may have lost it.
 pub const KILL_AGAIN_MS: i64 = 10_000;
+/// Whatever the main containers took of the grace, a sidecar has this long.
+const SIDECAR_GRACE_S_MIN: u64 = 2;
 /// A sandbox holds nothing and ends at once.
 pub const SANDBOX_GRACE_MS: i64 = 2_000;
+
+/// Containers of one pod that end for one reason: those that need sidecars first, then the sidecars, one by one. True while any runs.
+pub fn stop_in_turns(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<u64>, address: &str, why: &StopReason) -> bool {
+    let turns: BTreeSet<u32> = runs.iter().map(|run| run.tag.end_turn).collect();
+    let mut alive = false;
+    for turn in turns {
+        let members: Vec<&Run> = runs.iter().copied().filter(|run| run.tag.end_turn == turn).collect();
+        let grace_s = if turn == 0 { grace_s } else { left_of(case, &members, grace_s) };
+        alive |= stop(case, part, &members, grace_s, address, why.clone());
+        if alive && case.rules.hold(Rule::SidecarsEndLast) {
+            return true;
+        }
+    }
+    alive
+}
+
+/// The rest of the grace period for a sidecar: a pod has one grace period for all of its containers.
+fn left_of(case: Case<'_>, sidecars: &[&Run<'_>], grace_s: Option<u64>) -> Option<u64> {
+    let run = sidecars.first()?;
+    let memory = &case.world.memory;
+    let begun_ms = memory.stops.get(&run.seen.id).map_or(case.now.mono_ms, |stopping| stopping.since_ms);
+    let spent_ms = memory.ending.get(&run.tag.pod.uid).map_or(0, |since_ms| begun_ms.saturating_sub(*since_ms));
+    let grace_s = grace_s.unwrap_or(run.tag.grace_s);
+    Some(grace_s.saturating_sub(u64::try_from(spent_ms / 1000).unwrap_or(0)).max(SIDECAR_GRACE_S_MIN.min(grace_s)))
+}
+
+/// One whose signal was lost is stopped anew: its hook has run.
+fn pre_stop(case: Case<'_>, run: &Run<'_>) -> Option<Check> {
+    let ran = case.world.memory.pre_stopped.contains(&run.seen.id) && case.rules.hold(Rule::PreStopRunsOnce);
+    run.tag.pre_stop.clone().filter(|_| !ran && case.rules.hold(Rule::PreStopComesFirst))
+}
 
 /// All of them get their signal together. Those that do not run are left out; the answer is whether any still does.
 pub fn stop(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<u64>, address: &str, why: StopReason) -> bool {
@@ -31,7 +67,7 @@ pub fn stop(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<
             None => stops.push(Stop {
                 id: run.seen.id.clone(),
                 container: run.tag.container.clone(),
-                pre_stop: run.tag.pre_stop.clone().map(|check| check.at(address)),
+                pre_stop: pre_stop(case, run).filter(|_| why != StopReason::AllRestart).map(|check| check.at(address)),
                 signal: run.tag.stop_signal.clone(),
                 grace_ms,
             }),

@@ -11,13 +11,13 @@ use crate::hash::EPHEMERAL_HASH;
 use crate::naming::Source;
 use crate::runtime::{Check, ContainerConfig, Image, Seen, State};
 
-const RUNS: State = State::Running { started_ms: 0 };
+pub(super) const RUNS: State = State::Running { started_ms: 0 };
 
-fn died(exit_code: i32) -> State {
+pub(super) fn died(exit_code: i32) -> State {
     State::Exited { exit_code, out_of_memory: false, started_ms: 0, finished_ms: 1000 }
 }
 
-fn pod(spec: Value) -> Wanted {
+pub(super) fn pod(spec: Value) -> Wanted {
     Wanted::new(Source::File, json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec})).unwrap()
 }
 
@@ -50,14 +50,15 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
     for (attempt, step, state) in members {
         let first = wanted.members().next().unwrap();
         let hash = wanted.hash_of(&first);
-        let instance = Instance { attempt: *attempt, sandbox: 0, step: *step, hash, processes_of: None, address: String::new() };
+        let instance =
+            Instance { attempt: *attempt, sandbox: 0, step: *step, renewal: 0, hash, processes_of: None, address: String::new() };
         add(member_config(&Node::default(), &Desired::default(), wanted, first.spec, &image, instance).unwrap(), state.clone());
     }
     world
 }
 
 /// What is done at that moment, in short.
-fn check(wanted: &[Wanted], mut world: World, mono_ms: i64, expected: &[&str]) {
+pub(super) fn check(wanted: &[Wanted], mut world: World, mono_ms: i64, expected: &[&str]) {
     let mut desired = Desired::default();
     desired.pods.extend(wanted.iter().map(|wanted| (wanted.name.uid.clone(), Arc::new(wanted.clone()))));
     let mut memory = std::mem::take(&mut world.memory);
@@ -301,8 +302,15 @@ fn ephemeral_containers_start_once() {
     // A world in which the pod runs, and this came of its ephemeral container.
     let world = |wanted: &Wanted, sandbox: Option<State>, member: State, ephemeral: Option<State>| {
         let mut world = world(wanted, sandbox, &[(0, 0, member)]);
-        let instance =
-            Instance { attempt: 0, sandbox: 0, step: 0, hash: EPHEMERAL_HASH.to_owned(), processes_of: None, address: String::new() };
+        let instance = Instance {
+            attempt: 0,
+            sandbox: 0,
+            step: 0,
+            renewal: 0,
+            hash: EPHEMERAL_HASH.to_owned(),
+            processes_of: None,
+            address: String::new(),
+        };
         let spec = &wanted.pod.spec.ephemeral_containers[0];
         let config = member_config(&Node::default(), &Desired::default(), wanted, spec, &Image::default(), instance).unwrap();
         let mut seen = world.containers[0].clone();
@@ -341,7 +349,7 @@ fn ephemeral_containers_start_once() {
 }
 
 /// A world of a pod whose containers are as told, by name: attempt, sandbox and state.
-fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &[(&str, u32, u32, State)]) -> World {
+pub(super) fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &[(&str, u32, u32, State)]) -> World {
     let mut all = world(wanted, None, &[]);
     let mut add = |config: ContainerConfig, state: State| {
         let (id, name, labels, image) = (config.name.clone(), config.name, config.labels, config.image);
@@ -357,6 +365,7 @@ fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &[(&str, u32
             attempt: *attempt,
             sandbox: *sandbox,
             step: 0,
+            renewal: 0,
             hash: wanted.hash_of(&member),
             processes_of: None,
             address: String::new(),
@@ -446,6 +455,90 @@ fn a_sidecar_gets_what_is_left_of_the_grace() {
     check(&[], ending(4_000), 10_000, &["kill s"]);
     check(&[], ending(10_000), 11_999, &[]);
     check(&[], ending(10_000), 12_000, &["kill s"]);
+}
+
+/// Its signal was lost, so it is stopped anew; its hook has run.
+#[test]
+fn a_pre_stop_hook_runs_once() {
+    let hook = json!({"preStop": {"exec": {"command": ["true"]}}});
+    let wanted = pod(json!({"containers": [{"name": "c", "image": "i:1", "lifecycle": hook}]}));
+    let mut world = ordered(&wanted, Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
+    let hooks = |world: &World| {
+        let desired = Desired::default();
+        let round = plan(Case { desired: &desired, world, now: Now::default(), rules: Rules::default() });
+        let stops = round.pods["u"].iter().flat_map(|action| match &action.what {
+            What::Stop { stops, .. } => stops.clone(),
+            other => panic!("{other:?}"),
+        });
+        stops.filter(|stop| stop.pre_stop.is_some()).count()
+    };
+    assert_eq!(hooks(&world), 1);
+    world.memory.pre_stopped.insert("k8s_c_p_d_u_0".to_owned());
+    assert_eq!(hooks(&world), 0);
+}
+
+/// Beside a sandbox that has to go as at any other end.
+#[test]
+fn sidecars_of_an_edited_pod_end_last() {
+    let with = |hostname: &str| {
+        let init = json!([{"name": "s", "image": "i:1", "restartPolicy": "Always"}]);
+        pod(json!({"hostname": hostname, "initContainers": init, "containers": [{"name": "c", "image": "i:1"}]}))
+    };
+    let (before, after) = (with("a"), with("b"));
+    let check = |c: State, s: State, expected: &str| {
+        check(from_ref(&after), ordered(&before, Some((0, RUNS)), &[("s", 0, 0, s), ("c", 0, 0, c)]), 0, &[expected]);
+    };
+    check(RUNS, RUNS, "stop c");
+    check(died(143), RUNS, "stop s");
+    check(died(143), died(143), "stop POD");
+}
+
+/// Where the master takes the word that it runs again. A new sandbox has nothing of what the one before was given.
+#[test]
+fn init_containers_that_are_on_record_run_again_in_a_new_sandbox() {
+    let check = |policy: &str, expected: &str| {
+        let recorded = json!({"initContainerStatuses": [{"name": "a", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}]});
+        let spec = json!({
+            "restartPolicy": policy, "initContainers": [{"name": "a", "image": "i:1"}], "containers": [{"name": "c", "image": "i:1"}]});
+        let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": recorded});
+        let wanted = Wanted::new(Source::Master, document).unwrap();
+        let before = [("a", 0, 0, died(0)), ("c", 0, 0, died(143))];
+        check(from_ref(&wanted), ordered(&wanted, Some((1, RUNS)), &before), 0, &[expected]);
+    };
+    check("Always", "start a 1 step 0");
+    check("OnFailure", "start c 1 step 1");
+}
+
+/// Its master has yet to hear that it runs again: what it says is of the run before.
+#[test]
+fn a_record_of_an_earlier_run_says_nothing_of_the_next() {
+    let recorded = json!({"initContainerStatuses": [{"name": "a", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}]});
+    let init = json!([{"name": "a", "image": "i:1"}, {"name": "b", "image": "i:1"}]);
+    let spec = json!({"restartPolicy": "OnFailure", "initContainers": init, "containers": [{"name": "c", "image": "i:1"}]});
+    let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": recorded});
+    let wanted = Wanted::new(Source::Master, document).unwrap();
+    check(from_ref(&wanted), ordered(&wanted, Some((1, RUNS)), &[("a", 0, 0, died(0))]), 0, &["start b 0 step 0"]);
+    let again = [("a", 0, 0, died(0)), ("a", 1, 1, died(143))];
+    check(from_ref(&wanted), ordered(&wanted, Some((2, RUNS)), &again), 0, &["start a 2 step 0"]);
+}
+
+/// Whatever the wall clock does after the pod was heard of.
+#[test]
+fn a_deadline_is_kept_by_the_clock_of_the_agent() {
+    let check = |wall_ms: i64, mono_ms: i64, active_ms: i64, over: bool| {
+        let wanted = pod(json!({"activeDeadlineSeconds": 10, "containers": [{"name": "c", "image": "i:1"}]}));
+        let mut world = ordered(&wanted, Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
+        world.memory.heard.insert("u".to_owned(), memory::Heard { at_ms: 0, active_ms });
+        let desired = Desired { pods: [("u".to_owned(), Arc::new(wanted))].into(), ..Desired::default() };
+        let round = plan(Case { desired: &desired, world: &world, now: Now { wall_ms, mono_ms }, rules: Rules::default() });
+        assert_eq!(round.waits["u"].dismissed.is_some(), over, "{wall_ms} {mono_ms}");
+    };
+    check(9_999, 9_999, 0, false);
+    check(10_000, 10_000, 0, true);
+    check(-900_000_000, 10_000, 0, true);
+    check(900_000_000, 9_999, 0, false);
+    // An agent that began later.
+    check(10_000, 3_000, 7_000, true);
 }
 
 #[test]

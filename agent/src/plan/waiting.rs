@@ -99,6 +99,7 @@ pub enum WaitReason {
     InvalidImageName,
     PodInitializing,
     PostStartHookError,
+    RestartingAllContainers,
     // Notes.
     FailedMount,
     FailedToRetrieveImagePullSecret,
@@ -124,6 +125,7 @@ impl WaitReason {
             WaitReason::InvalidImageName => "InvalidImageName",
             WaitReason::PodInitializing => "PodInitializing",
             WaitReason::PostStartHookError => "PostStartHookError",
+            WaitReason::RestartingAllContainers => "RestartingAllContainers",
             WaitReason::DoesNotFit => "DoesNotFit",
             WaitReason::FailedMount => "FailedMount",
             WaitReason::FailedToRetrieveImagePullSecret => "FailedToRetrieveImagePullSecret",

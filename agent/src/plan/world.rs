@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::backoff::Now;
 use super::checks::ProbeKind;
 use super::memory::Memory;
-use super::rules::Rules;
+use super::renewal::{self, Renewal};
+use super::rules::{Rule, Rules};
 use super::seen::{self, Run};
 use super::strain::Strain;
 use crate::desired::{Desired, Wanted};
@@ -30,12 +31,14 @@ pub struct PodCase<'a> {
     pub runs: &'a [Run<'a>],
     /// Empty while it has none.
     pub address: &'a str,
+    pub renewal: Renewal,
 }
 
 impl<'a> PodCase<'a> {
     pub fn new(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>]) -> PodCase<'a> {
         let address = seen::address(runs, wanted.pod.spec.host_network, &case.world.node.address).unwrap_or_default();
-        PodCase { case, wanted, runs, address }
+        let renewal = if case.rules.hold(Rule::AllRestartTogether) { renewal::of(wanted, runs) } else { Renewal::default() };
+        PodCase { case, wanted, runs, address, renewal }
     }
 }
 

@@ -27,7 +27,8 @@ pub(super) fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
 /// Whether a container that has ended for good runs again, or is about to.
 pub(super) fn is_contradicted(wanted: &Wanted, shows: &Value, status: &Value) -> bool {
     let policy = &wanted.pod.spec.restart_policy;
-    let ended = |status: &Value, member: &Member| ended_for_good(status, policy, member).is_some();
+    // Where all may start anew, no end is one for good.
+    let ended = |status: &Value, member: &Member| !wanted.restarts_all() && ended_for_good(status, policy, member).is_some();
     let mut main = wanted.members().filter(|member| member.kind == Kind::Main);
     main.any(|member| ended(shows, &member) && !ended(status, &member))
 }

@@ -1,8 +1,11 @@
 //! An engine in memory, for the simulation: seeded, on tokio's clock, with calls that get lost, listings that come late, and
 //! a memory for what must never happen (`wrongs`).
 //!
-//! What a container does is in its image's name: `steady` runs, `crash` and `done` end by themselves, `slow` and `stubborn` take
-//! their signal ill, `bad` cannot be started, `absent` is in no registry, `local` is here and in no registry.
+//! What a container does is in its image's name: `steady` runs, `crash` and `done` end by themselves, and `exit3` with that code;
+//! `try3` does so the first time and ends well the next, `heal3` runs on the next; `slow` and `stubborn` take their signal ill, `bad`
+//! cannot be started, `absent` is in no registry, `local` is here and in no registry.
+//!
+//! A check is known by the first word of its command, and passes unless the container is said to fail it (`failing`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{Check, ContainerConfig, Failure, Image, Limits, Network, Outcome, Runtime, Seen, State, Volume};
+use crate::happening::Happening;
 use crate::logins::Login;
 use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_KIND, LABEL_POD_UID, SANDBOX};
 
@@ -60,6 +64,45 @@ pub struct Held {
     pub foreign: bool,
 }
 
+/// What a container did, or had done to it.
+#[derive(Clone, Debug)]
+pub struct Note {
+    pub at: Instant,
+    /// The container as it was right after; None for a volume.
+    pub seen: Option<Seen>,
+    pub what: Deed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// `again`: it has run before, which only an engine with a conditional start could prevent.
+    Started {
+        again: bool,
+    },
+    Ended {
+        code: i32,
+    },
+    Signalled {
+        signal: String,
+    },
+    /// A hook or a probe, by the first word of its command: begun, and over.
+    Asked {
+        check: String,
+    },
+    Answered {
+        check: String,
+        passed: bool,
+    },
+    Resized,
+    Filled {
+        path: String,
+        /// By their paths.
+        files: BTreeMap<String, Vec<u8>>,
+    },
+    /// Somebody has to be told of it; the loop's own word.
+    Told(Happening),
+}
+
 pub struct Fake {
     inner: RefCell<Inner>,
 }
@@ -91,6 +134,10 @@ pub struct Inner {
     /// Containers that a late listing showed as half made and that had already run: starting one runs it again, and only an engine
     /// with a conditional start could prevent it.
     pub begun_again: BTreeSet<(String, String)>,
+    /// Checks that fail, by the pod's uid and the container's name.
+    pub failing: BTreeSet<(String, String, String)>,
+    /// Some: everything is noted, for somebody who takes the notes.
+    pub notes: Option<Vec<Note>>,
     /// Something happened that an engine tells by an event.
     pub event: bool,
     pub wrongs: Vec<String>,
@@ -125,6 +172,8 @@ impl Fake {
                 protected: BTreeMap::new(),
                 changes_total: 0,
                 begun_again: BTreeSet::new(),
+                failing: BTreeSet::new(),
+                notes: None,
                 event: false,
                 wrongs: Vec::new(),
             }),
@@ -212,22 +261,35 @@ impl Inner {
     /// Processes whose time has come have ended.
     pub fn advance(&mut self) {
         let now = Instant::now();
+        let due = self.containers.values().filter_map(|held| Some((held.ends.filter(|(at, _)| *at <= now)?, held.seen.id.clone())));
+        let mut due: Vec<((Instant, i32), String)> = due.collect();
+        due.sort();
+        for ((_, code), id) in due {
+            self.event = true;
+            self.end(&id, code);
+        }
+    }
+
+    fn end(&mut self, id: &str, code: i32) {
         let wall_ms = self.wall_ms();
-        for held in self.containers.values_mut() {
-            if let Some((at, code)) = held.ends
-                && at <= now
-            {
-                self.event = true;
-                end(held, code, wall_ms);
-            }
+        if let Some(held) = self.containers.get_mut(id) {
+            end(held, code, wall_ms);
+        }
+        self.note(Some(id), Deed::Ended { code });
+    }
+
+    pub fn note(&mut self, id: Option<&str>, what: Deed) {
+        let Some(notes) = &mut self.notes else { return };
+        let seen = id.and_then(|id| self.containers.get(id)).filter(|held| !held.foreign).map(|held| held.seen.clone());
+        if id.is_none() || seen.is_some() {
+            notes.push(Note { at: Instant::now(), seen, what });
         }
     }
 
     /// By somebody's hand: `docker kill`.
     pub fn kill(&mut self, id: &str, code: i32) {
-        let wall_ms = self.wall_ms();
-        if let Some(held) = self.containers.get_mut(id).filter(|held| held.seen.runs()) {
-            end(held, code, wall_ms);
+        if self.containers.get(id).is_some_and(|held| held.seen.runs()) {
+            self.end(id, code);
             self.event = true;
         }
     }
@@ -362,17 +424,14 @@ impl Inner {
         }
         self.check_order(&held);
         self.count_start(&held.seen.labels);
-        if matches!(held.seen.state, State::Exited { .. }) {
+        let again = matches!(held.seen.state, State::Exited { .. });
+        if again {
             let label = |label: &str| held.seen.labels.get(label).cloned().unwrap_or_default();
             self.begun_again.insert((label(LABEL_POD_UID), label(LABEL_CONTAINER)));
         }
         let started_ms = self.wall_ms();
         let lifetime = Duration::from_millis(500 + self.random.below(3000));
-        let ends = match held.config.image.as_str() {
-            image if image.starts_with("crash") => Some((Instant::now() + lifetime, 1)),
-            image if image.starts_with("done") => Some((Instant::now() + lifetime, 0)),
-            _ => None,
-        };
+        let ends = self.own_end(&held).map(|code| (Instant::now() + lifetime, code));
         self.next_ip = self.next_ip % 250 + 1;
         let address = format!("10.244.{}.{}", self.subnet, self.next_ip);
         let ip = held.seen.labels.get(LABEL_CONTAINER).filter(|name| *name == SANDBOX).map(|_| address);
@@ -381,7 +440,21 @@ impl Inner {
             held.seen.ip = ip;
             held.ends = ends;
         }
+        self.note(Some(id), Deed::Started { again });
         Ok(())
+    }
+
+    /// How a container that starts now ends by itself.
+    fn own_end(&self, held: &Held) -> Option<i32> {
+        let label = |label: &str| held.seen.labels.get(label).map(String::as_str).unwrap_or_default();
+        let first = self.starts_of(label(LABEL_POD_UID), label(LABEL_CONTAINER), label(LABEL_HASH)) <= 1;
+        let kind = held.config.image.split(':').next().unwrap_or_default();
+        let code = |prefix: &str| kind.strip_prefix(prefix)?.parse::<i32>().ok();
+        match kind {
+            "crash" => Some(1),
+            "done" => Some(0),
+            _ => code("exit").or_else(|| code("try").map(|code| if first { code } else { 0 })).or_else(|| code("heal").filter(|_| first)),
+        }
     }
 }
 
@@ -393,6 +466,15 @@ fn end(held: &mut Held, exit_code: i32, finished_ms: i64) {
     held.ends = None;
     held.seen.ip = None;
     held.seen.state = State::Exited { exit_code, out_of_memory: false, started_ms, finished_ms };
+}
+
+fn limits_of(config: &ContainerConfig) -> Limits {
+    Limits {
+        cpu_shares: config.cpu_shares.unwrap_or(0),
+        cpu_quota_us: config.cpu_quota_us.unwrap_or(0),
+        cpu_period_us: config.cpu_period_us.unwrap_or(0),
+        memory_bytes: config.memory_bytes.unwrap_or(0),
+    }
 }
 
 impl Runtime for Fake {
@@ -434,6 +516,8 @@ impl Runtime for Fake {
         for volume in volumes {
             if let Volume::Content { path, content } = volume {
                 inner.contents.insert(path.clone(), (uid.to_owned(), content.stamp.clone()));
+                let files = content.files.iter().map(|file| (file.path.clone(), file.bytes.clone())).collect();
+                inner.note(None, Deed::Filled { path: path.clone(), files });
             }
             inner.volumes.entry(uid.to_owned()).or_default().insert(format!("{volume:?}"));
         }
@@ -502,7 +586,7 @@ impl Runtime for Fake {
             created_ms: inner.wall_ms(),
             state: State::Created { refused: None },
             ip: None,
-            limits: None,
+            limits: Some(limits_of(config)),
             message: None,
         };
         inner.containers.insert(id.clone(), Held { config: config.clone(), seen, ends: None, foreign: false });
@@ -524,7 +608,9 @@ impl Runtime for Fake {
         inner.touch(id, "a resize");
         let held = inner.containers.get_mut(id).filter(|held| held.seen.runs());
         held.ok_or_else(|| Failure::NotFound(format!("{id} does not run")))?.seen.limits = Some(*limits);
-        Ok(())
+        inner.note(Some(id), Deed::Resized);
+        drop(inner);
+        self.leave(())
     }
 
     async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure> {
@@ -532,15 +618,15 @@ impl Runtime for Fake {
         let mut inner = self.inner.borrow_mut();
         inner.touch(id, "a kill");
         let slowly = Instant::now() + Duration::from_millis(200 + inner.random.below(1500));
-        let wall_ms = inner.wall_ms();
-        let Some(held) = inner.containers.get_mut(id).filter(|held| held.seen.runs()) else {
+        if !inner.containers.get(id).is_some_and(|held| held.seen.runs()) {
             return Err(Failure::NotFound(format!("{id} does not run")));
-        };
-        match (signal, held.config.image.as_str()) {
-            ("SIGKILL", _) => end(held, 137, wall_ms),
-            (_, image) if image.starts_with("stubborn") => {}
-            (_, image) if image.starts_with("slow") => held.ends = Some((slowly, 0)),
-            _ => end(held, 143, wall_ms),
+        }
+        inner.note(Some(id), Deed::Signalled { signal: signal.to_owned() });
+        match inner.containers.get_mut(id) {
+            Some(held) if signal != "SIGKILL" && held.config.image.starts_with("stubborn") => {}
+            Some(held) if signal != "SIGKILL" && held.config.image.starts_with("slow") => held.ends = Some((slowly, 0)),
+            _ if signal == "SIGKILL" => inner.end(id, 137),
+            _ => inner.end(id, 143),
         }
         drop(inner);
         self.leave(())
@@ -560,8 +646,29 @@ impl Runtime for Fake {
         self.leave(())
     }
 
-    async fn check(&self, _id: &str, _check: &Check, _at_most: Duration) -> Result<Outcome, Failure> {
+    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure> {
         self.enter(false).await?;
-        Ok(Outcome { passed: true, exit_code: Some(0), output: String::new() })
+        let Check::Exec { command } = check else { return Ok(Outcome { passed: true, exit_code: None, output: String::new() }) };
+        let name = command.first().cloned().unwrap_or_default();
+        // The second word says how long it takes.
+        let takes = command.get(1).and_then(|millis| millis.parse().ok()).map(Duration::from_millis);
+        let runs = || self.inner.borrow().containers.get(id).is_some_and(|held| held.seen.runs());
+        let gone = || Failure::NotFound(format!("{id} does not run"));
+        if !runs() {
+            return Err(gone());
+        }
+        self.with(|engine| engine.note(Some(id), Deed::Asked { check: name.clone() }));
+        sleep(takes.unwrap_or_default().min(at_most)).await;
+        self.with(|_| ());
+        if !runs() {
+            return Err(gone());
+        }
+        let mut inner = self.inner.borrow_mut();
+        let label = |label: &str| inner.containers.get(id).and_then(|held| held.seen.labels.get(label).cloned()).unwrap_or_default();
+        let place = (label(LABEL_POD_UID), label(LABEL_CONTAINER), name.clone());
+        let passed = !inner.failing.contains(&place) && takes.is_none_or(|takes| takes <= at_most);
+        inner.note(Some(id), Deed::Answered { check: name.clone(), passed });
+        let output = if passed { String::new() } else { format!("{name} fails") };
+        Ok(Outcome { passed, exit_code: Some(i64::from(!passed)), output })
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct Facts<'a> {
     /// The problem of each readiness gate that is not passed.
     pub(super) gates: &'a [String],
     pub(super) resize: Resizing,
+    /// Whether all containers are about to start anew; None: no rule of the pod's asks for that.
+    pub(super) renewing: Option<bool>,
 }
 
 /// What becomes of the resources that it asks for.
@@ -80,9 +82,18 @@ pub(super) fn gates(wanted: &Wanted) -> Vec<String> {
 }
 
 /// The conditions that are the agent's to say.
-pub const CONDITIONS: [&str; 7] =
-    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", "PodResizePending", "PodResizeInProgress"];
+pub const CONDITIONS: [&str; 8] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+    "PodResizePending",
+    "PodResizeInProgress",
+    "AllContainersRestarting",
+];
 
+const RENEWING: &str = "AllContainersRestarting";
 const DISRUPTED: &str = "TerminationByKubelet";
 
 pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
@@ -124,7 +135,10 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
         Resizing::InProgress => add("PodResizeInProgress", true, None, None),
     }
     add("PodReadyToStartContainers", facts.up, None, None);
-    if facts.initialized || incomplete.is_empty() {
+    // Once it was, it stays so while its init containers run anew.
+    let was_initialized = facts.renewing.is_some()
+        && was["conditions"].as_array().into_iter().flatten().any(|one| one["type"] == "Initialized" && one["status"] == "True");
+    if facts.initialized || incomplete.is_empty() || was_initialized {
         add("Initialized", true, (facts.ended == Some(End::Succeeded)).then_some("PodCompleted"), None);
     } else {
         let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
@@ -144,6 +158,14 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
         }
     }
     add("PodScheduled", true, None, None);
+    match (facts.renewing, facts.ended) {
+        (None, _) => {}
+        (Some(_), Some(end)) => add(RENEWING, false, Some(end.reason()), None),
+        (Some(true), None) => {
+            add(RENEWING, true, Some("RestartAllContainersStarted"), Some("container exited with restart policy rule".to_owned()));
+        }
+        (Some(false), None) => add(RENEWING, false, None, None),
+    }
     Value::Array(list)
 }
 

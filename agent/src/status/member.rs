@@ -8,7 +8,8 @@ use crate::desired::{Wanted, status_of};
 use crate::hash;
 use crate::members::{Kind, Member};
 use crate::naming::PodName;
-use crate::plan::memory::{Lost, UNKNOWN_CODE};
+use crate::plan::memory::{KILLED_CODE, Lost, UNKNOWN_CODE};
+use crate::plan::renewal::{self, Renewal};
 use crate::plan::seen::{self, Run};
 use crate::plan::{WaitReason, Waiting, Waits, World};
 use crate::plan::{images, resize};
@@ -23,6 +24,7 @@ pub(super) struct Case<'a> {
     pub(super) was: &'a Value,
     /// Its init containers are over.
     pub(super) initialized: bool,
+    pub(super) renewal: Renewal,
 }
 
 pub(super) struct One {
@@ -65,7 +67,11 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     if let Some(before) = recorded(case, member, newest, lost.filter(|_| waiting.is_none())) {
         return ended_before(before);
     }
-    let mut before = previous.map_or(Value::Null, terminated);
+    if let Some(run) = newest.filter(|run| lost.is_none() && is_over(case, runs, member, run)) {
+        return renewed(case, member, run, waiting.unwrap_or(&creating));
+    }
+    let anew = |run: &Run<'_>| newest.is_some_and(|newest| run.tag.renewal < newest.tag.renewal);
+    let mut before = previous.map_or(Value::Null, |run| if anew(run) { removed() } else { terminated(run) });
     let (mut exit_code, mut runs_now, mut unmade) = (None, false, false);
     let state = match (newest, lost) {
         (_, Some(lost)) => {
@@ -120,6 +126,33 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
 }
 
+/// It was ended so that all containers of its pod start anew, and none of them runs any more.
+fn is_over(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, newest: &Run<'_>) -> bool {
+    let earlier = |run: &Run<'_>| run.tag.renewal < case.renewal.number;
+    let alive = seen::members(runs).any(|run| run.seen.runs() && earlier(run));
+    member.kind != Kind::Ephemeral && earlier(newest) && !alive
+}
+
+/// One that is to start anew with all others. What it was before counts for nothing, as a kubelet tells it.
+fn renewed(case: &Case<'_>, member: &Member<'_>, newest: &Run<'_>, waiting: &Waiting) -> One {
+    let all = Waiting::new(WaitReason::RestartingAllContainers, renewal::MESSAGE);
+    let idle = matches!(waiting.reason, WaitReason::ContainerCreating | WaitReason::PodInitializing);
+    let waiting = if case.renewal.begins && idle { &all } else { waiting };
+    let mut value = json!({
+        "name": member.spec.name, "state": wait(waiting), "lastState": {"terminated": removed()}, "ready": false,
+        "restartCount": newest.tag.attempt.saturating_add(1), "image": member.spec.image, "imageID": "", "started": false,
+    });
+    add_mounts(&mut value, member.spec);
+    One { name: member.spec.name.clone(), value, ready: false, never_ran: false, start_error: false, unmade: false, exit_code: None }
+}
+
+/// How a container ended that was ended, or had ended, when all began anew.
+fn removed() -> Value {
+    json!({
+        "exitCode": KILLED_CODE, "reason": "RestartingAllContainers", "message": renewal::MESSAGE, "startedAt": null, "finishedAt": null,
+    })
+}
+
 /// The state of a container whose newest start left nothing.
 fn of_lost(lost: &Lost, waiting: Option<&Waiting>) -> Value {
     match (waiting, lost.exit_code) {
@@ -163,7 +196,11 @@ fn recorded<'a>(case: &Case<'a>, member: &Member<'_>, newest: Option<&Run<'_>>, 
         status["state"]["terminated"].is_object().then_some(status)
     };
     let tells = newest.is_some_and(|run| matches!(run.seen.state, State::Exited { .. }));
-    case.wanted.ended_before(member).filter(|_| !tells).or_else(|| lost.and_then(ended))
+    let attempt = newest.map_or(0, |run| u64::from(run.tag.attempt));
+    let stands = |before: &&Value| !case.wanted.restarts_all() || before["restartCount"].as_u64().unwrap_or(0) >= attempt;
+    let before =
+        case.wanted.ended_before(member).filter(stands).or_else(|| case.wanted.succeeded_before(member).filter(|_| case.initialized));
+    before.filter(|_| !tells).or_else(|| lost.and_then(ended))
 }
 
 /// As it is on record.

@@ -274,15 +274,7 @@ impl Container {
     /// Whether it starts again after it ended with this code, in a pod with this policy: by the first of its rules that applies, else
     /// by its own policy, else by the pod's.
     pub fn starts_again(&self, policy: &str, exit_code: i32) -> bool {
-        let applies = |rule: &&ContainerRestartRule| {
-            rule.exit_codes.as_ref().is_some_and(|codes| match codes.operator.as_str() {
-                "In" => codes.values.contains(&exit_code),
-                "NotIn" => !codes.values.contains(&exit_code),
-                _ => false,
-            })
-        };
-        // Its rules count only beside a policy of its own.
-        if !self.restart_policy.is_empty() && self.restart_policy_rules.iter().any(|rule| applies(&rule)) {
+        if self.rule_for(exit_code).is_some() {
             return true;
         }
         match if self.restart_policy.is_empty() { policy } else { &self.restart_policy } {
@@ -291,7 +283,32 @@ impl Container {
             _ => true,
         }
     }
+
+    /// Whether all containers of its pod start again after it ended with this code.
+    pub fn restarts_all(&self, exit_code: i32) -> bool {
+        self.rule_for(exit_code).is_some_and(|rule| rule.action == RESTART_ALL)
+    }
+
+    /// Whether there is a code with which it restarts all.
+    pub fn may_restart_all(&self) -> bool {
+        self.restart_policy_rules.iter().any(|rule| rule.action == RESTART_ALL)
+    }
+
+    /// The first of its rules that applies; they count only beside a policy of its own.
+    fn rule_for(&self, exit_code: i32) -> Option<&ContainerRestartRule> {
+        let applies = |rule: &&ContainerRestartRule| {
+            rule.exit_codes.as_ref().is_some_and(|codes| match codes.operator.as_str() {
+                "In" => codes.values.contains(&exit_code),
+                "NotIn" => !codes.values.contains(&exit_code),
+                _ => false,
+            })
+        };
+        self.restart_policy_rules.iter().filter(|_| !self.restart_policy.is_empty()).find(applies)
+    }
 }
+
+/// The action of a rule that restarts all containers of a pod.
+const RESTART_ALL: &str = "RestartAllContainers";
 
 #[cfg(test)]
 mod tests {
@@ -314,5 +331,25 @@ mod tests {
         check(json!({"restartPolicy": "Never", "restartPolicyRules": rule("In")}), "Always", [false, false, true]);
         check(json!({"restartPolicy": "Never", "restartPolicyRules": rule("NotIn")}), "Always", [true, true, false]);
         check(json!({"restartPolicyRules": rule("In")}), "Never", [false; 3]);
+        check(json!({"restartPolicy": "Never", "restartPolicyRules": [all("In", 42)]}), "Always", [false, false, true]);
+    }
+
+    fn all(operator: &str, code: i32) -> Value {
+        json!({"action": "RestartAllContainers", "exitCodes": {"operator": operator, "values": [code]}})
+    }
+
+    #[test]
+    fn who_restarts_all() {
+        let check = |own: Value, expected: [bool; 3]| {
+            let container: Container = serde_json::from_value(own.clone()).unwrap();
+            assert_eq!([0, 1, 42].map(|code| container.restarts_all(code)), expected, "{own}");
+        };
+        let one = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}});
+        check(json!({"restartPolicy": "Never", "restartPolicyRules": [all("In", 42)]}), [false, false, true]);
+        check(json!({"restartPolicy": "Always", "restartPolicyRules": [all("NotIn", 0)]}), [false, true, true]);
+        // The first that applies counts.
+        check(json!({"restartPolicy": "Never", "restartPolicyRules": [one, all("NotIn", 0)]}), [false, false, true]);
+        check(json!({"restartPolicyRules": [all("In", 42)]}), [false; 3]);
+        check(json!({"restartPolicy": "Never"}), [false; 3]);
     }
 }

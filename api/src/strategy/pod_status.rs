@@ -58,6 +58,12 @@ fn may_restart(code: i64, name: &str, of_spec: &str, spec: &Value) -> bool {
     if of_spec == "ephemeralContainers" {
         return false;
     }
+    // A rule of one of them may start all of them anew.
+    let all = |rule: &Value| text(rule, "action") == "RestartAllContainers";
+    let lists = ["initContainers", "containers"].into_iter().flat_map(|field| list(spec, field));
+    if lists.flat_map(|container| list(container, "restartPolicyRules")).any(all) {
+        return true;
+    }
     let own = list(spec, of_spec).iter().find(|container| text(container, "name") == name);
     if own.is_some_and(|container| !is_empty(&container["restartPolicyRules"])) {
         return true;
@@ -154,7 +160,9 @@ mod tests {
         check(json!({"restartPolicy": "Never"}), ended("a", 0), json!({}), &[]);
         let own = |more: Value| json!({"restartPolicy": "Never", "containers": [more]});
         check(own(json!({"name": "a", "restartPolicy": "Always"})), ended("a", 0), runs.clone(), &[]);
-        check(own(json!({"name": "a", "restartPolicy": "Never", "restartPolicyRules": [{}]})), ended("a", 0), runs, &[]);
+        check(own(json!({"name": "a", "restartPolicy": "Never", "restartPolicyRules": [{}]})), ended("a", 0), runs.clone(), &[]);
+        let all = json!({"name": "b", "restartPolicy": "Never", "restartPolicyRules": [{"action": "RestartAllContainers"}]});
+        check(json!({"restartPolicy": "Never", "containers": [{"name": "a"}, all]}), ended("a", 0), runs, &[]);
         let debugger = |state: Value| json!({"ephemeralContainerStatuses": [{"name": "e", "state": state}]});
         let words = "status.ephemeralContainerStatuses[0].state: Forbidden";
         check(json!({}), debugger(json!({"terminated": {"exitCode": 1}})), debugger(json!({"running": {}})), &[words]);

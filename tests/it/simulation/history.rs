@@ -1,43 +1,34 @@
 //! One history: what happens, by a seed.
 
-use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_agent::desired::master::Heard;
+use coracle_agent::desired::objects::{Kind, Object, Objects, Ref};
 use coracle_agent::desired::{Desired, Source, Wanted};
-use coracle_agent::naming::{LABEL_CONTAINER, LABEL_KIND, LABEL_POD_UID, SANDBOX, container_name};
-use coracle_agent::plan::checks::ProbeKind;
-use coracle_agent::plan::{Dead, Node, Rules, Verdict, Verdicts};
-use coracle_agent::runtime::fake::{Fake, Faults, Random};
+use coracle_agent::figures::probes::Tallies;
+use coracle_agent::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX};
+use coracle_agent::plan::admission::refusal;
+use coracle_agent::plan::{Node, Rules, Strain, Verdicts};
+use coracle_agent::probe;
+use coracle_agent::runtime::fake::{self, Fake, Faults, Random};
 use coracle_agent::sync::{self, Ends, Shown};
+use coracle_schema::base64;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::{Instant, timeout};
 
 use super::checks;
+use super::pods::{KEY, Maker, OBJECTS, starts_again};
+use super::theme::{Deed, Theme};
+use super::witness::{Asked, View, Witness};
 
 /// Longer than the longest back-off, twice: whatever waits has had its turn.
 const SETTLE: Duration = Duration::from_secs(720);
-const IMAGES: [&str; 14] = [
-    "steady:1",
-    "steady:1",
-    "steady:1",
-    "steady:1",
-    "slow:1",
-    "slow:1",
-    "stubborn:1",
-    "crash:1",
-    "crash:1",
-    "done:1",
-    "done:1",
-    "bad:1",
-    "absent:1",
-    "local:1",
-];
-const POLICIES: [&str; 4] = ["Always", "Always", "OnFailure", "Never"];
+pub const CPU_MILLI: u64 = 4000;
 
 /// What people want of a pod at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,21 +49,46 @@ pub struct Pod {
     /// Somebody's hand was on it: what would have ended by itself may have ended otherwise.
     pub touched: bool,
     pub refused: bool,
+    /// Its status as its master has it, and when each container's end came to stand there.
+    pub recorded: Value,
+    ends: BTreeMap<String, (Instant, i32)>,
+    /// When it was asked for; and since when an agent that runs now can know of it.
+    since: Instant,
+    known_since: Instant,
+    /// The host was short of something then, and took none such.
+    pub strained: bool,
+    /// It was short before the agent looked at it.
+    pub may_be_refused: bool,
+    pub evicted: Option<Instant>,
+    /// Whether the wall clock jumped since it was asked for, and an agent began after that.
+    pub clock_jumped: bool,
+    pub active_unknown: bool,
+}
+
+pub struct Agent {
+    body: LocalSet,
+    main: JoinHandle<()>,
 }
 
 pub struct Story {
-    pub fake: Rc<Fake>,
+    pub fake: Arc<Fake>,
     pub random: Random,
+    pub theme: Theme,
     pub pods: Vec<Pod>,
-    pub verdicts: Verdicts,
     pub shown: watch::Receiver<Arc<Shown>>,
     pub log: Vec<String>,
+    pub witness: Witness,
     rules: Rules,
     desired: watch::Sender<Arc<Desired>>,
-    heard: watch::Sender<Arc<Verdicts>>,
+    pub strain: watch::Sender<Arc<Strain>>,
+    pub strained_since: Option<Instant>,
     wake: Arc<Notify>,
-    agent: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    edits: u64,
+    pub agent: Option<Agent>,
+    agents: u32,
+    pub edits: u64,
+    /// The texts of the ConfigMap and the Secret; None: it is not there.
+    pub objects: [Option<String>; 2],
+    pub calm: bool,
     /// The master answers, too: until then only what it says is gone is gone.
     pub settled: bool,
 }
@@ -84,6 +100,10 @@ thread_local! {
 /// Since this thread's history began.
 pub fn seconds() -> f64 {
     BEGAN.get().map_or(0.0, |began| began.elapsed().as_secs_f64())
+}
+
+pub fn seconds_at(at: Instant) -> f64 {
+    BEGAN.get().map_or(0.0, |began| (at - began).as_secs_f64())
 }
 
 /// What went wrong; empty if all is well.
@@ -101,32 +121,48 @@ pub fn run(seed: u64, rules: Rules) -> Vec<String> {
 impl Story {
     pub fn new(seed: u64, rules: Rules) -> Story {
         let mut random = Random(seed.wrapping_mul(0x1234_5678_9abc_def1) ^ 0x5eed);
-        let fake = Rc::new(Fake::new(random.draw()));
+        // One thread: what runs in it wants an `Arc` all the same.
+        #[allow(clippy::arc_with_non_send_sync)]
+        let fake = Arc::new(Fake::new(random.draw()));
+        fake.with(|engine| engine.notes = Some(Vec::new()));
         Story {
             fake,
             random,
+            theme: Theme::of(rules.switched_off),
             pods: Vec::new(),
-            verdicts: Verdicts::new(),
             shown: watch::channel(Arc::new(Shown::default())).1,
             log: Vec::new(),
+            witness: Witness::default(),
             rules,
             desired: watch::channel(Arc::new(Desired::default())).0,
-            heard: watch::channel(Arc::new(Verdicts::new())).0,
+            strain: watch::channel(Arc::new(Strain::default())).0,
+            strained_since: None,
             wake: Arc::new(Notify::new()),
             agent: None,
+            agents: 0,
             edits: 0,
+            objects: [Some("first".to_owned()), Some("first".to_owned())],
+            calm: true,
             settled: false,
         }
     }
 
     async fn live(&mut self) {
-        let faults = Faults {
-            lost_before: self.random.below(8),
-            lost_after: self.random.below(8),
-            late_listing: self.random.below(30),
-            ..Faults::default()
-        };
-        self.fake.with(|engine| engine.faults = faults);
+        self.calm = self.random.percent(self.theme.calm);
+        if !self.calm {
+            let faults = Faults {
+                lost_before: self.random.below(8),
+                lost_after: self.random.below(8),
+                late_listing: self.random.below(30),
+                ..Faults::default()
+            };
+            self.fake.with(|engine| engine.faults = faults);
+        }
+        for object in 0..OBJECTS.len() {
+            if self.random.percent(20) {
+                self.objects[object] = None;
+            }
+        }
         for _ in 0..1 + self.random.below(2) {
             self.add_pod();
         }
@@ -141,6 +177,9 @@ impl Story {
                 _ => 30_000,
             }));
             self.pass(pause, Duration::from_millis(250)).await;
+            if !self.witness.wrongs.is_empty() {
+                return;
+            }
         }
         self.settle().await;
     }
@@ -151,7 +190,13 @@ impl Story {
                 self.find_again(index);
             }
         }
-        self.fake.with(|engine| engine.faults = Faults::default());
+        self.fake.with(|engine| {
+            engine.faults = Faults::default();
+            // What is not ready stays so, and nothing comes of it.
+            engine.failing.retain(|(_, _, check)| check == "ready");
+        });
+        self.relax();
+        self.objects.iter_mut().for_each(|object| _ = object.get_or_insert("last".to_owned()));
         if self.agent.is_none() {
             self.boot();
         }
@@ -161,284 +206,71 @@ impl Story {
     }
 
     async fn step(&mut self) {
-        let count = self.pods.len() as u64;
-        let index = usize::try_from(self.random.below(count)).unwrap();
-        match self.random.below(21) {
-            0 | 1 if count < 3 => self.add_pod(),
-            0..=3 => self.edit_container(index),
-            4 => self.edit_shared(index),
-            5 => self.change_containers(index),
-            6 => self.wish(index, Wish::Deleting),
-            7 => self.wish(index, Wish::Gone),
-            8 => self.wish(index, Wish::Runs),
-            9 => self.lose_sight(index).await,
-            10 | 11 => self.kill_by_hand(false),
-            12 => self.kill_by_hand(true),
-            13 => self.remove_by_hand(),
-            14 => self.jump(),
-            15 | 16 => self.crash().await,
-            17 => self.outage(true).await,
-            18 => self.outage(false).await,
-            19 => self.debug(index),
-            _ => self.judge(),
+        let count = self.pods.len();
+        let index = usize::try_from(self.random.below(count as u64)).unwrap();
+        let about = self.theme.deed.filter(|_| self.random.percent(50));
+        let drawn = usize::try_from(self.random.below(Deed::ALL.len() as u64)).unwrap();
+        match about.unwrap_or(Deed::ALL[drawn]) {
+            Deed::AddPod if count < 3 => self.add_pod(),
+            Deed::AddPod | Deed::EditContainer => self.edit_container(index),
+            Deed::EditShared => self.edit_shared(index),
+            Deed::ChangeContainers => self.change_containers(index),
+            Deed::Delete => self.wish(index, Wish::Deleting),
+            Deed::Remove => self.wish(index, Wish::Gone),
+            Deed::Revive => self.wish(index, Wish::Runs),
+            Deed::LoseSight => self.lose_sight(index).await,
+            Deed::Kill => self.kill_by_hand(false),
+            Deed::KillSandbox => self.kill_by_hand(true),
+            Deed::RemoveByHand => self.remove_by_hand(),
+            Deed::RemoveUnseen => self.remove_unseen().await,
+            Deed::Jump => self.jump(),
+            Deed::Crash => self.crash().await,
+            Deed::Outage => self.outage(true).await,
+            Deed::Stuck => self.outage(false).await,
+            Deed::Debug => self.debug(index),
+            Deed::Sicken => self.sicken(),
+            Deed::Resize => self.resize(index),
+            Deed::ChangeObject => self.change_object(),
+            Deed::Strain => self.change_strain(),
+            Deed::Evict => self.evict(index),
         }
         self.publish();
     }
 
-    fn say(&mut self, text: String) {
+    pub fn say(&mut self, text: String) {
         log::info!("      {text}");
-        self.log.push(text);
+        self.log.push(format!("{:8.3} {text}", seconds()));
     }
 
-    fn add_pod(&mut self) {
+    pub fn maker(&mut self) -> Maker<'_> {
+        Maker { random: &mut self.random, traits: self.theme.traits }
+    }
+
+    pub fn add_pod(&mut self) {
         let number = self.pods.len();
-        let source = if self.random.percent(50) { Source::File } else { Source::Master };
-        let uid = format!("u{number}");
-        let containers: Vec<Value> = (0..1 + self.random.below(2)).map(|index| self.container(&format!("c{index}"))).collect();
-        let policy = POLICIES[usize::try_from(self.random.below(4)).unwrap()];
-        let mut document = json!({
-            "metadata": {"namespace": "default", "name": format!("pod{number}"), "uid": uid},
-            "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 2, "containers": containers},
-        });
-        if self.random.percent(30) {
-            document["spec"]["initContainers"] = self.init_containers();
-        }
-        if self.random.percent(40) {
-            document["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
-        }
-        if self.random.percent(30) {
-            self.set_port(&mut document);
-        }
-        let refused = self.random.percent(7);
-        if refused {
-            document["spec"]["hostUsers"] = json!(false);
-        }
-        self.say(format!("add {document}"));
-        self.pods.push(Pod { uid, source, document, wish: Wish::Runs, touched: false, refused });
+        let (source, document, refused) = self.maker().pod(number);
+        self.say(format!("add of {source}: {document}"));
+        self.push(source, document, refused);
     }
 
-    /// One that ends, and mostly a sidecar before or after it.
-    fn init_containers(&mut self) -> Value {
-        let image = ["steady:1", "slow:1", "stubborn:1"][usize::try_from(self.random.below(3)).unwrap()];
-        let init = json!({"name": "i0", "image": "done:1", "imagePullPolicy": "IfNotPresent"});
-        let sidecar = json!({"name": "s0", "image": image, "imagePullPolicy": "IfNotPresent", "restartPolicy": "Always"});
-        match self.random.below(3) {
-            0 => json!([init]),
-            1 => json!([init, sidecar]),
-            _ => json!([sidecar, init]),
-        }
-    }
-
-    fn container(&mut self, name: &str) -> Value {
-        let image = IMAGES[usize::try_from(self.random.below(IMAGES.len() as u64)).unwrap()];
-        let pull = if image.starts_with("local") || self.random.percent(20) { "Always" } else { "IfNotPresent" };
-        json!({"name": name, "image": image, "imagePullPolicy": pull})
-    }
-
-    fn set_port(&mut self, document: &mut Value) {
-        let port = 8080 + self.random.below(2);
-        document["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": port}]);
-    }
-
-    fn edit_container(&mut self, index: usize) {
-        self.edits += 1;
-        let edit = self.edits;
-        let count = self.pods[index].document["spec"]["containers"].as_array().unwrap().len() as u64;
-        let which = usize::try_from(self.random.below(count)).unwrap();
-        let new_image = self.container("x");
-        let change_image = self.random.percent(40);
-        let container = &mut self.pods[index].document["spec"]["containers"][which];
-        container["env"] = json!([{"name": "EDIT", "value": edit.to_string()}]);
-        if change_image {
-            container["image"] = new_image["image"].clone();
-            container["imagePullPolicy"] = new_image["imagePullPolicy"].clone();
-        }
-        let text = format!("edit pod{index}: {container}");
-        self.say(text);
-    }
-
-    fn edit_shared(&mut self, index: usize) {
-        self.edits += 1;
-        let mut document = self.pods[index].document.clone();
-        if self.random.percent(50) {
-            self.set_port(&mut document);
-        }
-        document["spec"]["hostname"] = json!(format!("h{}", self.edits));
-        self.say(format!("edit what pod{index} shares: {document}"));
-        self.pods[index].document = document;
-    }
-
-    fn change_containers(&mut self, index: usize) {
-        let count = self.pods[index].document["spec"]["containers"].as_array().unwrap().len();
-        if count > 1 {
-            self.pods[index].document["spec"]["containers"].as_array_mut().unwrap().pop();
-            self.say(format!("pod{index} has one container less"));
-        } else {
-            let container = self.container("c1");
-            self.say(format!("pod{index} has one container more: {container}"));
-            self.pods[index].document["spec"]["containers"].as_array_mut().unwrap().push(container);
-        }
-        // A container that comes again may come as it was.
-        self.pods[index].touched = true;
-    }
-
-    /// Somebody puts a container into a pod, to look around in it. There is no taking it out again.
-    fn debug(&mut self, index: usize) {
-        if self.pods[index].source != Source::Master {
-            return;
-        }
-        let count = self.pods[index].document["spec"]["ephemeralContainers"].as_array().map_or(0, Vec::len);
-        let mut container = self.container(&format!("e{count}"));
-        if self.random.percent(30) {
-            container["targetContainerName"] = json!("c0");
-        }
-        self.say(format!("pod{index} is looked into: {container}"));
-        let spec = &mut self.pods[index].document["spec"];
-        match spec["ephemeralContainers"].as_array_mut() {
-            Some(all) => all.push(container),
-            None => spec["ephemeralContainers"] = json!([container]),
-        }
-    }
-
-    fn wish(&mut self, index: usize, wish: Wish) {
-        let pod = &mut self.pods[index];
-        match (pod.wish, wish) {
-            (Wish::Runs, Wish::Deleting) => {
-                pod.document["metadata"]["deletionTimestamp"] = json!("2027-01-01T00:00:00Z");
-                pod.document["metadata"]["deletionGracePeriodSeconds"] = json!(self.random.below(4));
-            }
-            (Wish::Runs | Wish::Deleting, Wish::Gone) => {}
-            (Wish::Gone, Wish::Runs) => {
-                let metadata = pod.document["metadata"].as_object_mut().unwrap();
-                metadata.remove("deletionTimestamp");
-                metadata.remove("deletionGracePeriodSeconds");
-                pod.touched = true;
-            }
-            _ => return,
-        }
-        pod.wish = wish;
-        self.say(format!("pod{index}: {wish:?}"));
-    }
-
-    /// The source says nothing about a pod for a while: nobody may touch it.
-    async fn lose_sight(&mut self, index: usize) {
-        if self.pods[index].wish != Wish::Runs {
-            return;
-        }
-        self.pods[index].wish = Wish::Unknown;
-        let uid = self.pods[index].uid.clone();
-        self.say(format!("pod{index}: its source does not answer"));
-        // What was under way may end.
-        let since = Instant::now() + Duration::from_secs(10);
-        self.fake.with(|engine| engine.protected.insert(uid, since));
-        self.publish();
-        let silence = Duration::from_secs(15 + self.random.below(60));
-        self.pass(silence, Duration::from_millis(500)).await;
-        if self.random.percent(50) {
-            self.find_again(index);
-        }
-    }
-
-    fn find_again(&mut self, index: usize) {
-        let wish = if self.random.percent(60) { Wish::Runs } else { Wish::Gone };
-        self.pods[index].wish = wish;
-        let uid = self.pods[index].uid.clone();
-        self.fake.with(|engine| engine.protected.remove(&uid));
-        self.say(format!("pod{index}: its source answers again: {wish:?}"));
-    }
-
-    fn kill_by_hand(&mut self, sandbox: bool) {
-        let running = self.running(|name| (name == SANDBOX) == sandbox);
-        let Some((id, uid, name)) = self.pick(&running) else { return };
-        self.fake.with(|engine| engine.kill(&id, 137));
-        self.touched(&uid);
-        self.say(format!("somebody kills {name}"));
-    }
-
-    fn remove_by_hand(&mut self) {
-        let any: Vec<_> = self.fake.with(|engine| {
-            let ours = engine.containers.values().filter(|held| !held.foreign);
-            ours.map(|held| (held.seen.id.clone(), held.seen.labels[LABEL_POD_UID].clone(), held.seen.name.clone())).collect()
-        });
-        let Some((id, uid, name)) = self.pick(&any) else { return };
-        self.fake.with(|engine| engine.containers.remove(&id));
-        self.touched(&uid);
-        self.say(format!("somebody removes {name}"));
-    }
-
-    fn touched(&mut self, uid: &str) {
-        for pod in &mut self.pods {
-            pod.touched |= pod.uid == uid;
-        }
-    }
-
-    fn running(&self, which: impl Fn(&str) -> bool) -> Vec<(String, String, String)> {
-        self.fake.with(|engine| {
-            let ours = engine.containers.values().filter(|held| !held.foreign && held.seen.runs());
-            ours.filter(|held| which(&held.seen.labels[LABEL_CONTAINER]))
-                .map(|held| (held.seen.id.clone(), held.seen.labels[LABEL_POD_UID].clone(), held.seen.name.clone()))
-                .collect()
-        })
-    }
-
-    fn pick(&mut self, from: &[(String, String, String)]) -> Option<(String, String, String)> {
-        let index = usize::try_from(self.random.below(from.len() as u64)).unwrap();
-        from.get(index).cloned()
-    }
-
-    fn jump(&mut self) {
-        let by_ms = i64::try_from(self.random.below(200_000_000)).unwrap() - 100_000_000;
-        self.fake.with(|engine| engine.wall_offset_ms += by_ms);
-        self.say(format!("the clock jumps by {by_ms} ms"));
-    }
-
-    async fn crash(&mut self) {
-        self.say("the agent dies".to_owned());
-        self.agent = None;
-        let pause = Duration::from_millis(self.random.below(5_000));
-        self.pass(pause, Duration::from_millis(250)).await;
-        self.boot();
-    }
-
-    async fn outage(&mut self, whole: bool) {
-        self.say(format!("the engine does not answer (not at all: {whole})"));
-        let before = self.fake.with(|engine| {
-            let before = engine.faults;
-            engine.faults.down = whole;
-            engine.faults.stuck = !whole;
-            before
-        });
-        self.publish();
-        let pause = Duration::from_millis(self.random.below(40_000));
-        self.pass(pause, Duration::from_millis(250)).await;
-        self.fake.with(|engine| engine.faults = before);
-    }
-
-    /// A liveness probe finds a container dead.
-    fn judge(&mut self) {
-        let running = self.running(|name| name != SANDBOX);
-        let Some((id, uid, name)) = self.pick(&running) else { return };
-        self.say(format!("{name} fails its liveness probe"));
-        self.touched(&uid);
-        self.verdicts
-            .insert(id, Verdict { dead: Some(Dead { probe: ProbeKind::Liveness, output: "no answer".to_owned() }), ..Verdict::default() });
-        self.heard.send_replace(Arc::new(self.verdicts.clone()));
-    }
-
-    /// Containers that are not ours: one with our labels, one with a name that we will want.
-    fn meet_strangers(&mut self) {
-        let pod = Wanted::new(self.pods[0].source, self.pods[0].document.clone()).unwrap().name;
-        let labels = BTreeMap::from([
-            (LABEL_KIND.to_owned(), "container".to_owned()),
-            (LABEL_POD_UID.to_owned(), pod.uid.clone()),
-            (LABEL_CONTAINER.to_owned(), "c0".to_owned()),
-        ]);
-        let squats = self.random.percent(10);
-        self.fake.with(|engine| {
-            engine.add_foreign("made-from-a-committed-image", labels);
-            if squats {
-                engine.add_foreign(&container_name(&pod, "c0", 0), BTreeMap::new());
-            }
+    fn push(&mut self, source: Source, document: Value, refused: bool) {
+        let strained = refuses(&self.strain.borrow(), source, &document);
+        self.pods.push(Pod {
+            uid: document["metadata"]["uid"].as_str().unwrap().to_owned(),
+            source,
+            document,
+            wish: Wish::Runs,
+            touched: false,
+            refused,
+            recorded: Value::Null,
+            ends: BTreeMap::new(),
+            since: Instant::now(),
+            known_since: Instant::now(),
+            strained,
+            may_be_refused: strained,
+            evicted: None,
+            clock_jumped: false,
+            active_unknown: false,
         });
     }
 
@@ -448,8 +280,7 @@ impl Story {
             "metadata": {"namespace": "default", "name": "pod0", "uid": "u0"},
             "spec": {"restartPolicy": "Always", "containers": [{"name": "c0", "image": "steady:1", "imagePullPolicy": "IfNotPresent"}]},
         });
-        let (uid, source) = ("u0".to_owned(), Source::File);
-        self.pods.push(Pod { uid, source, document, wish: Wish::Runs, touched: false, refused: false });
+        self.push(Source::File, document, false);
     }
 
     pub fn wake(&self) {
@@ -461,37 +292,66 @@ impl Story {
     }
 
     pub fn boot(&mut self) {
+        self.agents += 1;
         let (shown, seen) = watch::channel(Arc::new(Shown::default()));
-        self.shown = seen;
-        let fake = self.fake.clone();
+        self.shown = seen.clone();
+        let (verdicts, found) = watch::channel(Arc::new(Verdicts::new()));
+        let (happenings, mut told) = mpsc::channel(1000);
+        // An agent that starts anew has not measured anything yet.
+        self.forget_evictions();
+        for pod in &mut self.pods {
+            pod.active_unknown |= pod.clock_jumped;
+            if pod.recorded["startTime"].is_null() {
+                pod.known_since = Instant::now();
+            }
+        }
         let wall = self.fake.clone();
+        let node = Node {
+            name: "n".into(),
+            data_dir: "/d".into(),
+            volatile_dir: "/v".into(),
+            pause_image: "sha256:pause".into(),
+            cpu_milli: CPU_MILLI,
+            memory_bytes: 64 << 30,
+            ..Node::default()
+        };
         let ends = Ends {
             desired: self.desired.subscribe(),
-            verdicts: self.heard.subscribe(),
-            strain: watch::channel(Arc::default()).1,
+            verdicts: found,
+            strain: self.strain.subscribe(),
             leaving: watch::channel(false).1,
             address: watch::channel(String::new()).1,
             wake: self.wake.clone(),
-            node: Node { name: "n".into(), data_dir: "/d".into(), pause_image: "sha256:pause".into(), ..Node::default() },
+            node,
             wall_ms: Rc::new(move || wall.with(|engine| engine.wall_ms())),
             shown,
-            happenings: mpsc::channel(16).0,
+            happenings: happenings.clone(),
         };
         let rules = self.rules;
         self.publish();
-        self.agent = Some(Box::pin(async move { sync::run_with(&*fake, ends, rules).await }));
+        let body = LocalSet::new();
+        let (engine, prober, listener) = (self.fake.clone(), self.fake.clone(), self.fake.clone());
+        body.spawn_local(async move {
+            while let Some(happening) = told.recv().await {
+                listener.with(|engine| engine.note(None, fake::Deed::Told(happening)));
+            }
+        });
+        let heard = watch::channel(Arc::new(Heard::default())).1;
+        let told = probe::Told { happenings, tallies: Arc::new(Tallies::default()) };
+        body.spawn_local(probe::run(prober, seen, heard, Arc::new(verdicts), told));
+        let main = body.spawn_local(async move { sync::run_with(&*engine, ends, rules).await });
+        self.agent = Some(Agent { body, main });
     }
 
     pub fn publish(&mut self) {
-        let mut desired = Desired::default();
+        let mut desired = Desired { objects: Arc::new(self.known_objects()), ..Desired::default() };
         if !self.settled {
             desired.unknown.insert(Source::Master);
         }
         for pod in &self.pods {
             match pod.wish {
                 Wish::Runs | Wish::Deleting => {
-                    let wanted = Wanted::new(pod.source, pod.document.clone()).unwrap();
-                    desired.pods.insert(pod.uid.clone(), Arc::new(wanted));
+                    desired.pods.insert(pod.uid.clone(), Arc::new(wanted(pod.source, &pod.shown())));
                 }
                 Wish::Gone if pod.source == Source::Master => drop(desired.gone.insert(pod.uid.clone())),
                 Wish::Gone => {}
@@ -507,19 +367,155 @@ impl Story {
         });
     }
 
-    /// Time passes; the engine tells what happens, mostly.
+    fn known_objects(&self) -> Objects {
+        let mut objects = Objects::default();
+        for (index, (kind, name)) in [Kind::ConfigMap, Kind::Secret].into_iter().zip(OBJECTS).enumerate() {
+            let reference = Ref { kind, namespace: "default".to_owned(), name: name.to_owned() };
+            let object = self.objects[index].as_ref().map(|text| {
+                let text = if kind == Kind::Secret { base64::encode(text.as_bytes()) } else { text.clone() };
+                Arc::new(Object::read(kind, &json!({"data": {KEY: text}})))
+            });
+            objects.files.extend(object.clone().map(|object| (reference.clone(), object)));
+            objects.known.insert(reference, object);
+        }
+        objects
+    }
+
+    /// Time passes; the engine tells what happens, mostly, and the master hears of it, sooner or later.
     pub async fn pass(&mut self, time: Duration, slice: Duration) {
         let until = Instant::now() + time;
         while Instant::now() < until {
             let slice = slice.min(until - Instant::now());
             match &mut self.agent {
-                Some(agent) => drop(timeout(slice, agent).await),
+                Some(agent) => {
+                    drop(timeout(slice, &mut agent.body).await);
+                    assert!(!agent.main.is_finished(), "the loop has ended");
+                }
                 None => tokio::time::sleep(slice).await,
             }
+            self.look();
             let event = self.fake.with(|engine| std::mem::take(&mut engine.event));
             if event && self.random.percent(85) {
                 self.wake.notify_one();
             }
+            if self.report() {
+                self.publish();
+            }
         }
     }
+
+    /// The witness sees what has happened since.
+    fn look(&mut self) {
+        let notes = self.fake.with(|engine| engine.notes.replace(Vec::new())).unwrap_or_default();
+        if notes.is_empty() {
+            return;
+        }
+        // Until it has looked at a pod, no agent knows of it.
+        let statuses = self.shown.borrow().statuses.clone();
+        for pod in self.pods.iter_mut().filter(|pod| !statuses.contains_key(&pod.uid)) {
+            pod.known_since = Instant::now();
+        }
+        let asked: BTreeMap<String, Asked> = self.pods.iter().map(|pod| (pod.uid.clone(), self.asked(pod))).collect();
+        let view = View { asked: &asked, calm: self.calm, agent: self.agents };
+        notes.iter().for_each(|note| self.witness.take(note, &view));
+    }
+
+    fn asked(&self, pod: &Pod) -> Asked {
+        let limit = pod.document["spec"]["activeDeadlineSeconds"].as_u64().map(Duration::from_secs);
+        let due = |since: Instant| limit.map(|limit| since + limit).filter(|_| !pod.active_unknown);
+        // Times of the API are whole seconds.
+        let early = Duration::from_secs(1);
+        Asked {
+            document: pod.document.clone(),
+            over_since: pod.evicted.into_iter().chain(due(pod.known_since)).min(),
+            may_run_out_at: due(pod.since).map(|due| due - early),
+            kept_out: pod.strained && self.strained_since.is_some(),
+            recorded: pod.ends.clone(),
+        }
+    }
+
+    /// True: the master has heard something new.
+    fn report(&mut self) -> bool {
+        let statuses = &self.shown.borrow().statuses;
+        let mut news = false;
+        for pod in self.pods.iter_mut().filter(|pod| pod.source == Source::Master && matches!(pod.wish, Wish::Runs | Wish::Deleting)) {
+            let Some(status) = statuses.get(&pod.uid).filter(|status| **status != pod.recorded) else { continue };
+            if self.settled || self.random.percent(60) {
+                pod.recorded = status.clone();
+                pod.note_ends();
+                news = true;
+            }
+        }
+        news
+    }
+
+    pub fn running(&self, which: impl Fn(&str) -> bool) -> Vec<(String, String, String)> {
+        self.fake.with(|engine| {
+            let ours = engine.containers.values().filter(|held| !held.foreign && held.seen.runs());
+            ours.filter(|held| which(&held.seen.labels[LABEL_CONTAINER]))
+                .map(|held| (held.seen.id.clone(), held.seen.labels[LABEL_POD_UID].clone(), held.seen.name.clone()))
+                .collect()
+        })
+    }
+
+    /// The names of the containers of a pod that run, without its sandbox.
+    pub fn running_of(&self, uid: &str) -> BTreeSet<String> {
+        self.fake.with(|engine| {
+            let ours =
+                engine.containers.values().filter(|held| !held.foreign && held.seen.runs() && held.seen.labels[LABEL_POD_UID] == uid);
+            ours.map(|held| held.seen.labels[LABEL_CONTAINER].clone()).filter(|name| name != SANDBOX).collect()
+        })
+    }
+}
+
+impl Pod {
+    /// With the status that its master has of it.
+    pub fn shown(&self) -> Value {
+        let mut document = self.document.clone();
+        if !self.recorded.is_null() {
+            document["status"] = self.recorded.clone();
+        }
+        document
+    }
+
+    fn note_ends(&mut self) {
+        let lists = ["initContainerStatuses", "containerStatuses"];
+        let statuses = lists.iter().flat_map(|list| self.recorded[list].as_array().into_iter().flatten());
+        let ended = |status: &Value| {
+            let code = status["state"]["terminated"]["exitCode"].as_i64()?;
+            Some((status["name"].as_str()?.to_owned(), i32::try_from(code).ok()?))
+        };
+        let now: BTreeMap<String, i32> = statuses.filter_map(ended).collect();
+        self.ends.retain(|name, (_, code)| now.get(name) == Some(code));
+        for (name, code) in now {
+            self.ends.entry(name).or_insert((Instant::now(), code));
+        }
+    }
+
+    pub fn forget_record(&mut self) {
+        self.recorded = Value::Null;
+        self.ends.clear();
+        self.evicted = None;
+        self.strained = false;
+        self.known_since = Instant::now();
+    }
+
+    /// Its master has it that it ended as a whole.
+    pub fn is_over(&self) -> bool {
+        matches!(self.recorded["phase"].as_str(), Some("Failed" | "Succeeded"))
+    }
+
+    /// The end of a container is on record, and is one for good.
+    pub fn ended_for_good(&self, name: &str) -> bool {
+        self.ends.get(name).is_some_and(|(_, code)| !starts_again(&self.document, name, *code))
+    }
+}
+
+/// Whether a host that is so short takes no such pod.
+pub fn refuses(strain: &Strain, source: Source, document: &Value) -> bool {
+    source == Source::Master && refusal(strain, &wanted(source, document)).is_some()
+}
+
+pub fn wanted(source: Source, document: &Value) -> Wanted {
+    Wanted::new(source, document.clone()).unwrap()
 }
