@@ -49,8 +49,7 @@ pub use upgrade::{Upgrade, Upgraded};
 /// Bytes of a request body: what kube-apiserver takes as well.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
 
-/// Of bytes that are in memory for their sake one client may have so many times what is then left for others: three quarters of a budget
-/// that nobody else uses.
+/// One client may hold at most this many times the bytes left for others: 3 means three quarters of an idle budget.
 pub const BYTES_TIMES: usize = 3;
 
 /// The same of streams, which cost little: eight of nine.

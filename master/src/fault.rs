@@ -76,8 +76,8 @@ impl Fault {
             Unfit::Invalid { name, problems } => {
                 let mut fault = Fault::invalid(call, call.kind, &name, problems);
                 match call.verb {
-                    Verb::Update | Verb::Patch => repeat(&mut fault.status, strategy::looks(&call.kind.kind)),
-                    Verb::UpdateStatus | Verb::PatchStatus => repeat(&mut fault.status, strategy::looks(&call.kind.kind).min(3)),
+                    Verb::Update | Verb::Patch => repeat(&mut fault.status, strategy::metadata_repeats(&call.kind.kind)),
+                    Verb::UpdateStatus | Verb::PatchStatus => repeat(&mut fault.status, strategy::metadata_repeats(&call.kind.kind).min(3)),
                     _ => {}
                 }
                 return fault;

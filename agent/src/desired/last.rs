@@ -83,8 +83,8 @@ pub fn intent(pod: &Value) -> Value {
     pod
 }
 
-/// The status of a pod that has ended. Of another one its containers that have ended for good, and the ephemeral ones
-/// that were started: none of them is started again, even if nothing of it is left here; and what others say that it waits for.
+/// A pod that ended keeps its whole status. Any other keeps: containers that ended for good, ephemeral ones that started (none of them
+/// starts again), and its readiness gates' conditions.
 fn record(pod: &Value) -> Option<Value> {
     let status = &pod["status"];
     if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {

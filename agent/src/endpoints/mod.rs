@@ -37,7 +37,7 @@ pub const PORT: Limits = Limits {
 };
 
 /// The socket: an address here is a user. A log that is followed and a command that runs have their connection as long as somebody is at its
-/// other end, however quiet it is; the master's clients leave root some of their own.
+/// other end, however quiet it is. The master's limits leave some connections for root.
 pub const SOCKET: Limits = Limits {
     connections_max: 224,
     connections_per_address_max: 176,

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 /// Only the rules of built-in kinds show values so, and those name types of the static table.
 static TYPES: Types = types::builtin();
 
-/// Fields in the order of Kubernetes' own types, where the numbers of v1 give another one. A colon: a field that v1 has elsewhere, and
-/// what it is when nothing is said.
+/// Fields in the order of Kubernetes' own types, where the numbers of v1 give another one.
+/// `name:value`: v1 has the field elsewhere; `value` is shown when it is unset.
 const OWN: [(&str, &str); 7] = [
     (
         "SecurityContext",

@@ -1,4 +1,4 @@
-//! One row a kind that has no rules of its own.
+//! Kinds that have no rules of their own, a row each; and how often messages about the metadata of any kind are repeated.
 
 use super::general;
 use super::rules::BuiltinStrategy;
@@ -7,9 +7,8 @@ pub static COMPONENT_STATUS: BuiltinStrategy = general::strategy::<true, false>(
 pub static DEFINITION: BuiltinStrategy = general::strategy::<true, false>();
 pub static SERVICE_ACCOUNT: BuiltinStrategy = general::strategy::<false, false>();
 
-/// In how many places Kubernetes looks at the metadata of an update of this kind: where a kind is validated as a whole once more, there
-/// is one more, and the few whose registry is of another make lack one.
-pub fn looks(kind: &str) -> usize {
+/// How often Kubernetes repeats a metadata problem of an update. Most kinds: 4.
+pub fn metadata_repeats(kind: &str) -> usize {
     match kind {
         "Event" | "PodDisruptionBudget" => 2,
         "Service"

@@ -13,7 +13,7 @@ use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-/// In the order in which Kubernetes looks: what comes second is what is too much.
+/// In the order in which Kubernetes looks: the second source found is the one reported.
 const SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",

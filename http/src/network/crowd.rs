@@ -1,5 +1,5 @@
-//! The open connections, and the one that is closed when a new one finds no room: of those that wait for their client, the one that has
-//! waited longest, of the address that has most. A client that sends its head byte by byte shuts out nobody but itself.
+//! The open connections. When a new one finds no room, one is closed: the longest idle of the address with most connections.
+//! A client that sends its head byte by byte shuts out nobody but itself.
 use super::plane::Plane;
 use crate::budget::Party;
 use std::collections::HashMap;
@@ -89,7 +89,7 @@ impl Crowd {
             return Ok(None);
         }
         let longest = |of: &[Arc<Seat>]| of.iter().enumerate().filter_map(|(at, seat)| Some((seat.turn()?, at))).min().map(|(_, at)| at);
-        // Nobody goes for one who has as many himself.
+        // An address never displaces one that has no more connections than it.
         let theirs = seats.iter().filter(|(other, of)| **other == party || (!full && of.len() > own));
         let mut theirs: Vec<(&Party, &Vec<Arc<Seat>>)> = theirs.collect();
         theirs.sort_unstable_by_key(|(party, of)| (std::cmp::Reverse(of.len()), **party));

@@ -77,7 +77,8 @@ pub enum Intent {
     },
     /// Carried out only if the intent before it was.
     Then(Box<Intent>),
-    /// Something to tell whoever looks at the object, about the intent before it: told only if that was done. At the begin: told anyway.
+    /// Something to tell whoever looks at the object, about the intent before it: told only if that was done. As the first intent of a list
+    /// it is always told.
     Tell(Tale),
     /// Something to tell in any case. Who decides so remembers that it was told.
     Announce(Tale),

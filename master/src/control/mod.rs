@@ -1,7 +1,6 @@
 //! The controllers: one thread that owns `Cluster` and brings it to what was asked.
 //!
-//!     event -> Cluster::apply -> keys (hints) -> decide(&Look { cluster, key, now }) -> intents -> prepare
-//!         -> Store::write -> event ...
+//!     event -> Cluster::apply -> keys (hints) -> decide(&Look { cluster, key, now }) -> intents -> Registry::commit -> event ...
 //!
 //! A controller is a row of `table`: a pure function of the cluster and one key, and the objects that it follows. It returns `Intent`s with
 //! the revision that was seen. Losing the race is silent: the winner's write is an event, and the key is looked at again.

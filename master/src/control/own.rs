@@ -7,8 +7,7 @@
 //!     range        as the master was started; `ranges` looks after it
 //!     kube-dns     where pods ask for names, as soon as there is an agent that answers: at the tenth address
 //!
-//! An address that nobody can say (the node has not, or its status was lost by a restart) is no reason to take away the
-//! one that stands.
+//! While the node's address is unknown, the one written stays.
 
 use super::balanced;
 use super::cluster::Cluster;

@@ -1,5 +1,5 @@
-//! Few YAML bodies are read at a time: the reader keeps more than the text while it reads, and what aliases repeat is there as often as
-//! they say. No count of the bytes of bodies knows of either.
+//! Few YAML bodies are read at a time: reading YAML takes more memory than its text, and aliases multiply it. The byte limits count
+//! neither.
 
 use crate::fault::Fault;
 use coracle_api::status::Status;

@@ -1,4 +1,5 @@
-//! PURE. The store's sizes and rules in one value: the product's, and others that tests need.
+//! PURE. The store's sizes and rules in one value: the product's, and others that tests need. When the files follow the
+//! journal at the latest stands in `keeper`.
 
 use super::history::HISTORY_EVENTS_MAX;
 use super::protocol::Protocol;

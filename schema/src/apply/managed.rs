@@ -3,8 +3,8 @@
 //!     any write   what it adds or changes becomes the writer's and nobody else's; what it takes away is nobody's
 //!
 //! Nobody owns what every object has (its name, uid, times), nor what a path cannot change (`ignored`). Times move only when
-//! something is moved. An object that nobody is known to own is not begun to be watched over by a plain write: the first apply
-//! does that, for `before-first-apply`.
+//! something is moved. A plain write does not start tracking an object that has no managedFields: the first apply does that, for
+//! `before-first-apply`.
 
 use super::compare;
 use super::fields::Fields;

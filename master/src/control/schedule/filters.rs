@@ -42,17 +42,17 @@ fn stands_open(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebu
     let holds = |rule| world.cluster.holds(rule);
     // A master that has begun anew knows nothing of a node until it says how it is; of one that stays silent it never hears what fits.
     if node.ready.is_empty() || (node.ready == "Unknown" && node.pods_max.is_none()) {
-        return Some(Rebuff::helpless(Filter::Taints, "node(s) were not ready"));
+        return Some(Rebuff::unresolvable(Filter::Taints, "node(s) were not ready"));
     }
     let cordon = coracle_api::node::Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Default::default() };
     if holds(Rule::CordonsAreKept) && node.unschedulable && untolerated(&[cordon], &ask.tolerations, &HARD).is_some() {
-        return Some(Rebuff::helpless(Filter::Cordon, "node(s) were unschedulable"));
+        return Some(Rebuff::unresolvable(Filter::Cordon, "node(s) were unschedulable"));
     }
     if holds(Rule::TaintsAreKept) && untolerated(&node.taints, &ask.tolerations, &HARD).is_some() {
-        return Some(Rebuff::helpless(Filter::Taints, "node(s) had untolerated taint(s)"));
+        return Some(Rebuff::unresolvable(Filter::Taints, "node(s) had untolerated taint(s)"));
     }
     if !suits(&ask.spec, room.name, &node.labels) {
-        return Some(Rebuff::helpless(Filter::Affinity, "node(s) didn't match Pod's node affinity/selector"));
+        return Some(Rebuff::unresolvable(Filter::Affinity, "node(s) didn't match Pod's node affinity/selector"));
     }
     None
 }
@@ -60,7 +60,7 @@ fn stands_open(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebu
 fn ports(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
     const TAKEN: &str = "node(s) didn't have free ports for the requested pod ports";
     if ask.pod.host_ports.iter().any(|port| room.is_balanced(port)) {
-        return Some(Rebuff::helpless(Filter::Ports, TAKEN));
+        return Some(Rebuff::unresolvable(Filter::Ports, TAKEN));
     }
     let taken = ask.pod.host_ports.iter().any(|port| room.has_port(world.cluster, port));
     taken.then(|| Rebuff::of(Filter::Ports, TAKEN))
@@ -68,7 +68,7 @@ fn ports(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
 
 fn resources(room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
     let (node, usage, pod) = (room.node, &room.usage, ask.pod);
-    let mut refusal = Rebuff { filter: Filter::Resources, why: Vec::new(), helpless: false };
+    let mut refusal = Rebuff { filter: Filter::Resources, why: Vec::new(), unresolvable: false };
     if node.pods_max.is_some_and(|max| usage.pods >= max) {
         refusal.why.push("Too many pods".into());
     }
@@ -81,7 +81,7 @@ fn resources(room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
     for (name, asked, used, there) in first.into_iter().chain(others) {
         if asked > 0 && used.saturating_add(asked) > there {
             refusal.why.push(format!("Insufficient {name}").into());
-            refusal.helpless |= asked > there;
+            refusal.unresolvable |= asked > there;
         }
     }
     (!refusal.why.is_empty()).then_some(refusal)

@@ -139,7 +139,7 @@ impl<'a> Round<'a, '_> {
         if let Some(names) = filters::named(ask).filter(|names| !self.world.rooms.iter().any(|room| names.contains(room.name))) {
             debug_assert!(names.iter().all(|name| self.world.room(name).is_none()));
             let why = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
-            return vec![Some(Rebuff::helpless(Filter::Affinity, why)); self.world.rooms.len()];
+            return vec![Some(Rebuff::unresolvable(Filter::Affinity, why)); self.world.rooms.len()];
         }
         let held = |(_, pod, _): &(&Key, &PodView, String)| pod.uid != ask.pod.uid && pod.priority >= ask.pod.priority;
         if self.world.nominated.iter().any(held) {

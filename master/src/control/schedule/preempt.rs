@@ -46,7 +46,7 @@ pub fn sacrifice<'a>(world: &mut World<'a>, ask: &Ask<'a>, needs: &Needs<'_>, sa
     let mut nowhere: Vec<Cow<'static, str>> = Vec::new();
     let mut found: Vec<Sacrifice<'a>> = Vec::new();
     for at in 0..world.rooms.len() {
-        if said[at].helpless {
+        if said[at].unresolvable {
             nowhere.push(NOT_HELPFUL.into());
             continue;
         }
@@ -67,7 +67,7 @@ pub fn sacrifice<'a>(world: &mut World<'a>, ask: &Ask<'a>, needs: &Needs<'_>, sa
 /// Whether pods that go for its sake are still on the node that it waits for.
 fn waits_for_victims(world: &World<'_>, ask: &Ask<'_>, said: &[Rebuff]) -> bool {
     let nominated = ask.pod.unbound.as_ref().map(|unbound| unbound.nominated.as_str()).filter(|node| !node.is_empty());
-    let Some(at) = nominated.and_then(|node| world.room(node)).filter(|at| !said[*at].helpless) else { return false };
+    let Some(at) = nominated.and_then(|node| world.room(node)).filter(|at| !said[*at].unresolvable) else { return false };
     let leaves = |pod: &PodView| {
         let conditions = &document(&pod.document)["status"]["conditions"];
         pod.deleting

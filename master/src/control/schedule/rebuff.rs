@@ -25,17 +25,17 @@ pub enum Filter {
 pub struct Rebuff {
     pub filter: Filter,
     pub why: Vec<Cow<'static, str>>,
-    /// No pod that goes would change it.
-    pub helpless: bool,
+    /// Kubernetes' UnschedulableAndUnresolvable: no pod that goes would change it.
+    pub unresolvable: bool,
 }
 
 impl Rebuff {
     pub fn of(filter: Filter, why: &'static str) -> Rebuff {
-        Rebuff { filter, why: vec![why.into()], helpless: false }
+        Rebuff { filter, why: vec![why.into()], unresolvable: false }
     }
 
-    pub fn helpless(filter: Filter, why: &'static str) -> Rebuff {
-        Rebuff { helpless: true, ..Rebuff::of(filter, why) }
+    pub fn unresolvable(filter: Filter, why: &'static str) -> Rebuff {
+        Rebuff { unresolvable: true, ..Rebuff::of(filter, why) }
     }
 }
 

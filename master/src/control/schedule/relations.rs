@@ -63,7 +63,7 @@ impl Near {
             node.labels.get(&term.topology).is_some_and(|value| self.first_of_all || places.contains(value))
         };
         if !relations.affinity.iter().zip(&self.wanted).all(is_near) {
-            return Some(Rebuff::helpless(Filter::Relations, "node(s) didn't match pod affinity rules"));
+            return Some(Rebuff::unresolvable(Filter::Relations, "node(s) didn't match pod affinity rules"));
         }
         let is_by =
             |(term, places): (&Term, &BTreeSet<String>)| node.labels.get(&term.topology).is_some_and(|value| places.contains(value));

@@ -47,7 +47,7 @@ impl Evenness {
     pub fn refuses(&self, node: &NodeView, ask: &Ask<'_>) -> Option<Rebuff> {
         for (spread, counts) in ask.spreads.iter().filter(|spread| spread.hard).zip(&self.counts) {
             let Some(value) = node.labels.get(&spread.topology) else {
-                return Some(Rebuff::helpless(
+                return Some(Rebuff::unresolvable(
                     Filter::Spread,
                     "node(s) didn't match pod topology spread constraints (missing required label)",
                 ));

@@ -104,10 +104,10 @@ impl<'a> Needs<'a> {
             why.push("node(s) didn't find available persistent volumes to bind".into());
         }
         if !why.is_empty() {
-            return Some(Rebuff { filter: Filter::Volumes, why, helpless: true });
+            return Some(Rebuff { filter: Filter::Volumes, why, unresolvable: true });
         }
         let elsewhere = self.bound.iter().any(|(_, volume)| !in_place(volume, room));
-        elsewhere.then(|| Rebuff::helpless(Filter::Volumes, "node(s) had no available volume zone"))
+        elsewhere.then(|| Rebuff::unresolvable(Filter::Volumes, "node(s) had no available volume zone"))
     }
 
     /// What the waiting claims get on a node. `None`: not all of them get something.

@@ -1,4 +1,6 @@
-//! What becomes of a decision about a pod: writes, and what people are told. PURE.
+//! What becomes of a decision about a pod: writes, events and conditions. PURE.
+//!
+//! Why no node takes a pod is worded where it is found: in `filters`, `volumes`, `spread`, `relations` and `preempt`; `mod` counts them.
 
 use super::super::cluster::Cluster;
 use super::super::controller::Now;

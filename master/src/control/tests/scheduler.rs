@@ -10,7 +10,7 @@ fn check(objects: &[(&'static str, Value)], expected: &[&str]) {
 }
 
 /// Why it waits on one node where nobody can help.
-fn helpless(pod: &str, why: &str) -> String {
+fn unresolvable(pod: &str, why: &str) -> String {
     let nowhere = "0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
     format!("{pod}: 0/1 nodes are available: 1 {why}{IN_VAIN}{nowhere}")
 }
@@ -32,22 +32,22 @@ fn nodes_that_take_a_pod() {
     let one = |more: Value, asks: Value, expected: &str| check(&[node("n1", more), pod("a", asks)], &[expected]);
     check(&[pod("a", none())], &["a: no nodes available to schedule pods"]);
     one(none(), none(), "a -> n1");
-    one(none(), json!({"spec": {"resources": {"requests": {"cpu": "3"}}}}), &helpless("a", "Insufficient cpu"));
-    one(none(), json!({"spec": {"overhead": {"cpu": "3"}}}), &helpless("a", "Insufficient cpu"));
+    one(none(), json!({"spec": {"resources": {"requests": {"cpu": "3"}}}}), &unresolvable("a", "Insufficient cpu"));
+    one(none(), json!({"spec": {"overhead": {"cpu": "3"}}}), &unresolvable("a", "Insufficient cpu"));
     let init = json!({"name": "i", "image": "i", "resources": {"requests": {"cpu": "2500m"}}});
-    one(none(), json!({"spec": {"initContainers": [init]}}), &helpless("a", "Insufficient cpu"));
+    one(none(), json!({"spec": {"initContainers": [init]}}), &unresolvable("a", "Insufficient cpu"));
     let card = json!({"spec": {"resources": {"requests": {"example.com/card": "1"}}}});
-    one(none(), card.clone(), &helpless("a", "Insufficient example.com/card"));
+    one(none(), card.clone(), &unresolvable("a", "Insufficient example.com/card"));
     one(json!({"status": {"allocatable": {"example.com/card": "2"}}}), card, "a -> n1");
-    one(json!({"spec": {"unschedulable": true}}), none(), &helpless("a", "node(s) were unschedulable"));
-    one(none(), json!({"spec": {"nodeSelector": {"zone": "n2"}}}), &helpless("a", "node(s) didn't match Pod's node affinity/selector"));
+    one(json!({"spec": {"unschedulable": true}}), none(), &unresolvable("a", "node(s) were unschedulable"));
+    one(none(), json!({"spec": {"nodeSelector": {"zone": "n2"}}}), &unresolvable("a", "node(s) didn't match Pod's node affinity/selector"));
     // Nobody knows anything of a node that has not said how it is.
-    one(json!({"status": {"conditions": []}}), none(), &helpless("a", "node(s) were not ready"));
+    one(json!({"status": {"conditions": []}}), none(), &unresolvable("a", "node(s) were not ready"));
     let mut silent = node("n1", json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
     silent.1["status"].as_object_mut().expect("a status").remove("allocatable");
-    check(&[silent, pod("a", none())], &[&helpless("a", "node(s) were not ready")]);
+    check(&[silent, pod("a", none())], &[&unresolvable("a", "node(s) were not ready")]);
     let tainted = || json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}});
-    one(tainted(), none(), &helpless("a", "node(s) had untolerated taint(s)"));
+    one(tainted(), none(), &unresolvable("a", "node(s) had untolerated taint(s)"));
     for toleration in [json!({"operator": "Exists"}), json!({"key": "k", "value": "v"}), json!({"key": "k", "operator": "Exists"})] {
         one(tainted(), json!({"spec": {"tolerations": [toleration]}}), "a -> n1");
     }
@@ -101,7 +101,7 @@ fn pods_near_and_far() {
     let standing = || pod("z", on("n2", json!({"metadata": {"labels": {"app": "db"}}})));
     check(&[node("n1", none()), node("n2", none()), standing(), pod("a", rule("podAffinity", "db"))], &["a -> n2"]);
     check(&[node("n1", none()), node("n2", none()), standing(), pod("a", rule("podAntiAffinity", "db"))], &["a -> n1"]);
-    check(&[node("n1", none()), pod("a", rule("podAffinity", "none"))], &[&helpless("a", "node(s) didn't match pod affinity rules")]);
+    check(&[node("n1", none()), pod("a", rule("podAffinity", "none"))], &[&unresolvable("a", "node(s) didn't match pod affinity rules")]);
     // The first of a group that wants its own.
     check(&[node("n1", none()), pod("a", rule("podAffinity", "web"))], &["a -> n1"]);
     // Who stands may want others far.
@@ -116,7 +116,7 @@ fn pods_near_and_far() {
     let one = |skew| [node("n1", none()), pod("z", on("n1", none())), pod("a", spread(skew))];
     check(&one(1), &["a -> n1"]);
     let key = json!({"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}]}});
-    let lacks = helpless("a", "node(s) didn't match pod topology spread constraints (missing required label)");
+    let lacks = unresolvable("a", "node(s) didn't match pod topology spread constraints (missing required label)");
     check(&[node("n1", none()), pod("a", key)], &[&lacks]);
 }
 
