@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# demo.sh run:  the whole product on this machine: both programs, a pod from a manifest file, a replicationController and a
-#               service from POSTs, all of it checked; returns and leaves it running. Exits non-zero unless every pod answered.
+# demo.sh run:  the whole product on this machine: both programs, a pod from a manifest file, a Deployment and a Service from
+#               POSTs, all of it checked; returns and leaves it running. Exits non-zero unless every pod answered.
 # demo.sh stop: takes all of that away again.
 set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
@@ -66,15 +66,18 @@ await() {
     fail "$what: not after $limit s; the logs are in $state"
 }
 
-get() { curl -sSf -m 5 "http://127.0.0.1:$api/api/v1beta1/$1"; }
+get() { curl -sSf -m 5 "http://127.0.0.1:$api/api/v1/namespaces/default/$1"; }
 
-# post FILE RESOURCE
-post() { curl -sSf -m 5 -X POST --data-binary "@$1" "http://127.0.0.1:$api/api/v1beta1/$2" >/dev/null; }
+# post FILE GROUP/VERSION RESOURCE
+post() {
+    curl -sSf -m 5 -X POST -H 'Content-Type: application/json' --data-binary "@$1" \
+        "http://127.0.0.1:$api/$2/namespaces/default/$3" >/dev/null
+}
 
-pods_of() { get "pods?labels=name%3D$1" | jq -r '.items[] | select(.currentState.status == "Running") | .currentState.podIP // empty'; }
+pods_of() { get "pods?labelSelector=app%3D$1" | jq -r '.items[] | select(.status.phase == "Running") | .status.podIP // empty'; }
 # The agent's pods: on its socket, for root alone.
 agent_pods() { as_root curl -sSf -m 5 --unix-socket "$agent" http://localhost/pods; }
-file_pod_ip() { agent_pods | jq -r '.items[] | select(.metadata.name | startswith("hello")) | select(.status.phase == "Running") | .status.podIP // empty'; }
+file_pod_ip() { agent_pods | jq -r '.items[] | select(.metadata.name | startswith("demo")) | select(.status.phase == "Running") | .status.podIP // empty'; }
 
 page() { curl -sSf -m 2 "http://$1/"; }
 two_web_pods_answer() {
@@ -88,7 +91,8 @@ file_pod_answers() {
     ip=$(file_pod_ip)
     [ -n "$ip" ] && page "$ip:8080"
 }
-service_answers() { page "$(get services/web | jq -r .portalIP)"; }
+service_ip() { get services/web | jq -r .spec.clusterIP; }
+service_answers() { page "$(service_ip)"; }
 
 run() {
     "$tree/packaging/prerequisites.sh" engine demo
@@ -116,46 +120,54 @@ run() {
     await 20 "the agent" curl -sSf -m 2 "http://127.0.0.1:$node/healthz"
     clock; say "the agent answers"
 
-    cp "$tree/packaging/demo/hello.manifest" "$state/manifests/hello"
-    clock; say "dropped a container-vm manifest of 2014 in $state/manifests"
-    post "$tree/packaging/demo/web-controller.json" replicationControllers
-    post "$tree/packaging/demo/web-service.json" services
-    clock; say "posted a replicationController of two and a service through v1beta1"
+    cp "$tree/packaging/demo/demo.yaml" "$state/manifests/demo.yaml"
+    clock; say "put the file of a pod into $state/manifests"
+    post "$tree/packaging/demo/web-deployment.json" apis/apps/v1 deployments
+    post "$tree/packaging/demo/web-service.json" api/v1 services
+    clock; say "posted a Deployment of two pods and a Service"
 
     await 60 "the pod of the manifest file" file_pod_answers
     clock; say "the pod of the manifest file answers at $(file_pod_ip):8080: $(page "$(file_pod_ip):8080")"
-    await 60 "the pods of the replicationController" two_web_pods_answer
-    clock; say "both pods of the replicationController answer at $(pods_of web | tr '\n' ' ')"
-    await 30 "the service address" service_answers
-    clock; say "the service answers at $(get services/web | jq -r .portalIP):80: $(service_answers)"
+    await 60 "the pods of the Deployment" two_web_pods_answer
+    clock; say "both pods of the Deployment answer at $(pods_of web | tr '\n' ' ')"
+    await 30 "the address of the Service" service_answers
+    clock; say "the Service answers at $(service_ip):80: $(service_answers)"
     instructions
 }
 
 instructions() {
-    local sudo=
+    local sudo= programs=$tree/target/release
     [ "$(id -u)" = 0 ] || sudo="sudo "
     cat <<TEXT
 
-It is left running. To look at it:
-  curl http://127.0.0.1:$api/api/v1beta1/pods
+It is left running. How is it?
+  ${sudo}$programs/coracle-agent status --socket-dir $sockets/agent --manifest-dir $state/manifests
+  ${sudo}$programs/coracle-master status --admin-socket $sockets/master/api.sock --data-dir $state/master
+To look at it:
+  curl http://$(service_ip)/
   curl http://127.0.0.1:$api/api/v1/namespaces/default/pods
-  curl http://127.0.0.1:$node/healthz
-  ${sudo}curl --unix-socket $agent http://localhost/pods
-  curl http://$(get services/web | jq -r .portalIP)/
+  curl http://127.0.0.1:$api/api/v1beta1/services/web    (the same Service in the API of 2014)
   ${sudo}docker ps
-  ${sudo}ls -R $state/master/objects
   tail $state/master.log $state/agent.log
+  ${sudo}$programs/coracle-master store flush --admin-socket $sockets/master/api.sock --data-dir $state/master
+  ${sudo}ls -R $state/master/objects    (the objects as files, up to date after that flush)
 TEXT
     if command -v kubectl >/dev/null 2>&1; then
         cat <<TEXT
-  kubectl -s http://127.0.0.1:$api get pods,rc,services,nodes -o wide
-  kubectl -s http://127.0.0.1:$api describe rc web
+  kubectl -s http://127.0.0.1:$api get deployments,pods,services,nodes -o wide
+  kubectl -s http://127.0.0.1:$api exec deployment/web -- ps
 TEXT
     fi
     cat <<TEXT
 To change it:
-  edit $state/manifests/hello               (just what changed is replaced)
-  kubectl -s http://127.0.0.1:$api delete pod --all    (the replicas come back)
+  edit $state/manifests/demo.yaml    (just what changed is replaced)
+TEXT
+    if command -v kubectl >/dev/null 2>&1; then
+        cat <<TEXT
+  kubectl -s http://127.0.0.1:$api delete pod -l app=web    (the Deployment makes others)
+TEXT
+    fi
+    cat <<TEXT
 To stop it and take it all away:
   make stop
 TEXT
@@ -184,7 +196,7 @@ stop() {
     fi
     as_root rm -rf "$state" "$sockets"
     "$tree/packaging/engine.sh" stop
-    say "stopped and taken away. Debian packages that were installed stay: docker.io nftables iproute2 iptables busybox-static curl jq"
+    say "stopped and taken away. The Debian packages that it needs stay: docker.io nftables iproute2 iptables busybox-static curl jq"
 }
 
 case ${1:-} in

@@ -48,7 +48,7 @@ follow_pages() {
     follow docs/backup-and-recovery.md
     follow README.md "A first pod"
     await 60 "the pods of README.md run" inside kubectl wait --for=condition=Ready pod --all --timeout=1s
-    inside kubectl delete pod hello >/dev/null
+    inside kubectl delete pod web >/dev/null
     inside sh -c 'rm -rf /etc/coracle/manifests/hello.yaml /var/lib/coracle/master.old /mnt/backup /var/lib/coracle/images/* /var/lib/coracle/volumes'
     await 60 "nothing of the pages runs any more" inside sh -c '! docker ps -q --filter label=io.kubernetes.pod.name | grep .'
 }

@@ -19,7 +19,8 @@ install() {
     local package=$1 why=$2
     echo "installing $package from Debian: $why"
     if [ -z "$updated" ]; then as_root apt-get update -qq; updated=yes; fi
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null \
+    # A restart of services is the administrator's to decide, and needrestart and debconf have nothing to ask here.
+    as_root env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes NEEDRESTART_SUSPEND=1 apt-get install -y -qq --no-install-recommends "$package" >/dev/null \
         || { echo "cannot install $package; try: apt-get install $package" >&2; exit 1; }
 }
 
