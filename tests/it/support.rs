@@ -12,6 +12,12 @@ const HEAD: &str = "\
 
 Made from the kind table (`api/src/kinds`) and the agent's field table (`api/src/fields.rs`); a test holds it to them.
 
+In short: pods, workloads, services, configuration, claims, quotas, autoscalers and budgets act. Ingress, NetworkPolicy, roles,
+admission webhooks and policies, CSI, resource claims (DRA) and certificate requests are stored and nothing more. CustomResourceDefinitions
+and APIServices cannot be made. Of a pod, nearly every field is acted on: refused are volumes of CSI, clouds and images, raw devices,
+resource claims, user namespaces, SCTP and Windows. What else differs stands in [docs/differences.md](docs/differences.md), and what that
+means for charts.
+
 ## Kinds
 
 The last column says what becomes of an object of the kind:
@@ -21,6 +27,8 @@ The last column says what becomes of an object of the kind:
   Kubernetes itself would act on it, whoever writes one is warned.
 - **answered**: a question. The answer is made when somebody asks, and nothing is stored.
 - **absent**: 404. These kinds stand in a list of their own below.
+
+A verb that a kind does not have, such as the creation of a CustomResourceDefinition, is answered with 405 (`MethodNotAllowed`).
 
 Verbs are letters: **c**reate, **g**et, **l**ist, **w**atch, **u**pdate, **p**atch, **d**elete, delete **a**ll (a collection). The
 parts of a kind are its subresources; \"before v1\" is its name in v1beta1 to v1beta3.
@@ -92,8 +100,9 @@ the kinds above, kinds of CustomResourceDefinitions, and what Kubernetes itself 
 const FIELDS: &str = "
 ## Fields of a pod
 
-What the agent does about each field of a pod's spec; a row covers all below it that has no row of its own. A pod that asks for
-a refused one is not started: whoever writes it is warned at once, and its status, event and log name the field.
+What the agent does about each field of a pod's spec; a row covers all below it that has no row of its own: `volumes[]` means every other
+kind of volume, `valueFrom` every other source. **Harmless**: the agent need not act on it; who does, or why nobody has to, stands behind.
+A pod that asks for a **refused** one is not started: whoever writes it is warned at once, and its status, event and log name the field.
 
 | field | what becomes of it |
 | --- | --- |
