@@ -337,8 +337,8 @@ impl Story {
             }
         });
         let heard = watch::channel(Arc::new(Heard::default())).1;
-        let told = probe::Told { happenings, tallies: Arc::new(Tallies::default()) };
-        body.spawn_local(probe::run(prober, seen, heard, Arc::new(verdicts), told));
+        let listeners = probe::Listeners { happenings, tallies: Arc::new(Tallies::default()) };
+        body.spawn_local(probe::run(prober, seen, heard, Arc::new(verdicts), listeners));
         let main = body.spawn_local(async move { sync::run_with(&*engine, ends, rules).await });
         self.agent = Some(Agent { body, main });
     }
