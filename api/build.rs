@@ -10,7 +10,8 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let folder = Path::new("src/types");
     println!("cargo::rerun-if-changed={}", folder.display());
-    let mut paths: Vec<_> = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
+    let mut paths: Vec<_> =
+        fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     paths.sort();
     let mut text = String::new();
@@ -34,7 +35,8 @@ fn tables(types: &Types) -> String {
         let _ = writeln!(fields, "static FIELDS_{n}: [Field; {}] = [{}];", all.len(), all.join(",\n"));
         let _ = writeln!(
             rows,
-            "Type {{ name: Cow::Borrowed({:?}), package: Cow::Borrowed({:?}), atomic: {}, fields: Cow::Borrowed(&FIELDS_{n}) }},",
+            "Type {{ name: Cow::Borrowed({:?}), package: Cow::Borrowed({:?}), atomic: {}, fields: \
+             Cow::Borrowed(&FIELDS_{n}) }},",
             row.name, row.package, row.atomic
         );
     }
@@ -65,7 +67,8 @@ fn field(field: &Field, rules: &mut Vec<String>) -> String {
         some => format!("Rules::Static(&RULE_{})", place(rules, rule(some))),
     };
     format!(
-        "Field {{ name: Cow::Borrowed({:?}), number: {}, inside: {:?}, element: {element}, container: Container::{container}, rules: {rules} }}",
+        "Field {{ name: Cow::Borrowed({:?}), number: {}, inside: {:?}, element: {element}, container: \
+         Container::{container}, rules: {rules} }}",
         field.name, field.number, field.inside
     )
 }
@@ -91,7 +94,8 @@ fn rule(rule: &Rule) -> String {
         plain => format!("Merge::{plain:?}"),
     };
     format!(
-        "Rule {{ required: {}, default: {default}, zero_is_missing: {}, choices: {}, merge: {merge}, declared: {}, pointer: {}, patch: Cow::Borrowed({:?}) }}",
+        "Rule {{ required: {}, default: {default}, zero_is_missing: {}, choices: {}, merge: {merge}, declared: {}, \
+         pointer: {}, patch: Cow::Borrowed({:?}) }}",
         rule.required,
         rule.zero_is_missing,
         texts(&rule.choices),

@@ -1,4 +1,5 @@
-//! Tests across the crates; see `it/` (in process), `e2e/` (real Docker, real binaries), `crash/` (real file systems that lose power).
+//! Tests across the crates; see `it/` (in process), `e2e/` (real Docker, real binaries), `crash/` (real file systems
+//! that lose power).
 
 #[cfg(feature = "block")]
 pub mod block;

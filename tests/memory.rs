@@ -1,4 +1,5 @@
-//! What an object costs in memory, and a start: the promises of the store, kept by processes of their own that do nothing else.
+//! What an object costs in memory, and a start: the promises of the store, kept by processes of their own that do
+//! nothing else.
 
 use coracle_agent::desired::{Desired, Source, Wanted};
 use coracle_agent::plan::Node;
@@ -126,7 +127,11 @@ fn write_over_and_over(folder: &Path) {
     let mut seen = Vec::new();
     for write in 0..WRITES {
         let (at, text) = (write % WRITTEN, "x".repeat(WRITTEN_BYTES));
-        let key = Key { resource: Resource::core("configmaps"), namespace: "default".to_owned(), name: format!("config-{at}") };
+        let key = Key {
+            resource: Resource::core("configmaps"),
+            namespace: "default".to_owned(),
+            name: format!("config-{at}"),
+        };
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": key.name, "namespace": "default"},
             "data": {"write": write.to_string(), "text": text},
@@ -147,7 +152,11 @@ fn rules() -> Rules<'static> {
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| Some(Durable::Whole),
-        kinds: vec![KindRow { resource: Resource::core("configmaps"), api_version: "v1".into(), kind: "ConfigMap".into() }],
+        kinds: vec![KindRow {
+            resource: Resource::core("configmaps"),
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+        }],
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,
         durable: &|_, _| Durable::Whole,
@@ -221,7 +230,8 @@ fn a_master_does_not_grow_from_round_to_round() {
 fn an_agent_does_not_grow_from_round_to_round() {
     const TEST: &str = "an_agent_does_not_grow_from_round_to_round";
     if let Ok(folder) = std::env::var(AGENT_ROUNDS) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
         return tokio::task::LocalSet::new().block_on(&runtime, agent_rounds(Path::new(&folder)));
     }
     grows_no_more(TEST, AGENT_ROUNDS);
@@ -255,17 +265,28 @@ fn run_rounds(folder: &Path, mut round: impl FnMut(usize)) {
 fn master_round(address: SocketAddr, round: usize) {
     let namespace = format!("round-{round}");
     let inside = |plural: &str| format!("/api/v1/namespaces/{namespace}/{plural}");
-    let post = |path: &str, object: Value| assert_eq!(asked(address, "POST", path, &object.to_string()).0, 201, "{path} {object}");
+    let post = |path: &str, object: Value| {
+        assert_eq!(asked(address, "POST", path, &object.to_string()).0, 201, "{path} {object}")
+    };
     post("/api/v1/namespaces", json!({"metadata": {"name": namespace}}));
-    post(&inside("services"), json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}));
+    post(
+        &inside("services"),
+        json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}),
+    );
     for pod in 0..PODS {
         let name = format!("pod-{pod}");
-        let spec = json!({"nodeName": "n", "containers": [{"name": "c", "image": "i", "env": [{"name": "A", "value": "x".repeat(500)}]}]});
+        let spec = json!({
+            "nodeName": "n",
+            "containers": [{"name": "c", "image": "i", "env": [{"name": "A", "value": "x".repeat(500)}]}],
+        });
         post(&inside("pods"), json!({"metadata": {"name": name, "labels": {"app": "web"}}, "spec": spec}));
         for event in 0..EVENTS / PODS {
             let about = json!({"kind": "Pod", "namespace": namespace, "name": name});
             let metadata = json!({"name": format!("{name}.{event}"), "namespace": namespace});
-            post(&inside("events"), json!({"metadata": metadata, "involvedObject": about, "reason": "Began", "message": "y".repeat(200)}));
+            post(
+                &inside("events"),
+                json!({"metadata": metadata, "involvedObject": about, "reason": "Began", "message": "y".repeat(200)}),
+            );
         }
     }
     for pod in 0..PODS {
@@ -276,14 +297,18 @@ fn master_round(address: SocketAddr, round: usize) {
     assert_eq!(asked(address, "DELETE", &path, "").0, 200, "{path}");
     // Its end is heard of, however long it takes.
     let stays = |_: &usize| asked(address, "GET", &path, "").0 != 404;
-    assert!((0..PATIENCE).take_while(stays).inspect(|_| thread::sleep(LOOK_AGAIN)).count() < PATIENCE, "{namespace} does not end");
+    assert!(
+        (0..PATIENCE).take_while(stays).inspect(|_| thread::sleep(LOOK_AGAIN)).count() < PATIENCE,
+        "{namespace} does not end"
+    );
 }
 
 /// The code of the answer, and the answer.
 fn asked(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}",
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}",
         body.len()
     );
     stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).expect("it is taken");
@@ -299,7 +324,13 @@ async fn agent_rounds(folder: &Path) {
     let (shown_in, mut shown) = watch::channel(Arc::new(Shown::default()));
     let (happenings, mut happened) = mpsc::channel(64);
     let (fake, wake) = (Rc::new(Fake::new(1)), Arc::new(Notify::new()));
-    let node = Node { name: "n".into(), memory_bytes: 1 << 34, cpu_milli: 64_000, data_dir: "/data".into(), ..Node::default() };
+    let node = Node {
+        name: "n".into(),
+        memory_bytes: 1 << 34,
+        cpu_milli: 64_000,
+        data_dir: "/data".into(),
+        ..Node::default()
+    };
     let (engine, rung) = (fake.clone(), wake.clone());
     let wall = fake.clone();
     let wall_ms = Rc::new(move || wall.with(|engine| engine.wall_ms()));

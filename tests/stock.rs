@@ -1,4 +1,5 @@
-//! Stock clients that are installed here, for the tests that drive them: every kubectl, helm, and a Python with `kubernetes`.
+//! Stock clients that are installed here, for the tests that drive them: every kubectl, helm, and a Python with
+//! `kubernetes`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ pub struct Kubectl {
     pub minor: u32,
 }
 
-/// CORACLE_KUBECTL, or what PATH leads to and what lies beside that under names like kubectl.1.30; newest last, one a version.
+/// CORACLE_KUBECTL, or what PATH leads to and what lies beside that under names like kubectl.1.30; newest last, one a
+/// version.
 pub fn kubectls() -> Result<Vec<Kubectl>, String> {
     let paths: Vec<PathBuf> = match env::var("CORACLE_KUBECTL") {
         Ok(named) => named.split_whitespace().map(PathBuf::from).collect(),
@@ -22,13 +24,18 @@ pub fn kubectls() -> Result<Vec<Kubectl>, String> {
     }
     kubectls.sort_by_key(|k| k.minor);
     kubectls.dedup_by_key(|k| k.minor);
-    if kubectls.is_empty() { Err("no kubectl is found; run packaging/prerequisites.sh test".to_owned()) } else { Ok(kubectls) }
+    if kubectls.is_empty() {
+        Err("no kubectl is found; run packaging/prerequisites.sh test".to_owned())
+    } else {
+        Ok(kubectls)
+    }
 }
 
 /// Several versions are installed as siblings (kubectl.1.27, kubectl.1.28); then plain kubectl only chooses among them.
 fn beside() -> Vec<PathBuf> {
     let folders = env::var_os("PATH").unwrap_or_default();
-    let plain: Vec<PathBuf> = env::split_paths(&folders).filter_map(|f| f.join("kubectl").canonicalize().ok()).collect();
+    let plain: Vec<PathBuf> =
+        env::split_paths(&folders).filter_map(|f| f.join("kubectl").canonicalize().ok()).collect();
     let siblings = |path: &PathBuf| -> Vec<PathBuf> {
         let entries = path.parent().and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
         entries.filter(|e| e.file_name().to_string_lossy().starts_with("kubectl.1.")).map(|e| e.path()).collect()
@@ -63,7 +70,9 @@ pub fn python() -> Result<PathBuf, String> {
     let named = std::env::var_os("CORACLE_PYTHON").map(PathBuf::from);
     let candidates = [PathBuf::from("/usr/bin/python3"), PathBuf::from("python3")];
     let candidates = named.map_or(candidates.to_vec(), |python| vec![python]);
-    let has_client = |python: &&PathBuf| Command::new(python).args(["-c", "import kubernetes"]).output().is_ok_and(|o| o.status.success());
+    let has_client = |python: &&PathBuf| {
+        Command::new(python).args(["-c", "import kubernetes"]).output().is_ok_and(|o| o.status.success())
+    };
     let found = candidates.iter().find(has_client).cloned();
     found.ok_or_else(|| "no Python has the package kubernetes; run packaging/prerequisites.sh test".to_owned())
 }

@@ -123,7 +123,17 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 let at_ms = self.clock.now().mono_ms;
                 let misconfigured = matches!(failure, Failure::Config(_));
                 let renewal = Tag::read(&config.name, &config.labels).map_or(0, |tag| tag.renewal);
-                let lost = Lost { attempt, step, hash, renewal, sandbox: None, at_ms, exit_code: None, text: text.clone(), misconfigured };
+                let lost = Lost {
+                    attempt,
+                    step,
+                    hash,
+                    renewal,
+                    sandbox: None,
+                    at_ms,
+                    exit_code: None,
+                    text: text.clone(),
+                    misconfigured,
+                };
                 log::warn!("{}/{}: container {container} could not be made: {text}", pod.namespace, pod.name);
                 self.happen(&pod, &container, Event::Failed { text });
                 self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
@@ -223,8 +233,10 @@ impl<'a, R: Runtime> Hands<'a, R> {
         if let Some(check) = &stop.pre_stop {
             self.memory.borrow_mut().pre_stopped.insert(stop.id.clone());
             let at_most = Duration::from_millis(u64::try_from(stop.grace_ms).unwrap_or(0));
-            let passed =
-                matches!(timeout(at_most, self.runtime.check(&stop.id, check, at_most)).await, Ok(Ok(Outcome { passed: true, .. })));
+            let passed = matches!(
+                timeout(at_most, self.runtime.check(&stop.id, check, at_most)).await,
+                Ok(Ok(Outcome { passed: true, .. }))
+            );
             if let Some(pod) = name.filter(|_| !passed) {
                 self.happen(pod, &stop.container, Event::PreStopFailed);
             }
@@ -247,7 +259,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
     pub fn pull_begins(&self, pull: &PullWanted) {
         let mut memory = self.memory.borrow_mut();
         let place = (pull.pod.uid.clone(), pull.container.clone());
-        let before = memory.pulls.get(&place).filter(|before| before.image == pull.image && before.attempt == pull.attempt);
+        let before =
+            memory.pulls.get(&place).filter(|before| before.image == pull.image && before.attempt == pull.attempt);
         let failures = before.map_or(0, |before| before.failures);
         let state = PullState::InFlight;
         memory.pulls.insert(place, Pull { image: pull.image.clone(), attempt: pull.attempt, failures, state });
@@ -275,7 +288,9 @@ impl<'a, R: Runtime> Hands<'a, R> {
         };
         let mut memory = self.memory.borrow_mut();
         // Unless the container asks for another image by now.
-        if let Some(entry) = memory.pulls.get_mut(&(pod.uid, container)).filter(|entry| entry.image == image && entry.attempt == attempt) {
+        if let Some(entry) =
+            memory.pulls.get_mut(&(pod.uid, container)).filter(|entry| entry.image == image && entry.attempt == attempt)
+        {
             entry.failures = if result.is_ok() { 0 } else { entry.failures.saturating_add(1) };
             entry.state = state;
         }
@@ -309,7 +324,9 @@ fn fine_if_gone(result: Result<(), Failure>) -> Result<(), Failure> {
 /// `start container web (1)`, for people.
 pub fn words(what: &What) -> String {
     match what {
-        What::MakeVolumes { volumes } => format!("make {} volume{}", volumes.len(), if volumes.len() == 1 { "" } else { "s" }),
+        What::MakeVolumes { volumes } => {
+            format!("make {} volume{}", volumes.len(), if volumes.len() == 1 { "" } else { "s" })
+        }
         What::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
         What::Start(start) => format!("start container {} ({})", start.container, start.attempt),
         What::Begin(begin) => format!("start container {}", begin.container),

@@ -1,4 +1,5 @@
-//! The address of this host, which a lease may change. The kernel tells when one of its addresses or routes does: nobody wakes to look.
+//! The address of this host, which a lease may change. The kernel tells when one of its addresses or routes does:
+//! nobody wakes to look.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,7 +21,10 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// Never ends, unless the kernel cannot be heard. A host that is on no network for now keeps the address that it had.
 pub async fn follow(address: watch::Sender<String>) {
     let Err(error) = listen(&address).await;
-    log::warn!("news of this host's addresses cannot be heard ({error}): restart the agent when {} changes", *address.borrow());
+    log::warn!(
+        "news of this host's addresses cannot be heard ({error}): restart the agent when {} changes",
+        *address.borrow()
+    );
 }
 
 async fn listen(address: &watch::Sender<String>) -> io::Result<std::convert::Infallible> {

@@ -43,7 +43,9 @@ pub async fn run(
         let seen = shown.borrow_and_update().clone();
         // Before the first look at the engine nobody knows who still runs: the rules stay as they are.
         let last = last.filter(|_| !old || seen.looked);
-        let now = last.map(|last| if old { Arc::new(as_they_are(&last, &here.node, &seen.desired.pods, &seen.statuses)) } else { last });
+        let now = last.map(|last| {
+            if old { Arc::new(as_they_are(&last, &here.node, &seen.desired.pods, &seen.statuses)) } else { last }
+        });
         if let Some(network) = now {
             let served = dns.of_cluster(&network.services).map(|dns| dns.address);
             let groups = grouped(&network.services, &network.slices);

@@ -40,7 +40,10 @@ pub fn resolve_all(wanted: &Wanted, desired: &Desired) -> Result<Vec<Volume>, Mi
     }
     if !texts.is_empty() {
         let names = unmounted.join(" ");
-        let text = format!("unmounted volumes=[{names}], unattached volumes=[], failed to process volumes=[{names}]: {}", texts.join("; "));
+        let text = format!(
+            "unmounted volumes=[{names}], unattached volumes=[], failed to process volumes=[{names}]: {}",
+            texts.join("; ")
+        );
         return Err(Missing::Failed(format!("Unable to attach or mount volumes: {text}")));
     }
     if asked { Err(Missing::Asked) } else { Ok(volumes) }
@@ -78,7 +81,10 @@ pub fn resolve(volume: &Volume, wanted: &Wanted, desired: &Desired) -> Result<Vo
     };
     check_volume(spec, bound, &claim.facts["metadata"]["uid"]).map_err(failed)?;
     if spec["volumeMode"] == "Block" {
-        return Err(Missing::Failed(format!("volume {} has volumeMode Block, but is specified in volumeMounts", volume.name)));
+        return Err(Missing::Failed(format!(
+            "volume {} has volumeMode Block, but is specified in volumeMounts",
+            volume.name
+        )));
     }
     let required = &spec["nodeAffinity"]["required"];
     if let Some(node) = desired.node.as_ref().filter(|_| !required.is_null())
@@ -106,7 +112,13 @@ enum Known<'a> {
     Not(Option<String>),
 }
 
-fn known<'a>(objects: &'a Objects, wanted: &Wanted, kind: Kind, namespace: &str, name: &str) -> Result<Known<'a>, Missing> {
+fn known<'a>(
+    objects: &'a Objects,
+    wanted: &Wanted,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Known<'a>, Missing> {
     match objects.find_in(&wanted.name, kind, namespace, name) {
         Found::There(object) | Found::Kept(object) => Ok(Known::There(object)),
         Found::Absent => Ok(Known::Not(None)),
@@ -133,11 +145,15 @@ fn check_volume(spec: &Value, name: &str, claim_uid: &Value) -> Result<(), Strin
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (claim, expected) = (&spec["claimRef"], text(claim_uid));
     if claim.is_null() {
-        return Err(format!("found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"));
+        return Err(format!(
+            "found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
+        ));
     }
     let uid = text(&claim["uid"]);
     if uid != expected {
-        return Err(format!("found PV object {name} but its pv.Spec.ClaimRef.UID {uid} does not point to claim.UID {expected}"));
+        return Err(format!(
+            "found PV object {name} but its pv.Spec.ClaimRef.UID {uid} does not point to claim.UID {expected}"
+        ));
     }
     Ok(())
 }
@@ -247,9 +263,17 @@ mod tests {
         failed(with("/metadata/uid", json!("other")), host(), text);
         let text = "found PV object pv but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim";
         failed(claim(), json!({"spec": {"hostPath": {"path": "/srv"}}}), text);
-        failed(claim(), volume(json!({"csi": {"driver": "x"}})), "volume pv: this agent mounts hostPath, local and nfs volumes");
+        failed(
+            claim(),
+            volume(json!({"csi": {"driver": "x"}})),
+            "volume pv: this agent mounts hostPath, local and nfs volumes",
+        );
         let text = "MountVolume.NodeAffinity check failed for volume \"pv\" : no matching NodeSelectorTerms";
-        let far = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["c"]}]}]}});
+        let far = json!({
+            "required": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["c"]}]}],
+            },
+        });
         check(claim(), volume(json!({"local": {"path": "/mnt"}, "nodeAffinity": far})), Err(text));
         let block = volume(json!({"local": {"path": "/dev/sdb"}, "volumeMode": "Block"}));
         check(claim(), block, Err("volume v has volumeMode Block, but is specified in volumeMounts"));
@@ -258,7 +282,9 @@ mod tests {
     #[test]
     fn a_claim_of_a_file_is_a_directory_of_this_host() {
         let spec = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]});
-        let wanted = Wanted::new(Source::File, json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": spec})).unwrap();
+        let wanted =
+            Wanted::new(Source::File, json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": spec}))
+                .unwrap();
         let place = Ref { kind: Kind::Claim, namespace: "n".into(), name: "c".into() };
         let object = Arc::new(Object::read(Kind::Claim, &json!({"directory": "claims/n/c"})));
         let objects = Objects { files: [(place, object)].into(), ..Objects::default() };
@@ -276,6 +302,12 @@ mod tests {
         let mut own = claim();
         own["metadata"]["ownerReferences"] = json!([{"controller": true, "uid": "u"}]);
         let source = HostPathVolumeSource { path: "/srv".into(), kind: String::new() };
-        check_pod(spec(), "p-v", own, host(), Ok(Volume { name: "v".into(), host_path: Some(source), ..Volume::default() }));
+        check_pod(
+            spec(),
+            "p-v",
+            own,
+            host(),
+            Ok(Volume { name: "v".into(), host_path: Some(source), ..Volume::default() }),
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Flags and the configuration file -> `Config`. A flag wins over the file, the file over the environment, that over the default.
+//! Flags and the configuration file -> `Config`. A flag wins over the file, the file over the environment, that over
+//! the default.
 //!
 //! The file has a line `key = value` for each, with the names of the flags; `#` begins a comment line.
 
@@ -136,7 +137,9 @@ pub struct Host {
 /// Reads the command line, and the file that it names. A command reads the packaged agent's file where none is named.
 pub fn read(arguments: &[String], host: &Host) -> Result<Invocation, BadConfig> {
     match (deed::read(arguments), arguments) {
-        (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => Ok(Invocation::Help(usage::of(Some(word)))),
+        (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => {
+            Ok(Invocation::Help(usage::of(Some(word))))
+        }
         (Some(deed), _) => of_running(deed.map_err(BadConfig)?, host),
         (None, _) => read_flags(arguments, host),
     }
@@ -165,7 +168,8 @@ fn read_flags(arguments: &[String], host: &Host) -> Result<Invocation, BadConfig
             return Ok(Invocation::Version);
         }
         if let Some(value) = argument.strip_prefix("-o").filter(|_| !argument.starts_with("--")) {
-            let value = if value.is_empty() { rest.next().map_or("", String::as_str) } else { value.trim_start_matches('=') };
+            let value =
+                if value.is_empty() { rest.next().map_or("", String::as_str) } else { value.trim_start_matches('=') };
             form = Some(self::form(value)?);
             continue;
         }
@@ -180,7 +184,8 @@ fn read_flags(arguments: &[String], host: &Host) -> Result<Invocation, BadConfig
         if key != "config" && !KEYS.contains(&key) {
             return Err(BadConfig(format!("--{key} is no option: see --help")));
         }
-        let value = value.or_else(|| rest.next().cloned()).ok_or_else(|| BadConfig(format!("--{key} needs a value")))?;
+        let value =
+            value.or_else(|| rest.next().cloned()).ok_or_else(|| BadConfig(format!("--{key} needs a value")))?;
         let value = if PATHS.contains(&key) { from_here(value, key)? } else { value };
         if flags.insert(key.to_owned(), Given { value, at: format!("--{key}") }).is_some() {
             return Err(BadConfig(format!("--{key} is given twice")));
@@ -235,12 +240,18 @@ fn from_here(value: String, key: &str) -> Result<String, BadConfig> {
         return Ok(value);
     }
     let path = std::path::absolute(&value).map_err(|error| BadConfig(format!("--{key} {value}: {error}")))?;
-    path.into_os_string().into_string().map_err(|path| BadConfig(format!("--{key} {}: it is not UTF-8", path.display())))
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| BadConfig(format!("--{key} {}: it is not UTF-8", path.display())))
 }
 
 fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadConfig> {
     let text = |key: &str, default: &str| {
-        given.get(key).map(|given| given.value.clone()).filter(|value| !value.is_empty()).unwrap_or_else(|| default.to_owned())
+        given
+            .get(key)
+            .map(|given| given.value.clone())
+            .filter(|value| !value.is_empty())
+            .unwrap_or_else(|| default.to_owned())
     };
     let bad = |key: &str, why: &str| {
         let at = given.get(key).map_or_else(|| format!("the default of {key}"), |given| given.at.clone());
@@ -257,21 +268,27 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     let docker_host = engine(text, bad, host)?;
     let node_name = text("node-name", &host.name.to_lowercase());
     if !is_node_name(&node_name) {
-        return Err(bad("node-name", &format!("{node_name:?} is not a name of lower-case letters, digits, '-' and '.'")));
+        return Err(bad(
+            "node-name",
+            &format!("{node_name:?} is not a name of lower-case letters, digits, '-' and '.'"),
+        ));
     }
-    let socket =
-        agent_socket(&node_name).ok_or_else(|| bad("node-name", &format!("{node_name:?} is too long for the name of a socket")))?;
+    let socket = agent_socket(&node_name)
+        .ok_or_else(|| bad("node-name", &format!("{node_name:?} is too long for the name of a socket")))?;
     let node_ip = node_ip(&text("node-ip", "")).map_err(|why| bad("node-ip", &why))?;
     let listen = values::listen(&text("listen", "127.0.0.1:10250")).map_err(|why| bad("listen", &why))?;
     let named = |key: &str| Some(text(key, "")).filter(|value| !value.is_empty());
-    let master = named("master").map(|master| master.parse()).transpose().map_err(|error| bad("master", &format!("{error}")))?;
-    let manifest_url = named("manifest-url").map(|page| page.parse()).transpose().map_err(|why: String| bad("manifest-url", &why))?;
+    let master =
+        named("master").map(|master| master.parse()).transpose().map_err(|error| bad("master", &format!("{error}")))?;
+    let manifest_url =
+        named("manifest-url").map(|page| page.parse()).transpose().map_err(|why: String| bad("manifest-url", &why))?;
     let whether = |key: &str, default: &str| match text(key, default).as_str() {
         "yes" => Ok(true),
         "no" => Ok(false),
         other => Err(bad(key, &format!("{other:?} is neither yes nor no"))),
     };
-    let eviction_hard = thresholds::parse(&text("eviction-hard", thresholds::DEFAULT)).map_err(|why| bad("eviction-hard", &why))?;
+    let eviction_hard =
+        thresholds::parse(&text("eviction-hard", thresholds::DEFAULT)).map_err(|why| bad("eviction-hard", &why))?;
     let cluster_dns = address(&text("cluster-dns", "")).map_err(|why| bad("cluster-dns", &why))?;
     Ok(Config {
         manifest_dir: folder("manifest-dir", "/etc/coracle/manifests")?,
@@ -289,7 +306,8 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
         cluster_domain: cluster_domain(text, bad)?,
         secrets_on_disk: whether("secrets-on-disk", "yes")?,
         run_dir: RUN_DIR.to_owned(),
-        unsafe_sysctls: sysctls(&text("allowed-unsafe-sysctls", "")).map_err(|why| bad("allowed-unsafe-sysctls", &why))?,
+        unsafe_sysctls: sysctls(&text("allowed-unsafe-sysctls", ""))
+            .map_err(|why| bad("allowed-unsafe-sysctls", &why))?,
         eviction_hard,
         devices: devices(&text("devices", "")).map_err(|why| bad("devices", &why))?,
         pids_max: pids_max(&text("pod-pids-limit", "-1")).map_err(|why| bad("pod-pids-limit", &why))?,
@@ -298,11 +316,20 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     })
 }
 
-fn engine(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadConfig, host: &Host) -> Result<String, BadConfig> {
-    let docker_host =
-        text("docker-host", host.docker_host.as_deref().filter(|host| !host.is_empty()).unwrap_or("unix:///var/run/docker.sock"));
+fn engine(
+    text: impl Fn(&str, &str) -> String,
+    bad: impl Fn(&str, &str) -> BadConfig,
+    host: &Host,
+) -> Result<String, BadConfig> {
+    let docker_host = text(
+        "docker-host",
+        host.docker_host.as_deref().filter(|host| !host.is_empty()).unwrap_or("unix:///var/run/docker.sock"),
+    );
     if !["unix:///", "tcp://", "http://"].iter().any(|scheme| docker_host.starts_with(scheme)) {
-        return Err(bad("docker-host", &format!("{docker_host:?} is not unix:///PATH, tcp://HOST:PORT or http://HOST:PORT")));
+        return Err(bad(
+            "docker-host",
+            &format!("{docker_host:?} is not unix:///PATH, tcp://HOST:PORT or http://HOST:PORT"),
+        ));
     }
     Ok(docker_host)
 }
@@ -315,7 +342,10 @@ fn pod_cidr(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> Bad
     Err(bad("pod-cidr", &format!("{cidr:?} is not an IPv4 network of /8 to /29, such as 10.244.0.0/24")))
 }
 
-fn cluster_domain(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadConfig) -> Result<String, BadConfig> {
+fn cluster_domain(
+    text: impl Fn(&str, &str) -> String,
+    bad: impl Fn(&str, &str) -> BadConfig,
+) -> Result<String, BadConfig> {
     let domain = text("cluster-domain", "cluster.local").trim_end_matches('.').to_ascii_lowercase();
     if is_node_name(&domain) {
         return Ok(domain);
@@ -323,7 +353,10 @@ fn cluster_domain(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) 
     Err(bad("cluster-domain", &format!("{domain:?} is not a domain of lower-case letters, digits, '-' and '.'")))
 }
 
-fn images(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadConfig) -> Result<images::About, BadConfig> {
+fn images(
+    text: impl Fn(&str, &str) -> String,
+    bad: impl Fn(&str, &str) -> BadConfig,
+) -> Result<images::About, BadConfig> {
     let percent = |key: &str, default: &str| {
         let number = text(key, default).trim_end_matches('%').parse::<u64>().ok().filter(|number| *number <= 100);
         number.ok_or_else(|| bad(key, "it is a percentage of the disk, 0 to 100"))
@@ -332,7 +365,8 @@ fn images(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadCo
     if low > high {
         return Err(bad("image-gc-low-threshold", "it is above image-gc-high-threshold"));
     }
-    let folders: Vec<PathBuf> = text("images-dir", "/var/lib/coracle/images").split(',').map(|path| path.trim().into()).collect();
+    let folders: Vec<PathBuf> =
+        text("images-dir", "/var/lib/coracle/images").split(',').map(|path| path.trim().into()).collect();
     if let Some(path) = folders.iter().find(|path| !path.is_absolute()) {
         return Err(bad("images-dir", &format!("{:?} is not an absolute path", path.display().to_string())));
     }
@@ -374,18 +408,30 @@ mod tests {
             (relative.data_dir, relative.manifest_dir),
             (here.join("data").display().to_string(), here.join("../pods").display().to_string())
         );
-        assert_eq!((config.pod_network, run(&["--pod-network=engine"]).unwrap().pod_network), (Owner::Own, Owner::Engine));
+        assert_eq!(
+            (config.pod_network, run(&["--pod-network=engine"]).unwrap().pod_network),
+            (Owner::Own, Owner::Engine)
+        );
         refused(&["--pod-network", "docker"], "neither engine nor own");
         assert_eq!((config.listen.to_string().as_str(), config.master), ("127.0.0.1:10250", None));
         assert_eq!(config.socket, Path::new("/run/coracle/agent/box.sock"));
         assert_eq!((config.pids_max, run(&["--pod-pids-limit", "1024"]).unwrap().pids_max), (None, Some(1024)));
-        assert_eq!((config.node_ip, run(&["--node-ip", "192.168.1.7"]).unwrap().node_ip), (None, "192.168.1.7".parse().ok()));
+        assert_eq!(
+            (config.node_ip, run(&["--node-ip", "192.168.1.7"]).unwrap().node_ip),
+            (None, "192.168.1.7".parse().ok())
+        );
         let devices = |resource: &str, count, paths: &[&str]| {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();
             Devices { resource: resource.to_owned(), count, paths }
         };
-        let some = run(&["--devices", "example.com/serial=1:/dev/ttyUSB0; example.com/gpu = 4: /dev/dri/a, /dev/dri/b;"]).unwrap().devices;
-        let expected = [devices("example.com/serial", 1, &["/dev/ttyUSB0"]), devices("example.com/gpu", 4, &["/dev/dri/a", "/dev/dri/b"])];
+        let some =
+            run(&["--devices", "example.com/serial=1:/dev/ttyUSB0; example.com/gpu = 4: /dev/dri/a, /dev/dri/b;"])
+                .unwrap()
+                .devices;
+        let expected = [
+            devices("example.com/serial", 1, &["/dev/ttyUSB0"]),
+            devices("example.com/gpu", 4, &["/dev/dri/a", "/dev/dri/b"]),
+        ];
         assert_eq!(some, expected);
     }
 

@@ -1,4 +1,5 @@
-//! (Pod, container, facts of the host) -> the complete configuration for the engine. PURE; golden files hold what comes out.
+//! (Pod, container, facts of the host) -> the complete configuration for the engine. PURE; golden files hold what comes
+//! out.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +54,14 @@ pub struct Instance {
 }
 
 /// `volumes`: the pod's, each claim with what it is bound to.
-pub fn sandbox_config(node: &Node, wanted: &Wanted, volumes: &[Volume], attempt: u32, step: u32, hash: String) -> ContainerConfig {
+pub fn sandbox_config(
+    node: &Node,
+    wanted: &Wanted,
+    volumes: &[Volume],
+    attempt: u32,
+    step: u32,
+    hash: String,
+) -> ContainerConfig {
     let spec = &wanted.pod.spec;
     let host_ports = host_ports(spec);
     let published = if spec.host_network { Vec::new() } else { host_ports.clone() };
@@ -62,7 +70,9 @@ pub fn sandbox_config(node: &Node, wanted: &Wanted, volumes: &[Volume], attempt:
     let engine_mounts: Vec<Mount> = volumes
         .iter()
         .filter_map(|volume| match source(volume, &home).mount {
-            MountSource::Volume(name) => Some(Mount::new(MountSource::Volume(name.clone()), format!("/volumes/{name}"), true)),
+            MountSource::Volume(name) => {
+                Some(Mount::new(MountSource::Volume(name.clone()), format!("/volumes/{name}"), true))
+            }
             MountSource::Path(_) => None,
         })
         .collect();
@@ -109,7 +119,12 @@ pub fn sandbox_config(node: &Node, wanted: &Wanted, volumes: &[Volume], attempt:
 }
 
 /// A sandbox with its names, where its network is its own; its containers have what it has there.
-pub fn with_names(mut sandbox: ContainerConfig, node: &Node, wanted: &Wanted, dns: &Dns) -> Result<ContainerConfig, Waiting> {
+pub fn with_names(
+    mut sandbox: ContainerConfig,
+    node: &Node,
+    wanted: &Wanted,
+    dns: &Dns,
+) -> Result<ContainerConfig, Waiting> {
     if wanted.pod.spec.host_network {
         return Ok(sandbox);
     }
@@ -217,7 +232,10 @@ fn tag(wanted: &Wanted, container: &Container, image: &Image, instance: Instance
         step: instance.step,
         renewal: instance.renewal,
         grace_s: u64::try_from(grace).unwrap_or(0),
-        stop_signal: lifecycle.stop_signal.or_else(|| image.stop_signal.clone()).unwrap_or_else(|| "SIGTERM".to_owned()),
+        stop_signal: lifecycle
+            .stop_signal
+            .or_else(|| image.stop_signal.clone())
+            .unwrap_or_else(|| "SIGTERM".to_owned()),
         pre_stop: lifecycle.pre_stop.and_then(|action| check_of(&action, container)),
         restart_policy: wanted.pod.spec.restart_policy.clone(),
         end_turn: end_turn(&wanted.pod.spec, container),
@@ -284,19 +302,30 @@ mod tests {
     use coracle_api::service::Service;
     use serde_json::{Value, json};
 
-    /// The whole configuration of a pod's sandbox and containers is what stands in the golden file; `COR_GOLDEN=1` writes it.
+    /// The whole configuration of a pod's sandbox and containers is what stands in the golden file; `COR_GOLDEN=1`
+    /// writes it.
     fn check(name: &str, spec: Value) {
         let document = json!({"metadata": {"namespace": "default", "name": name, "uid": "4711"}, "spec": spec});
         let wanted = Wanted::new(Source::File, document).unwrap();
         assert_eq!(wanted.refused, None);
         let serial = Devices { resource: "example.com/serial".into(), count: 1, paths: vec!["/dev/ttyUSB0".into()] };
-        let node = Node { data_dir: "/data".into(), pause_image: "sha256:pause".into(), devices: vec![serial], ..Node::default() };
-        let service =
-            json!({"metadata": {"namespace": "default", "name": "db"}, "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 5432}]}});
-        let desired =
-            Desired { services: std::sync::Arc::new(vec![std::sync::Arc::new(Service::read(&service).unwrap())]), ..Desired::default() };
+        let node = Node {
+            data_dir: "/data".into(),
+            pause_image: "sha256:pause".into(),
+            devices: vec![serial],
+            ..Node::default()
+        };
+        let service = json!({
+            "metadata": {"namespace": "default", "name": "db"},
+            "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 5432}]},
+        });
+        let desired = Desired {
+            services: std::sync::Arc::new(vec![std::sync::Arc::new(Service::read(&service).unwrap())]),
+            ..Desired::default()
+        };
         let image = Image { id: "sha256:1".into(), stop_signal: Some("SIGQUIT".into()), ..Image::default() };
-        let mut configs = vec![sandbox_config(&node, &wanted, &wanted.pod.spec.volumes, 0, 0, wanted.sandbox_hash.clone())];
+        let mut configs =
+            vec![sandbox_config(&node, &wanted, &wanted.pod.spec.volumes, 0, 0, wanted.sandbox_hash.clone())];
         for member in wanted.members() {
             // The golden files were written with the hash of the container alone.
             let hash = wanted.hash_of(&member).split('.').next().unwrap().to_owned();
@@ -306,7 +335,15 @@ mod tests {
                     let processes_of = Some(container_name(&wanted.name, target, 2));
                     Instance { attempt: 0, sandbox: 0, step: 0, renewal: 0, hash, processes_of, address: String::new() }
                 }
-                _ => Instance { attempt: 2, sandbox: 0, step: 1, renewal: 0, hash, processes_of: None, address: String::new() },
+                _ => Instance {
+                    attempt: 2,
+                    sandbox: 0,
+                    step: 1,
+                    renewal: 0,
+                    hash,
+                    processes_of: None,
+                    address: String::new(),
+                },
             };
             configs.push(member_config(&node, &desired, &wanted, member.spec, &image, instance).unwrap());
         }
@@ -330,15 +367,19 @@ mod tests {
                 "volumes": [{"name": "data"}, {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
                     {"name": "host", "hostPath": {"path": "/srv"}}],
                 "containers": [{
-                    "name": "web", "image": "nginx:1", "command": ["/bin/sh", "-c"], "args": ["exec $(BIN) $$(BIN) $(NOPE)"],
-                    "workingDir": "/www", "env": [{"name": "BIN", "value": "nginx"}, {"name": "DB_SERVICE_HOST", "value": "mine"},
+                    "name": "web", "image": "nginx:1", "command": ["/bin/sh", "-c"],
+                    "args": ["exec $(BIN) $$(BIN) $(NOPE)"],
+                    "workingDir": "/www", "env": [{"name": "BIN", "value": "nginx"},
+                        {"name": "DB_SERVICE_HOST", "value": "mine"},
                         {"name": "URL", "value": "tcp://$(DB_SERVICE_HOST):$(DB_SERVICE_PORT)"}],
-                    "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "127.0.0.1"}, {"containerPort": 53, "hostPort": 53, "protocol": "UDP"},
+                    "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "127.0.0.1"},
+                        {"containerPort": 53, "hostPort": 53, "protocol": "UDP"},
                         {"containerPort": 9}],
                     "resources": {"limits": {"cpu": "500m", "memory": "64Mi"}, "requests": {"cpu": "1m"}},
                     "volumeMounts": [{"name": "data", "mountPath": "/d"}, {"name": "tmp", "mountPath": "/t"},
                         {"name": "host", "mountPath": "/h", "readOnly": true}],
-                    "securityContext": {"privileged": true, "capabilities": {"add": ["NET_ADMIN"], "drop": ["MKNOD"]}, "readOnlyRootFilesystem": true,
+                    "securityContext": {"privileged": true, "capabilities": {"add": ["NET_ADMIN"], "drop": ["MKNOD"]},
+                        "readOnlyRootFilesystem": true,
                         "allowPrivilegeEscalation": false},
                     "lifecycle": {"preStop": {"httpGet": {"path": "bye", "port": 80}}},
                     "terminationMessagePolicy": "FallbackToLogsOnError", "tty": true, "stdin": true
@@ -347,22 +388,30 @@ mod tests {
         );
         check(
             "ephemeral",
-            json!({"containers": [{"name": "c", "image": "i:1"}], "ephemeralContainers": [{"name": "dbg", "image": "busybox", "command": ["sh"],
-                "targetContainerName": "c", "stdin": true, "tty": true, "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}]}),
+            json!({"containers": [{"name": "c", "image": "i:1"}],
+                "ephemeralContainers": [{"name": "dbg", "image": "busybox", "command": ["sh"],
+                "targetContainerName": "c", "stdin": true, "tty": true,
+                "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}]}),
         );
         check(
             "shared",
             json!({"shareProcessNamespace": true, "hostIPC": true, "containers": [{"name": "c", "image": "i:1", "env": [
-                {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "HELLO", "value": "$(NAME)"}]}]}),
+                {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": "HELLO", "value": "$(NAME)"}]}]}),
         );
         check(
             "secured",
-            json!({"securityContext": {"fsGroup": 2000, "supplementalGroups": [3000], "runAsGroup": 5, "sysctls": [{"name": "net/ipv4/tcp_rmem", "value": "1"}],
-                    "seccompProfile": {"type": "Localhost", "localhostProfile": "mine.json"}, "seLinuxOptions": {"level": "s0:c1,c2"}},
+            json!({"securityContext": {"fsGroup": 2000, "supplementalGroups": [3000], "runAsGroup": 5,
+                    "sysctls": [{"name": "net/ipv4/tcp_rmem", "value": "1"}],
+                    "seccompProfile": {"type": "Localhost", "localhostProfile": "mine.json"},
+                    "seLinuxOptions": {"level": "s0:c1,c2"}},
                 "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
-                "containers": [{"name": "c", "image": "i:1", "env": [{"name": "WHO", "value": "me"}], "resources": {"limits": {"example.com/serial": "1"}},
-                    "volumeMounts": [{"name": "shm", "mountPath": "s", "subPathExpr": "of/$(WHO)", "mountPropagation": "HostToContainer"}], "securityContext": {"procMount": "Unmasked",
-                    "appArmorProfile": {"type": "Localhost", "localhostProfile": "armor"}, "capabilities": {"drop": ["ALL"]}}}]}),
+                "containers": [{"name": "c", "image": "i:1", "env": [{"name": "WHO", "value": "me"}],
+                    "resources": {"limits": {"example.com/serial": "1"}},
+                    "volumeMounts": [{"name": "shm", "mountPath": "s", "subPathExpr": "of/$(WHO)",
+                        "mountPropagation": "HostToContainer"}], "securityContext": {"procMount": "Unmasked",
+                    "appArmorProfile": {"type": "Localhost", "localhostProfile": "armor"},
+                    "capabilities": {"drop": ["ALL"]}}}]}),
         );
         check("host-processes", json!({"hostPID": true, "containers": [{"name": "c", "image": "i:1"}]}));
         check(
@@ -375,9 +424,15 @@ mod tests {
     #[test]
     fn variables_expand_as_in_kubernetes() {
         let environment = [("A".to_owned(), "1".to_owned())];
-        for (text, wanted) in
-            [("$(A)", "1"), ("$$(A)", "$(A)"), ("$(B)", "$(B)"), ("$A $", "$A $"), ("$(A", "$(A"), ("$$$(A)", "$1"), ("x$(A)y$(A)", "x1y1")]
-        {
+        for (text, wanted) in [
+            ("$(A)", "1"),
+            ("$$(A)", "$(A)"),
+            ("$(B)", "$(B)"),
+            ("$A $", "$A $"),
+            ("$(A", "$(A"),
+            ("$$$(A)", "$1"),
+            ("x$(A)y$(A)", "x1y1"),
+        ] {
             assert_eq!(expand(text, &environment), wanted, "{text}");
         }
     }

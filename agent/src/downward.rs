@@ -42,7 +42,12 @@ pub fn field(selector: &ObjectFieldSelector, wanted: &Wanted, node: &Node, addre
 }
 
 /// Of a container without a limit: that of its pod, or what the node has.
-pub fn resource(selector: &ResourceFieldSelector, wanted: &Wanted, own: &Container, node: &Node) -> Result<String, String> {
+pub fn resource(
+    selector: &ResourceFieldSelector,
+    wanted: &Wanted,
+    own: &Container,
+    node: &Node,
+) -> Result<String, String> {
     let name = &selector.container_name;
     let named = || members(&wanted.pod.spec).map(|member| member.spec).find(|container| container.name == *name);
     let container = if name.is_empty() { Some(own) } else { named() };
@@ -58,10 +63,14 @@ pub fn resource(selector: &ResourceFieldSelector, wanted: &Wanted, own: &Contain
         "limits.memory" => of(limits, "memory").or(whole("memory")).map_or(u128::from(node.memory_bytes), value),
         "requests.memory" => of(requests, "memory").or(of(limits, "memory")).map_or(0, value),
         "limits.ephemeral-storage" => of(limits, "ephemeral-storage").map_or(u128::from(node.disk_bytes), value),
-        "requests.ephemeral-storage" => of(requests, "ephemeral-storage").or(of(limits, "ephemeral-storage")).map_or(0, value),
+        "requests.ephemeral-storage" => {
+            of(requests, "ephemeral-storage").or(of(limits, "ephemeral-storage")).map_or(0, value)
+        }
         other => match other.split_once('.') {
             Some(("limits", kind)) if kind.starts_with("hugepages-") => of(limits, kind).map_or(0, value),
-            Some(("requests", kind)) if kind.starts_with("hugepages-") => of(requests, kind).or(of(limits, kind)).map_or(0, value),
+            Some(("requests", kind)) if kind.starts_with("hugepages-") => {
+                of(requests, kind).or(of(limits, kind)).map_or(0, value)
+            }
             _ => return Err(format!("unsupported container resource : {other}")),
         },
     };
@@ -90,15 +99,23 @@ mod tests {
 
     fn wanted() -> Wanted {
         let document = json!({
-            "metadata": {"namespace": "d", "name": "p", "uid": "u", "labels": {"app": "web", "tier": "1"}, "annotations": {"a/b": "x"}},
+            "metadata": {"namespace": "d", "name": "p", "uid": "u", "labels": {"app": "web", "tier": "1"},
+                "annotations": {"a/b": "x"}},
             "spec": {"serviceAccountName": "sa", "containers": [
-                {"name": "c", "resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}, "requests": {"cpu": "250m"}}}, {"name": "plain"}, {"name": "pages", "resources": {"limits": {"hugepages-2Mi": "4Mi"}}}]},
+                {"name": "c", "resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}, "requests": {"cpu": "250m"}}},
+                {"name": "plain"}, {"name": "pages", "resources": {"limits": {"hugepages-2Mi": "4Mi"}}}]},
         });
         Wanted::new(Source::Master, document).unwrap()
     }
 
     fn node() -> Node {
-        Node { name: "n1".into(), address: "192.0.2.1".into(), cpu_milli: 4000, memory_bytes: 8 << 30, ..Node::default() }
+        Node {
+            name: "n1".into(),
+            address: "192.0.2.1".into(),
+            cpu_milli: 4000,
+            memory_bytes: 8 << 30,
+            ..Node::default()
+        }
     }
 
     #[test]
@@ -140,7 +157,10 @@ mod tests {
         check(json!({"containerName": "plain", "resource": "requests.memory"}), Ok("0"));
         check(json!({"resource": "limits.hugepages-2Mi", "divisor": "1Mi"}), Ok("0"));
         check(json!({"containerName": "pages", "resource": "requests.hugepages-2Mi", "divisor": "1Mi"}), Ok("4"));
-        check(json!({"resource": "limits.example.com/gpu"}), Err("unsupported container resource : limits.example.com/gpu"));
+        check(
+            json!({"resource": "limits.example.com/gpu"}),
+            Err("unsupported container resource : limits.example.com/gpu"),
+        );
         check(json!({"containerName": "nope", "resource": "limits.cpu"}), Err("container nope not found"));
     }
 }

@@ -39,7 +39,12 @@ pub fn value(text: &str, key: &str) -> Result<Option<String>, String> {
             found.push('\n');
             match lines.next() {
                 Some((_, line)) => rest = line,
-                None => return Err(format!("invalid environment variable format starting at line {}: unclosed single quote", index + 1)),
+                None => {
+                    return Err(format!(
+                        "invalid environment variable format starting at line {}: unclosed single quote",
+                        index + 1
+                    ));
+                }
             }
         };
         if !after.is_empty() && !after.starts_with('#') {

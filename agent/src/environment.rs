@@ -23,7 +23,13 @@ pub fn not_found(kind: Kind, name: &str) -> String {
 }
 
 /// The error is what the container waits for.
-pub fn environment(node: &Node, desired: &Desired, wanted: &Wanted, container: &Container, address: &str) -> Result<Variables, Waiting> {
+pub fn environment(
+    node: &Node,
+    desired: &Desired,
+    wanted: &Wanted,
+    container: &Container,
+    address: &str,
+) -> Result<Variables, Waiting> {
     let mut environment: Variables = if wanted.pod.spec.enable_service_links == Some(false) {
         Vec::new()
     } else {
@@ -58,7 +64,12 @@ fn set(environment: &mut Variables, name: &str, value: String) {
 }
 
 /// Every key of an object is a variable; of several sources the later counts.
-fn whole(desired: &Desired, wanted: &Wanted, source: &EnvFromSource, environment: &mut Variables) -> Result<(), Waiting> {
+fn whole(
+    desired: &Desired,
+    wanted: &Wanted,
+    source: &EnvFromSource,
+    environment: &mut Variables,
+) -> Result<(), Waiting> {
     let (kind, reference) = match (&source.config_map_ref, &source.secret_ref) {
         (Some(map), _) => (Kind::ConfigMap, map),
         (None, Some(secret)) => (Kind::Secret, secret),
@@ -103,12 +114,20 @@ fn key(desired: &Desired, wanted: &Wanted, kind: Kind, selector: &KeySelector) -
     match object.data.get(key) {
         Some(bytes) => text(bytes, key, kind, wanted, name).map(Some),
         None if optional => Ok(None),
-        None => Err(misconfigured(format!("couldn't find key {key} in {} {}/{name}", kind.name(), wanted.name.namespace))),
+        None => {
+            Err(misconfigured(format!("couldn't find key {key} in {} {}/{name}", kind.name(), wanted.name.namespace)))
+        }
     }
 }
 
 /// None: it is optional, and not there.
-fn object<'a>(desired: &'a Desired, wanted: &Wanted, kind: Kind, name: &str, optional: bool) -> Result<Option<&'a Object>, Waiting> {
+fn object<'a>(
+    desired: &'a Desired,
+    wanted: &Wanted,
+    kind: Kind,
+    name: &str,
+    optional: bool,
+) -> Result<Option<&'a Object>, Waiting> {
     match desired.objects.find(&wanted.name, kind, name) {
         Found::There(object) | Found::Kept(object) => Ok(Some(object)),
         Found::Absent if optional => Ok(None),
@@ -122,7 +141,8 @@ fn object<'a>(desired: &'a Desired, wanted: &Wanted, kind: Kind, name: &str, opt
 fn text(bytes: &[u8], key: &str, kind: Kind, wanted: &Wanted, name: &str) -> Result<String, Waiting> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
     let place = || format!("{} {}/{name}", kind.name(), wanted.name.namespace);
-    text.map(str::to_owned).ok_or_else(|| misconfigured(format!("key {key} of {} is no text that a variable can hold", place())))
+    text.map(str::to_owned)
+        .ok_or_else(|| misconfigured(format!("key {key} of {} is no text that a variable can hold", place())))
 }
 
 pub fn misconfigured(text: String) -> Waiting {
@@ -176,7 +196,8 @@ mod tests {
     }
 
     fn of(container: &Value) -> Result<Vec<String>, (WaitReason, String)> {
-        let document = json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": {"containers": [container]}});
+        let document =
+            json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": {"containers": [container]}});
         let wanted = Wanted::new(Source::Master, document).unwrap();
         let found = environment(&Node::default(), &desired(), &wanted, &wanted.pod.spec.containers[0], "");
         let found = found.map_err(|waiting| (waiting.reason, waiting.message))?;
@@ -191,13 +212,26 @@ mod tests {
             json!({"envFrom": [{"prefix": "P_", "configMapRef": {"name": "map"}}, {"secretRef": {"name": "secret"}}]}),
             &["P_a=1", "P_b-c.d=2", "a=s1"],
         );
-        check(json!({"envFrom": [{"configMapRef": {"name": "map"}}, {"secretRef": {"name": "secret"}}]}), &["a=s1", "b-c.d=2"]);
+        check(
+            json!({"envFrom": [{"configMapRef": {"name": "map"}}, {"secretRef": {"name": "secret"}}]}),
+            &["a=s1", "b-c.d=2"],
+        );
         check(json!({"envFrom": [{"configMapRef": {"name": "none", "optional": true}}]}), &[]);
         check(
-            json!({"envFrom": [{"secretRef": {"name": "secret"}}], "env": [{"name": "a", "value": "own"}, {"name": "b", "value": "$(a)"}]}),
+            json!({
+                "envFrom": [{"secretRef": {"name": "secret"}}],
+                "env": [{"name": "a", "value": "own"}, {"name": "b", "value": "$(a)"}],
+            }),
             &["a=own", "b=own"],
         );
-        let key = |kind: &str, name: &str, key: &str, optional: bool| json!({"env": [{"name": "X", "valueFrom": {kind: {"name": name, "key": key, "optional": optional}}}, {"name": "Y", "value": "$(X)"}]});
+        let key = |kind: &str, name: &str, key: &str, optional: bool| {
+            json!({
+                "env": [
+                    {"name": "X", "valueFrom": {kind: {"name": name, "key": key, "optional": optional}}},
+                    {"name": "Y", "value": "$(X)"},
+                ],
+            })
+        };
         check(key("configMapKeyRef", "map", "a", false), &["X=1", "Y=1"]);
         check(key("secretKeyRef", "secret", "a", false), &["X=s1", "Y=s1"]);
         check(key("secretKeyRef", "secret", "b", true), &["Y=$(X)"]);
@@ -209,11 +243,18 @@ mod tests {
         let from = json!({"fileKeyRef": {"volumeName": "v", "path": "a/.env", "key": "K", "optional": true}});
         let container = json!({"env": [{"name": "X", "valueFrom": from}, {"name": "Y", "value": "<$(X)>"}]});
         assert_eq!(of(&container).unwrap(), ["X=\u{0}0\u{0}", "Y=<\u{0}0\u{0}>"]);
-        let document = json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": {"containers": [container], "volumes": [{"name": "v"}]}});
+        let document = json!({
+            "metadata": {"namespace": "n", "name": "p", "uid": "u"},
+            "spec": {"containers": [container], "volumes": [{"name": "v"}]},
+        });
         let mut wanted = Wanted::new(Source::Master, document).unwrap();
-        let of_files = |wanted: &Wanted| crate::file_variables::of_files(&Node::default(), wanted, &wanted.pod.spec.containers[0]);
+        let of_files =
+            |wanted: &Wanted| crate::file_variables::of_files(&Node::default(), wanted, &wanted.pod.spec.containers[0]);
         let found = of_files(&wanted).unwrap();
-        assert_eq!((found.len(), found[0].mark.as_str(), found[0].path.as_str(), found[0].optional), (1, "\u{0}0\u{0}", "a/.env", true));
+        assert_eq!(
+            (found.len(), found[0].mark.as_str(), found[0].path.as_str(), found[0].optional),
+            (1, "\u{0}0\u{0}", "a/.env", true)
+        );
         wanted.pod.spec.volumes.clear();
         assert_eq!(of_files(&wanted).unwrap_err().message, "cannot find the volume \"v\" referenced by FileKeyRef");
     }
@@ -221,9 +262,17 @@ mod tests {
     #[test]
     fn what_is_missing_is_waited_for() {
         let check = |container: Value, message: &str| {
-            assert_eq!(of(&container), Err((WaitReason::CreateContainerConfigError, message.to_owned())), "{container}");
+            assert_eq!(
+                of(&container),
+                Err((WaitReason::CreateContainerConfigError, message.to_owned())),
+                "{container}"
+            );
         };
-        let key = |kind: &str, name: &str, key: &str| json!({"env": [{"name": "X", "valueFrom": {kind: {"name": name, "key": key}}}]});
+        let key = |kind: &str, name: &str, key: &str| {
+            json!({
+                "env": [{"name": "X", "valueFrom": {kind: {"name": name, "key": key}}}],
+            })
+        };
         check(json!({"envFrom": [{"configMapRef": {"name": "none"}}]}), "configmap \"none\" not found");
         check(json!({"envFrom": [{"secretRef": {"name": "none"}}]}), "secret \"none\" not found");
         check(key("secretKeyRef", "none", "k"), "secret \"none\" not found");
@@ -231,6 +280,9 @@ mod tests {
         check(key("configMapKeyRef", "map", "e"), "couldn't find key e in ConfigMap n/map");
         check(key("secretKeyRef", "secret", "k"), "couldn't find key k in Secret n/secret");
         check(key("secretKeyRef", "bytes", "a"), "key a of Secret n/bytes is no text that a variable can hold");
-        assert_eq!(of(&json!({"envFrom": [{"secretRef": {"name": "unheard"}}]})), Err((WaitReason::ContainerCreating, String::new())));
+        assert_eq!(
+            of(&json!({"envFrom": [{"secretRef": {"name": "unheard"}}]})),
+            Err((WaitReason::ContainerCreating, String::new()))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Happenings -> events of the API: repeats raise a count, floods are cut, and a silent master loses them with one line in the log.
+//! Happenings -> events of the API: repeats raise a count, floods are cut, and a silent master loses them with one line
+//! in the log.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,7 +23,8 @@ use crate::sync::Shown;
 
 /// Different events that are remembered for their counts, oldest out first.
 const KNOWN_MAX: usize = 512;
-/// One that has not been repeated for so long begins anew. Whatever is repeated at all comes sooner: back-off waits for five minutes at most.
+/// One that has not been repeated for so long begins anew. Whatever is repeated at all comes sooner: back-off waits for
+/// five minutes at most.
 const KNOWN_FOR: Duration = Duration::from_secs(600);
 /// So long after something has happened, what is remembered of pods that are gone is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
@@ -82,7 +84,12 @@ pub struct Counted<'a> {
 type Shares = BTreeMap<String, (u32, i64)>;
 
 /// Never ends while somebody can send.
-pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver<Happening>, shown: watch::Receiver<Arc<Shown>>) {
+pub async fn run(
+    client: Client,
+    node_name: &str,
+    mut happenings: mpsc::Receiver<Happening>,
+    shown: watch::Receiver<Arc<Shown>>,
+) {
     let mut sent = SentEvents::default();
     let mut silent = false;
     let mut forget_at: Option<Instant> = None;
@@ -91,7 +98,8 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
             happening = happenings.recv() => happening,
             () = sleep_until(forget_at.unwrap_or_else(Instant::now)), if forget_at.is_some() => {
                 let shown = shown.borrow();
-                forget_at = sent.forget(|uid| uid == node_name || is_here(&shown, uid), Instant::now(), now().seconds());
+                forget_at = sent.forget(|uid| uid == node_name || is_here(&shown, uid), Instant::now(),
+                    now().seconds());
                 continue;
             }
         };
@@ -102,8 +110,13 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
         if !take_share(&mut sent.shares, &happening.uid, now.seconds()) {
             continue;
         }
-        let same =
-            (happening.uid.clone(), happening.container.clone(), happening.warning, happening.reason.clone(), happening.message.clone());
+        let same = (
+            happening.uid.clone(),
+            happening.container.clone(),
+            happening.warning,
+            happening.reason.clone(),
+            happening.message.clone(),
+        );
         let (name, count, first) = match sent.known.get_mut(&same) {
             Some(known) => {
                 (known.count, known.at) = (known.count + 1, Instant::now());
@@ -127,7 +140,13 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
             }
             // The event was forgotten there: the next repeat makes a new one.
             Ok(reply) if reply.status.as_u16() == 404 && count > 1 => drop(sent.known.remove(&same)),
-            Ok(reply) => log::debug!("event {} of {}/{}: {}", happening.reason, happening.namespace, happening.name, reply.status),
+            Ok(reply) => log::debug!(
+                "event {} of {}/{}: {}",
+                happening.reason,
+                happening.namespace,
+                happening.name,
+                reply.status
+            ),
             Err(error) if !silent => {
                 silent = true;
                 log::warn!("events are lost while the master does not take them: {error}");
@@ -192,7 +211,10 @@ fn involved(happening: &Happening, shown: &Shown, node_name: &str) -> Value {
 /// The happening as an Event of the API.
 pub fn event(happening: &Happening, shown: &Shown, node_name: &str, counted: Counted<'_>) -> Value {
     let Counted { name, count, first, last } = counted;
-    let cut = (0..=MESSAGE_BYTES_MAX.min(happening.message.len())).rev().find(|at| happening.message.is_char_boundary(*at)).unwrap_or(0);
+    let cut = (0..=MESSAGE_BYTES_MAX.min(happening.message.len()))
+        .rev()
+        .find(|at| happening.message.is_char_boundary(*at))
+        .unwrap_or(0);
     json!({
         "kind": "Event", "apiVersion": "v1",
         "metadata": { "name": name, "namespace": happening.namespace },
@@ -234,7 +256,10 @@ mod tests {
                 message: String::new(),
             };
             let found = involved(&happening, shown, "n1");
-            assert_eq!(found, json!({"kind": expected.0, "apiVersion": "v1", "namespace": "d", "name": expected.1, "uid": expected.2}));
+            assert_eq!(
+                found,
+                json!({"kind": expected.0, "apiVersion": "v1", "namespace": "d", "name": expected.1, "uid": expected.2})
+            );
         };
         check(Subject::Pod(Source::File), &shown, ("Pod", "web-n1", &hash));
         // Its file is gone, and it is still being stopped.

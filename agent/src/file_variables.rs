@@ -16,7 +16,8 @@ pub fn of_files(node: &Node, wanted: &Wanted, container: &Container) -> Result<V
     for (index, variable) in container.env.iter().enumerate() {
         let Some(asked) = variable.value_from.as_ref().and_then(|from| from.file_key_ref.as_ref()) else { continue };
         let volume = wanted.pod.spec.volumes.iter().find(|volume| volume.name == asked.volume_name);
-        let missing = || misconfigured(format!("cannot find the volume {:?} referenced by FileKeyRef", asked.volume_name));
+        let missing =
+            || misconfigured(format!("cannot find the volume {:?} referenced by FileKeyRef", asked.volume_name));
         let volume = source(volume.ok_or_else(missing)?, &Home::of(node, wanted)).mount;
         let (path, key, optional) = (asked.path.clone(), asked.key.clone(), asked.optional == Some(true));
         found.push(FileVariable { mark: mark(index), name: variable.name.clone(), volume, path, key, optional });

@@ -31,7 +31,8 @@ pub fn chains(text: &str) -> Vec<Chain> {
             name = rest;
         } else if let Some((rest, hook)) = line.split_once(" hook ") {
             let hook = hook.split_whitespace().next().unwrap_or_default().to_owned();
-            // The chains of firewalld accept by their policy, and refuse by their last rule whatever is in no zone that does.
+            // The chains of firewalld accept by their policy, and refuse by their last rule whatever is in no zone that
+            // does.
             let drops = line.contains("policy drop") || is_firewalld(&table) && rest == "type filter";
             found.push(Chain { table: table.clone(), name: name.clone(), hook, drops });
         }
@@ -47,8 +48,8 @@ fn is_iptables(table: &str) -> bool {
     table == "ip filter"
 }
 
-/// Whether the rules of a table speak of the pods' bridge: somebody has let it through. In the table of iptables, which holds the chains of
-/// every program that uses it, those for the same hook count alone: `ufw-user-input` for `input`.
+/// Whether the rules of a table speak of the pods' bridge: somebody has let it through. In the table of iptables, which
+/// holds the chains of every program that uses it, those for the same hook count alone: `ufw-user-input` for `input`.
 pub fn lets_bridge_through(chain: &Chain, table: &str) -> bool {
     let (mut inside, bridge) = (String::new(), format!("\"{BRIDGE}\""));
     table.lines().map(str::trim).any(|line| {
@@ -65,7 +66,8 @@ pub fn closed(chains: &[Chain]) -> impl Iterator<Item = &Chain> {
     chains.iter().filter(foreign).filter(|chain| ["forward", "input"].contains(&chain.hook.as_str()))
 }
 
-/// `agent_answers`: one that starts makes its way itself in iptables' chain of what is forwarded; one that has started has done so.
+/// `agent_answers`: one that starts makes its way itself in iptables' chain of what is forwarded; one that has started
+/// has done so.
 pub fn obstacles(chains: &[Chain], agent_answers: bool) -> Vec<Obstacle> {
     let makes_way = |chain: &&Chain| !agent_answers && is_iptables(&chain.table) && chain.hook == "forward";
     closed(chains).filter(|chain| !makes_way(chain)).map(obstacle).collect()
@@ -81,15 +83,20 @@ fn obstacle(chain: &Chain) -> Obstacle {
     let more = if forward { ", and oifname likewise" } else { "" };
     let mend = match (is_firewalld(&chain.table), is_iptables(&chain.table)) {
         (true, _) => format!(
-            "let the pods' bridge {way}: firewall-cmd --permanent --zone=trusted --add-interface={BRIDGE}, then firewall-cmd --reload"
+            "let the pods' bridge {way}: firewall-cmd --permanent --zone=trusted --add-interface={BRIDGE}, then \
+             firewall-cmd --reload"
         ),
         (_, true) if forward => {
-            "apt-get install iptables: with it the agent lets the pods' bridge through, or its log says why not".to_owned()
+            "apt-get install iptables: with it the agent lets the pods' bridge through, or its log says why not"
+                .to_owned()
         }
         (_, true) => {
             format!("let the pods' bridge in: ufw allow in on {BRIDGE}, or iptables -I INPUT -i {BRIDGE} -j ACCEPT")
         }
-        _ => format!("let the pods' bridge {way}: nft insert rule {} {} iifname {BRIDGE} accept{more}", chain.table, chain.name),
+        _ => format!(
+            "let the pods' bridge {way}: nft insert rule {} {} iifname {BRIDGE} accept{more}",
+            chain.table, chain.name
+        ),
     };
     Obstacle { forward, says, mend }
 }
@@ -100,11 +107,18 @@ mod tests {
 
     #[test]
     fn chains_with_a_hook() {
-        let text = "table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n\tchain DOCKER {\n\t}\n}\n\
-                    table inet coracle {\n\tchain out {\n\t\ttype nat hook output priority -100; policy accept;\n\t}\n}\n\
-                    table inet firewalld {\n\tchain filter_FORWARD {\n\t\ttype filter hook forward priority filter + 10; policy accept;\n\t}\n\
-                    \tchain nat_PREROUTING {\n\t\ttype nat hook prerouting priority dstnat + 10; policy accept;\n\t}\n}\n";
-        let chain = |table: &str, name: &str, hook: &str, drops| Chain { table: table.into(), name: name.into(), hook: hook.into(), drops };
+        let text = "table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy drop;\n\
+                    \t}\n\tchain DOCKER {\n\t}\n}\ntable inet coracle {\n\tchain out {\n\
+                    \t\ttype nat hook output priority -100; policy accept;\n\t}\n}\ntable inet firewalld {\n\
+                    \tchain filter_FORWARD {\n\t\ttype filter hook forward priority filter + 10; policy accept;\n\t}\n\
+                    \tchain nat_PREROUTING {\n\t\ttype nat hook prerouting priority dstnat + 10; policy accept;\n\t}\n\
+                    }\n";
+        let chain = |table: &str, name: &str, hook: &str, drops| Chain {
+            table: table.into(),
+            name: name.into(),
+            hook: hook.into(),
+            drops,
+        };
         let expected = [
             chain("ip filter", "FORWARD", "forward", true),
             chain("inet coracle", "out", "output", false),
@@ -114,16 +128,26 @@ mod tests {
         assert_eq!(chains(text), expected);
         let found = obstacles(&expected, false);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].forward && found[0].says.contains("inet firewalld") && found[0].mend.contains("firewall-cmd"), "{found:?}");
+        assert!(
+            found[0].forward && found[0].says.contains("inet firewalld") && found[0].mend.contains("firewall-cmd"),
+            "{found:?}"
+        );
         let own = [chain("inet mine", "in", "input", true)];
         let found = obstacles(&own, true);
-        assert!(!found[0].forward && found[0].mend.ends_with("nft insert rule inet mine in iifname coracle0 accept"), "{found:?}");
-        assert!(lets_bridge_through(&own[0], "iifname \"coracle0\" goto x") && !lets_bridge_through(&own[0], "iifname \"coracle01\""));
+        assert!(
+            !found[0].forward && found[0].mend.ends_with("nft insert rule inet mine in iifname coracle0 accept"),
+            "{found:?}"
+        );
+        assert!(
+            lets_bridge_through(&own[0], "iifname \"coracle0\" goto x")
+                && !lets_bridge_through(&own[0], "iifname \"coracle01\"")
+        );
     }
 
     #[test]
     fn the_table_of_iptables_is_shared() {
-        let chain = |hook: &str| Chain { table: "ip filter".into(), name: hook.to_uppercase(), hook: hook.into(), drops: true };
+        let chain =
+            |hook: &str| Chain { table: "ip filter".into(), name: hook.to_uppercase(), hook: hook.into(), drops: true };
         // The agent's own way for what is forwarded lets nothing in.
         let table = "chain FORWARD {\n iifname \"coracle0\" counter packets 3 bytes 180 accept\n }\n";
         assert!(lets_bridge_through(&chain("forward"), table) && !lets_bridge_through(&chain("input"), table));
@@ -131,7 +155,9 @@ mod tests {
             &chain("input"),
             "chain ufw-user-input {\n iifname \"coracle0\" counter packets 0 bytes 0 accept\n }\n"
         ));
-        let says = |hook: &str, agent_answers| obstacles(&[chain(hook)], agent_answers).first().map(|found| found.mend.clone());
+        let says = |hook: &str, agent_answers| {
+            obstacles(&[chain(hook)], agent_answers).first().map(|found| found.mend.clone())
+        };
         assert_eq!(says("forward", false), None);
         assert!(says("forward", true).is_some_and(|mend| mend.contains("iptables")));
         assert!(says("input", true).is_some_and(|mend| mend.contains("ufw allow in")));

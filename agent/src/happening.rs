@@ -90,14 +90,18 @@ pub enum Event {
 impl Event {
     /// Whether it is a warning, its reason and its message.
     fn parts(self, pod: &PodName, container: &str) -> (bool, Cow<'static, str>, String) {
-        let present = |image: &str| format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
+        let present = |image: &str| {
+            format!("Container image \"{image}\" already present on machine and can be accessed by the pod")
+        };
         let (warning, reason, message) = match self {
             Event::Pulling { image } => (false, "Pulling", format!("Pulling image \"{image}\"")),
             Event::Pulled { image, took_ms, size_bytes } => {
                 // Nothing waits for its turn here: both times are the same.
                 let took = words(took_ms);
-                let text =
-                    format!("Successfully pulled image \"{image}\" in {took} ({took} including waiting). Image size: {size_bytes} bytes.");
+                let text = format!(
+                    "Successfully pulled image \"{image}\" in {took} ({took} including waiting). Image size: \
+                     {size_bytes} bytes."
+                );
                 (false, "Pulled", text)
             }
             Event::Present { image } => (false, "Pulled", present(&image)),
@@ -108,7 +112,11 @@ impl Event {
             Event::Failed { text } => (true, "Failed", format!("Error: {text}")),
             Event::RestartBackOff => {
                 let PodName { namespace, name, uid, .. } = pod;
-                (true, "BackOff", format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})"))
+                (
+                    true,
+                    "BackOff",
+                    format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})"),
+                )
             }
             Event::Killing(why) => (false, "Killing", killing(container, &why)),
             Event::PostStartFailed => (true, "FailedPostStartHook", "PostStartHook failed".to_owned()),
@@ -116,7 +124,9 @@ impl Event {
             Event::Unhealthy { probe, output } => (true, "Unhealthy", format!("{probe} probe failed: {output}")),
             Event::Waits { reason, message } => (true, reason, message),
             Event::ResizeStarted { summary } => (false, "ResizeStarted", format!("Pod resize started: {summary}")),
-            Event::ResizeCompleted { summary } => (false, "ResizeCompleted", format!("Pod resize completed: {summary}")),
+            Event::ResizeCompleted { summary } => {
+                (false, "ResizeCompleted", format!("Pod resize completed: {summary}"))
+            }
             Event::Dismissed(why) => return (why.kind != Dismissed::OutOfTime, why.reason.into(), why.event),
         };
         (warning, reason.into(), message)

@@ -1,15 +1,16 @@
 //! The spec hash: did what was asked for change? PURE.
 //!
-//! It covers a container's JSON as written: without nulls and empty values, without what the API's defaults say anyway, and
-//! without what needs no new container. So neither a newer agent (with more defaults) nor another version of the API makes a
-//! difference where nobody changed anything. `tests/data/golden/hashes.txt` holds the hashes of the first release for ever.
+//! It covers a container's JSON as written: without nulls and empty values, without what the API's defaults say anyway,
+//! and without what needs no new container. So neither a newer agent (with more defaults) nor another version of the
+//! API makes a difference where nobody changed anything. `tests/data/golden/hashes.txt` holds the hashes of the first
+//! release for ever.
 
 use serde_json::{Map, Value};
 
 use crate::members::Kind;
 
-/// FNV-1a, 128 bits: equality of honest data is all that is asked (who writes a manifest can change it openly), it takes
-/// ten lines, and it will never change. Hexadecimal.
+/// FNV-1a, 128 bits: equality of honest data is all that is asked (who writes a manifest can change it openly), it
+/// takes ten lines, and it will never change. Hexadecimal.
 pub fn hash_text(text: &str) -> String {
     const OFFSET: u128 = 0x6c62272e07bb014262b821756295c58d;
     const PRIME: u128 = 0x0000000001000000000000000000013b;
@@ -41,8 +42,8 @@ pub fn plain_hash(container: &Value) -> String {
     container_hash(&container)
 }
 
-/// Whether a container that was made with this hash is the one that is wanted, whatever it may use. The hashes are those of the
-/// container, of what its pod shares, and, since containers are resized, the plain one.
+/// Whether a container that was made with this hash is the one that is wanted, whatever it may use. The hashes are
+/// those of the container, of what its pod shares, and, since containers are resized, the plain one.
 pub fn same(made: &str, wanted: &str) -> bool {
     let parts = |hash: &'_ str| -> Vec<String> { hash.split('.').map(str::to_owned).collect() };
     let (made, wanted) = (parts(made), parts(wanted));
@@ -130,7 +131,11 @@ fn trim(value: Value) -> Option<Value> {
                 .filter(|(name, value)| !is_default(name, value))
                 .filter_map(|(name, value)| {
                     // emptyDir says by its presence what kind of volume it is.
-                    let kept = if name == "emptyDir" { Some(trim(value).unwrap_or(Value::Object(Map::new()))) } else { trim(value) };
+                    let kept = if name == "emptyDir" {
+                        Some(trim(value).unwrap_or(Value::Object(Map::new())))
+                    } else {
+                        trim(value)
+                    };
                     Some((name, kept?))
                 })
                 .collect();
@@ -138,7 +143,10 @@ fn trim(value: Value) -> Option<Value> {
         }
         Value::Array(items) if items.is_empty() => None,
         Value::Array(items) => Some(Value::Array(
-            items.into_iter().map(|item| if item.is_string() { item } else { trim(item).unwrap_or(Value::Null) }).collect(),
+            items
+                .into_iter()
+                .map(|item| if item.is_string() { item } else { trim(item).unwrap_or(Value::Null) })
+                .collect(),
         )),
         Value::String(text) if text.is_empty() => None,
         other => Some(other),
@@ -190,8 +198,10 @@ mod tests {
     #[test]
     fn defaults_make_no_difference() {
         let short = json!({"name": "c", "image": "i", "ports": [{"containerPort": 80}]});
-        let long = json!({"name": "c", "image": "i", "ports": [{"containerPort": 80, "protocol": "TCP", "hostPort": 0}], "resources": {}, "env": null,
-            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File", "imagePullPolicy": "Always",
+        let long = json!({"name": "c", "image": "i", "ports": [{"containerPort": 80, "protocol": "TCP", "hostPort": 0}],
+            "resources": {}, "env": null,
+            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+            "imagePullPolicy": "Always",
             "securityContext": {"privileged": false}});
         assert_eq!(container_hash(&short), container_hash(&long));
         for changed in [
@@ -206,7 +216,10 @@ mod tests {
     #[test]
     fn the_sandbox_knows_what_is_shared() {
         let pod = |extra: Value| {
-            let mut spec = json!({"containers": [{"name": "a", "image": "i", "ports": [{"containerPort": 80}]}], "volumes": [{"name": "v", "emptyDir": {}}]});
+            let mut spec = json!({
+                "containers": [{"name": "a", "image": "i", "ports": [{"containerPort": 80}]}],
+                "volumes": [{"name": "v", "emptyDir": {}}],
+            });
             for (name, value) in extra.as_object().unwrap() {
                 spec[name] = value.clone();
             }
@@ -215,11 +228,17 @@ mod tests {
         let plain = pod(json!({}));
         assert_eq!(
             plain,
-            pod(json!({"containers": [{"name": "b", "image": "j"}], "restartPolicy": "Never", "terminationGracePeriodSeconds": 3}))
+            pod(json!({
+                "containers": [{"name": "b", "image": "j"}], "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 3,
+            }))
         );
         assert_eq!(plain, pod(json!({"hostNetwork": false, "securityContext": {}})));
         assert_ne!(plain, pod(json!({"hostNetwork": true})));
-        assert_ne!(plain, pod(json!({"containers": [{"name": "a", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}]}]})));
+        assert_ne!(
+            plain,
+            pod(json!({"containers": [{"name": "a", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}]}]}))
+        );
         assert_ne!(plain, pod(json!({"volumes": [{"name": "v", "hostPath": {"path": "/x"}}]})));
         assert_ne!(plain, pod(json!({"volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}]})));
     }

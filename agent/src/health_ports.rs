@@ -1,4 +1,5 @@
-//! Health check node ports: a balancer outside asks each node whether it has a pod of a service whose traffic stays on its node.
+//! Health check node ports: a balancer outside asks each node whether it has a pod of a service whose traffic stays on
+//! its node.
 //!
 //!     services and slices -> `ports` (pure) -> a socket each, as long as the service has the port
 //!         -> 200 or 503, in kube-proxy's words
@@ -51,7 +52,10 @@ pub fn ports(groups: &[Group], here: &Here) -> Ports {
         let ready = spec.ports.iter().map(|port| ends(port, slices, here)).flat_map(|ends| ends.local);
         let endpoints = ready.map(|(ip, _)| ip).collect::<std::collections::BTreeSet<_>>().len();
         let meta = &service.metadata;
-        Some((port, Said { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), endpoints }))
+        Some((
+            port,
+            Said { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), endpoints },
+        ))
     };
     groups.iter().filter_map(of).collect()
 }
@@ -61,7 +65,8 @@ impl Said {
     fn answer(&self) -> String {
         let status = if self.endpoints > 0 { "200 OK" } else { "503 Service Unavailable" };
         let service = json!({"namespace": self.namespace, "name": self.name});
-        let body = json!({"service": service, "localEndpoints": self.endpoints, "serviceProxyHealthy": true}).to_string();
+        let body =
+            json!({"service": service, "localEndpoints": self.endpoints, "serviceProxyHealthy": true}).to_string();
         format!(
             "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n\
              X-Load-Balancing-Endpoint-Weight: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -85,7 +90,8 @@ pub async fn run(mut wanted: watch::Receiver<Arc<Ports>>, happenings: mpsc::Send
             stays
         });
         for port in ports.keys() {
-            open.entry(*port).or_insert_with(|| spawn_local(serve(*port, wanted.clone(), connections.clone(), happenings.clone())));
+            open.entry(*port)
+                .or_insert_with(|| spawn_local(serve(*port, wanted.clone(), connections.clone(), happenings.clone())));
         }
         if wanted.changed().await.is_err() {
             open.values().for_each(JoinHandle::abort);
@@ -94,15 +100,22 @@ pub async fn run(mut wanted: watch::Receiver<Arc<Ports>>, happenings: mpsc::Send
     }
 }
 
-async fn serve(port: u16, ports: watch::Receiver<Arc<Ports>>, connections: Arc<Semaphore>, happenings: mpsc::Sender<Happening>) {
+async fn serve(
+    port: u16,
+    ports: watch::Receiver<Arc<Ports>>,
+    connections: Arc<Semaphore>,
+    happenings: mpsc::Sender<Happening>,
+) {
     let mut said = false;
     let listener = loop {
         match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await {
             Ok(listener) => break listener,
             Err(error) if !said => {
                 said = true;
-                let what =
-                    format!("health check node port {port}: {error}; balancers are told nothing of its service, and it is tried again");
+                let what = format!(
+                    "health check node port {port}: {error}; balancers are told nothing of its service, and it is \
+                     tried again"
+                );
                 tell(what, ports.borrow().get(&port), &happenings);
             }
             Err(_) => {}
@@ -156,15 +169,23 @@ mod tests {
     fn a_port_says_how_many_serve_here() {
         let check = |spec: Value, expected: Option<usize>| {
             let mut service = json!({"metadata": {"namespace": "shop", "name": "web"},
-                "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30100, "clusterIP": "10.96.0.7",
+                "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30100,
+                    "clusterIP": "10.96.0.7",
                     "ports": [{"name": "http", "port": 80}, {"name": "other", "port": 81}]}});
             for (field, value) in spec.as_object().into_iter().flatten() {
                 service["spec"][field] = value.clone();
             }
-            let endpoint = |ip: &str, node: &str, ready: bool| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": ready}});
-            let slice = json!({"metadata": {"namespace": "shop", "name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},
-                "addressType": "IPv4", "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}, {"name": "other", "port": 8081, "protocol": "TCP"}],
-                "endpoints": [endpoint("10.244.0.1", "n1", true), endpoint("10.244.0.2", "n1", false), endpoint("10.244.1.1", "n2", true)]});
+            let endpoint = |ip: &str, node: &str, ready: bool| {
+                json!({
+                    "addresses": [ip], "nodeName": node, "conditions": {"ready": ready},
+                })
+            };
+            let slice = json!({"metadata": {"namespace": "shop", "name": "web-1",
+                "labels": {"kubernetes.io/service-name": "web"}},
+                "addressType": "IPv4", "ports": [{"name": "http", "port": 8080, "protocol": "TCP"},
+                    {"name": "other", "port": 8081, "protocol": "TCP"}],
+                "endpoints": [endpoint("10.244.0.1", "n1", true), endpoint("10.244.0.2", "n1", false),
+                    endpoint("10.244.1.1", "n2", true)]});
             let here = Here { node: "n1".to_owned(), pod_cidr: "10.244.0.0/24".to_owned(), ..Here::default() };
             let slices = vec![Arc::new(EndpointSlice::read(&slice).unwrap())];
             let found = ports(&[Group { service: Arc::new(Service::read(&service).unwrap()), slices }], &here);
@@ -179,8 +200,14 @@ mod tests {
 
     #[test]
     fn words_of_the_answer() {
-        let said = |endpoints| Said { namespace: "shop".to_owned(), name: "web".to_owned(), uid: String::new(), endpoints }.answer();
-        assert!(said(2).starts_with("HTTP/1.1 200 OK\r\n") && said(2).contains("X-Load-Balancing-Endpoint-Weight: 2\r\n"), "{}", said(2));
+        let said = |endpoints| {
+            Said { namespace: "shop".to_owned(), name: "web".to_owned(), uid: String::new(), endpoints }.answer()
+        };
+        assert!(
+            said(2).starts_with("HTTP/1.1 200 OK\r\n") && said(2).contains("X-Load-Balancing-Endpoint-Weight: 2\r\n"),
+            "{}",
+            said(2)
+        );
         let body = r#"{"localEndpoints":0,"service":{"name":"web","namespace":"shop"},"serviceProxyHealthy":true}"#;
         assert!(said(0).starts_with("HTTP/1.1 503 ") && said(0).ends_with(body), "{}", said(0));
     }

@@ -20,14 +20,20 @@ use crate::pod_network::plug;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Never ends. Looks when services ask for something else of this host: never by the clock.
-pub async fn run(mut network: watch::Receiver<Option<Arc<Network>>>, node: String, happenings: mpsc::Sender<Happening>) {
+pub async fn run(
+    mut network: watch::Receiver<Option<Arc<Network>>>,
+    node: String,
+    happenings: mpsc::Sender<Happening>,
+) {
     tell_of_firewalls(&node, &happenings).await;
     let (mut last, mut announced) = (None, BTreeSet::new());
     let mut seen: Option<Arc<Vec<Arc<Service>>>> = None;
     loop {
         let heard = network.borrow_and_update().clone();
         // A change of endpoints asks for nothing else.
-        if let Some(network) = heard.filter(|heard| seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &heard.services))) {
+        if let Some(network) =
+            heard.filter(|heard| seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &heard.services)))
+        {
             seen = Some(network.services.clone());
             let wanted = asked(&network.services);
             if last.as_ref() != Some(&wanted) {

@@ -39,7 +39,11 @@ pub fn name() -> String {
 /// systemd is ending the host, and not this program alone.
 pub async fn is_stopping() -> bool {
     const ANSWERS: Duration = Duration::from_secs(5);
-    let asked = tokio::process::Command::new("systemctl").arg("is-system-running").stdin(Stdio::null()).kill_on_drop(true).output();
+    let asked = tokio::process::Command::new("systemctl")
+        .arg("is-system-running")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
     match tokio::time::timeout(ANSWERS, asked).await {
         Ok(Ok(answer)) => answer.stdout.trim_ascii() == b"stopping",
         _ => false,
@@ -80,7 +84,8 @@ fn address(pod_cidr: &str) -> IpAddr {
     outward().unwrap_or_else(|| first_of(pod_cidr).unwrap_or(Ipv4Addr::LOCALHOST).into())
 }
 
-/// The address that other hosts know this one by: where a packet to the world would leave. Nothing is sent. None: it is on no network.
+/// The address that other hosts know this one by: where a packet to the world would leave. Nothing is sent. None: it is
+/// on no network.
 pub fn outward() -> Option<IpAddr> {
     let outward = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
@@ -102,7 +107,9 @@ fn interfaces() -> Vec<(String, Ipv4Addr)> {
 /// Neither loopback, nor what Docker or this agent has made.
 fn first_of_lan(interfaces: &[(String, Ipv4Addr)]) -> Option<Ipv4Addr> {
     const MADE: &[&str] = &["lo", "docker", "br-", "veth", "coracle", "podman", "cni"];
-    let lan = |(name, address): &&(String, Ipv4Addr)| !address.is_loopback() && !MADE.iter().any(|made| name.starts_with(made));
+    let lan = |(name, address): &&(String, Ipv4Addr)| {
+        !address.is_loopback() && !MADE.iter().any(|made| name.starts_with(made))
+    };
     interfaces.iter().find(lan).map(|(_, address)| *address)
 }
 
@@ -118,7 +125,9 @@ fn first_of(cidr: &str) -> Option<Ipv4Addr> {
 fn spares_processes(status: &str) -> bool {
     const CAP_SYS_RESOURCE: u32 = 24;
     let bounds = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
-    bounds.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_some_and(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
+    bounds
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
 }
 
 fn memory_bytes(meminfo: &str) -> u64 {
@@ -141,11 +150,17 @@ mod tests {
         assert!(spares_processes("Name:\tsystemd\nCapBnd:\t000001ffffffffff\n"));
         assert!(!spares_processes("CapBnd:\t000001fffeffffff\n") && !spares_processes(""));
         assert_eq!(memory_bytes("MemTotal:       24684620 kB\nMemFree: 1 kB\n"), 24_684_620 * 1024);
-        assert_eq!(pretty_name("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"), "Debian GNU/Linux 12 (bookworm)");
+        assert_eq!(
+            pretty_name("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            "Debian GNU/Linux 12 (bookworm)"
+        );
         let names = |names: &[&str]| -> Vec<(String, Ipv4Addr)> {
             names.iter().zip(1..).map(|(name, last)| ((*name).to_owned(), Ipv4Addr::new(192, 168, 1, last))).collect()
         };
-        assert_eq!(first_of_lan(&names(&["docker0", "coracle0", "veth1", "eth0"])), Some(Ipv4Addr::new(192, 168, 1, 4)));
+        assert_eq!(
+            first_of_lan(&names(&["docker0", "coracle0", "veth1", "eth0"])),
+            Some(Ipv4Addr::new(192, 168, 1, 4))
+        );
         assert_eq!(first_of_lan(&names(&["lo", "br-12"])), None);
         assert_eq!(first_of("10.244.3.0/24"), Some(Ipv4Addr::new(10, 244, 3, 1)));
         assert_eq!(first_of("10.244.3.0"), None);

@@ -30,13 +30,24 @@ pub struct Trouble {
 }
 
 /// `local`: the addresses of this host. `networks`: by the name of an interface.
-pub fn troubles(services: &[Arc<Service>], listening: &Listening, local: &[IpAddr], networks: &[(String, Subnet)]) -> BTreeSet<Trouble> {
+pub fn troubles(
+    services: &[Arc<Service>],
+    listening: &Listening,
+    local: &[IpAddr],
+    networks: &[(String, Subnet)],
+) -> BTreeSet<Trouble> {
     let mut all = BTreeSet::new();
     for service in services {
         let (meta, spec) = (&service.metadata, &service.spec);
-        let trouble =
-            |reason, what| Trouble { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), reason, what };
-        let given: Vec<IpAddr> = service.status.load_balancer.ingress.iter().filter_map(|one| one.ip.parse().ok()).collect();
+        let trouble = |reason, what| Trouble {
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            reason,
+            what,
+        };
+        let given: Vec<IpAddr> =
+            service.status.load_balancer.ingress.iter().filter_map(|one| one.ip.parse().ok()).collect();
         for port in &spec.ports {
             let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
             let all_of = match protocol {
@@ -45,12 +56,16 @@ pub fn troubles(services: &[Arc<Service>], listening: &Listening, local: &[IpAdd
                 _ => continue,
             };
             let node = (port.node_port, None, "node port");
-            let balanced = given.iter().filter(|ip| local.contains(ip)).map(|ip| (port.port, Some(*ip), "balanced port"));
+            let balanced =
+                given.iter().filter(|ip| local.contains(ip)).map(|ip| (port.port, Some(*ip), "balanced port"));
             for (number, address, kind) in balanced.chain([node]).filter(|(number, ..)| *number > 0) {
-                if let Some(holder) = all_of.iter().find(|one| i32::from(one.port()) == number && takes(one.ip(), address)) {
+                if let Some(holder) =
+                    all_of.iter().find(|one| i32::from(one.port()) == number && takes(one.ip(), address))
+                {
                     let what = format!(
-                        "a program of this host listens at {holder}/{protocol}, and the {kind} {number} of this service takes what comes there \
-                         (`ss -lntup` says which program; end it, or give the service another port)"
+                        "a program of this host listens at {holder}/{protocol}, and the {kind} {number} of this \
+                         service takes what comes there (`ss -lntup` says which program; end it, or give the service \
+                         another port)"
                     );
                     all.insert(trouble("PortTaken", what));
                 }
@@ -59,8 +74,8 @@ pub fn troubles(services: &[Arc<Service>], listening: &Listening, local: &[IpAdd
         let Ok(address) = spec.cluster_ip.parse::<IpAddr>() else { continue };
         if let Some((name, network)) = networks.iter().find(|(_, network)| network.contains(address)) {
             let what = format!(
-                "its address {address} is one of {}, the network of {name} on this host: give the master another --service-cidr, or the \
-                 interface another network",
+                "its address {address} is one of {}, the network of {name} on this host: give the master another \
+                 --service-cidr, or the interface another network",
                 network.text()
             );
             all.insert(trouble("AddressOverlaps", what));
@@ -69,8 +84,8 @@ pub fn troubles(services: &[Arc<Service>], listening: &Listening, local: &[IpAdd
     all
 }
 
-/// Whether a socket at that address takes what comes to the other (none: every address that others reach). What listens on the loopback alone
-/// takes nothing that comes from elsewhere.
+/// Whether a socket at that address takes what comes to the other (none: every address that others reach). What listens
+/// on the loopback alone takes nothing that comes from elsewhere.
 fn takes(at: IpAddr, address: Option<IpAddr>) -> bool {
     if at.is_unspecified() {
         return true;
@@ -119,7 +134,10 @@ pub fn asked(services: &[Arc<Service>]) -> BTreeMap<(String, String), Vec<String
         let given = service.status.load_balancer.ingress.iter().map(|one| one.ip.clone());
         ports.chain(given).chain([spec.cluster_ip.clone()]).collect()
     };
-    services.iter().map(|service| ((service.metadata.namespace.clone(), service.metadata.name.clone()), of(service))).collect()
+    services
+        .iter()
+        .map(|service| ((service.metadata.namespace.clone(), service.metadata.name.clone()), of(service)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -131,10 +149,14 @@ mod tests {
     fn texts_of_the_kernel() {
         let loopback = format!("{:08X}", u32::from_ne_bytes([127, 0, 0, 1]));
         let table = format!(
-            "  sl  local_address rem\n   0: {loopback}:280A 0:0 0A 0\n   1: {loopback}:0016 0:0 01 0\n   2: 00000000:0035 0:0 07 0\n"
+            "  sl  local_address rem\n   0: {loopback}:280A 0:0 0A 0\n   1: {loopback}:0016 0:0 01 0\n   2: \
+             00000000:0035 0:0 07 0\n"
         );
         let found = listening([&table, ""], [&table, ""]);
-        assert_eq!((found.tcp, found.udp), (vec!["127.0.0.1:10250".parse().unwrap()], vec!["0.0.0.0:53".parse().unwrap()]));
+        assert_eq!(
+            (found.tcp, found.udp),
+            (vec!["127.0.0.1:10250".parse().unwrap()], vec!["0.0.0.0:53".parse().unwrap()])
+        );
         assert_eq!(address(&format!("{:032}:0050", 0)), Some("[::]:80".parse().unwrap()));
         assert_eq!(address("nonsense"), None);
     }
@@ -153,7 +175,8 @@ mod tests {
             let found = troubles(&[Arc::new(Service::read(&service).unwrap())], &listening, &local, &networks);
             let said: Vec<&str> = found.iter().map(|one| one.what.split(" of this service").next().unwrap()).collect();
             assert_eq!(said, expected, "{tcp:?} {udp:?}");
-            assert!(found.iter().all(|one| one.reason == "PortTaken" && (one.namespace.as_str(), one.uid.as_str()) == ("shop", "u")));
+            assert!(found.iter().all(|one| one.reason == "PortTaken"
+                && (one.namespace.as_str(), one.uid.as_str()) == ("shop", "u")));
         };
         let says = |at: &str, kind: &str| format!("a program of this host listens at {at}, and the {kind}");
         check(&[], &[], &[]);
@@ -167,9 +190,12 @@ mod tests {
 
     #[test]
     fn an_address_of_a_network_here_is_named() {
-        let service = |ip: &str| -> Value { json!({"metadata": {"namespace": "d", "name": "a"}, "spec": {"clusterIP": ip}}) };
+        let service =
+            |ip: &str| -> Value { json!({"metadata": {"namespace": "d", "name": "a"}, "spec": {"clusterIP": ip}}) };
         let networks = [("eth0".to_owned(), Subnet::parse("10.96.3.9/24").unwrap())];
-        let found = |ip: &str| troubles(&[Arc::new(Service::read(&service(ip)).unwrap())], &Listening::default(), &[], &networks);
+        let found = |ip: &str| {
+            troubles(&[Arc::new(Service::read(&service(ip)).unwrap())], &Listening::default(), &[], &networks)
+        };
         assert!(found("10.96.4.1").is_empty() && found("None").is_empty());
         let one = found("10.96.3.1").pop_first().unwrap();
         assert_eq!(one.reason, "AddressOverlaps");

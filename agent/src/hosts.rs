@@ -1,6 +1,7 @@
 //! The names of a pod: its hostname, its name in the cluster, and its /etc/hosts in the kubelet's form. PURE.
 //!
-//! The file is made with the sandbox, whose address nobody knows yet: a mark stands in its place until the sandbox has started.
+//! The file is made with the sandbox, whose address nobody knows yet: a mark stands in its place until the sandbox has
+//! started.
 
 use coracle_api::pod::HostAlias;
 
@@ -63,7 +64,8 @@ impl Names {
     /// Its /etc/hosts, with the mark in it.
     pub fn text(&self) -> String {
         let (name, domain) = (&self.hostname, &self.domain);
-        let own = if domain.is_empty() { format!("{MARK}\t{name}\n") } else { format!("{MARK}\t{name}.{domain}\t{name}\n") };
+        let own =
+            if domain.is_empty() { format!("{MARK}\t{name}\n") } else { format!("{MARK}\t{name}.{domain}\t{name}\n") };
         let mut text = format!("{HEAD}{own}");
         if !self.aliases.is_empty() {
             text += "\n# Entries added by HostAliases.\n";
@@ -116,7 +118,8 @@ mod tests {
         check(json!({"hostname": format!("{long}y")}), &long[..62], &format!("10.244.0.9\t{}\n", &long[..62]));
         let full = format!("{}.web.ns.svc.cluster.local", "x".repeat(40));
         let text = format!(
-            "failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too long (64 characters is the max, 65 characters requested)"
+            "failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too long (64 characters is \
+             the max, 65 characters requested)"
         );
         let line = format!("10.244.0.9\t{full}\t{}\n", "x".repeat(40));
         check(json!({"hostname": "x".repeat(40), "subdomain": "web", "setHostnameAsFQDN": true}), &text, &line);

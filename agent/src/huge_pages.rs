@@ -1,7 +1,7 @@
 //! Large pages: their names as resources, which a pod asks for, and what its volumes of them are. PURE.
 //!
-//! The engine has no limit of large pages for a container: the node counts them when it takes a pod, and a volume holds no more than its
-//! pod asks for.
+//! The engine has no limit of large pages for a container: the node counts them when it takes a pod, and a volume holds
+//! no more than its pod asks for.
 
 use std::collections::BTreeMap;
 
@@ -36,15 +36,21 @@ pub fn page_bytes(medium: &str) -> Option<u64> {
     u64::try_from(amounts::page_bytes(&format!("{RESOURCE}{size}"))?.value()).ok()
 }
 
-/// An empty directory of large pages with the size of its pages, and of itself; the others as they are. The error is the kubelet's.
+/// An empty directory of large pages with the size of its pages, and of itself; the others as they are. The error is
+/// the kubelet's.
 pub fn resolved(volume: &Volume, asked: &qos::Amounts) -> Result<Volume, String> {
-    let Some(empty) = volume.empty_dir.as_ref().filter(|empty| is_medium(&empty.medium)) else { return Ok(volume.clone()) };
+    let Some(empty) = volume.empty_dir.as_ref().filter(|empty| is_medium(&empty.medium)) else {
+        return Ok(volume.clone());
+    };
     let failed = |text: String| format!("MountVolume.SetUp failed for volume \"{}\" : {text}", volume.name);
     let medium = &empty.medium;
-    let fits =
-        |name: &str| *medium == MEDIUM || page_bytes(medium) == amounts::page_bytes(name).and_then(|size| u64::try_from(size.value()).ok());
+    let fits = |name: &str| {
+        *medium == MEDIUM
+            || page_bytes(medium) == amounts::page_bytes(name).and_then(|size| u64::try_from(size.value()).ok())
+    };
     let mut sizes = asked.iter().filter(|(name, _)| name.starts_with(RESOURCE) && fits(name));
-    let none = || format!("medium {medium}: hugePages storage requested, but there is no resource request for huge pages");
+    let none =
+        || format!("medium {medium}: hugePages storage requested, but there is no resource request for huge pages");
     let (name, amount) = sizes.next().ok_or_else(|| failed(none()))?;
     if sizes.next().is_some() {
         return Err(failed(format!("medium: {medium} can't be used if container requests multiple huge page sizes")));
@@ -70,8 +76,13 @@ mod tests {
         ] {
             assert_eq!(resource(folder, pages), expected.map(|(name, bytes)| (name.to_owned(), bytes)), "{folder}");
         }
-        assert_eq!((page_bytes("HugePages-2Mi"), page_bytes("HugePages"), page_bytes("Memory")), (Some(2 << 20), None, None));
-        assert!(is_medium("HugePages") && is_medium("HugePages-2Mi") && !is_medium("Memory") && !is_medium("HugePagesX"));
+        assert_eq!(
+            (page_bytes("HugePages-2Mi"), page_bytes("HugePages"), page_bytes("Memory")),
+            (Some(2 << 20), None, None)
+        );
+        assert!(
+            is_medium("HugePages") && is_medium("HugePages-2Mi") && !is_medium("Memory") && !is_medium("HugePagesX")
+        );
     }
 
     #[test]
@@ -81,7 +92,11 @@ mod tests {
             let found = resolved(&volume, &qos::amounts(&requests)).map(|volume| volume.empty_dir.unwrap());
             let found = found.map(|empty| (empty.medium, empty.size_limit.map_or(0, |size| size.value())));
             let expected = expected.map(|(medium, size)| (medium.to_owned(), size));
-            assert_eq!(found, expected.map_err(|text| format!("MountVolume.SetUp failed for volume \"v\" : {text}")), "{empty}");
+            assert_eq!(
+                found,
+                expected.map_err(|text| format!("MountVolume.SetUp failed for volume \"v\" : {text}")),
+                "{empty}"
+            );
         };
         let (small, both) = (json!({"hugepages-2Mi": "4Mi"}), json!({"hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"}));
         check(json!({"medium": "HugePages"}), small.clone(), Ok(("HugePages-2Mi", 4 << 20)));

@@ -1,4 +1,5 @@
-//! Futures that make progress side by side on one thread, and end when their owner is dropped: no task outlives the loop.
+//! Futures that make progress side by side on one thread, and end when their owner is dropped: no task outlives the
+//! loop.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

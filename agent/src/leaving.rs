@@ -12,7 +12,8 @@ use crate::sync::Shown;
 /// How long the end of the host waits for pods; `TimeoutStopSec` of the unit is a little more.
 const LEAVE_MAX: Duration = Duration::from_secs(590);
 
-/// Where the host stops, and not this program alone: pods end as at a deletion, their preStop hooks first, before the engine is stopped.
+/// Where the host stops, and not this program alone: pods end as at a deletion, their preStop hooks first, before the
+/// engine is stopped.
 pub async fn leave(leaving: &watch::Sender<bool>, mut shown: watch::Receiver<Arc<Shown>>) {
     if !host::is_stopping().await {
         return;
@@ -20,7 +21,8 @@ pub async fn leave(leaving: &watch::Sender<bool>, mut shown: watch::Receiver<Arc
     log::info!("the host stops: pods end within their graces, and begin again when it is back");
     leaving.send_replace(true);
     let ended = async {
-        let runs = |shown: &Shown| shown.engine_trouble.is_none() && shown.world.containers.iter().any(|seen| seen.runs());
+        let runs =
+            |shown: &Shown| shown.engine_trouble.is_none() && shown.world.containers.iter().any(|seen| seen.runs());
         while runs(&shown.borrow_and_update()) && shown.changed().await.is_ok() {}
     };
     if timeout(LEAVE_MAX, ended).await.is_err() {

@@ -5,8 +5,8 @@
 //!                                       plan, act             \-> report, events -> the master
 //!     services and endpoints -> nft
 //!
-//! `run` is the only place where the parts meet. All of it lives on one thread; only log requests and the removal of large trees
-//! use another.
+//! `run` is the only place where the parts meet. All of it lives on one thread; only log requests and the removal of
+//! large trees use another.
 
 pub mod act;
 pub mod address;
@@ -132,7 +132,8 @@ impl std::error::Error for RunError {}
 
 /// Runs until `shutdown`; containers and service rules stay as they are. Needs a `LocalSet`.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-    private::data_directory(&config.data_dir).map_err(|cause| RunError::DataDir { path: config.data_dir.clone(), cause })?;
+    private::data_directory(&config.data_dir)
+        .map_err(|cause| RunError::DataDir { path: config.data_dir.clone(), cause })?;
     let (port, socket) = listen(&config)?;
     let host = host::look(&config.data_dir, config.node_ip, &config.pod_cidr);
     let docker = Arc::new(Docker::new(engine(&config)));
@@ -178,8 +179,15 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let listeners = probe::Listeners { happenings: happenings_in, tallies: view.tallies.clone() };
     spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), listeners));
     let (stop, stopping) = watch::channel(false);
-    let port = spawn_local(network::serve(port, endpoints::port(view.clone()), endpoints::PORT, Access::LoopbackOnly, stopping.clone()));
-    let socket = spawn_local(network::serve(socket, endpoints::socket(view), endpoints::SOCKET, Access::LoopbackOnly, stopping));
+    let port = spawn_local(network::serve(
+        port,
+        endpoints::port(view.clone()),
+        endpoints::PORT,
+        Access::LoopbackOnly,
+        stopping.clone(),
+    ));
+    let socket =
+        spawn_local(network::serve(socket, endpoints::socket(view), endpoints::SOCKET, Access::LoopbackOnly, stopping));
     spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone()));
     spawn_local(giving::run(shown.clone(), network.clone(), resident::give_back));
     let notify = notify::Notify::from_environment();
@@ -210,7 +218,8 @@ async fn end(listeners: [JoinHandle<std::io::Result<()>>; 2]) {
 
 fn say_start(config: &Config, port: &TcpListener) {
     log::info!(
-        "coracle-agent {} runs node {}: manifests from {}, engine at {}, answers on {}, and how it is on http://{}/healthz",
+        "coracle-agent {} runs node {}: manifests from {}, engine at {}, answers on {}, and how it is on \
+         http://{}/healthz",
         env!("CARGO_PKG_VERSION"),
         config.node_name,
         config.manifest_dir,
@@ -241,7 +250,8 @@ fn engine(config: &Config) -> Settings {
 
 /// Both are taken before anything else is touched.
 fn listen(config: &Config) -> Result<(TcpListener, UnixDoor), RunError> {
-    let port = network::listen(config.listen).map_err(|cause| RunError::Listen { address: config.listen.to_string(), cause })?;
+    let port = network::listen(config.listen)
+        .map_err(|cause| RunError::Listen { address: config.listen.to_string(), cause })?;
     let socket = network::listen_unix(&config.socket, peers::admits());
     let at = || format!("{} (--socket-dir)", config.socket.display());
     Ok((port, socket.map_err(|cause| RunError::Listen { address: at(), cause })?))
@@ -314,8 +324,14 @@ fn spawn_sources(
     };
     let (given_up_in, given_up) = watch::channel(BTreeMap::new());
     spawn_local(reclaim::run(docker.clone(), client.clone(), given_up, node_in.subscribe()));
-    let outlets =
-        Outlets { objects: objects_in, pods: pods_in, heard: heard_in, network: network_in, node: node_in, given_up: given_up_in };
+    let outlets = Outlets {
+        objects: objects_in,
+        pods: pods_in,
+        heard: heard_in,
+        network: network_in,
+        node: node_in,
+        given_up: given_up_in,
+    };
     let (name, data_dir, secrets_on_disk) = (config.node_name.clone(), config.data_dir.clone(), config.secrets_on_disk);
     let (follower, seen) = (client.clone(), shown.clone());
     spawn_local(async move {

@@ -1,4 +1,5 @@
-//! One live agent to an engine: a lock on a file that is named by the engine's own id, whatever socket it is reached through.
+//! One live agent to an engine: a lock on a file that is named by the engine's own id, whatever socket it is reached
+//! through.
 //!
 //! The kernel drops the lock with the process, so a killed agent leaves nothing that the next one would have to judge.
 
@@ -35,7 +36,8 @@ impl fmt::Display for LockError {
             LockError::Held { engine, holder } => {
                 write!(
                     f,
-                    "the engine at {engine} is run by another agent ({holder}): stop that one first, or give this one an engine of its own"
+                    "the engine at {engine} is run by another agent ({holder}): stop that one first, or give this one \
+                     an engine of its own"
                 )
             }
             LockError::File { path, what, cause } => write!(f, "{what} the lock {}: {cause}", path.display()),
@@ -46,7 +48,13 @@ impl fmt::Display for LockError {
 impl std::error::Error for LockError {}
 
 impl EngineLock {
-    pub fn take(run_dir: &str, engine_id: &str, engine: &str, node_name: &str, data_dir: &str) -> Result<EngineLock, LockError> {
+    pub fn take(
+        run_dir: &str,
+        engine_id: &str,
+        engine: &str,
+        node_name: &str,
+        data_dir: &str,
+    ) -> Result<EngineLock, LockError> {
         let path = PathBuf::from(run_dir).join(format!("engine-{}.lock", &hash_text(engine_id)[..16]));
         let failed = |what| {
             let path = path.clone();
@@ -65,7 +73,10 @@ impl EngineLock {
             Err(TryLockError::Error(error)) => return Err(failed("take")(error)),
         }
         let text = format!("pid {}, node {node_name}, data in {data_dir}\n", std::process::id());
-        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text.as_bytes())).map_err(failed("write"))?;
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(text.as_bytes()))
+            .map_err(failed("write"))?;
         Ok(EngineLock { _file: file })
     }
 }

@@ -1,6 +1,7 @@
 //! Logins for registries, read out of Secrets. PURE.
 //!
-//! A login is for a registry, or for a part of it; hosts may have wildcards. Of several that fit the narrowest is tried first.
+//! A login is for a registry, or for a part of it; hosts may have wildcards. Of several that fit the narrowest is tried
+//! first.
 
 use std::fmt;
 
@@ -28,7 +29,8 @@ impl fmt::Debug for Login {
     }
 }
 
-/// None of a Secret of another type, or one that nobody can read: the pull goes without, and says what the registry says.
+/// None of a Secret of another type, or one that nobody can read: the pull goes without, and says what the registry
+/// says.
 pub fn of_secret(secret: &Object) -> Vec<Login> {
     let read = |key: &str| serde_json::from_slice::<Value>(secret.data.get(key)?).ok();
     let entries = match secret.type_name.as_str() {
@@ -74,7 +76,10 @@ fn fits(place: &str, image: &str) -> bool {
     };
     let ((hosts, port, path), (image_hosts, image_port, image_path)) = (split(place), split(image));
     let alike = |(one, other): (&String, &String)| glob(one.as_bytes(), other.as_bytes());
-    port == image_port && hosts.len() == image_hosts.len() && image_path.starts_with(&path) && hosts.iter().zip(&image_hosts).all(alike)
+    port == image_port
+        && hosts.len() == image_hosts.len()
+        && image_path.starts_with(&path)
+        && hosts.iter().zip(&image_hosts).all(alike)
 }
 
 /// `*` stands for any letters, `?` for one. Only the last `*` is gone back to, so no pattern takes long.
@@ -100,7 +105,9 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 fn is_of_default(image: &str) -> bool {
     match image.split_once('/') {
         None => true,
-        Some((first, _)) => ["docker.io", DEFAULT_HOST].contains(&first) || (!first.is_empty() && !first.contains(['.', ':'])),
+        Some((first, _)) => {
+            ["docker.io", DEFAULT_HOST].contains(&first) || (!first.is_empty() && !first.contains(['.', ':']))
+        }
     }
 }
 
@@ -114,11 +121,13 @@ mod tests {
         let check = |type_name: &str, key: &str, text: &str, expected: &[(&str, &str, &str)]| {
             let data = [(key.to_owned(), text.as_bytes().to_vec())].into();
             let found = of_secret(&Object { type_name: type_name.into(), data, ..Object::default() });
-            let found: Vec<_> = found.iter().map(|one| (one.place.as_str(), one.username.as_str(), one.password.as_str())).collect();
+            let found: Vec<_> =
+                found.iter().map(|one| (one.place.as_str(), one.username.as_str(), one.password.as_str())).collect();
             assert_eq!(found, expected, "{text}");
         };
         let entries = json!({
-            "https://index.docker.io/v1/": {"auth": "dXNlcjpwYXNzOndvcmQ="}, "quay.io/org": {"username": "u", "password": "p"}, "gcr.io": {},
+            "https://index.docker.io/v1/": {"auth": "dXNlcjpwYXNzOndvcmQ="},
+            "quay.io/org": {"username": "u", "password": "p"}, "gcr.io": {},
         });
         let expected = [("index.docker.io", "user", "pass:word"), ("quay.io/org", "u", "p")];
         check("kubernetes.io/dockercfg", ".dockercfg", &entries.to_string(), &expected);

@@ -85,7 +85,8 @@ fn ask(deed: &Deed, socket: &Path) -> ExitCode {
 
 /// SIGTERM or SIGINT.
 async fn asked_to_stop() {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
         log::error!("signals cannot be heard: only a kill stops this agent");
         return std::future::pending().await;
     };

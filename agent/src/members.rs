@@ -75,13 +75,23 @@ mod tests {
             "ephemeralContainers": [{"name": "e"}],
         }))
         .unwrap();
-        let found: Vec<_> = members(&spec).map(|member| (member.spec.name.as_str(), member.kind, member.index)).collect();
-        let expected =
-            [("a", Kind::Init, 0), ("b", Kind::Sidecar, 1), ("c", Kind::Main, 0), ("d", Kind::Main, 1), ("e", Kind::Ephemeral, 0)];
+        let found: Vec<_> =
+            members(&spec).map(|member| (member.spec.name.as_str(), member.kind, member.index)).collect();
+        let expected = [
+            ("a", Kind::Init, 0),
+            ("b", Kind::Sidecar, 1),
+            ("c", Kind::Main, 0),
+            ("d", Kind::Main, 1),
+            ("e", Kind::Ephemeral, 0),
+        ];
         assert_eq!(found, expected);
         for member in members(&spec) {
             assert!(
-                member.kind.list().to_lowercase().starts_with(member.kind.statuses().trim_end_matches("Statuses").to_lowercase().as_str())
+                member
+                    .kind
+                    .list()
+                    .to_lowercase()
+                    .starts_with(member.kind.statuses().trim_end_matches("Statuses").to_lowercase().as_str())
             );
         }
     }

@@ -27,7 +27,11 @@ pub fn mounts(
         let made = one((&home, desired), wanted, container, environment, (index, mount));
         mounts.push(made.map_err(|text| Waiting::new(WaitReason::CreateContainerConfigError, text))?);
     }
-    let target = if container.termination_message_path.is_empty() { MESSAGE_PATH_DEFAULT } else { &container.termination_message_path };
+    let target = if container.termination_message_path.is_empty() {
+        MESSAGE_PATH_DEFAULT
+    } else {
+        &container.termination_message_path
+    };
     // A volume that the pod mounts at the very path holds the message itself.
     if mounts.iter().all(|mount| mount.target != target) {
         mounts.push(Mount::new(MountSource::Path(message.to_owned()), target.to_owned(), false));
@@ -51,7 +55,8 @@ fn one(
         Missing::Asked => format!("the claim of volume \"{}\" is asked for", volume.name),
     })?;
     let path = sub_path(mount, environment)?;
-    let target = if mount.mount_path.starts_with('/') { mount.mount_path.clone() } else { format!("/{}", mount.mount_path) };
+    let target =
+        if mount.mount_path.starts_with('/') { mount.mount_path.clone() } else { format!("/{}", mount.mount_path) };
     Ok(Mount {
         sub_path: path.map(|path| SubPath {
             path,
@@ -66,7 +71,11 @@ fn one(
             _ => Propagation::None,
         },
         below: read_only_below(mount)?,
-        ..Mount::new(source(&bound, home).mount, target, mount.read_only || bound.read_only || projection::is_one(volume))
+        ..Mount::new(
+            source(&bound, home).mount,
+            target,
+            mount.read_only || bound.read_only || projection::is_one(volume),
+        )
     })
 }
 
@@ -76,7 +85,9 @@ fn read_only_below(mount: &VolumeMount) -> Result<ReadOnlyBelow, String> {
         "IfPossible" => ReadOnlyBelow::IfPossible,
         _ => ReadOnlyBelow::Yes { volume: mount.name.clone() },
     };
-    let failed = |text: String| Err(format!("failed to resolve recursive read-only mode: volume \"{}\" requested {text}", mount.name));
+    let failed = |text: String| {
+        Err(format!("failed to resolve recursive read-only mode: volume \"{}\" requested {text}", mount.name))
+    };
     if !mount.read_only {
         return failed("recursive read-only mode, but it is not read-only".to_owned());
     }
@@ -136,8 +147,10 @@ mod tests {
     #[test]
     fn paths_below_a_volume() {
         let check = |path: &str, expression: &str, expected: Result<Option<&str>, &str>| {
-            let mount = VolumeMount { sub_path: path.into(), sub_path_expr: expression.into(), ..VolumeMount::default() };
-            let environment = [("A", "a/b"), ("ROOT", "/x"), ("NIL", "")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let mount =
+                VolumeMount { sub_path: path.into(), sub_path_expr: expression.into(), ..VolumeMount::default() };
+            let environment =
+                [("A", "a/b"), ("ROOT", "/x"), ("NIL", "")].map(|(name, value)| (name.to_owned(), value.to_owned()));
             let found = sub_path(&mount, &environment);
             assert_eq!(found.as_ref().map(Option::as_deref).map_err(String::as_str), expected, "{path}{expression}");
         };
@@ -162,7 +175,8 @@ mod tests {
                 mount_propagation: propagation.into(),
                 ..VolumeMount::default()
             };
-            let expected = expected.map_err(|text| format!("failed to resolve recursive read-only mode: volume \"v\" requested {text}"));
+            let expected = expected
+                .map_err(|text| format!("failed to resolve recursive read-only mode: volume \"v\" requested {text}"));
             assert_eq!(read_only_below(&mount), expected, "{mode}");
         };
         check("", false, "Bidirectional", Ok(ReadOnlyBelow::No));

@@ -1,8 +1,8 @@
 //! Names and labels of containers <-> what they are. PURE.
 //!
-//! A name is fixed by what the container is, so the engine itself refuses a second start of the same thing. The labels say
-//! the rest: all that is needed to judge and to end a container whose manifest is gone. What carries our label under another
-//! name (a container made from a committed image inherits labels) is not ours.
+//! A name is fixed by what the container is, so the engine itself refuses a second start of the same thing. The labels
+//! say the rest: all that is needed to judge and to end a container whose manifest is gone. What carries our label
+//! under another name (a container made from a committed image inherits labels) is not ours.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,8 @@ use crate::runtime::{Check, Publish};
 
 /// An annotation of a pod as the agent shows it: whether it comes from a `file` or from the `api`.
 pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
-/// On every container, volume and network of ours; the value is the kind of thing: `sandbox`, `container`, `volume`, `network`.
+/// On every container, volume and network of ours; the value is the kind of thing: `sandbox`, `container`, `volume`,
+/// `network`.
 pub const LABEL_KIND: &str = "dev.coracle.kind";
 pub const LABEL_POD_UID: &str = "io.kubernetes.pod.uid";
 pub const LABEL_POD_NAME: &str = "io.kubernetes.pod.name";
@@ -124,12 +125,14 @@ impl Tag {
         self.message_file.as_deref().filter(|file| *file == own)
     }
 
-    /// Every label, also where there is nothing to say: the engine adds those that an image brings and that are not here.
+    /// Every label, also where there is nothing to say: the engine adds those that an image brings and that are not
+    /// here.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let kind = if self.is_sandbox() { "sandbox" } else { "container" };
         let text = |given: &dyn Fn() -> serde_json::Result<String>| given().expect("plain data");
         let pre_stop = self.pre_stop.as_ref().map_or_else(String::new, |check| text(&|| serde_json::to_string(check)));
-        let host_ports = if self.host_ports.is_empty() { String::new() } else { text(&|| serde_json::to_string(&self.host_ports)) };
+        let host_ports =
+            if self.host_ports.is_empty() { String::new() } else { text(&|| serde_json::to_string(&self.host_ports)) };
         let labels = [
             (LABEL_KIND, kind.to_owned()),
             (LABEL_POD_UID, self.pod.uid.clone()),
@@ -192,8 +195,8 @@ impl Tag {
     }
 }
 
-/// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`, as the kubelet had it. Neither a container's name nor a uid (see `fit_uid`) has an
-/// underscore, so no two things share a name, whatever the pod is called.
+/// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`, as the kubelet had it. Neither a container's name nor a uid (see
+/// `fit_uid`) has an underscore, so no two things share a name, whatever the pod is called.
 pub fn container_name(pod: &PodName, container: &str, attempt: u32) -> String {
     format!("k8s_{container}_{}_{}_{}_{attempt}", pod.name, pod.namespace, pod.uid)
 }
@@ -244,7 +247,8 @@ pub fn seccomp_dir(data_dir: &str) -> String {
 /// A uid that names and directories can hold: as given where it can be, else a hash of it.
 pub fn fit_uid(uid: &str) -> String {
     const UID_LENGTH_MAX: usize = 64;
-    let fits = uid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !uid.is_empty() && uid.len() <= UID_LENGTH_MAX;
+    let fits =
+        uid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !uid.is_empty() && uid.len() <= UID_LENGTH_MAX;
     if fits { uid.to_owned() } else { hash_text(uid) }
 }
 
@@ -254,7 +258,12 @@ mod tests {
 
     fn tag() -> Tag {
         Tag {
-            pod: PodName { source: Source::Master, namespace: "Team_A".into(), name: "frontendController.x".into(), uid: "a-1".into() },
+            pod: PodName {
+                source: Source::Master,
+                namespace: "Team_A".into(),
+                name: "frontendController.x".into(),
+                uid: "a-1".into(),
+            },
             container: "web".into(),
             attempt: 3,
             sandbox: 1,
@@ -268,14 +277,20 @@ mod tests {
             end_turn: 2,
             message_file: Some("/var/lib/x".into()),
             message_from_log: true,
-            host_ports: vec![Publish { container_port: 80, protocol: "tcp".into(), host_ip: String::new(), host_port: 8080 }],
+            host_ports: vec![Publish {
+                container_port: 80,
+                protocol: "tcp".into(),
+                host_ip: String::new(),
+                host_port: 8080,
+            }],
             holds_volumes: true,
         }
     }
 
     #[test]
     fn labels_say_everything() {
-        let plain = Tag { pre_stop: None, message_file: None, message_from_log: false, container: SANDBOX.into(), ..tag() };
+        let plain =
+            Tag { pre_stop: None, message_file: None, message_from_log: false, container: SANDBOX.into(), ..tag() };
         for tag in [tag(), plain] {
             assert_eq!(Tag::read(&tag.name(), &tag.labels()), Some(tag));
         }
@@ -298,13 +313,22 @@ mod tests {
     #[test]
     fn containers_of_the_release_before_are_read_as_they_were() {
         let full = tag();
-        let none =
-            Tag { pre_stop: None, message_file: None, message_from_log: false, host_ports: Vec::new(), holds_volumes: false, ..tag() };
+        let none = Tag {
+            pre_stop: None,
+            message_file: None,
+            message_from_log: false,
+            host_ports: Vec::new(),
+            holds_volumes: false,
+            ..tag()
+        };
         let mut labels = full.labels();
         assert_eq!(labels[LABEL_HOLDS_VOLUMES], "true");
         assert_eq!(labels[LABEL_MESSAGE_POLICY], "FallbackToLogsOnError");
         assert_eq!(labels[LABEL_PRE_STOP], r#"{"Exec":{"command":["sh","-c","sleep 1"]}}"#);
-        assert_eq!(labels[LABEL_HOST_PORTS], r#"[{"container_port":80,"protocol":"tcp","host_ip":"","host_port":8080}]"#);
+        assert_eq!(
+            labels[LABEL_HOST_PORTS],
+            r#"[{"container_port":80,"protocol":"tcp","host_ip":"","host_port":8080}]"#
+        );
         for label in [LABEL_PRE_STOP, LABEL_HOST_PORTS, LABEL_HOLDS_VOLUMES, LABEL_MESSAGE_FILE, LABEL_MESSAGE_POLICY] {
             labels.remove(label);
         }

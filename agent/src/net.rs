@@ -3,8 +3,9 @@
 //!     services and endpoints as last heard -> text (`services`, pure)
 //!         -> one `nft -f -` transaction where the text changed
 //!
-//! Nothing is touched before services and endpoints were heard once, and nothing is taken away when the agent stops: connections
-//! go on. The routes make the addresses work on a host without a default route, where a connection would fail before nft sees it.
+//! Nothing is touched before services and endpoints were heard once, and nothing is taken away when the agent stops:
+//! connections go on. The routes make the addresses work on a host without a default route, where a connection would
+//! fail before nft sees it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,7 +28,8 @@ use crate::tool::run_tool;
 
 /// Is the table still as it was? Somebody may have flushed the rule set, or made the bridge anew.
 const RECHECK: Duration = Duration::from_secs(60);
-/// Rechecks at which services that were left out are tried again: what passes, as on a host that was busy, has passed in some minutes.
+/// Rechecks at which services that were left out are tried again: what passes, as on a host that was busy, has passed
+/// in some minutes.
 const TRIED_AGAIN: u32 = 5;
 /// Marks our routes among those of the bridge; between the numbers that the kernel and routing daemons use.
 const ROUTE_PROTOCOL: &str = "196";
@@ -39,7 +41,8 @@ struct Net {
     addresses: BTreeSet<IpAddr>,
     /// A hash of the table as the kernel showed it then: a later difference was made by somebody else.
     listed: Option<String>,
-    /// The generation of the kernel's rules when it was listed: while it stays nobody has changed anything, and nothing is listed.
+    /// The generation of the kernel's rules when it was listed: while it stays nobody has changed anything, and nothing
+    /// is listed.
     generation: Option<u32>,
     /// The addresses that have a route.
     routed: Option<BTreeSet<IpAddr>>,
@@ -59,7 +62,11 @@ pub fn bridges_are_seen() -> bool {
 }
 
 /// Never ends. None: nothing is known yet, so nothing is done.
-pub async fn run(mut wanted: watch::Receiver<Option<Rules>>, mut shown: watch::Receiver<Arc<Shown>>, happenings: mpsc::Sender<Happening>) {
+pub async fn run(
+    mut wanted: watch::Receiver<Option<Rules>>,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    happenings: mpsc::Sender<Happening>,
+) {
     let mut net = Net::default();
     let mut check_at = Instant::now() + RECHECK;
     loop {
@@ -100,7 +107,12 @@ fn pods(shown: &Shown) -> BTreeSet<String> {
 }
 
 impl Net {
-    async fn settle(&mut self, rules: Rules, recheck: bool, happenings: &mpsc::Sender<Happening>) -> Result<(), String> {
+    async fn settle(
+        &mut self,
+        rules: Rules,
+        recheck: bool,
+        happenings: &mpsc::Sender<Happening>,
+    ) -> Result<(), String> {
         let again = recheck && !self.left_out.is_empty() && self.again > 0;
         let generation = if recheck { netfilter::generation() } else { None };
         let recheck_table = recheck && (generation.is_none() || self.generation != generation || self.listed.is_none());
@@ -162,12 +174,16 @@ impl Net {
         let applied = self.applied.as_ref().filter(|applied| applied.here == rules.here && self.left_out.is_empty())?;
         let script = services::change(&applied.parts, &rules.parts);
         if !script.is_empty() {
-            nft(&script).await.inspect_err(|why| log::debug!("a change of service rules: {why}; all are loaded")).ok()?;
+            nft(&script)
+                .await
+                .inspect_err(|why| log::debug!("a change of service rules: {why}; all are loaded"))
+                .ok()?;
         }
         Some(rules.parts.clone())
     }
 
-    /// All services, or all that the kernel takes: what it refuses of one is no reason to keep old rules for the others.
+    /// All services, or all that the kernel takes: what it refuses of one is no reason to keep old rules for the
+    /// others.
     async fn load(&self, rules: &Rules) -> Result<(Vec<Arc<Part>>, BTreeSet<LeftOut>), String> {
         let (parts, here) = (&rules.parts, &rules.here);
         let Err(why) = nft(&services::script(parts, here)).await else { return Ok((parts.clone(), BTreeSet::new())) };
@@ -228,11 +244,14 @@ async fn no_table() -> bool {
 
 /// A hash of all that we have put into our table.
 async fn list_table() -> Option<String> {
-    run_tool("nft", &["list", "table", "ip", "coracle"], None).await.ok().map(|table| hash_text(&services::nft::lasting(&table)))
+    run_tool("nft", &["list", "table", "ip", "coracle"], None)
+        .await
+        .ok()
+        .map(|table| hash_text(&services::nft::lasting(&table)))
 }
 
-/// A pod that is its own service's endpoint: the kernel rewrites the address on the bridge itself, and would not send a frame back
-/// through the port it came from.
+/// A pod that is its own service's endpoint: the kernel rewrites the address on the bridge itself, and would not send a
+/// frame back through the port it came from.
 async fn hairpin() -> Result<(), String> {
     let Ok(ports) = std::fs::read_dir(format!("/sys/class/net/{BRIDGE}/brif")) else { return Ok(()) };
     for port in ports.filter_map(Result::ok) {
@@ -246,14 +265,19 @@ async fn hairpin() -> Result<(), String> {
     Ok(())
 }
 
-/// Makes an address one of this host's own, without an interface that would show it to others. It stays while the host is up.
+/// Makes an address one of this host's own, without an interface that would show it to others. It stays while the host
+/// is up.
 pub async fn make_local(address: IpAddr) -> Result<(), String> {
     if !address.is_ipv4() {
         return Err("only IPv4 addresses are served by this version".to_owned());
     }
-    run_tool("ip", &["-4", "route", "replace", "local", &format!("{address}/32"), "dev", "lo", "proto", ROUTE_PROTOCOL], None)
-        .await
-        .map(drop)
+    run_tool(
+        "ip",
+        &["-4", "route", "replace", "local", &format!("{address}/32"), "dev", "lo", "proto", ROUTE_PROTOCOL],
+        None,
+    )
+    .await
+    .map(drop)
 }
 
 /// Adds what is missing and takes away what is ours and not wanted any more. False: there is no bridge to lead them to.
@@ -279,7 +303,9 @@ async fn route(addresses: &BTreeSet<IpAddr>) -> Result<bool, String> {
 
 fn route_batch(wanted: &BTreeSet<IpAddr>, present: &BTreeSet<IpAddr>) -> String {
     let lines = |verb: &'static str, list: Vec<&IpAddr>| {
-        list.into_iter().map(move |address| format!("route {verb} {address}/32 dev {BRIDGE} proto {ROUTE_PROTOCOL}\n")).collect::<String>()
+        list.into_iter()
+            .map(move |address| format!("route {verb} {address}/32 dev {BRIDGE} proto {ROUTE_PROTOCOL}\n"))
+            .collect::<String>()
     };
     lines("del", present.difference(wanted).collect()) + &lines("replace", wanted.difference(present).collect())
 }
@@ -290,7 +316,8 @@ mod tests {
 
     #[test]
     fn only_differences_are_routed() {
-        let set = |list: &[&str]| list.iter().map(|address| address.parse::<IpAddr>().unwrap()).collect::<BTreeSet<_>>();
+        let set =
+            |list: &[&str]| list.iter().map(|address| address.parse::<IpAddr>().unwrap()).collect::<BTreeSet<_>>();
         let check = |wanted, present, expected: &str| assert_eq!(route_batch(&set(wanted), &set(present)), expected);
         check(&["10.96.0.1"], &["10.96.0.1"], "");
         check(

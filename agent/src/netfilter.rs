@@ -3,8 +3,8 @@
 //!     flows over UDP            ended one by one where they lead to somebody who serves a port no more
 //!     the rules' generation     a number that is another after every change of rules, whoever made it
 //!
-//! Flows are looked at only after a change of who serves something over UDP; the table of a busy host is read in some milliseconds, on a
-//! thread of its own.
+//! Flows are looked at only after a change of who serves something over UDP; the table of a busy host is read in some
+//! milliseconds, on a thread of its own.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

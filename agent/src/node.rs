@@ -42,10 +42,17 @@ pub fn conditions(trouble: Option<&str>, short: &BTreeSet<Short>) -> Vec<Conditi
     let memory_text = if memory { "insufficient memory available" } else { "sufficient memory available" };
     let disk_text = if disk { "disk pressure" } else { "no disk pressure" };
     let pids_text = if pids { "insufficient PID available" } else { "sufficient PID available" };
-    let ready =
-        trouble.map_or_else(|| "the agent runs and its engine answers".to_owned(), |text| format!("container runtime is down: {text}"));
+    let ready = trouble.map_or_else(
+        || "the agent runs and its engine answers".to_owned(),
+        |text| format!("container runtime is down: {text}"),
+    );
     vec![
-        condition("MemoryPressure", memory, ["KubeletHasInsufficientMemory", "KubeletHasSufficientMemory"], says(memory_text)),
+        condition(
+            "MemoryPressure",
+            memory,
+            ["KubeletHasInsufficientMemory", "KubeletHasSufficientMemory"],
+            says(memory_text),
+        ),
         condition("DiskPressure", disk, ["KubeletHasDiskPressure", "KubeletHasNoDiskPressure"], says(disk_text)),
         condition("PIDPressure", pids, ["KubeletHasInsufficientPID", "KubeletHasSufficientPID"], says(pids_text)),
         condition("Ready", trouble.is_none(), ["KubeletReady", "KubeletNotReady"], ready),
@@ -71,7 +78,8 @@ pub fn node_document(about: &About, conditions: &[Condition]) -> Value {
     };
     let amounts = |disk: String| {
         let mut amounts = json!({
-            "cpu": host.cpus.to_string(), "memory": format!("{}Ki", host.memory_bytes / 1024), "pods": PODS_MAX.to_string(),
+            "cpu": host.cpus.to_string(), "memory": format!("{}Ki", host.memory_bytes / 1024),
+            "pods": PODS_MAX.to_string(),
             "ephemeral-storage": disk,
         });
         for (resource, bytes) in &host.huge_pages {
@@ -84,7 +92,8 @@ pub fn node_document(about: &About, conditions: &[Condition]) -> Value {
         amounts
     };
     // A tenth of the disk is not the pods' to fill.
-    let (capacity, mut allocatable) = (amounts(format!("{}Ki", host.disk_bytes / 1024)), amounts((host.disk_bytes / 10 * 9).to_string()));
+    let (capacity, mut allocatable) =
+        (amounts(format!("{}Ki", host.disk_bytes / 1024)), amounts((host.disk_bytes / 10 * 9).to_string()));
     // Large pages are set aside: nothing else gets their memory.
     let set_aside: u64 = host.huge_pages.values().sum();
     allocatable["memory"] = format!("{}Ki", host.memory_bytes.saturating_sub(set_aside) / 1024).into();
@@ -110,10 +119,12 @@ pub fn node_document(about: &About, conditions: &[Condition]) -> Value {
         "spec": { "podCIDR": about.pod_cidr },
         "status": {
             "capacity": capacity, "allocatable": allocatable,
-            "addresses": [{ "type": "InternalIP", "address": *about.address.borrow() }, { "type": "Hostname", "address": host.name }],
+            "addresses": [{ "type": "InternalIP", "address": *about.address.borrow() },
+                { "type": "Hostname", "address": host.name }],
             "conditions": conditions,
             "nodeInfo": {
-                "machineID": host.machine_id, "systemUUID": host.machine_id, "bootID": host.boot_id, "kernelVersion": host.kernel,
+                "machineID": host.machine_id, "systemUUID": host.machine_id, "bootID": host.boot_id,
+                "kernelVersion": host.kernel,
                 "osImage": host.os_image, "containerRuntimeVersion": *about.engine.borrow(),
                 "kubeletVersion": concat!("v", env!("CARGO_PKG_VERSION"), "-coracle"), "kubeProxyVersion": "",
                 "operatingSystem": "linux", "architecture": architecture,
@@ -148,14 +159,20 @@ mod tests {
         for amounts in [&status["capacity"], &status["allocatable"]] {
             assert_eq!((&amounts["hugepages-2Mi"], &amounts["hugepages-1Gi"]), (&json!("6Mi"), &json!("0")));
         }
-        assert_eq!((&status["capacity"]["memory"], &status["allocatable"]["memory"]), (&json!("1048576Ki"), &json!("1042432Ki")));
+        assert_eq!(
+            (&status["capacity"]["memory"], &status["allocatable"]["memory"]),
+            (&json!("1048576Ki"), &json!("1042432Ki"))
+        );
     }
 
     #[test]
     fn what_a_node_says_of_how_it_is() {
         let held = |trouble, short: &[Short]| -> Vec<(&'static str, &'static str, String)> {
             let all = conditions(trouble, &short.iter().copied().collect());
-            assert_eq!(all.iter().map(|one| one.kind).collect::<Vec<_>>(), ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]);
+            assert_eq!(
+                all.iter().map(|one| one.kind).collect::<Vec<_>>(),
+                ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]
+            );
             all.into_iter().filter(|one| one.holds).map(|one| (one.kind, one.reason, one.message)).collect()
         };
         let ready = ("Ready", "KubeletReady", "the agent runs and its engine answers".to_owned());

@@ -33,7 +33,9 @@ pub fn of_container(node: &Node, wanted: &Wanted, container: &Container) -> i64 
 fn burstable(node: &Node, spec: &PodSpec, container: &Container) -> i64 {
     let capacity = i64::try_from(node.memory_bytes).unwrap_or(i64::MAX).max(1);
     let share = share_of_the_rest(spec);
-    let score = |bytes: i64| FIRST - i64::try_from(1000 * i128::from(bytes.saturating_add(share)) / i128::from(capacity)).unwrap_or(FIRST);
+    let score = |bytes: i64| {
+        FIRST - i64::try_from(1000 * i128::from(bytes.saturating_add(share)) / i128::from(capacity)).unwrap_or(FIRST)
+    };
     let mut found = score(requested(container));
     if spec.init_containers.iter().any(|init| init.name == container.name && is_sidecar(init)) {
         // A sidecar lives as long as those that it serves.
@@ -89,7 +91,11 @@ mod tests {
             let node = Node { memory_bytes: 8 << 30, spares_processes, ..Node::default() };
             wanted.members().map(|member| of_container(&node, &wanted, member.spec)).collect::<Vec<_>>()
         };
-        let asks = |name: &str, amount: &str| json!({"name": name, "image": "i", "resources": {"requests": {"memory": amount}}});
+        let asks = |name: &str, amount: &str| {
+            json!({
+                "name": name, "image": "i", "resources": {"requests": {"memory": amount}},
+            })
+        };
         let full = json!({"cpu": "1", "memory": "1Gi"});
         let guaranteed = json!({"name": "c", "image": "i", "resources": {"requests": full, "limits": full}});
         let plain = json!({"name": "c", "image": "i"});
@@ -104,10 +110,19 @@ mod tests {
             (json!({"containers": [plain], "priorityClassName": "system-node-critical"}), vec![-997]),
             (json!({"containers": [asks("a", "4Gi"), asks("b", "8Mi"), asks("c", "8Gi")]}), vec![500, 999, 3]),
             // A limit is a request where there is none.
-            (json!({"containers": [{"name": "c", "image": "i", "resources": {"limits": {"memory": "2Gi"}}}]}), vec![750]),
-            (json!({"initContainers": [sidecar("0")], "containers": [asks("a", "4Gi"), asks("b", "2Gi")]}), vec![750, 500, 750]),
+            (
+                json!({"containers": [{"name": "c", "image": "i", "resources": {"limits": {"memory": "2Gi"}}}]}),
+                vec![750],
+            ),
+            (
+                json!({"initContainers": [sidecar("0")], "containers": [asks("a", "4Gi"), asks("b", "2Gi")]}),
+                vec![750, 500, 750],
+            ),
             // 4 GiB of the pod are nobody's: half of them each.
-            (json!({"resources": {"requests": {"memory": "6Gi"}}, "containers": [asks("a", "2Gi"), plain]}), vec![500, 750]),
+            (
+                json!({"resources": {"requests": {"memory": "6Gi"}}, "containers": [asks("a", "2Gi"), plain]}),
+                vec![500, 750],
+            ),
         ] {
             assert_eq!(of(spec.clone(), true), scores, "{spec}");
             let without: Vec<i64> = scores.iter().map(|score| *score.max(&0)).collect();

@@ -1,5 +1,5 @@
-//! Who may ask over the agent's socket: root, and the user that a packaged master runs as. An agent that is not root, as in development,
-//! lets in its own user as well.
+//! Who may ask over the agent's socket: root, and the user that a packaged master runs as. An agent that is not root,
+//! as in development, lets in its own user as well.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use nix::unistd::{User, geteuid};
 
 /// Made by the master's package.
 const MASTER_USER: &str = "coracle-master";
-/// A master that is installed after this agent is let in from then on, and who is not let in cannot have the users read all the time.
+/// A master that is installed after this agent is let in from then on, and who is not let in cannot have the users read
+/// all the time.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A user by his name: the number that he had when somebody looked.

@@ -1,4 +1,5 @@
-//! Files and directories of the agent: for its own user alone, whatever the umask says. They hold what pods are given, passwords too.
+//! Files and directories of the agent: for its own user alone, whatever the umask says. They hold what pods are given,
+//! passwords too.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -49,7 +50,11 @@ pub fn replace_files(folder: &Path, files: impl Iterator<Item = (OsString, Vec<u
     replaced
 }
 
-fn replace_in(folder: &Path, files: impl Iterator<Item = (OsString, Vec<u8>)>, names: &mut Vec<OsString>) -> io::Result<()> {
+fn replace_in(
+    folder: &Path,
+    files: impl Iterator<Item = (OsString, Vec<u8>)>,
+    names: &mut Vec<OsString>,
+) -> io::Result<()> {
     let mut open = Vec::new();
     for (index, (name, bytes)) in files.enumerate() {
         names.push(name);
@@ -93,7 +98,10 @@ pub fn judge_data_directory(path: &str) -> io::Result<()> {
     let own = geteuid().as_raw();
     let refused = |text: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     if found.uid() != own {
-        return refused(format!("it belongs to user {}, not to this agent's: `chown {own} {path} && chmod 0700 {path}`", found.uid()));
+        return refused(format!(
+            "it belongs to user {}, not to this agent's: `chown {own} {path} && chmod 0700 {path}`",
+            found.uid()
+        ));
     }
     if found.mode() & OF_OTHERS != 0 {
         return refused(format!(
@@ -185,9 +193,12 @@ mod tests {
     fn who_may_write() {
         let path = folder("writers");
         make_directory(&path).unwrap();
-        for (mode, expected) in
-            [(0o700, None), (0o755, None), (0o777, Some("everybody".to_owned())), (0o1777, Some("everybody".to_owned()))]
-        {
+        for (mode, expected) in [
+            (0o700, None),
+            (0o755, None),
+            (0o777, Some("everybody".to_owned())),
+            (0o1777, Some("everybody".to_owned())),
+        ] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(writers(&path), expected, "{mode:o}");
         }

@@ -81,7 +81,8 @@ pub async fn run<R: Runtime + 'static>(
         });
         verdicts.send_if_modified(|was| {
             // One that has started needs no probe any more and keeps its verdict as long as it runs.
-            let running: BTreeSet<&String> = seen.world.containers.iter().filter(|seen| seen.runs()).map(|seen| &seen.id).collect();
+            let running: BTreeSet<&String> =
+                seen.world.containers.iter().filter(|seen| seen.runs()).map(|seen| &seen.id).collect();
             if was.keys().any(|id| !running.contains(id)) {
                 Arc::make_mut(was).retain(|id, _| running.contains(id));
             }
@@ -112,7 +113,8 @@ fn plans(shown: &Shown, verdicts: &Verdicts) -> Plans {
         let address = seen::address(&pod.runs, wanted.pod.spec.host_network, &shown.world.node.address);
         for run in seen::members(&pod.runs).filter(|run| run.seen.runs()) {
             let Some(member) = wanted.member(&run.tag.container).filter(|member| member.kind.stays()) else { continue };
-            let started = member.spec.startup_probe.is_none() || verdicts.get(&run.seen.id).is_some_and(|verdict| verdict.started);
+            let started = member.spec.startup_probe.is_none()
+                || verdicts.get(&run.seen.id).is_some_and(|verdict| verdict.started);
             for kind in ProbeKind::ALL.into_iter().filter(|kind| (*kind == ProbeKind::Startup) != started) {
                 let Some(probe) = kind.of(member.spec) else { continue };
                 let Some(check) = check_of(&probe.action, member.spec) else { continue };
@@ -129,9 +131,9 @@ fn plans(shown: &Shown, verdicts: &Verdicts) -> Plans {
     plans
 }
 
-/// The verdicts on containers that the master shows as started, or as ready, and whose probe has no result yet: those of
-/// an agent that started anew. Until a probe says otherwise they are so, or every new agent would take them out of their
-/// services for a moment. Pure.
+/// The verdicts on containers that the master shows as started, or as ready, and whose probe has no result yet: those
+/// of an agent that started anew. Until a probe says otherwise they are so, or every new agent would take them out of
+/// their services for a moment. Pure.
 pub fn carried_over(shown: &Shown, heard: &Heard, verdicts: &Verdicts) -> Verdicts {
     let statuses: BTreeMap<String, &Value> = heard.pods.values().flat_map(|pod| container_statuses(pod)).collect();
     let mut carried = Verdicts::new();
@@ -280,7 +282,9 @@ mod tests {
 
     #[test]
     fn a_delay_counts_from_the_start_of_the_container() {
-        let check = |now_ms: i64, left_s: u64| assert_eq!(left(Duration::from_secs(5), 10_000, now_ms), Duration::from_secs(left_s));
+        let check = |now_ms: i64, left_s: u64| {
+            assert_eq!(left(Duration::from_secs(5), 10_000, now_ms), Duration::from_secs(left_s))
+        };
         check(10_000, 5);
         check(13_000, 2);
         check(99_000, 0);
@@ -293,14 +297,24 @@ mod tests {
         let document = json!({
             "metadata": {"namespace": "default", "name": "web", "uid": "u"},
             "spec": {"hostNetwork": true, "containers": [
-                {"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}}, {"name": "d", "image": "i"}]},
+                {"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}},
+                {"name": "d", "image": "i"}]},
         });
         let wanted = Wanted::new(Source::Master, document).unwrap();
         let runs = |index: usize, id: &str| {
-            let instance =
-                Instance { attempt: 0, sandbox: 0, step: 0, renewal: 0, hash: String::new(), processes_of: None, address: String::new() };
+            let instance = Instance {
+                attempt: 0,
+                sandbox: 0,
+                step: 0,
+                renewal: 0,
+                hash: String::new(),
+                processes_of: None,
+                address: String::new(),
+            };
             let spec = &wanted.pod.spec.containers[index];
-            let config = member_config(&Node::default(), &Desired::default(), &wanted, spec, &Image::default(), instance).unwrap();
+            let config =
+                member_config(&Node::default(), &Desired::default(), &wanted, spec, &Image::default(), instance)
+                    .unwrap();
             let state = State::Running { started_ms: 0 };
             let (name, labels) = (config.name, config.labels);
             Seen {
@@ -337,8 +351,17 @@ mod tests {
         let pod = PodName { source: Source::Master, namespace: String::new(), name: String::new(), uid: String::new() };
         let second = Duration::from_secs(1);
         let check = Check::Exec { command: Vec::new() };
-        let plan =
-            Plan { check, delay: second, started_ms: 0, period: second, limit: second, successes, failures, pod, container: String::new() };
+        let plan = Plan {
+            check,
+            delay: second,
+            started_ms: 0,
+            period: second,
+            limit: second,
+            successes,
+            failures,
+            pod,
+            container: String::new(),
+        };
         let mut row = Row::default();
         let found: String = results
             .chars()

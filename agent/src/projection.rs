@@ -1,14 +1,15 @@
-//! Volumes that are made of ConfigMaps, Secrets, fields of the pod and tokens: (volume, pod, what is known) -> files. PURE.
+//! Volumes that are made of ConfigMaps, Secrets, fields of the pod and tokens: (volume, pod, what is known) -> files.
+//! PURE.
 //!
-//! Each has a stamp, by which a look tells whether what a pod mounts is what it should be. It is worked out without a look at the
-//! content, and stands in the name of the directory that the content is in.
+//! Each has a stamp, by which a look tells whether what a pod mounts is what it should be. It is worked out without a
+//! look at the content, and stands in the name of the directory that the content is in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coracle_api::pod::{
-    ConfigMapProjection, DownwardApiFile, DownwardApiProjection, KeyToPath, PodSpec, SecretVolumeSource, ServiceAccountTokenProjection,
-    Volume, VolumeProjection,
+    ConfigMapProjection, DownwardApiFile, DownwardApiProjection, KeyToPath, PodSpec, SecretVolumeSource,
+    ServiceAccountTokenProjection, Volume, VolumeProjection,
 };
 
 use crate::content::{Content, File, STAMP_LENGTH};
@@ -63,18 +64,29 @@ enum Part<'a> {
 
 /// Whether the agent itself fills this volume.
 pub fn is_one(volume: &Volume) -> bool {
-    volume.config_map.is_some() || volume.secret.is_some() || volume.downward_api.is_some() || volume.projected.is_some()
+    volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.downward_api.is_some()
+        || volume.projected.is_some()
 }
 
 /// Whether it stands on no disk. Scripts of ConfigMaps can be run: where /run is, nothing can.
 pub fn is_volatile(volume: &Volume) -> bool {
     let secret = |source: &VolumeProjection| source.config_map.is_none() && source.downward_api.is_none();
-    volume.secret.is_some() || volume.downward_api.is_some() || volume.projected.as_ref().is_some_and(|all| all.sources.iter().any(secret))
+    volume.secret.is_some()
+        || volume.downward_api.is_some()
+        || volume.projected.as_ref().is_some_and(|all| all.sources.iter().any(secret))
 }
 
 /// The wanted content of this volume; empty if the agent does not fill it.
-pub fn look<'a>(volume: &'a Volume, wanted: &'a Wanted, desired: &'a Desired, node: &Node) -> Result<Projection<'a>, Missing> {
-    let mut gathered = Gathered { wanted, desired, node, parts: Vec::new(), errors: Vec::new(), asked: false, kept: false };
+pub fn look<'a>(
+    volume: &'a Volume,
+    wanted: &'a Wanted,
+    desired: &'a Desired,
+    node: &Node,
+) -> Result<Projection<'a>, Missing> {
+    let mut gathered =
+        Gathered { wanted, desired, node, parts: Vec::new(), errors: Vec::new(), asked: false, kept: false };
     let default_mode = if let Some(map) = &volume.config_map {
         gathered.object(Kind::ConfigMap, &map.name, &map.items, map.optional);
         map.default_mode
@@ -106,7 +118,14 @@ pub fn look<'a>(volume: &'a Volume, wanted: &'a Wanted, desired: &'a Desired, no
     }
     let (parts, kept) = (gathered.parts, gathered.kept);
     let stamp = stamp(&parts, &wanted.sandbox_hash);
-    Ok(Projection { stamp, kept, parts, default_mode: default_mode.unwrap_or(MODE_DEFAULT), volume: &volume.name, spec: &wanted.pod.spec })
+    Ok(Projection {
+        stamp,
+        kept,
+        parts,
+        default_mode: default_mode.unwrap_or(MODE_DEFAULT),
+        volume: &volume.name,
+        spec: &wanted.pod.spec,
+    })
 }
 
 /// As Kubernetes joins errors: each once.
@@ -266,7 +285,8 @@ fn clean(path: &str) -> Result<String, String> {
 
 /// The user as whom all containers of the pod run, where they say it.
 fn one_user(spec: &PodSpec) -> Option<u32> {
-    let users = crate::members::members(spec).map(|member| member.spec.security_context.run_as_user.or(spec.security_context.run_as_user));
+    let users = crate::members::members(spec)
+        .map(|member| member.spec.security_context.run_as_user.or(spec.security_context.run_as_user));
     let users: BTreeSet<Option<i64>> = users.collect();
     match users.into_iter().collect::<Vec<_>>().as_slice() {
         [Some(user)] => u32::try_from(*user).ok(),
@@ -280,7 +300,9 @@ fn nested(volume: &str, spec: &PodSpec) -> Vec<String> {
     for container in crate::members::members(spec).map(|member| member.spec) {
         let own = container.volume_mounts.iter().filter(|mount| mount.name == volume && mount.sub_path.is_empty());
         for own in own.filter(|mount| mount.sub_path_expr.is_empty()) {
-            let below = |path: &str| path.strip_prefix(own.mount_path.trim_end_matches('/'))?.strip_prefix('/').map(str::to_owned);
+            let below = |path: &str| {
+                path.strip_prefix(own.mount_path.trim_end_matches('/'))?.strip_prefix('/').map(str::to_owned)
+            };
             let others = container.volume_mounts.iter().filter(|mount| mount.name != volume);
             found.extend(others.filter_map(|mount| clean(&below(&mount.mount_path)?).ok()));
         }

@@ -6,8 +6,9 @@
 //!         -> PATCH where they differ; deleted and ended -> DELETE
 //!     each pod of a file: a mirror pod, its status; a mirror whose file is gone -> DELETE
 //!
-//! A status is a patch that names nothing else: a PUT would say of labels, annotations and finalizers, too, that there are none.
-//! Compared is with what the master shows, not with what was sent: a status that it lost comes back by itself.
+//! A status is a patch that names nothing else: a PUT would say of labels, annotations and finalizers, too, that there
+//! are none. Compared is with what the master shows, not with what was sent: a status that it lost comes back by
+//! itself.
 
 mod mirror;
 mod said;
@@ -60,8 +61,20 @@ pub enum Call {
 }
 
 /// Never ends.
-pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Shown>>, mut heard: watch::Receiver<Arc<Heard>>) {
-    let mut report = Report { client, about, registered: false, conditions: Vec::new(), sent: BTreeMap::new(), said: BTreeSet::new() };
+pub async fn run(
+    client: Client,
+    about: About,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    mut heard: watch::Receiver<Arc<Heard>>,
+) {
+    let mut report = Report {
+        client,
+        about,
+        registered: false,
+        conditions: Vec::new(),
+        sent: BTreeMap::new(),
+        said: BTreeSet::new(),
+    };
     let mut heartbeat = Instant::now();
     // Before the first look there is nothing to say about the engine, unless it is known to be in trouble.
     let can_say = |shown: &Shown| shown.looked || shown.engine_trouble.is_some();
@@ -180,8 +193,10 @@ impl Report {
                     reply
                 }
                 Call::Delete { uid, namespace, name } => {
-                    let body =
-                        json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": { "uid": uid } });
+                    let body = json!({
+                        "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
+                        "preconditions": { "uid": uid },
+                    });
                     self.call(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/pods/{name}"), Some(&body)).await
                 }
                 Call::Mirror { namespace, document, .. } => {
@@ -292,7 +307,8 @@ pub fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<Stri
             calls.push(delete());
             continue;
         }
-        let same = agrees(status, shows) || sent.get(uid).is_some_and(|(was, made)| was == status && agrees(made, shows));
+        let same =
+            agrees(status, shows) || sent.get(uid).is_some_and(|(was, made)| was == status && agrees(made, shows));
         if !same {
             let (patch, status) = (pod_status(uid, status, shows), status.clone());
             calls.push(Call::Status { uid: uid.clone(), namespace: key.0.clone(), name: key.1.clone(), status, patch });
@@ -315,7 +331,13 @@ fn deleted(pod: &Value) -> bool {
 /// nothing of it runs or is being worked on: whoever waits for its name may have it.
 fn is_over(shown: &Shown, uid: &str, pod: &Value) -> bool {
     let of_pod = |tag: &Tag| tag.pod.uid == uid;
-    let runs = || shown.world.containers.iter().any(|seen| seen.runs() && Tag::read(&seen.name, &seen.labels).as_ref().is_some_and(of_pod));
+    let runs = || {
+        shown
+            .world
+            .containers
+            .iter()
+            .any(|seen| seen.runs() && Tag::read(&seen.name, &seen.labels).as_ref().is_some_and(of_pod))
+    };
     let heard = || match shown.desired.pods.get(uid) {
         // A mirror is deleted, and not the file.
         Some(wanted) if wanted.name.source == Source::File => true,
@@ -323,7 +345,12 @@ fn is_over(shown: &Shown, uid: &str, pod: &Value) -> bool {
         // What cannot be read is never wanted.
         None => Wanted::new(Source::Master, pod.clone()).is_err(),
     };
-    deleted(pod) && shown.looked && shown.engine_trouble.is_none() && !shown.world.busy.contains(uid) && !runs() && heard()
+    deleted(pod)
+        && shown.looked
+        && shown.engine_trouble.is_none()
+        && !shown.world.busy.contains(uid)
+        && !runs()
+        && heard()
 }
 
 #[cfg(test)]
@@ -332,7 +359,8 @@ mod tests {
     use crate::desired::Desired;
 
     fn file_pod() -> Wanted {
-        let document = json!({"metadata": {"namespace": "default", "name": "web", "uid": "f1"}, "spec": {"containers": []}});
+        let document =
+            json!({"metadata": {"namespace": "default", "name": "web", "uid": "f1"}, "spec": {"containers": []}});
         Wanted::new(Source::File, document).unwrap()
     }
 
@@ -363,7 +391,11 @@ mod tests {
     #[test]
     fn a_status_is_sent_where_the_watch_shows_another() {
         let running = json!({"phase": "Running", "podIP": null});
-        check(&shown(vec![], &[("u", running.clone())]), &heard(vec![pod("a", "u", json!({"phase": "Pending"}))]), &["status a"]);
+        check(
+            &shown(vec![], &[("u", running.clone())]),
+            &heard(vec![pod("a", "u", json!({"phase": "Pending"}))]),
+            &["status a"],
+        );
         let theirs = json!({"phase": "Running", "qosClass": "BestEffort"});
         check(&shown(vec![], &[("u", running)]), &heard(vec![pod("a", "u", theirs)]), &[]);
     }

@@ -5,7 +5,8 @@ use crate::desired::{Desired, Wanted};
 use crate::naming::Source;
 use crate::plan::waiting::{WaitReason, Waiting};
 
-/// None: the engine's own. A file names a runtime of the engine itself, for it has no RuntimeClasses. The error is what the pod waits for.
+/// None: the engine's own. A file names a runtime of the engine itself, for it has no RuntimeClasses. The error is what
+/// the pod waits for.
 pub fn handler(desired: &Desired, wanted: &Wanted) -> Result<Option<String>, Waiting> {
     let name = wanted.pod.spec.runtime_class_name.as_deref().unwrap_or_default();
     if name.is_empty() {
@@ -15,7 +16,9 @@ pub fn handler(desired: &Desired, wanted: &Wanted) -> Result<Option<String>, Wai
         return Ok(Some(name.to_owned()));
     }
     match desired.objects.find_in(&wanted.name, Kind::RuntimeClass, "", name) {
-        Found::There(class) | Found::Kept(class) => Ok(class.facts["handler"].as_str().filter(|name| !name.is_empty()).map(str::to_owned)),
+        Found::There(class) | Found::Kept(class) => {
+            Ok(class.facts["handler"].as_str().filter(|name| !name.is_empty()).map(str::to_owned))
+        }
         Found::Absent => {
             let text = format!("failed to get sandbox runtime: runtimeclass.node.k8s.io \"{name}\" not found");
             Err(Waiting::new(WaitReason::SetupFailed, text))
@@ -41,14 +44,19 @@ mod tests {
         let known = [(class("kata"), Some(Arc::new(kata))), (class("gone"), None)].into();
         let desired = Desired { objects: Arc::new(Objects { known, ..Objects::default() }), ..Desired::default() };
         let check = |source: Source, name: &str, expected: Result<Option<&str>, &str>| {
-            let document = json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": {"runtimeClassName": name}});
+            let document =
+                json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": {"runtimeClassName": name}});
             let found = handler(&desired, &Wanted::new(source, document).unwrap());
             let found = found.as_ref().map(Option::as_deref).map_err(|waiting| waiting.message.as_str());
             assert_eq!(found, expected, "{name}");
         };
         check(Source::Master, "", Ok(None));
         check(Source::Master, "kata", Ok(Some("kata-qemu")));
-        check(Source::Master, "gone", Err("failed to get sandbox runtime: runtimeclass.node.k8s.io \"gone\" not found"));
+        check(
+            Source::Master,
+            "gone",
+            Err("failed to get sandbox runtime: runtimeclass.node.k8s.io \"gone\" not found"),
+        );
         check(Source::Master, "unheard", Err(""));
         check(Source::File, "runsc", Ok(Some("runsc")));
     }

@@ -78,7 +78,10 @@ pub fn check_user(wanted: &Wanted, container: &Container, image: &Image) -> Resu
              must be between 0 and {UID_MAX}, inclusive {place}"
         ),
         (None, Err(_)) => {
-            format!("container has runAsNonRoot and image has non-numeric user ({image_user}), cannot verify user is non-root {place}")
+            format!(
+                "container has runAsNonRoot and image has non-numeric user ({image_user}), cannot verify user is \
+                 non-root {place}"
+            )
         }
     };
     Err(Waiting::new(WaitReason::CreateContainerConfigError, text))
@@ -91,7 +94,8 @@ fn image_user(image: &Image) -> Option<&str> {
 
 /// The seccomp profile of a container; None: the engine's own. `folder`: the directory of this host's profiles.
 pub fn seccomp(spec: &PodSpec, container: &Container, folder: &str) -> Result<Option<Seccomp>, Waiting> {
-    let profile = container.security_context.seccomp_profile.as_ref().or(spec.security_context.seccomp_profile.as_ref());
+    let profile =
+        container.security_context.seccomp_profile.as_ref().or(spec.security_context.seccomp_profile.as_ref());
     let Some(Profile { kind, localhost_profile }) = profile else { return Ok(None) };
     match kind.as_str() {
         "Unconfined" => Ok(Some(Seccomp::Unconfined)),
@@ -134,7 +138,8 @@ fn app_armor_profile(wanted: &Wanted, container: &Container) -> Option<Profile> 
 
 /// `key:value` each. On a host without SELinux the engine makes nothing of them, as a kubelet's runtime does.
 pub fn se_linux(spec: &PodSpec, container: &Container) -> Vec<String> {
-    let options = container.security_context.se_linux_options.as_ref().or(spec.security_context.se_linux_options.as_ref());
+    let options =
+        container.security_context.se_linux_options.as_ref().or(spec.security_context.se_linux_options.as_ref());
     let Some(options) = options else { return Vec::new() };
     let pairs = [("user", &options.user), ("role", &options.role), ("type", &options.kind), ("level", &options.level)];
     pairs.into_iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| format!("{key}:{value}")).collect()
@@ -171,7 +176,9 @@ pub fn strict_groups(wanted: &Wanted) -> Option<SecurityRefusal> {
 
 /// A profile that nobody here would enforce.
 pub fn unconfined(wanted: &Wanted, node: &Node) -> Option<SecurityRefusal> {
-    let needs = |container: &Container| app_armor_profile(wanted, container).is_some_and(|profile| profile.kind != "Unconfined");
+    let needs = |container: &Container| {
+        app_armor_profile(wanted, container).is_some_and(|profile| profile.kind != "Unconfined")
+    };
     let asked = !node.app_armor && wanted.members().any(|member| needs(member.spec));
     let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
     asked.then(|| SecurityRefusal { reason: "AppArmor", message: message.to_owned() })
@@ -186,7 +193,8 @@ fn bad_sysctl(name: &str, spec: &PodSpec, node: &Node) -> Option<String> {
     if !SAFE_SYSCTLS.contains(&name.as_str()) && !node.unsafe_sysctls.iter().any(allowed) {
         return Some(format!("\"{name}\" not allowlisted"));
     }
-    let shared = if name.starts_with("net.") { spec.host_network.then_some("Net") } else { spec.host_ipc.then_some("IPC") };
+    let shared =
+        if name.starts_with("net.") { spec.host_network.then_some("Net") } else { spec.host_ipc.then_some("IPC") };
     shared.map(|namespace| format!("\"{name}\" not allowed with host {namespace} enabled"))
 }
 
@@ -235,7 +243,8 @@ mod tests {
             let wanted = wanted(json!({}), context.clone());
             let found = check_user(&wanted, &wanted.pod.spec.containers[0], &image(image_user));
             let text = found.err().map(|waiting| waiting.message).unwrap_or_default();
-            let expected = if expected.is_empty() { String::new() } else { format!("{expected} (pod: \"n_d(u)\", container: c)") };
+            let expected =
+                if expected.is_empty() { String::new() } else { format!("{expected} (pod: \"n_d(u)\", container: c)") };
             assert_eq!(text, expected, "{context} {image_user}");
         };
         check(json!({}), "", "");
@@ -273,8 +282,10 @@ mod tests {
         check(Value::Null, local("../b"), Err("localhostProfile \"../b\": it is to be below /p, without \"..\""));
 
         let armor = |annotation: Option<&str>, own: Value| {
-            let mut wanted =
-                wanted(json!({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}), json!({"appArmorProfile": own}));
+            let mut wanted = wanted(
+                json!({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
+                json!({"appArmorProfile": own}),
+            );
             if let Some(text) = annotation {
                 wanted.pod.metadata.annotations.insert(format!("{APP_ARMOR_ANNOTATION}c"), text.to_owned());
             }
@@ -283,7 +294,10 @@ mod tests {
         assert_eq!(armor(None, Value::Null).as_deref(), Some("unconfined"));
         assert_eq!(armor(None, json!({"type": "RuntimeDefault"})), None);
         assert_eq!(armor(Some("localhost/mine"), Value::Null).as_deref(), Some("mine"));
-        assert_eq!(armor(Some("localhost/mine"), json!({"type": "Localhost", "localhostProfile": "other"})).as_deref(), Some("other"));
+        assert_eq!(
+            armor(Some("localhost/mine"), json!({"type": "Localhost", "localhostProfile": "other"})).as_deref(),
+            Some("other")
+        );
 
         let labels = wanted(json!({"securityContext": {"seLinuxOptions": {"level": "s0:c1", "type": "t"}}}), json!({}));
         assert_eq!(se_linux(&labels.pod.spec, &labels.pod.spec.containers[0]), ["type:t", "level:s0:c1"]);
@@ -293,9 +307,12 @@ mod tests {
     fn what_this_host_cannot_give() {
         let check = |spec: Value, own: Value, expected: Option<(&'static str, &str)>| {
             let wanted = wanted(spec.clone(), own);
-            let node = Node { unsafe_sysctls: vec!["net.ipv6.*".to_owned(), "kernel.msgmax".to_owned()], ..Node::default() };
+            let node =
+                Node { unsafe_sysctls: vec!["net.ipv6.*".to_owned(), "kernel.msgmax".to_owned()], ..Node::default() };
             let expected = expected.map(|(reason, message)| SecurityRefusal { reason, message: message.to_owned() });
-            let found = forbidden_sysctl(&wanted, &node).or_else(|| strict_groups(&wanted)).or_else(|| unconfined(&wanted, &node));
+            let found = forbidden_sysctl(&wanted, &node)
+                .or_else(|| strict_groups(&wanted))
+                .or_else(|| unconfined(&wanted, &node));
             assert_eq!(found, expected, "{spec}");
         };
         let sysctl = |name: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}});
@@ -303,7 +320,11 @@ mod tests {
         check(sysctl("net/ipv4/tcp_syncookies"), json!({}), None);
         check(sysctl("net.ipv6.conf.all.disable_ipv6"), json!({}), None);
         check(sysctl("kernel.msgmax"), json!({}), None);
-        check(sysctl("kernel.msgmnb"), json!({}), Some(("SysctlForbidden", "forbidden sysctl: \"kernel.msgmnb\" not allowlisted")));
+        check(
+            sysctl("kernel.msgmnb"),
+            json!({}),
+            Some(("SysctlForbidden", "forbidden sysctl: \"kernel.msgmnb\" not allowlisted")),
+        );
         let shared = |name: &str, field: &str| {
             let mut spec = sysctl(name);
             spec[field] = json!(true);

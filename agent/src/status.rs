@@ -1,7 +1,7 @@
 //! A pod as it is here -> its v1 PodStatus, in the words of the kubelet. PURE.
 //!
-//! `was` is the status that was shown before: it keeps the times of conditions that did not change, and what the engine has
-//! forgotten (an address, when it all began).
+//! `was` is the status that was shown before: it keeps the times of conditions that did not change, and what the engine
+//! has forgotten (an address, when it all began).
 
 mod conditions;
 mod member;
@@ -67,9 +67,21 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     let resize = resizing(wanted, waits, &runs);
     let (init_members, gates) = (&init, &gates);
     let (up, renewing) = (sandbox.is_some(), wanted.restarts_all().then_some(renewal.begins));
-    let facts = Facts { up, ended, initialized, init: init_members, containers: &containers, runs: &runs, gates, resize, renewing };
+    let facts = Facts {
+        up,
+        ended,
+        initialized,
+        init: init_members,
+        containers: &containers,
+        runs: &runs,
+        gates,
+        resize,
+        renewing,
+    };
     let mut conditions = conditions(&facts, generation, was, now);
-    if let (Some(dismissal), Value::Array(list)) = (waits.dismissed.as_ref().filter(|_| over.is_some()), &mut conditions) {
+    if let (Some(dismissal), Value::Array(list)) =
+        (waits.dismissed.as_ref().filter(|_| over.is_some()), &mut conditions)
+    {
         list.extend(disruption(dismissal, generation, was, now));
     }
     set("conditions", conditions);
@@ -111,7 +123,8 @@ fn settled(wanted: &Wanted, runs: &[Run<'_>], waits: &Waits, was: &Value, now: N
 
 /// Why it is as it is, and in words.
 fn reason(waits: &Waits, is_over: bool) -> Option<(&str, &String)> {
-    let dismissed = waits.dismissed.as_ref().filter(|_| is_over).map(|dismissal| (dismissal.reason.as_str(), &dismissal.message));
+    let dismissed =
+        waits.dismissed.as_ref().filter(|_| is_over).map(|dismissal| (dismissal.reason.as_str(), &dismissal.message));
     dismissed.or_else(|| waits.pod.as_ref().map(|waiting| (waiting.reason.name(), &waiting.message)))
 }
 
@@ -126,8 +139,9 @@ fn resizing(wanted: &Wanted, waits: &Waits, runs: &[Run<'_>]) -> Resizing {
     if let Some(held) = &waits.held {
         return Resizing::Pending(held.message.clone());
     }
-    let undone =
-        |member: Member<'_>| seen::of(runs, &member.spec.name).next().is_some_and(|run| resize::wanted_of(wanted, &member, run).is_some());
+    let undone = |member: Member<'_>| {
+        seen::of(runs, &member.spec.name).next().is_some_and(|run| resize::wanted_of(wanted, &member, run).is_some())
+    };
     if wanted.members().any(undone) { Resizing::InProgress } else { Resizing::No }
 }
 
@@ -205,8 +219,11 @@ fn ephemeral_status(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>) -> V
 }
 
 fn end(wanted: &Wanted, deleting: bool, containers: &[One], waits: &Waits) -> Option<End> {
-    let again = |one: &One, code: i32| wanted.member(&one.name).is_some_and(|member| wanted.starts_again(&member, code));
-    let over = |one: &One| one.exit_code.is_some_and(|code| deleting || !again(one, code)) && !waits.containers.contains_key(&one.name);
+    let again =
+        |one: &One, code: i32| wanted.member(&one.name).is_some_and(|member| wanted.starts_again(&member, code));
+    let over = |one: &One| {
+        one.exit_code.is_some_and(|code| deleting || !again(one, code)) && !waits.containers.contains_key(&one.name)
+    };
     if containers.is_empty() || !containers.iter().all(over) {
         return None;
     }
@@ -215,7 +232,8 @@ fn end(wanted: &Wanted, deleting: bool, containers: &[One], waits: &Waits) -> Op
 
 /// An init container that failed, and is left so, ends its pod.
 fn init_end(wanted: &Wanted, init: &[MemberStatus], waits: &Waits) -> Option<End> {
-    let again = |one: &One, code: i32| wanted.member(&one.name).is_some_and(|member| wanted.starts_again(&member, code));
+    let again =
+        |one: &One, code: i32| wanted.member(&one.name).is_some_and(|member| wanted.starts_again(&member, code));
     let failed = |member: &MemberStatus| {
         let one = &member.one;
         let for_good = one.exit_code.is_some_and(|code| code != 0 && !again(one, code));
@@ -236,8 +254,10 @@ mod tests {
 
     #[test]
     fn a_new_agent_reads_the_times_off_the_engine() {
-        let document =
-            json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let document = json!({
+            "metadata": {"namespace": "d", "name": "p", "uid": "u"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
         let wanted = Wanted::new(Source::File, document).unwrap();
         let tag = |container: &str| {
             let labels = sandbox_config(&Node::default(), &wanted, &[], 0, 0, String::new()).labels;
@@ -260,8 +280,12 @@ mod tests {
         let world = World { containers: vec![seen(SANDBOX, 1000, 2000), seen("c", 3000, 4000)], ..World::default() };
         let status = status(&wanted, &world, &Waits::default(), &Value::Null, Now { wall_ms: 99_000, mono_ms: 0 });
         assert_eq!(status["startTime"], "1970-01-01T00:00:01Z");
-        let times: Vec<&str> =
-            status["conditions"].as_array().unwrap().iter().map(|one| &one["lastTransitionTime"].as_str().unwrap()[17..19]).collect();
+        let times: Vec<&str> = status["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| &one["lastTransitionTime"].as_str().unwrap()[17..19])
+            .collect();
         assert_eq!(times, ["01", "01", "04", "04", "01"]);
     }
 
@@ -270,8 +294,10 @@ mod tests {
         let check = |state: Value, expected: Value| {
             let before = json!({"name": "e", "containerID": "docker://1", "image": "i", "state": state});
             let document = json!({
-                "metadata": {"namespace": "d", "name": "p", "uid": "u"}, "status": {"ephemeralContainerStatuses": [before]},
-                "spec": {"containers": [{"name": "c", "image": "i"}], "ephemeralContainers": [{"name": "e", "image": "i"}]},
+                "metadata": {"namespace": "d", "name": "p", "uid": "u"},
+                "status": {"ephemeralContainerStatuses": [before]},
+                "spec": {"containers": [{"name": "c", "image": "i"}],
+                    "ephemeralContainers": [{"name": "e", "image": "i"}]},
             });
             let wanted = Wanted::new(Source::Master, document).unwrap();
             let status = status(&wanted, &World::default(), &Waits::default(), &Value::Null, Now::default());
@@ -286,20 +312,38 @@ mod tests {
     #[test]
     fn what_has_ended_for_good_stays_ended() {
         let check = |policy: &str, code: i64, seen: Option<(State, &str)>, expected: Value| {
-            let before = json!({"name": "c", "image": "i", "ready": false, "state": {"terminated": {"exitCode": code, "reason": "Told"}}});
+            let before = json!({
+                "name": "c", "image": "i", "ready": false,
+                "state": {"terminated": {"exitCode": code, "reason": "Told"}},
+            });
             let document = json!({
-                "metadata": {"namespace": "d", "name": "p", "uid": "u"}, "status": {"phase": "Running", "containerStatuses": [before]},
+                "metadata": {"namespace": "d", "name": "p", "uid": "u"},
+                "status": {"phase": "Running", "containerStatuses": [before]},
                 "spec": {"restartPolicy": policy, "containers": [{"name": "c", "image": "i"}]},
             });
             let wanted = Wanted::new(Source::Master, document).unwrap();
             let mut world = World::default();
             if let Some((state, hash)) = seen {
                 let hash = if hash.is_empty() { wanted.hash_of(&wanted.member("c").unwrap()) } else { hash.to_owned() };
-                let instance = Instance { attempt: 0, sandbox: 0, step: 0, renewal: 0, hash, processes_of: None, address: String::new() };
+                let instance = Instance {
+                    attempt: 0,
+                    sandbox: 0,
+                    step: 0,
+                    renewal: 0,
+                    hash,
+                    processes_of: None,
+                    address: String::new(),
+                };
                 let image = crate::runtime::Image::default();
-                let config =
-                    member_config(&Node::default(), &Desired::default(), &wanted, &wanted.pod.spec.containers[0], &image, instance)
-                        .unwrap();
+                let config = member_config(
+                    &Node::default(),
+                    &Desired::default(),
+                    &wanted,
+                    &wanted.pod.spec.containers[0],
+                    &image,
+                    instance,
+                )
+                .unwrap();
                 let (id, image) = (config.name.clone(), config.image);
                 let (name, labels, image_id) = (config.name, config.labels, String::new());
                 world.containers.push(crate::runtime::Seen {
@@ -343,7 +387,8 @@ mod tests {
             0,
             Some((ended(0), "another")),
             json!({"terminated": {
-                "containerID": "docker://k8s_c_p_d_u_0", "exitCode": 0, "reason": "Completed", "startedAt": "1970-01-01T00:00:00Z", "finishedAt": "1970-01-01T00:00:00Z",
+                "containerID": "docker://k8s_c_p_d_u_0", "exitCode": 0, "reason": "Completed",
+                "startedAt": "1970-01-01T00:00:00Z", "finishedAt": "1970-01-01T00:00:00Z",
             }}),
         );
         // Stopped to be replaced by what it was edited to: that is not its end.
@@ -353,7 +398,8 @@ mod tests {
     #[test]
     fn an_end_that_was_told_stays_told() {
         let document = json!({
-            "metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
+            "metadata": {"namespace": "d", "name": "p", "uid": "u"},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
         });
         let wanted = Wanted::new(Source::File, document).unwrap();
         let check = |attempt: u32, state: Value, expected: i64| {
@@ -382,7 +428,8 @@ mod tests {
     #[test]
     fn what_was_never_made_never_ended() {
         let document = json!({
-            "metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": {"restartPolicy": "Always", "containers": [{"name": "c", "image": "i"}]},
+            "metadata": {"namespace": "d", "name": "p", "uid": "u"},
+            "spec": {"restartPolicy": "Always", "containers": [{"name": "c", "image": "i"}]},
         });
         let wanted = Wanted::new(Source::File, document).unwrap();
         let check = |exit_code: Option<i32>, phase: &str, reason_before: Value| {

@@ -21,7 +21,9 @@ pub fn line(shown: &Shown) -> String {
         match (status["phase"].as_str(), trouble(status)) {
             (Some("Succeeded"), _) => ended += 1,
             (Some("Running"), None) => run += 1,
-            (_, trouble) => waiting.push(format!("{}: {}", wanted.name.name, trouble.unwrap_or_else(|| "starting".to_owned()))),
+            (_, trouble) => {
+                waiting.push(format!("{}: {}", wanted.name.name, trouble.unwrap_or_else(|| "starting".to_owned())))
+            }
         }
     }
     let count = |count: usize, verb: &str, verbs: &str| match count {
@@ -75,7 +77,10 @@ mod tests {
     #[test]
     fn in_words() {
         let running = json!({"phase": "Running"});
-        let waits = json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "image not found"}}}]});
+        let waits = json!({
+            "phase": "Pending",
+            "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "image not found"}}}],
+        });
         check(&[], "0 pods run");
         check(&[("a", running.clone())], "1 pod runs");
         check(&[("a", running.clone()), ("b", running), ("web", waits)], "2 pods run, 1 waits: web: image not found");

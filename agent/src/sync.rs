@@ -1,8 +1,8 @@
 //! The loop: wake -> list -> plan -> act -> look again.
 //!
-//! A wake-up carries nothing; every look is at the whole world. Actions of one pod run in their order in a lane of its own, and
-//! a pod with a lane gets no second one. Dropping the future ends everything at once, like a kill: what was half done is found
-//! by the next look of whoever comes after. The simulation drives this very loop on a paused clock.
+//! A wake-up carries nothing; every look is at the whole world. Actions of one pod run in their order in a lane of its
+//! own, and a pod with a lane gets no second one. Dropping the future ends everything at once, like a kill: what was
+//! half done is found by the next look of whoever comes after. The simulation drives this very loop on a paused clock.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,8 +93,14 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
         if !address.is_empty() {
             ends.node.address = address;
         }
-        let mut world =
-            World { leaving, node: ends.node.clone(), verdicts: (*verdicts).clone(), busy: busy.clone(), strain, ..World::default() };
+        let mut world = World {
+            leaving,
+            node: ends.node.clone(),
+            verdicts: (*verdicts).clone(),
+            busy: busy.clone(),
+            strain,
+            ..World::default()
+        };
         let mut finished = Vec::new();
         let looked = {
             let look = look(runtime, &hands, &clock, &desired, &mut world, rules);
@@ -234,7 +240,9 @@ fn tell(ends: &Ends, desired: &Desired, waits: &BTreeMap<String, Waits>, announc
         let Some(wanted) = desired.pods.get(uid) else { continue };
         let containers = waits.containers.iter().map(|(name, waiting)| (Some(name.as_str()), waiting));
         let whole = waits.pod.iter().map(|waiting| (None, waiting));
-        let places = whole.chain(containers).map(|(container, waiting)| (container.unwrap_or_default().to_owned(), container, waiting));
+        let places = whole
+            .chain(containers)
+            .map(|(container, waiting)| (container.unwrap_or_default().to_owned(), container, waiting));
         // No container's name has a slash.
         let notes = waits.notes.iter().map(|(about, waiting)| (format!("note/{about}"), None, waiting));
         for (place, container, waiting) in places.chain(notes) {

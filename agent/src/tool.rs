@@ -22,7 +22,9 @@ pub async fn run_tool(tool: &str, arguments: &[&str], input: Option<&str>) -> Re
         // A tool that ends early says why below.
         let _ = stdin.write_all(input.as_bytes()).await;
     }
-    let output = timeout(RUN, child.wait_with_output()).await.map_err(|_| format!("{tool} did not end in {} s", RUN.as_secs()))?;
+    let output = timeout(RUN, child.wait_with_output())
+        .await
+        .map_err(|_| format!("{tool} did not end in {} s", RUN.as_secs()))?;
     let output = output.map_err(|error| format!("run {tool}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -46,8 +46,8 @@ type Row = fn(&Asked, &Home<'_>) -> Option<Source>;
 
 const SOURCES: &[Row] = &[host_path, memory, huge_pages, empty_dir, filled, local, nfs];
 
-/// A claim comes here as what it is bound to (`claims`). The first row that applies. A volume that names no source is an empty directory, as in 2014; one that names another
-/// source is refused before it comes here (`api::fields`).
+/// A claim comes here as what it is bound to (`claims`). The first row that applies. A volume that names no source is
+/// an empty directory, as in 2014; one that names another source is refused before it comes here (`api::fields`).
 pub fn source(volume: &Asked, home: &Home<'_>) -> Source {
     SOURCES.iter().find_map(|row| row(volume, home)).unwrap_or_else(|| directory(volume, home))
 }
@@ -79,7 +79,10 @@ fn memory(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     let empty = volume.empty_dir.as_ref().filter(|empty| empty.medium == "Memory")?;
     let name = memory_volume_name(home.uid, &volume.name);
     let size_bytes = empty.size_limit.and_then(|size| u64::try_from(size.value()).ok());
-    Some(Source { needs: Some(Volume::Memory { name: name.clone(), size_bytes, group: home.group }), mount: MountSource::Volume(name) })
+    Some(Source {
+        needs: Some(Volume::Memory { name: name.clone(), size_bytes, group: home.group }),
+        mount: MountSource::Volume(name),
+    })
 }
 
 /// `claims::resolve` has said how large pages and directory are.
@@ -107,7 +110,8 @@ fn local(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     Some(Source { needs: Some(needs), mount: MountSource::Path(path) })
 }
 
-/// The kernel asks the server itself, so there is nobody who would agree on a version: the fourth, unless the options name one.
+/// The kernel asks the server itself, so there is nobody who would agree on a version: the fourth, unless the options
+/// name one.
 fn nfs(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     let NfsVolumeSource { server, path, read_only } = volume.nfs.as_ref()?;
     let name = memory_volume_name(home.uid, &volume.name);
@@ -118,7 +122,8 @@ fn nfs(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     if *read_only || volume.read_only {
         options.push("ro".to_owned());
     }
-    let needs = Volume::Nfs { name: name.clone(), server: server.clone(), path: path.clone(), options: options.join(",") };
+    let needs =
+        Volume::Nfs { name: name.clone(), server: server.clone(), path: path.clone(), options: options.join(",") };
     Some(Source { needs: Some(needs), mount: MountSource::Volume(name) })
 }
 
@@ -187,10 +192,17 @@ mod tests {
     #[test]
     fn what_claims_are_bound_to() {
         let home = Home { data_dir: "/data", volatile_dir: "/run/v", uid: "u", group: Some(7), unless_fits: true };
-        let local =
-            |read_only| Asked { name: "v".into(), local: Some(LocalVolumeSource { path: "/mnt".into() }), read_only, ..Asked::default() };
+        let local = |read_only| Asked {
+            name: "v".into(),
+            local: Some(LocalVolumeSource { path: "/mnt".into() }),
+            read_only,
+            ..Asked::default()
+        };
         let needs = |group| Some(Volume::Local { path: "/mnt".into(), create: false, group, unless_fits: true });
-        assert_eq!(source(&local(false), &home), Source { needs: needs(Some(7)), mount: MountSource::Path("/mnt".into()) });
+        assert_eq!(
+            source(&local(false), &home),
+            Source { needs: needs(Some(7)), mount: MountSource::Path("/mnt".into()) }
+        );
         assert_eq!(source(&local(true), &home).needs, needs(None));
         let kept = Asked { name: "v".into(), kept_directory: Some("claims/n/c".into()), ..Asked::default() };
         let path = "/data/claims/n/c".to_owned();
@@ -198,7 +210,8 @@ mod tests {
         assert_eq!(source(&kept, &home), Source { needs, mount: MountSource::Path(path) });
         let export = NfsVolumeSource { server: "nas".into(), path: "/x".into(), read_only: false };
         let mount_options = vec!["hard".into(), "vers=3".into()];
-        let found = source(&Asked { name: "v".into(), nfs: Some(export), mount_options, ..Asked::default() }, &home).needs;
+        let found =
+            source(&Asked { name: "v".into(), nfs: Some(export), mount_options, ..Asked::default() }, &home).needs;
         assert!(matches!(&found, Some(Volume::Nfs { options, .. }) if options == "hard,vers=3"), "{found:?}");
     }
 }

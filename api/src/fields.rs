@@ -1,9 +1,10 @@
-//! The verdict on each field of a pod: acted on, harmless, or refused by name. Nothing asked for is silently ignored. PURE.
+//! The verdict on each field of a pod: acted on, harmless, or refused by name. Nothing asked for is silently ignored.
+//! PURE.
 //!
 //! The agent goes by it, and the master says it to whoever writes a pod that no agent would start.
 //!
-//! A row covers its field and, where no row is longer, all below it. A test walks the types of the API and fails if a field
-//! of a pod's spec has no row.
+//! A row covers its field and, where no row is longer, all below it. A test walks the types of the API and fails if a
+//! field of a pod's spec has no row.
 
 use serde_json::Value;
 
@@ -98,7 +99,10 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].resources.requests", Acted),
     ("containers[].restartPolicy", Acted),
     ("containers[].restartPolicyRules", Acted),
-    ("containers[].restartPolicyRules[].action", Only(&["Restart", "RestartAllContainers"], "there is no other action")),
+    (
+        "containers[].restartPolicyRules[].action",
+        Only(&["Restart", "RestartAllContainers"], "there is no other action"),
+    ),
     ("containers[].securityContext.allowPrivilegeEscalation", Acted),
     ("containers[].securityContext.appArmorProfile", Acted),
     ("containers[].securityContext.capabilities.add", Acted),
@@ -223,7 +227,10 @@ pub fn warnings(spec: &Value, path: &str) -> Vec<String> {
     let what = if path == "spec" { "this pod" } else { "a pod of this template" };
     let mut said: Vec<String> = warned(what, of_pod(spec, path)).into_iter().collect();
     for (index, one) in spec[EPHEMERAL].as_array().into_iter().flatten().enumerate() {
-        said.extend(warned("this ephemeral container", of_container(EPHEMERAL, one, &format!("{path}.{EPHEMERAL}[{index}]"))));
+        said.extend(warned(
+            "this ephemeral container",
+            of_container(EPHEMERAL, one, &format!("{path}.{EPHEMERAL}[{index}]")),
+        ));
     }
     said
 }
@@ -239,7 +246,9 @@ fn warned(what: &str, mut found: Vec<String>) -> Option<String> {
 
 fn of_pod(spec: &Value, path: &str) -> Vec<String> {
     let mut walk = Walk::default();
-    for (name, value) in spec.as_object().into_iter().flatten().filter(|(name, _)| ![EPHEMERAL, INIT].contains(&name.as_str())) {
+    for (name, value) in
+        spec.as_object().into_iter().flatten().filter(|(name, _)| ![EPHEMERAL, INIT].contains(&name.as_str()))
+    {
         walk.begin(name, &[path, ".", name], value);
     }
     for (index, one) in spec[INIT].as_array().into_iter().flatten().enumerate() {
@@ -268,7 +277,8 @@ fn not_supported(found: &[String]) -> Option<String> {
     Some(text)
 }
 
-/// On its way through a pod: both paths grow and shrink where they are, for every pod that is written is looked through.
+/// On its way through a pod: both paths grow and shrink where they are, for every pod that is written is looked
+/// through.
 #[derive(Default)]
 struct Walk {
     /// The path as in the table.
@@ -398,33 +408,77 @@ mod tests {
         check(json!({"hostUsers": false}), &["spec.hostUsers (false)"]);
         check(json!({"initContainers": [{"name": "x", "restartPolicy": "Always", "startupProbe": {"exec": {}}}]}), &[]);
         check(json!({"initContainers": [{"name": "x", "restartPolicy": "Never"}]}), &[]);
-        let rules = |action: &str| json!({"containers": [{"restartPolicy": "Never", "restartPolicyRules": [{"action": action}]}]});
+        let rules = |action: &str| {
+            json!({
+                "containers": [{"restartPolicy": "Never", "restartPolicyRules": [{"action": action}]}],
+            })
+        };
         check(rules("Restart"), &[]);
         check(rules("RestartAllContainers"), &[]);
         check(rules("Stop"), &["spec.containers[0].restartPolicyRules[0].action (Stop)"]);
-        check(json!({"initContainers": [{"volumeDevices": [{"name": "x"}]}]}), &["spec.initContainers[0].volumeDevices"]);
-        check(json!({"containers": [{"resources": {"claims": [{"name": "x"}]}}]}), &["spec.containers[0].resources.claims"]);
+        check(
+            json!({"initContainers": [{"volumeDevices": [{"name": "x"}]}]}),
+            &["spec.initContainers[0].volumeDevices"],
+        );
+        check(
+            json!({"containers": [{"resources": {"claims": [{"name": "x"}]}}]}),
+            &["spec.containers[0].resources.claims"],
+        );
         check(json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}]}), &[]);
-        check(json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTP"}, "periodSeconds": 3}}]}), &[]);
+        check(
+            json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTP"}, "periodSeconds": 3}}]}),
+            &[],
+        );
         check(json!({"containers": [{"livenessProbe": {"grpc": {"port": 1}}}]}), &[]);
         check(json!({"containers": [{"lifecycle": {"preStop": {"exec": {"command": ["a"]}}}}]}), &[]);
         check(json!({"containers": [{"resources": {"limits": {"cpu": "1", "nvidia.com/gpu": "1"}}}]}), &[]);
-        check(json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/x", "type": ""}}]}), &[]);
-        check(json!({"volumes": [{"name": "v", "secret": {"secretName": "x", "items": [{"key": "k", "path": "p", "mode": 256}]}}]}), &[]);
         check(
-            json!({"volumes": [{"name": "v", "projected": {"sources": [{"configMap": {"name": "x"}}, {"podCertificate": {"keyType": "RSA"}}]}}]}),
+            json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/x", "type": ""}}]}),
+            &[],
+        );
+        check(
+            json!({
+                "volumes": [
+                    {"name": "v", "secret": {"secretName": "x", "items": [{"key": "k", "path": "p", "mode": 256}]}},
+                ],
+            }),
+            &[],
+        );
+        check(
+            json!({
+                "volumes": [
+                    {
+                        "name": "v",
+                        "projected": {
+                            "sources": [{"configMap": {"name": "x"}}, {"podCertificate": {"keyType": "RSA"}}],
+                        },
+                    },
+                ],
+            }),
             &["spec.volumes[0].projected.sources[1].podCertificate"],
         );
         check(json!({"volumes": [{"name": "v", "image": {"reference": "x:1"}}]}), &["spec.volumes[0].image"]);
-        check(json!({"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "x"}}]}), &["spec.volumes[0].gcePersistentDisk"]);
         check(
-            json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "h", "emptyDir": {"medium": "HugePages-2Mi"}}]}),
+            json!({"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "x"}}]}),
+            &["spec.volumes[0].gcePersistentDisk"],
+        );
+        check(
+            json!({
+                "volumes": [
+                    {"name": "v", "emptyDir": {"sizeLimit": "1Mi"}},
+                    {"name": "h", "emptyDir": {"medium": "HugePages-2Mi"}},
+                ],
+            }),
             &[],
         );
-        check(json!({"volumes": [{"name": "v", "emptyDir": {"medium": "Tape"}}]}), &["spec.volumes[0].emptyDir.medium (Tape)"]);
+        check(
+            json!({"volumes": [{"name": "v", "emptyDir": {"medium": "Tape"}}]}),
+            &["spec.volumes[0].emptyDir.medium (Tape)"],
+        );
         check(json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi", "medium": "Memory"}}]}), &[]);
         check(
-            json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]},
+            json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                [{"topologyKey": "x"}]},
                 "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}}),
             &[],
         );
@@ -441,20 +495,40 @@ mod tests {
             let text = refused_ephemeral(&document, "e").unwrap_or_default();
             assert_eq!(text.is_empty(), wanted.is_empty(), "{text}");
             for field in wanted {
-                assert!(text.contains(&format!("spec.ephemeralContainers[1].{field}")), "{text:?} does not name {field}");
+                assert!(
+                    text.contains(&format!("spec.ephemeralContainers[1].{field}")),
+                    "{text:?} does not name {field}"
+                );
             }
         };
-        check(json!({"name": "e", "image": "i", "targetContainerName": "c", "stdin": true, "resources": {}, "command": ["sh"]}), &[]);
         check(
-            json!({"name": "e", "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}, "seccompProfile": {"type": "RuntimeDefault"}}}),
+            json!({
+                "name": "e", "image": "i", "targetContainerName": "c", "stdin": true, "resources": {},
+                "command": ["sh"],
+            }),
             &[],
         );
         check(
-            json!({"name": "e", "securityContext": {"seccompProfile": {"type": "Unconfined"}, "windowsOptions": {"hostProcess": true}}}),
+            json!({
+                "name": "e",
+                "securityContext": {
+                    "capabilities": {"add": ["SYS_PTRACE"]}, "seccompProfile": {"type": "RuntimeDefault"},
+                },
+            }),
+            &[],
+        );
+        check(
+            json!({
+                "name": "e",
+                "securityContext": {"seccompProfile": {"type": "Unconfined"}, "windowsOptions": {"hostProcess": true}},
+            }),
             &["securityContext.windowsOptions"],
         );
         check(json!({"name": "e", "volumeDevices": [{"name": "x"}]}), &["volumeDevices"]);
-        check(json!({"name": "e", "ports": [{"containerPort": 1}], "livenessProbe": {"exec": {}}}), &["ports", "livenessProbe"]);
+        check(
+            json!({"name": "e", "ports": [{"containerPort": 1}], "livenessProbe": {"exec": {}}}),
+            &["ports", "livenessProbe"],
+        );
         check(json!({"name": "e", "somethingNew": 1}), &["somethingNew"]);
     }
 
@@ -463,22 +537,32 @@ mod tests {
         let check = |spec: Value, path: &str, expected: &[&str]| assert_eq!(warnings(&spec, path), expected);
         check(json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}), "spec", &[]);
         check(
-            json!({"resourceClaims": [{"name": "x"}], "ephemeralContainers": [{"name": "e"}, {"name": "f", "ports": [{}]}]}),
+            json!({
+                "resourceClaims": [{"name": "x"}], "ephemeralContainers": [{"name": "e"}, {"name": "f", "ports": [{}]}],
+            }),
             "spec",
             &[
                 "no agent will start this pod: spec.resourceClaims is not supported by this version of the agent",
-                "no agent will start this ephemeral container: spec.ephemeralContainers[1].ports is not supported by this version of the agent",
+                "no agent will start this ephemeral container: spec.ephemeralContainers[1].ports is not supported by \
+                 this version of the agent",
             ],
         );
         check(
-            json!({"resourceClaims": [{"name": "x"}], "volumes": [{"name": "v", "secret": {}}, {"name": "w", "flexVolume": {"driver": "d"}}]}),
+            json!({
+                "resourceClaims": [{"name": "x"}],
+                "volumes": [{"name": "v", "secret": {}}, {"name": "w", "flexVolume": {"driver": "d"}}],
+            }),
             "spec.template.spec",
             &["no agent will start a pod of this template: spec.template.spec.resourceClaims, \
                spec.template.spec.volumes[1].flexVolume.driver are not supported by this version of the agent"],
         );
-        let env: Vec<Value> = (0..20).map(|_| json!({"name": "A", "valueFrom": {"unheardRef": {"name": "x"}}})).collect();
+        let env: Vec<Value> =
+            (0..20).map(|_| json!({"name": "A", "valueFrom": {"unheardRef": {"name": "x"}}})).collect();
         let said = warnings(&json!({"containers": [{"env": env}]}), "spec").remove(0);
-        assert!(said.contains("env[7].valueFrom.unheardRef.name, and 12 more are not") && !said.contains("env[8]"), "{said}");
+        assert!(
+            said.contains("env[7].valueFrom.unheardRef.name, and 12 more are not") && !said.contains("env[8]"),
+            "{said}"
+        );
     }
 
     /// Every field that the types of the API know has a row, and every row is about a field that they know.
@@ -505,18 +589,22 @@ mod tests {
                                 nearest(&same).is_some() || has_rows_below(&mut same)
                             }
                         };
-                        let fields = types.get(of).unwrap().fields.iter().map(|field| format!("{inner}.{}", field.name));
+                        let fields =
+                            types.get(of).unwrap().fields.iter().map(|field| format!("{inner}.{}", field.name));
                         paths.extend(fields.clone());
                         rowless.extend(fields.filter(|path| !known(path)));
                     }
-                    Element::Named(of) if !exact || has_rows_below(&mut path.clone()) => todo.push((of.to_string(), inner)),
+                    Element::Named(of) if !exact || has_rows_below(&mut path.clone()) => {
+                        todo.push((of.to_string(), inner))
+                    }
                     _ if nearest(&path).is_none() => rowless.push(path),
                     _ => {}
                 }
             }
         }
         assert_eq!(rowless, Vec::<String>::new());
-        let unknown: Vec<&str> = TABLE.iter().map(|(row, _)| *row).filter(|row| !paths.iter().any(|path| path == row)).collect();
+        let unknown: Vec<&str> =
+            TABLE.iter().map(|(row, _)| *row).filter(|row| !paths.iter().any(|path| path == row)).collect();
         assert_eq!(unknown, Vec::<&str>::new());
     }
 

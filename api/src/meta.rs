@@ -41,8 +41,8 @@ impl fmt::Display for Resource {
     }
 }
 
-/// The name of one object in the whole cluster. In order of resource and `namespace/name`, as Kubernetes lists them: `a-b/x` is before
-/// `a/x`.
+/// The name of one object in the whole cluster. In order of resource and `namespace/name`, as Kubernetes lists them:
+/// `a-b/x` is before `a/x`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub resource: Resource,
@@ -69,7 +69,13 @@ fn by_path(one: &str, other: &str) -> Ordering {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let both = one.len().min(other.len());
     let next = |name: &[u8]| name.get(both).map_or(b'/', |byte| *byte);
-    let ends = || if both == 0 { one.len().cmp(&other.len()) } else { next(one).cmp(&next(other)).then(one.len().cmp(&other.len())) };
+    let ends = || {
+        if both == 0 {
+            one.len().cmp(&other.len())
+        } else {
+            next(one).cmp(&next(other)).then(one.len().cmp(&other.len()))
+        }
+    };
     one[..both].cmp(&other[..both]).then_with(ends)
 }
 
@@ -77,7 +83,11 @@ fn by_path(one: &str, other: &str) -> Ordering {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (namespace, name) = (self.namespace.escape_debug(), self.name.escape_debug());
-        if self.namespace.is_empty() { write!(f, "{}/{name}", self.resource) } else { write!(f, "{}/{namespace}/{name}", self.resource) }
+        if self.namespace.is_empty() {
+            write!(f, "{}/{name}", self.resource)
+        } else {
+            write!(f, "{}/{namespace}/{name}", self.resource)
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 /// Bytes of a node's name that has a socket: a file's name has 255.
 const SOCKET_NODE_BYTES_MAX: usize = 250;
 
-/// The file of the socket that the agent of a node listens on, below the directory of all of them. None: it has no name of a node, and
-/// leads nowhere else either.
+/// The file of the socket that the agent of a node listens on, below the directory of all of them. None: it has no name
+/// of a node, and leads nowhere else either.
 pub fn agent_socket(node: &str) -> Option<String> {
     (subdomain(node).is_empty() && node.len() <= SOCKET_NODE_BYTES_MAX).then(|| format!("{node}.sock"))
 }
@@ -149,7 +149,9 @@ mod tests {
     fn the_name_of_a_node_stays_in_its_directory() {
         assert_eq!(agent_socket("n1").as_deref(), Some("n1.sock"));
         assert_eq!(agent_socket("box.shop-4.example.com").as_deref(), Some("box.shop-4.example.com.sock"));
-        for name in ["", ".", "..", "../docker", "/run/docker", "a/b", "a\0", ".a", "a..b", "-a", "a-", "A", "a b", "a\n"] {
+        for name in
+            ["", ".", "..", "../docker", "/run/docker", "a/b", "a\0", ".a", "a..b", "-a", "a-", "A", "a b", "a\n"]
+        {
             assert_eq!(agent_socket(name), None, "{name:?}");
         }
         let long = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(58)].join(".");

@@ -1,6 +1,7 @@
 //! Node selectors and tolerations of a pod: the nodes that it may stand on. PURE.
 //!
-//! A scheduler asks it of every node, and an agent of its own: who names a node in `spec.nodeName` has asked no scheduler.
+//! A scheduler asks it of every node, and an agent of its own: who names a node in `spec.nodeName` has asked no
+//! scheduler.
 
 use crate::node::Taint;
 use crate::pod::Toleration;
@@ -10,7 +11,8 @@ use std::collections::BTreeMap;
 /// The labels of a node.
 type Labels = BTreeMap<String, String>;
 
-/// Whether a node of this name, with these labels, is one that a pod asks for: its `nodeSelector`, and the required part of its node affinity.
+/// Whether a node of this name, with these labels, is one that a pod asks for: its `nodeSelector`, and the required
+/// part of its node affinity.
 pub fn suits(spec: &Value, node: &str, labels: &Labels) -> bool {
     let selector = spec["nodeSelector"].as_object().into_iter().flatten();
     let selected = selector.into_iter().all(|(name, value)| labels.get(name).map(String::as_str) == value.as_str());
@@ -24,7 +26,8 @@ pub fn is_choosy(spec: &Value) -> bool {
     spec["nodeSelector"].as_object().is_some_and(|selector| !selector.is_empty()) || !required.is_null()
 }
 
-/// Whether one of the terms of a node selector holds. A term that says nothing holds for no node, and so does a list without terms.
+/// Whether one of the terms of a node selector holds. A term that says nothing holds for no node, and so does a list
+/// without terms.
 pub fn any_term(terms: &Value, node: &str, labels: &Labels) -> bool {
     terms.as_array().into_iter().flatten().any(|term| term_holds(term, node, labels))
 }
@@ -33,7 +36,8 @@ pub fn any_term(terms: &Value, node: &str, labels: &Labels) -> bool {
 pub fn term_holds(term: &Value, node: &str, labels: &Labels) -> bool {
     let of = |field: &str| term[field].as_array().map(Vec::as_slice).unwrap_or_default();
     let (expressions, fields) = (of("matchExpressions"), of("matchFields"));
-    let label = |wanted: &Value| holds(wanted, labels.get(wanted["key"].as_str().unwrap_or_default()).map(String::as_str));
+    let label =
+        |wanted: &Value| holds(wanted, labels.get(wanted["key"].as_str().unwrap_or_default()).map(String::as_str));
     let field = |wanted: &Value| holds(wanted, (wanted["key"] == "metadata.name").then_some(node));
     !(expressions.is_empty() && fields.is_empty()) && expressions.iter().all(label) && fields.iter().all(field)
 }
@@ -72,7 +76,9 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 
 /// The first taint of one of these effects that no toleration bears.
 pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration], effects: &[&str]) -> Option<&'a Taint> {
-    let kept_away = |taint: &&Taint| effects.contains(&taint.effect.as_str()) && !tolerations.iter().any(|one| tolerates(one, taint));
+    let kept_away = |taint: &&Taint| {
+        effects.contains(&taint.effect.as_str()) && !tolerations.iter().any(|one| tolerates(one, taint))
+    };
     taints.iter().find(kept_away)
 }
 
@@ -91,7 +97,13 @@ mod tests {
         check(json!({}), true);
         check(json!({"nodeSelector": {"zone": "a"}}), true);
         check(json!({"nodeSelector": {"zone": "a", "disk": "ssd"}}), false);
-        let required = |terms: Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
+        let required = |terms: Value| {
+            json!({
+                "affinity": {
+                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+                },
+            })
+        };
         check(required(json!([])), false);
         check(required(json!([{}])), false);
         let one = |key: &str, operator: &str, values: &[&str]| {
@@ -119,8 +131,12 @@ mod tests {
 
     #[test]
     fn which_taints_it_bears() {
-        let taint =
-            |key: &str, value: &str, effect: &str| Taint { key: key.into(), value: value.into(), effect: effect.into(), time_added: None };
+        let taint = |key: &str, value: &str, effect: &str| Taint {
+            key: key.into(),
+            value: value.into(),
+            effect: effect.into(),
+            time_added: None,
+        };
         let check = |toleration: Value, expected: bool| {
             let toleration: Toleration = serde_json::from_value(toleration).unwrap();
             assert_eq!(tolerates(&toleration, &taint("speed", "3", "NoExecute")), expected, "{toleration:?}");

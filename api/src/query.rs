@@ -35,14 +35,17 @@ pub enum Stream {
 }
 
 impl Stream {
-    const NAMES: [(&'static str, Stream); 3] = [("All", Stream::All), ("Stderr", Stream::Stderr), ("Stdout", Stream::Stdout)];
+    const NAMES: [(&'static str, Stream); 3] =
+        [("All", Stream::All), ("Stderr", Stream::Stderr), ("Stdout", Stream::Stdout)];
 }
 
 impl LogOptions {
-    /// `parameters`: names and values, decoded; what is named twice counts once, and what is left empty is not said. `pod` is
-    /// whose log it is, for the refusals: 400 for what is no number or time, 422 for what is none that a log could have.
+    /// `parameters`: names and values, decoded; what is named twice counts once, and what is left empty is not said.
+    /// `pod` is whose log it is, for the refusals: 400 for what is no number or time, 422 for what is none that a log
+    /// could have.
     pub fn read(parameters: &[(String, String)], pod: &str) -> Result<LogOptions, Status> {
-        let said = |name: &str| parameters.iter().find(|(parameter, _)| parameter == name).map(|(_, value)| value.as_str());
+        let said =
+            |name: &str| parameters.iter().find(|(parameter, _)| parameter == name).map(|(_, value)| value.as_str());
         let given = |name: &str| said(name).filter(|value| !value.is_empty());
         let number = |name: &str| given(name).map(whole).transpose().map_err(Status::bad_request);
         let (lines, bytes, seconds) = (number("tailLines")?, number("limitBytes")?, number("sinceSeconds")?);
@@ -55,9 +58,10 @@ impl LogOptions {
         problems.extend(below(lines, 0, "tailLines", "must be greater than or equal to 0"));
         problems.extend(below(bytes, 1, "limitBytes", "must be greater than 0"));
         problems.extend(match time {
-            Some(_) if seconds.is_some() => {
-                Some(Problem::forbidden(&Path::new("[]"), "at most one of `sinceTime` or `sinceSeconds` may be specified"))
-            }
+            Some(_) if seconds.is_some() => Some(Problem::forbidden(
+                &Path::new("[]"),
+                "at most one of `sinceTime` or `sinceSeconds` may be specified",
+            )),
             _ => below(seconds, 1, "sinceSeconds", "must be greater than 0"),
         });
         if let Some((given, None)) = stream {
@@ -67,7 +71,10 @@ impl LogOptions {
         let stream = stream.and_then(|(_, known)| known).map_or(Stream::All, |(_, stream)| *stream);
         // The engine counts the lines of both.
         if stream != Stream::All && lines.is_some() {
-            problems.push(Problem::forbidden(&Path::new("[]"), "`tailLines` and specific `stream` are mutually exclusive for now"));
+            problems.push(Problem::forbidden(
+                &Path::new("[]"),
+                "`tailLines` and specific `stream` are mutually exclusive for now",
+            ));
         }
         if !problems.is_empty() {
             return Err(Status::invalid_of("", "PodLogOptions", pod, &problems));
@@ -132,7 +139,9 @@ mod tests {
 
     fn read(query: &str) -> Result<LogOptions, Status> {
         let pair = |pair: &str| {
-            pair.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap_or((pair.to_owned(), String::new()))
+            pair.split_once('=')
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .unwrap_or((pair.to_owned(), String::new()))
         };
         LogOptions::read(&query.split('&').map(pair).collect::<Vec<_>>(), "p")
     }
@@ -159,15 +168,31 @@ mod tests {
             assert_eq!((status.code, status.message.as_str()), (code, message), "{query}");
         }
         check("tailLines=abc", 400, "strconv.ParseInt: parsing \"abc\": invalid syntax");
-        check("limitBytes=9223372036854775808", 400, "strconv.ParseInt: parsing \"9223372036854775808\": value out of range");
-        check("sinceTime=x", 400, "parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"");
+        check(
+            "limitBytes=9223372036854775808",
+            400,
+            "strconv.ParseInt: parsing \"9223372036854775808\": value out of range",
+        );
+        check(
+            "sinceTime=x",
+            400,
+            "parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"",
+        );
         let of = |rest: &str| format!("PodLogOptions \"p\" is invalid: {rest}");
         check("tailLines=-1", 422, &of("tailLines: Invalid value: -1: must be greater than or equal to 0"));
         check("limitBytes=0", 422, &of("limitBytes: Invalid value: 0: must be greater than 0"));
         check("sinceSeconds=0", 422, &of("sinceSeconds: Invalid value: 0: must be greater than 0"));
         let both = "sinceSeconds=1&sinceTime=2020-01-01T00:00:00Z";
         check(both, 422, &of("[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"));
-        check("stream=stdout", 422, &of("stream: Unsupported value: \"stdout\": supported values: \"All\", \"Stderr\", \"Stdout\""));
-        check("stream=Stdout&tailLines=1", 422, &of("[]: Forbidden: `tailLines` and specific `stream` are mutually exclusive for now"));
+        check(
+            "stream=stdout",
+            422,
+            &of("stream: Unsupported value: \"stdout\": supported values: \"All\", \"Stderr\", \"Stdout\""),
+        );
+        check(
+            "stream=Stdout&tailLines=1",
+            422,
+            &of("[]: Forbidden: `tailLines` and specific `stream` are mutually exclusive for now"),
+        );
     }
 }

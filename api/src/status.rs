@@ -1,5 +1,6 @@
 //! The Status reply: how a request went wrong, or what a delete did. A value; each version of the API writes it in its
-//! own way (`to_v1` here, v1beta1 in its own room). Messages are those of Kubernetes, because clients show and match them.
+//! own way (`to_v1` here, v1beta1 in its own room). Messages are those of Kubernetes, because clients show and match
+//! them.
 
 mod reason;
 
@@ -36,7 +37,12 @@ pub struct Details {
 
 impl Details {
     pub fn of(resource: &Resource, name: &str) -> Details {
-        Details { name: name.to_owned(), group: resource.group.to_string(), kind: resource.plural.to_string(), ..Details::default() }
+        Details {
+            name: name.to_owned(),
+            group: resource.group.to_string(),
+            kind: resource.plural.to_string(),
+            ..Details::default()
+        }
     }
 }
 
@@ -68,7 +74,11 @@ impl Status {
     }
 
     pub fn method_not_allowed() -> Status {
-        failure(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource", Details::default())
+        failure(
+            Reason::MethodNotAllowed,
+            "the server does not allow this method on the requested resource",
+            Details::default(),
+        )
     }
 
     pub fn already_exists(resource: &Resource, name: &str) -> Status {
@@ -88,7 +98,11 @@ impl Status {
 
     /// Somebody else wrote since the client read.
     pub fn stale(resource: &Resource, name: &str) -> Status {
-        Status::conflict(resource, name, "the object has been modified; please apply your changes to the latest version and try again")
+        Status::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
     }
 
     /// The uid that the client asked for is another object's.
@@ -103,8 +117,8 @@ impl Status {
     /// The revision that the client asked for is over.
     pub fn other_revision(resource: &Resource, name: &str, wanted: &str, found: Revision) -> Status {
         let why = format!(
-            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({found}). \
-             The object might have been modified"
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
+             ({found}). The object might have been modified"
         );
         Status::conflict(resource, name, &why)
     }
@@ -117,9 +131,16 @@ impl Status {
     /// For what is no row of the kind table: `("meta.k8s.io", "DeleteOptions")`.
     pub fn invalid_of(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Status {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let message = format!("{qualified} {} is invalid: {}", coracle_schema::go_quoted(name), all_of(&once(problems)));
+        let message =
+            format!("{qualified} {} is invalid: {}", coracle_schema::go_quoted(name), all_of(&once(problems)));
         let causes = problems.iter().map(cause_of).collect();
-        let details = Details { name: name.to_owned(), group: group.to_owned(), kind: kind.to_owned(), causes, ..Details::default() };
+        let details = Details {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            causes,
+            ..Details::default()
+        };
         failure(Reason::Invalid, message, details)
     }
 
@@ -142,7 +163,8 @@ impl Status {
     }
 
     pub fn unsupported_media_type(accepted: &str) -> Status {
-        let message = format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
         plain(Reason::UnsupportedMediaType, message)
     }
 
@@ -152,7 +174,11 @@ impl Status {
 
     /// None of the media types that the client takes is known at all.
     pub fn not_representable(offered: &str) -> Status {
-        failure(Reason::NotAcceptable, format!("406: Not Acceptable\n\nAvailable representations: {offered}"), Details::default())
+        failure(
+            Reason::NotAcceptable,
+            format!("406: Not Acceptable\n\nAvailable representations: {offered}"),
+            Details::default(),
+        )
     }
 
     /// A list was asked for in the form of one object, or the other way round.
@@ -167,7 +193,11 @@ impl Status {
     /// Our own fault, or the disk's.
     pub fn internal_error(why: impl std::fmt::Display) -> Status {
         let causes = vec![Cause { message: why.to_string(), ..Cause::default() }];
-        failure(Reason::InternalError, format!("Internal error occurred: {why}"), Details { causes, ..Details::default() })
+        failure(
+            Reason::InternalError,
+            format!("Internal error occurred: {why}"),
+            Details { causes, ..Details::default() },
+        )
     }
 
     /// The history no longer reaches back to `asked`.
@@ -175,10 +205,15 @@ impl Status {
         plain(Reason::Expired, format!("too old resource version: {asked} ({oldest})"))
     }
 
-    /// The store has been set back behind `asked`. What has been since under revisions that were told before nobody can say: a client that
-    /// hears Expired lists again at once.
+    /// The store has been set back behind `asked`. What has been since under revisions that were told before nobody can
+    /// say: a client that hears Expired lists again at once.
     pub fn expired_future(asked: Revision, current: Revision) -> Status {
-        plain(Reason::Expired, format!("too large resource version: {asked}, current: {current}: the store was set back since, list again"))
+        plain(
+            Reason::Expired,
+            format!(
+                "too large resource version: {asked}, current: {current}: the store was set back since, list again"
+            ),
+        )
     }
 
     /// The same of a list, which cannot be shown as it was then.
@@ -188,10 +223,11 @@ impl Status {
 
     /// The same of a page: with `fresh` the list goes on, but shows the present.
     pub fn expired_page(fresh: String) -> Status {
-        let message = "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
-                       the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
-                       Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
-                       deleted between the time the first chunk was returned and now may show up in the list.";
+        let message = "The provided continue parameter is too old to display a consistent list result. You can start a \
+                       new list without the continue parameter, or use the continue token in this response to retrieve \
+                       the remainder of the results. Continuing with the provided token results in an inconsistent \
+                       list - objects that were created, modified, or deleted between the time the first chunk was \
+                       returned and now may show up in the list.";
         Status { continues: Some(fresh.into()), ..plain(Reason::Expired, message) }
     }
 
@@ -202,7 +238,11 @@ impl Status {
     /// A revision that has not been yet.
     pub fn future(asked: Revision, current: Revision) -> Status {
         let mut status = Status::timeout(format!("Too large resource version: {asked}, current: {current}"), 1);
-        let cause = Cause { reason: "ResourceVersionTooLarge".into(), message: "Too large resource version".into(), field: String::new() };
+        let cause = Cause {
+            reason: "ResourceVersionTooLarge".into(),
+            message: "Too large resource version".into(),
+            field: String::new(),
+        };
         status.details.get_or_insert_default().causes.push(cause);
         status
     }
@@ -275,7 +315,13 @@ fn put(into: &mut Map<String, Value>, field: &str, text: &str) {
 }
 
 fn failure(reason: Reason, message: impl Into<String>, details: Details) -> Status {
-    Status { code: reason.code(), reason: Some(reason), message: message.into(), details: Some(details), continues: None }
+    Status {
+        code: reason.code(),
+        reason: Some(reason),
+        message: message.into(),
+        details: Some(details),
+        continues: None,
+    }
 }
 
 fn plain(reason: Reason, message: impl Into<String>) -> Status {
@@ -325,30 +371,40 @@ mod tests {
         let deployments = Resource { group: "apps".into(), plural: "deployments".into() };
         check(
             Status::not_found(&pods, "x"),
-            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "pods \"x\" not found",
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "pods \"x\" not found",
                 "reason": "NotFound", "details": {"name": "x", "kind": "pods"}, "code": 404}),
         );
         check(
             Status::not_found(&deployments, "nope"),
-            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "deployments.apps \"nope\" not found",
-                "reason": "NotFound", "details": {"name": "nope", "group": "apps", "kind": "deployments"}, "code": 404}),
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "deployments.apps \"nope\" not found",
+                "reason": "NotFound", "details": {"name": "nope", "group": "apps", "kind": "deployments"},
+                "code": 404}),
         );
         check(
             Status::deleted(&pods, "x", "u1"),
             json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                 "details": {"name": "x", "kind": "pods", "uid": "u1"}}),
         );
-        check(Status::success(201), json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}));
+        check(
+            Status::success(201),
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+        );
         check(
             Status::method_not_allowed(),
-            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "MethodNotAllowed",
-                "message": "the server does not allow this method on the requested resource", "details": {}, "code": 405}),
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "reason": "MethodNotAllowed",
+                "message": "the server does not allow this method on the requested resource", "details": {},
+                "code": 405}),
         );
         check(
             Status::future(Revision(99999999999), Revision(7)),
-            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Timeout", "code": 504,
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Timeout",
+                "code": 504,
                 "message": "Timeout: Too large resource version: 99999999999, current: 7",
-                "details": {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}], "retryAfterSeconds": 1}}),
+                "details": {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+                    "retryAfterSeconds": 1}}),
         );
     }
 
@@ -360,8 +416,11 @@ mod tests {
         let template = Problem::required(&Path::new("spec.template"), "");
         check(
             Status::invalid(row, "r", &[selector.clone(), template]),
-            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Invalid", "code": 422,
-                "message": "ReplicationController \"r\" is invalid: [spec.selector: Required value, spec.template: Required value]",
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Invalid",
+                "code": 422,
+                "message":
+                "ReplicationController \"r\" is invalid: [spec.selector: Required value, spec.template: Required \
+                 value]",
                 "details": {"name": "r", "kind": "ReplicationController", "causes": [
                     {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.selector"},
                     {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.template"}]}}),

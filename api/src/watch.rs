@@ -1,4 +1,5 @@
-//! The events of a watch with a selector: an object that comes to match is new to the watcher, and one that ceases to match is gone.
+//! The events of a watch with a selector: an object that comes to match is new to the watcher, and one that ceases to
+//! match is gone.
 
 /// The type of an event for the watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Part of a budget that must be there for a thing that is larger than its party's share: else a few such would be in memory at once.
+/// Part of a budget that must be there for a thing that is larger than its party's share: else a few such would be in
+/// memory at once.
 const MOST_PART: usize = 16;
 
 /// The party that a share belongs to: all clients of one address, as long as they have no identity.
@@ -43,8 +44,8 @@ impl Party {
     }
 }
 
-/// Units of something: bytes, places. A party may have at most `times` as much as is then left: with 3 one has three quarters, a second
-/// three quarters of what is left, and there is room for the next.
+/// Units of something: bytes, places. A party may have at most `times` as much as is then left: with 3 one has three
+/// quarters, a second three quarters of what is left, and there is room for the next.
 #[derive(Clone)]
 pub struct Budget(Arc<Shared>);
 

@@ -1,5 +1,5 @@
-//! The channel of a stream: one side publishes, the other carries. A thousand who watch have a thousand of them, and each is touched by
-//! each event, so there is nothing in it but what waits.
+//! The channel of a stream: one side publishes, the other carries. A thousand who watch have a thousand of them, and
+//! each is touched by each event, so there is nothing in it but what waits.
 //!
 //!     try_send                a watch: no place, and the reader was too slow
 //!     send, blocking_send     a log, a backup: at the reader's pace

@@ -1,7 +1,7 @@
 //! The other direction: the agent's calls to the master, one connection each.
 //!
-//! A pool would be no gain: over the Unix socket a short request must close its connection (the other side has few threads, and
-//! overlooks connections in a burst), and a heartbeat in ten seconds does not pay for a kept one over TCP.
+//! A pool would be no gain: over the Unix socket a short request must close its connection (the other side has few
+//! threads, and overlooks connections in a burst), and a heartbeat in ten seconds does not pay for a kept one over TCP.
 use crate::outbound::{self, Driven, Fetched};
 use crate::upgrade::Upgraded;
 use crate::{HeaderMap, Method, StatusCode, header, websocket};
@@ -18,7 +18,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// Bytes of one line of a watch: an object of the largest request body, with its defaults and the envelope of its event.
+/// Bytes of one line of a watch: an object of the largest request body, with its defaults and the envelope of its
+/// event.
 pub const LINE_BYTES_MAX: usize = crate::BODY_BYTES_MAX + (1 << 20);
 
 /// Bytes of a whole reply: a list of some thousand pods.
@@ -33,7 +34,8 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 /// From the request to the head of its answer; the local side picks up an overlooked connection within a second.
 pub const HEAD: Duration = Duration::from_secs(10);
 
-/// Sixteen bytes that tell a server of WebSocket from one that answers what it has answered before: the agent's socket has no cache.
+/// Sixteen bytes that tell a server of WebSocket from one that answers what it has answered before: the agent's socket
+/// has no cache.
 const KEY: &str = "Y29yYWNsZS1hZ2VudC0xLg==";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -100,7 +102,8 @@ impl Client {
         self.send(method, path_and_query, body.map(|body| ("application/json", body))).await
     }
 
-    /// Fetches a document unless it is unchanged: `known` are the headers that name the known version. At most so many bytes of it.
+    /// Fetches a document unless it is unchanged: `known` are the headers that name the known version. At most so many
+    /// bytes of it.
     pub async fn look(&self, path_and_query: &str, known: &HeaderMap, bytes_max: usize) -> Result<Reply, CallError> {
         let mut request = self.request(Method::GET, path_and_query).header(header::CONNECTION, "close");
         for (name, value) in known {
@@ -115,7 +118,12 @@ impl Client {
         self.send(Method::PATCH, path_and_query, Some((language, patch))).await
     }
 
-    async fn send(&self, method: Method, path_and_query: &str, body: Option<(&'static str, Bytes)>) -> Result<Reply, CallError> {
+    async fn send(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<Reply, CallError> {
         let whole = async {
             let fetched = self.fetch(method, path_and_query, body).await?;
             self.reply(fetched).await
@@ -131,22 +139,43 @@ impl Client {
             let reply = timeout(CALL, self.reply(fetched)).await.map_err(|_| self.slow("the whole reply"))??;
             return Err(CallError::Refused(self.target.clone(), Box::new(reply)));
         }
-        Ok(Lines { target: self.target.clone(), body: fetched.body, read: BytesMut::new(), searched: 0, _connection: fetched.connection })
+        Ok(Lines {
+            target: self.target.clone(),
+            body: fetched.body,
+            read: BytesMut::new(),
+            searched: 0,
+            _connection: fetched.connection,
+        })
     }
 
     /// Asks with a POST to go on with another protocol; an answer that does not is `CallError::Refused`.
-    pub async fn take_over(&self, path_and_query: &str, protocol: &'static str, body: Bytes) -> Result<Upgraded, CallError> {
-        self.go_on(self.request(Method::POST, path_and_query).header(header::UPGRADE, protocol), Some(("application/json", body))).await
+    pub async fn take_over(
+        &self,
+        path_and_query: &str,
+        protocol: &'static str,
+        body: Bytes,
+    ) -> Result<Upgraded, CallError> {
+        self.go_on(
+            self.request(Method::POST, path_and_query).header(header::UPGRADE, protocol),
+            Some(("application/json", body)),
+        )
+        .await
     }
 
-    /// Goes on as a WebSocket with this protocol in it; see `websocket::begin`. An answer that does not is `CallError::Refused`.
+    /// Goes on as a WebSocket with this protocol in it; see `websocket::begin`. An answer that does not is
+    /// `CallError::Refused`.
     pub async fn web_socket(&self, path_and_query: &str, protocol: &'static str) -> Result<Upgraded, CallError> {
         let request = self.request(Method::GET, path_and_query).header(header::UPGRADE, "websocket");
-        let request = request.header(header::SEC_WEBSOCKET_VERSION, websocket::VERSION).header(header::SEC_WEBSOCKET_KEY, KEY);
+        let request =
+            request.header(header::SEC_WEBSOCKET_VERSION, websocket::VERSION).header(header::SEC_WEBSOCKET_KEY, KEY);
         self.go_on(request.header(header::SEC_WEBSOCKET_PROTOCOL, protocol), None).await
     }
 
-    async fn go_on(&self, request: http::request::Builder, body: Option<(&'static str, Bytes)>) -> Result<Upgraded, CallError> {
+    async fn go_on(
+        &self,
+        request: http::request::Builder,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<Upgraded, CallError> {
         let fetched = self.fetch_as(request.header(header::CONNECTION, "Upgrade"), body).await?;
         if fetched.head.status != StatusCode::SWITCHING_PROTOCOLS {
             let reply = timeout(CALL, self.reply(fetched)).await.map_err(|_| self.slow("the whole reply"))??;
@@ -156,7 +185,12 @@ impl Client {
         Ok(taken_over.map_err(|e| self.broken(&e))?.into())
     }
 
-    async fn fetch(&self, method: Method, path_and_query: &str, body: Option<(&'static str, Bytes)>) -> Result<Fetched, CallError> {
+    async fn fetch(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<Fetched, CallError> {
         self.fetch_as(self.request(method, path_and_query).header(header::CONNECTION, "close"), body).await
     }
 
@@ -165,11 +199,16 @@ impl Client {
         request.header(header::HOST, self.target.host()).header(header::USER_AGENT, self.name)
     }
 
-    async fn fetch_as(&self, mut request: http::request::Builder, body: Option<(&'static str, Bytes)>) -> Result<Fetched, CallError> {
+    async fn fetch_as(
+        &self,
+        mut request: http::request::Builder,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<Fetched, CallError> {
         if let Some((form, _)) = &body {
             request = request.header(header::CONTENT_TYPE, *form);
         }
-        let request = request.body(Full::new(body.map(|(_, body)| body).unwrap_or_default())).map_err(|e| self.broken(&e))?;
+        let request =
+            request.body(Full::new(body.map(|(_, body)| body).unwrap_or_default())).map_err(|e| self.broken(&e))?;
         let unreachable = |e| CallError::Unreachable(self.target.clone(), e);
         let fetched = match &*self.target {
             Target::Unix(path) => {
@@ -206,8 +245,8 @@ impl Client {
 }
 
 impl Lines {
-    /// The next line without its end; blank ones, which a quiet watch sends, are skipped. `None` when the server has ended the watch.
-    /// Safe to drop and call again: nothing that was read is lost.
+    /// The next line without its end; blank ones, which a quiet watch sends, are skipped. `None` when the server has
+    /// ended the watch. Safe to drop and call again: nothing that was read is lost.
     pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             while let Some(end) = self.read[self.searched..].iter().position(|byte| *byte == b'\n') {
@@ -224,7 +263,12 @@ impl Lines {
             }
             match self.body.frame().await {
                 None if self.read.trim_ascii().is_empty() => return Ok(None),
-                None => return Err(CallError::Broken(self.target.clone(), "the watch ended in the middle of a line".into())),
+                None => {
+                    return Err(CallError::Broken(
+                        self.target.clone(),
+                        "the watch ended in the middle of a line".into(),
+                    ));
+                }
                 Some(Err(e)) => return Err(CallError::Broken(self.target.clone(), chain(&e))),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
@@ -298,7 +342,9 @@ impl fmt::Display for CallError {
             CallError::Unreachable(target, e) => write!(f, "{target}: {e}"),
             CallError::Slow(target, what) => write!(f, "{target}: {what} did not come in time"),
             CallError::Broken(target, cause) => write!(f, "{target}: the connection broke: {cause}"),
-            CallError::TooLarge(target, what, bytes_max) => write!(f, "{target}: a {what} is longer than {bytes_max} bytes"),
+            CallError::TooLarge(target, what, bytes_max) => {
+                write!(f, "{target}: a {what} is longer than {bytes_max} bytes")
+            }
             CallError::Refused(target, reply) => write!(f, "{target}: answered {} to a watch", reply.status),
         }
     }

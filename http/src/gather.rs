@@ -6,10 +6,15 @@ use std::io;
 use std::time::Duration;
 
 /// All are asked at once, and each has `patience`. The errors say who does not answer, and why.
-pub fn gather(asked: Vec<(Server, PathAndQuery)>, patience: Duration, bytes_max: usize) -> io::Result<Vec<Result<Bytes, String>>> {
+pub fn gather(
+    asked: Vec<(Server, PathAndQuery)>,
+    patience: Duration,
+    bytes_max: usize,
+) -> io::Result<Vec<Result<Bytes, String>>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     Ok(runtime.block_on(async {
-        let asking: Vec<_> = asked.into_iter().map(|(server, target)| tokio::spawn(ask(server, target, patience, bytes_max))).collect();
+        let asking: Vec<_> =
+            asked.into_iter().map(|(server, target)| tokio::spawn(ask(server, target, patience, bytes_max))).collect();
         let mut answers = Vec::with_capacity(asking.len());
         for asked in asking {
             answers.push(asked.await.unwrap_or_else(|error| Err(error.to_string())));
@@ -20,8 +25,11 @@ pub fn gather(asked: Vec<(Server, PathAndQuery)>, patience: Duration, bytes_max:
 
 async fn ask(server: Server, target: PathAndQuery, patience: Duration, bytes_max: usize) -> Result<Bytes, String> {
     let whole = async {
-        let answered = forward(&Forward::get(server.clone(), target, patience)).await.map_err(|refusal| refusal.to_string())?;
-        let Reached::Answer(mut answered) = answered else { return Err(format!("{server} changes to another protocol")) };
+        let answered =
+            forward(&Forward::get(server.clone(), target, patience)).await.map_err(|refusal| refusal.to_string())?;
+        let Reached::Answer(mut answered) = answered else {
+            return Err(format!("{server} changes to another protocol"));
+        };
         if !answered.status.is_success() {
             return Err(format!("{server} answers {}", answered.status));
         }

@@ -18,7 +18,8 @@ impl Identity {
         Identity { user: String::new(), uid: String::new(), groups: Vec::new(), extra: BTreeMap::new() }
     }
 
-    /// Whoever comes through a port that shows who they are by nothing else than that they reach it: they may do everything.
+    /// Whoever comes through a port that shows who they are by nothing else than that they reach it: they may do
+    /// everything.
     pub fn administrator() -> Identity {
         let groups = ["system:masters", "system:authenticated"];
         Identity { user: "system:admin".to_owned(), groups: groups.map(str::to_owned).to_vec(), ..Identity::none() }

@@ -2,12 +2,14 @@
 //!
 //!     network  hyper on TCP, Unix \                               / Whole, Long: one document
 //!                                  > Request -> Handler -> Answer <  Stream: a watch or a log, item by item
-//!     local    tiny_http on Unix  /                               \ Forward: fetched by the carrier from another server
+//!     local    tiny_http on Unix  /                               \ Forward: fetched by the carrier from another
+//!                                                                 server
 //!                                                                  Upgrade: takes over the connection (network alone)
 //!     client   the other direction: the agent's calls and watches
 //!
-//! This file is the seam: all that a handler sees of HTTP. It names neither hyper nor tiny_http; the `http` crate is vocabulary,
-//! not a server. The only words of Kubernetes are those of a Status, because a carrier refuses in the language of its clients.
+//! This file is the seam: all that a handler sees of HTTP. It names neither hyper nor tiny_http; the `http` crate is
+//! vocabulary, not a server. The only words of Kubernetes are those of a Status, because a carrier refuses in the
+//! language of its clients.
 
 pub mod budget;
 pub mod channel;
@@ -55,13 +57,15 @@ pub const BYTES_TIMES: usize = 3;
 /// The same of streams, which cost little: eight of nine.
 pub const STREAMS_TIMES: usize = 8;
 
-/// Items that wait in the channel of a `Stream`. A watcher with so many unread is slow: its sender is dropped and it resumes.
+/// Items that wait in the channel of a `Stream`. A watcher with so many unread is slow: its sender is dropped and it
+/// resumes.
 pub const STREAM_ITEMS_MAX: usize = 64;
 
 /// A forwarded answer may pause for so long between two pieces: a file is read, nobody waits for anything.
 pub const FORWARD_IDLE: Duration = Duration::from_secs(30);
 
-/// `Retry-After` in seconds for a client that was refused because of many others: places come free as quickly as answers are read.
+/// `Retry-After` in seconds for a client that was refused because of many others: places come free as quickly as
+/// answers are read.
 const AGAIN_S: u32 = 1;
 
 /// From a request that is forwarded to the head of its answer: an agent may have to ask an engine that is busy.
@@ -70,11 +74,13 @@ pub const FORWARD_HEAD: Duration = Duration::from_secs(30);
 /// The same of a server that is anybody's own: it may think for a while, as the clients of kube-apiserver let it.
 pub const FORWARD_PROXY_HEAD: Duration = Duration::from_secs(120);
 
-/// The same as `FORWARD_IDLE` for a log that is followed and may be quiet for hours: what the kubelet allows an idle stream.
+/// The same as `FORWARD_IDLE` for a log that is followed and may be quiet for hours: what the kubelet allows an idle
+/// stream.
 pub const FORWARD_FOLLOW_IDLE: Duration = Duration::from_secs(4 * 3600);
 
 /// On every answer: no browser takes it for a page because it looks like one.
-pub(crate) const NO_SNIFFING: (HeaderName, HeaderValue) = (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+pub(crate) const NO_SNIFFING: (HeaderName, HeaderValue) =
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 
 /// A complete request: the body is in memory, and no longer than `BODY_BYTES_MAX`.
 #[derive(Debug)]
@@ -120,14 +126,16 @@ pub enum Body {
     Whole(Bytes),
     Long(Long),
     Stream(Stream),
-    /// The carrier fetches the answer and passes its status, content type and body on as they come; `Answer::status` and
-    /// `Answer::headers` are not used.
+    /// The carrier fetches the answer and passes its status, content type and body on as they come; `Answer::status`
+    /// and `Answer::headers` are not used.
     Forward(Box<Forward>),
-    /// The connection is taken over after the head; `Answer::upgrade` makes one. Refused on the local side, and to whoever has not asked.
+    /// The connection is taken over after the head; `Answer::upgrade` makes one. Refused on the local side, and to
+    /// whoever has not asked.
     Upgrade(Upgrade),
 }
 
-/// A document that is put together while it is sent, so that it is never in memory as a whole: what it is made of is shared.
+/// A document that is put together while it is sent, so that it is never in memory as a whole: what it is made of is
+/// shared.
 pub struct Long {
     /// The length of all pieces together.
     pub bytes: usize,
@@ -149,8 +157,8 @@ pub enum Server {
     Address(SocketAddr),
     /// It speaks TLS 1.3; who it is is not verified.
     Tls(SocketAddr),
-    /// Of this host, by its file: asked only where that is a socket, no link to one, and it and who listens there are of root or of
-    /// this process' own user.
+    /// Of this host, by its file: asked only where that is a socket, no link to one, and it and who listens there are
+    /// of root or of this process' own user.
     Socket(PathBuf),
 }
 
@@ -175,7 +183,8 @@ pub struct Forward {
     pub address: Server,
     pub method: Method,
     pub target: PathAndQuery,
-    /// Sent along but for what belongs to one connection alone; Host is the address, over a Unix socket localhost. See `end_to_end`.
+    /// Sent along but for what belongs to one connection alone; Host is the address, over a Unix socket localhost. See
+    /// `end_to_end`.
     pub headers: HeaderMap,
     pub body: Bytes,
     /// From the request to the head of its answer: `FORWARD_HEAD` or `FORWARD_PROXY_HEAD`.
@@ -190,13 +199,14 @@ pub struct Forward {
 pub enum Passes {
     /// Whether it is JSON; else it is text.
     ContentType,
-    /// Not even that: what a container says is text, and what it says looks like a page if it wants to. A refusal may be JSON.
+    /// Not even that: what a container says is text, and what it says looks like a page if it wants to. A refusal may
+    /// be JSON.
     Log,
-    /// The other server may take over the connection, by a protocol that the request names in `Upgrade`: then bytes go both ways as they
-    /// come. Where it does not, the same as `ContentType`.
+    /// The other server may take over the connection, by a protocol that the request names in `Upgrade`: then bytes go
+    /// both ways as they come. Where it does not, the same as `ContentType`.
     Upgrade,
-    /// All but what belongs to one connection alone and what speaks of this server's origin. A Location on that server is put behind
-    /// `prefix`, under which that server is reached here.
+    /// All but what belongs to one connection alone and what speaks of this server's origin. A Location on that server
+    /// is put behind `prefix`, under which that server is reached here.
     Everything { prefix: String },
 }
 
@@ -205,7 +215,16 @@ impl Forward {
     pub fn get(address: impl Into<Server>, target: PathAndQuery, idle: Duration) -> Forward {
         let address = address.into();
         let (headers, body) = (HeaderMap::new(), Bytes::new());
-        Forward { address, method: Method::GET, target, headers, body, head: FORWARD_HEAD, idle, passes: Passes::ContentType }
+        Forward {
+            address,
+            method: Method::GET,
+            target,
+            headers,
+            body,
+            head: FORWARD_HEAD,
+            idle,
+            passes: Passes::ContentType,
+        }
     }
 }
 

@@ -70,10 +70,17 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// `authority` is the `HOST:PORT` of the page, `prefix` the path through here. None: no path that a page is to hold.
+    /// `authority` is the `HOST:PORT` of the page, `prefix` the path through here. None: no path that a page is to
+    /// hold.
     pub(crate) fn new(authority: &str, prefix: &str) -> Option<Links> {
-        let plain = prefix.len() <= PREFIX_BYTES_MAX && prefix.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'<>&`".contains(&byte));
-        plain.then(|| Links { authority: authority.to_owned(), prefix: prefix.to_owned(), state: State::Text, held: Vec::new() })
+        let plain = prefix.len() <= PREFIX_BYTES_MAX
+            && prefix.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'<>&`".contains(&byte));
+        plain.then(|| Links {
+            authority: authority.to_owned(),
+            prefix: prefix.to_owned(),
+            state: State::Text,
+            held: Vec::new(),
+        })
     }
 
     /// What of the page goes on now. The rest of a tag that has begun is waited for.
@@ -316,7 +323,8 @@ mod tests {
     /// Whatever comes, in pieces or whole: the same goes on.
     #[test]
     fn pieces_of_any_length_make_the_same_page() {
-        let words = ["<", "a", " href=", "\"/x\"", "'", ">", "</", "!--", "-->", "script", "/", "=", " ", "<img src=/y>", "\n"];
+        let words =
+            ["<", "a", " href=", "\"/x\"", "'", ">", "</", "!--", "-->", "script", "/", "=", " ", "<img src=/y>", "\n"];
         let mut seed = 7_u64;
         let mut next = |below: usize| {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -1,7 +1,9 @@
-//! The local side: the agent on this machine and the admin's command line, all of them root. tiny_http on a Unix socket.
+//! The local side: the agent on this machine and the admin's command line, all of them root. tiny_http on a Unix
+//! socket.
 //!
-//! No certificate, no clock, no runtime; own threads, so a flood on the network side does not reach it. tiny_http must never see a
-//! byte that a stranger chose (it has no limits), so there is no TCP, no abstract socket and no access for a group here.
+//! No certificate, no clock, no runtime; own threads, so a flood on the network side does not reach it. tiny_http must
+//! never see a byte that a stranger chose (it has no limits), so there is no TCP, no abstract socket and no access for
+//! a group here.
 //!
 //!     supervisor --- a look after requests, else seldom: is the listener alive, was a connection overlooked
 //!     tiny_http: accept -> a thread a connection -> queue -> 4 handlers -> whole answer
@@ -16,7 +18,9 @@ use crate::outbound::{self, Reached};
 use crate::pull::{Next, next};
 use crate::refusal::{Journal, Refusal};
 use crate::upgrade;
-use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Forward, Handler, Identity, LocalLimits, NO_SNIFFING, Passes, Request, Stream};
+use crate::{
+    Answer, BODY_BYTES_MAX, Body, Caller, Forward, Handler, Identity, LocalLimits, NO_SNIFFING, Passes, Request, Stream,
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use std::io::{self, Read, Write};
@@ -105,7 +109,8 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::
 /// The directory is made and private. Fails if another process serves this path, or if others may enter its directory.
 pub fn prepare(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|directory| directory.is_absolute());
-    let directory = directory.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path of a socket must be absolute"))?;
+    let directory = directory
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path of a socket must be absolute"))?;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let found = std::fs::metadata(directory)?;
     // Not mended here: it may be /tmp.
@@ -129,12 +134,13 @@ pub fn prepare(path: &Path) -> io::Result<()> {
     }
 }
 
-/// tiny_http's accept thread ends for ever on its first error (descriptors, threads), and its pool overlooks connections in a burst
-/// when those before them are kept open. Each connection that comes and goes makes it serve one of them.
+/// tiny_http's accept thread ends for ever on its first error (descriptors, threads), and its pool overlooks
+/// connections in a burst when those before them are kept open. Each connection that comes and goes makes it serve one
+/// of them.
 ///
-/// Both can only happen when somebody connects, and then a handler sees a request or the error. So there is one look soon after each
-/// such sign, and a slow one. A sign right after a look was a request that it helped out, and there may be more of them: then there are
-/// several at once. An agent that reports now and then costs one connection each time.
+/// Both can only happen when somebody connects, and then a handler sees a request or the error. So there is one look
+/// soon after each such sign, and a slow one. A sign right after a look was a request that it helped out, and there may
+/// be more of them: then there are several at once. An agent that reports now and then costs one connection each time.
 fn supervise(plane: &Arc<Plane>, mut server: Arc<Server>, stirred: &Receiver<()>, stopping: &AtomicBool) {
     let LocalLimits { probe_soon, probe_slow, probes, .. } = plane.limits;
     let (mut alive, mut looked) = (true, false);
@@ -182,7 +188,8 @@ fn supervise(plane: &Arc<Plane>, mut server: Arc<Server>, stirred: &Receiver<()>
 enum State {
     Alive,
     Dead,
-    /// Whoever has no descriptor for a look cannot tell, and what has none left may have ended for it: there is another look soon.
+    /// Whoever has no descriptor for a look cannot tell, and what has none left may have ended for it: there is another
+    /// look soon.
     Unknown,
 }
 
@@ -226,8 +233,8 @@ fn listen(plane: &Arc<Plane>) -> io::Result<Arc<Server>> {
     Ok(server)
 }
 
-/// Who may write waits for the disk beside those who read. Of these, clients that do not take their answers may hold all handlers but one:
-/// health is answered whatever they do.
+/// Who may write waits for the disk beside those who read. Of these, clients that do not take their answers may hold
+/// all handlers but one: health is answered whatever they do.
 fn receive(plane: &Arc<Plane>, request: tiny_http::Request) -> io::Result<()> {
     if Method::from_bytes(request.method().as_str().as_bytes()).is_ok_and(|method| method.is_safe()) {
         if is_health(&request) {
@@ -281,7 +288,8 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
         plane.journal.refused(&refusal, &"the local socket");
         return refuse(request, &refusal);
     };
-    // Without a thread the request is dropped, and tiny_http answers 500. Whether the client took it all is its own affair.
+    // Without a thread the request is dropped, and tiny_http answers 500. Whether the client took it all is its own
+    // affair.
     spawn("stream", move || {
         let done = match body {
             Body::Stream(stream) => follow(&place, request, status, &headers, stream),
@@ -304,7 +312,10 @@ fn read(plane: &Plane, request: &mut tiny_http::Request) -> Result<Request, Refu
     for header in request.headers() {
         let name = HeaderName::from_bytes(header.field.as_str().as_str().as_bytes());
         let value = HeaderValue::from_str(header.value.as_str());
-        headers.append(name.map_err(|_| Refusal::Malformed("header name"))?, value.map_err(|_| Refusal::Malformed("header value"))?);
+        headers.append(
+            name.map_err(|_| Refusal::Malformed("header name"))?,
+            value.map_err(|_| Refusal::Malformed("header value"))?,
+        );
     }
     if request.body_length().is_some_and(|length| length > BODY_BYTES_MAX) {
         return Err(Refusal::TooLarge);
@@ -320,8 +331,8 @@ fn read(plane: &Plane, request: &mut tiny_http::Request) -> Result<Request, Refu
     Ok(Request { method, target, headers, body: body.into(), caller: Caller::Local, identity: plane.identity.clone() })
 }
 
-/// How long a body is by its header alone. One in chunks says nothing, and must not count as empty: it may hold the options of
-/// a deletion.
+/// How long a body is by its header alone. One in chunks says nothing, and must not count as empty: it may hold the
+/// options of a deletion.
 fn length_of(headers: &HeaderMap) -> Result<u64, Refusal> {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         return Err(Refusal::Malformed("a request that asks for an upgrade has no body in chunks"));
@@ -340,7 +351,9 @@ fn refuse(request: tiny_http::Request, refusal: &Refusal) -> io::Result<()> {
 
 /// tiny_http gives a connection away only together with a thread that waits for it.
 fn decline(plane: &Plane, request: tiny_http::Request) -> io::Result<()> {
-    let refusal = Refusal::Unspoken("the local socket carries no upgrade to another protocol: ask for it on the plain port (--listen)");
+    let refusal = Refusal::Unspoken(
+        "the local socket carries no upgrade to another protocol: ask for it on the plain port (--listen)",
+    );
     plane.journal.refused(&refusal, &"the local socket");
     refuse(request, &refusal)
 }
@@ -354,19 +367,23 @@ fn response(status: StatusCode, headers: &HeaderMap, bytes: Bytes) -> Response<i
     let length = bytes.len();
     let (name, value) = NO_SNIFFING;
     let headers = headers.iter().chain([(&name, &value)]);
-    let headers = headers.filter_map(|(name, value)| Header::from_bytes(name.as_str(), value.as_bytes()).ok()).collect();
+    let headers =
+        headers.filter_map(|(name, value)| Header::from_bytes(name.as_str(), value.as_bytes()).ok()).collect();
     Response::new(status.as_u16().into(), headers, io::Cursor::new(bytes), Some(length), None)
 }
 
-/// Dropping a request makes tiny_http allocate all that its client announced and did not send, which for a disk image sent here by
-/// mistake ends the process. So the client gets its answer, and the rest of this connection, a thread and two descriptors, is given
-/// up for good. The only way to the bare connection leads through an answer of tiny_http: an interim one, which clients skip.
+/// Dropping a request makes tiny_http allocate all that its client announced and did not send, which for a disk image
+/// sent here by mistake ends the process. So the client gets its answer, and the rest of this connection, a thread and
+/// two descriptors, is given up for good. The only way to the bare connection leads through an answer of tiny_http: an
+/// interim one, which clients skip.
 fn abandon(request: tiny_http::Request, answer: Answer) -> io::Result<()> {
     let Body::Whole(bytes) = answer.body else { return Ok(()) };
     let mut rest = request.upgrade("close", Response::empty(100));
-    let head = format!("HTTP/1.1 {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", answer.status, bytes.len());
+    let head =
+        format!("HTTP/1.1 {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", answer.status, bytes.len());
     let head = format!("{head}X-Content-Type-Options: nosniff\r\n");
-    let written = rest.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).and_then(|()| rest.write_all(&bytes));
+    let written =
+        rest.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).and_then(|()| rest.write_all(&bytes));
     let written = written.and_then(|()| rest.flush());
     std::mem::forget(rest);
     written
@@ -433,8 +450,8 @@ impl Drop for StreamSlot {
     }
 }
 
-/// An answer written piece by piece: tiny_http's own streaming delivers in lumps of 8 KiB. To a client of HTTP/1.0 the end of the
-/// connection is the end of the body.
+/// An answer written piece by piece: tiny_http's own streaming delivers in lumps of 8 KiB. To a client of HTTP/1.0 the
+/// end of the connection is the end of the body.
 struct Pieces {
     out: Box<dyn Write + Send>,
     chunked: bool,
@@ -446,7 +463,11 @@ impl Pieces {
         let bare = *request.method() == tiny_http::Method::Head;
         let chunked = *request.http_version() >= (1, 1);
         let mut out = request.into_writer();
-        write!(out, "HTTP/1.1 {status}\r\n{}", if chunked { "Transfer-Encoding: chunked\r\n" } else { "Connection: close\r\n" })?;
+        write!(
+            out,
+            "HTTP/1.1 {status}\r\n{}",
+            if chunked { "Transfer-Encoding: chunked\r\n" } else { "Connection: close\r\n" }
+        )?;
         let (name, value) = NO_SNIFFING;
         for (name, value) in headers.iter().filter(|(known, _)| **known != name).chain([(&name, &value)]) {
             write!(out, "{name}: ")?;
@@ -480,7 +501,8 @@ impl Pieces {
         self.out.flush()
     }
 
-    /// The connection cannot be cut through tiny_http, but what is no chunk tells the client that the body is not whole.
+    /// The connection cannot be cut through tiny_http, but what is no chunk tells the client that the body is not
+    /// whole.
     fn break_off(mut self) -> io::Result<()> {
         if self.chunked {
             self.out.write_all(b"broken off\r\n\r\n")?;
@@ -489,7 +511,13 @@ impl Pieces {
     }
 }
 
-fn follow(place: &StreamSlot, request: tiny_http::Request, status: StatusCode, headers: &HeaderMap, mut stream: Stream) -> io::Result<()> {
+fn follow(
+    place: &StreamSlot,
+    request: tiny_http::Request,
+    status: StatusCode,
+    headers: &HeaderMap,
+    mut stream: Stream,
+) -> io::Result<()> {
     let mut pieces = Pieces::begin(request, status, headers)?;
     // Between JSON documents a blank line means nothing; in a log it would be a line.
     let json = headers.get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/json"));
@@ -523,7 +551,10 @@ fn pass_on(place: &StreamSlot, request: tiny_http::Request, forward: &Forward) -
         match runtime.block_on(forwarded.piece()) {
             Some(Ok(bytes)) => pieces.piece(&bytes)?,
             Some(Err(e)) => {
-                place.plane.journal.note("forward", &format_args!("an answer forwarded from {} broke off: {e}", forward.address));
+                place
+                    .plane
+                    .journal
+                    .note("forward", &format_args!("an answer forwarded from {} broke off: {e}", forward.address));
                 return pieces.break_off();
             }
             None => return pieces.end(),

@@ -1,7 +1,7 @@
 //! PURE. When what a burst took goes back to the host: once much was done in a short time, and then a lull came.
 //!
-//! Work is counted in bytes, for nobody knows what the allocator keeps of them. Signs of life and the like come too slowly to count: for
-//! their sake nothing is ever looked at.
+//! Work is counted in bytes, for nobody knows what the allocator keeps of them. Signs of life and the like come too
+//! slowly to count: for their sake nothing is ever looked at.
 
 use std::time::Duration;
 
@@ -98,21 +98,68 @@ mod tests {
         let burst = |at| Worked(at, much, Some(STRETCH));
         for (what, later, steps) in [
             ("what is too little", NEVER, vec![Worked(0, little, None), Looked(30, false, None)]),
-            ("what adds up", NEVER, vec![Worked(0, little, None), Worked(29, 1, Some(STRETCH)), Looked(59, true, None)]),
-            ("what comes slowly", NEVER, vec![Worked(0, little, None), Worked(30, little, None), Worked(60, little, None)]),
-            ("a burst", NEVER, vec![burst(0), Worked(9, much, None), Looked(30, false, Some(STRETCH)), Looked(60, true, None)]),
-            ("a little meanwhile", NEVER, vec![burst(0), Worked(9, little, None), Looked(30, true, None), Worked(31, little, None)]),
-            ("a late look", NEVER, vec![burst(0), Worked(9, little, None), Worked(31, 1, None), Looked(32, false, Some(STRETCH))]),
-            ("the next burst", NEVER, vec![burst(0), Looked(30, true, None), Worked(31, little, None), Worked(32, 1, Some(STRETCH))]),
-            ("once more", ONCE, vec![burst(0), Looked(30, true, Some(LATER)), Worked(31, little, None), Looked(330, true, None)]),
-            ("not for ever", ONCE, vec![burst(0), Looked(30, true, Some(LATER)), Looked(330, true, None), Looked(630, false, None)]),
-            ("twice more", TWICE, vec![burst(0), Looked(30, true, Some(LATER)), Looked(330, true, Some(STRETCH)), Looked(360, true, None)]),
-            ("a burst before then", ONCE, vec![burst(0), Looked(30, true, Some(LATER)), burst(40), Looked(70, true, Some(LATER))]),
+            (
+                "what adds up",
+                NEVER,
+                vec![Worked(0, little, None), Worked(29, 1, Some(STRETCH)), Looked(59, true, None)],
+            ),
+            (
+                "what comes slowly",
+                NEVER,
+                vec![Worked(0, little, None), Worked(30, little, None), Worked(60, little, None)],
+            ),
+            (
+                "a burst",
+                NEVER,
+                vec![burst(0), Worked(9, much, None), Looked(30, false, Some(STRETCH)), Looked(60, true, None)],
+            ),
+            (
+                "a little meanwhile",
+                NEVER,
+                vec![burst(0), Worked(9, little, None), Looked(30, true, None), Worked(31, little, None)],
+            ),
+            (
+                "a late look",
+                NEVER,
+                vec![burst(0), Worked(9, little, None), Worked(31, 1, None), Looked(32, false, Some(STRETCH))],
+            ),
+            (
+                "the next burst",
+                NEVER,
+                vec![burst(0), Looked(30, true, None), Worked(31, little, None), Worked(32, 1, Some(STRETCH))],
+            ),
+            (
+                "once more",
+                ONCE,
+                vec![burst(0), Looked(30, true, Some(LATER)), Worked(31, little, None), Looked(330, true, None)],
+            ),
+            (
+                "not for ever",
+                ONCE,
+                vec![burst(0), Looked(30, true, Some(LATER)), Looked(330, true, None), Looked(630, false, None)],
+            ),
+            (
+                "twice more",
+                TWICE,
+                vec![
+                    burst(0),
+                    Looked(30, true, Some(LATER)),
+                    Looked(330, true, Some(STRETCH)),
+                    Looked(360, true, None),
+                ],
+            ),
+            (
+                "a burst before then",
+                ONCE,
+                vec![burst(0), Looked(30, true, Some(LATER)), burst(40), Looked(70, true, Some(LATER))],
+            ),
         ] {
             let mut lull = Lull::new(later);
             for step in steps {
                 match step {
-                    Worked(at, bytes, said) => assert_eq!(lull.worked(bytes, Duration::from_secs(at)), said, "{what}, at {at}"),
+                    Worked(at, bytes, said) => {
+                        assert_eq!(lull.worked(bytes, Duration::from_secs(at)), said, "{what}, at {at}")
+                    }
                     Looked(at, gives_back, again) => {
                         assert_eq!(lull.look(Duration::from_secs(at)), Look { gives_back, again }, "{what}, at {at}")
                     }

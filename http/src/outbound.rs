@@ -1,4 +1,5 @@
-//! One request over a connection of its own: what a forwarded answer and the agent's client share. hyper speaks, callers bound.
+//! One request over a connection of its own: what a forwarded answer and the agent's client share. hyper speaks,
+//! callers bound.
 use crate::links::Links;
 use crate::passing::{asks_for_pages, end_to_end, is_page, passed, passed_on};
 use crate::refusal::Refusal;
@@ -104,11 +105,13 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Reached, Refusal> {
     let patience = forward.head.min(forward.idle);
     let fetched = match address {
         Server::Address(address) => {
-            let wire = timeout(FORWARD_CONNECT, TcpStream::connect(address)).await.map_err(deaf)?.map_err(|e| broken(&e))?;
+            let wire =
+                timeout(FORWARD_CONNECT, TcpStream::connect(address)).await.map_err(deaf)?.map_err(|e| broken(&e))?;
             timeout(patience, fetch(wire, request)).await
         }
         Server::Tls(address) => {
-            let wire = timeout(FORWARD_CONNECT, TcpStream::connect(address)).await.map_err(deaf)?.map_err(|e| broken(&e))?;
+            let wire =
+                timeout(FORWARD_CONNECT, TcpStream::connect(address)).await.map_err(deaf)?.map_err(|e| broken(&e))?;
             let host = address.ip().to_string();
             let wire = timeout(FORWARD_CONNECT, tls::open(wire, &host))
                 .await
@@ -128,11 +131,14 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Reached, Refusal> {
             return Err(Refusal::Unreachable(format!("{address} changes to another protocol, which nobody asked for")));
         }
         let head = passed_on(&fetched.head.headers);
-        let taken_over = hyper::upgrade::on(http::Response::from_parts(fetched.head, ())).await.map_err(|e| broken(&e))?;
+        let taken_over =
+            hyper::upgrade::on(http::Response::from_parts(fetched.head, ())).await.map_err(|e| broken(&e))?;
         return Ok(Reached::Upgraded(head, taken_over.into()));
     }
     let links = match &forward.passes {
-        Passes::Everything { prefix } if is_page(fetched.head.status, &fetched.head.headers) => Links::new(&authority, prefix),
+        Passes::Everything { prefix } if is_page(fetched.head.status, &fetched.head.headers) => {
+            Links::new(&authority, prefix)
+        }
         _ => None,
     };
     Ok(Reached::Answer(Forwarded {
@@ -160,7 +166,11 @@ async fn connect_own(path: &Path) -> io::Result<UnixStream> {
     let file = SocketFile::open(path)?;
     let wire = UnixStream::connect(file.address()).await?;
     let uid = wire.peer_cred()?.uid();
-    if is_trusted(uid) { Ok(wire) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("user {uid} listens there"))) }
+    if is_trusted(uid) {
+        Ok(wire)
+    } else {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("user {uid} listens there")))
+    }
 }
 
 impl Forwarded {

@@ -5,7 +5,8 @@
 //!             here for ours
 use crate::{HeaderMap, HeaderName, HeaderValue, Passes, StatusCode, header};
 
-/// Headers that belong to one connection and are not passed on (RFC 9110, 7.6.1, and older names); `Connection` may name more.
+/// Headers that belong to one connection and are not passed on (RFC 9110, 7.6.1, and older names); `Connection` may
+/// name more.
 const OF_ONE_CONNECTION: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -18,8 +19,8 @@ const OF_ONE_CONNECTION: [&str; 9] = [
     "upgrade",
 ];
 
-/// Headers by which a server speaks to browsers about its whole origin, which here is this server's: cookies and stored data, later
-/// connections, access from other origins, service workers.
+/// Headers by which a server speaks to browsers about its whole origin, which here is this server's: cookies and stored
+/// data, later connections, access from other origins, service workers.
 const OF_THE_ORIGIN: [&str; 11] = [
     "accept-ch",
     "alt-svc",
@@ -43,8 +44,8 @@ const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox allow-scripts all
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// Without what belongs to one connection alone, and without the length: each carrier says its own. Who adds fields does so after this:
-/// a client's `Connection` names what goes.
+/// Without what belongs to one connection alone, and without the length: each carrier says its own. Who adds fields
+/// does so after this: a client's `Connection` names what goes.
 pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let named: Vec<String> = headers
         .get_all(header::CONNECTION)
@@ -54,7 +55,9 @@ pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();
     let stays = |name: &HeaderName| {
-        !OF_ONE_CONNECTION.contains(&name.as_str()) && *name != header::CONTENT_LENGTH && !named.iter().any(|other| name.as_str() == other)
+        !OF_ONE_CONNECTION.contains(&name.as_str())
+            && *name != header::CONTENT_LENGTH
+            && !named.iter().any(|other| name.as_str() == other)
     };
     headers.iter().filter(|(name, _)| stays(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
@@ -70,8 +73,11 @@ pub(crate) fn passed(passes: &Passes, authority: &str, status: StatusCode, heade
         }
         Passes::Everything { prefix } => {
             let all = end_to_end(headers);
-            let mut passed: HeaderMap =
-                all.iter().filter(|(name, _)| !of_origin(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+            let mut passed: HeaderMap = all
+                .iter()
+                .filter(|(name, _)| !of_origin(name))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
             if is_page(status, headers) {
                 changed(&mut passed);
             }
@@ -90,15 +96,20 @@ pub(crate) fn passed(passes: &Passes, authority: &str, status: StatusCode, heade
 /// Of a head that takes over the connection: all that both ends have to know of their protocol.
 pub(crate) fn passed_on(headers: &HeaderMap) -> HeaderMap {
     let own = [header::UPGRADE, header::CONNECTION].map(|name| (name.clone(), headers.get(name).cloned()));
-    let mut passed: HeaderMap =
-        end_to_end(headers).into_iter().filter_map(|(name, value)| Some((name?, value))).filter(|(name, _)| !of_origin(name)).collect();
+    let mut passed: HeaderMap = end_to_end(headers)
+        .into_iter()
+        .filter_map(|(name, value)| Some((name?, value)))
+        .filter(|(name, _)| !of_origin(name))
+        .collect();
     passed.extend(own.into_iter().filter_map(|(name, value)| Some((name, value?))));
     passed
 }
 
 /// Whether the links of what comes are those of a page, to be read as it came.
 pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap) -> bool {
-    let said = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
+    let said = |name: HeaderName| {
+        headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase()
+    };
     let html = said(header::CONTENT_TYPE).split(';').next().is_some_and(|kind| kind.trim() == "text/html");
     html && status != StatusCode::PARTIAL_CONTENT && ["", "identity"].contains(&said(header::CONTENT_ENCODING).as_str())
 }
@@ -124,7 +135,8 @@ fn of_origin(name: &HeaderName) -> bool {
     OF_THE_ORIGIN.contains(&name.as_str()) || name.as_str().starts_with(OF_OTHER_ORIGINS)
 }
 
-/// A link to that server as it is reached through here. None: it leads elsewhere, on from where it stands, or through here already.
+/// A link to that server as it is reached through here. None: it leads elsewhere, on from where it stands, or through
+/// here already.
 pub(crate) fn behind(location: &str, authority: &str, prefix: &str) -> Option<String> {
     let of_http = ["http://", "https://", "//"].iter().find_map(|scheme| location.strip_prefix(scheme));
     let path = match of_http {
@@ -193,7 +205,8 @@ mod tests {
         let address = "10.1.2.3:80";
         let passed = passed(&Passes::Everything { prefix: "/p".to_owned() }, address, StatusCode::OK, &headers);
         assert_eq!(names(&passed), ["content-security-policy", "content-security-policy", "content-type", "x-other"]);
-        let policies: Vec<&[u8]> = passed.get_all(header::CONTENT_SECURITY_POLICY).iter().map(HeaderValue::as_bytes).collect();
+        let policies: Vec<&[u8]> =
+            passed.get_all(header::CONTENT_SECURITY_POLICY).iter().map(HeaderValue::as_bytes).collect();
         assert_eq!(policies, [b"default-src 'self'".as_slice(), SANDBOX.as_bytes()]);
     }
 
@@ -210,7 +223,8 @@ mod tests {
             (Passes::ContentType, 200, Some("image/svg+xml"), "text/plain; charset=utf-8"),
             (Passes::ContentType, 200, None, "text/plain; charset=utf-8"),
         ] {
-            let headers: HeaderMap = said.map(|said| (header::CONTENT_TYPE, HeaderValue::from_static(said))).into_iter().collect();
+            let headers: HeaderMap =
+                said.map(|said| (header::CONTENT_TYPE, HeaderValue::from_static(said))).into_iter().collect();
             let status = StatusCode::from_u16(code).expect("a code");
             let passed = passed(&passes, address, status, &headers);
             assert_eq!(
@@ -233,9 +247,18 @@ mod tests {
             (200, &[("content-type", "application/json")], false),
             (200, &[], false),
         ] {
-            assert_eq!(is_page(StatusCode::from_u16(code).expect("a code"), &head(headers)), expected, "{code} {headers:?}");
+            assert_eq!(
+                is_page(StatusCode::from_u16(code).expect("a code"), &head(headers)),
+                expected,
+                "{code} {headers:?}"
+            );
         }
-        let of_page = head(&[("content-type", "text/html"), ("etag", "\"a\""), ("accept-ranges", "bytes"), ("digest", "sha-256=x")]);
+        let of_page = head(&[
+            ("content-type", "text/html"),
+            ("etag", "\"a\""),
+            ("accept-ranges", "bytes"),
+            ("digest", "sha-256=x"),
+        ]);
         let through = passed(&Passes::Everything { prefix: "/p".to_owned() }, "10.1.2.3:80", StatusCode::OK, &of_page);
         assert_eq!(names(&through), ["content-security-policy", "content-type", "etag"]);
         assert_eq!(through[header::ETAG], "W/\"a\"");

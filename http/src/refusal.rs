@@ -47,7 +47,11 @@ impl Refusal {
     /// The key by which the log counts: free of anything that a client chose.
     fn kind(&self) -> &'static str {
         match self {
-            Refusal::Malformed(why) | Refusal::Busy(why) | Refusal::Foreign(why, _) | Refusal::Barred(why) | Refusal::Unspoken(why) => why,
+            Refusal::Malformed(why)
+            | Refusal::Busy(why)
+            | Refusal::Foreign(why, _)
+            | Refusal::Barred(why)
+            | Refusal::Unspoken(why) => why,
             Refusal::TooLarge => "too large",
             Refusal::Slow => "slow body",
             Refusal::Failed => "failed",
@@ -68,11 +72,14 @@ pub(crate) fn version(path: &str) -> &'static str {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Malformed(why) | Refusal::Busy(why) | Refusal::Barred(why) | Refusal::Unspoken(why) => f.write_str(why),
+            Refusal::Malformed(why) | Refusal::Busy(why) | Refusal::Barred(why) | Refusal::Unspoken(why) => {
+                f.write_str(why)
+            }
             Refusal::Foreign(what, value) => {
                 write!(
                     f,
-                    "{what} {value:?} is not this server's: only requests to localhost are served, of programs and of this port's own pages"
+                    "{what} {value:?} is not this server's: only requests to localhost are served, of programs and of \
+                     this port's own pages"
                 )
             }
             Refusal::TooLarge => write!(f, "Request entity too large: limit is {BODY_BYTES_MAX}"),

@@ -1,13 +1,15 @@
-//! The program's resident memory: settings of glibc's allocator, and what goes back to the host once a burst of work is over.
+//! The program's resident memory: settings of glibc's allocator, and what goes back to the host once a burst of work is
+//! over.
 
 use std::env;
 use std::ops::Range;
 
-/// Parameters of `mallopt` by their numbers in glibc's malloc.h, with the variables of the environment that say the same.
+/// Parameters of `mallopt` by their numbers in glibc's malloc.h, with the variables of the environment that say the
+/// same.
 ///
-/// One arena, so that memory freed by any thread is free for all. Fixed thresholds: left alone, the allocator raises them after one large
-/// allocation and keeps twice its size. An allocation above the first goes back when it is freed; so does free memory at the heap's end
-/// above the second.
+/// One arena, so that memory freed by any thread is free for all. Fixed thresholds: left alone, the allocator raises
+/// them after one large allocation and keeps twice its size. An allocation above the first goes back when it is freed;
+/// so does free memory at the heap's end above the second.
 const SETTINGS: [(&str, i32, i32); 3] =
     [("MALLOC_ARENA_MAX", -8, 1), ("MALLOC_MMAP_THRESHOLD_", -3, 128 << 10), ("MALLOC_TRIM_THRESHOLD_", -1, 128 << 10)];
 
@@ -27,15 +29,15 @@ fn is_set_by_user(is_set: impl Fn(&str) -> bool) -> bool {
     is_set(TUNABLES) || SETTINGS.iter().any(|(name, ..)| is_set(name))
 }
 
-/// Around each page of a file that is used the kernel maps 64 KiB, but never beyond a mapping. With pieces of two pages both programs
-/// hold 1.5 MB more at rest; pieces of one cost the kernel some 0.3 MB more for its list of mappings.
+/// Around each page of a file that is used the kernel maps 64 KiB, but never beyond a mapping. With pieces of two pages
+/// both programs hold 1.5 MB more at rest; pieces of one cost the kernel some 0.3 MB more for its list of mappings.
 const PIECE_BYTES: usize = 4 << 10;
 
-/// Gives free memory back to the host wherever in the heap it lies, and unmaps the program's code: the kernel maps again what
-/// runs. Takes some milliseconds.
+/// Gives free memory back to the host wherever in the heap it lies, and unmaps the program's code: the kernel maps
+/// again what runs. Takes some milliseconds.
 ///
-/// A start runs nearly all code once and a rest little of it, scattered over the program; the kernel never unmaps code by
-/// itself. Cut into pieces and unmapped, master and agent keep 6.6 MB at rest together instead of 18
+/// A start runs nearly all code once and a rest little of it, scattered over the program; the kernel never unmaps code
+/// by itself. Cut into pieces and unmapped, master and agent keep 6.6 MB at rest together instead of 18
 /// (`make bench ROWS=memory`).
 pub fn give_back() {
     system::trim_heap();
@@ -52,17 +54,21 @@ fn pieces(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         .take_while(|piece| !piece.is_empty())
 }
 
-/// The addresses at which `program` is mapped, is not writable and no page differs from the file, by the text of /proc/PID/smaps.
+/// The addresses at which `program` is mapped, is not writable and no page differs from the file, by the text of
+/// /proc/PID/smaps.
 fn unchanged(smaps: &str, program: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut candidate = None;
     for line in smaps.lines() {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match words[..] {
-            // Pages of our own would be lost: relocated tables look like read-only data, and are not what the file says.
+            // Pages of our own would be lost: relocated tables look like read-only data, and are not what the file
+            // says.
             ["Anonymous:", "0", "kB"] => found.extend(candidate.take()),
             [key, ..] if key.ends_with(':') => {}
-            [addresses, rights, _, _, _, ..] => candidate = mapped(addresses, rights).filter(|_| line.ends_with(&format!(" {program}"))),
+            [addresses, rights, _, _, _, ..] => {
+                candidate = mapped(addresses, rights).filter(|_| line.ends_with(&format!(" {program}")))
+            }
             _ => {}
         }
     }
@@ -103,15 +109,15 @@ mod system {
         advise(range, MADV_DONTNEED);
     }
 
-    /// For code: a piece that core dumps leave out is a mapping of its own, between neighbours that they include. Dumps lose
-    /// nothing, the program's file has it.
+    /// For code: a piece that core dumps leave out is a mapping of its own, between neighbours that they include. Dumps
+    /// lose nothing, the program's file has it.
     pub fn set_apart(piece: Range<usize>) {
         advise(piece, MADV_DONTDUMP);
     }
 
     fn advise(range: Range<usize>, advice: c_int) {
-        // SAFETY: both callers name parts of the program's file that nobody writes to; when a byte there is used, the kernel
-        // reads it from the file again.
+        // SAFETY: both callers name parts of the program's file that nobody writes to; when a byte there is used, the
+        // kernel reads it from the file again.
         unsafe { madvise(std::ptr::with_exposed_provenance_mut(range.start), range.len(), advice) };
     }
 }
@@ -161,17 +167,27 @@ mod tests {
 
     #[test]
     fn only_unchanged_read_only_parts_of_the_program_are_unmapped() {
-        let entry = |head: &str, anonymous: &str| format!("{head}\nSize:  4 kB\nAnonymous:  {anonymous} kB\nVmFlags: rd mr mw me\n");
+        let entry = |head: &str, anonymous: &str| {
+            format!("{head}\nSize:  4 kB\nAnonymous:  {anonymous} kB\nVmFlags: rd mr mw me\n")
+        };
         for (case, head, anonymous, expected) in [
             ("code", "1000-3000 r-xp 00000000 fe:00 12 /usr/bin/coracle-master", "0", Some(0x1000..0x3000)),
             ("constants", "1000-3000 r--p 00000000 fe:00 12 /usr/bin/coracle-master", "0", Some(0x1000..0x3000)),
             ("relocated tables", "1000-3000 r--p 00000000 fe:00 12 /usr/bin/coracle-master", "8", None),
             ("data", "1000-3000 rw-p 00000000 fe:00 12 /usr/bin/coracle-master", "0", None),
             ("a library", "1000-3000 r-xp 00000000 fe:00 13 /usr/lib/libc.so.6", "0", None),
-            ("a program that was replaced", "1000-3000 r-xp 00000000 fe:00 12 /usr/bin/coracle-master (deleted)", "0", None),
+            (
+                "a program that was replaced",
+                "1000-3000 r-xp 00000000 fe:00 12 /usr/bin/coracle-master (deleted)",
+                "0",
+                None,
+            ),
             ("memory of no file", "1000-3000 r--p 00000000 00:00 0", "0", None),
         ] {
-            let found = unchanged(&(entry("500-600 rw-p 0 00:00 0 [heap]", "4") + &entry(head, anonymous)), "/usr/bin/coracle-master");
+            let found = unchanged(
+                &(entry("500-600 rw-p 0 00:00 0 [heap]", "4") + &entry(head, anonymous)),
+                "/usr/bin/coracle-master",
+            );
             assert_eq!(found, Vec::from_iter(expected), "{case}");
         }
     }

@@ -1,7 +1,7 @@
 //! The file of a Unix socket: whose it is, and a way to it that nobody can exchange meanwhile, however long its path.
 //!
-//! An address of a Unix socket has 107 bytes, and a connect follows links. So a file is opened as it lies there, looked at, and then
-//! reached through its descriptor.
+//! An address of a Unix socket has 107 bytes, and a connect follows links. So a file is opened as it lies there, looked
+//! at, and then reached through its descriptor.
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,10 @@ impl SocketFile {
         }
         if !is_trusted(found.uid()) {
             let uid = found.uid();
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("the socket there is of user {uid}, not of root")));
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("the socket there is of user {uid}, not of root"),
+            ));
         }
         Ok(SocketFile(file))
     }

@@ -1,12 +1,13 @@
-//! Checks at the start that this system's limits suffice: a flood that takes the last descriptor would take the local side's as well,
-//! and a program that cannot start a thread answers nobody.
+//! Checks at the start that this system's limits suffice: a flood that takes the last descriptor would take the local
+//! side's as well, and a program that cannot start a thread answers nobody.
 use crate::network::HEALTH_PLACES;
 use crate::{Limits, LocalLimits};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fmt;
 use std::path::Path;
 
-/// Descriptors for everything that is not a connection: files, listeners, epoll, the store's directory, standard streams.
+/// Descriptors for everything that is not a connection: files, listeners, epoll, the store's directory, standard
+/// streams.
 const DESCRIPTORS_ELSE: u64 = 64;
 
 /// Connections of the local side; tiny_http takes two descriptors for each.
@@ -39,7 +40,8 @@ pub fn enough(network: Option<&Limits>, local: Option<&LocalLimits>, granted: Gr
     // Each stream may be another server's answer, over a connection of its own.
     let connections = network.map_or(0, |limits| (limits.connections_max + limits.streams_max) as u64);
     let handlers = network.map_or(0, |limits| (limits.handlers_max + limits.writers_max + HEALTH_PLACES) as u64);
-    let local_descriptors = local.map_or(0, |limits| 2 * LOCAL_CONNECTIONS + limits.forwards_max as u64 * LOCAL_FORWARD_DESCRIPTORS);
+    let local_descriptors =
+        local.map_or(0, |limits| 2 * LOCAL_CONNECTIONS + limits.forwards_max as u64 * LOCAL_FORWARD_DESCRIPTORS);
     let needed = connections + local_descriptors + DESCRIPTORS_ELSE;
     if let Some(granted) = granted.descriptors.filter(|granted| *granted < needed) {
         return Err(Shortage::Descriptors { granted, needed });
@@ -56,7 +58,8 @@ fn raised(soft: u64, hard: u64) -> u64 {
     if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
 }
 
-/// Takes what may be had, and reads the limits of this process and of its control groups. What cannot be read limits nothing that we could name.
+/// Takes what may be had, and reads the limits of this process and of its control groups. What cannot be read limits
+/// nothing that we could name.
 pub fn granted() -> Granted {
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, hard)| raised(soft, hard));
     // The limit for processes of a user does not bind root.
@@ -64,7 +67,9 @@ pub fn granted() -> Granted {
         true => None,
         false => getrlimit(Resource::RLIMIT_NPROC).ok().map(|(soft, _)| soft),
     };
-    let group = std::fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| group_threads(&text, Path::new("/sys/fs/cgroup")));
+    let group = std::fs::read_to_string("/proc/self/cgroup")
+        .ok()
+        .and_then(|text| group_threads(&text, Path::new("/sys/fs/cgroup")));
     Granted { descriptors, threads: [processes, group].into_iter().flatten().min() }
 }
 
@@ -84,12 +89,17 @@ impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Shortage::Descriptors { granted, needed } => {
-                write!(f, "the limit of open files is {granted}, {needed} are needed: raise it (ulimit -n, or LimitNOFILE= in the unit)")
+                write!(
+                    f,
+                    "the limit of open files is {granted}, {needed} are needed: raise it (ulimit -n, or LimitNOFILE= \
+                     in the unit)"
+                )
             }
             Shortage::Threads { granted, needed } => {
                 write!(
                     f,
-                    "the system leaves {granted} threads, {needed} are needed: raise the limit (TasksMax= in the unit, or pids.max of the control group)"
+                    "the system leaves {granted} threads, {needed} are needed: raise the limit (TasksMax= in the unit, \
+                     or pids.max of the control group)"
                 )
             }
         }

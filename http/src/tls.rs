@@ -1,8 +1,8 @@
-//! The client's end of TLS 1.3, for probes and for what is asked behind `proxy`: what a server says of itself is not verified, as Kubernetes
-//! verifies it in neither place.
+//! The client's end of TLS 1.3, for probes and for what is asked behind `proxy`: what a server says of itself is not
+//! verified, as Kubernetes verifies it in neither place.
 //!
-//! A thread carries the bytes between the connection and whoever holds the `Secret`, and ends with that: the library's state cannot change
-//! threads, as tasks do. Its buffers and its stack are there as long as the connection is.
+//! A thread carries the bytes between the connection and whoever holds the `Secret`, and ends with that: the library's
+//! state cannot change threads, as tasks do. Its buffers and its stack are there as long as the connection is.
 
 use embedded_io_adapters::tokio_1::FromTokio;
 use embedded_tls::{Aes128GcmSha256, TlsConfig, TlsConnection, TlsContext, TlsError, UnsecureProvider};
@@ -49,7 +49,11 @@ pub async fn open(wire: TcpStream, host: &str) -> Result<Secret, String> {
             Ok(())
         })
     };
-    std::thread::Builder::new().name("tls".to_owned()).stack_size(STACK_BYTES).spawn(carrier).map_err(|error| error.to_string())?;
+    std::thread::Builder::new()
+        .name("tls".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(carrier)
+        .map_err(|error| error.to_string())?;
     opened.await.unwrap_or_else(|_| Err("EOF".to_owned()))?;
     Ok(Secret { near, _held: held })
 }
@@ -86,7 +90,10 @@ async fn carry(wire: TcpStream, host: &str, mut far: DuplexStream, opened: onesh
     }
 }
 
-async fn send(secret: &mut TlsConnection<'_, FromTokio<TcpStream>, Aes128GcmSha256>, mut left: &[u8]) -> Result<(), TlsError> {
+async fn send(
+    secret: &mut TlsConnection<'_, FromTokio<TcpStream>, Aes128GcmSha256>,
+    mut left: &[u8],
+) -> Result<(), TlsError> {
     while !left.is_empty() {
         let taken = secret.write(left).await?;
         left = left.get(taken..).unwrap_or_default();
@@ -118,7 +125,9 @@ impl AsyncWrite for Secret {
 fn words(error: &TlsError) -> String {
     match error {
         TlsError::HandshakeAborted(_, alert) => format!("remote error: tls: {alert:?}; this side speaks TLS 1.3"),
-        TlsError::UnknownContentType | TlsError::InvalidRecord => "http: server gave HTTP response to HTTPS client".to_owned(),
+        TlsError::UnknownContentType | TlsError::InvalidRecord => {
+            "http: server gave HTTP response to HTTPS client".to_owned()
+        }
         TlsError::InvalidSupportedVersions => "tls: the server speaks no TLS 1.3, and this side no other".to_owned(),
         TlsError::ConnectionClosed | TlsError::IoError | TlsError::Io(_) => "EOF".to_owned(),
         other => format!("tls: {other:?}"),
@@ -133,16 +142,44 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use tokio::net::TcpListener;
 
-    /// OpenSSL's own server, which takes one connection and answers each line with the same line backwards. None: there is no openssl here.
+    /// OpenSSL's own server, which takes one connection and answers each line with the same line backwards. None: there
+    /// is no openssl here.
     fn server(dir: &Path, key: &[&str], more: &[&str]) -> Option<(Child, u16)> {
-        let quiet =
-            |command: &mut Command| command.current_dir(dir).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::null()).status();
-        let certificate = ["req", "-x509", "-nodes", "-days", "1", "-subj", "/CN=somebody.else", "-keyout", "key", "-out", "certificate"];
+        let quiet = |command: &mut Command| {
+            command.current_dir(dir).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::null()).status()
+        };
+        let certificate = [
+            "req",
+            "-x509",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=somebody.else",
+            "-keyout",
+            "key",
+            "-out",
+            "certificate",
+        ];
         let made = quiet(Command::new("openssl").args(certificate).args(key)).ok()?;
         assert!(made.success(), "openssl req: {made}");
         let mut command = Command::new("openssl");
-        command.args(["s_server", "-accept", "127.0.0.1:0", "-naccept", "1", "-cert", "certificate", "-key", "key", "-rev"]).args(more);
-        let mut child = command.current_dir(dir).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        command
+            .args([
+                "s_server",
+                "-accept",
+                "127.0.0.1:0",
+                "-naccept",
+                "1",
+                "-cert",
+                "certificate",
+                "-key",
+                "key",
+                "-rev",
+            ])
+            .args(more);
+        let mut child =
+            command.current_dir(dir).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let port = lines.filter_map(|line| line.strip_prefix("ACCEPT 127.0.0.1:")?.trim().parse().ok()).next();
         Some((child, port.expect("openssl says where it listens")))

@@ -3,7 +3,8 @@
 //!     Upgrade     the handler's: a task of the network's runtime gets the connection, no thread
 //!     tunnel      the carrier's own: bytes both ways between two such connections, each way ended for itself
 //!
-//! Only what hyper carries can be upgraded. A client must have asked for it, over HTTP/1.1, and by the name of the protocol.
+//! Only what hyper carries can be upgraded. A client must have asked for it, over HTTP/1.1, and by the name of the
+//! protocol.
 use crate::{HeaderMap, HeaderName, header};
 use http::Version;
 use hyper_util::rt::TokioIo;
@@ -69,7 +70,8 @@ impl AsyncWrite for Upgraded {
     }
 }
 
-/// The protocols that a client would go on with, best first. None: it has not asked to leave HTTP, or speaks one that cannot.
+/// The protocols that a client would go on with, best first. None: it has not asked to leave HTTP, or speaks one that
+/// cannot.
 pub(crate) fn asked(version: Version, headers: &HeaderMap) -> Option<Vec<String>> {
     let protocols: Vec<String> = words(headers, header::UPGRADE).map(str::to_owned).collect();
     (version == Version::HTTP_11 && is_named(headers) && !protocols.is_empty()).then_some(protocols)
@@ -91,7 +93,8 @@ pub(crate) fn is_agreed(asked: &[String], answer: &HeaderMap) -> bool {
     said.is_some_and(|said| asked.iter().any(|protocol| protocol.eq_ignore_ascii_case(said)))
 }
 
-/// Bytes both ways, until both have ended, one fails, or nothing has come for `idle`. Who sends no more may still be sent to.
+/// Bytes both ways, until both have ended, one fails, or nothing has come for `idle`. Who sends no more may still be
+/// sent to.
 pub(crate) async fn tunnel(near: Upgraded, far: Upgraded, idle: Duration) {
     let moved = AtomicU64::new(0);
     let ((near_reads, near_writes), (far_reads, far_writes)) = (split(near), split(far));
@@ -145,7 +148,9 @@ mod tests {
             (Version::HTTP_11, &[("connection", "upgrade"), ("upgrade", " ,")], None),
             (Version::HTTP_10, &[("connection", "upgrade"), ("upgrade", "a")], None),
         ] {
-            let field = |(name, value): &(&'static str, &'static str)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+            let field = |(name, value): &(&'static str, &'static str)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            };
             let headers: HeaderMap = fields.iter().map(field).collect();
             let asked = asked(version, &headers);
             assert_eq!(

@@ -38,7 +38,9 @@ impl Attributes {
         match route {
             Ok(Route::Object(call)) => Attributes::of_call(call, method),
             Ok(Route::Through(through)) => Attributes::of_through(through, method),
-            Ok(Route::Page(_) | Route::Upkeep(_)) | Err(_) => Attributes::Path { verb: method.to_ascii_lowercase(), path: path.to_owned() },
+            Ok(Route::Page(_) | Route::Upkeep(_)) | Err(_) => {
+                Attributes::Path { verb: method.to_ascii_lowercase(), path: path.to_owned() }
+            }
         }
     }
 
@@ -103,7 +105,8 @@ impl Attributes {
                     "" => "at the cluster scope".to_owned(),
                     namespace => format!("in the namespace {namespace:?}"),
                 };
-                let message = format!("User {user:?} cannot {verb} resource {part:?} in API group {group:?} {place}{more}");
+                let message =
+                    format!("User {user:?} cannot {verb} resource {part:?} in API group {group:?} {place}{more}");
                 Status::forbidden(resource, name, &message)
             }
         }
@@ -194,9 +197,11 @@ mod tests {
         let identity = Identity { user: "eve".to_owned(), ..Identity::none() };
         let resource = Resource { group: "apps".into(), plural: "deployments".into() };
         let (verb, subresource) = ("get".to_owned(), "scale".to_owned());
-        let object = Attributes::Resource { verb: verb.clone(), resource, subresource, namespace: "a".into(), name: "b".into() };
+        let object =
+            Attributes::Resource { verb: verb.clone(), resource, subresource, namespace: "a".into(), name: "b".into() };
         let of_object = object.refusal(&identity, "");
-        let words = "User \"eve\" cannot get resource \"deployments/scale\" in API group \"apps\" in the namespace \"a\"";
+        let words =
+            "User \"eve\" cannot get resource \"deployments/scale\" in API group \"apps\" in the namespace \"a\"";
         assert_eq!((of_object.code, of_object.message), (403, format!("deployments.apps \"b\" is forbidden: {words}")));
         let of_path = Attributes::Path { verb, path: "/metrics".to_owned() }.refusal(&identity, "no rule");
         assert_eq!(of_path.message, "forbidden: User \"eve\" cannot get path \"/metrics\": no rule");

@@ -137,12 +137,15 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     if verb == Verb::DeleteCollection && version != Version::V1 {
         return Err(Misdirected::Method);
     }
-    // Of a create and of what is deleted as a whole the path names the namespace; in the flat versions there is a default.
+    // Of a create and of what is deleted as a whole the path names the namespace; in the flat versions there is a
+    // default.
     let placed = matches!(verb, Verb::Create | Verb::Bind | Verb::DeleteCollection);
     if !version.is_flat() && place.kind.namespaced && place.namespace.is_none() && placed {
         return Err(Misdirected::Method);
     }
-    if version == Version::V1 && !matches!(verb, Verb::Watch | Verb::Log | Verb::Exec | Verb::Attach | Verb::PortForward) {
+    if version == Version::V1
+        && !matches!(verb, Verb::Watch | Verb::Log | Verb::Exec | Verb::Attach | Verb::PortForward)
+    {
         timeout(&parameters)?;
     }
     let share = share(&place);
@@ -196,13 +199,23 @@ fn group(path: &str, version: Version) -> Result<(&str, &str, &str), Misdirected
     }
 }
 
-fn place_v1<'k>(kinds: &'k Kinds, (group, version): (&str, &str), segments: Vec<String>) -> Result<RequestPath<'k>, Misdirected> {
+fn place_v1<'k>(
+    kinds: &'k Kinds,
+    (group, version): (&str, &str),
+    segments: Vec<String>,
+) -> Result<RequestPath<'k>, Misdirected> {
     let place = upright(kinds, group.is_empty(), segments, |plural| kinds.by_path(group, version, plural))?;
     let (kind, named) = (place.kind, !place.name.is_empty());
     // What is only made has no path of its own, and none without its namespace.
-    let by_name = [kinds::Verb::Get, kinds::Verb::Update, kinds::Verb::Patch, kinds::Verb::Delete].iter().any(|verb| kind.offers(*verb));
+    let by_name = [kinds::Verb::Get, kinds::Verb::Update, kinds::Verb::Patch, kinds::Verb::Delete]
+        .iter()
+        .any(|verb| kind.offers(*verb));
     let everywhere = kind.offers(kinds::Verb::List) || !kind.namespaced || place.namespace.is_some();
-    if named && place.subresource.is_empty() && !by_name || !named && !everywhere { Err(Misdirected::Nowhere) } else { Ok(place) }
+    if named && place.subresource.is_empty() && !by_name || !named && !everywhere {
+        Err(Misdirected::Nowhere)
+    } else {
+        Ok(place)
+    }
 }
 
 fn place_v1beta3(kinds: &Kinds, version: old::Version, segments: Vec<String>) -> Result<RequestPath<'_>, Misdirected> {
@@ -251,7 +264,10 @@ fn place_flat<'k>(
         return rest(kind.ok_or(Misdirected::Nowhere)?, Some(namespace), segments);
     }
     let kind = kinds.by_old_path(version, &segments[0]).ok_or(Misdirected::Nowhere)?;
-    let namespace = parameters.iter().find(|(name, value)| name == "namespace" && !value.is_empty()).map(|(_, value)| value.clone());
+    let namespace = parameters
+        .iter()
+        .find(|(name, value)| name == "namespace" && !value.is_empty())
+        .map(|(_, value)| value.clone());
     rest(kind, namespace.filter(|_| kind.namespaced), segments)
 }
 
@@ -415,7 +431,11 @@ mod tests {
             ("GET", "/api/v1/namespaces/a/pods/b/eviction", "Method"),
             ("PUT", "/api/v1/namespaces/a/finalize", "V1 UpdatePart /namespaces/a"),
             ("GET", "/api/v1/namespaces/a/finalize", "Method"),
-            ("PATCH", "/apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval", "V1 PatchPart /certificatesigningrequests/a"),
+            (
+                "PATCH",
+                "/apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval",
+                "V1 PatchPart /certificatesigningrequests/a",
+            ),
             ("GET", "/api/v1/namespaces/a/bindings", "Method"),
             ("GET", "/api/v1/namespaces/a/bindings/b", "Nowhere"),
             ("GET", "/api/v1/bindings", "Nowhere"),
@@ -520,9 +540,14 @@ mod tests {
             Ok(other) => panic!("{other:?}"),
             Err(misdirected) => Err(misdirected),
         };
-        let read = options("/api/v1/pods", "&labelSelector=a%3Db+c&timeoutSeconds=7&&labels=no&unknown=%2C&limit=500").unwrap();
-        let expected =
-            Options { labels: "a=b c".into(), timeout: Some(Duration::from_secs(7)), limit: NonZeroUsize::new(500), ..Options::default() };
+        let read = options("/api/v1/pods", "&labelSelector=a%3Db+c&timeoutSeconds=7&&labels=no&unknown=%2C&limit=500")
+            .unwrap();
+        let expected = Options {
+            labels: "a=b c".into(),
+            timeout: Some(Duration::from_secs(7)),
+            limit: NonZeroUsize::new(500),
+            ..Options::default()
+        };
         assert_eq!(read, expected);
         let read = options("/api/v1/pods", "limit=-1&timeoutSeconds=-1&continue=a%2F&sendInitialEvents=0").unwrap();
         let (continues, timeout) = ("a/".to_owned(), Some(Duration::ZERO));

@@ -59,13 +59,15 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
         Deed::Restore(file) => restore(config, file),
         Deed::Status(form) => status(config, *form),
     };
-    let Outcome { mut text, code } = done.unwrap_or_else(|why| Outcome { text: format!("coracle-master: {why}"), code: 1 });
+    let Outcome { mut text, code } =
+        done.unwrap_or_else(|why| Outcome { text: format!("coracle-master: {why}"), code: 1 });
     if text.is_empty() {
         return ExitCode::from(code);
     }
     text.push('\n');
     // Nobody may be reading any more.
-    let written = if code == 0 { io::stdout().write_all(text.as_bytes()) } else { io::stderr().write_all(text.as_bytes()) };
+    let written =
+        if code == 0 { io::stdout().write_all(text.as_bytes()) } else { io::stderr().write_all(text.as_bytes()) };
     drop(written);
     ExitCode::from(code)
 }
@@ -73,14 +75,24 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
 fn inspect(config: &Config, deep: bool) -> Result<Outcome, String> {
     owner::become_owner(&config.data_dir)?;
     let kinds = Kinds::builtin();
-    let found = with_rules(&kinds, |rules| store::inspect(&config.data_dir, rules, deep)).map_err(|error| error.to_string())?;
+    let found =
+        with_rules(&kinds, |rules| store::inspect(&config.data_dir, rules, deep)).map_err(|error| error.to_string())?;
     Ok(Outcome { text: report(&config.data_dir, &found), code: u8::from(!found.whole()) })
 }
 
 fn report(dir: &Path, found: &Findings) -> String {
-    let mut lines = vec![format!("{}: {} objects at revision {}, store {}", dir.display(), found.objects, found.revision, found.store)];
+    let mut lines = vec![format!(
+        "{}: {} objects at revision {}, store {}",
+        dir.display(),
+        found.objects,
+        found.revision,
+        found.store
+    )];
     if found.records > 0 {
-        lines.push(format!("{} records of the journal are not in the files yet; the next start reads them", found.records));
+        lines.push(format!(
+            "{} records of the journal are not in the files yet; the next start reads them",
+            found.records
+        ));
     }
     lines.extend(found.notes.iter().map(|note| format!("note: {note}")));
     lines.extend(found.damage.iter().map(|damage| format!("damaged: {damage}")));
@@ -88,12 +100,16 @@ fn report(dir: &Path, found: &Findings) -> String {
     lines.push(match &found.missing {
         Some(missing) => {
             format!(
-                "{missing}\nacknowledged writes are not there: a master would serve reads alone; restore a backup, or run \
-                 `coracle-master store salvage` to go on with what there is"
+                "{missing}\nacknowledged writes are not there: a master would serve reads alone; restore a backup, or \
+                 run `coracle-master store salvage` to go on with what there is"
             )
         }
-        None if !found.unknown.is_empty() => "a master would serve reads alone, and what is unknown not at all".to_owned(),
-        None if found.damage.is_empty() && found.gone => "everything that was acknowledged is there, but what people took away".to_owned(),
+        None if !found.unknown.is_empty() => {
+            "a master would serve reads alone, and what is unknown not at all".to_owned()
+        }
+        None if found.damage.is_empty() && found.gone => "everything that was acknowledged is there, but what people \
+                                                          took away"
+            .to_owned(),
         None if found.damage.is_empty() => "everything that was acknowledged is there".to_owned(),
         None => "a master would serve everything but what is damaged".to_owned(),
     });
@@ -103,11 +119,14 @@ fn report(dir: &Path, found: &Findings) -> String {
 fn salvage(config: &Config) -> Result<Outcome, String> {
     owner::become_owner(&config.data_dir)?;
     let kinds = Kinds::builtin();
-    let salvaged = with_rules(&kinds, |rules| store::salvage(&config.data_dir, rules)).map_err(|error| error.to_string())?;
+    let salvaged =
+        with_rules(&kinds, |rules| store::salvage(&config.data_dir, rules)).map_err(|error| error.to_string())?;
     let mut lines = Vec::new();
     if let Some((missing, evidence)) = salvaged.lost {
         let objects = salvaged.objects;
-        lines.push(format!("{missing}\n{objects} objects go on, as new as they could be read; writes since that record may be lost"));
+        lines.push(format!(
+            "{missing}\n{objects} objects go on, as new as they could be read; writes since that record may be lost"
+        ));
         lines.push(format!("the journal as it was found: {}/{evidence}", config.data_dir.display()));
     }
     lines.extend(salvaged.settled.iter().map(|folder| format!("quarantine/{folder}: it is told no more")));
@@ -140,10 +159,14 @@ fn status(config: &Config, form: OutputForm) -> Result<Outcome, String> {
     let page = |path: &str| match ask(config, "GET", path) {
         Ok(Some(Answered { body, .. })) => {
             let mut text = String::new();
-            body.take(PAGE_BYTES_MAX).read_to_string(&mut text).map_err(|error| format!("the master's answer broke off: {error}"))?;
+            body.take(PAGE_BYTES_MAX)
+                .read_to_string(&mut text)
+                .map_err(|error| format!("the master's answer broke off: {error}"))?;
             Ok(text)
         }
-        Ok(None) => Err(format!("no master answers on {}: systemctl status coracle-master", config.admin_socket.display())),
+        Ok(None) => {
+            Err(format!("no master answers on {}: systemctl status coracle-master", config.admin_socket.display()))
+        }
         Err(why) => Err(why),
     };
     let metrics = page("/metrics")?;
@@ -204,9 +227,17 @@ fn but_for(mut text: String, left_out: &[LeftOut]) -> Outcome {
 
 fn begin_backup(tmp: &Path) -> Result<File, String> {
     // Whoever reads it reads every secret.
-    let out = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(tmp).map_err(|error| error.to_string())?;
+    let out = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(tmp)
+        .map_err(|error| error.to_string())?;
     match out.try_lock() {
-        Err(TryLockError::WouldBlock) => Err("another backup is being written there; wait for it, or name another file".to_owned()),
+        Err(TryLockError::WouldBlock) => {
+            Err("another backup is being written there; wait for it, or name another file".to_owned())
+        }
         Err(TryLockError::Error(error)) => Err(error.to_string()),
         Ok(()) => out.set_len(0).map(|()| out).map_err(|error| error.to_string()),
     }
@@ -242,7 +273,12 @@ fn restore(config: &Config, file: &Path) -> Result<Outcome, String> {
     owner::become_owner(&config.data_dir)?;
     owner::refuse(&config.data_dir)?;
     let restored = store::restore(&config.data_dir, again).map_err(failed)?;
-    let text = format!("{}: {} objects of revision {}; start the master", config.data_dir.display(), restored.objects, restored.revision);
+    let text = format!(
+        "{}: {} objects of revision {}; start the master",
+        config.data_dir.display(),
+        restored.objects,
+        restored.revision
+    );
     Ok(but_for(text, &restored.left_out))
 }
 
@@ -271,7 +307,9 @@ fn ask(config: &Config, method: &str, path: &str) -> Result<Option<Answered>, St
     let shown = config.admin_socket.display();
     let mut stream = match UnixStream::connect(&config.admin_socket) {
         Ok(stream) => stream,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
         Err(error) => return Err(format!("{shown}: {error}")),
     };
     let broken = |error: io::Error| format!("{shown}: {error}");
@@ -279,7 +317,8 @@ fn ask(config: &Config, method: &str, path: &str) -> Result<Option<Answered>, St
     // In HTTP/1.0 the end of the connection is the end of the body.
     let query = upkeep::query(&config.data_dir);
     let join = if path.contains('?') { '&' } else { '?' };
-    write!(stream, "{method} {path}{join}{query} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").map_err(broken)?;
+    write!(stream, "{method} {path}{join}{query} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        .map_err(broken)?;
     let mut answer = BufReader::new(stream);
     let status = head_line(&mut answer).map_err(broken)?;
     let mut warned = Vec::new();
@@ -299,11 +338,15 @@ fn ask(config: &Config, method: &str, path: &str) -> Result<Option<Answered>, St
     }
     let mut text = String::new();
     answer.take(HEAD_BYTES_MAX).read_to_string(&mut text).map_err(broken)?;
-    let message = serde_json::from_str::<serde_json::Value>(&text).ok().and_then(|status| Some(status["message"].as_str()?.to_owned()));
+    let message = serde_json::from_str::<serde_json::Value>(&text)
+        .ok()
+        .and_then(|status| Some(status["message"].as_str()?.to_owned()));
     let message = message.unwrap_or(text);
     if code == Some("409") {
         let wanted = config.data_dir.display();
-        return Err(format!("the master at {shown} is another: {message}, not {wanted}; name the right --admin-socket, or --data-dir"));
+        return Err(format!(
+            "the master at {shown} is another: {message}, not {wanted}; name the right --admin-socket, or --data-dir"
+        ));
     }
     Err(format!("the master at {shown} answers: {}", message.trim()))
 }

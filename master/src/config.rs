@@ -104,7 +104,10 @@ pub enum OutputForm {
 }
 
 /// `arguments` without the program's name; `read` gives the text of a file.
-pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -> std::io::Result<String>) -> Result<Invocation, String> {
+pub fn parse(
+    arguments: impl IntoIterator<Item = String>,
+    read: impl Fn(&Path) -> std::io::Result<String>,
+) -> Result<Invocation, String> {
     let mut given: Vec<(String, String)> = Vec::new();
     let mut file = None;
     let mut words: Vec<String> = Vec::new();
@@ -156,7 +159,11 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
     }
     for (key, value) in given {
         // Where he stands who wrote the flag; a file is read from anywhere.
-        let value = if PATHS.contains(&&*key) { from_here(&value).map_err(|why| format!("--{key} {value}: {why}"))? } else { value };
+        let value = if PATHS.contains(&&*key) {
+            from_here(&value).map_err(|why| format!("--{key} {value}: {why}"))?
+        } else {
+            value
+        };
         set(&mut config, &key, &value).map_err(|why| format!("--{key} {value}: {why}"))?;
     }
     Ok(match deed {
@@ -165,8 +172,9 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
     })
 }
 
-/// Who names no directory means the packaged master's. A file that is there and cannot be read is said, not passed over: a restore would
-/// go somewhere else. With a directory named the file is left alone, and its mistakes stand in nobody's way.
+/// Who names no directory means the packaged master's. A file that is there and cannot be read is said, not passed
+/// over: a restore would go somewhere else. With a directory named the file is left alone, and its mistakes stand in
+/// nobody's way.
 fn packaged(deed: Option<&Deed>, named: bool, read: impl Fn(&Path) -> std::io::Result<String>) -> Option<PathBuf> {
     let wanted = match deed {
         None => false,
@@ -190,10 +198,15 @@ fn deed(words: &[String]) -> Result<Option<Deed>, String> {
         ["backup", file] => Deed::Backup(file.into()),
         ["restore", file] => Deed::Restore(file.into()),
         ["store", "fsck" | "verify" | "flush" | "salvage", more, ..] => {
-            return Err(format!("unexpected argument {more:?}: store {0} takes flags alone, see store {0} --help", words[1]));
+            return Err(format!(
+                "unexpected argument {more:?}: store {0} takes flags alone, see store {0} --help",
+                words[1]
+            ));
         }
         ["status"] => Deed::Status(OutputForm::default()),
-        ["status", more, ..] => return Err(format!("unexpected argument {more:?}: status takes flags alone, see status --help")),
+        ["status", more, ..] => {
+            return Err(format!("unexpected argument {more:?}: status takes flags alone, see status --help"));
+        }
         ["store", ..] => return Err("store takes one of fsck, verify, flush and salvage, see store --help".to_owned()),
         ["backup" | "restore", ..] => return Err(format!("{} takes one file, see {} --help", words[0], words[0])),
         [word, ..] => return Err(format!("unexpected argument {word:?}: flags begin with --, see --help")),
@@ -248,7 +261,11 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
 
 fn path(value: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(value);
-    if path.is_absolute() { Ok(path) } else { Err("must be an absolute path: a file says nothing of where it is read from".to_owned()) }
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err("must be an absolute path: a file says nothing of where it is read from".to_owned())
+    }
 }
 
 /// A path of the command line.
@@ -259,9 +276,12 @@ fn from_here(value: &str) -> Result<String, String> {
 
 fn listen(value: &str) -> Result<SocketAddr, String> {
     let value = value.replacen("localhost:", "127.0.0.1:", 1);
-    let address: SocketAddr = value.parse().map_err(|_| "must be an address and a port, like 127.0.0.1:8080".to_owned())?;
+    let address: SocketAddr =
+        value.parse().map_err(|_| "must be an address and a port, like 127.0.0.1:8080".to_owned())?;
     if !address.ip().is_loopback() {
-        return Err("only loopback addresses are served in plain HTTP: whoever reaches the port may do everything".to_owned());
+        return Err(
+            "only loopback addresses are served in plain HTTP: whoever reaches the port may do everything".to_owned()
+        );
     }
     Ok(address)
 }
@@ -304,8 +324,11 @@ fn bytes(value: &str) -> Result<u64, String> {
         Some('G') => 30,
         _ => return Err("must be a number of megabytes or gigabytes, like 128M or 2G".to_owned()),
     };
-    let number = value[..value.len() - 1].parse::<u64>().ok().filter(|number| *number > 0 && *number < u64::from(u32::MAX));
-    number.map(|number| number << shift).ok_or_else(|| "must be a whole number with M or G behind it, like 128M".to_owned())
+    let number =
+        value[..value.len() - 1].parse::<u64>().ok().filter(|number| *number > 0 && *number < u64::from(u32::MAX));
+    number
+        .map(|number| number << shift)
+        .ok_or_else(|| "must be a whole number with M or G behind it, like 128M".to_owned())
 }
 
 #[cfg(test)]
@@ -341,8 +364,14 @@ mod tests {
         let other = Config { node_ports, balancer: false, ..plain.clone() };
         check("--service-node-port-range 20000-20999 --load-balancer=no", Ok(Invocation::Run(other)));
         let listen = Some("127.0.0.1:8080".parse().unwrap());
-        check("--config /good", Ok(Invocation::Run(Config { data_dir: "/srv/coracle".into(), listen, ..plain.clone() })));
-        check("--data-dir=/b --config /good", Ok(Invocation::Run(Config { data_dir: "/b".into(), listen, ..plain.clone() })));
+        check(
+            "--config /good",
+            Ok(Invocation::Run(Config { data_dir: "/srv/coracle".into(), listen, ..plain.clone() })),
+        );
+        check(
+            "--data-dir=/b --config /good",
+            Ok(Invocation::Run(Config { data_dir: "/b".into(), listen, ..plain.clone() })),
+        );
         let here = std::env::current_dir().unwrap();
         let relative = Config { data_dir: here.join("data"), admin_socket: here.join("run/api.sock"), ..plain.clone() };
         check("--data-dir data --admin-socket ./run/api.sock", Ok(Invocation::Run(relative)));
@@ -363,8 +392,14 @@ mod tests {
         check("restore /a", Ok(Invocation::Do(Deed::Restore("/a".into()), plain.clone())));
         check("store fsck --help", Ok(Invocation::Help(usage::of(&["store".to_owned(), "fsck".to_owned()]))));
         check("--data-dir /a --help backup", Ok(Invocation::Help(usage::of(&["backup".to_owned()]))));
-        check("--agent-sockets /tmp/a", Ok(Invocation::Run(Config { agent_sockets: "/tmp/a".into(), ..plain.clone() })));
-        check("--listen localhost:0", Ok(Invocation::Run(Config { listen: Some("127.0.0.1:0".parse().unwrap()), ..plain })));
+        check(
+            "--agent-sockets /tmp/a",
+            Ok(Invocation::Run(Config { agent_sockets: "/tmp/a".into(), ..plain.clone() })),
+        );
+        check(
+            "--listen localhost:0",
+            Ok(Invocation::Run(Config { listen: Some("127.0.0.1:0".parse().unwrap()), ..plain })),
+        );
     }
 
     #[test]
@@ -382,7 +417,8 @@ mod tests {
         let file = Ok("data-dir = /srv/coracle\nadmin-socket = /srv/api.sock\n");
         let moved: (PathBuf, PathBuf) = ("/srv/coracle".into(), "/srv/api.sock".into());
         let plain = (Config::default().data_dir, Config::default().admin_socket);
-        for command in ["status", "store fsck", "store verify", "store flush", "store salvage", "backup a", "restore a"] {
+        for command in ["status", "store fsck", "store verify", "store flush", "store salvage", "backup a", "restore a"]
+        {
             assert_eq!(parse(command, file), Ok(moved.clone()), "{command}");
             assert_eq!(parse(command, Err(std::io::ErrorKind::NotFound)), Ok(plain.clone()), "{command}");
             let refused: String = parse(command, Err(std::io::ErrorKind::PermissionDenied)).unwrap_err();

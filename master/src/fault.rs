@@ -76,8 +76,12 @@ impl Fault {
             Unfit::Invalid { name, problems } => {
                 let mut fault = Fault::invalid(call, call.kind, &name, problems);
                 match call.verb {
-                    Verb::Update | Verb::Patch => repeat(&mut fault.status, strategy::metadata_repeats(&call.kind.kind)),
-                    Verb::UpdateStatus | Verb::PatchStatus => repeat(&mut fault.status, strategy::metadata_repeats(&call.kind.kind).min(3)),
+                    Verb::Update | Verb::Patch => {
+                        repeat(&mut fault.status, strategy::metadata_repeats(&call.kind.kind))
+                    }
+                    Verb::UpdateStatus | Verb::PatchStatus => {
+                        repeat(&mut fault.status, strategy::metadata_repeats(&call.kind.kind).min(3))
+                    }
                     _ => {}
                 }
                 return fault;
@@ -85,12 +89,15 @@ impl Fault {
             Unfit::Forbidden { name, why } => Status::forbidden(resource, &name, &why),
             Unfit::Stale => Status::stale(resource, name),
             Unfit::Unseen => {
-                let problem = Problem::invalid(&Path::new("metadata.resourceVersion"), 0, "must be specified for an update");
+                let problem =
+                    Problem::invalid(&Path::new("metadata.resourceVersion"), 0, "must be specified for an update");
                 // Kubernetes calls the object by its resource here, and by its kind wherever else one is invalid.
                 Status::invalid_of(&resource.group, &resource.plural, name, &[problem])
             }
             Unfit::NoRevision { given } => {
-                let why = format!("resourceVersion: Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax");
+                let why = format!(
+                    "resourceVersion: Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax"
+                );
                 Status::bad_request(why)
             }
             Unfit::OtherUid { given, stands } => {
@@ -98,8 +105,10 @@ impl Fault {
                 Status::conflict(resource, name, &why)
             }
             Unfit::OtherRevision { given, stands } => {
-                let why =
-                    format!("Precondition failed: ResourceVersion in precondition: {given}, ResourceVersion in object meta: {stands}");
+                let why = format!(
+                    "Precondition failed: ResourceVersion in precondition: {given}, ResourceVersion in object meta: \
+                     {stands}"
+                );
                 Status::conflict(resource, name, &why)
             }
         }
@@ -119,8 +128,13 @@ impl Fault {
             }
             Refused::Claimed { claim, owner } => {
                 let problem = object.and_then(|object| strategy::service::taken(object, &claim));
-                let other =
-                    || Problem::invalid(&Path::new("metadata"), claim.value.as_str(), format!("{} is taken by {owner}", claim.space));
+                let other = || {
+                    Problem::invalid(
+                        &Path::new("metadata"),
+                        claim.value.as_str(),
+                        format!("{} is taken by {owner}", claim.space),
+                    )
+                };
                 return Fault::invalid(call, call.kind, name, vec![problem.unwrap_or_else(other)]);
             }
             Refused::Damaged { why } if object.is_some() => {
@@ -131,7 +145,9 @@ impl Fault {
             Refused::Damaged { why } => return Fault::damaged(key, &why),
             Refused::TooLarge { bytes } => {
                 let mut status = Status::too_large(bytes);
-                status.message = format!("Request entity too large: {key} would be {bytes} bytes, which is more than the store takes");
+                status.message = format!(
+                    "Request entity too large: {key} would be {bytes} bytes, which is more than the store takes"
+                );
                 status
             }
             Refused::Busy { why, retry_after_s } => {
@@ -148,21 +164,25 @@ impl Fault {
     }
 }
 
-/// An update's metadata is looked at in several places of Kubernetes, each of which tells what it finds: two look at what may not change,
-/// `looks` at labels, annotations and owners, and those of them that look at all of it at finalizers.
+/// An update's metadata is looked at in several places of Kubernetes, each of which tells what it finds: two look at
+/// what may not change, `looks` at labels, annotations and owners, and those of them that look at all of it at
+/// finalizers.
 fn repeat(status: &mut Status, looks: usize) {
     let Some(details) = status.details.as_mut() else { return };
     let times = |cause: &Cause| match cause.field.strip_prefix("metadata.") {
         Some("labels" | "annotations") => looks,
         Some(field) if field.starts_with("ownerReferences") || field.starts_with("managedFields") => looks,
         // New ones are told of twice already.
-        Some(field) if field.starts_with("finalizers") && cause.reason != "FieldValueForbidden" => looks.saturating_sub(2).max(1),
+        Some(field) if field.starts_with("finalizers") && cause.reason != "FieldValueForbidden" => {
+            looks.saturating_sub(2).max(1)
+        }
         Some("uid" | "deletionTimestamp" | "deletionGracePeriodSeconds") => looks.saturating_sub(1).min(2),
         _ => 1,
     };
     let Some(last) = details.causes.iter().rposition(|cause| times(cause) > 1) else { return };
-    let repeated: Vec<Cause> =
-        (2..=looks).flat_map(|round| details.causes.iter().filter(move |cause| times(cause) >= round).cloned()).collect();
+    let repeated: Vec<Cause> = (2..=looks)
+        .flat_map(|round| details.causes.iter().filter(move |cause| times(cause) >= round).cloned())
+        .collect();
     details.causes.splice(last + 1..last + 1, repeated);
 }
 
@@ -176,7 +196,9 @@ pub fn location(version: Version, kind: &Kind, key: &Key) -> String {
     };
     match older {
         Some(path) => path,
-        _ if kind.namespaced => format!("/api/v1/namespaces/{}/{}/{name}", encoded(&key.namespace), kind.resource.plural),
+        _ if kind.namespaced => {
+            format!("/api/v1/namespaces/{}/{}/{name}", encoded(&key.namespace), kind.resource.plural)
+        }
         _ => format!("/api/v1/{}/{name}", kind.resource.plural),
     }
 }

@@ -50,8 +50,8 @@ pub fn ask(agents: Vec<Server>) -> io::Result<Vec<Usage>> {
     Ok(usages)
 }
 
-/// The agent of a node, by its name, in the directory that this master was given: nothing that a client may write leads anywhere else.
-/// `None`: no socket can have that name.
+/// The agent of a node, by its name, in the directory that this master was given: nothing that a client may write leads
+/// anywhere else. `None`: no socket can have that name.
 pub fn agent(sockets: &Path, node: &str) -> Option<Server> {
     agent_socket(node).map(|socket| Server::Socket(sockets.join(socket)))
 }

@@ -156,14 +156,20 @@ impl Form {
         let (media, shape) = clauses.iter().filter_map(Clause::form).find(suits).ok_or(Unacceptable::Shape)?;
         let shape = match (shape, subject) {
             (Shape::Table(meta, _), _) => Shape::Table(meta, read_include(include)?),
-            (Shape::Metadata(_), Subject::List) => return Err(Unacceptable::Number { asked: "PartialObjectMetadata", list: true }),
+            (Shape::Metadata(_), Subject::List) => {
+                return Err(Unacceptable::Number { asked: "PartialObjectMetadata", list: true });
+            }
             (Shape::MetadataList(_), Subject::One | Subject::Reply | Subject::Watch) => {
                 return Err(Unacceptable::Number { asked: "PartialObjectMetadataList", list: false });
             }
             (shape, _) => shape,
         };
         // YAML has no end that a reader of a stream could see.
-        if subject == Subject::Watch && media == Media::Yaml { Err(Unacceptable::Stream) } else { Ok(Form { version, media, shape }) }
+        if subject == Subject::Watch && media == Media::Yaml {
+            Err(Unacceptable::Stream)
+        } else {
+            Ok(Form { version, media, shape })
+        }
     }
 
     /// How a failure is told to a client with that Accept header: never as a table, and as JSON when nothing suits.
@@ -227,7 +233,8 @@ impl Clause<'_> {
             "*/*" | "application/*" => Media::Json,
             range => Media::named(range)?,
         };
-        let value = |name: &str| self.parameters.iter().rev().find(|(known, _)| *known == name).map_or("", |(_, value)| value);
+        let value =
+            |name: &str| self.parameters.iter().rev().find(|(known, _)| *known == name).map_or("", |(_, value)| value);
         let meta = match (value("g"), value("v")) {
             (META_GROUP, "v1") => Some(MetaVersion::V1),
             (META_GROUP, "v1beta1") => Some(MetaVersion::V1beta1),
@@ -277,8 +284,14 @@ mod tests {
                 ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Ok((Json, table))),
                 ("application/yaml;as=Table;v=v1;g=meta.k8s.io", Ok((Yaml, table))),
                 ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Ok((Json, Shape::Whole))),
-                ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", Ok((Json, Shape::Whole))),
-                ("application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io", Ok((Json, Shape::Metadata(MetaVersion::V1beta1)))),
+                (
+                    "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
+                    Ok((Json, Shape::Whole)),
+                ),
+                (
+                    "application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io",
+                    Ok((Json, Shape::Metadata(MetaVersion::V1beta1))),
+                ),
                 ("application/json;as=Table;v=v9;g=meta.k8s.io", Err(Unacceptable::Shape)),
                 ("application/json;as=Table", Err(Unacceptable::Shape)),
                 ("application/json;as=Chair;v=v1;g=meta.k8s.io", Err(Unacceptable::Shape)),
@@ -296,7 +309,10 @@ mod tests {
         let number = |asked, list| Err(Unacceptable::Number { asked, list });
         check(
             Subject::List,
-            &[(list, Ok((Media::Json, Shape::MetadataList(MetaVersion::V1)))), (one, number("PartialObjectMetadata", true))],
+            &[
+                (list, Ok((Media::Json, Shape::MetadataList(MetaVersion::V1)))),
+                (one, number("PartialObjectMetadata", true)),
+            ],
         );
         check(Subject::One, &[(list, number("PartialObjectMetadataList", false))]);
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -323,7 +339,11 @@ mod tests {
             ("All", Err(Unacceptable::Include("All".to_owned()))),
         ] {
             let form = Form::negotiate(Version::V1, Subject::One, table, include);
-            assert_eq!(form.map(|form| form.shape), expected.map(|include| Shape::Table(MetaVersion::V1, include)), "{include}");
+            assert_eq!(
+                form.map(|form| form.shape),
+                expected.map(|include| Shape::Table(MetaVersion::V1, include)),
+                "{include}"
+            );
         }
         assert_eq!(Form::negotiate(Version::V1, Subject::One, "*/*", "All"), Ok(Form::default()), "no table, no rows");
     }

@@ -83,7 +83,8 @@ pub fn run(config: &Config, shutdown: impl FnOnce()) -> ExitCode {
 /// Everything that can fail is tried in an order that leaves nothing behind; the error is one line.
 pub fn start(config: &Config) -> Result<Master, String> {
     let limits = Limits::EDGE;
-    system::enough(config.listen.map(|_| &limits), Some(&LocalLimits::HOST), system::granted()).map_err(|shortage| shortage.to_string())?;
+    system::enough(config.listen.map(|_| &limits), Some(&LocalLimits::HOST), system::granted())
+        .map_err(|shortage| shortage.to_string())?;
     let listener = match config.listen {
         Some(address) => Some(network::listen(address).map_err(|error| format!("--listen {address}: {error}"))?),
         None => None,
@@ -94,8 +95,10 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let kinds = Arc::new(Kinds::builtin());
     let store = open(config, &kinds)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
-    let maker =
-        Arc::new(Maker::new(shared.clone(), config.service_cidr, config.node_ports).map_err(|error| format!("/dev/urandom: {error}"))?);
+    let maker = Arc::new(
+        Maker::new(shared.clone(), config.service_cidr, config.node_ports)
+            .map_err(|error| format!("/dev/urandom: {error}"))?,
+    );
     let registry = Registry::new(kinds, shared.clone(), maker);
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
     let keys = ClusterKeys::open(&registry).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
@@ -129,13 +132,14 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
     let local = local::start(&config.admin_socket, handler.clone(), LocalLimits::HOST)
         .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
-    let network = match listener.map(|listener| network::start(listener, handler, limits, Access::LoopbackOnly)).transpose() {
-        Ok(network) => network,
-        Err(error) => {
-            local.stop();
-            return Err(format!("serve on --listen: {error}"));
-        }
-    };
+    let network =
+        match listener.map(|listener| network::start(listener, handler, limits, Access::LoopbackOnly)).transpose() {
+            Ok(network) => network,
+            Err(error) => {
+                local.stop();
+                return Err(format!("serve on --listen: {error}"));
+            }
+        };
     // Last: they keep a processor busy for a while, and nobody who asks waits for them.
     let control = match Control::start(shared, gate, (wakes, inbox)) {
         Ok(control) => control,
@@ -145,14 +149,18 @@ pub fn start(config: &Config) -> Result<Master, String> {
             return Err(format!("start the controllers: {error}"));
         }
     };
-    log::info!("serving on {socket}{}", network.as_ref().map(|plane| format!(" and http://{}", plane.address)).unwrap_or_default());
+    log::info!(
+        "serving on {socket}{}",
+        network.as_ref().map(|plane| format!(" and http://{}", plane.address)).unwrap_or_default()
+    );
     Ok(Master { store, registry, control, network, local })
 }
 
 fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
     owner::refuse(&config.data_dir).map_err(|why| format!("--data-dir {why}"))?;
     let limit = config.store_limit.unwrap_or_else(|| memory::store_share(memory::granted()));
-    let opened = with_rules(kinds, |rules| FlatStore::open_within(&config.data_dir, config.admin_socket.parent(), rules, limit));
+    let opened =
+        with_rules(kinds, |rules| FlatStore::open_within(&config.data_dir, config.admin_socket.parent(), rules, limit));
     let opened = opened.map_err(|error| format!("--data-dir {error}"))?;
     let fill = opened.store.health().fill;
     log::info!("{}", held(opened.objects, &config.data_dir, &fill));
@@ -168,30 +176,39 @@ fn held(objects: usize, data_dir: &Path, fill: &store::FillLevel) -> String {
 
 /// What the store is told of the kinds.
 fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
-    let row = |kind: &Kind| KindRow { resource: kind.resource.clone(), api_version: kind.api_version().into(), kind: kind.kind.clone() };
+    let row = |kind: &Kind| KindRow {
+        resource: kind.resource.clone(),
+        api_version: kind.api_version().into(),
+        kind: kind.kind.clone(),
+    };
     with(&Rules {
         kinds: kinds.stored().map(row).collect(),
-        claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
+        claims: &|key, object: &Value| {
+            kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default()
+        },
         fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
         edited: &|key, object| edited(kinds, key, object),
         home: &home,
         durable_by_sketch: &|key, sketch| durable_by_sketch(kinds, key, sketch),
-        durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object)),
+        durable: &|key, object| {
+            kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object))
+        },
     })
 }
 
 /// A file that a person wrote while no master ran. One with a uid stands for the object that it was made from.
 fn edited(kinds: &Kinds, key: &Key, object: Value) -> Result<Value, String> {
     let Some(kind) = kinds.by_resource(&key.resource) else { return Ok(object) };
-    let made =
-        making::by_hand(|making| prepare::by_hand(kind, key, object, None, making)).map_err(|error| format!("/dev/urandom: {error}"))?;
+    let made = making::by_hand(|making| prepare::by_hand(kind, key, object, None, making))
+        .map_err(|error| format!("/dev/urandom: {error}"))?;
     made.map_err(|unfit| unfit.to_string())
 }
 
 /// The namespace that an object lies in, where it has to be there before it.
 fn home(key: &Key) -> Option<Key> {
     let made_later = SYSTEM.contains(&&*key.namespace);
-    let namespace = || Key { resource: Resource::core("namespaces"), namespace: String::new(), name: key.namespace.clone() };
+    let namespace =
+        || Key { resource: Resource::core("namespaces"), namespace: String::new(), name: key.namespace.clone() };
     (!key.namespace.is_empty() && !made_later).then(namespace)
 }
 

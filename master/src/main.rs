@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_timestamp_secs().init();
-    // What a limit on files stops is an error as any other of the disk's, and no reason to die: held back, the signal does nothing.
+    // What a limit on files stops is an error as any other of the disk's, and no reason to die: held back, the signal
+    // does nothing.
     let mut held = SigSet::empty();
     held.add(Signal::SIGXFSZ);
     if let Err(error) = held.thread_block() {

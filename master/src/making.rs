@@ -1,4 +1,5 @@
-//! Supplies what a create needs and pure code cannot have: the time, a uid, the random part of a name, a free address or port.
+//! Supplies what a create needs and pure code cannot have: the time, a uid, the random part of a name, a free address
+//! or port.
 
 use crate::store::{Store, Stored};
 use coracle_api::meta::Time;
@@ -11,7 +12,8 @@ use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// Characters of generated names, as Kubernetes picks them: no vowels, so no words, and nothing that looks like another.
+/// Characters of generated names, as Kubernetes picks them: no vowels, so no words, and nothing that looks like
+/// another.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_BYTES: usize = 5;
 /// The kernel has 64.
@@ -54,7 +56,9 @@ impl Maker {
             if is_ready(&document) { cidrs(&document).collect() } else { Vec::new() }
         };
         let more = self.store.list(&RANGES, None).items.iter().flat_map(ready).collect::<Vec<_>>();
-        Ranges::new(std::iter::once(self.service_cidr).chain(more.into_iter().filter(|range| *range != self.service_cidr)))
+        Ranges::new(
+            std::iter::once(self.service_cidr).chain(more.into_iter().filter(|range| *range != self.service_cidr)),
+        )
     }
 
     pub fn node_ports(&self) -> NodePorts {
@@ -80,7 +84,11 @@ impl Maker {
         let taken = |space: &'static str| {
             let mut owners: Option<HashSet<String>> = None;
             move |value: &str| {
-                owners.get_or_insert_with(|| self.store.claimed(space).into_iter().map(|(value, _)| bare(value)).collect()).contains(value)
+                owners
+                    .get_or_insert_with(|| {
+                        self.store.claimed(space).into_iter().map(|(value, _)| bare(value)).collect()
+                    })
+                    .contains(value)
             }
         };
         let mut given = Vec::new();
@@ -94,13 +102,17 @@ impl Maker {
             service_address: &mut || {
                 let start = self.entropy.below(u32::MAX);
                 let mut taken = |text: &str| given.contains(&text.to_owned()) || addresses(text);
-                let free = self.service_ranges().iter().find_map(|cidr| free_address(cidr.usable(), |n| cidr.nth(n), start, &mut taken));
+                let free = self
+                    .service_ranges()
+                    .iter()
+                    .find_map(|cidr| free_address(cidr.usable(), |n| cidr.nth(n), start, &mut taken));
                 given.extend(free.map(|address| address.to_string()));
                 free
             },
             node_port: &mut || {
                 let start = self.entropy.below(u32::MAX);
-                let free = free_port(self.node_ports, start, |text| given_ports.contains(&text.to_owned()) || ports(text));
+                let free =
+                    free_port(self.node_ports, start, |text| given_ports.contains(&text.to_owned()) || ports(text));
                 given_ports.extend(free.map(|port| port.to_string()));
                 free
             },
@@ -121,7 +133,8 @@ pub fn by_hand<T>(with: impl FnOnce(&mut Making<'_>) -> T) -> io::Result<T> {
     }))
 }
 
-/// The claim `TCP/30080` is of port 30080, and takes it for all protocols: people expect one number to mean one service.
+/// The claim `TCP/30080` is of port 30080, and takes it for all protocols: people expect one number to mean one
+/// service.
 fn bare(value: String) -> String {
     value.rsplit('/').next().map(str::to_owned).unwrap_or(value)
 }
@@ -129,14 +142,17 @@ fn bare(value: String) -> String {
 /// The name of this host. None: the kernel does not say.
 pub fn host_name() -> Option<String> {
     let mut name = String::new();
-    File::open("/proc/sys/kernel/hostname").and_then(|file| file.take(HOST_NAME_BYTES_MAX).read_to_string(&mut name)).ok()?;
+    File::open("/proc/sys/kernel/hostname")
+        .and_then(|file| file.take(HOST_NAME_BYTES_MAX).read_to_string(&mut name))
+        .ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 /// The wall clock, as objects show it.
 pub fn wall_clock() -> Time {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Time::from_seconds(i64::try_from(since_1970.as_secs()).unwrap_or_default()).expect("a time of this age of the world")
+    Time::from_seconds(i64::try_from(since_1970.as_secs()).unwrap_or_default())
+        .expect("a time of this age of the world")
 }
 
 /// The kernel's random device, kept open: it must still answer when no descriptor is free.
@@ -184,7 +200,12 @@ impl Entropy {
 }
 
 /// A free address: searched from a random place in the upper part of the range, since people choose from the lower.
-fn free_address(usable: u32, nth: impl Fn(u32) -> Option<Ipv4Addr>, start: u32, mut taken: impl FnMut(&str) -> bool) -> Option<Ipv4Addr> {
+fn free_address(
+    usable: u32,
+    nth: impl Fn(u32) -> Option<Ipv4Addr>,
+    start: u32,
+    mut taken: impl FnMut(&str) -> bool,
+) -> Option<Ipv4Addr> {
     let chosen = (usable / 16).clamp(16, 256).min(usable / 2);
     let upper = usable.checked_sub(chosen).filter(|upper| *upper > 0)?;
     let order = (0..upper).map(|n| chosen + (start % upper + n) % upper).chain(0..chosen);

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Of the memory the store takes this part: lists of it are written beside it, and whoever else lives on the host needs the rest.
+/// Of the memory the store takes this part: lists of it are written beside it, and whoever else lives on the host needs
+/// the rest.
 const STORE_SHARE: u64 = 4;
 /// The least memory of the store, on the smallest host: some thousand objects.
 const STORE_BYTES_MIN: u64 = 64 << 20;
@@ -27,10 +28,13 @@ fn of_host(meminfo: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// Where a line of `/proc/self/cgroup` says that limits stand: its group's, and those of all above it. Those that are not there limit nothing.
+/// Where a line of `/proc/self/cgroup` says that limits stand: its group's, and those of all above it. Those that are
+/// not there limit nothing.
 fn files(line: &str) -> Vec<PathBuf> {
     let mut parts = line.splitn(3, ':');
-    let (Some(_), Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next()) else { return Vec::new() };
+    let (Some(_), Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next()) else {
+        return Vec::new();
+    };
     let (root, file) = match controllers {
         "" => ("/sys/fs/cgroup", "memory.max"),
         _ if controllers.split(',').any(|one| one == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
@@ -45,7 +49,9 @@ mod tests {
 
     #[test]
     fn a_quarter_but_enough() {
-        for (memory_mb, share_mb) in [(None, 64), (Some(100), 64), (Some(256), 64), (Some(512), 128), (Some(16_384), 4096)] {
+        for (memory_mb, share_mb) in
+            [(None, 64), (Some(100), 64), (Some(256), 64), (Some(512), 128), (Some(16_384), 4096)]
+        {
             assert_eq!(store_share(memory_mb.map(|mb: u64| mb << 20)), share_mb << 20, "{memory_mb:?}");
         }
     }
@@ -55,9 +61,15 @@ mod tests {
         assert_eq!(of_host("MemTotal:         506480 kB\nMemFree:  1 kB\n"), Some(506_480 << 10));
         assert_eq!(of_host("nothing"), None);
         for (line, expected) in [
-            ("0::/a/b", &["/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/memory.max"][..]),
+            (
+                "0::/a/b",
+                &["/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/memory.max"][..],
+            ),
             ("0::/", &["/sys/fs/cgroup/memory.max"]),
-            ("5:cpu,memory:/a", &["/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]),
+            (
+                "5:cpu,memory:/a",
+                &["/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"],
+            ),
             ("4:cpu:/a", &[]),
             ("?", &[]),
         ] {

@@ -1,5 +1,5 @@
-//! The owner of a data directory. A master serves only a directory that is its own and that nobody else may enter; a command that root
-//! runs changes to the owner before it touches the directory, so that no file in it is root's.
+//! The owner of a data directory. A master serves only a directory that is its own and that nobody else may enter; a
+//! command that root runs changes to the owner before it touches the directory, so that no file in it is root's.
 
 use nix::unistd::{Gid, Uid, User, getgroups, setegid, seteuid, setgid, setgroups, setuid};
 use std::fs;
@@ -21,12 +21,15 @@ pub fn refuse(dir: &Path) -> Result<(), String> {
     if found.uid() != us.as_raw() {
         let (owner, name) = (name(Uid::from_raw(found.uid())), name(us));
         return Err(format!(
-            "{shown} belongs to {owner}, and this is {name}: start the master as {owner}, or run `chown -R {name}: {shown}`"
+            "{shown} belongs to {owner}, and this is {name}: start the master as {owner}, or run `chown -R {name}: \
+             {shown}`"
         ));
     }
     let mode = found.mode() & 0o7777;
     if mode & OTHERS != 0 {
-        return Err(format!("{shown} is open to others (mode {mode:04o}), and every secret lies in it: run `chmod 0700 {shown}`"));
+        return Err(format!(
+            "{shown} is open to others (mode {mode:04o}), and every secret lies in it: run `chmod 0700 {shown}`"
+        ));
     }
     Ok(())
 }
@@ -40,7 +43,10 @@ pub fn become_owner(dir: &Path) -> Result<(), String> {
     match fs::metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let (shown, owner) = (dir.display(), name(uid));
-            Err(format!("{shown} is {owner}'s, who may not enter a directory above it: run `chown -R root: {shown}` to look at it as root"))
+            Err(format!(
+                "{shown} is {owner}'s, who may not enter a directory above it: run `chown -R root: {shown}` to look at \
+                 it as root"
+            ))
         }
         _ => Ok(()),
     }
@@ -50,10 +56,14 @@ pub fn become_owner(dir: &Path) -> Result<(), String> {
 fn all_readable(dir: &Path, owner: Uid) -> Result<(), String> {
     let Some(closed) = closed_to(dir, owner) else { return Ok(()) };
     let (shown, owner) = (dir.display(), name(owner));
-    Err(format!("{} is not {owner}'s, who could not read it and whose {shown} is: run `chown -R {owner}: {shown}` first", closed.display()))
+    Err(format!(
+        "{} is not {owner}'s, who could not read it and whose {shown} is: run `chown -R {owner}: {shown}` first",
+        closed.display()
+    ))
 }
 
-/// A file or folder below, of somebody else, that the owner may not read. What cannot be listed is left to whoever reads it.
+/// A file or folder below, of somebody else, that the owner may not read. What cannot be listed is left to whoever
+/// reads it.
 fn closed_to(dir: &Path, owner: Uid) -> Option<PathBuf> {
     let mut folders = vec![dir.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -76,7 +86,8 @@ fn closed_to(dir: &Path, owner: Uid) -> Option<PathBuf> {
 pub fn as_owner<T>(dir: &Path, done: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let Some((uid, gid)) = other_owner(dir) else { return done() };
     all_readable(dir, uid)?;
-    let failed = |error| format!("{}: cannot become {}, whose it is, and root again: {error}", dir.display(), name(uid));
+    let failed =
+        |error| format!("{}: cannot become {}, whose it is, and root again: {error}", dir.display(), name(uid));
     let (groups, group) = (getgroups().map_err(failed)?, Gid::effective());
     setgroups(&[]).and_then(|()| setegid(gid)).and_then(|()| seteuid(uid)).map_err(failed)?;
     let outcome = done();
@@ -87,7 +98,8 @@ pub fn as_owner<T>(dir: &Path, done: impl FnOnce() -> Result<T, String>) -> Resu
 /// None: nobody else, or this is not root, who alone may become somebody.
 fn other_owner(dir: &Path) -> Option<(Uid, Gid)> {
     let nearest = dir.ancestors().find_map(|folder| fs::metadata(folder).ok())?;
-    (Uid::effective().is_root() && nearest.uid() != 0).then(|| (Uid::from_raw(nearest.uid()), Gid::from_raw(nearest.gid())))
+    (Uid::effective().is_root() && nearest.uid() != 0)
+        .then(|| (Uid::from_raw(nearest.uid()), Gid::from_raw(nearest.gid())))
 }
 
 fn name(uid: Uid) -> String {
@@ -108,14 +120,20 @@ mod tests {
         for mode in [0o755, 0o777, 0o750, 0o701] {
             fs::set_permissions(&dir, PermissionsExt::from_mode(mode)).expect("ours");
             let why = refuse(&dir).expect_err("it is open");
-            assert!(why.contains(&format!("(mode {mode:04o})")) && why.ends_with(&format!("run `chmod 0700 {shown}`")), "{why}");
+            assert!(
+                why.contains(&format!("(mode {mode:04o})")) && why.ends_with(&format!("run `chmod 0700 {shown}`")),
+                "{why}"
+            );
         }
         fs::set_permissions(&dir, PermissionsExt::from_mode(0o700)).expect("ours");
         refuse(&dir).expect("it is as it should be");
         if Uid::effective().is_root() {
             chown(&dir, Some(65_534), None).expect("root may");
             let why = refuse(&dir).expect_err("it is not ours");
-            assert!(why.starts_with(&format!("{shown} belongs to ")) && why.ends_with(&format!("`chown -R root: {shown}`")), "{why}");
+            assert!(
+                why.starts_with(&format!("{shown} belongs to ")) && why.ends_with(&format!("`chown -R root: {shown}`")),
+                "{why}"
+            );
             let file = dir.join("edited");
             fs::write(&file, "{}").expect("root may");
             fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).expect("ours");

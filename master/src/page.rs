@@ -109,8 +109,12 @@ pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<AboutPage> {
         ("api", None, _) => Some(AboutPage::Versions),
         ("api", Some("v1"), None) => Some(AboutPage::Resources { group: String::new(), version: "v1".to_owned() }),
         // Clients between the old and the new discovery look for it there.
-        ("api" | "apis", Some(version), None) if let Some(version) = Version::named(version) => Some(AboutPage::OldResources(version)),
-        ("api", Some(version), Some("operations")) => operations(Version::named(version)?, fourth, parts.next().is_some()),
+        ("api" | "apis", Some(version), None) if let Some(version) = Version::named(version) => {
+            Some(AboutPage::OldResources(version))
+        }
+        ("api", Some(version), Some("operations")) => {
+            operations(Version::named(version)?, fourth, parts.next().is_some())
+        }
         ("api", _, _) => None,
         ("apis", None, _) => Some(AboutPage::Groups),
         ("apis", Some(group), None) if serves(kinds, group, None) => Some(AboutPage::Group { group: group.to_owned() }),
@@ -140,7 +144,11 @@ fn open_api(kinds: &Kinds, path: &str, query: &str) -> Option<AboutPage> {
         rest => rest.strip_prefix("apis/")?.split_once('/')?,
     };
     let hash = query.split('&').find_map(|pair| pair.strip_prefix("hash=")).map(str::to_owned);
-    serves(kinds, group, Some(version)).then(|| AboutPage::OpenApi { group: group.to_owned(), version: version.to_owned(), hash })
+    serves(kinds, group, Some(version)).then(|| AboutPage::OpenApi {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        hash,
+    })
 }
 
 /// None: in any version.
@@ -156,7 +164,11 @@ fn health(endpoint: &str, check: Option<&str>, query: &str) -> HealthQuestion {
         endpoint: ["healthz", "livez", "readyz"].into_iter().find(|known| *known == endpoint).unwrap_or("healthz"),
         check: check.map(str::to_owned),
         verbose: values("verbose").next().is_some(),
-        exclude: values("exclude").flat_map(|(_, names)| names.split(',')).take(EXCLUDED_MAX).map(str::to_owned).collect(),
+        exclude: values("exclude")
+            .flat_map(|(_, names)| names.split(','))
+            .take(EXCLUDED_MAX)
+            .map(str::to_owned)
+            .collect(),
     }
 }
 
@@ -169,10 +181,16 @@ mod tests {
         let kinds = Kinds::builtin();
         let health = |check: Option<&str>, verbose, exclude: &[&str]| {
             let exclude = exclude.iter().map(|name| (*name).to_owned()).collect();
-            Some(AboutPage::Health(HealthQuestion { endpoint: "readyz", check: check.map(str::to_owned), verbose, exclude }))
+            Some(AboutPage::Health(HealthQuestion {
+                endpoint: "readyz",
+                check: check.map(str::to_owned),
+                verbose,
+                exclude,
+            }))
         };
-        let core =
-            |hash: Option<&str>| Some(AboutPage::OpenApi { group: String::new(), version: "v1".into(), hash: hash.map(str::to_owned) });
+        let core = |hash: Option<&str>| {
+            Some(AboutPage::OpenApi { group: String::new(), version: "v1".into(), hash: hash.map(str::to_owned) })
+        };
         for (path, query, expected) in [
             ("", "", Some(AboutPage::Root)),
             ("/version", "timeout=32s", Some(AboutPage::Version)),

@@ -113,7 +113,9 @@ impl fmt::Display for Unfit {
             Unfit::Unseen => f.write_str("it names no resourceVersion"),
             Unfit::NoRevision { given } => write!(f, "resourceVersion {given:?} is no number"),
             Unfit::OtherUid { given, stands } => write!(f, "uid {given} was meant, and {stands} stands there"),
-            Unfit::OtherRevision { given, stands } => write!(f, "resourceVersion {given} was meant, and {stands} stands there"),
+            Unfit::OtherRevision { given, stands } => {
+                write!(f, "resourceVersion {given} was meant, and {stands} stands there")
+            }
         }
     }
 }
@@ -127,7 +129,13 @@ pub struct Preconditions {
 }
 
 /// A new object, with nothing that other objects say of it.
-pub fn create(kind: &Kind, namespace: &str, object: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
+pub fn create(
+    kind: &Kind,
+    namespace: &str,
+    object: Value,
+    rules: Rules,
+    making: &mut Making<'_>,
+) -> Result<Write, Unfit> {
     let mut draft = Draft::create(kind, namespace, object, Ownership::Untold);
     draft.mutate(making);
     draft.validate(rules)?;
@@ -156,7 +164,14 @@ pub fn question(
 }
 
 /// A document that replaces what stands, or a part of it, with nothing that other objects say of it.
-pub fn update(kind: &Kind, old: Standing<'_>, part: Part, new: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
+pub fn update(
+    kind: &Kind,
+    old: Standing<'_>,
+    part: Part,
+    new: Value,
+    rules: Rules,
+    making: &mut Making<'_>,
+) -> Result<Write, Unfit> {
     let mut draft = Draft::update(kind, old, part, new, rules, Ownership::Untold)?;
     draft.mutate(making);
     draft.validate(rules)?;
@@ -200,21 +215,33 @@ pub fn meant(old: Standing<'_>, preconditions: &Preconditions) -> Result<(), Unf
     if let Some(given) = preconditions.uid.as_deref().filter(|uid| *uid != stands) {
         return Err(Unfit::OtherUid { given: given.to_owned(), stands: stands.to_owned() });
     }
-    if let Some(given) = preconditions.resource_version.as_deref().filter(|version| *version != old.revision.to_string()) {
+    if let Some(given) =
+        preconditions.resource_version.as_deref().filter(|version| *version != old.revision.to_string())
+    {
         return Err(Unfit::OtherRevision { given: given.to_owned(), stands: old.revision });
     }
     Ok(())
 }
 
-/// A document that a person put into the store's directory while no master ran. One with a uid replaces what it was made from; one without
-/// is a new object. `stood`: what it was made from, where that is known: only then what may not change can be held.
-pub fn by_hand(kind: &Kind, key: &Key, object: Value, stood: Option<&Value>, making: &mut Making<'_>) -> Result<Value, Unfit> {
+/// A document that a person put into the store's directory while no master ran. One with a uid replaces what it was
+/// made from; one without is a new object. `stood`: what it was made from, where that is known: only then what may not
+/// change can be held.
+pub fn by_hand(
+    kind: &Kind,
+    key: &Key,
+    object: Value,
+    stood: Option<&Value>,
+    making: &mut Making<'_>,
+) -> Result<Value, Unfit> {
     let mut rules = Rules { old_names: true, ..Rules::default() };
     let was = object.clone();
     let known = was["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty());
     rules.standing = known;
     let write = if known {
-        let revision = was["metadata"]["resourceVersion"].as_str().and_then(|said| said.parse().ok()).map_or(Revision(0), Revision);
+        let revision = was["metadata"]["resourceVersion"]
+            .as_str()
+            .and_then(|said| said.parse().ok())
+            .map_or(Revision(0), Revision);
         update(kind, Standing { key, revision, object: &was }, Part::Main, object, rules, making)?
     } else {
         create(kind, &key.namespace, object, rules, making)?
@@ -271,7 +298,8 @@ fn place(kind: &Kind, namespace: &str, object: &mut Value) {
     }
 }
 
-/// What the type says against a document, and did not say against the one that stands: that was taken once, and stays good.
+/// What the type says against a document, and did not say against the one that stands: that was taken once, and stays
+/// good.
 fn new_faults(kind: &Kind, new: &Value, old: &Value) -> Vec<Problem> {
     let found = check(&kind.types, &kind.type_name, new);
     if found.is_empty() {
@@ -283,8 +311,8 @@ fn new_faults(kind: &Kind, new: &Value, old: &Value) -> Vec<Problem> {
 /// The message about a field that may not change.
 const IMMUTABLE: &str = "field is immutable";
 
-/// What the strategy says of a value, in its order, and what the type says; where both say it, it is said once. The strategy
-/// may call the place by the name that Kubernetes has for it.
+/// What the strategy says of a value, in its order, and what the type says; where both say it, it is said once. The
+/// strategy may call the place by the name that Kubernetes has for it.
 fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), Unfit> {
     for problem in of_type {
         let same = |other: &Problem| strategy::covers(other, &problem);
@@ -337,18 +365,23 @@ mod tests {
 
     #[test]
     fn a_create_has_its_key_claims_and_place() {
-        let object = json!({"kind": "Wrong", "metadata": {"generateName": "s-", "annotations": {"coracle.dev/creation-token": "t"}}, "spec": {"ports": [{"port": 80}]}});
+        let object = json!({
+            "kind": "Wrong", "metadata": {"generateName": "s-", "annotations": {"coracle.dev/creation-token": "t"}},
+            "spec": {"ports": [{"port": 80}]},
+        });
         let write = making(|making| create(&kind("services"), "ns", object, Rules::default(), making));
         let Ok(Write::Create { key, object, claims, durable: _ }) = write else { panic!("{write:?}") };
         assert_eq!((key.namespace.as_str(), key.name.as_str(), &object["kind"]), ("ns", "s-abcde", &json!("Service")));
         assert_eq!((&object["metadata"]["uid"], &object["spec"]["clusterIP"]), (&json!("u1"), &json!("10.96.0.9")));
-        let shown: Vec<_> = claims.iter().map(|c| (c.claim.space.as_ref(), c.claim.value.as_str(), c.after_death.as_secs())).collect();
+        let shown: Vec<_> =
+            claims.iter().map(|c| (c.claim.space.as_ref(), c.claim.value.as_str(), c.after_death.as_secs())).collect();
         assert_eq!(shown, [("clusterIP", "10.96.0.9", 0), ("creationToken/services/ns", "t", 3600)]);
     }
 
     #[test]
     fn an_update_is_meant_for_what_it_names() {
-        let pod = made("pods", json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}));
+        let pod =
+            made("pods", json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}));
         let with = |field: &str, value: &str| {
             let mut new = pod.clone();
             new["metadata"][field] = value.into();
@@ -359,9 +392,8 @@ mod tests {
         assert_eq!(with("resourceVersion", "6").unwrap_err(), Unfit::Stale);
         assert_eq!(with("resourceVersion", "x").unwrap_err(), Unfit::NoRevision { given: "x".into() });
         assert_eq!(with("uid", "u2").unwrap_err(), Unfit::OtherUid { given: "u2".into(), stands: "u1".into() });
-        assert!(
-            matches!(changed(&pod, Part::Main, json!({"metadata": {"name": "p"}})), Err(Unfit::Invalid { problems, .. }) if !problems.is_empty())
-        );
+        assert!(matches!(changed(&pod, Part::Main, json!({"metadata": {"name": "p"}})),
+                Err(Unfit::Invalid { problems, .. }) if !problems.is_empty()));
     }
 
     #[test]
@@ -387,7 +419,8 @@ mod tests {
 
     #[test]
     fn a_status_changes_nothing_else() {
-        let pod = made("pods", json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}));
+        let pod =
+            made("pods", json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}));
         let new = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "elsewhere"}, "status": {"phase": "Running"}});
         let Ok(Write::Update { object, .. }) = changed(&pod, Part::Status, new) else { panic!("an update") };
         assert_eq!((&object["spec"], &object["status"]["phase"]), (&pod["spec"], &json!("Running")));

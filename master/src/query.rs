@@ -62,26 +62,35 @@ pub fn options(version: Version, of_many: bool, parameters: &[(String, String)])
     for (name, value) in parameters.iter().filter(|(name, _)| name == "dryRun" || heard.insert(name.as_str())) {
         let (name, value) = (name.as_str(), value.as_str());
         match (version, name) {
-            (_, "labelSelector") | (Version::Old(_), "labels" | "label-selector") if !value.is_empty() => options.labels = value.to_owned(),
-            (_, "fieldSelector") | (Version::Old(_), "fields" | "field-selector") if !value.is_empty() => options.fields = value.to_owned(),
+            (_, "labelSelector") | (Version::Old(_), "labels" | "label-selector") if !value.is_empty() => {
+                options.labels = value.to_owned()
+            }
+            (_, "fieldSelector") | (Version::Old(_), "fields" | "field-selector") if !value.is_empty() => {
+                options.fields = value.to_owned()
+            }
             (_, "resourceVersion") => options.resource_version = value.to_owned(),
             (_, "resourceVersionMatch") => options.resource_version_match = value.to_owned(),
             // Zero is no limit, and what is below it is over at once.
             (_, "timeoutSeconds") if of_many && (!value.is_empty() || version == Version::V1) => {
-                options.timeout =
-                    Some(whole(value)?).filter(|seconds| *seconds != 0).map(|seconds| Duration::from_secs(seconds.try_into().unwrap_or(0)))
+                options.timeout = Some(whole(value)?)
+                    .filter(|seconds| *seconds != 0)
+                    .map(|seconds| Duration::from_secs(seconds.try_into().unwrap_or(0)))
             }
             (_, "fieldValidation") if !value.is_empty() => match field_validation(value) {
                 Some(wanted) => options.field_validation = wanted,
                 None => options.field_validation_wrong = Some(value.to_owned()),
             },
-            (_, "gracePeriodSeconds") if !value.is_empty() || version == Version::V1 => options.grace_s = Some(whole(value)?),
+            (_, "gracePeriodSeconds") if !value.is_empty() || version == Version::V1 => {
+                options.grace_s = Some(whole(value)?)
+            }
             (_, "orphanDependents") if !value.is_empty() => options.orphan = Some(truth(value)),
             // Said empty it is no policy, which is told.
             (_, "propagationPolicy") => options.propagation = Some(value.to_owned()),
             // Clients of 2014 and 2015 know no pages, and would take the first for all.
             (Version::V1, "continue") => options.continues = value.to_owned(),
-            (Version::V1, "limit") if of_many => options.limit = NonZeroUsize::new(whole(value)?.try_into().unwrap_or(0)),
+            (Version::V1, "limit") if of_many => {
+                options.limit = NonZeroUsize::new(whole(value)?.try_into().unwrap_or(0))
+            }
             (Version::V1, "uid") => options.uid = Some(value.to_owned()),
             (Version::V1, "export") if !of_many && !matches!(value, "0" | "f" | "F" | "false" | "False" | "FALSE") => {
                 let why = "the export parameter, deprecated since v1.14, is no longer supported";
@@ -154,7 +163,8 @@ pub fn flag(parameters: &[(String, String)], name: &str) -> bool {
 
 pub fn parameters(query: &str) -> Result<Vec<(String, String)>, Misdirected> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    // A name that cannot be read is none of ours, and passed over as any other; a value that cannot be read may mean much.
+    // A name that cannot be read is none of ours, and passed over as any other; a value that cannot be read may mean
+    // much.
     let pairs: Vec<(String, String)> = pairs
         .filter_map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -12,7 +12,12 @@ pub struct StateReport {
 const FULL_PERCENT: u64 = 90;
 
 /// `ready`: the checks, or why they do not hold. `nodes`: a NodeList.
-pub fn report(data_dir: &str, metrics: &str, ready: Result<String, String>, nodes: Result<Value, String>) -> StateReport {
+pub fn report(
+    data_dir: &str,
+    metrics: &str,
+    ready: Result<String, String>,
+    nodes: Result<Value, String>,
+) -> StateReport {
     let mut problems = Vec::new();
     if let Err(why) = ready {
         problems.push(why.replace('\n', ", "));
@@ -55,12 +60,15 @@ pub fn report(data_dir: &str, metrics: &str, ready: Result<String, String>, node
         format!("memory: {}", mib(figure("process_resident_memory_bytes"))),
         counted(rows.len(), "node"),
     ];
-    lines.extend(rows.iter().map(|(name, why)| format!("    {name}  {}", if why.is_none() { "ready" } else { "not ready" })));
+    lines.extend(
+        rows.iter().map(|(name, why)| format!("    {name}  {}", if why.is_none() { "ready" } else { "not ready" })),
+    );
     lines.push(if problems.is_empty() { "all is well".to_owned() } else { counted(problems.len(), "problem") });
     lines.extend(problems.iter().map(|problem| format!("    {problem}")));
     let rows: Vec<Value> = rows.iter().map(|(name, why)| json!({"name": name, "ready": why.is_none()})).collect();
     let document = json!({
-        "store": {"dataDir": data_dir, "objects": objects, "revision": figure("coracle_store_revision"), "bytes": bytes, "bytesMax": bytes_max,
+        "store": {"dataDir": data_dir, "objects": objects, "revision": figure("coracle_store_revision"), "bytes": bytes,
+            "bytesMax": bytes_max,
             "journalBytes": figure("coracle_store_journal_bytes"), "damaged": damaged},
         "clients": {"streams": streams, "requests": requests},
         "memoryBytes": figure("process_resident_memory_bytes"),
@@ -77,7 +85,8 @@ fn counted(count: usize, of: &str) -> String {
 
 /// Its name, and why it is not ready.
 fn node(node: &Value) -> (String, Option<String>) {
-    let ready = node["status"]["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == "Ready");
+    let ready =
+        node["status"]["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == "Ready");
     let why = match ready {
         Some(condition) if condition["status"] == "True" => None,
         Some(condition) => Some(condition["message"].as_str().unwrap_or_default().to_owned()),
@@ -99,9 +108,11 @@ fn figures<'a>(metrics: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str
 mod tests {
     use super::*;
 
-    const METRICS: &str = "# HELP coracle_store_bytes x\ncoracle_store_bytes 1048576\ncoracle_store_bytes_max 10485760\ncoracle_store_writable 1\n\
-                           coracle_store_revision 7\napiserver_resource_objects{resource=\"pods\"} 2\napiserver_resource_objects{resource=\"nodes\"} 1\n\
-                           coracle_open_streams 4\napiserver_request_total{verb=\"GET\"} 5\n";
+    const METRICS: &str = "# HELP coracle_store_bytes x\ncoracle_store_bytes 1048576\n\
+                           coracle_store_bytes_max 10485760\ncoracle_store_writable 1\ncoracle_store_revision 7\n\
+                           apiserver_resource_objects{resource=\"pods\"} 2\n\
+                           apiserver_resource_objects{resource=\"nodes\"} 1\ncoracle_open_streams 4\n\
+                           apiserver_request_total{verb=\"GET\"} 5\n";
 
     fn report_of(metrics: &str, ready: Result<String, String>, condition: Value) -> StateReport {
         let nodes = json!({"items": [{"metadata": {"name": "n1"}, "status": {"conditions": [condition]}}]});
@@ -115,15 +126,27 @@ mod tests {
         assert_eq!(well.lines[0], "store /d: 3 objects at revision 7");
         assert_eq!(well.lines[1], "    1.0 MiB of 10.0 MiB in memory (10 %), 0.0 MiB of journal");
         assert_eq!((well.lines.last().unwrap().as_str(), well.well), ("all is well", true));
-        assert_eq!((&well.document["clients"]["streams"], &well.document["nodes"][0]["ready"]), (&json!(4), &json!(true)));
+        assert_eq!(
+            (&well.document["clients"]["streams"], &well.document["nodes"][0]["ready"]),
+            (&json!(4), &json!(true))
+        );
         let check = |report: StateReport, problem: &str| {
             assert!(!report.well && report.lines.last().unwrap().contains(problem), "{:?}", report.lines);
         };
         check(report_of(METRICS, Err("readyz: store failed".to_owned()), ready()), "store failed");
         check(report_of(&METRICS.replace("writable 1", "writable 0"), Ok(String::new()), ready()), "takes no writes");
-        check(report_of(&METRICS.replace("bytes 1048576", "bytes 10000000"), Ok(String::new()), ready()), "full to 95 %");
-        check(report_of(&format!("{METRICS}coracle_store_damaged_objects 2\n"), Ok(String::new()), ready()), "2 objects are damaged");
-        check(report_of(&format!("{METRICS}coracle_store_files_stuck 1\n"), Ok(String::new()), ready()), "cannot be brought up");
+        check(
+            report_of(&METRICS.replace("bytes 1048576", "bytes 10000000"), Ok(String::new()), ready()),
+            "full to 95 %",
+        );
+        check(
+            report_of(&format!("{METRICS}coracle_store_damaged_objects 2\n"), Ok(String::new()), ready()),
+            "2 objects are damaged",
+        );
+        check(
+            report_of(&format!("{METRICS}coracle_store_files_stuck 1\n"), Ok(String::new()), ready()),
+            "cannot be brought up",
+        );
         let gone = json!({"type": "Ready", "status": "Unknown", "message": "silent"});
         check(report_of(METRICS, Ok(String::new()), gone), "node n1 is not ready: silent");
         check(report("/d", METRICS, Ok(String::new()), Err("no".to_owned())), "nodes: no");

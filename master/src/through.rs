@@ -21,7 +21,8 @@ const HTTP_PORT: u16 = 80;
 
 const CLIMBS: &str = "the path behind the proxy has a segment \".\" or \"..\": name what is meant without them";
 
-/// Networks behind whose addresses an IPv4 address stands: its first 16 bits in that word, the rest in the next one. The network's bits.
+/// Networks behind whose addresses an IPv4 address stands: its first 16 bits in that word, the rest in the next one.
+/// The network's bits.
 const AROUND_IPV4: [(Ipv6Addr, u32, usize); 3] = [
     // NAT64.
     (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, 6),
@@ -31,8 +32,8 @@ const AROUND_IPV4: [(Ipv6Addr, u32, usize); 3] = [
     (Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96, 6),
 ];
 
-/// Networks, and their bits, that no pod has an address of: where clouds tell a machine its keys, beside link-local addresses, and what
-/// leads to IPv4 by ways that cannot be told from the address.
+/// Networks, and their bits, that no pod has an address of: where clouds tell a machine its keys, beside link-local
+/// addresses, and what leads to IPv4 by ways that cannot be told from the address.
 const NOBODYS: [(IpAddr, u32, &str); 9] = [
     (v6([0xfd00, 0x0ec2, 0, 0]), 32, METADATA),
     (v6([0xfd20, 0x00ce, 0, 0]), 32, METADATA),
@@ -143,7 +144,8 @@ pub fn parse<'k>(kinds: &'k Kinds, path: &str, query: &str) -> Option<Result<Thr
 /// `/proxy/minion/NAME/REST`.
 fn old_top<'k>(kinds: &'k Kinds, path: &str, mut cut: Cut<'_>) -> Result<Through<'k>, Misdirected> {
     let version = old::Version::V1beta1;
-    let kind = kinds.by_old_path(version, "minions").and_then(|kind| Some((kind, kind.way?))).ok_or(Misdirected::Nowhere)?;
+    let kind =
+        kinds.by_old_path(version, "minions").and_then(|kind| Some((kind, kind.way?))).ok_or(Misdirected::Nowhere)?;
     let name = cut.next().unwrap_or_default();
     let (prefix, rest) = path.split_at(cut.at);
     if climbs(rest) {
@@ -173,8 +175,8 @@ fn through<'k>(
     Ok(Through { version, kind, way, namespace: namespace.unwrap_or_default(), named, means })
 }
 
-/// Whether the other server might take a part of the path for a way up: `..` as it is or encoded, between slashes of either kind and
-/// before the `;` of a parameter. What is asked there is what this server looked at, or nothing.
+/// Whether the other server might take a part of the path for a way up: `..` as it is or encoded, between slashes of
+/// either kind and before the `;` of a parameter. What is asked there is what this server looked at, or nothing.
 fn climbs(rest: &str) -> bool {
     let dots = |segment: &[u8]| matches!(segment.split(|byte| *byte == b';').next(), Some(b"." | b".."));
     unescaped(rest).split(|byte| [b'/', b'\\'].contains(byte)).any(dots)
@@ -229,12 +231,14 @@ impl Named {
     }
 }
 
-/// Nobody is sent to an address that means this host to itself, a neighbour on the wire or another place where clouds keep their keys, or
-/// a crowd; however it is dressed. Addresses of hosts, this one's too, are where pods of the host's network answer, as for every pod.
+/// Nobody is sent to an address that means this host to itself, a neighbour on the wire or another place where clouds
+/// keep their keys, or a crowd; however it is dressed. Addresses of hosts, this one's too, are where pods of the host's
+/// network answer, as for every pod.
 pub fn allowed(address: IpAddr) -> Result<IpAddr, Nowhere> {
     let address = address.to_canonical();
     let inner = |v6: Ipv6Addr| {
-        let (.., word) = AROUND_IPV4.into_iter().find(|(network, bits, _)| same_network(v6.into(), (*network).into(), *bits))?;
+        let (.., word) =
+            AROUND_IPV4.into_iter().find(|(network, bits, _)| same_network(v6.into(), (*network).into(), *bits))?;
         let bits = (v6.to_bits() >> (96 - 16 * word)) as u32;
         Some(Ipv4Addr::from_bits(bits))
     };
@@ -247,7 +251,9 @@ pub fn allowed(address: IpAddr) -> Result<IpAddr, Nowhere> {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
         // An IPv4 address in its old IPv6 clothes.
         IpAddr::V6(v6) if v6.segments()[..6] == [0; 6] => "no host's address",
-        IpAddr::V6(v6) if inner(v6).is_some_and(|inner| allowed(inner.into()).is_err()) => "a way to an IPv4 address that is not allowed",
+        IpAddr::V6(v6) if inner(v6).is_some_and(|inner| allowed(inner.into()).is_err()) => {
+            "a way to an IPv4 address that is not allowed"
+        }
         _ => match NOBODYS.iter().find(|(network, bits, _)| same_network(address, *network, *bits)) {
             Some((.., why)) => why,
             None => return Ok(address),
@@ -266,7 +272,8 @@ fn same_network(address: IpAddr, network: IpAddr, bits: u32) -> bool {
 }
 
 fn of_text(text: &str) -> Result<IpAddr, Nowhere> {
-    let address = text.parse().map_err(|_| Nowhere::Forbidden(format!("address not allowed: {text:?} is no IP address")))?;
+    let address =
+        text.parse().map_err(|_| Nowhere::Forbidden(format!("address not allowed: {text:?} is no IP address")))?;
     allowed(address)
 }
 
@@ -279,18 +286,27 @@ pub fn of_pod(pod: &Pod, named: &Named) -> Result<SocketAddr, Nowhere> {
     let number = |port: i32| u16::try_from(port).ok();
     let port = match named.port.as_str() {
         "" => ports().next().map_or(Some(HTTP_PORT), |port| number(port.container_port)),
-        text => text.parse().ok().or_else(|| ports().find(|port| port.name == text).and_then(|port| number(port.container_port))),
+        text => text
+            .parse()
+            .ok()
+            .or_else(|| ports().find(|port| port.name == text).and_then(|port| number(port.container_port))),
     };
     let port = port.filter(|port| *port != 0).ok_or_else(|| Nowhere::NoPort(named.port.clone()))?;
     Ok(SocketAddr::new(of_text(&pod.status.pod_ip)?, port))
 }
 
 /// One of the ready endpoints; `turn` says which, so that all get their share.
-pub fn of_service(service: &Service, endpoints: Option<&Endpoints>, named: &Named, turn: usize) -> Result<SocketAddr, Nowhere> {
+pub fn of_service(
+    service: &Service,
+    endpoints: Option<&Endpoints>,
+    named: &Named,
+    turn: usize,
+) -> Result<SocketAddr, Nowhere> {
     let ports = &service.spec.ports;
     let name = match named.port.parse::<i32>() {
         Ok(number) => {
-            let port = ports.iter().find(|port| port.port == number).ok_or_else(|| Nowhere::NoPort(named.port.clone()))?;
+            let port =
+                ports.iter().find(|port| port.port == number).ok_or_else(|| Nowhere::NoPort(named.port.clone()))?;
             port.name.as_str()
         }
         // A service with one port means that one.
@@ -318,7 +334,9 @@ pub fn of_service(service: &Service, endpoints: Option<&Endpoints>, named: &Name
 /// A port of the node itself.
 pub fn of_node(node: &Node, port: &str) -> Result<SocketAddr, Nowhere> {
     let number = port.parse().ok().filter(|port| *port != 0u16).ok_or_else(|| Nowhere::NoPort(port.to_owned()))?;
-    let of_kind = |kind: &str| node.status.addresses.iter().find(|address| address.kind == kind).map(|address| address.address.as_str());
+    let of_kind = |kind: &str| {
+        node.status.addresses.iter().find(|address| address.kind == kind).map(|address| address.address.as_str())
+    };
     let address = of_kind("InternalIP").or_else(|| of_kind("LegacyHostIP")).or_else(|| of_kind("ExternalIP"));
     Ok(SocketAddr::new(of_text(address.ok_or(Nowhere::Unplaced("it has no address"))?)?, number))
 }
@@ -364,8 +382,14 @@ mod tests {
                 "/api/v1/namespaces/a/pods/http%3Ab%3A8080/proxy/x".to_owned(),
                 "v1 pod a/b 8080: /api/v1/namespaces/a/pods/http%3Ab%3A8080/proxy | /x".to_owned(),
             ),
-            ("/api/v1/nodes/n:10250/proxy/pods".to_owned(), "v1 node /n 10250: /api/v1/nodes/n:10250/proxy | /pods".to_owned()),
-            ("/api/v1/proxy/namespaces/a/pods/b/x".to_owned(), "v1 pod a/b : /api/v1/proxy/namespaces/a/pods/b | /x".to_owned()),
+            (
+                "/api/v1/nodes/n:10250/proxy/pods".to_owned(),
+                "v1 node /n 10250: /api/v1/nodes/n:10250/proxy | /pods".to_owned(),
+            ),
+            (
+                "/api/v1/proxy/namespaces/a/pods/b/x".to_owned(),
+                "v1 pod a/b : /api/v1/proxy/namespaces/a/pods/b | /x".to_owned(),
+            ),
             ("/api/v1/proxy/nodes/n".to_owned(), "v1 node /n : /api/v1/proxy/nodes/n | ".to_owned()),
             ("/api/v1/redirect/namespaces/a/services/s".to_owned(), "v1 service a/s : redirect".to_owned()),
             ("/api/v1/redirect/namespaces/a/services/s/".to_owned(), "v1 service a/s : redirect".to_owned()),
@@ -375,9 +399,18 @@ mod tests {
             ("/api/v1/proxy/namespaces//pods/b".to_owned(), "Nowhere".to_owned()),
             ("/api/v1/proxy/namespaces/a/nodes/n".to_owned(), "Nowhere".to_owned()),
             ("/api/v1/proxy".to_owned(), "Nowhere".to_owned()),
-            ("/api/v1/namespaces/a/pods/ftp:b:1/proxy/".to_owned(), r#"Malformed("invalid pod request \"ftp:b:1\"")"#.to_owned()),
-            ("/api/v1/namespaces/a/services/a:b:c:d/proxy/".to_owned(), r#"Malformed("invalid service request \"a:b:c:d\"")"#.to_owned()),
-            ("/api/v1/namespaces/a/pods/b%2Fc/proxy/".to_owned(), r#"Malformed("invalid pod request \"b/c\"")"#.to_owned()),
+            (
+                "/api/v1/namespaces/a/pods/ftp:b:1/proxy/".to_owned(),
+                r#"Malformed("invalid pod request \"ftp:b:1\"")"#.to_owned(),
+            ),
+            (
+                "/api/v1/namespaces/a/services/a:b:c:d/proxy/".to_owned(),
+                r#"Malformed("invalid service request \"a:b:c:d\"")"#.to_owned(),
+            ),
+            (
+                "/api/v1/namespaces/a/pods/b%2Fc/proxy/".to_owned(),
+                r#"Malformed("invalid pod request \"b/c\"")"#.to_owned(),
+            ),
             ("/api/v1/namespaces/a/configmaps/b/proxy".to_owned(), "-".to_owned()),
             ("/api/v1/namespaces/a/pods/b/log".to_owned(), "-".to_owned()),
             ("/api/v1/namespaces/a/pods/proxy".to_owned(), "-".to_owned()),
@@ -396,7 +429,10 @@ mod tests {
                 "v1beta2 service a/s : /api/v1beta2/proxy/services/s | /x".to_owned(),
             ),
             ("/api/v1beta1/proxy/pods/b".to_owned(), "v1beta1 pod default/b : /api/v1beta1/proxy/pods/b | ".to_owned()),
-            ("/api/v1beta1/proxy/ns/a/pods/b/".to_owned(), "v1beta1 pod a/b : /api/v1beta1/proxy/ns/a/pods/b | /".to_owned()),
+            (
+                "/api/v1beta1/proxy/ns/a/pods/b/".to_owned(),
+                "v1beta1 pod a/b : /api/v1beta1/proxy/ns/a/pods/b | /".to_owned(),
+            ),
             ("/api/v1beta1/redirect/services/s".to_owned(), "v1beta1 service default/s : redirect".to_owned()),
             ("/api/v1beta1/redirect/endpoints/s".to_owned(), "Nowhere".to_owned()),
             ("/proxy/minion/n/healthz".to_owned(), "v1beta1 node /n : /proxy/minion/n | /healthz".to_owned()),
@@ -410,10 +446,25 @@ mod tests {
 
     #[test]
     fn ways_up_are_refused() {
-        for rest in
-            ["/../x", "/a/..", "/./a", "/%2e%2E/x", "/.%2e/x", "/..%2fx", "/a%2F..%2fx", "/a\\..", "/..%5cx", "/..;a=b/x", "/%2e%2e%3B/x"]
-        {
-            for at in ["/api/v1/namespaces/a/pods/b/proxy", "/api/v1/nodes/n/proxy", "/api/v1beta1/proxy/ns/a/pods/b", "/proxy/minion/n"] {
+        for rest in [
+            "/../x",
+            "/a/..",
+            "/./a",
+            "/%2e%2E/x",
+            "/.%2e/x",
+            "/..%2fx",
+            "/a%2F..%2fx",
+            "/a\\..",
+            "/..%5cx",
+            "/..;a=b/x",
+            "/%2e%2e%3B/x",
+        ] {
+            for at in [
+                "/api/v1/namespaces/a/pods/b/proxy",
+                "/api/v1/nodes/n/proxy",
+                "/api/v1beta1/proxy/ns/a/pods/b",
+                "/proxy/minion/n",
+            ] {
                 assert_eq!(shown(&format!("{at}{rest}")), format!("Malformed({CLIMBS:?})"), "{at}{rest}");
             }
         }
@@ -506,14 +557,22 @@ mod tests {
 
     #[test]
     fn endpoints_of_services() {
-        let service: Service =
-            of(json!({"spec": {"ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]}}));
+        let service: Service = of(
+            json!({"spec": {"ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]}}),
+        );
         let endpoints: Endpoints = of(json!({"subsets": [
-            {"addresses": [{"ip": "10.1.0.1"}, {"ip": "10.1.0.2"}], "ports": [{"name": "web", "port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]},
-            {"notReadyAddresses": [{"ip": "10.1.0.9"}], "addresses": [{"ip": "10.1.0.3"}], "ports": [{"name": "web", "port": 8081}]}]}));
-        let found = |text: &str, turn| of_service(&service, Some(&endpoints), &named(text), turn).map(|address| address.to_string());
+            {"addresses": [{"ip": "10.1.0.1"}, {"ip": "10.1.0.2"}],
+                "ports": [{"name": "web", "port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]},
+            {"notReadyAddresses": [{"ip": "10.1.0.9"}], "addresses": [{"ip": "10.1.0.3"}],
+                "ports": [{"name": "web", "port": 8081}]}]}));
+        let found = |text: &str, turn| {
+            of_service(&service, Some(&endpoints), &named(text), turn).map(|address| address.to_string())
+        };
         let turns: Vec<_> = (0..4).map(|turn| found("s", turn)).collect();
-        assert_eq!(turns, ["10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8081", "10.1.0.1:8080"].map(|address| Ok(address.to_owned())));
+        assert_eq!(
+            turns,
+            ["10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8081", "10.1.0.1:8080"].map(|address| Ok(address.to_owned()))
+        );
         assert_eq!(found("s:80", 1), Ok("10.1.0.2:8080".to_owned()));
         assert_eq!(found("s:web", 2), Ok("10.1.0.3:8081".to_owned()));
         assert_eq!(found("s:99", 0), Err(Nowhere::NoPort("99".to_owned())));
@@ -533,10 +592,17 @@ mod tests {
     #[test]
     fn ports_of_nodes() {
         let node = |addresses: Value| -> Node { of(json!({"status": {"addresses": addresses}})) };
-        let both = node(json!([{"type": "ExternalIP", "address": "8.8.8.8"}, {"type": "InternalIP", "address": "10.0.0.5"}]));
+        let both =
+            node(json!([{"type": "ExternalIP", "address": "8.8.8.8"}, {"type": "InternalIP", "address": "10.0.0.5"}]));
         assert_eq!(of_node(&both, "9100").map(|address| address.to_string()), Ok("10.0.0.5:9100".to_owned()));
         assert_eq!(of_node(&both, "web"), Err(Nowhere::NoPort("web".to_owned())));
-        assert!(matches!(of_node(&node(json!([{"type": "InternalIP", "address": "127.0.0.1"}])), "80"), Err(Nowhere::Forbidden(_))));
-        assert_eq!(of_node(&node(json!([{"type": "Hostname", "address": "n"}])), "80"), Err(Nowhere::Unplaced("it has no address")));
+        assert!(matches!(
+            of_node(&node(json!([{"type": "InternalIP", "address": "127.0.0.1"}])), "80"),
+            Err(Nowhere::Forbidden(_))
+        ));
+        assert_eq!(
+            of_node(&node(json!([{"type": "Hostname", "address": "n"}])), "80"),
+            Err(Nowhere::Unplaced("it has no address"))
+        );
     }
 }

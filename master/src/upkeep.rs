@@ -1,5 +1,6 @@
-//! The requests of the command line to a running master: a backup, a flush. They are a route of `serve`, and on the local socket alone: a
-//! backup holds every secret, a flush wears the card. The request names its directory: a master that serves another one does nothing.
+//! The requests of the command line to a running master: a backup, a flush. They are a route of `serve`, and on the
+//! local socket alone: a backup holds every secret, a flush wears the card. The request names its directory: a master
+//! that serves another one does nothing.
 
 use crate::page::Task;
 use crate::store::{self, FlatStore};
@@ -53,7 +54,11 @@ pub fn query(path: &Path) -> String {
     // What is not there is known by its name alone.
     match store::identity(path) {
         Some((device, inode)) => format!("directory={device:x}-{inode:x}"),
-        None => path.as_os_str().as_bytes().iter().fold("directory=none&path=".to_owned(), |said, byte| format!("{said}{byte:02x}")),
+        None => path
+            .as_os_str()
+            .as_bytes()
+            .iter()
+            .fold("directory=none&path=".to_owned(), |said, byte| format!("{said}{byte:02x}")),
     }
 }
 
@@ -72,7 +77,10 @@ fn backup(store: &FlatStore) -> Result<Answer, String> {
             }
         }
     };
-    thread::Builder::new().name("backup".to_owned()).spawn(write).map_err(|error| format!("a thread for the backup: {error}"))?;
+    thread::Builder::new()
+        .name("backup".to_owned())
+        .spawn(write)
+        .map_err(|error| format!("a thread for the backup: {error}"))?;
     // No JSON document: nothing is put between its lines.
     Ok(Answer::new(StatusCode::OK, "application/jsonl", Body::Stream(Stream { events, lease: Box::new(()) })))
 }

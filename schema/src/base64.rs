@@ -34,7 +34,13 @@ pub fn decode(text: &str) -> Result<Vec<u8>, usize> {
 }
 
 /// The end of a text: one or two signs after three or two letters, and nothing behind.
-fn padded(word: u32, read: usize, at: usize, mut rest: impl Iterator<Item = (usize, u8)>, mut bytes: Vec<u8>) -> Result<Vec<u8>, usize> {
+fn padded(
+    word: u32,
+    read: usize,
+    at: usize,
+    mut rest: impl Iterator<Item = (usize, u8)>,
+    mut bytes: Vec<u8>,
+) -> Result<Vec<u8>, usize> {
     if read < 2 {
         return Err(at);
     }
@@ -69,15 +75,28 @@ mod tests {
 
     #[test]
     fn there_and_back() {
-        for (bytes, text) in
-            [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"foob", "Zm9vYg=="), (&[0, 255, 254], "AP/+")]
-        {
+        for (bytes, text) in [
+            (&b""[..], ""),
+            (b"f", "Zg=="),
+            (b"fo", "Zm8="),
+            (b"foo", "Zm9v"),
+            (b"foob", "Zm9vYg=="),
+            (&[0, 255, 254], "AP/+"),
+        ] {
             assert_eq!((encode(bytes).as_str(), decode(text).as_deref()), (text, Ok(bytes)));
         }
         assert_eq!(decode("Zm9\nv"), Ok(b"foo".to_vec()));
-        for (text, at) in
-            [("Z", 0), ("AAAAZg", 4), ("Zg=", 3), ("Zg=a", 3), ("Z===", 1), ("Zm9v=", 4), ("Zm 9", 2), ("????", 0), ("not base64!", 3)]
-        {
+        for (text, at) in [
+            ("Z", 0),
+            ("AAAAZg", 4),
+            ("Zg=", 3),
+            ("Zg=a", 3),
+            ("Z===", 1),
+            ("Zm9v=", 4),
+            ("Zm 9", 2),
+            ("????", 0),
+            ("not base64!", 3),
+        ] {
             assert_eq!(decode(text), Err(at), "{text}");
         }
     }

@@ -1,7 +1,7 @@
 //! Checks a decoded and defaulted document by its types alone: required fields, and values outside of an enumeration.
 //!
-//! The built-in types mark nothing as required: Kubernetes' rules for that depend on other fields or have words of their
-//! own, and stand in the strategies. Types that are given later (whose only rules these are) use it.
+//! The built-in types mark nothing as required: Kubernetes' rules for that depend on other fields or have words of
+//! their own, and stand in the strategies. Types that are given later (whose only rules these are) use it.
 
 use crate::problem::{Problem, Reason};
 use crate::trail::{DEPTH_MAX, Step, Trail};
@@ -65,7 +65,9 @@ fn entry_of(types: &Types, field: &Field, value: &Value, trail: &Trail<'_>, prob
     match (&field.element, value) {
         (Element::Named(name), Value::Object(object)) => object_of(types, name, object, trail, problems),
         // Where it is no pointer an empty text is as good as none.
-        (_, Value::String(text)) if (field.rules.pointer || !text.is_empty()) && !allows(&field.rules.choices, text) => {
+        (_, Value::String(text))
+            if (field.rules.pointer || !text.is_empty()) && !allows(&field.rules.choices, text) =>
+        {
             tell(problems, || unsupported(field, value, trail));
         }
         _ => {}
@@ -113,13 +115,21 @@ mod tests {
         for (document, expected) in [
             (json!({}), vec!["spec: Required value"]),
             (json!({"spec": {"policy": ""}}), vec![]),
-            (json!({"spec": {"mode": ""}}), vec!["spec.mode: Unsupported value: \"\": supported values: \"Block\", \"File\""]),
+            (
+                json!({"spec": {"mode": ""}}),
+                vec!["spec.mode: Unsupported value: \"\": supported values: \"Block\", \"File\""],
+            ),
             (
                 json!({"spec": {"policy": "never"}}),
                 vec!["spec.policy: Unsupported value: \"never\": supported values: \"Always\", \"Never\""],
             ),
             (
-                json!({"spec": {"ports": [{"number": 1, "protocol": "UDP"}, {"protocol": "x"}], "by": {"a": {}}, "kinds": ["A", "B"]}}),
+                json!({
+                    "spec": {
+                        "ports": [{"number": 1, "protocol": "UDP"}, {"protocol": "x"}], "by": {"a": {}},
+                        "kinds": ["A", "B"],
+                    },
+                }),
                 vec![
                     "spec.by[a].number: Required value",
                     "spec.kinds[1]: Unsupported value: \"B\": supported values: \"A\"",

@@ -31,13 +31,14 @@ pub struct Fault {
     pub path: Path,
     /// `json: cannot unmarshal number into Go struct field Container.spec.containers.image of type string`
     pub message: String,
-    /// The same where a document is put together of what stands and a strategic patch: `cannot restore struct from: string`
+    /// The same where a document is put together of what stands and a strategic patch:
+    /// `cannot restore struct from: string`
     pub restored: String,
 }
 
 impl Decoded {
-    /// The message of a 400 behind `Pod in version "v1" cannot be handled as a Pod: `: the first fault, as Go's reader does; none
-    /// without any.
+    /// The message of a 400 behind `Pod in version "v1" cannot be handled as a Pod: `: the first fault, as Go's reader
+    /// does; none without any.
     pub fn message(&self) -> Option<String> {
         self.faults.first().map(|fault| fault.message.clone())
     }
@@ -51,7 +52,8 @@ pub fn decode(types: &Types, name: &str, value: &mut Value) -> Decoded {
         Value::Object(object) => decoder.object(name, object, &Trail::root()),
         Value::Null => *value = Value::Object(Map::new()),
         other => {
-            let message = format!("json: cannot unmarshal {} into Go value of type {}", json_kind(other), go_name(name));
+            let message =
+                format!("json: cannot unmarshal {} into Go value of type {}", json_kind(other), go_name(name));
             let restored = format!("cannot restore struct from: {}", json_kind(other));
             decoder.found.faults.push(Fault { path: Path::root(), message, restored });
         }
@@ -235,7 +237,9 @@ impl Wanted<'_> {
             (Container::List, _) => format!("cannot restore slice from {kind}"),
             (Container::Map | Container::MapOfLists, _) => format!("cannot restore map from {kind}"),
             (Container::One, Element::Named(_)) => format!("cannot restore struct from: {kind}"),
-            (Container::One, Element::IntOrText) => format!("json: cannot unmarshal {} into Go value of type int32", json_kind(found)),
+            (Container::One, Element::IntOrText) => {
+                format!("json: cannot unmarshal {} into Go value of type int32", json_kind(found))
+            }
             (Container::One, Element::Text) if kind == "int64" => "cannot convert int64 to string".to_owned(),
             (Container::One, element @ (Element::Int32 | Element::Int64)) if kind == "float64" => {
                 format!("cannot convert float64 to {}", go_type(element))
@@ -348,15 +352,20 @@ mod tests {
     #[test]
     fn good_documents() {
         check(
-            json!({"kind": "Pod", "metadata": {"labels": {"a": "b", "n": null}, "made": "2020-01-01T02:00:00.5+02:00"}, "spec": null}),
+            json!({
+                "kind": "Pod", "metadata": {"labels": {"a": "b", "n": null}, "made": "2020-01-01T02:00:00.5+02:00"},
+                "spec": null,
+            }),
             json!({"kind": "Pod", "metadata": {"labels": {"a": "b", "n": ""}, "made": "2020-01-01T00:00:00Z"}}),
             &[],
             &[],
         );
         check(
-            json!({"spec": {"containers": [{"name": "a", "args": [null], "port": 80, "limits": {"cpu": 0.25, "memory": "1024Mi"}}, null],
+            json!({"spec": {"containers": [{"name": "a", "args": [null], "port": 80,
+                "limits": {"cpu": 0.25, "memory": "1024Mi"}}, null],
                 "extra": {"any": null}}}),
-            json!({"spec": {"containers": [{"name": "a", "args": [""], "port": 80, "limits": {"cpu": "250m", "memory": "1Gi"}}, {}],
+            json!({"spec": {"containers": [{"name": "a", "args": [""], "port": 80,
+                "limits": {"cpu": "250m", "memory": "1Gi"}}, {}],
                 "extra": {"any": null}}}),
             &[],
             &[],
@@ -380,7 +389,10 @@ mod tests {
     fn faults() {
         for (document, fault) in [
             (json!([]), "json: cannot unmarshal array into Go value of type v1.Pod"),
-            (json!({"metadata": "x"}), "json: cannot unmarshal string into Go struct field Pod.metadata of type v1.Meta"),
+            (
+                json!({"metadata": "x"}),
+                "json: cannot unmarshal string into Go struct field Pod.metadata of type v1.Meta",
+            ),
             (
                 json!({"metadata": {"labels": {"a": 1}}}),
                 "json: cannot unmarshal number into Go struct field Meta.metadata.labels of type string",
@@ -389,7 +401,10 @@ mod tests {
                 json!({"metadata": {"labels": []}}),
                 "json: cannot unmarshal array into Go struct field Meta.metadata.labels of type map[string]string",
             ),
-            (json!({"metadata": {"made": 5}}), "json: cannot unmarshal number into Go struct field Meta.metadata.made of type string"),
+            (
+                json!({"metadata": {"made": 5}}),
+                "json: cannot unmarshal number into Go struct field Meta.metadata.made of type string",
+            ),
             (
                 json!({"metadata": {"made": "yesterday"}}),
                 "parsing time \"yesterday\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"yesterday\" as \"2006\"",
@@ -412,9 +427,13 @@ mod tests {
             ),
             (
                 json!({"spec": {"deadline": u64::MAX}}),
-                "json: cannot unmarshal number 18446744073709551615 into Go struct field Spec.spec.deadline of type int64",
+                "json: cannot unmarshal number 18446744073709551615 into Go struct field Spec.spec.deadline of type \
+                 int64",
             ),
-            (json!({"spec": {"on": "true"}}), "json: cannot unmarshal string into Go struct field Spec.spec.on of type bool"),
+            (
+                json!({"spec": {"on": "true"}}),
+                "json: cannot unmarshal string into Go struct field Spec.spec.on of type bool",
+            ),
             (
                 json!({"spec": {"containers": [{"limits": {"cpu": true}}]}}),
                 "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",

@@ -1,5 +1,5 @@
-//! Writes out what a missing field means. Only what does not depend on other fields stands in the types; the rest is each
-//! kind's strategy.
+//! Writes out what a missing field means. Only what does not depend on other fields stands in the types; the rest is
+//! each kind's strategy.
 
 use crate::trail::DEPTH_MAX;
 use crate::types::{Container, Element, Field, Types};
@@ -15,7 +15,9 @@ pub fn default(types: &Types, name: &str, value: &mut Value) {
 fn fill(types: &Types, name: &str, object: &mut Map<String, Value>, depth: usize) {
     let Some(row) = types.get(name).filter(|_| depth <= DEPTH_MAX) else { return };
     for field in row.fields.iter() {
-        if let Some(default) = field.rules.default.as_deref().filter(|default| is_missing(field, object.get(&*field.name), default)) {
+        if let Some(default) =
+            field.rules.default.as_deref().filter(|default| is_missing(field, object.get(&*field.name), default))
+        {
             // The text was read when the types were parsed.
             let default = serde_json::from_str(default).unwrap_or(Value::Null);
             object.insert(field.name.to_string(), default);
@@ -41,7 +43,8 @@ fn each<'v>(types: &Types, name: &str, entries: impl Iterator<Item = &'v mut Val
     }
 }
 
-/// Missing, null, an empty text where the default is a text, and zero where zero says nothing. What a pointer holds is said.
+/// Missing, null, an empty text where the default is a text, and zero where zero says nothing. What a pointer holds is
+/// said.
 fn is_missing(field: &Field, value: Option<&Value>, default: &str) -> bool {
     match value {
         None | Some(Value::Null) => true,
@@ -73,10 +76,19 @@ mod tests {
         let types = Types::parse(text, &Types::default()).unwrap();
         for (document, expected) in [
             (json!({}), json!({"spec": {"policy": "Always", "grace": 30, "mode": "File"}})),
-            (json!({"spec": {"policy": "", "grace": 0, "mode": ""}}), json!({"spec": {"policy": "Always", "grace": 0, "mode": ""}})),
             (
-                json!({"spec": {"policy": "Never", "grace": null, "mode": null, "probes": [{"period": 0}, {}], "named": {"a": {"period": 7}, "b": {}}}}),
-                json!({"spec": {"policy": "Never", "grace": 30, "mode": "File", "probes": [{"period": 10}, {"period": 10}],
+                json!({"spec": {"policy": "", "grace": 0, "mode": ""}}),
+                json!({"spec": {"policy": "Always", "grace": 0, "mode": ""}}),
+            ),
+            (
+                json!({
+                    "spec": {
+                        "policy": "Never", "grace": null, "mode": null, "probes": [{"period": 0}, {}],
+                        "named": {"a": {"period": 7}, "b": {}},
+                    },
+                }),
+                json!({"spec": {"policy": "Never", "grace": 30, "mode": "File",
+                    "probes": [{"period": 10}, {"period": 10}],
                     "named": {"a": {"period": 7}, "b": {"period": 10}}}}),
             ),
             (json!([]), json!([])),

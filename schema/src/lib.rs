@@ -4,8 +4,8 @@
 //!
 //! `patch` changes documents as clients ask; what comes of it goes the same way.
 //!
-//! Holds no kind's name, does no IO. Types come from compact text (see `types`), at compile time (built-in kinds: static
-//! tables, nothing on the heap) or at run time. All functions are linear in the document and panic on none.
+//! Holds no kind's name, does no IO. Types come from compact text (see `types`), at compile time (built-in kinds:
+//! static tables, nothing on the heap) or at run time. All functions are linear in the document and panic on none.
 
 pub mod apply;
 pub mod base64;

@@ -59,7 +59,9 @@ pub fn common(dialect: Dialect, name: &str) -> Value {
         (QUANTITY, Dialect::V2) => json!({"type": "string"}),
         (QUANTITY, Dialect::V3) => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
         (INT_OR_TEXT, Dialect::V2) => json!({"type": "string", "format": "int-or-string"}),
-        (INT_OR_TEXT, Dialect::V3) => json!({"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"}),
+        (INT_OR_TEXT, Dialect::V3) => {
+            json!({"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"})
+        }
         _ => json!({"type": "object"}),
     }
 }
@@ -76,8 +78,12 @@ pub fn schema(types: &Types, dialect: Dialect, row: &Type) -> Value {
     if !properties.is_empty() {
         schema["properties"] = properties.into();
     }
-    let required: Vec<&str> =
-        row.fields.iter().filter(|field| field.rules.required || field.rules.declared).map(|field| &*field.name).collect();
+    let required: Vec<&str> = row
+        .fields
+        .iter()
+        .filter(|field| field.rules.required || field.rules.declared)
+        .map(|field| &*field.name)
+        .collect();
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
@@ -115,8 +121,11 @@ fn property(types: &Types, dialect: Dialect, row: &Type, field: &Field) -> Value
     if !prose.is_empty() {
         outer.insert("description".to_owned(), json!(prose));
     }
-    if let Some(default) =
-        rule.default.as_deref().and_then(|json| serde_json::from_str::<Value>(json).ok()).filter(|value| !value.is_null())
+    if let Some(default) = rule
+        .default
+        .as_deref()
+        .and_then(|json| serde_json::from_str::<Value>(json).ok())
+        .filter(|value| !value.is_null())
     {
         outer.insert("default".to_owned(), default);
     }
@@ -148,7 +157,9 @@ fn element(types: &Types, dialect: Dialect, element: &Element) -> Value {
         Element::Quantity => dialect.reference(QUANTITY),
         Element::IntOrText => dialect.reference(INT_OR_TEXT),
         Element::Any => dialect.reference(RAW),
-        Element::Named(named) => types.get(named).map_or_else(|| json!({"type": "object"}), |row| dialect.reference(&name(row))),
+        Element::Named(named) => {
+            types.get(named).map_or_else(|| json!({"type": "object"}), |row| dialect.reference(&name(row)))
+        }
     }
 }
 
@@ -200,28 +211,37 @@ package = io.k8s.api.core.v1
     #[test]
     fn as_clients_read_it() {
         let types = Types::parse(TEXT, &Types::default()).unwrap();
-        let check = |dialect, row: &str, expected: Value| assert_eq!(schema(&types, dialect, types.get(row).unwrap()), expected, "{row}");
+        let check = |dialect, row: &str, expected: Value| {
+            assert_eq!(schema(&types, dialect, types.get(row).unwrap()), expected, "{row}")
+        };
         check(
             Dialect::V3,
             "Pod",
             json!({"type": "object", "properties": {
-                "spec": {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.Spec"}], "default": {}, "description": "what is asked for"},
+                "spec": {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.Spec"}], "default": {},
+                    "description": "what is asked for"},
                 "when": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Time"},
-                "owner": {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.Spec"}], "x-kubernetes-map-type": "granular"},
+                "owner": {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.Spec"}],
+                    "x-kubernetes-map-type": "granular"},
             }}),
         );
         check(
             Dialect::V2,
             "Spec",
-            json!({"type": "object", "description": "how to run", "x-kubernetes-map-type": "atomic", "required": ["policy"], "properties": {
+            json!({"type": "object", "description": "how to run", "x-kubernetes-map-type": "atomic",
+                "required": ["policy"], "properties": {
                 "policy": {"type": "string", "default": "Always", "enum": ["Always", "Never"]},
-                "ports": {"type": "array", "items": {"$ref": "#/definitions/io.k8s.api.core.v1.Port"}, "x-kubernetes-list-type": "map",
+                "ports": {"type": "array", "items": {"$ref": "#/definitions/io.k8s.api.core.v1.Port"},
+                    "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["number", "protocol"], "x-kubernetes-patch-strategy": "merge",
                     "x-kubernetes-patch-merge-key": "number"},
                 "words": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-                "extra": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "atomic"}},
-                "choice": {"type": "object", "additionalProperties": {"type": "string"}, "x-kubernetes-map-type": "atomic"},
-                "many": {"type": "array", "items": {"type": "integer", "format": "int64"}, "x-kubernetes-list-type": "atomic"},
+                "extra": {"type": "object", "additionalProperties":
+                    {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "atomic"}},
+                "choice": {"type": "object", "additionalProperties": {"type": "string"},
+                    "x-kubernetes-map-type": "atomic"},
+                "many": {"type": "array", "items": {"type": "integer", "format": "int64"},
+                    "x-kubernetes-list-type": "atomic"},
             }}),
         );
         let mut found = Closure::new();

@@ -8,8 +8,15 @@ use serde_json::Value;
 /// A field that stands behind another one, whatever their numbers say: type, field, the one before.
 pub type MovedField = (&'static str, &'static str, &'static str);
 
-/// `touched`: a document of the levels that a patch has gone into: an object where it has, with what it found there. None: nothing.
-pub fn in_type_order(types: &Types, name: &str, value: &Value, touched: Option<&Value>, moved: &[MovedField]) -> String {
+/// `touched`: a document of the levels that a patch has gone into: an object where it has, with what it found there.
+/// None: nothing.
+pub fn in_type_order(
+    types: &Types,
+    name: &str,
+    value: &Value,
+    touched: Option<&Value>,
+    moved: &[MovedField],
+) -> String {
     let mut text = String::new();
     let writer = Writer { types, moved };
     writer.object(types.get(name), value, touched, &mut text);
@@ -100,9 +107,11 @@ mod tests {
   early 3 string
 ";
         let types = Types::parse(text, &Types::default()).unwrap();
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {"b": "", "a": ""}, "labels": {}, "name": "n"},
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"annotations": {"b": "", "a": ""}, "labels": {}, "name": "n"},
             "spec": {"early": "e", "late": "l", "volumes": [{"annotations": {}, "name": "v"}]}, "other": 1});
-        let written = |touched: Option<&Value>| in_type_order(&types, "Pod", &pod, touched, &[("Spec", "early", "volumes")]);
+        let written =
+            |touched: Option<&Value>| in_type_order(&types, "Pod", &pod, touched, &[("Spec", "early", "volumes")]);
         let spec = r#""spec":{"volumes":[{"name":"v","annotations":{}}],"early":"e","late":"l"}"#;
         let meta = r#""metadata":{"name":"n","labels":{},"annotations":{"a":"","b":""}}"#;
         assert_eq!(written(None), format!(r#"{{"kind":"Pod","apiVersion":"v1",{meta},{spec},"other":1}}"#));

@@ -55,6 +55,11 @@ pub fn resolve(rows: &mut [Type]) {
 }
 
 pub fn type_name(name: &str) -> Result<String, String> {
-    let good = name.starts_with(|c: char| c.is_ascii_uppercase()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if good { Ok(name.to_owned()) } else { Err(format!("{name:?} is no name of a type: a capital letter, then letters and digits")) }
+    let good =
+        name.starts_with(|c: char| c.is_ascii_uppercase()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if good {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("{name:?} is no name of a type: a capital letter, then letters and digits"))
+    }
 }

@@ -83,7 +83,9 @@ pub enum QuantityError {
 impl fmt::Display for QuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            QuantityError::Format => "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            QuantityError::Format => {
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            }
             QuantityError::Suffix => "unable to parse quantity's suffix",
         })
     }
@@ -420,7 +422,10 @@ mod tests {
             assert_eq!(sum.to_string(), expected, "{amounts:?}");
         }
         let three = Sum::of_count(3);
-        assert_eq!((three.minus(Sum::of_count(2)).to_string(), three.or_more(Sum::of_count(2))), ("1".to_owned(), three));
+        assert_eq!(
+            (three.minus(Sum::of_count(2)).to_string(), three.or_more(Sum::of_count(2))),
+            ("1".to_owned(), three)
+        );
         assert_eq!(Sum::of_text("x"), None);
     }
 }

@@ -9,7 +9,8 @@ use std::fmt;
 
 /// Fields that are listed; all but the last are out.
 const DUPLICATES_MAX: usize = 200;
-/// Values of one document. Of small objects, 3 MiB of text would take a hundred times as much memory, and what is checked is copied.
+/// Values of one document. Of small objects, 3 MiB of text would take a hundred times as much memory, and what is
+/// checked is copied.
 const VALUES_MAX: usize = 200_000;
 /// An object that is not empty takes as much as so many texts.
 const OBJECT_VALUES: usize = 10;

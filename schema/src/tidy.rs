@@ -1,5 +1,5 @@
-//! Takes out what says nothing. The built-in types are Go's, whose documents leave out an empty text, a zero and an empty
-//! list where the type does not insist on the field; a document that has them means the same as one without.
+//! Takes out what says nothing. The built-in types are Go's, whose documents leave out an empty text, a zero and an
+//! empty list where the type does not insist on the field; a document that has them means the same as one without.
 //!
 //! Not for types that are given later: there a zero is what its writer says.
 
@@ -84,8 +84,14 @@ mod tests {
 ";
         let types = Types::parse(text, &Types::default()).unwrap();
         for (document, expected) in [
-            (json!({"name": "", "host": false, "grace": 0, "priority": 0, "args": [], "labels": {}}), json!({"name": "", "grace": 0})),
-            (json!({"rules": [], "source": {"path": ""}, "ports": [{"path": ""}]}), json!({"rules": null, "source": {}, "ports": [{}]})),
+            (
+                json!({"name": "", "host": false, "grace": 0, "priority": 0, "args": [], "labels": {}}),
+                json!({"name": "", "grace": 0}),
+            ),
+            (
+                json!({"rules": [], "source": {"path": ""}, "ports": [{"path": ""}]}),
+                json!({"rules": null, "source": {}, "ports": [{}]}),
+            ),
             (
                 json!({"labels": {"a": ""}, "args": [""], "port": 0, "host": true}),
                 json!({"labels": {"a": ""}, "args": [""], "port": 0, "host": true}),

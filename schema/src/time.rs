@@ -32,7 +32,8 @@ pub fn write(seconds: i64, _nanos: u32) -> Option<String> {
 
 /// A MicroTime.
 pub fn write_micro(seconds: i64, nanos: u32) -> Option<String> {
-    (in_four_digits(seconds) && nanos < 1_000_000_000).then(|| format!("{}.{:06}Z", date_and_time(seconds), nanos / 1000))
+    (in_four_digits(seconds) && nanos < 1_000_000_000)
+        .then(|| format!("{}.{:06}Z", date_and_time(seconds), nanos / 1000))
 }
 
 fn in_four_digits(seconds: i64) -> bool {
@@ -58,11 +59,21 @@ impl Reader<'_> {
     }
 
     /// So many digits, in that range.
-    fn number(&mut self, element: &str, digits: usize, range: std::ops::RangeInclusive<i64>, what: &str) -> Result<i64, String> {
+    fn number(
+        &mut self,
+        element: &str,
+        digits: usize,
+        range: std::ops::RangeInclusive<i64>,
+        what: &str,
+    ) -> Result<i64, String> {
         let head = self.rest.get(..digits).filter(|head| head.bytes().all(|byte| byte.is_ascii_digit()));
         let number = head.and_then(|head| head.parse().ok()).ok_or_else(|| self.refused(element))?;
         self.rest = &self.rest[digits..];
-        if range.contains(&number) { Ok(number) } else { Err(format!("parsing time {:?}: {what} out of range", self.text)) }
+        if range.contains(&number) {
+            Ok(number)
+        } else {
+            Err(format!("parsing time {:?}: {what} out of range", self.text))
+        }
     }
 
     fn literal(&mut self, element: &str) -> Result<(), String> {
@@ -81,7 +92,11 @@ impl Reader<'_> {
         }
         let (fraction, rest) = self.rest[1..].split_at(digits);
         self.rest = rest;
-        Ok(fraction.bytes().chain(std::iter::repeat(b'0')).take(6).fold(0, |micros, digit| micros * 10 + u32::from(digit - b'0')))
+        Ok(fraction
+            .bytes()
+            .chain(std::iter::repeat(b'0'))
+            .take(6)
+            .fold(0, |micros, digit| micros * 10 + u32::from(digit - b'0')))
     }
 
     /// `Z` or `+02:00`, in seconds.
@@ -161,7 +176,8 @@ fn date_and_time(seconds: i64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 { (year_of_era + era * 400, month + 3) } else { (year_of_era + era * 400 + 1, month - 9) };
+    let (year, month) =
+        if month < 10 { (year_of_era + era * 400, month + 3) } else { (year_of_era + era * 400 + 1, month - 9) };
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
@@ -182,7 +198,10 @@ mod tests {
         ] {
             assert_eq!(canonical_time(text).as_deref(), Ok(expected), "{text}");
         }
-        assert_eq!(canonical_micro_time("2020-01-01T01:00:00.123456+01:00").as_deref(), Ok("2020-01-01T00:00:00.123456Z"));
+        assert_eq!(
+            canonical_micro_time("2020-01-01T01:00:00.123456+01:00").as_deref(),
+            Ok("2020-01-01T00:00:00.123456Z")
+        );
     }
 
     #[test]
@@ -194,14 +213,21 @@ mod tests {
             ("2020-13-01T00:00:00Z", "parsing time \"2020-13-01T00:00:00Z\": month out of range".to_owned()),
             ("2021-02-29T00:00:00Z", "parsing time \"2021-02-29T00:00:00Z\": day out of range".to_owned()),
             ("2020-01-01", format!("parsing time \"2020-01-01\" as {time:?}: cannot parse \"\" as \"T\"")),
-            ("2020-01-01T00:00:00", format!("parsing time \"2020-01-01T00:00:00\" as {time:?}: cannot parse \"\" as \"Z07:00\"")),
-            ("2020-01-01t00:00:00z", format!("parsing time \"2020-01-01t00:00:00z\" as {time:?}: cannot parse \"t00:00:00z\" as \"T\"")),
+            (
+                "2020-01-01T00:00:00",
+                format!("parsing time \"2020-01-01T00:00:00\" as {time:?}: cannot parse \"\" as \"Z07:00\""),
+            ),
+            (
+                "2020-01-01t00:00:00z",
+                format!("parsing time \"2020-01-01t00:00:00z\" as {time:?}: cannot parse \"t00:00:00z\" as \"T\""),
+            ),
             ("0000-01-01T00:00:00+01:00", "parsing time \"0000-01-01T00:00:00+01:00\": year out of range".to_owned()),
             ("2020-01-01T00:00:00ZZ", "parsing time \"2020-01-01T00:00:00ZZ\": extra text: \"Z\"".to_owned()),
         ] {
             assert_eq!(canonical_time(text), Err(why), "{text}");
         }
-        let micro = "parsing time \"2020-01-01T00:00:00Z\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \"Z\" as \".000000\"";
+        let micro = "parsing time \"2020-01-01T00:00:00Z\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \"Z\" \
+                     as \".000000\"";
         assert_eq!(canonical_micro_time("2020-01-01T00:00:00Z"), Err(micro.to_owned()));
     }
 

@@ -1,5 +1,6 @@
-//! Types: tables of rows sorted by name, one layer on another. The lowest layer is static, and holds the built-in types; a
-//! kind that is defined at run time brings a layer of its own, which goes with it. `text` is the form they are written in.
+//! Types: tables of rows sorted by name, one layer on another. The lowest layer is static, and holds the built-in
+//! types; a kind that is defined at run time brings a layer of its own, which goes with it. `text` is the form they are
+//! written in.
 
 mod text;
 
@@ -28,8 +29,8 @@ enum Table {
 struct Layer {
     /// Sorted by name, and none of them a name of a layer beneath.
     rows: Vec<Type>,
-    /// The purpose of types and fields, `Pod.spec What is asked for.`, a line each, sorted by name. One text and not a text a
-    /// field: pointers would be written to at the start of a program, and only descriptions need it.
+    /// The purpose of types and fields, `Pod.spec What is asked for.`, a line each, sorted by name. One text and not a
+    /// text a field: pointers would be written to at the start of a program, and only descriptions need it.
     prose: String,
     beneath: Types,
 }
@@ -205,7 +206,8 @@ fn line_of<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     // Both stand at the beginning of a line.
     while from < to {
         let middle = from + (to - from) / 2;
-        let line_at = text.as_bytes()[from..middle].iter().rposition(|byte| *byte == b'\n').map_or(from, |at| from + at + 1);
+        let line_at =
+            text.as_bytes()[from..middle].iter().rposition(|byte| *byte == b'\n').map_or(from, |at| from + at + 1);
         let line = text[line_at..].lines().next().unwrap_or_default();
         let (known, rest) = line.split_once(' ').unwrap_or((line, ""));
         match known.cmp(name) {

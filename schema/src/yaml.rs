@@ -1,5 +1,5 @@
-//! YAML as Kubernetes reads it: YAML 1.1, where `yes` is a truth and `0644` is octal, and keys become texts. Bounded in nodes and
-//! depth, and in what of it is repeated. PURE.
+//! YAML as Kubernetes reads it: YAML 1.1, where `yes` is a truth and `0644` is octal, and keys become texts. Bounded in
+//! nodes and depth, and in what of it is repeated. PURE.
 
 mod kept;
 
@@ -71,17 +71,23 @@ pub fn may_repeat(text: &str) -> bool {
     text.contains('&') && text.contains('*')
 }
 
-/// The text with that written otherwise that the reader would take for something else than Go's does. Most texts have none of it.
+/// The text with that written otherwise that the reader would take for something else than Go's does. Most texts have
+/// none of it.
 fn respelled(text: &str) -> Result<Cow<'_, str>, String> {
     let text = if text.contains(NEXT_LINE) { Cow::Owned(text.replace(NEXT_LINE, "\n")) } else { Cow::Borrowed(text) };
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.+-".contains(c));
     let mut escapes = text.split('\\').skip(1);
-    if !words.any(|word| respelling(word).is_some()) && !escapes.any(|escape| no_escape(escape).is_some()) && !text.contains("!!null") {
+    if !words.any(|word| respelling(word).is_some())
+        && !escapes.any(|escape| no_escape(escape).is_some())
+        && !text.contains("!!null")
+    {
         return Ok(text);
     }
     let (mut written, mut done) = (String::with_capacity(text.len() + 16), 0);
     // Where it breaks off, the reader says why. It looks at the first document only.
-    for (event, span) in Parser::new_from_str(&text).map_while(Result::ok).take_while(|(event, _)| !matches!(event, Event::DocumentEnd)) {
+    for (event, span) in
+        Parser::new_from_str(&text).map_while(Result::ok).take_while(|(event, _)| !matches!(event, Event::DocumentEnd))
+    {
         let Event::Scalar(value, style, _, tag) = event else { continue };
         match (tag, span.byte_range()) {
             (Some(tag), _) if tag.is_yaml_core_schema_tag("null") && !NULLS.contains(&&*value) => {
@@ -122,13 +128,15 @@ fn escapes_known(text: &str, place: Range<usize>) -> Result<(), String> {
 fn no_escape(escape: &str) -> Option<&'static str> {
     match escape.as_bytes() {
         [b'/', ..] => Some("found unknown escape character"),
-        [b'u', b'd' | b'D', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F', ..] => Some("found invalid Unicode character escape code"),
+        [b'u', b'd' | b'D', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F', ..] => {
+            Some("found invalid Unicode character escape code")
+        }
         _ => None,
     }
 }
 
-/// Reads a plain scalar by the rules of Go's reader: a truth is written in three ways and in no other, what no float can hold is a
-/// text, and a number may have any underscores.
+/// Reads a plain scalar by the rules of Go's reader: a truth is written in three ways and in no other, what no float
+/// can hold is a text, and a number may have any underscores.
 fn respelling(plain: &str) -> Option<String> {
     let (small, large) = (plain.to_ascii_lowercase(), plain.to_ascii_uppercase());
     if TRUTHS.contains(&&*small) {
@@ -154,7 +162,8 @@ pub fn twice(text: &str, path: &Path) -> Option<String> {
         legacy_octal_numbers: true,
         with_snippet: false,
     };
-    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| read_from(reader).map(drop));
+    let read =
+        serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| read_from(reader).map(drop));
     let error = read.err()?;
     let line = error.location()?.line();
     let key = path.as_str().rsplit('.').next()?;
@@ -208,21 +217,37 @@ mod tests {
             "data: {k: yes, l: on, m: \"yes\", p: ~, o: 2020-01-01}",
             json!({"data": {"k": true, "l": true, "m": "yes", "p": null, "o": "2020-01-01"}}),
         );
-        check("a: 0644\nb: 0x10\nc: 1_000\nd: 1.0\ne: 1e3\nf: 1.5", json!({"a": 420, "b": 16, "c": 1000, "d": 1, "e": 1000, "f": 1.5}));
+        check(
+            "a: 0644\nb: 0x10\nc: 1_000\nd: 1.0\ne: 1e3\nf: 1.5",
+            json!({"a": 420, "b": 16, "c": 1000, "d": 1, "e": 1000, "f": 1.5}),
+        );
         check("{yes: \"1\", 5: \"2\", n: \"3\", 1.5: \"4\"}", json!({"true": "1", "5": "2", "false": "3", "1.5": "4"}));
         check("kind: ConfigMap\n---\nkind: Secret\n", json!({"kind": "ConfigMap"}));
-        check("{\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"j\"}}", json!({"kind": "ConfigMap", "metadata": {"name": "j"}}));
-        check("multi: |\n  one\n  two\nfolded: >-\n  a\n  b\nempty: \"\"\n", json!({"multi": "one\ntwo\n", "folded": "a b", "empty": ""}));
+        check(
+            "{\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"j\"}}",
+            json!({"kind": "ConfigMap", "metadata": {"name": "j"}}),
+        );
+        check(
+            "multi: |\n  one\n  two\nfolded: >-\n  a\n  b\nempty: \"\"\n",
+            json!({"multi": "one\ntwo\n", "folded": "a b", "empty": ""}),
+        );
         check("a: &x {b: 1}\nc: *x\nd: {<<: *x, e: 2}", json!({"a": {"b": 1}, "c": {"b": 1}, "d": {"b": 1, "e": 2}}));
         check("just text", json!("just text"));
     }
 
     #[test]
     fn scalars_are_those_of_go() {
-        let truths = "[y, Y, yes, Yes, YES, on, On, ON, true, True, TRUE, n, N, no, No, NO, off, Off, OFF, false, False, FALSE]";
+        let truths =
+            "[y, Y, yes, Yes, YES, on, On, ON, true, True, TRUE, n, N, no, No, NO, off, Off, OFF, false, False, FALSE]";
         check(truths, json!([[true; 11], [false; 11]].concat()));
-        check("[yES, tRUE, oN, nO, oFF, fALSE, \"oN\", 'yEs']", json!(["yES", "tRUE", "oN", "nO", "oFF", "fALSE", "oN", "yEs"]));
-        check("a: oN # oN\noN: yes\nb: &x yeS\nc: *x\nd: a oN b", json!({"a": "oN", "oN": true, "b": "yeS", "c": "yeS", "d": "a oN b"}));
+        check(
+            "[yES, tRUE, oN, nO, oFF, fALSE, \"oN\", 'yEs']",
+            json!(["yES", "tRUE", "oN", "nO", "oFF", "fALSE", "oN", "yEs"]),
+        );
+        check(
+            "a: oN # oN\noN: yes\nb: &x yeS\nc: *x\nd: a oN b",
+            json!({"a": "oN", "oN": true, "b": "yeS", "c": "yeS", "d": "a oN b"}),
+        );
         check("[1e400, 0.1e400, 7e99999, -1e999, 1e3]", json!(["1e400", "0.1e400", "7e99999", "-1e999", 1000]));
         check("[1__0, 1_, -1__0, 1_000, _1, '1__0', a__1]", json!([10, 1, -10, 1000, "_1", "1__0", "a__1"]));
         check("é: |\n  oN\n  1e400\nb: oN\n---\nc: oN", json!({"é": "oN\n1e400\n", "b": "oN"}));
@@ -233,7 +258,10 @@ mod tests {
 
     #[test]
     fn escapes_and_line_ends_are_those_of_go() {
-        check("[\"a\\\\/b\", '\\/', \"\\u00e9\\U0001F600\\N\", \"\\\\ud83d\"]", json!(["a\\/b", "\\/", "é😀\u{85}", "\\ud83d"]));
+        check(
+            "[\"a\\\\/b\", '\\/', \"\\u00e9\\U0001F600\\N\", \"\\\\ud83d\"]",
+            json!(["a\\/b", "\\/", "é😀\u{85}", "\\ud83d"]),
+        );
         check("a: \"b\u{85} c\" # d\u{85}e: f", json!({"a": "b c", "e": "f"}));
         for (text, why) in [
             (r#"a: "http:\/\/b""#, "found unknown escape character"),
@@ -257,7 +285,10 @@ mod tests {
     fn what_is_there_twice() {
         let (document, twice) = read("data:\n  a: 1\n  a: 2\n").unwrap();
         assert_eq!((document, twice[0].as_str()), (json!({"data": {"a": 2}}), "data.a"));
-        assert_eq!(super::twice("data:\n  a: 1\n  a: 2\n", &twice[0]).as_deref(), Some("line 3: key \"a\" already set in map"));
+        assert_eq!(
+            super::twice("data:\n  a: 1\n  a: 2\n", &twice[0]).as_deref(),
+            Some("line 3: key \"a\" already set in map")
+        );
         assert_eq!(super::twice("data: {a: 1}\n", &twice[0]), None);
     }
 
@@ -277,12 +308,14 @@ mod tests {
         }
         let deep = "[".repeat(10_000);
         let wide = format!("[{}]", "a,".repeat(NODES_MAX + 1));
-        let bomb = (0..30)
-            .fold("a0: &a0 [x, x, x, x]\n".to_owned(), |text, n| format!("{text}a{}: &a{} [*a{n}, *a{n}, *a{n}, *a{n}]\n", n + 1, n + 1));
+        let bomb = (0..30).fold("a0: &a0 [x, x, x, x]\n".to_owned(), |text, n| {
+            format!("{text}a{}: &a{} [*a{n}, *a{n}, *a{n}, *a{n}]\n", n + 1, n + 1)
+        });
         let merged = "a: &a {b: c}\nd:".to_owned() + &" {<<: [*a, *a], e:".repeat(2) + &"}".repeat(2);
         assert_eq!(read(&merged).unwrap().0, json!({"a": {"b": "c"}, "d": {"b": "c", "e": {"b": "c", "e": null}}}));
         let letters = "abcdefgh".chars().zip("bcdefghij".chars());
-        let merges = letters.map(|(from, to)| format!("{to}: &{to} {{<<: [{}]}}\n", vec![format!("*{from}"); 50].join(",")));
+        let merges =
+            letters.map(|(from, to)| format!("{to}: &{to} {{<<: [{}]}}\n", vec![format!("*{from}"); 50].join(",")));
         let merges = "a: &a {k: 1}\n".to_owned() + &merges.collect::<String>();
         let why = read(&merges).unwrap_err();
         assert!(why.starts_with("its anchors, aliases and merge keys come to "), "{why}");

@@ -1,7 +1,7 @@
 //! What both programs hold after pods, namespaces and events have come and gone: as ratios to what they held before.
 //!
-//! CHURN_ROUNDS, CHURN_PODS, CHURN_WAIT_S: other numbers than those of the promise. The programs are started as people start them, without
-//! the units' settings.
+//! CHURN_ROUNDS, CHURN_PODS, CHURN_WAIT_S: other numbers than those of the promise. The programs are started as people
+//! start them, without the units' settings.
 
 use crate::bed::{Bed, Engine, MASTER};
 use crate::{images, process};
@@ -23,12 +23,16 @@ const AIM: f64 = 1.5;
 const BEGINS: Duration = Duration::from_secs(90);
 
 pub fn churn(engine: &Engine) -> Result<String, String> {
-    let number = |name: &str, usual: usize| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
-    let (rounds, pods, wait_s) = (number("CHURN_ROUNDS", 1), number("CHURN_PODS", PODS), number("CHURN_WAIT_S", WAIT_S));
+    let number =
+        |name: &str, usual: usize| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let (rounds, pods, wait_s) =
+        (number("CHURN_ROUNDS", 1), number("CHURN_PODS", PODS), number("CHURN_WAIT_S", WAIT_S));
     let mut bed = Bed::new(engine, "bench-churn");
     bed.start();
     std::thread::sleep(BEGINS);
-    let held = |bed: &Bed| -> Result<[u64; 2], String> { Ok([process::pss_kb(bed.master_pid())?, process::pss_kb(bed.agent_pid())?]) };
+    let held = |bed: &Bed| -> Result<[u64; 2], String> {
+        Ok([process::pss_kb(bed.master_pid())?, process::pss_kb(bed.agent_pid())?])
+    };
     let begun = held(&bed)?;
     let line = |when: &str, now: [u64; 2]| {
         let part = |n: usize| format!("{} kB = {:.2} x", now[n], now[n] as f64 / begun[n] as f64);
@@ -64,7 +68,8 @@ fn round(bed: &Bed, number: usize, pods: usize) -> Result<(), String> {
     for names in names.chunks((AT_ONCE / each).max(1)) {
         for name in names {
             post("/api/v1/namespaces", &json!({"metadata": {"name": name}}).to_string())?;
-            let service = json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
+            let service =
+                json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
             post(&format!("/api/v1/namespaces/{name}/services"), &service.to_string())?;
             for pod in 0..each {
                 let container = json!({"name": "c", "image": images::BUSYBOX, "command": ["sleep", "3600"]});
@@ -73,11 +78,15 @@ fn round(bed: &Bed, number: usize, pods: usize) -> Result<(), String> {
                 post(&format!("/api/v1/namespaces/{name}/pods"), &pod.to_string())?;
             }
             for event in 0..EVENTS / NAMESPACES {
-                let about = json!({"kind": "Pod", "apiVersion": "v1", "namespace": name, "name": format!("pod-{}", event % each)});
+                let about = json!({
+                    "kind": "Pod", "apiVersion": "v1", "namespace": name, "name": format!("pod-{}", event % each),
+                });
                 let message = format!("something happened to it for the {event}th time");
                 let metadata = json!({"name": format!("event-{event}"), "namespace": name});
-                let event =
-                    json!({"metadata": metadata, "involvedObject": about, "reason": "Happened", "type": "Normal", "message": message});
+                let event = json!({
+                    "metadata": metadata, "involvedObject": about, "reason": "Happened", "type": "Normal",
+                    "message": message,
+                });
                 post(&format!("/api/v1/namespaces/{name}/events"), &event.to_string())?;
             }
         }
@@ -90,7 +99,10 @@ fn round(bed: &Bed, number: usize, pods: usize) -> Result<(), String> {
             ask("DELETE", &format!("/api/v1/namespaces/{name}"), "")?;
         }
         bed.until("the namespaces are gone", |_| {
-            names.iter().all(|name| ask("GET", &format!("/api/v1/namespaces/{name}"), "").is_ok_and(|code| code == 404)).then_some(())
+            names
+                .iter()
+                .all(|name| ask("GET", &format!("/api/v1/namespaces/{name}"), "").is_ok_and(|code| code == 404))
+                .then_some(())
         });
     }
     Ok(())
@@ -108,8 +120,12 @@ fn ask(method: &str, path: &str, body: &str) -> Result<u16, String> {
     let failed = |error: std::io::Error| format!("{method} {path}: {error}");
     let mut stream = TcpStream::connect(MASTER).map_err(failed)?;
     let length = body.len();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
-        .map_err(failed)?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .map_err(failed)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(failed)?;
     answer.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(|| format!("{method} {path}: {answer}"))

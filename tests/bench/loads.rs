@@ -54,9 +54,9 @@ pub fn full(engine: &Engine) -> Result<String, String> {
     let memory = pss_kb(bed.agent_pid())?;
     bed.clean();
     Ok(format!(
-        "  {FULL} files to {FULL} pods running: {all:.1} s = {:.2} x the engine's calls one after another ({floor:.1} s)\n  \
-         an agent that starts anew tells of them: {:.0} ms\n  \
-         the agent then: {memory} kB PSS, {} ms CPU, {} wake-ups, {} bytes written in {} s\n",
+        "  {FULL} files to {FULL} pods running: {all:.1} s = {:.2} x the engine's calls one after another ({floor:.1} \
+         s)\n  an agent that starts anew tells of them: {:.0} ms\n  the agent then: {memory} kB PSS, {} ms CPU, {} \
+         wake-ups, {} bytes written in {} s\n",
         all / floor,
         crate::median(adopted),
         after.cpu_ms - before.cpu_ms,
@@ -83,7 +83,10 @@ pub fn rollout(engine: &Engine) -> Result<String, String> {
         wait(&bed, &[]);
         made.push(begun.elapsed().as_secs_f64());
         let old = bed.running_of("c");
-        let pod = bed.get("/api/v1/namespaces/default/pods")["items"][0]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let pod = bed.get("/api/v1/namespaces/default/pods")["items"][0]["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         let bodies = recreate(&bed, &pod)?;
         let (mut floor, mut floor_of_rolling) = (0.0, 0.0);
         for n in 0..REPLICAS {
@@ -106,15 +109,17 @@ pub fn rollout(engine: &Engine) -> Result<String, String> {
         rolled.push(begun.elapsed().as_secs_f64());
         bed.send("DELETE", &format!("{DEPLOYMENTS}/d"), "");
         bed.until("all is gone", |bed| {
-            let left = bed.get("/api/v1/namespaces/default/pods")["items"].as_array().is_some_and(|items| !items.is_empty());
+            let left =
+                bed.get("/api/v1/namespaces/default/pods")["items"].as_array().is_some_and(|items| !items.is_empty());
             (!left && bed.running_of("c").is_empty()).then_some(())
         });
     }
     bed.clean();
     let [made, rolled, floor, floor_of_rolling] = [made, rolled, floors, floors_of_rolling].map(crate::median);
     Ok(format!(
-        "  a Deployment of {REPLICAS} to running: {made:.2} s = {:.2} x the engine's calls one after another ({floor:.2} s)\n  \
-         a rolling update of {REPLICAS}: {rolled:.2} s = {:.2} x start, stop and removal one after another ({floor_of_rolling:.2} s)\n",
+        "  a Deployment of {REPLICAS} to running: {made:.2} s = {:.2} x the engine's calls one after another \
+         ({floor:.2} s)\n  a rolling update of {REPLICAS}: {rolled:.2} s = {:.2} x start, stop and removal one after \
+         another ({floor_of_rolling:.2} s)\n",
         made / floor,
         rolled / floor_of_rolling
     ))
@@ -134,8 +139,10 @@ fn wait(bed: &Bed, old: &[String]) {
 
 fn deployment(version: u32) -> Value {
     let line = "trap 'exit 0' TERM; while true; do sleep 0.05; done";
-    let container =
-        json!({"name": "c", "image": BUSYBOX, "command": ["sh", "-c", line], "env": [{"name": "VERSION", "value": version.to_string()}]});
+    let container = json!({
+        "name": "c", "image": BUSYBOX, "command": ["sh", "-c", line],
+        "env": [{"name": "VERSION", "value": version.to_string()}],
+    });
     let template = json!({"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [container]}});
     let spec = json!({"replicas": REPLICAS, "selector": {"matchLabels": {"app": "d"}}, "template": template});
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec})

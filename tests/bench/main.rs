@@ -101,7 +101,9 @@ fn starts(engine: &Engine) -> Result<String, String> {
     }
     bed.clean();
     let [file, post, floor, run] = [file, post, floor, run].map(median);
-    let line = |what: &str, ms: f64| format!("  {what:<34} {ms:7.0} ms   {:5.2} x floor   {:5.2} x docker run\n", ms / floor, ms / run);
+    let line = |what: &str, ms: f64| {
+        format!("  {what:<34} {ms:7.0} ms   {:5.2} x floor   {:5.2} x docker run\n", ms / floor, ms / run)
+    };
     Ok([
         line("the engine's floor (same calls)", floor),
         line("docker run (one container, no pod)", run),
@@ -112,12 +114,19 @@ fn starts(engine: &Engine) -> Result<String, String> {
 }
 
 fn manifest(name: &str) -> String {
-    format!("version: v1beta2\nid: {name}\ncontainers:\n  - name: c\n    image: {}\n    command: [sleep, '3600']\n", images::BUSYBOX)
+    format!(
+        "version: v1beta2\nid: {name}\ncontainers:\n  - name: c\n    image: {}\n    command: [sleep, '3600']\n",
+        images::BUSYBOX
+    )
 }
 
 fn pod_v1beta1(name: &str) -> String {
     let container = json!({"name": "c", "image": images::BUSYBOX, "command": ["sleep", "3600"]});
-    json!({"kind": "Pod", "apiVersion": "v1beta1", "id": name, "desiredState": {"manifest": {"version": "v1beta1", "id": name, "containers": [container]}}}).to_string()
+    json!({
+        "kind": "Pod", "apiVersion": "v1beta1", "id": name,
+        "desiredState": {"manifest": {"version": "v1beta1", "id": name, "containers": [container]}},
+    })
+    .to_string()
 }
 
 /// When the engine started container `c` of a pod whose name begins so, in wall milliseconds.
@@ -189,8 +198,12 @@ fn call(engine: &Engine, path: &str, body: &str) -> Result<(), String> {
     let socket = engine.socket();
     let mut stream = UnixStream::connect(socket.trim_start_matches("unix://")).map_err(|e| e.to_string())?;
     let length = body.len();
-    write!(stream, "POST {path} HTTP/1.1\r\nHost: docker\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
-        .map_err(|e| e.to_string())?;
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: docker\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .map_err(|e| e.to_string())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(|e| e.to_string())?;
     let code = answer.split(' ').nth(1).unwrap_or_default();
@@ -203,9 +216,14 @@ fn ready(engine: &Engine) -> Result<String, String> {
     bed.start_master();
     let empty = start_times(&mut bed)?;
     for n in 0..OBJECTS {
-        let spec = json!({"containers": [{"name": "c", "image": "i", "env": [{"name": "FILLER", "value": "x".repeat(1000)}]}]});
-        let (code, answer) =
-            bed.send("POST", "/api/v1/namespaces/default/pods", &json!({"metadata": {"name": format!("p{n}")}, "spec": spec}).to_string());
+        let spec = json!({
+            "containers": [{"name": "c", "image": "i", "env": [{"name": "FILLER", "value": "x".repeat(1000)}]}],
+        });
+        let (code, answer) = bed.send(
+            "POST",
+            "/api/v1/namespaces/default/pods",
+            &json!({"metadata": {"name": format!("p{n}")}, "spec": spec}).to_string(),
+        );
         if code != 201 {
             return Err(format!("POST of pod {n}: {code} {answer}"));
         }
@@ -216,7 +234,8 @@ fn ready(engine: &Engine) -> Result<String, String> {
     let raw = begun.elapsed().as_secs_f64() * 1e3;
     bed.clean();
     Ok(format!(
-        "  empty: {empty:.1} ms; with {OBJECTS} pods ({} kB): {full:.1} ms = {:.1} x reading the same files ({raw:.1} ms)\n",
+        "  empty: {empty:.1} ms; with {OBJECTS} pods ({} kB): {full:.1} ms = {:.1} x reading the same files ({raw:.1} \
+         ms)\n",
         bytes / 1024,
         full / raw
     ))
@@ -288,15 +307,20 @@ fn quiet(engine: &Engine) -> Result<String, String> {
     bed.clean();
     let line = |name: &str, n: usize| {
         let (before, after) = (&before[n], &after[n]);
-        let (cpu, wakes, bytes) = (after.cpu_ms - before.cpu_ms, after.wakes - before.wakes, after.written - before.written);
+        let (cpu, wakes, bytes) =
+            (after.cpu_ms - before.cpu_ms, after.wakes - before.wakes, after.written - before.written);
         format!(
-            "  {name}: {cpu} ms CPU ({:.2} %), {wakes} wake-ups, {bytes} bytes written in {quiet_s} s with {PODS} pods\n",
+            "  {name}: {cpu} ms CPU ({:.2} %), {wakes} wake-ups, {bytes} bytes written in {quiet_s} s with {PODS} \
+             pods\n",
             cpu as f64 / 10.0 / quiet_s as f64
         )
     };
     Ok([
         format!("  PSS at rest: master {master_rest} kB + agent {agent_rest} kB = {} kB\n", master_rest + agent_rest),
-        format!("  PSS with {PODS} pods: master {master_full} kB + agent {agent_full} kB = {} kB\n", master_full + agent_full),
+        format!(
+            "  PSS with {PODS} pods: master {master_full} kB + agent {agent_full} kB = {} kB\n",
+            master_full + agent_full
+        ),
         line("master", 0),
         line("agent", 1),
     ]

@@ -30,14 +30,19 @@ pub fn net(engine: &Engine) -> Result<String, String> {
     bed.start();
     for name in ["one", "two"] {
         let container = json!({"name": name, "image": SAY, "args": ["say", name]});
-        bed.post(PODS, &json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": {"containers": [container]}}).to_string());
+        bed.post(
+            PODS,
+            &json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": {"containers": [container]}})
+                .to_string(),
+        );
     }
     let pods = ["one", "two"].map(|name| {
         bed.until("a pod is ready", |bed| bed.ready(name).filter(|ready| *ready));
         bed.get(&format!("{PODS}/{name}"))["status"]["podIP"].as_str().expect("an address").to_owned()
     });
     let service = json!({"metadata": {"name": "s"}, "spec": {"selector": {"app": "one"}, "ports": [{"port": 7}]}});
-    let through = bed.post(SERVICES, &service.to_string())["spec"]["clusterIP"].as_str().expect("an address").to_owned();
+    let through =
+        bed.post(SERVICES, &service.to_string())["spec"]["clusterIP"].as_str().expect("an address").to_owned();
     bed.until("the service answers", |_| said(&format!("{through}:7")).ok());
     let mut text = path(&format!("{}:7", pods[0]), &format!("{through}:7"))?;
     text += &many(&bed, &pods)?;
@@ -85,30 +90,39 @@ fn each(address: &str) -> Result<f64, String> {
 
 fn path(direct: &str, through: &str) -> Result<String, String> {
     let mut text = String::new();
-    for (what, measure) in [("one connection", kept as fn(&str) -> Result<f64, String>), ("a connection a request", each)] {
+    for (what, measure) in
+        [("one connection", kept as fn(&str) -> Result<f64, String>), ("a connection a request", each)]
+    {
         let (mut of_direct, mut of_service) = (Vec::new(), Vec::new());
         for _ in 0..TURNS {
             of_direct.push(measure(direct)?);
             of_service.push(measure(through)?);
         }
         let (direct, service) = (crate::median(of_direct), crate::median(of_service));
-        text += &format!("  {what}: service {service:.0} requests/s = {:.2} x direct ({direct:.0})\n", service / direct);
+        text +=
+            &format!("  {what}: service {service:.0} requests/s = {:.2} x direct ({direct:.0})\n", service / direct);
     }
     Ok(text)
 }
 
 fn slice(name: &str, addresses: &[String]) -> Value {
-    let endpoints: Vec<Value> = addresses.iter().map(|address| json!({"addresses": [address], "conditions": {"ready": true}})).collect();
+    let endpoints: Vec<Value> =
+        addresses.iter().map(|address| json!({"addresses": [address], "conditions": {"ready": true}})).collect();
     let labels = json!({"kubernetes.io/service-name": name});
-    json!({"metadata": {"name": name, "labels": labels}, "addressType": "IPv4", "ports": [{"port": 7, "protocol": "TCP"}], "endpoints": endpoints})
+    json!({
+        "metadata": {"name": name, "labels": labels}, "addressType": "IPv4", "ports": [{"port": 7, "protocol": "TCP"}],
+        "endpoints": endpoints,
+    })
 }
 
-/// One endpoint of one of many services changes: until the next request meets the new one, and what the agent does for it.
+/// One endpoint of one of many services changes: until the next request meets the new one, and what the agent does for
+/// it.
 fn many(bed: &Bed, pods: &[String; 2]) -> Result<String, String> {
     let mut address = String::new();
     for n in 0..MANY {
         let name = format!("many{n}");
-        let service = bed.post(SERVICES, &json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 7}]}}).to_string());
+        let service =
+            bed.post(SERVICES, &json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 7}]}}).to_string());
         // The last one alone leads somewhere.
         let addresses: Vec<String> = match n + 1 == MANY {
             true => vec![pods[0].clone()],
@@ -125,7 +139,8 @@ fn many(bed: &Bed, pods: &[String; 2]) -> Result<String, String> {
     for round in 0..CHANGES {
         let (pod, name) = (&pods[(round + 1) % 2], ["one", "two"][(round + 1) % 2]);
         let begun = Instant::now();
-        let (code, answer) = bed.send("PUT", &format!("{SLICES}/{last}"), &slice(&last, std::slice::from_ref(pod)).to_string());
+        let (code, answer) =
+            bed.send("PUT", &format!("{SLICES}/{last}"), &slice(&last, std::slice::from_ref(pod)).to_string());
         if code != 200 {
             return Err(format!("PUT of slice {last}: {code} {answer}"));
         }
@@ -138,7 +153,8 @@ fn many(bed: &Bed, pods: &[String; 2]) -> Result<String, String> {
     }
     let cpu = Usage::of(bed.agent_pid())?.cpu_ms - before.cpu_ms;
     Ok(format!(
-        "  {MANY} services of {ENDPOINTS} endpoints, one endpoint changes: {:.1} ms until a request meets it, {:.1} ms CPU of the agent\n",
+        "  {MANY} services of {ENDPOINTS} endpoints, one endpoint changes: {:.1} ms until a request meets it, {:.1} ms \
+         CPU of the agent\n",
         crate::median(times),
         cpu as f64 / CHANGES as f64
     ))
@@ -158,7 +174,10 @@ fn question(name: &str) -> Vec<u8> {
 /// Questions a second, one after another, and the time of which one in a hundred takes longer.
 fn queries(server: &str, name: &str) -> Result<(f64, f64), String> {
     let socket = UdpSocket::bind("0.0.0.0:0").map_err(|e| e.to_string())?;
-    socket.set_read_timeout(Some(PATIENCE)).and_then(|()| socket.connect(server)).map_err(|e| format!("{server}: {e}"))?;
+    socket
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| socket.connect(server))
+        .map_err(|e| format!("{server}: {e}"))?;
     let (packet, mut answer, mut times) = (question(name), [0; 512], Vec::with_capacity(QUERIES));
     let begun = Instant::now();
     for _ in 0..QUERIES {
@@ -183,7 +202,8 @@ impl Unbound {
         let file = place().join("unbound.conf");
         let (host, port) = UNBOUND.split_once(':').unwrap_or_default();
         let text = format!(
-            "server:\n  interface: {host}\n  port: {port}\n  do-daemonize: no\n  username: \"\"\n  chroot: \"\"\n  use-syslog: no\n  pidfile: \"\"\n  local-data: \"{name}. 30 A 10.0.0.9\"\n"
+            "server:\n  interface: {host}\n  port: {port}\n  do-daemonize: no\n  username: \"\"\n  chroot: \"\"\n  \
+             use-syslog: no\n  pidfile: \"\"\n  local-data: \"{name}. 30 A 10.0.0.9\"\n"
         );
         std::fs::write(&file, text).map_err(|e| e.to_string())?;
         let mut command = Command::new("unbound");
@@ -208,13 +228,17 @@ impl Drop for Unbound {
 }
 
 fn names(bed: &Bed) -> Result<String, String> {
-    let server = bed.get("/api/v1/namespaces/kube-system/services/kube-dns")["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
+    let server = bed.get("/api/v1/namespaces/kube-system/services/kube-dns")["spec"]["clusterIP"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let name = "s.default.svc.cluster.local";
     let server = format!("{server}:53");
     if Command::new("unbound").arg("-V").stdout(Stdio::null()).status().is_err() {
         let (rate, slow) = queries(&server, name)?;
         return Ok(format!(
-            "  names: {rate:.0} questions/s, one in a hundred takes longer than {slow:.0} us (make bench-net brings unbound)\n"
+            "  names: {rate:.0} questions/s, one in a hundred takes longer than {slow:.0} us (make bench-net brings \
+             unbound)\n"
         ));
     }
     let _unbound = Unbound::start(name)?;
@@ -226,7 +250,8 @@ fn names(bed: &Bed) -> Result<String, String> {
     let rate = |of: &[(f64, f64)]| crate::median(of.iter().map(|one| one.0).collect());
     let slow = |of: &[(f64, f64)]| crate::median(of.iter().map(|one| one.1).collect());
     Ok(format!(
-        "  names: {:.0} questions/s = {:.2} x unbound ({:.0}); one in a hundred takes longer than {:.0} us = {:.2} x unbound ({:.0})\n",
+        "  names: {:.0} questions/s = {:.2} x unbound ({:.0}); one in a hundred takes longer than {:.0} us = {:.2} x \
+         unbound ({:.0})\n",
         rate(&own),
         rate(&own) / rate(&other),
         rate(&other),

@@ -20,8 +20,14 @@ impl Usage {
         let stat = read(pid, "stat")?;
         // The name may hold blanks; what follows its bracket does not.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |n: usize| fields.get(n).and_then(|f| f.parse::<u64>().ok()).ok_or_else(|| format!("/proc/{pid}/stat: {stat}"));
-        Ok(Usage { cpu_ms: (ticks(11)? + ticks(12)?) * TICK_MS, wakes: wakes(pid)?, written: labelled(&read(pid, "io")?, "write_bytes:")? })
+        let ticks = |n: usize| {
+            fields.get(n).and_then(|f| f.parse::<u64>().ok()).ok_or_else(|| format!("/proc/{pid}/stat: {stat}"))
+        };
+        Ok(Usage {
+            cpu_ms: (ticks(11)? + ticks(12)?) * TICK_MS,
+            wakes: wakes(pid)?,
+            written: labelled(&read(pid, "io")?, "write_bytes:")?,
+        })
     }
 }
 

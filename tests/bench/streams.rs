@@ -1,4 +1,5 @@
-//! Looking into pods: a command, a copy, a forwarded port and conversations that rest, as ratios to what the engine does for the same.
+//! Looking into pods: a command, a copy, a forwarded port and conversations that rest, as ratios to what the engine
+//! does for the same.
 
 use crate::bed::{Bed, Engine, MASTER, run};
 use crate::kubectl::{Going, newest};
@@ -21,7 +22,10 @@ pub fn streams(engine: &Engine) -> Result<String, String> {
     bed.start();
     let serves = "mkdir /www; head -c 1000 /dev/zero > /www/small; exec httpd -f -p 8080 -h /www";
     let container = json!({"name": "c", "image": images::BUSYBOX, "command": ["sh", "-c", serves]});
-    bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "box"}, "spec": {"containers": [container]}}).to_string());
+    bed.post(
+        "/api/v1/namespaces/default/pods",
+        &json!({"metadata": {"name": "box"}, "spec": {"containers": [container]}}).to_string(),
+    );
     let id = bed.until("it runs", |bed| bed.running_of("c").pop());
     let text = [commands(&bed, &id)?, copies(&bed, &id)?, ports(&bed)?, idle(&bed)?].concat();
     bed.clean();
@@ -101,11 +105,13 @@ fn copies(bed: &Bed, id: &str) -> Result<String, String> {
 
 fn ports(bed: &Bed) -> Result<String, String> {
     newest().must(&["exec", "box", "--", "cp", "/tmp/kubectl", "/www/large"]);
-    let address = bed.get("/api/v1/namespaces/default/pods/box")["status"]["podIP"].as_str().unwrap_or_default().to_owned();
+    let address =
+        bed.get("/api/v1/namespaces/default/pods/box")["status"]["podIP"].as_str().unwrap_or_default().to_owned();
     let mut going = Going::start(&newest(), &["port-forward", "box", ":8080"]);
     let forwarded = format!("127.0.0.1:{}", going.port());
     let fetch = |url: String| timed(|| run(Command::new("curl").args(["-sSf", "-o", "/dev/null", &url])).map(drop));
-    let (own, own_large) = (fetch(format!("http://{address}:8080/small"))?, fetch(format!("http://{address}:8080/large"))?);
+    let (own, own_large) =
+        (fetch(format!("http://{address}:8080/small"))?, fetch(format!("http://{address}:8080/large"))?);
     let (small, large) = (fetch(format!("http://{forwarded}/small"))?, fetch(format!("http://{forwarded}/large"))?);
     Ok([
         line("a request to the pod's address", own, own),
@@ -117,7 +123,8 @@ fn ports(bed: &Bed) -> Result<String, String> {
 }
 
 fn idle(bed: &Bed) -> Result<String, String> {
-    let held = || -> Result<[u64; 2], String> { Ok([process::pss_kb(bed.master_pid())?, process::pss_kb(bed.agent_pid())?]) };
+    let held =
+        || -> Result<[u64; 2], String> { Ok([process::pss_kb(bed.master_pid())?, process::pss_kb(bed.agent_pid())?]) };
     std::thread::sleep(SETTLES);
     let before = held()?;
     let runtime = runtime()?;

@@ -1,13 +1,13 @@
-//! A disk in memory that a test can look into: one file over FUSE, for a loop device to lie on. It writes down every write, every flush and
-//! every mark of the test in one order, and can be as slow as an SD card.
+//! A disk in memory that a test can look into: one file over FUSE, for a loop device to lie on. It writes down every
+//! write, every flush and every mark of the test in one order, and can be as slow as an SD card.
 //!
-//! It is served by a process of its own: a process that is killed while it waits for a disk that it serves itself waits for ever. That
-//! process ends with the one that started it, because its standard input ends.
+//! It is served by a process of its own: a process that is killed while it waits for a disk that it serves itself waits
+//! for ever. That process ends with the one that started it, because its standard input ends.
 
 use super::log::{Recorder, Sparse};
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner, OpenFlags,
-    ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -47,7 +47,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A slow SD card: 0.4 ms a write, 1.2 ms more where it is not sequential, 20 MB/s, 8 ms a flush, 0.5 ms a random read.
+    /// A slow SD card: 0.4 ms a write, 1.2 ms more where it is not sequential, 20 MB/s, 8 ms a flush, 0.5 ms a random
+    /// read.
     pub const CARD: Pace = Pace { write_us: 400, seek_us: 1200, byte_ns: 50, flush_us: 8000, read_us: 500 };
     /// As fast as memory.
     pub const NONE: Pace = Pace { write_us: 0, seek_us: 0, byte_ns: 0, flush_us: 0, read_us: 0 };
@@ -62,10 +63,17 @@ pub struct Card {
 
 impl Card {
     /// `record`: the file to write everything down in. `content`: a file with what it holds at first.
-    pub fn start(folder: &Path, megabytes: u64, pace: Pace, record: Option<&Path>, content: Option<&Path>) -> Result<Card, String> {
+    pub fn start(
+        folder: &Path,
+        megabytes: u64,
+        pace: Pace,
+        record: Option<&Path>,
+        content: Option<&Path>,
+    ) -> Result<Card, String> {
         std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let me = std::env::current_exe().map_err(|e| format!("find this program: {e}"))?;
-        let numbers = [megabytes, pace.write_us, pace.seek_us, pace.byte_ns, pace.flush_us, pace.read_us].map(|n| n.to_string());
+        let numbers =
+            [megabytes, pace.write_us, pace.seek_us, pace.byte_ns, pace.flush_us, pace.read_us].map(|n| n.to_string());
         let mut serving = Command::new(me)
             .arg(SERVE)
             .arg(folder)
@@ -84,7 +92,10 @@ impl Card {
             other => {
                 serving.kill().ok();
                 serving.wait().ok();
-                Err(format!("the disk over FUSE does not start ({said:?}, {line:?}, {:?}); is there /dev/fuse?", other.err()))
+                Err(format!(
+                    "the disk over FUSE does not start ({said:?}, {line:?}, {:?}); is there /dev/fuse?",
+                    other.err()
+                ))
             }
         }
     }
@@ -94,7 +105,8 @@ impl Card {
         self.folder.join("disk.img")
     }
 
-    /// Writes of what the store writes fail with EIO from now on, or do again: a file system's own go through, so that it lives.
+    /// Writes of what the store writes fail with EIO from now on, or do again: a file system's own go through, so that
+    /// it lives.
     pub fn fail(&self, fails: bool) -> Result<(), String> {
         let fate = if fails { FAILS } else { WELL };
         self.mark(fate)
@@ -136,7 +148,9 @@ pub fn serve_if_asked() -> bool {
 fn serve(arguments: &[String]) -> Result<(), String> {
     let [folder, record, content, numbers @ ..] = arguments else { return Err("which folder?".to_owned()) };
     let numbers: Vec<u64> = numbers.iter().filter_map(|n| n.parse().ok()).collect();
-    let [megabytes, write_us, seek_us, byte_ns, flush_us, read_us] = numbers[..] else { return Err("six numbers".to_owned()) };
+    let [megabytes, write_us, seek_us, byte_ns, flush_us, read_us] = numbers[..] else {
+        return Err("six numbers".to_owned());
+    };
     let recorder = match record.as_str() {
         "-" => None,
         file => Some(Recorder::create(Path::new(file)).map_err(|e| format!("{file}: {e}"))?),
@@ -155,8 +169,8 @@ fn serve(arguments: &[String]) -> Result<(), String> {
         fails: false,
         hurries: false,
     };
-    let session =
-        fuser::spawn_mount(Served { medium: Mutex::new(medium) }, folder, &Config::default()).map_err(|e| format!("mount: {e}"))?;
+    let session = fuser::spawn_mount(Served { medium: Mutex::new(medium) }, folder, &Config::default())
+        .map_err(|e| format!("mount: {e}"))?;
     println!("ready");
     // Until the one who wants the disk is gone.
     io::stdin().read_to_end(&mut Vec::new()).ok();
@@ -178,7 +192,9 @@ struct Medium {
 
 /// How the blocks begin that the store writes: records, prefilled segments, objects.
 fn is_of_the_store(bytes: &[u8]) -> bool {
-    bytes.chunks(BLOCK).any(|block| block.starts_with(b"{\"") || block.starts_with(b"\n\n") || block.starts_with(b"{\n"))
+    bytes
+        .chunks(BLOCK)
+        .any(|block| block.starts_with(b"{\"") || block.starts_with(b"\n\n") || block.starts_with(b"{\n"))
 }
 
 impl Medium {
@@ -293,7 +309,17 @@ impl Filesystem for Served {
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 
-    fn read(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, size: u32, _: OpenFlags, _: Option<LockOwner>, reply: ReplyData) {
+    fn read(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
         if ino == IMAGE { reply.data(&self.medium().read(offset, u64::from(size))) } else { reply.data(&[]) }
     }
 

@@ -1,5 +1,5 @@
-//! Mounts, loop devices and folders of a run, which go with it however it ends: everything is mounted in a mount namespace of this
-//! process's own, and loop devices are told to go with their mounts.
+//! Mounts, loop devices and folders of a run, which go with it however it ends: everything is mounted in a mount
+//! namespace of this process's own, and loop devices are told to go with their mounts.
 
 use super::card::Card;
 use nix::mount::{MntFlags, MsFlags};
@@ -136,7 +136,8 @@ impl Mounted {
         run(Command::new("mount").args(["-t", kind.name(), "-o", options]).arg(image).arg(at))?;
         let mut mounted = Mounted { at: at.to_owned(), device: String::new(), card: None };
         let source = run(Command::new("findmnt").args(["-n", "-o", "SOURCE", "--mountpoint"]).arg(at))?;
-        mounted.device = source.trim().strip_prefix("/dev/").ok_or_else(|| format!("mounted from {source}"))?.to_owned();
+        mounted.device =
+            source.trim().strip_prefix("/dev/").ok_or_else(|| format!("mounted from {source}"))?.to_owned();
         let backing = mounted.backing();
         if Path::new(&backing) != image {
             return Err(format!("{} lies on {backing:?} and not on {}", mounted.device, image.display()));
@@ -173,7 +174,8 @@ impl Mounted {
 
     /// As an administrator, or the kernel after an error, would do it.
     pub fn remount(&self, read_only: bool) -> Result<(), String> {
-        run(Command::new("mount").args(["-o", if read_only { "remount,ro" } else { "remount,rw" }]).arg(&self.at)).map(drop)
+        run(Command::new("mount").args(["-o", if read_only { "remount,ro" } else { "remount,rw" }]).arg(&self.at))
+            .map(drop)
     }
 
     /// The page cache of the file below is passed by: what the device is told reaches the disk below when it is told.
@@ -213,6 +215,10 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
-        Err(format!("{command:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+        Err(format!(
+            "{command:?}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ))
     }
 }

@@ -1,4 +1,5 @@
-//! What reached a disk, in order: written by the disk, read by the test. And a disk's content, of which most was never written.
+//! What reached a disk, in order: written by the disk, read by the test. And a disk's content, of which most was never
+//! written.
 //!
 //! ```text
 //! entry: kind (1 byte: w, f, m), position (8), length (4), bytes; numbers in little endian

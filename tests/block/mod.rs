@@ -1,5 +1,5 @@
-//! Block devices for the tests of the store: one that records what reaches it, real file systems on it or on files, and a way to take all
-//! of it away again. Devices that are not ours are never touched.
+//! Block devices for the tests of the store: one that records what reaches it, real file systems on it or on files, and
+//! a way to take all of it away again. Devices that are not ours are never touched.
 //!
 //! ```text
 //! store -> ext4, xfs (mount) -> loop device

@@ -1,5 +1,6 @@
-//! The layer that the store had before its journal: one file an object, `tmp` + fsync + rename + fsync of the folder, one writer at a time.
-//! It stays here for comparison. Its rules can be switched off: that is what the crash tests must notice.
+//! The layer that the store had before its journal: one file an object, `tmp` + fsync + rename + fsync of the folder,
+//! one writer at a time. It stays here for comparison. Its rules can be switched off: that is what the crash tests must
+//! notice.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -74,7 +75,10 @@ impl Plain {
         };
         for entry in entries {
             let entry = entry?;
-            found.insert(entry.file_name().to_string_lossy().into_owned(), String::from_utf8_lossy(&fs::read(entry.path())?).into_owned());
+            found.insert(
+                entry.file_name().to_string_lossy().into_owned(),
+                String::from_utf8_lossy(&fs::read(entry.path())?).into_owned(),
+            );
         }
         Ok(found)
     }

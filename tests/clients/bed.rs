@@ -96,7 +96,8 @@ fn master() -> Result<PathBuf, String> {
         let path = PathBuf::from(folder).join(NAME);
         return if path.exists() { Ok(path) } else { Err(format!("CORACLE_BINARIES: {} is missing", path.display())) };
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or(Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
     let built = |profile: &str| -> Option<(SystemTime, PathBuf)> {
         let path = target.join(profile).join(NAME);
         Some((path.metadata().ok()?.modified().ok()?, path))

@@ -103,7 +103,8 @@ async fn calls(client: Client) -> Outcome {
     hold!(stale == "409 Conflict", "{stale}");
     let merged = maps.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": {"value": "3"}}))).await?;
     hold!(value(&merged) == "3", "{merged:?}");
-    let strategic = maps.patch("a", &PatchParams::default(), &Patch::Strategic(json!({"data": {"value": "4"}}))).await?;
+    let strategic =
+        maps.patch("a", &PatchParams::default(), &Patch::Strategic(json!({"data": {"value": "4"}}))).await?;
     hold!(value(&strategic) == "4", "{strategic:?}");
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
     maps.patch("a", &dry, &Patch::Merge(json!({"data": {"value": "5"}}))).await?;
@@ -158,7 +159,8 @@ async fn typed_kinds(client: Client) -> Outcome {
     let wrong = json!({"metadata": {"name": "w"}, "spec": {"containers": [{"name": "Not A Name", "image": "x"}]}});
     match pods.create(&PostParams::default(), &serde_json::from_value(wrong)?).await {
         Err(Error::Api(status)) if status.code == 422 => {
-            let field = status.details.as_ref().and_then(|d| d.causes.first()).map(|c| c.field.clone()).unwrap_or_default();
+            let field =
+                status.details.as_ref().and_then(|d| d.causes.first()).map(|c| c.field.clone()).unwrap_or_default();
             hold!(field == "spec.containers[0].name", "{status:?}");
         }
         other => return Err(format!("an invalid pod: {other:?}").into()),
@@ -171,7 +173,9 @@ async fn typed_kinds(client: Client) -> Outcome {
 
 async fn apply(client: Client) -> Outcome {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    let config = |data: Value| Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}));
+    let config = |data: Value| {
+        Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}))
+    };
     let one = PatchParams::apply("one");
     let made = maps.patch("a", &one, &config(json!({"x": "1", "y": "1"}))).await?;
     let same = maps.patch("a", &one, &config(json!({"x": "1", "y": "1"}))).await?;
@@ -297,7 +301,8 @@ async fn reflect(client: Client) -> Outcome {
     Ok(())
 }
 
-/// A controller that owns a secret for each map: the secret comes, comes back when it is deleted, and nothing runs in circles.
+/// A controller that owns a secret for each map: the secret comes, comes back when it is deleted, and nothing runs in
+/// circles.
 async fn control(client: Client) -> Outcome {
     #[derive(Clone)]
     struct Context {
@@ -309,7 +314,8 @@ async fn control(client: Client) -> Outcome {
         let secrets: Api<Secret> = Api::default_namespaced(context.client.clone());
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"copy": value(&map)}, "metadata": {
             "name": map.name_any(),
-            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": map.name_any(), "uid": map.uid(), "controller": true}],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": map.name_any(), "uid": map.uid(),
+                "controller": true}],
         }});
         secrets.patch(&map.name_any(), &PatchParams::apply("copier").force(), &Patch::Apply(secret)).await?;
         Ok(Action::await_change())

@@ -58,8 +58,9 @@ fn one(kubectl: &Kubectl, script: &Script) -> Verdict {
 /// What every client of Go reads: where the master is.
 pub fn configure(bed: &Bed) -> Result<(), String> {
     let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: here\ncontexts:\n- name: here\n  context: {{cluster: here, user: here, namespace: default}}\n\
-         clusters:\n- name: here\n  cluster: {{server: '{}'}}\nusers:\n- name: here\n  user: {{}}\n",
+        "apiVersion: v1\nkind: Config\ncurrent-context: here\ncontexts:\n\
+         - name: here\n  context: {{cluster: here, user: here, namespace: default}}\nclusters:\n\
+         - name: here\n  cluster: {{server: '{}'}}\nusers:\n- name: here\n  user: {{}}\n",
         bed.url()
     );
     fs::write(bed.folder.join("kubeconfig"), text).map_err(|e| format!("{}/kubeconfig: {e}", bed.folder.display()))

@@ -1,6 +1,6 @@
-//! Real clients against the real master: every kubectl that is found, through the scripts of `tests/data/clients`, `helm`
-//! where there is one, Python's `kubernetes` and the crate `kube`; and recorded scenarios of controllers and scheduler. No engine is needed: nothing
-//! runs, and where a status matters the script says what an agent would.
+//! Real clients against the real master: every kubectl that is found, through the scripts of `tests/data/clients`,
+//! `helm` where there is one, Python's `kubernetes` and the crate `kube`; and recorded scenarios of controllers and
+//! scheduler. No engine is needed: nothing runs, and where a status matters the script says what an agent would.
 //!
 //!     make test-clients
 //!     cargo test -p coracle-tests --features clients --test clients -- 1.33/apply   what has the word in its name
@@ -52,7 +52,10 @@ fn main() -> ExitCode {
         println!("failed: {}", verdict.name);
     }
     let word = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {word}. {} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out", verdicts.len() - failed);
+    println!(
+        "test result: {word}. {} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out",
+        verdicts.len() - failed
+    );
     // A filter that fits nothing must not look like success.
     if failed == 0 && !verdicts.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

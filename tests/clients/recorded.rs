@@ -1,6 +1,6 @@
-//! What controllers and scheduler make of objects: scenarios that were recorded with Kubernetes 1.36, played against masters by the
-//! programs that recorded them, with nodes and a kubelet of their own. Compared are answers, settled states and events, and of the controllers
-//! decisions: what they wrote, object by object, in its order.
+//! What controllers and scheduler make of objects: scenarios that were recorded with Kubernetes 1.36, played against
+//! masters by the programs that recorded them, with nodes and a kubelet of their own. Compared are answers, settled
+//! states and events, and of the controllers decisions: what they wrote, object by object, in its order.
 //!
 //! `intended.txt` beside the scenarios names those that may differ, each with its reason.
 
@@ -16,8 +16,8 @@ use std::thread;
 /// Each scenario, and what differs in it.
 type Verdicts = BTreeMap<String, Option<String>>;
 
-/// How many events come of a change depends on what was seen together, so on the load of the machine: a scenario that differs
-/// is played again by itself, so many times.
+/// How many events come of a change depends on what was seen together, so on the load of the machine: a scenario that
+/// differs is played again by itself, so many times.
 const AGAIN: usize = 3;
 const ALONE: &[&str] = &["--parallel", "1"];
 /// Longer than all scenarios of one play take.
@@ -35,11 +35,23 @@ struct Play {
 
 /// Each with a master of its own, all beside each other: most of the time of a scenario is spent waiting for quiet.
 const PLAYS: [Play; 5] = [
-    Play { name: "controllers", folder: "controllers", cases: "cases", master: &[], player: &["--decisions", "--parallel", "10"] },
+    Play {
+        name: "controllers",
+        folder: "controllers",
+        cases: "cases",
+        master: &[],
+        player: &["--decisions", "--parallel", "10"],
+    },
     Play { name: "cluster-scheduler", folder: "cluster", cases: "cases/scheduler", master: &[], player: CLUSTER },
     Play { name: "cluster-placement", folder: "cluster", cases: "cases/placement", master: &[], player: CLUSTER },
     Play { name: "cluster-services", folder: "cluster", cases: "cases/services", master: &[], player: CLUSTER },
-    Play { name: "cluster-nodes", folder: "cluster", cases: "cases/nodes", master: &["--node-monitor-grace", "6s"], player: CLUSTER },
+    Play {
+        name: "cluster-nodes",
+        folder: "cluster",
+        cases: "cases/nodes",
+        master: &["--node-monitor-grace", "6s"],
+        player: CLUSTER,
+    },
 ];
 
 /// Of nodes that are as good as each other any may be chosen.
@@ -74,7 +86,11 @@ fn play(of: &Play, verdict: &mut Verdict) -> Result<(), String> {
     let (mut verdicts, errors) = played(of, &bed, &[], slice::from_ref(&cases))?;
     let expected = fs::read_dir(&cases).map_err(|e| e.to_string())?.count();
     if verdicts.len() != expected {
-        return Err(format!("{} of {expected} scenarios were played:\n{errors}\nthe master's log:\n{}", verdicts.len(), bed.log()));
+        return Err(format!(
+            "{} of {expected} scenarios were played:\n{errors}\nthe master's log:\n{}",
+            verdicts.len(),
+            bed.log()
+        ));
     }
     let intended = intended(of)?;
     for _ in 0..AGAIN {
@@ -130,6 +146,7 @@ fn scenarios(printed: &str) -> Verdicts {
 fn intended(of: &Play) -> Result<BTreeMap<String, String>, String> {
     let text = fs::read_to_string(of.data().join("intended.txt")).map_err(|e| format!("intended.txt: {e}"))?;
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let parted = lines.map(|line| line.split_once(": ").ok_or_else(|| format!("intended.txt: {line:?} gives no reason")));
+    let parted =
+        lines.map(|line| line.split_once(": ").ok_or_else(|| format!("intended.txt: {line:?} gives no reason")));
     parted.map(|parted| parted.map(|(name, why)| (name.to_owned(), why.to_owned()))).collect()
 }

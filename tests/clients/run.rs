@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-/// Longer than anything here takes; a command that hangs is ended by it, and one in the background if this test is killed.
+/// Longer than anything here takes; a command that hangs is ended by it, and one in the background if this test is
+/// killed.
 const COMMAND_S_MAX: &str = "60";
 const BACKGROUND_S_MAX: &str = "600";
 /// What scripts may use beside the client: a status as an agent would report it, and any other request.
@@ -39,16 +40,20 @@ impl Running<'_> {
     fn step(&mut self, step: &Step, script: &Script, verdict: &mut Verdict) {
         let place = format!("{}.txt:{}", script.name, step.line);
         match &step.act {
-            Act::File { name, text } => fs::write(self.bed.folder.join("work").join(name), text).expect("a file of the script"),
+            Act::File { name, text } => {
+                fs::write(self.bed.folder.join("work").join(name), text).expect("a file of the script")
+            }
             Act::Run(command) => {
                 let (wrong, printed) = self.until(step, || self.printed(command));
                 match (&step.later, wrong.is_empty()) {
                     (Some(why), true) => verdict.notes.push(format!("{place}: works now, turn it on ({why})")),
                     (Some(why), false) => verdict.notes.push(format!("{place}: waits: {why}")),
                     (None, true) => {}
-                    (None, false) => {
-                        verdict.wrong.push(format!("{place}: $ {command}\n    {}\n{}", wrong.join("\n    "), indented(&printed)))
-                    }
+                    (None, false) => verdict.wrong.push(format!(
+                        "{place}: $ {command}\n    {}\n{}",
+                        wrong.join("\n    "),
+                        indented(&printed)
+                    )),
                 }
             }
             Act::Start { name, command } => {
@@ -101,7 +106,10 @@ impl Running<'_> {
     fn shell(&self, command: &str, limit_s: &str) -> Command {
         let folder = &self.bed.folder;
         let mut shell = Command::new("timeout");
-        shell.args([limit_s, "sh", "-c", &format!("{WORDS}{command}")]).current_dir(folder.join("work")).stdin(Stdio::null());
+        shell
+            .args([limit_s, "sh", "-c", &format!("{WORDS}{command}")])
+            .current_dir(folder.join("work"))
+            .stdin(Stdio::null());
         // Nothing of who runs the test reaches the client: no configuration, cache, proxy or language.
         shell.env_clear().env("PATH", &self.path).env("HOME", folder).env("KUBECONFIG", folder.join("kubeconfig"));
         shell.env("MASTER", self.bed.url()).env("KUBECTL_MINOR", self.version.to_string()).env("TZ", "UTC");

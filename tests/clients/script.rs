@@ -19,7 +19,8 @@
 
 use coracle_tests::stock::minor;
 
-/// Each kind loses this warning when something acts on it, and each field of a pod the other; no script has to change then.
+/// Each kind loses this warning when something acts on it, and each field of a pod the other; no script has to change
+/// then.
 const OWN_WARNINGS: [&str; 2] = ["Warning: nothing acts on ", "Warning: no agent will start "];
 
 pub struct Script {
@@ -134,8 +135,11 @@ impl Step {
         if code != self.exit {
             wrong.push(format!("exit code {code}, not {}", self.exit));
         }
-        let exact: Vec<&str> =
-            self.expected.iter().filter_map(|e| if let Expectation::Exactly(l) = e { Some(l.as_str()) } else { None }).collect();
+        let exact: Vec<&str> = self
+            .expected
+            .iter()
+            .filter_map(|e| if let Expectation::Exactly(l) = e { Some(l.as_str()) } else { None })
+            .collect();
         let own = |line: &&str| OWN_WARNINGS.iter().any(|own| line.starts_with(own));
         let shown_lines: Vec<&str> = printed.lines().map(str::trim_end).filter(|line| !own(line)).collect();
         if !exact.is_empty() && exact != shown_lines {

@@ -1,5 +1,5 @@
-//! A whole master on a real file system whose disk begins to fail under it, is mounted read-only, and is well again. What it cannot write
-//! it says with a reason; reads go on; nobody has to restart it.
+//! A whole master on a real file system whose disk begins to fail under it, is mounted read-only, and is well again.
+//! What it cannot write it says with a reason; reads go on; nobody has to restart it.
 
 use coracle_master::config::Config;
 use coracle_tests::block::card::{Card, Pace};
@@ -29,14 +29,20 @@ impl Client {
             let mut stream = TcpStream::connect(self.address)?;
             stream.set_read_timeout(Some(HEALS_IN))?;
             let length = body.len();
-            let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n");
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+            );
             write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}")?;
             let mut text = String::new();
             stream.read_to_string(&mut text)?;
             Ok(text)
         };
         let text = talk().map_err(|error| format!("{method} {path}: {error}"))?;
-        let code = text.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(|| format!("{method} {path}: {text}"))?;
+        let code = text
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .ok_or_else(|| format!("{method} {path}: {text}"))?;
         Ok((code, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()))
     }
 
@@ -44,7 +50,9 @@ impl Client {
     fn create(&mut self) -> Result<(u16, String), String> {
         self.asked += 1;
         let name = format!("map-{}", self.asked);
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"filler": "x".repeat(1500)}});
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"filler": "x".repeat(1500)},
+        });
         let (code, body) = self.call("POST", CONFIG_MAPS, &object.to_string())?;
         if code == 201 {
             self.acknowledged.insert(name);
@@ -69,7 +77,11 @@ impl Client {
     /// Everything that was acknowledged is shown, and nothing that was refused.
     fn reads(&self, when: &str) -> Result<(), String> {
         let names = self.names()?;
-        if names == self.acknowledged { Ok(()) } else { Err(format!("{when}: shown are {names:?}, acknowledged {:?}", self.acknowledged)) }
+        if names == self.acknowledged {
+            Ok(())
+        } else {
+            Err(format!("{when}: shown are {names:?}, acknowledged {:?}", self.acknowledged))
+        }
     }
 
     fn is_ready(&self) -> Result<(bool, String), String> {
@@ -138,7 +150,8 @@ pub fn run(host: &Host, kind: Kind) -> Result<String, String> {
     let memory = host.memory();
     let run = memory.join("run");
     std::fs::create_dir_all(&run).map_err(|error| error.to_string())?;
-    std::fs::set_permissions(&run, std::os::unix::fs::PermissionsExt::from_mode(0o700)).map_err(|error| error.to_string())?;
+    std::fs::set_permissions(&run, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .map_err(|error| error.to_string())?;
     let card = Card::start(&memory.join("card"), kind.megabytes(), Pace::NONE, None, None)?;
     let mounted = Mounted::card(kind, card, &memory.join("mounted"))?;
     let (master, address) = start(&mounted, &memory)?;

@@ -1,5 +1,5 @@
-//! What a power cut can leave on a disk: everything up to the last flush, and of the writes after it none, all, some, or all with the last
-//! one torn. A write is torn at sectors.
+//! What a power cut can leave on a disk: everything up to the last flush, and of the writes after it none, all, some,
+//! or all with the last one torn. A write is torn at sectors.
 
 use coracle_tests::block::host::{Host, Kind, Mounted};
 use coracle_tests::block::log::{Entry, Record, Sparse};
@@ -60,8 +60,12 @@ impl Cuts {
     }
 
     pub fn examples(&self) -> String {
-        let mut lines: Vec<String> =
-            self.bad.values().take(EXAMPLES_MAX).map(|(count, first)| format!("      {count} x, first {first}")).collect();
+        let mut lines: Vec<String> = self
+            .bad
+            .values()
+            .take(EXAMPLES_MAX)
+            .map(|(count, first)| format!("      {count} x, first {first}"))
+            .collect();
         if let Some(kept) = &self.kept {
             lines.push(format!("      the first image lies in {}; mount -o loop shows it", kept.display()));
         }
@@ -69,7 +73,8 @@ impl Cuts {
     }
 }
 
-/// `examine` is given where the image is mounted, and how many entries of the record were done. `keep`: an image with a violation is kept.
+/// `examine` is given where the image is mounted, and how many entries of the record were done. `keep`: an image with a
+/// violation is kept.
 pub fn all(
     host: &Host,
     kind: Kind,
@@ -83,18 +88,21 @@ pub fn all(
     let mut disk = Sparse::new(kind.megabytes() << 20);
     let mut flushed = 0;
     for (n, moment) in moments(record, &mut Random::new(seed), points)?.into_iter().enumerate() {
-        let last_flush = record.entries[..moment].iter().rposition(|entry| matches!(entry, Entry::Flush)).map_or(0, |at| at + 1);
+        let last_flush =
+            record.entries[..moment].iter().rposition(|entry| matches!(entry, Entry::Flush)).map_or(0, |at| at + 1);
         for entry in &record.entries[flushed..last_flush] {
             if let Entry::Write(at, bytes) = entry {
                 disk.write(*at, record.bytes(bytes));
             }
         }
         flushed = last_flush;
-        let after =
-            record.entries[flushed..moment].iter().filter_map(|e| if let Entry::Write(at, bytes) = e { Some((*at, bytes)) } else { None });
+        let after = record.entries[flushed..moment]
+            .iter()
+            .filter_map(|e| if let Entry::Write(at, bytes) = e { Some((*at, bytes)) } else { None });
         let cut = Cut { disk: &disk, record, after: after.collect(), seed: seed ^ moment as u64 };
         cuts.unflushed += cut.after.len();
-        // Each has a name of its own: a loop device may hold the last one a moment longer, and mount would take that for this one.
+        // Each has a name of its own: a loop device may hold the last one a moment longer, and mount would take that
+        // for this one.
         let image = host.memory().join(format!("cut-{n}.img"));
         cut.write(&image)?;
         // A torn superblock or log is the file system's affair.
@@ -123,8 +131,10 @@ pub fn all(
 
 /// Half of them anywhere, half right before a flush returned, when most is at stake. In order.
 fn moments(record: &Record, random: &mut Random, points: usize) -> Result<Vec<usize>, String> {
-    let begin = record.entries.iter().position(|entry| matches!(entry, Entry::Mark(_))).ok_or("the record has no mark")?;
-    let flushes: Vec<usize> = (begin..record.entries.len()).filter(|at| matches!(record.entries[*at], Entry::Flush)).collect();
+    let begin =
+        record.entries.iter().position(|entry| matches!(entry, Entry::Mark(_))).ok_or("the record has no mark")?;
+    let flushes: Vec<usize> =
+        (begin..record.entries.len()).filter(|at| matches!(record.entries[*at], Entry::Flush)).collect();
     if flushes.is_empty() {
         return Err("nothing was flushed at all".to_owned());
     }

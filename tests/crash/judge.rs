@@ -1,5 +1,6 @@
-//! PURE but for the looking. Whether what is found after a power cut is a state that the store may have been in: everything up to some
-//! revision, at least up to the last that somebody was told of, and nothing that nobody had asked for.
+//! PURE but for the looking. Whether what is found after a power cut is a state that the store may have been in:
+//! everything up to some revision, at least up to the last that somebody was told of, and nothing that nobody had asked
+//! for.
 
 use crate::subject::{Effect, Seen};
 use crate::work::{History, Moment};
@@ -37,7 +38,8 @@ pub fn judge(
 
 fn possible(history: &History, moment: &Moment, seen: &Seen) -> Result<(), String> {
     let mut objects = Objects::new();
-    let (certain, later): (Vec<_>, Vec<_>) = history.done.iter().partition(|done| done.written.revision <= moment.acknowledged);
+    let (certain, later): (Vec<_>, Vec<_>) =
+        history.done.iter().partition(|done| done.written.revision <= moment.acknowledged);
     for done in certain {
         apply(&mut objects, &done.written.key, &done.written.effect);
     }
@@ -74,7 +76,9 @@ fn view(seen: &Seen) -> Objects<'_> {
 /// The first object that is not as it was.
 fn difference(was: &Objects, found: &Objects) -> String {
     let keys = was.keys().chain(found.keys());
-    let Some(key) = keys.min_by_key(|key| (was.get(*key) == found.get(*key), **key)) else { return "nothing is left".to_owned() };
+    let Some(key) = keys.min_by_key(|key| (was.get(*key) == found.get(*key), **key)) else {
+        return "nothing is left".to_owned();
+    };
     match (was.get(key), found.get(key)) {
         (Some(was), Some(found)) => format!("{key} says {} and not {}", start(found), start(was)),
         (Some(_), None) => format!("{key} is lost"),

@@ -1,6 +1,6 @@
-//! `make test-crash`: power cuts below real file systems. A workload runs through the real store on ext4 and on xfs, on a disk that writes
-//! down everything that reaches it. Then, for random moments, the disk is put together as a power cut could have left it, the kernel
-//! replays its own journal, and the store is opened and judged.
+//! `make test-crash`: power cuts below real file systems. A workload runs through the real store on ext4 and on xfs, on
+//! a disk that writes down everything that reaches it. Then, for random moments, the disk is put together as a power
+//! cut could have left it, the kernel replays its own journal, and the store is opened and judged.
 //!
 //! ```text
 //! work (several writers, marks in the record) -> cut (an image: all up to the last flush, some of the later writes)
@@ -8,7 +8,8 @@
 //! (open; open again; checkpoint and open) -> judge PURE (is this a state between acknowledged and asked for?)
 //! ```
 //!
-//! After that (ailing) a whole master runs on a disk that answers EIO, then on one that is mounted read-only, then on one that is well.
+//! After that (ailing) a whole master runs on a disk that answers EIO, then on one that is mounted read-only, then on
+//! one that is well.
 //!
 //! CORACLE_TRIAL=word makes those alone that have the word in their name.
 //!
@@ -56,7 +57,13 @@ struct Trial {
 
 fn trials() -> Vec<Trial> {
     let trial = |name, subject, kind| Trial { name, subject, kind, points: POINTS, broken: false };
-    let broken = |name, protocol| Trial { name, subject: Subject::Store(protocol), kind: Kind::Ext4, points: POINTS_CONTROL, broken: true };
+    let broken = |name, protocol| Trial {
+        name,
+        subject: Subject::Store(protocol),
+        kind: Kind::Ext4,
+        points: POINTS_CONTROL,
+        broken: true,
+    };
     let plain = |name, rules, broken| Trial {
         name,
         subject: Subject::Plain(rules, Arc::default()),

@@ -43,8 +43,11 @@ pub enum Class {
     Volatile,
 }
 
-const CLASSES: [(Class, &str, &str); 3] =
-    [(Class::Whole, "configmaps", "ConfigMap"), (Class::WithoutStatus, "pods", "Pod"), (Class::Volatile, "events", "Event")];
+const CLASSES: [(Class, &str, &str); 3] = [
+    (Class::Whole, "configmaps", "ConfigMap"),
+    (Class::WithoutStatus, "pods", "Pod"),
+    (Class::Volatile, "events", "Event"),
+];
 
 /// A write that somebody wants.
 pub struct Wish {
@@ -130,7 +133,9 @@ impl Subject {
         let root = at.join("store");
         match self {
             Subject::Store(protocol) => Ok(Box::new(Real(open(&root, volatile, *protocol)?.store))),
-            Subject::Plain(rules, last) => Ok(Box::new(PlainLayer(Plain::open(&root, *rules, last.clone()).map_err(|e| e.to_string())?))),
+            Subject::Plain(rules, last) => {
+                Ok(Box::new(PlainLayer(Plain::open(&root, *rules, last.clone()).map_err(|e| e.to_string())?)))
+            }
         }
     }
 
@@ -150,12 +155,14 @@ impl Subject {
         }
     }
 
-    /// Opens it, takes one more write, has everything brought to its place, and closes; the revision of that write, where there was one.
+    /// Opens it, takes one more write, has everything brought to its place, and closes; the revision of that write,
+    /// where there was one.
     pub fn settle(&self, at: &Path) -> Result<Option<u64>, String> {
         let Subject::Store(protocol) = self else { return Ok(None) };
         let layer = Real(open(&at.join("store"), None, *protocol)?.store);
         let mut random = Random::new(0);
-        let probe = Wish { name: "probe".to_owned(), delete: false, class: Class::Whole, ..Wish::random(0, &mut random) };
+        let probe =
+            Wish { name: "probe".to_owned(), delete: false, class: Class::Whole, ..Wish::random(0, &mut random) };
         let made = layer.write(&probe)?.ok_or("an object of a new name could not be made")?;
         let removed = layer.write(&Wish { delete: true, ..probe })?.ok_or("an object could not be deleted")?;
         if removed.revision <= made.revision {
@@ -180,7 +187,9 @@ fn open(root: &Path, volatile: Option<&Path>, protocol: Protocol) -> Result<Open
         kinds: CLASSES.map(row).into(),
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,
-        durable: &|key, _| durable(CLASSES.iter().find(|row| row.1 == key.resource.plural).map_or(Class::Whole, |row| row.0)),
+        durable: &|key, _| {
+            durable(CLASSES.iter().find(|row| row.1 == key.resource.plural).map_or(Class::Whole, |row| row.0))
+        },
     };
     for _ in 0..TRIES_MAX {
         match FlatStore::open_as(root, volatile, &rules, Setup { protocol, ..SMALL }) {

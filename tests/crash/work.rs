@@ -1,5 +1,6 @@
-//! The workload: several writers on the same keys, durable and volatile, phase after phase with a clean or a sudden end between them. What
-//! every write was answered is kept, and the moment it was asked for and answered stands in the disk's record.
+//! The workload: several writers on the same keys, durable and volatile, phase after phase with a clean or a sudden end
+//! between them. What every write was answered is kept, and the moment it was asked for and answered stands in the
+//! disk's record.
 
 use crate::subject::{Layer, Subject, Wish, Written};
 use coracle_tests::block::host::Mounted;
@@ -49,7 +50,8 @@ impl History {
                 _ => {}
             }
         }
-        let revisions = self.done.iter().filter(|done| acknowledged.contains(&done.id)).map(|done| done.written.revision);
+        let revisions =
+            self.done.iter().filter(|done| acknowledged.contains(&done.id)).map(|done| done.written.revision);
         moment.acknowledged = revisions.max().unwrap_or_default();
         moment
     }
@@ -66,10 +68,15 @@ pub fn run(subject: &Subject, mounted: &Mounted, memory: &Path, seed: u64) -> Re
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
                     let (layer, next, done) = (&*layer, &next, &done);
-                    scope.spawn(move || write(layer, mounted, next, done, Random::new(seed ^ (phase << 32) ^ (writer << 40))))
+                    scope.spawn(move || {
+                        write(layer, mounted, next, done, Random::new(seed ^ (phase << 32) ^ (writer << 40)))
+                    })
                 })
                 .collect();
-            writers.into_iter().map(|writer| writer.join().unwrap_or_else(|_| Err("a writer panicked".to_owned()))).collect()
+            writers
+                .into_iter()
+                .map(|writer| writer.join().unwrap_or_else(|_| Err("a writer panicked".to_owned())))
+                .collect()
         });
         outcomes.into_iter().collect::<Result<(), String>>()?;
         // Every other time the process is as good as killed: what the page cache holds, it keeps.
@@ -85,7 +92,13 @@ pub fn run(subject: &Subject, mounted: &Mounted, memory: &Path, seed: u64) -> Re
     }
 }
 
-fn write(layer: &dyn Layer, mounted: &Mounted, next: &AtomicU64, done: &Mutex<Vec<Done>>, mut random: Random) -> Result<(), String> {
+fn write(
+    layer: &dyn Layer,
+    mounted: &Mounted,
+    next: &AtomicU64,
+    done: &Mutex<Vec<Done>>,
+    mut random: Random,
+) -> Result<(), String> {
     for _ in 0..WRITES_A_PHASE {
         let id = next.fetch_add(1, Ordering::Relaxed);
         let wish = Wish::random(id, &mut random);

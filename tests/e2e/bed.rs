@@ -43,8 +43,10 @@ impl Engine {
         for line in [format!("netns add {namespace}"), format!("-n {namespace} link set lo up")] {
             run(Command::new("ip").args(line.split(' ')))?;
         }
-        let namespace = fs::File::open(format!("/run/netns/{namespace}")).map_err(|e| format!("open the network namespace: {e}"))?;
-        nix::sched::setns(namespace, CloneFlags::CLONE_NEWNET).map_err(|e| format!("enter the network namespace: {e}"))?;
+        let namespace = fs::File::open(format!("/run/netns/{namespace}"))
+            .map_err(|e| format!("open the network namespace: {e}"))?;
+        nix::sched::setns(namespace, CloneFlags::CLONE_NEWNET)
+            .map_err(|e| format!("enter the network namespace: {e}"))?;
         own_mounts(&engine.folder).map_err(|error| format!("mounts of its own: {error}"))?;
         engine.launch()?;
         images::load(&engine)?;
@@ -122,14 +124,16 @@ impl Engine {
     }
 }
 
-/// Of this thread and all that it starts, so that engine and agent see the same: /sys, where the bridges are those of the network
-/// namespace, with the host's control groups; and /run/coracle, where two runs beside each other do not meet.
+/// Of this thread and all that it starts, so that engine and agent see the same: /sys, where the bridges are those of
+/// the network namespace, with the host's control groups; and /run/coracle, where two runs beside each other do not
+/// meet.
 fn own_mounts(folder: &Path) -> Result<(), String> {
     fn at(path: &Path) -> impl Fn(nix::Error) -> String {
         move |error| format!("{}: {error}", path.display())
     }
     let nothing = None::<&str>;
-    let (sys, groups, aside, run) = (Path::new("/sys"), Path::new("/sys/fs/cgroup"), folder.join("cgroup"), Path::new("/run/coracle"));
+    let (sys, groups, aside, run) =
+        (Path::new("/sys"), Path::new("/sys/fs/cgroup"), folder.join("cgroup"), Path::new("/run/coracle"));
     for folder in [&aside, run] {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
@@ -154,14 +158,19 @@ impl Drop for Engine {
 
 /// Programs of an engine or of ours that were started with a path in this folder; nobody else who only names it.
 fn ours(folder: &str) -> Vec<nix::unistd::Pid> {
-    const NAMES: [&str; 6] = ["dockerd", "containerd", "containerd-shim", "docker-proxy", "coracle-master", "coracle-agent"];
+    const NAMES: [&str; 6] =
+        ["dockerd", "containerd", "containerd-shim", "docker-proxy", "coracle-master", "coracle-agent"];
     let is_ours = |line: &[u8]| {
         let text = String::from_utf8_lossy(line);
         let mut words = text.split('\0');
         let name = words.next().and_then(|program| program.rsplit('/').next()).unwrap_or_default().to_owned();
         NAMES.iter().any(|known| name.starts_with(known)) && words.any(|word| word.contains(&format!("{folder}/")))
     };
-    let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let pids = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let ours = pids.filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| is_ours(&line)));
     ours.map(nix::unistd::Pid::from_raw).collect()
 }
@@ -172,7 +181,11 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
-        Err(format!("{command:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+        Err(format!(
+            "{command:?}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ))
     }
 }
 
@@ -243,7 +256,11 @@ impl<'a> Bed<'a> {
         command.arg("--data-dir").arg(self.path("agent")).arg("--manifest-dir").arg(self.path("manifests"));
         command.args(["--docker-host", &self.engine.socket(), "--listen", AGENT, "--node-name", "n1"]);
         // The disk of whoever runs the tests may be nearly full.
-        command.arg("--socket-dir").arg(self.path("sockets")).args(["--eviction-hard", "memory.available<1Mi"]).args(flags);
+        command
+            .arg("--socket-dir")
+            .arg(self.path("sockets"))
+            .args(["--eviction-hard", "memory.available<1Mi"])
+            .args(flags);
         if let Ok(owner) = std::env::var("CORACLE_POD_NETWORK")
             && !flags.contains(&"--pod-network")
         {
@@ -265,7 +282,11 @@ impl<'a> Bed<'a> {
     }
 
     fn launch(&self, command: &mut Command, name: &str) -> Child {
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log"))).expect("a log file");
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path(&format!("{name}.log")))
+            .expect("a log file");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
     }
@@ -315,7 +336,8 @@ impl<'a> Bed<'a> {
             assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for: {what}");
             // A program that ended by itself will bring nothing more.
             for (name, child) in [("master", &self.master), ("agent", &self.agent)] {
-                let gone = child.as_ref().is_some_and(|child| !Path::new(&format!("/proc/{}/exe", child.id())).exists());
+                let gone =
+                    child.as_ref().is_some_and(|child| !Path::new(&format!("/proc/{}/exe", child.id())).exists());
                 assert!(!gone, "coracle-{name} ended while waiting for: {what}");
             }
             std::thread::sleep(LOOK_AGAIN);
@@ -329,7 +351,10 @@ impl<'a> Bed<'a> {
     /// Over the agent's socket.
     pub fn ask_agent(&self, path: &str) -> Result<String, String> {
         let socket = self.path("sockets/n1.sock");
-        run(Command::new("curl").args(["-sSf", "-m", "5", "--unix-socket"]).arg(socket).arg(format!("http://localhost{path}")))
+        run(Command::new("curl")
+            .args(["-sSf", "-m", "5", "--unix-socket"])
+            .arg(socket)
+            .arg(format!("http://localhost{path}")))
     }
 
     /// What the agent's own program is told by the agent that runs.
@@ -411,7 +436,14 @@ impl<'a> Bed<'a> {
 
     /// Status code and text of /healthz; 0 where nobody answers.
     pub fn health(&self, address: &str) -> (u16, String) {
-        let text = run(Command::new("curl").args(["-sS", "-m", "5", "-w", "\n%{http_code}", &format!("http://{address}/healthz")]));
+        let text = run(Command::new("curl").args([
+            "-sS",
+            "-m",
+            "5",
+            "-w",
+            "\n%{http_code}",
+            &format!("http://{address}/healthz"),
+        ]));
         let text = text.unwrap_or_default();
         let (body, code) = text.rsplit_once('\n').unwrap_or_default();
         (code.parse().unwrap_or_default(), body.to_owned())

@@ -26,22 +26,32 @@ pub const TESTS: &[Test] = &[
 /// Replicas that say their own name.
 fn web(replicas: u64) -> String {
     let command = ["sh", "-c", "mkdir /www; hostname > /www/index.html; httpd -f -p 8080 -h /www"];
-    let container = json!({"name": "web", "image": BUSYBOX, "command": command, "ports": [{"name": "www", "containerPort": 8080}]});
-    let manifest = json!({"version": "v1beta1", "id": "web", "containers": [container], "terminationGracePeriodSeconds": 1});
+    let container =
+        json!({"name": "web", "image": BUSYBOX, "command": command, "ports": [{"name": "www", "containerPort": 8080}]});
+    let manifest =
+        json!({"version": "v1beta1", "id": "web", "containers": [container], "terminationGracePeriodSeconds": 1});
     let template = json!({"desiredState": {"manifest": manifest}, "labels": {"name": "web"}});
     let desired = json!({"replicas": replicas, "replicaSelector": {"name": "web"}, "podTemplate": template});
     json!({"kind": "ReplicationController", "apiVersion": "v1beta1", "id": "web", "desiredState": desired}).to_string()
 }
 
 fn service(port: u64, to: Value) -> String {
-    json!({"kind": "Service", "apiVersion": "v1beta1", "id": "web", "port": port, "containerPort": to, "selector": {"name": "web"}})
-        .to_string()
+    json!({
+        "kind": "Service", "apiVersion": "v1beta1", "id": "web", "port": port, "containerPort": to,
+        "selector": {"name": "web"},
+    })
+    .to_string()
 }
 
 fn ready_pods(bed: &Bed, selector: &str) -> Vec<Value> {
     let list = bed.get(&format!("/api/v1/namespaces/default/pods?labelSelector={selector}"));
-    let ready =
-        |pod: &Value| pod["status"]["conditions"].as_array().into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True");
+    let ready = |pod: &Value| {
+        pod["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|c| c["type"] == "Ready" && c["status"] == "True")
+    };
     list["items"]
         .as_array()
         .cloned()
@@ -69,7 +79,9 @@ fn replicas_come_back(bed: &mut Bed) {
     assert_eq!(code, 200, "{answer}");
     bed.until("one runs", |bed| (bed.running_of("web").len() == 1).then_some(()));
     let (_, list) = bed.send("GET", "/api/v1beta1/replicationControllers/web", "");
-    bed.until("and is counted", |bed| (bed.get("/api/v1beta1/replicationControllers/web")["currentState"]["replicas"] == 1).then_some(()));
+    bed.until("and is counted", |bed| {
+        (bed.get("/api/v1beta1/replicationControllers/web")["currentState"]["replicas"] == 1).then_some(())
+    });
     assert_eq!(list["desiredState"]["replicas"], 1);
 }
 
@@ -101,7 +113,8 @@ fn service_balances(bed: &mut Bed) {
     // A pod that starts now is told of the service.
     bed.post(
         "/api/v1beta1/pods",
-        &json!({"kind": "Pod", "apiVersion": "v1beta1", "id": "told", "desiredState": {"manifest": {"version": "v1beta1",
+        &json!({"kind": "Pod", "apiVersion": "v1beta1", "id": "told",
+            "desiredState": {"manifest": {"version": "v1beta1",
         "containers": [{"name": "told", "image": BUSYBOX, "command": ["sleep", "3600"]}]}}})
         .to_string(),
     );
@@ -118,7 +131,9 @@ fn pod_reaches_itself(bed: &mut Bed) {
     bed.post("/api/v1beta1/services", &service(80, 8080.into()));
     let address = portal(bed);
     let id = bed.until("it runs", |bed| bed.running_of("web").pop());
-    bed.until("it reaches itself through its service", |bed| bed.exec(&id, &page(&address)).ok().filter(|text| text.starts_with("web-")));
+    bed.until("it reaches itself through its service", |bed| {
+        bed.exec(&id, &page(&address)).ok().filter(|text| text.starts_with("web-"))
+    });
 }
 
 fn service_without_endpoints_rejects(bed: &mut Bed) {
@@ -138,7 +153,9 @@ fn service_without_endpoints_rejects(bed: &mut Bed) {
 
 fn logs(bed: &mut Bed) {
     bed.start();
-    let spec = json!({"containers": [{"name": "c", "image": BUSYBOX, "command": ["sh", "-c", "echo one; echo two; sleep 3600"]}]});
+    let spec = json!({
+        "containers": [{"name": "c", "image": BUSYBOX, "command": ["sh", "-c", "echo one; echo two; sleep 3600"]}],
+    });
     bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "talks"}, "spec": spec}).to_string());
     let url = format!("http://{MASTER}/api/v1/namespaces/default/pods/talks/log");
     bed.until("the log is there", |bed| bed.try_get(&url).ok().filter(|text| text == "one\ntwo\n"));
@@ -155,7 +172,8 @@ fn logs(bed: &mut Bed) {
         nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups", "curl", "-sS", "-m", "5", "--unix-socket"]);
         run(nobody.arg(bed.path("sockets/n1.sock")).arg(format!("http://localhost{path}"))).expect_err("he is nobody");
     }
-    // How curl names a connection that is closed at once depends on the moment; the agent says that he reached the socket.
+    // How curl names a connection that is closed at once depends on the moment; the agent says that he reached the
+    // socket.
     bed.until("he reached the socket, and was not heard", |bed| {
         bed.log("agent").contains("closed a connection of user 65534").then_some(())
     });
@@ -169,12 +187,26 @@ fn debugging(bed: &mut Bed) {
     bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "watched"}, "spec": spec}).to_string());
     let id = bed.until("it runs", |bed| bed.running_of("c").pop());
     let kubectl = |arguments: &[&str]| {
-        let said = run(Command::new("kubectl").args(["-s", &format!("http://{MASTER}"), "--cache-dir", &cache()]).args(arguments));
+        let said = run(Command::new("kubectl")
+            .args(["-s", &format!("http://{MASTER}"), "--cache-dir", &cache()])
+            .args(arguments));
         said.unwrap_or_else(|e| panic!("kubectl {arguments:?}: {e}"))
     };
     let look = |bed: &Bed, name: &str| {
         let image = format!("--image={BUSYBOX}");
-        kubectl(&["debug", "watched", "--attach=false", "--target=c", &image, "-c", name, "--", "sh", "-c", "ps; exit 3"]);
+        kubectl(&[
+            "debug",
+            "watched",
+            "--attach=false",
+            "--target=c",
+            &image,
+            "-c",
+            name,
+            "--",
+            "sh",
+            "-c",
+            "ps; exit 3",
+        ]);
         bed.until("it has ended", |bed| {
             let pod = bed.get("/api/v1/namespaces/default/pods/watched");
             let states = pod["status"]["ephemeralContainerStatuses"].as_array().cloned().unwrap_or_default();
@@ -195,8 +227,10 @@ fn debugging(bed: &mut Bed) {
 fn delete_is_graceful(bed: &mut Bed) {
     bed.start();
     let slow = "trap 'echo asked; sleep 1; echo done; exit 0' TERM; echo up; while true; do sleep 0.1; done";
-    let spec =
-        json!({"terminationGracePeriodSeconds": 30, "containers": [{"name": "slow", "image": BUSYBOX, "command": ["sh", "-c", slow]}]});
+    let spec = json!({
+        "terminationGracePeriodSeconds": 30,
+        "containers": [{"name": "slow", "image": BUSYBOX, "command": ["sh", "-c", slow]}],
+    });
     bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "slow"}, "spec": spec}).to_string());
     let id = bed.until("it runs", |bed| bed.running_of("slow").pop());
     bed.until("it is up", |bed| bed.docker(&["logs", &id]).contains("up").then_some(()));
@@ -211,7 +245,10 @@ fn static_pod_has_a_mirror(bed: &mut Bed) {
     bed.start();
     bed.drop_manifest(
         "static",
-        &format!("version: v1beta2\nid: static\ncontainers: [{{name: static, image: '{BUSYBOX}', command: [sleep, '3600']}}]\n"),
+        &format!(
+            "version: v1beta2\nid: static\ncontainers: [{{name: static, image: '{BUSYBOX}', command: [sleep, \
+             '3600']}}]\n"
+        ),
     );
     bed.until("the master shows it", |bed| {
         let pod = bed.send("GET", "/api/v1/namespaces/default/pods/static-n1", "").1;
@@ -220,7 +257,8 @@ fn static_pod_has_a_mirror(bed: &mut Bed) {
     let id = bed.running_of("static");
     assert_eq!(bed.send("DELETE", "/api/v1/namespaces/default/pods/static-n1", "").0, 200);
     bed.until("the mirror is back", |bed| {
-        (bed.send("GET", "/api/v1/namespaces/default/pods/static-n1", "").1["status"]["phase"] == "Running").then_some(())
+        (bed.send("GET", "/api/v1/namespaces/default/pods/static-n1", "").1["status"]["phase"] == "Running")
+            .then_some(())
     });
     assert_eq!(bed.running_of("static"), id, "and the container untouched");
     bed.remove_manifest("static");
@@ -251,8 +289,12 @@ fn guestbook_of_2014(bed: &mut Bed) {
     bed.until("two frontends and one slave wait for a node whose ports are free", |bed| {
         let list = bed.get("/api/v1/namespaces/default/pods");
         let waiting = |name: &str| {
-            let pods = list["items"].as_array().into_iter().flatten().filter(|pod| pod["metadata"]["labels"]["name"] == name);
-            pods.filter(|p| p["status"]["conditions"].to_string().contains("free ports") && p["spec"]["nodeName"].is_null()).count()
+            let pods =
+                list["items"].as_array().into_iter().flatten().filter(|pod| pod["metadata"]["labels"]["name"] == name);
+            pods.filter(|p| {
+                p["status"]["conditions"].to_string().contains("free ports") && p["spec"]["nodeName"].is_null()
+            })
+            .count()
         };
         (waiting("frontend") == 2 && waiting("redisslave") == 1).then_some(())
     });
@@ -265,7 +307,9 @@ fn guestbook_of_2014(bed: &mut Bed) {
         let ask = format!("printf 'GET message\\r\\n' | busybox nc -w 2 {address} {port}");
         run(Command::new("sh").args(["-c", &ask])).ok().filter(|text| text.contains("ahoy"))
     });
-    bed.until("and by the frontend itself", |bed| bed.try_get("http://127.0.0.1:8000/get").ok().filter(|text| text == "ahoy"));
+    bed.until("and by the frontend itself", |bed| {
+        bed.try_get("http://127.0.0.1:8000/get").ok().filter(|text| text == "ahoy")
+    });
 }
 
 /// Where kubectl keeps what it has learned of the API.
@@ -276,13 +320,19 @@ fn cache() -> String {
 fn stock_kubectl(bed: &mut Bed) {
     bed.start();
     let server = format!("http://{MASTER}");
-    let kubectl = |arguments: &str| run(Command::new("kubectl").args(["-s", &server, "--cache-dir", &cache()]).args(arguments.split(' ')));
+    let kubectl = |arguments: &str| {
+        run(Command::new("kubectl").args(["-s", &server, "--cache-dir", &cache()]).args(arguments.split(' ')))
+    };
     let must = |arguments: &str| kubectl(arguments).unwrap_or_else(|e| panic!("kubectl {arguments}: {e}"));
     let file = bed.path("pod.yaml.json");
-    let spec = json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": BUSYBOX, "command": ["sleep", "3600"]}]});
+    let spec = json!({
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": BUSYBOX, "command": ["sleep", "3600"]}],
+    });
     std::fs::write(
         &file,
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "k", "labels": {"a": "b"}}, "spec": spec}).to_string(),
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "k", "labels": {"a": "b"}}, "spec": spec})
+            .to_string(),
     )
     .expect("a file");
     must(&format!("create --validate=false -f {}", file.display()));
@@ -291,7 +341,10 @@ fn stock_kubectl(bed: &mut Bed) {
     assert!(must("get pods -A -l a=b -o name").contains("pod/k"));
     assert!(must("get nodes -o yaml").contains("n1"));
     let described = must("describe pod k");
-    assert!(described.contains("Started container") || described.contains("Container started"), "events are there: {described}");
+    assert!(
+        described.contains("Started container") || described.contains("Container started"),
+        "events are there: {described}"
+    );
     assert!(must("describe node n1").contains("Ready"));
     assert!(must("api-resources").contains("replicationcontrollers"));
     assert!(must("version").contains("Server Version"));

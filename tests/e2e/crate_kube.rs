@@ -23,7 +23,8 @@ const LARGE_BYTES: usize = 3 << 20;
 fn crate_kube(bed: &mut Bed) {
     start_box(bed);
     let listens = "while read -r line; do echo heard $line; done; echo end";
-    let container = json!({"name": "c", "image": BUSYBOX, "stdin": true, "stdinOnce": true, "command": ["sh", "-c", listens]});
+    let container =
+        json!({"name": "c", "image": BUSYBOX, "stdin": true, "stdinOnce": true, "command": ["sh", "-c", listens]});
     pod(bed, "ears", &json!({"restartPolicy": "Never", "containers": [container]}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime of one thread");
     let looked = runtime.block_on(async {
@@ -49,7 +50,8 @@ async fn command(pods: &Api<Pod>) -> Outcome {
         drop(stdin);
         Ok(())
     };
-    let (written, read, complained) = tokio::join!(write, stdout.read_to_end(&mut back), stderr.read_to_string(&mut errors));
+    let (written, read, complained) =
+        tokio::join!(write, stdout.read_to_end(&mut back), stderr.read_to_string(&mut errors));
     let _: (usize, usize) = (read?, complained?);
     written.map_err(|error: std::io::Error| error)?;
     assert!(back == large && errors == "err\n", "{} bytes, {errors:?}", back.len());

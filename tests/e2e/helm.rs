@@ -1,4 +1,5 @@
-//! Helm's starter chart through its life, with a claim, hooks and a test: `helm` waits for what the controllers and the agent do.
+//! Helm's starter chart through its life, with a claim, hooks and a test: `helm` waits for what the controllers and the
+//! agent do.
 
 use crate::Test;
 use crate::bed::{Bed, MASTER, Said, place};
@@ -46,7 +47,11 @@ struct Helm {
 impl Helm {
     fn run(&self, arguments: &[&str]) -> Said {
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "240"]).arg(&self.path).args(arguments).args(["--kube-apiserver", &format!("http://{MASTER}")]);
+        command
+            .args(["-k", "5", "240"])
+            .arg(&self.path)
+            .args(arguments)
+            .args(["--kube-apiserver", &format!("http://{MASTER}")]);
         command.env_remove("KUBECONFIG").env("HOME", place()).current_dir(&self.folder);
         Said::of(&mut command, b"")
     }
@@ -62,11 +67,17 @@ impl Helm {
 fn chart(helm: &Helm) {
     let _ = fs::remove_dir_all(&helm.folder);
     fs::create_dir_all(&helm.folder).expect("a folder");
-    let made = Command::new(&helm.path).args(["create", "web"]).current_dir(&helm.folder).env("HOME", place()).output().expect("helm runs");
+    let made = Command::new(&helm.path)
+        .args(["create", "web"])
+        .current_dir(&helm.folder)
+        .env("HOME", place())
+        .output()
+        .expect("helm runs");
     assert!(made.status.success(), "{made:?}");
     let folder = helm.folder.join("web/templates");
     for when in ["pre", "post"] {
-        fs::write(folder.join(format!("{when}.yaml")), HOOK.replace("WHEN", when).replace("IMAGE", WEB)).expect("a hook");
+        fs::write(folder.join(format!("{when}.yaml")), HOOK.replace("WHEN", when).replace("IMAGE", WEB))
+            .expect("a hook");
     }
     fs::write(folder.join("claim.yaml"), CLAIM).expect("a claim");
     let test = folder.join("tests/test-connection.yaml");
@@ -76,7 +87,8 @@ fn chart(helm: &Helm) {
 }
 
 fn edition(bed: &Bed) -> String {
-    bed.get("/apis/apps/v1/namespaces/default/deployments/web")["spec"]["template"]["metadata"]["labels"]["edition"].to_string()
+    bed.get("/apis/apps/v1/namespaces/default/deployments/web")["spec"]["template"]["metadata"]["labels"]["edition"]
+        .to_string()
 }
 
 fn starter_chart(bed: &mut Bed) {
@@ -96,7 +108,11 @@ fn starter_chart(bed: &mut Bed) {
         let claim = bed.get("/api/v1/namespaces/default/persistentvolumeclaims/web-data");
         assert_eq!(claim["status"]["phase"], "Bound", "{claim}");
         for when in ["pre", "post"] {
-            assert_eq!(bed.get(&format!("/apis/batch/v1/namespaces/default/jobs/web-{when}"))["status"]["succeeded"], 1, "{when}");
+            assert_eq!(
+                bed.get(&format!("/apis/batch/v1/namespaces/default/jobs/web-{when}"))["status"]["succeeded"],
+                1,
+                "{when}"
+            );
         }
         let said = helm.must(&["test", "web", "--timeout", "100s"]);
         assert!(said.contains("Succeeded"), "{said}");
@@ -111,11 +127,17 @@ fn starter_chart(bed: &mut Bed) {
         helm.must(&["uninstall", "web", "--wait", "--timeout", "100s"]);
         assert_eq!(bed.send("GET", "/apis/apps/v1/namespaces/default/deployments/web", "").0, 404);
         for job in ["pre", "post"] {
-            bed.send("DELETE", &format!("/apis/batch/v1/namespaces/default/jobs/web-{job}?propagationPolicy=Background"), "");
+            bed.send(
+                "DELETE",
+                &format!("/apis/batch/v1/namespaces/default/jobs/web-{job}?propagationPolicy=Background"),
+                "",
+            );
         }
         bed.send("DELETE", "/api/v1/namespaces/default/pods/web-test-connection", "");
         bed.until("everything is gone", |bed| bed.running_of("web").is_empty().then_some(()));
-        let left = |bed: &Bed| bed.get("/api/v1/namespaces/default/pods")["items"].as_array().is_some_and(Vec::is_empty).then_some(());
+        let left = |bed: &Bed| {
+            bed.get("/api/v1/namespaces/default/pods")["items"].as_array().is_some_and(Vec::is_empty).then_some(())
+        };
         bed.until("no pod is left", left);
     }
 }

@@ -25,7 +25,12 @@ pub fn load(engine: &Engine) -> Result<(), String> {
     let base = folder.join("busybox");
     busybox(&base).map_err(|e| format!("busybox image: {e}; apt-get install busybox-static"))?;
     import(engine, &base, BUSYBOX, &["CMD [\"sh\"]", "ENV PATH=/bin"])?;
-    import(engine, &base, WEB, &["CMD [\"sh\", \"-c\", \"echo hello > /tmp/index.html; exec httpd -f -p 80 -h /tmp\"]", "ENV PATH=/bin"])?;
+    import(
+        engine,
+        &base,
+        WEB,
+        &["CMD [\"sh\", \"-c\", \"echo hello > /tmp/index.html; exec httpd -f -p 80 -h /tmp\"]", "ENV PATH=/bin"],
+    )?;
     let standin = env!("CARGO_BIN_EXE_guestbook-standin");
     with_libraries(Path::new(standin), &base)?;
     import(engine, &base, SAY, &["ENTRYPOINT [\"/standin\"]", "ENV PATH=/bin"])?;

@@ -82,7 +82,10 @@ impl Client {
         let words: Vec<String> = arguments.iter().map(quoted).collect();
         let cache = place().join("kubectl");
         let kubectl = format!("{} -s http://{MASTER} --cache-dir {}", self.path.display(), cache.display());
-        let line = format!("stty cols 97 rows 31; exec timeout --foreground -k 5 {COMMAND_S_MAX} {kubectl} {}", words.join(" "));
+        let line = format!(
+            "stty cols 97 rows 31; exec timeout --foreground -k 5 {COMMAND_S_MAX} {kubectl} {}",
+            words.join(" ")
+        );
         let mut command = Command::new("script");
         command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.environment(&mut command);
@@ -114,7 +117,8 @@ impl Going {
         client.environment(&mut command);
         let errors = place().join(format!("errors-{}", GOING.fetch_add(1, Ordering::Relaxed)));
         let file = File::create(&errors).expect("a file for its errors");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file).spawn().expect("kubectl starts");
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file).spawn().expect("kubectl starts");
         let (lines, input) = (BufReader::new(child.stdout.take().expect("it is piped")), child.stdin.take());
         Going { child, lines, errors, input }
     }
@@ -134,7 +138,8 @@ impl Going {
     /// The number of the port that `port-forward` listens to.
     pub fn port(&mut self) -> u16 {
         let line = self.line();
-        let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|port| port.parse().ok());
+        let port =
+            line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|port| port.parse().ok());
         port.unwrap_or_else(|| panic!("port-forward says no port: {line:?}"))
     }
 

@@ -33,7 +33,8 @@ pub const TESTS: &[Test] = &[
 
 fn sleeper(id: &str) -> String {
     format!(
-        "version: v1beta2\nid: {id}\ncontainers:\n  - name: {id}\n    image: {BUSYBOX}\n    command: ['sh', '-c', 'trap \"exit 0\" TERM; while true; do sleep 0.2; done']\n"
+        "version: v1beta2\nid: {id}\ncontainers:\n  - name: {id}\n    image: {BUSYBOX}\n    command: ['sh', '-c', \
+         'trap \"exit 0\" TERM; while true; do sleep 0.2; done']\n"
     )
 }
 
@@ -50,7 +51,8 @@ fn container_killed_by_hand(bed: &mut Bed) {
     let before = runs(bed, "s");
     bed.docker(&["kill", &before]);
     bed.until("it is back", |bed| bed.running_of("s").into_iter().find(|id| *id != before));
-    let count = |bed: &Bed| bed.pod_like("s").and_then(|p| p["status"]["containerStatuses"][0]["restartCount"].as_i64());
+    let count =
+        |bed: &Bed| bed.pod_like("s").and_then(|p| p["status"]["containerStatuses"][0]["restartCount"].as_i64());
     bed.until("the count says 1", |bed| count(bed).filter(|n| *n == 1));
     // With the sandbox gone the whole pod is made anew.
     let sandbox = bed.running_of("POD").pop().expect("a sandbox");
@@ -87,9 +89,13 @@ fn one_ends_while_the_agent_is_away(bed: &mut Bed) {
     bed.start();
     post_sleeper(bed, "default", "stays");
     let line = "while [ ! -e /go ]; do sleep 0.1; done; exit 3";
-    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "ends", "image": BUSYBOX, "command": ["sh", "-c", line]}]});
+    let spec = json!({
+        "restartPolicy": "Never", "containers": [{"name": "ends", "image": BUSYBOX, "command": ["sh", "-c", line]}],
+    });
     bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "ends"}, "spec": spec}).to_string());
-    let status = |bed: &Bed, pod: &str| bed.send("GET", &format!("/api/v1/namespaces/default/pods/{pod}"), "").1["status"].take();
+    let status = |bed: &Bed, pod: &str| {
+        bed.send("GET", &format!("/api/v1/namespaces/default/pods/{pod}"), "").1["status"].take()
+    };
     let ready = |bed: &Bed, pod: &str| {
         let status = status(bed, pod);
         let is_true = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
@@ -101,7 +107,8 @@ fn one_ends_while_the_agent_is_away(bed: &mut Bed) {
     bed.exec(&id, "touch /go").expect("it runs");
     bed.until("it has ended", |bed| bed.running_of("ends").is_empty().then_some(()));
     bed.start_agent();
-    let after = bed.until("its end is told", |bed| Some(status(bed, "ends")).filter(|status| status["phase"] == "Failed"));
+    let after =
+        bed.until("its end is told", |bed| Some(status(bed, "ends")).filter(|status| status["phase"] == "Failed"));
     let ended = &after["containerStatuses"][0];
     assert_eq!((&ended["state"]["terminated"]["exitCode"], &ended["restartCount"]), (&json!(3), &json!(0)), "{after}");
     let now = status(bed, "stays");
@@ -122,7 +129,8 @@ fn what_ended_stays_ended(bed: &mut Bed) {
         // A mirror is gone for a moment when it is made anew.
         let (_, pod) = bed.send("GET", &format!("/api/v1/namespaces/default/pods/{pod}"), "");
         let statuses = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
-        let code = statuses.into_iter().find(|status| status["name"] == container)?["state"]["terminated"]["exitCode"].as_i64();
+        let code = statuses.into_iter().find(|status| status["name"] == container)?["state"]["terminated"]["exitCode"]
+            .as_i64();
         Some((pod["metadata"]["uid"].as_str()?.to_owned(), code?))
     };
     let spec = |policy: &str, ends: &str, code: i64| {
@@ -136,8 +144,11 @@ fn what_ended_stays_ended(bed: &mut Bed) {
     let pods = [("never", "Never", 3), ("on-failure", "OnFailure", 0), ("file-n1", "Never", 4)];
     bed.start();
     for (name, policy, code) in pods {
-        let document =
-            |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec(policy, name, code)});
+        let document = |name: &str| {
+            json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec(policy, name, code),
+            })
+        };
         match name.strip_suffix("-n1") {
             Some(file) => {
                 let mut pod = document(file);
@@ -148,11 +159,15 @@ fn what_ended_stays_ended(bed: &mut Bed) {
         }
     }
     let ended = pods.map(|(name, _, code)| {
-        let (uid, _) = bed.until(&format!("{name} is shown as ended"), |bed| shown(bed, name, name).filter(|(_, shown)| *shown == code));
+        let (uid, _) = bed.until(&format!("{name} is shown as ended"), |bed| {
+            shown(bed, name, name).filter(|(_, shown)| *shown == code)
+        });
         runs(bed, &format!("{name}-stays"));
         uid
     });
-    let remove = |bed: &Bed| pods.iter().for_each(|(name, _, _)| all_of(bed, name).iter().for_each(|id| drop(bed.docker(&["rm", id]))));
+    let remove = |bed: &Bed| {
+        pods.iter().for_each(|(name, _, _)| all_of(bed, name).iter().for_each(|id| drop(bed.docker(&["rm", id]))))
+    };
     // Whoever starts a container that is dropped now has looked at the others.
     remove(bed);
     bed.drop_manifest("s", &sleeper("s"));
@@ -162,9 +177,11 @@ fn what_ended_stays_ended(bed: &mut Bed) {
     }
     bed.kill_agent();
     bed.start_agent();
-    // Nobody knows any more of the file's that it ended: as with a kubelet it runs once more, and has a mirror of its own.
+    // Nobody knows any more of the file's that it ended: as with a kubelet it runs once more, and has a mirror of its
+    // own.
     let (uid, _) = bed.until("the file's has run once more", |bed| {
-        shown(bed, "file-n1", "file-n1").filter(|(uid, code)| *uid != ended[2] && *code == 4 && all_of(bed, "file-n1").len() == 1)
+        shown(bed, "file-n1", "file-n1")
+            .filter(|(uid, code)| *uid != ended[2] && *code == 4 && all_of(bed, "file-n1").len() == 1)
     });
     assert_ne!(uid, ended[2]);
     for (n, (name, _, code)) in pods.into_iter().enumerate().take(2) {
@@ -172,7 +189,8 @@ fn what_ended_stays_ended(bed: &mut Bed) {
     }
 }
 
-/// An init container hears of its pod and tells the main one, beside a sidecar that starts before both and ends after them.
+/// An init container hears of its pod and tells the main one, beside a sidecar that starts before both and ends after
+/// them.
 fn init_containers_and_sidecars(bed: &mut Bed) {
     let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
     let mounts = json!([{"name": "v", "mountPath": "/v"}]);
@@ -183,25 +201,31 @@ fn init_containers_and_sidecars(bed: &mut Bed) {
             "restartPolicy": "Never", "shareProcessNamespace": true, "terminationGracePeriodSeconds": 10,
             "volumes": [{"name": "v", "emptyDir": {}}],
             "initContainers": [
-                {"name": "side", "image": BUSYBOX, "restartPolicy": "Always", "volumeMounts": mounts, "command": ["sh", "-c", side],
+                {"name": "side", "image": BUSYBOX, "restartPolicy": "Always", "volumeMounts": mounts,
+                    "command": ["sh", "-c", side],
                     "startupProbe": {"exec": {"command": ["cat", "/tmp/up"]}, "periodSeconds": 1}},
                 {"name": "init", "image": BUSYBOX, "volumeMounts": mounts,
-                    "env": [{"name": "NAME", "valueFrom": field("metadata.name")}, {"name": "IP", "valueFrom": field("status.podIP")}],
+                    "env": [{"name": "NAME", "valueFrom": field("metadata.name")},
+                        {"name": "IP", "valueFrom": field("status.podIP")}],
                     "command": ["sh", "-c", "test -n \"$IP\" && echo init $NAME >> /v/log"]},
             ],
             "containers": [{"name": "main", "image": BUSYBOX, "volumeMounts": mounts,
-                "command": ["sh", "-c", "echo main >> /v/log; ps | grep -q /pause && sleep 1; cat /v/log > /dev/termination-log"]}],
+                "command":
+                ["sh", "-c",
+                    "echo main >> /v/log; ps | grep -q /pause && sleep 1; cat /v/log > /dev/termination-log"]}],
         },
     });
     bed.start();
     bed.post("/api/v1/namespaces/default/pods", &document.to_string());
-    let pod = bed.until("the pod has succeeded", |bed| bed.pod_like("p").filter(|pod| pod["status"]["phase"] == "Succeeded"));
+    let pod =
+        bed.until("the pod has succeeded", |bed| bed.pod_like("p").filter(|pod| pod["status"]["phase"] == "Succeeded"));
     let status = &pod["status"];
     let ended = |list: &str, at: usize| status[list][at]["state"]["terminated"]["exitCode"].clone();
     let codes = [ended("initContainerStatuses", 0), ended("initContainerStatuses", 1), ended("containerStatuses", 0)];
     assert_eq!(codes, [json!(0), json!(0), json!(0)], "{status:#}");
     assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["message"], "init p\nmain\n");
-    let started = |list: &str, at: usize| status[list][at]["state"]["terminated"]["startedAt"].as_str().unwrap().to_owned();
+    let started =
+        |list: &str, at: usize| status[list][at]["state"]["terminated"]["startedAt"].as_str().unwrap().to_owned();
     assert!(started("initContainerStatuses", 0) < started("initContainerStatuses", 1), "{status:#}");
 }
 
@@ -216,7 +240,8 @@ fn all_containers_restart(bed: &mut Bed) {
         "spec": {
             "restartPolicy": "Never", "volumes": [{"name": "v", "emptyDir": {}}],
             "initContainers": [
-                {"name": "init", "image": BUSYBOX, "volumeMounts": mounts, "command": ["sh", "-c", "echo init >> /v/log"]},
+                {"name": "init", "image": BUSYBOX, "volumeMounts": mounts,
+                    "command": ["sh", "-c", "echo init >> /v/log"]},
                 {"name": "side", "image": BUSYBOX, "restartPolicy": "Always", "command": ["sh", "-c", sleep]},
             ],
             "containers": [
@@ -233,7 +258,8 @@ fn all_containers_restart(bed: &mut Bed) {
         Some(all.iter().find(|one| one["type"] == "AllContainersRestarting")?["status"].clone())
     };
     let counts = |pod: &Value| {
-        let all = ["initContainerStatuses", "containerStatuses"].map(|list| pod["status"][list].as_array().cloned().unwrap_or_default());
+        let all = ["initContainerStatuses", "containerStatuses"]
+            .map(|list| pod["status"][list].as_array().cloned().unwrap_or_default());
         all.concat().iter().map(|one| one["restartCount"].as_i64().unwrap_or(-1)).collect::<Vec<_>>()
     };
     // The first time all start at once; the second time they wait.
@@ -244,7 +270,8 @@ fn all_containers_restart(bed: &mut Bed) {
     bed.start_agent();
     let sandboxes = bed.docker(&["ps", "-aq", "--filter", "label=io.kubernetes.container.name=POD"]);
     assert_eq!(sandboxes.lines().count(), 1, "the sandbox stays");
-    let pod = bed.until("all run", |bed| bed.pod_like("p").filter(|pod| pod["status"]["containerStatuses"][1]["ready"] == true));
+    let pod = bed
+        .until("all run", |bed| bed.pod_like("p").filter(|pod| pod["status"]["containerStatuses"][1]["ready"] == true));
     assert_eq!(
         pod["status"]["containerStatuses"][1]["lastState"]["terminated"]["reason"], "RestartingAllContainers",
         "{:#}",
@@ -273,7 +300,9 @@ fn agent_killed_while_starting_pods(bed: &mut Bed) {
     for name in &names {
         runs(bed, name);
     }
-    bed.until("nothing is left over", |bed| (bed.docker(&["ps", "-aq"]).lines().count() == 2 * names.len()).then_some(()));
+    bed.until("nothing is left over", |bed| {
+        (bed.docker(&["ps", "-aq"]).lines().count() == 2 * names.len()).then_some(())
+    });
 }
 
 fn engine_absent_then_there(bed: &mut Bed) {
@@ -326,15 +355,20 @@ fn strangers_are_not_touched(bed: &mut Bed) {
     bed.remove_manifest("s");
     bed.until("ours are gone", |bed| bed.running_of("s").is_empty().then_some(()));
     bed.until("ours are removed", |bed| (bed.docker(&["ps", "-aq"]).lines().count() == 1).then_some(()));
-    assert_eq!(bed.docker(&["inspect", "-f", "{{.Id}} {{.State.Running}}", name]).trim(), format!("{} true", stranger.trim()));
+    assert_eq!(
+        bed.docker(&["inspect", "-f", "{{.Id}} {{.State.Running}}", name]).trim(),
+        format!("{} true", stranger.trim())
+    );
 }
 
-/// An image says of its containers what the agent says of its own: a hook that asks a server of this host, and whatever else there is.
+/// An image says of its containers what the agent says of its own: a hook that asks a server of this host, and whatever
+/// else there is.
 fn labels_of_an_image_are_not_ours(bed: &mut Bed) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("it does not wait");
     let port = listener.local_addr().expect("an address").port();
-    let hook = json!({"Http": {"scheme": "HTTP", "host": "127.0.0.1", "port": port, "path": "/from-a-label", "headers": []}});
+    let hook =
+        json!({"Http": {"scheme": "HTTP", "host": "127.0.0.1", "port": port, "path": "/from-a-label", "headers": []}});
     let labels = [
         ("kind", "container".to_owned()),
         ("source", "file".to_owned()),
@@ -345,8 +379,10 @@ fn labels_of_an_image_are_not_ours(bed: &mut Bed) {
         ("message-file", "/etc/passwd".to_owned()),
     ];
     let base = bed.docker(&["create", BUSYBOX]);
-    let changes = labels.iter().flat_map(|(name, value)| ["--change".to_owned(), format!("LABEL dev.coracle.{name}={value:?}")]);
-    let commit: Vec<String> = ["commit".to_owned()].into_iter().chain(changes).chain([base.trim().to_owned(), EVIL.to_owned()]).collect();
+    let changes =
+        labels.iter().flat_map(|(name, value)| ["--change".to_owned(), format!("LABEL dev.coracle.{name}={value:?}")]);
+    let commit: Vec<String> =
+        ["commit".to_owned()].into_iter().chain(changes).chain([base.trim().to_owned(), EVIL.to_owned()]).collect();
     bed.docker(&commit.iter().map(String::as_str).collect::<Vec<_>>());
     bed.docker(&["rm", base.trim()]);
 
@@ -361,7 +397,11 @@ fn labels_of_an_image_are_not_ours(bed: &mut Bed) {
     }
     bed.remove_manifest("s");
     bed.until("it is stopped and removed", |bed| bed.docker(&["ps", "-aq"]).trim().is_empty().then_some(()));
-    assert_eq!(listener.accept().map(drop).map_err(|error| error.kind()), Err(ErrorKind::WouldBlock), "nobody was asked");
+    assert_eq!(
+        listener.accept().map(drop).map_err(|error| error.kind()),
+        Err(ErrorKind::WouldBlock),
+        "nobody was asked"
+    );
 
     // Nor does the sweep believe them.
     let stranger = bed.docker(&["run", "-d", "--name", "mine", EVIL, "sleep", "3600"]);
@@ -383,8 +423,14 @@ fn one_agent_to_an_engine(bed: &mut Bed) {
 }
 
 fn post_sleeper(bed: &Bed, namespace: &str, name: &str) {
-    let spec = json!({"containers": [{"name": name, "image": BUSYBOX, "command": ["sleep", "3600"]}], "terminationGracePeriodSeconds": 1});
-    bed.post(&format!("/api/v1/namespaces/{namespace}/pods"), &json!({"metadata": {"name": name}, "spec": spec}).to_string());
+    let spec = json!({
+        "containers": [{"name": name, "image": BUSYBOX, "command": ["sleep", "3600"]}],
+        "terminationGracePeriodSeconds": 1,
+    });
+    bed.post(
+        &format!("/api/v1/namespaces/{namespace}/pods"),
+        &json!({"metadata": {"name": name}, "spec": spec}).to_string(),
+    );
 }
 
 fn master_silent_emptied_exchanged(bed: &mut Bed) {
@@ -404,7 +450,9 @@ fn master_silent_emptied_exchanged(bed: &mut Bed) {
         bed.get("/api/v1/nodes")["items"][0]["metadata"]["name"].as_str().map(str::to_owned)
     });
     post_sleeper(bed, "default", "t");
-    bed.until("the agent has noticed the other cluster", |bed| bed.log("agent").to_lowercase().contains("cluster").then_some(()));
+    bed.until("the agent has noticed the other cluster", |bed| {
+        bed.log("agent").to_lowercase().contains("cluster").then_some(())
+    });
     assert_eq!(bed.running_of("s"), [before], "an emptied master kills nothing");
 }
 
@@ -414,7 +462,11 @@ fn master_killed_under_load(bed: &mut Bed) {
     for round in 0..5 {
         for n in 0..20 {
             let name = format!("c{round}-{n}");
-            let (code, _) = bed.send("POST", "/api/v1/namespaces/default/endpoints", &json!({"metadata": {"name": name}}).to_string());
+            let (code, _) = bed.send(
+                "POST",
+                "/api/v1/namespaces/default/endpoints",
+                &json!({"metadata": {"name": name}}).to_string(),
+            );
             if code == 201 {
                 acknowledged.push(name);
             }
@@ -423,7 +475,8 @@ fn master_killed_under_load(bed: &mut Bed) {
         bed.start_master();
     }
     let list = bed.get("/api/v1/namespaces/default/endpoints");
-    let names: Vec<&str> = list["items"].as_array().expect("a list").iter().filter_map(|i| i["metadata"]["name"].as_str()).collect();
+    let names: Vec<&str> =
+        list["items"].as_array().expect("a list").iter().filter_map(|i| i["metadata"]["name"].as_str()).collect();
     assert!(
         acknowledged.len() >= 50 && acknowledged.iter().all(|name| names.contains(&name.as_str())),
         "every acknowledged write is there"
@@ -454,6 +507,8 @@ fn same_name_in_two_namespaces(bed: &mut Bed) {
     let (code, answer) = bed.send("DELETE", "/api/v1/namespaces/other/pods/s", "");
     assert_eq!(code, 200, "{answer}");
     bed.until("one is gone", |bed| (bed.running_of("s").len() == 1).then_some(()));
-    bed.until("and from the API", |bed| (bed.send("GET", "/api/v1/namespaces/other/pods/s", "").0 == 404).then_some(()));
+    bed.until("and from the API", |bed| {
+        (bed.send("GET", "/api/v1/namespaces/other/pods/s", "").0 == 404).then_some(())
+    });
     assert_eq!(bed.get("/api/v1/namespaces/default/pods/s")["metadata"]["name"], "s");
 }

@@ -1,5 +1,5 @@
-//! End to end: the real binaries on a real Docker, in a network namespace of their own, so that nothing on this host is touched
-//! and everything (engine, bridge, nft table, routes, host ports) is gone with the namespace.
+//! End to end: the real binaries on a real Docker, in a network namespace of their own, so that nothing on this host is
+//! touched and everything (engine, bridge, nft table, routes, host ports) is gone with the namespace.
 //!
 //! One test after the other on one engine: `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`.
 

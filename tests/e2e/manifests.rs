@@ -55,8 +55,12 @@ fn manifest_of_2014(bed: &mut Bed) {
     bed.start_agent_with(&[]);
     bed.drop_manifest("pair", &two(WRITES, READS));
     let [_, two] = running_pair(bed);
-    bed.until("the second reads what the first wrote", |bed| bed.exec(&two, "cat /data/file").ok().filter(|text| text == "from one\n"));
-    bed.until("the second reaches the first on localhost", |bed| bed.exec(&two, "wget -q -O - http://127.0.0.1:8080/file").ok());
+    bed.until("the second reads what the first wrote", |bed| {
+        bed.exec(&two, "cat /data/file").ok().filter(|text| text == "from one\n")
+    });
+    bed.until("the second reaches the first on localhost", |bed| {
+        bed.exec(&two, "wget -q -O - http://127.0.0.1:8080/file").ok()
+    });
     assert!(bed.exec(&two, "touch /data/x").is_err(), "a read-only mount is read-only");
     let pod = bed.until("the pod is Running with an address", |bed| {
         bed.pod_like("pair").filter(|p| p["status"]["phase"] == "Running" && p["status"]["podIP"].is_string())
@@ -84,7 +88,8 @@ fn edit_replaces_what_changed(bed: &mut Bed) {
     bed.drop_manifest("pair", &two(WRITES, READS));
     let [one, two_before] = running_pair(bed);
     bed.drop_manifest("pair", &two(WRITES, "sleep 3601"));
-    let after = bed.until("the second is replaced", |bed| bed.running_of("two").into_iter().find(|id| *id != two_before));
+    let after =
+        bed.until("the second is replaced", |bed| bed.running_of("two").into_iter().find(|id| *id != two_before));
     assert_ne!(after, two_before);
     assert_eq!(bed.running_of("one"), [one], "the first is untouched");
     bed.until("the old one is gone or dead", |bed| (bed.running_of("two") == [after.clone()]).then_some(()));
@@ -101,7 +106,10 @@ fn broken_stops_nothing(bed: &mut Bed) {
     });
     bed.drop_manifest(
         "other",
-        &two(WRITES, READS).replace("id: pair", "id: other").replace("name: one", "name: three").replace("name: two", "name: four"),
+        &two(WRITES, READS)
+            .replace("id: pair", "id: other")
+            .replace("name: one", "name: three")
+            .replace("name: two", "name: four"),
     );
     bed.until("another file is read all the same", |bed| bed.running_of("three").pop());
     assert_eq!(running_pair(bed), before, "what ran from the last good version still runs");
@@ -118,7 +126,10 @@ fn removed_is_cleaned_up(bed: &mut Bed) {
     bed.start_agent_with(&[]);
     bed.drop_manifest(
         "pair",
-        &two("trap \"echo bye > /data/bye; exit 0\" TERM; echo ready > /data/file; while true; do sleep 0.1; done", READS),
+        &two(
+            "trap \"echo bye > /data/bye; exit 0\" TERM; echo ready > /data/file; while true; do sleep 0.1; done",
+            READS,
+        ),
     );
     running_pair(bed);
     let data = bed.path("agent");
@@ -129,7 +140,8 @@ fn removed_is_cleaned_up(bed: &mut Bed) {
     assert!(bed.agent_pods().is_empty());
 }
 
-/// Of a container that started often, what runs and the one before; of a pod that is gone nothing, but what is not its own.
+/// Of a container that started often, what runs and the one before; of a pod that is gone nothing, but what is not its
+/// own.
 fn many_starts_leave_little(bed: &mut Bed) {
     bed.start_agent_with(&[]);
     let volumes = |bed: &Bed| bed.docker(&["volume", "ls", "-q"]).lines().count();
@@ -156,13 +168,17 @@ spec:
         )
     };
     const TURNS: u32 = 5;
-    let wrote = |turn: u32| std::fs::read_to_string(theirs.join("kept")).is_ok_and(|text| text.lines().count() == turn as usize);
+    let wrote = |turn: u32| {
+        std::fs::read_to_string(theirs.join("kept")).is_ok_and(|text| text.lines().count() == turn as usize)
+    };
     for turn in 1..=TURNS {
         bed.drop_manifest("often", &manifest(turn));
         bed.until("this edition of it has run", |_| wrote(turn).then_some(()));
     }
     let label = "label=io.kubernetes.container.name=c";
-    bed.until("two of its containers are left", |bed| (bed.docker(&["ps", "-aq", "--filter", label]).lines().count() == 2).then_some(()));
+    bed.until("two of its containers are left", |bed| {
+        (bed.docker(&["ps", "-aq", "--filter", label]).lines().count() == 2).then_some(())
+    });
     let pods = bed.path("agent/pods");
     bed.until("and two of their files", |_| (messages(&pods) == 2).then_some(()));
     bed.remove_manifest("often");
@@ -175,8 +191,9 @@ spec:
 
 /// Files of termination messages.
 fn messages(pods: &std::path::Path) -> usize {
-    let below =
-        |folder: &std::path::Path| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect::<Vec<_>>();
+    let below = |folder: &std::path::Path| {
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect::<Vec<_>>()
+    };
     below(pods).iter().map(|pod| below(&pod.join("messages")).len()).sum()
 }
 
@@ -204,7 +221,10 @@ spec:
 
 fn image_that_is_nowhere(bed: &mut Bed) {
     bed.start_agent_with(&[]);
-    bed.drop_manifest("nowhere", "version: v1beta2\nid: nowhere\ncontainers: [{name: c, image: 'coracle/nowhere:1'}]\n");
+    bed.drop_manifest(
+        "nowhere",
+        "version: v1beta2\nid: nowhere\ncontainers: [{name: c, image: 'coracle/nowhere:1'}]\n",
+    );
     let waiting = |bed: &Bed| {
         let pod = bed.pod_like("nowhere")?;
         let reason = pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str()?.to_owned();
@@ -212,19 +232,30 @@ fn image_that_is_nowhere(bed: &mut Bed) {
     };
     bed.until("the status says so", waiting);
     // Pulling always, and the registry out of reach: what is here runs.
-    bed.drop_manifest("always", &format!("version: v1beta2\nid: always\ncontainers: [{{name: a, image: '{BUSYBOX}', command: [sleep, '3600'], imagePullPolicy: PullAlways}}]\n"));
+    bed.drop_manifest(
+        "always",
+        &format!(
+            "version: v1beta2\nid: always\ncontainers: [{{name: a, image: '{BUSYBOX}', command: [sleep, '3600'], \
+             imagePullPolicy: PullAlways}}]\n"
+        ),
+    );
     bed.until("it runs with the image that is here", |bed| bed.running_of("a").pop());
 }
 
 fn termination_message_and_exit(bed: &mut Bed) {
     bed.start_agent_with(&[]);
     let manifest = format!(
-        "version: v1beta2\nid: ends\nrestartPolicy: {{onFailure: {{}}}}\ncontainers:\n  - name: c\n    image: {BUSYBOX}\n    command: ['sh', '-c', 'echo last words > /dev/termination-log; exit 0']\n"
+        "version: v1beta2\nid: ends\nrestartPolicy: {{onFailure: {{}}}}\n\
+         containers:\n  - name: c\n    image: {BUSYBOX}\n    command: ['sh', '-c', 'echo last words > \
+         /dev/termination-log; exit 0']\n"
     );
     bed.drop_manifest("ends", &manifest);
     let pod = bed.until("it has succeeded", |bed| bed.pod_like("ends").filter(|p| p["status"]["phase"] == "Succeeded"));
     let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
-    assert_eq!((&ended["exitCode"], &ended["reason"], &ended["message"]), (&0.into(), &"Completed".into(), &"last words\n".into()));
+    assert_eq!(
+        (&ended["exitCode"], &ended["reason"], &ended["message"]),
+        (&0.into(), &"Completed".into(), &"last words\n".into())
+    );
     bed.drop_manifest("fails", &manifest.replace("id: ends", "id: fails").replace("exit 0", "exit 3"));
     let pod = bed.until("it was restarted", |bed| {
         bed.pod_like("fails").filter(|p| p["status"]["containerStatuses"][0]["restartCount"].as_i64() >= Some(1))
@@ -255,8 +286,10 @@ spec:
     bed.until("it is ready", |bed| bed.ready("probed").filter(|ready| *ready));
     bed.exec(&id, "rm /alive").expect("exec works");
     let pod = bed.until("it was killed and restarted", |bed| {
-        bed.pod_like("probed")
-            .filter(|p| p["status"]["containerStatuses"][0]["restartCount"] == 1 && bed.running_of("c").pop().is_some_and(|new| new != id))
+        bed.pod_like("probed").filter(|p| {
+            p["status"]["containerStatuses"][0]["restartCount"] == 1
+                && bed.running_of("c").pop().is_some_and(|new| new != id)
+        })
     });
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 1);
 }
@@ -264,13 +297,16 @@ spec:
 /// Of an emptyDir, where an init container wrote it. A key that is missing is named.
 fn variables_of_a_file(bed: &mut Bed) {
     bed.start_agent_with(&[]);
-    let key = |key: &str| json!({"name": "X", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "env", "key": key}}});
+    let key =
+        |key: &str| json!({"name": "X", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "env", "key": key}}});
     let mount = json!([{"name": "v", "mountPath": "/v"}]);
     let pod = |name: &str, asked: &str| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
             "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "emptyDir": {}}],
-            "initContainers": [{"name": "i", "image": BUSYBOX, "command": ["sh", "-c", "echo \"A='one'\" > /v/env"], "volumeMounts": mount}],
-            "containers": [{"name": name, "image": BUSYBOX, "env": [key(asked)], "command": ["sh", "-c", "echo $X > /told; sleep 3600"]}]}})
+            "initContainers": [{"name": "i", "image": BUSYBOX, "command": ["sh", "-c", "echo \"A='one'\" > /v/env"],
+                "volumeMounts": mount}],
+            "containers": [{"name": name, "image": BUSYBOX, "env": [key(asked)],
+                "command": ["sh", "-c", "echo $X > /told; sleep 3600"]}]}})
     };
     bed.drop_manifest("good.json", &pod("good", "A").to_string());
     let variable = bed.until("it has told its variable", |bed| {
@@ -281,7 +317,8 @@ fn variables_of_a_file(bed: &mut Bed) {
     bed.drop_manifest("bad.json", &pod("bad", "B").to_string());
     let waiting = bed.until("it says what is missing", |bed| {
         let waiting = bed.pod_like("bad")?["status"]["containerStatuses"][0]["state"]["waiting"].take();
-        (waiting["reason"] == "CreateContainerConfigError").then(|| waiting["message"].as_str().unwrap_or_default().to_owned())
+        (waiting["reason"] == "CreateContainerConfigError")
+            .then(|| waiting["message"].as_str().unwrap_or_default().to_owned())
     });
     assert!(waiting.contains("environment variable key \"B\" not found in file"), "{waiting}");
 }
@@ -290,11 +327,15 @@ fn host_port(bed: &mut Bed) {
     bed.start_agent_with(&[]);
     let manifest = |id: &str| {
         format!(
-            "version: v1beta2\nid: {id}\ncontainers:\n  - name: {id}\n    image: {BUSYBOX}\n    command: ['sh', '-c', 'mkdir /www; echo {id} > /www/index.html; httpd -f -p 80 -h /www']\n    ports: [{{containerPort: 80, hostPort: 8099}}]\n"
+            "version: v1beta2\nid: {id}\ncontainers:\n  - name: {id}\n    image: {BUSYBOX}\n    command: ['sh', '-c', \
+             'mkdir /www; echo {id} > /www/index.html; httpd -f -p 80 -h /www']\n    ports: [{{containerPort: 80, \
+             hostPort: 8099}}]\n"
         )
     };
     bed.drop_manifest("a-first", &manifest("first"));
-    bed.until("the host port answers", |bed| bed.try_get("http://127.0.0.1:8099/").ok().filter(|text| text == "first\n"));
+    bed.until("the host port answers", |bed| {
+        bed.try_get("http://127.0.0.1:8099/").ok().filter(|text| text == "first\n")
+    });
     bed.drop_manifest("b-second", &manifest("second"));
     let said = bed.until("the second says which port is taken", |bed| {
         let pod = bed.pod_like("second")?;

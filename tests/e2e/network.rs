@@ -1,4 +1,5 @@
-//! The pods' own network: from the host, from pods and from the LAN, which another network namespace plays; beside pods of the engine's.
+//! The pods' own network: from the host, from pods and from the LAN, which another network namespace plays; beside pods
+//! of the engine's.
 
 use crate::Test;
 use crate::bed::Bed;
@@ -6,8 +7,11 @@ use crate::images::BUSYBOX;
 use crate::lan::{HOST, Lan};
 use std::collections::BTreeSet;
 
-pub const TESTS: &[Test] =
-    &[("network_of_its_own", of_its_own), ("network_outlives_agent_and_engine", outlives), ("network_of_both_kinds", of_both_kinds)];
+pub const TESTS: &[Test] = &[
+    ("network_of_its_own", of_its_own),
+    ("network_outlives_agent_and_engine", outlives),
+    ("network_of_both_kinds", of_both_kinds),
+];
 
 const OWN: [&str; 2] = ["--pod-network", "own"];
 
@@ -15,7 +19,8 @@ const OWN: [&str; 2] = ["--pod-network", "own"];
 fn web(id: &str, ports: &str) -> String {
     let command = format!("mkdir /www; echo {id} > /www/index.html; exec httpd -f -p 80 -h /www");
     format!(
-        "version: v1beta2\nid: {id}\ncontainers:\n  - name: {id}\n    image: {BUSYBOX}\n    command: ['sh', '-c', '{command}']\n    ports: [{ports}]\n"
+        "version: v1beta2\nid: {id}\ncontainers:\n  - name: {id}\n    image: {BUSYBOX}\n    command: ['sh', '-c', \
+         '{command}']\n    ports: [{ports}]\n"
     )
 }
 
@@ -61,7 +66,9 @@ fn of_its_own(bed: &mut Bed) {
     answers(bed, "one of the loopback alone, from there", "b", |bed| bed.try_get("http://127.0.0.1:8098/").ok());
     lan.get(&format!("http://{HOST}:8098/")).expect_err("and from nowhere else");
 
-    let seen = bed.exec(&inside.0, "cat /etc/hosts /etc/hostname; ip route; cat /sys/class/net/eth0/address").expect("exec works");
+    let seen = bed
+        .exec(&inside.0, "cat /etc/hosts /etc/hostname; ip route; cat /sys/class/net/eth0/address")
+        .expect("exec works");
     assert!(seen.contains(&format!("{a}\ta\n")) && seen.contains("default via 10.244.0.1 dev eth0"), "{seen}");
     // What goes out goes as this host: the other host has no way back to a pod.
     let ask = |from: &str| bed.exec(from, "ping -c 1 -W 2 192.0.2.2");
@@ -84,10 +91,13 @@ fn outlives(bed: &mut Bed) {
     assert_ne!(other, before, "no address is given twice");
     answers(bed, "with the next one", "a", |_| ask());
 
-    // A sandbox that somebody else restarts gets its wire again; should the agent have looked in between, its pod is made anew.
+    // A sandbox that somebody else restarts gets its wire again; should the agent have looked in between, its pod is
+    // made anew.
     let sandbox = bed.docker(&["ps", "-q", "--no-trunc", "--filter", "name=^/k8s_POD_a"]).trim().to_owned();
     let _ = bed.engine.docker(&["restart", "-t", "0", &sandbox]);
-    bed.until("its sandbox is reached", |bed| bed.exec(&id(bed, "b"), &format!("ping -c 1 -W 2 {}", address(bed, "a"))).ok());
+    bed.until("its sandbox is reached", |bed| {
+        bed.exec(&id(bed, "b"), &format!("ping -c 1 -W 2 {}", address(bed, "a"))).ok()
+    });
 
     bed.engine.signal("TERM");
     bed.engine.ended();

@@ -1,4 +1,5 @@
-//! What a pod that runs is given, and what it keeps: contents of its volumes, resources, its end, whole lines of its logs.
+//! What a pod that runs is given, and what it keeps: contents of its volumes, resources, its end, whole lines of its
+//! logs.
 
 use crate::Test;
 use crate::bed::Bed;
@@ -38,10 +39,14 @@ fn holds(status: &Value, kind: &str) -> Option<Value> {
 fn mounted_config_map_changes(bed: &mut Bed) {
     bed.start();
     let maps = "/api/v1/namespaces/default/configmaps";
-    let map = |text: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": text}}).to_string();
+    let map = |text: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": text}}).to_string()
+    };
     bed.post(maps, &map("one"));
-    let container =
-        json!({"name": "reads", "image": BUSYBOX, "command": ["sh", "-c", SLEEP], "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    let container = json!({
+        "name": "reads", "image": BUSYBOX, "command": ["sh", "-c", SLEEP],
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    });
     post(bed, "reads", &json!({"volumes": [{"name": "v", "configMap": {"name": "m"}}], "containers": [container]}));
     let id = runs(bed, "reads");
     assert_eq!(bed.exec(&id, "cat /v/a").as_deref(), Ok("one"));
@@ -55,7 +60,14 @@ fn mounted_config_map_changes(bed: &mut Bed) {
 
 fn limited(memory: &str, cpu: &str) -> Value {
     let amounts = json!({"memory": memory, "cpu": cpu});
-    json!({"containers": [{"name": "c", "image": BUSYBOX, "command": ["sh", "-c", SLEEP], "resources": {"limits": amounts, "requests": amounts}}]})
+    json!({
+        "containers": [
+            {
+                "name": "c", "image": BUSYBOX, "command": ["sh", "-c", SLEEP],
+                "resources": {"limits": amounts, "requests": amounts},
+            },
+        ],
+    })
 }
 
 fn resize(bed: &Bed, name: &str, memory: &str, cpu: &str) {
@@ -92,12 +104,18 @@ fn resize_waits_for_room(bed: &mut Bed) {
     // All that the node has, of which the other pod has some.
     post(bed, "q", &limited("64Mi", "100m"));
     bed.until("the other is ready", |bed| holds(&status(bed, "q"), "Ready"));
-    let allocatable = bed.get("/api/v1/nodes")["items"][0]["status"]["allocatable"]["cpu"].as_str().map(str::to_owned).expect("an amount");
+    let allocatable = bed.get("/api/v1/nodes")["items"][0]["status"]["allocatable"]["cpu"]
+        .as_str()
+        .map(str::to_owned)
+        .expect("an amount");
     resize(bed, "p", "64Mi", &allocatable);
     let pending = bed.until("its resize waits", |bed| holds(&status(bed, "p"), "PodResizePending"));
     assert_eq!(pending["reason"], "Deferred", "{pending}");
     let text = pending["message"].as_str().unwrap_or_default();
-    assert!(text.starts_with("Node didn't have enough resource: cpu, requested: ") && text.contains(", used: 100, "), "{text}");
+    assert!(
+        text.starts_with("Node didn't have enough resource: cpu, requested: ") && text.contains(", used: 100, "),
+        "{text}"
+    );
     assert_eq!(status(bed, "p")["containerStatuses"][0]["resources"]["limits"]["cpu"], "100m");
     // An agent that starts anew hears from the engine what the pod has.
     bed.stop_agent();
@@ -123,7 +141,9 @@ fn ended_over_an_engine_restart(bed: &mut Bed) {
     // Without a type the directory is made.
     let volumes = json!([{"name": "counts", "hostPath": {"path": folder}}]);
     let started = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default().lines().count();
-    for (name, policy, then) in [("done", "OnFailure", "exit 0"), ("failed", "Never", "exit 3"), ("goes", "Always", SLEEP)] {
+    for (name, policy, then) in
+        [("done", "OnFailure", "exit 0"), ("failed", "Never", "exit 3"), ("goes", "Always", SLEEP)]
+    {
         post(bed, name, &json!({"restartPolicy": policy, "volumes": volumes, "containers": [counts(name, then)]}));
     }
     let phase = |bed: &Bed, name: &str| status(bed, name)["phase"].as_str().unwrap_or_default().to_owned();
@@ -139,7 +159,11 @@ fn ended_over_an_engine_restart(bed: &mut Bed) {
     });
     for (name, ends) in [("done", "Succeeded"), ("failed", "Failed")] {
         let status = status(bed, name);
-        assert_eq!((&status["phase"], &status["containerStatuses"][0]["restartCount"]), (&json!(ends), &json!(0)), "{status}");
+        assert_eq!(
+            (&status["phase"], &status["containerStatuses"][0]["restartCount"]),
+            (&json!(ends), &json!(0)),
+            "{status}"
+        );
         assert_eq!((started(name), bed.running_of(name).len()), (1, 0), "{name}");
     }
 }
@@ -147,10 +171,17 @@ fn ended_over_an_engine_restart(bed: &mut Bed) {
 fn empty_directory_over_its_limit(bed: &mut Bed) {
     bed.start();
     let line = format!("head -c 4000000 /dev/zero > /v/file; {SLEEP}");
-    let container =
-        json!({"name": "fills", "image": BUSYBOX, "command": ["sh", "-c", line], "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
-    post(bed, "fills", &json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}], "containers": [container]}));
-    let evicted = bed.until("it is evicted", |bed| Some(status(bed, "fills")).filter(|status| status["reason"] == "Evicted"));
+    let container = json!({
+        "name": "fills", "image": BUSYBOX, "command": ["sh", "-c", line],
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    });
+    post(
+        bed,
+        "fills",
+        &json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}], "containers": [container]}),
+    );
+    let evicted =
+        bed.until("it is evicted", |bed| Some(status(bed, "fills")).filter(|status| status["reason"] == "Evicted"));
     assert_eq!(
         (&evicted["phase"], &evicted["message"]),
         (&json!("Failed"), &json!("Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". "))
@@ -162,7 +193,8 @@ fn empty_directory_over_its_limit(bed: &mut Bed) {
 fn whole_lines_of_a_log(bed: &mut Bed) {
     bed.start();
     let x = |count: usize, then: &str| format!("head -c {count} /dev/zero | tr '\\0' x; {then}");
-    let line = format!("echo first; {}{}{SLEEP}", x(20_000, "sleep 0.3; echo error >&2; sleep 0.3; "), x(20_960, "echo; "));
+    let line =
+        format!("echo first; {}{}{SLEEP}", x(20_000, "sleep 0.3; echo error >&2; sleep 0.3; "), x(20_960, "echo; "));
     let talks = json!({"name": "talks", "image": BUSYBOX, "command": ["sh", "-c", line]});
     let other = json!({"name": "other", "image": BUSYBOX, "command": ["sh", "-c", format!("echo other; {SLEEP}")]});
     post(bed, "talks", &json!({"containers": [talks, other]}));
@@ -177,7 +209,10 @@ fn whole_lines_of_a_log(bed: &mut Bed) {
     assert_eq!(of(&["--stream", "stderr"]), std::slice::from_ref(&error));
     let stamped = of(&["--timestamps"]);
     let stamp = |line: &str| line.split(' ').next().is_some_and(|stamp| stamp.parse::<jiff::Timestamp>().is_ok());
-    assert!(stamped.len() == 3 && stamped.iter().all(|line| stamp(line) && line.matches('T').count() == 1), "one stamp a line");
+    assert!(
+        stamped.len() == 3 && stamped.iter().all(|line| stamp(line) && line.matches('T').count() == 1),
+        "one stamp a line"
+    );
     let all = of(&["--all-containers"]);
     assert!(all == [first, long, error, "other".to_owned()], "of one container after the other");
 }

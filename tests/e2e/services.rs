@@ -1,4 +1,5 @@
-//! Services over TCP and UDP: from the host, from pods, from the LAN; who is chosen, and what lives on when programs are killed.
+//! Services over TCP and UDP: from the host, from pods, from the LAN; who is chosen, and what lives on when programs
+//! are killed.
 
 use crate::Test;
 use crate::bed::Bed;
@@ -31,13 +32,20 @@ fn say(bed: &Bed, name: &str) {
     let labels = json!({"app": "say"});
     bed.post(
         PODS,
-        &json!({"metadata": {"name": name, "labels": labels}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 1}})
-            .to_string(),
+        &json!({
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
+        })
+        .to_string(),
     );
 }
 
 fn post(bed: &Bed, name: &str, more: Value) -> Value {
-    let port = |protocol: &str| json!({"name": protocol.to_lowercase(), "protocol": protocol, "port": 7, "nodePort": NODE_PORT});
+    let port = |protocol: &str| {
+        json!({
+            "name": protocol.to_lowercase(), "protocol": protocol, "port": 7, "nodePort": NODE_PORT,
+        })
+    };
     let mut spec = json!({"type": "NodePort", "selector": {"app": "say"}, "ports": [port("TCP"), port("UDP")]});
     for (field, value) in more.as_object().into_iter().flatten() {
         spec[field] = value.clone();
@@ -85,7 +93,8 @@ fn from_everywhere(bed: &mut Bed) {
     let service = post(bed, "s", json!({"externalIPs": [EXTERNAL]}));
     let pod = bed.running_of("one").pop().expect("it runs");
     lan.route(EXTERNAL);
-    let (cluster, node, external) = (format!("{}:7", cluster_ip(&service)), format!("{HOST}:{NODE_PORT}"), format!("{EXTERNAL}:7"));
+    let (cluster, node, external) =
+        (format!("{}:7", cluster_ip(&service)), format!("{HOST}:{NODE_PORT}"), format!("{EXTERNAL}:7"));
     let ways = [
         ("its address, from the host", Client::Host, &cluster),
         ("its address, from a pod that is one of it", Client::Pod(&pod), &cluster),
@@ -135,8 +144,9 @@ fn local_policy(bed: &mut Bed) {
     two(bed);
     post(bed, "s", json!({}));
     let node = format!("{HOST}:{NODE_PORT}");
-    let peer =
-        |bed: &Bed, protocol: &str| Some(ask(bed, Client::Lan(&lan), protocol, &node).ok()?.split_once(" from ")?.1.trim().to_owned());
+    let peer = |bed: &Bed, protocol: &str| {
+        Some(ask(bed, Client::Lan(&lan), protocol, &node).ok()?.split_once(" from ")?.1.trim().to_owned())
+    };
     // What answers on this node sees who asks, whatever the policy.
     for protocol in ["tcp", "udp"] {
         bed.until("who asks is seen", |bed| peer(bed, protocol).filter(|peer| peer == "192.0.2.2"));
@@ -145,11 +155,16 @@ fn local_policy(bed: &mut Bed) {
     let kubectl = crate::kubectl::newest();
     kubectl.must(&["patch", "service", "s", "-p", &local.to_string()]);
     for protocol in ["tcp", "udp"] {
-        bed.until("who asks is seen with the policy Local", |bed| peer(bed, protocol).filter(|peer| peer == "192.0.2.2"));
+        bed.until("who asks is seen with the policy Local", |bed| {
+            peer(bed, protocol).filter(|peer| peer == "192.0.2.2")
+        });
     }
     let health = bed.get(&format!("{SERVICES}/s"))["spec"]["healthCheckNodePort"].as_u64().expect("a port");
     let health_text = bed.until("its health is told", |_| lan.get(&format!("http://{HOST}:{health}/healthz")).ok());
-    assert!(health_text.contains("\"localEndpoints\": 2") || health_text.contains("\"localEndpoints\":2"), "{health_text}");
+    assert!(
+        health_text.contains("\"localEndpoints\": 2") || health_text.contains("\"localEndpoints\":2"),
+        "{health_text}"
+    );
 }
 
 /// A connection that stays open through what is killed and changed.
@@ -171,7 +186,8 @@ fn under_kills(bed: &mut Bed) {
     let works = |bed: &Bed, what: &str| {
         for protocol in ["tcp", "udp"] {
             for _ in 0..TRIES {
-                ask(bed, Client::Host, protocol, &cluster).unwrap_or_else(|error| panic!("{what}, {protocol}: {error}"));
+                ask(bed, Client::Host, protocol, &cluster)
+                    .unwrap_or_else(|error| panic!("{what}, {protocol}: {error}"));
             }
         }
     };

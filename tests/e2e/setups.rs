@@ -1,4 +1,5 @@
-//! What people run at home and beside machines, applied as they publish it: `tests/data/setups`, on images of busybox under their names.
+//! What people run at home and beside machines, applied as they publish it: `tests/data/setups`, on images of busybox
+//! under their names.
 
 use crate::Test;
 use crate::bed::Bed;
@@ -44,7 +45,8 @@ const NAMES: &[&str] = &[
 /// The manifests with a folder of this bed for what somebody has made by hand.
 fn manifests(bed: &Bed) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/setups");
-    let mut files: Vec<_> = fs::read_dir(folder).expect("the setups").map(|entry| entry.expect("an entry").path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(folder).expect("the setups").map(|entry| entry.expect("an entry").path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "yaml"));
     files.sort();
     let texts: Vec<String> = files.iter().map(|path| fs::read_to_string(path).expect("a setup")).collect();
@@ -56,7 +58,8 @@ fn waiting(bed: &Bed) -> Vec<String> {
     let list = bed.get("/api/v1/namespaces/default/pods");
     let done = |pod: &serde_json::Value| {
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        pod["status"]["phase"] == "Succeeded" || conditions.clone().any(|one| one["type"] == "Ready" && one["status"] == "True")
+        pod["status"]["phase"] == "Succeeded"
+            || conditions.clone().any(|one| one["type"] == "Ready" && one["status"] == "True")
     };
     let pods = list["items"].as_array().into_iter().flatten().filter(|pod| !done(pod));
     pods.map(|pod| format!("{}: {}", pod["metadata"]["name"], pod["status"])).collect()
@@ -78,7 +81,9 @@ fn setups(bed: &mut Bed) {
     client.must(&["apply", "-f", &all]);
     client.must(&["create", "job", "backup-once", "--from=cronjob/backup"]);
     // Twelve pods that stay, and two that end.
-    bed.until("all run", |bed| (count(bed, "/api/v1/namespaces/default/pods") >= 14 && waiting(bed).is_empty()).then_some(()));
+    bed.until("all run", |bed| {
+        (count(bed, "/api/v1/namespaces/default/pods") >= 14 && waiting(bed).is_empty()).then_some(())
+    });
     for name in NAMES {
         let page = format!("http://{name}/");
         let command = ["exec", "deploy/nextcloud", "-c", "nextcloud", "--", "wget", "-q", "-O", "-", &page];
@@ -88,15 +93,23 @@ fn setups(bed: &mut Bed) {
     let read = |pod: &str, command: &str| client.must(&["exec", pod, "--", "sh", "-c", command]);
     assert_eq!(read("deploy/mosquitto", "head -n 1 /mosquitto/config/mosquitto.conf"), "listener 1883\n");
     assert_eq!(read("deploy/mosquitto", "touch /mosquitto/data/kept; stat -c %g /mosquitto/data/kept"), "1883\n");
-    assert_eq!(read("deploy/grafana", "echo $GF_SECURITY_ADMIN_PASSWORD $GF_SERVER_ROOT_URL"), "secret http://grafana.home\n");
+    assert_eq!(
+        read("deploy/grafana", "echo $GF_SECURITY_ADMIN_PASSWORD $GF_SERVER_ROOT_URL"),
+        "secret http://grafana.home\n"
+    );
     assert_eq!(read("deploy/node-red", "head -c 3 /dev/ttyUSB0 | wc -c; echo $MEMORY_MB"), "3\n128\n");
-    assert_eq!(read("deploy/pihole", "grep -c nas.home /etc/hosts; head -n 1 /etc/resolv.conf"), "1\nnameserver 127.0.0.1\n");
+    assert_eq!(
+        read("deploy/pihole", "grep -c nas.home /etc/hosts; head -n 1 /etc/resolv.conf"),
+        "1\nnameserver 127.0.0.1\n"
+    );
     assert_eq!(read("postgres-0", "stat -c '%u %a' $PGDATA"), "999 700\n");
     assert_eq!(read("deploy/jellyfin", "cat /media/new"), "shared\n");
     assert_eq!(fs::read_to_string(bed.path("media/new")).expect("what samba wrote"), "shared\n");
     // The same again changes nothing; kubectl sends stringData and templates of claims each time.
     let again = client.must(&["apply", "-f", &all]);
-    let sent = |line: &&str| !line.ends_with("unchanged") && !line.starts_with("secret/") && !line.starts_with("statefulset.apps/");
+    let sent = |line: &&str| {
+        !line.ends_with("unchanged") && !line.starts_with("secret/") && !line.starts_with("statefulset.apps/")
+    };
     assert_eq!(again.lines().filter(sent).collect::<Vec<_>>(), [""; 0]);
     assert_eq!(waiting(bed), [""; 0], "nothing was made anew");
     // The old one is gone before the new one comes, and both use the same claim and Secret.

@@ -1,6 +1,6 @@
 //! Stands in for the images of the guestbook of 2014, which no registry has any more: `redis-master`, `redis-slave` and
-//! `frontend`. The redis half speaks redis' inline commands (SET, GET, PING, SYNC) over a map in memory; the slave follows its
-//! master as the original did, by the service variables of its environment.
+//! `frontend`. The redis half speaks redis' inline commands (SET, GET, PING, SYNC) over a map in memory; the slave
+//! follows its master as the original did, by the service variables of its environment.
 //!
 //!     frontend  GET /set?VALUE -> SET at the master's service,  GET /get -> GET at the slave's service
 //!
@@ -101,7 +101,11 @@ fn follow_once(redis: &Mutex<Redis>) -> io::Result<()> {
     for line in BufReader::new(master).lines() {
         let line = line?;
         if let Some((key, value)) = line.strip_prefix("SET ").and_then(|pair| pair.split_once(' ')) {
-            redis.lock().expect("no thread panics while it holds the map").values.insert(key.to_owned(), value.to_owned());
+            redis
+                .lock()
+                .expect("no thread panics while it holds the map")
+                .values
+                .insert(key.to_owned(), value.to_owned());
         }
     }
     Ok(())
@@ -110,7 +114,8 @@ fn follow_once(redis: &Mutex<Redis>) -> io::Result<()> {
 /// The address of a service, from the variables that every container is given.
 fn connect(service: &str) -> io::Result<TcpStream> {
     let variable = |name: &str| {
-        env::var(format!("{service}_SERVICE_{name}")).map_err(|_| io::Error::other(format!("{service}_SERVICE_{name} is not set")))
+        env::var(format!("{service}_SERVICE_{name}"))
+            .map_err(|_| io::Error::other(format!("{service}_SERVICE_{name} is not set")))
     };
     TcpStream::connect((variable("HOST")?.as_str(), variable("PORT")?.parse().map_err(io::Error::other)?))
 }

@@ -29,8 +29,8 @@ pub const TESTS: &[Test] = &[
 const LARGE_BYTES: usize = 3 << 20;
 
 /// Serves what is in /www, and the sum of what it is sent.
-const SERVES: &str = "mkdir -p /www/cgi-bin; printf '#!/bin/sh\\necho; exec sha256sum\\n' > /www/cgi-bin/sum; chmod +x /www/cgi-bin/sum; \
-    echo ready; exec httpd -f -p 127.0.0.1:8080 -h /www";
+const SERVES: &str = "mkdir -p /www/cgi-bin; printf '#!/bin/sh\\necho; exec sha256sum\\n' > /www/cgi-bin/sum; chmod +x \
+                      /www/cgi-bin/sum; echo ready; exec httpd -f -p 127.0.0.1:8080 -h /www";
 
 /// Pod `box`, whose container `c` runs, and serves.
 pub fn start_box(bed: &mut Bed) {
@@ -43,7 +43,10 @@ pub fn start_box(bed: &mut Bed) {
 pub fn pod(bed: &Bed, name: &str, spec: &Value) {
     let mut spec = spec.clone();
     spec["terminationGracePeriodSeconds"] = 1.into();
-    bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}).to_string());
+    bed.post(
+        "/api/v1/namespaces/default/pods",
+        &json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}).to_string(),
+    );
     bed.until(&format!("{name} runs"), |bed| phase(bed, name).filter(|phase| phase == "Running"));
 }
 
@@ -80,7 +83,12 @@ fn commands(bed: &mut Bed) {
         assert!(said.out == large, "{name}: {} bytes came back, others", said.out.len());
         let both = client.run(&["exec", "box", "--", "sh", "-c", "seq 60000 >&2 & seq 60000; wait"], b"");
         let expected: String = (1..=60_000).map(|number| format!("{number}\n")).collect();
-        assert!(both.text() == expected && both.err == expected, "{name}: {} and {} bytes", both.out.len(), both.err.len());
+        assert!(
+            both.text() == expected && both.err == expected,
+            "{name}: {} and {} bytes",
+            both.out.len(),
+            both.err.len()
+        );
         // A command that reads nothing ends as it likes.
         let said = client.run(&["exec", "-i", "box", "--", "sh", "-c", "exec 0<&-; exit 3"], &large);
         assert_eq!(said.code, 3, "{name}: {said:?}");
@@ -106,7 +114,9 @@ fn copies(bed: &mut Bed) {
     start_box(bed);
     let from = bed.path("from");
     fs::create_dir_all(from.join("deep/er")).expect("a folder");
-    for (file, content) in [("large", bytes(4 * LARGE_BYTES)), ("empty", Vec::new()), ("deep/er/a b", b"text\n".to_vec())] {
+    for (file, content) in
+        [("large", bytes(4 * LARGE_BYTES)), ("empty", Vec::new()), ("deep/er/a b", b"text\n".to_vec())]
+    {
         fs::write(from.join(file), content).expect("a file");
     }
     let large = fs::read(from.join("large")).expect("it was written");
@@ -118,7 +128,10 @@ fn copies(bed: &mut Bed) {
         run(Command::new("diff").arg("-r").args([&from, &back])).unwrap_or_else(|e| panic!("{name}: {e}"));
         // One file under another name, by its container's name.
         client.must(&["cp", "-c", "c", &from.join("large").to_string_lossy(), &format!("{inside}.one")]);
-        assert!(client.run(&["exec", "box", "--", "cat", &format!("/tmp/{}.one", client.word())], b"").out == large, "{name}");
+        assert!(
+            client.run(&["exec", "box", "--", "cat", &format!("/tmp/{}.one", client.word())], b"").out == large,
+            "{name}"
+        );
         // Some kubectls end before they have told what tar says of it.
         client.run(&["cp", "box:/tmp/none", &back.join("none").to_string_lossy()], b"");
         assert!(!back.join("none").exists(), "{name}: a file of nothing");
@@ -126,7 +139,8 @@ fn copies(bed: &mut Bed) {
 }
 
 fn fetch(url: &str, more: &[&str]) -> Result<Vec<u8>, String> {
-    let output = Command::new("curl").args(["-sS", "-m", "60"]).args(more).arg(url).output().map_err(|e| e.to_string())?;
+    let output =
+        Command::new("curl").args(["-sS", "-m", "60"]).args(more).arg(url).output().map_err(|e| e.to_string())?;
     if output.status.success() { Ok(output.stdout) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
@@ -141,8 +155,12 @@ fn ports(bed: &mut Bed) {
         let name = client.name();
         let mut going = Going::start(&client, &["port-forward", "box", ":8080"]);
         let url = format!("http://127.0.0.1:{}", going.port());
-        assert!(fetch(&format!("{url}/large"), &[]).as_deref() == Ok(&large[..]), "{name}: what came is not what is there");
-        let answer = fetch(&format!("{url}/cgi-bin/sum"), &["--data-binary", &format!("@{}", file.display())]).expect("it is sent");
+        assert!(
+            fetch(&format!("{url}/large"), &[]).as_deref() == Ok(&large[..]),
+            "{name}: what came is not what is there"
+        );
+        let answer = fetch(&format!("{url}/cgi-bin/sum"), &["--data-binary", &format!("@{}", file.display())])
+            .expect("it is sent");
         assert!(String::from_utf8_lossy(&answer).contains(&sum), "{name}: what was sent is not what came");
         let fetching: Vec<_> = (0..8)
             .map(|_| {
@@ -157,7 +175,9 @@ fn ports(bed: &mut Bed) {
         let mut deaf = Going::start(&client, &["port-forward", "box", ":9"]);
         let port = deaf.port();
         fetch(&format!("http://127.0.0.1:{port}/"), &[]).expect_err("nobody listens there");
-        bed.until("it is told why", |_| deaf.errors().to_lowercase().contains("connect: connection refused").then_some(()));
+        bed.until("it is told why", |_| {
+            deaf.errors().to_lowercase().contains("connect: connection refused").then_some(())
+        });
         // And the other goes on.
         assert!(fetch(&format!("{url}/large"), &[]).as_deref() == Ok(&large[..]), "{name}: the other goes on");
     }
@@ -170,7 +190,8 @@ fn attached(bed: &mut Bed) {
         let (name, word) = (client.name(), client.word());
         let ears = format!("ears-{word}");
         let listens = "while read -r line; do echo heard $line; done; echo end";
-        let container = json!({"name": "c", "image": BUSYBOX, "stdin": true, "stdinOnce": true, "command": ["sh", "-c", listens]});
+        let container =
+            json!({"name": "c", "image": BUSYBOX, "stdin": true, "stdinOnce": true, "command": ["sh", "-c", listens]});
         pod(bed, &ears, &json!({"restartPolicy": "Never", "containers": [container]}));
         let said = client.run(&["attach", "-i", &ears], b"one\ntwo\n");
         assert!(said.code == 0 && said.text().contains("heard one\nheard two\nend\n"), "{name}: {said:?}");
@@ -184,12 +205,16 @@ fn attached(bed: &mut Bed) {
         // Quicker than whoever attaches to it.
         for n in 0..3 {
             let brief = format!("brief-{n}-{word}");
-            let said = client.run(&["run", &brief, "-i", "--rm", "--restart=Never", &image, "--", "sh", "-c", "exit 9"], b"");
+            let said =
+                client.run(&["run", &brief, "-i", "--rm", "--restart=Never", &image, "--", "sh", "-c", "exit 9"], b"");
             assert_eq!(said.code, 9, "{name}: {said:?}");
         }
 
         let typed = format!("typed-{word}");
-        let said = client.at_terminal(&["run", &typed, "-it", "--rm", "--restart=Never", &image, "--", "sh"], "echo so''far; exit 7\n");
+        let said = client.at_terminal(
+            &["run", &typed, "-it", "--rm", "--restart=Never", &image, "--", "sh"],
+            "echo so''far; exit 7\n",
+        );
         assert!(said.code == 7 && said.text().contains("sofar"), "{name}: {said:?}");
 
         let looks = format!("looks-{word}");
@@ -201,13 +226,15 @@ fn attached(bed: &mut Bed) {
 
 fn logs(bed: &mut Bed) {
     bed.start();
-    let talks =
-        "n=$(cat /v/n 2>/dev/null || echo 1); echo $((n + 1)) > /v/n; echo out $n; echo err $n >&2; [ $n = 1 ] && exit 1; exec sleep 3600";
+    let talks = "n=$(cat /v/n 2>/dev/null || echo 1); echo $((n + 1)) > /v/n; echo out $n; echo err $n >&2; [ $n = 1 ] \
+                 && exit 1; exec sleep 3600";
     let mounts = json!([{"name": "v", "mountPath": "/v"}]);
     let container = json!({"name": "c", "image": BUSYBOX, "command": ["sh", "-c", talks], "volumeMounts": mounts});
     let other = json!({"name": "d", "image": BUSYBOX, "command": ["sh", "-c", "echo other; exec sleep 3600"]});
     pod(bed, "talks", &json!({"volumes": [{"name": "v", "emptyDir": {}}], "containers": [container, other]}));
-    bed.until("it talks again", |_| newest().run(&["logs", "talks", "-c", "c"], b"").text().contains("err 2").then_some(()));
+    bed.until("it talks again", |_| {
+        newest().run(&["logs", "talks", "-c", "c"], b"").text().contains("err 2").then_some(())
+    });
     let lines = |said: &str| {
         let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
         lines.sort();
@@ -231,7 +258,10 @@ fn logs(bed: &mut Bed) {
         let said = client.run(&["logs", "talks", "-c", "none"], b"");
         assert!(said.code == 1 && said.err.contains("container none is not valid for pod talks"), "{name}: {said:?}");
         let said = client.run(&["logs", "talks", "-c", "d", "--previous"], b"");
-        assert!(said.code == 1 && said.err.contains("previous terminated container \"d\" in pod \"talks\" not found"), "{name}: {said:?}");
+        assert!(
+            said.code == 1 && said.err.contains("previous terminated container \"d\" in pod \"talks\" not found"),
+            "{name}: {said:?}"
+        );
     }
     // Followed until its container ends, which starts again.
     let client = newest();
@@ -241,7 +271,9 @@ fn logs(bed: &mut Bed) {
     let id = bed.running_of("c").pop().expect("it runs");
     bed.docker(&["kill", &id]);
     bed.until("who follows is let go with its container", |_| going.ended());
-    bed.until("the next one talks", |_| (lines(&client.run(&["logs", "talks", "-c", "c"], b"").text()) == "err 3|out 3").then_some(()));
+    bed.until("the next one talks", |_| {
+        (lines(&client.run(&["logs", "talks", "-c", "c"], b"").text()) == "err 3|out 3").then_some(())
+    });
 }
 
 /// More than the engine keeps in one file: who follows sees every line once, and so does who comes later.
@@ -275,7 +307,8 @@ fn figures(bed: &mut Bed) {
             let said = client.run(&["top", "pod", "box", "--containers", "--no-headers"], b"");
             let text = said.text();
             let words: Vec<&str> = text.split_whitespace().collect();
-            matches!(words.as_slice(), ["box", "c", cpu, memory] if cpu.ends_with('m') && memory.ends_with("Mi")).then_some(())
+            matches!(words.as_slice(), ["box", "c", cpu, memory] if cpu.ends_with('m') && memory.ends_with("Mi"))
+                .then_some(())
         });
         let node = client.must(&["top", "node", "n1", "--no-headers"]);
         assert!(node.starts_with("n1 ") && node.contains('%'), "{name}: {node}");
@@ -285,11 +318,14 @@ fn figures(bed: &mut Bed) {
     let volume = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]);
     let claim = json!({
         "metadata": {"name": "kept"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}, "storageClassName": "local"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}},
+            "storageClassName": "local"},
     });
     bed.post("/api/v1/namespaces/default/persistentvolumeclaims", &claim.to_string());
-    let container =
-        json!({"name": "c", "image": BUSYBOX, "command": ["sleep", "3600"], "volumeMounts": [{"name": "data", "mountPath": "/d"}]});
+    let container = json!({
+        "name": "c", "image": BUSYBOX, "command": ["sleep", "3600"],
+        "volumeMounts": [{"name": "data", "mountPath": "/d"}],
+    });
     pod(bed, "keeps", &json!({"containers": [container], "volumes": volume}));
     bed.until("the claim has figures", |_| {
         of_node("metrics")
@@ -297,7 +333,10 @@ fn figures(bed: &mut Bed) {
             .then_some(())
     });
     let pods = summary["pods"].as_array().cloned().unwrap_or_default();
-    assert!(pods.iter().any(|pod| pod["podRef"]["name"] == "box" && pod["memory"]["workingSetBytes"].as_u64() > Some(0)), "{summary}");
+    assert!(
+        pods.iter().any(|pod| pod["podRef"]["name"] == "box" && pod["memory"]["workingSetBytes"].as_u64() > Some(0)),
+        "{summary}"
+    );
     for (path, line) in [
         ("metrics/cadvisor", "container_memory_working_set_bytes{container=\"c\""),
         ("metrics/resource", "pod_memory_working_set_bytes{namespace=\"default\",pod=\"box\"}"),
@@ -331,9 +370,15 @@ fn refusals(bed: &mut Bed) {
             (&["exec", "box", "-c", "none", "--", "true"], "container none is not valid for pod box"),
             (&["exec", "none", "--", "true"], "pods \"none\" not found"),
             (&["exec", "half", "-c", "ended", "--", "true"], "container not found (\"ended\")"),
-            (&["exec", "over", "--", "true"], "cannot exec into a container in a completed pod; current phase is Succeeded"),
+            (
+                &["exec", "over", "--", "true"],
+                "cannot exec into a container in a completed pod; current phase is Succeeded",
+            ),
             (&["attach", "over"], "cannot attach a container in a completed pod; current phase is Succeeded"),
-            (&["port-forward", "over", ":80"], "unable to forward port because pod is not running. Current status=Succeeded"),
+            (
+                &["port-forward", "over", ":80"],
+                "unable to forward port because pod is not running. Current status=Succeeded",
+            ),
         ] {
             let said = client.run(arguments, b"");
             assert!(said.code != 0 && said.err.contains(words), "{name} {arguments:?}: {said:?}");
@@ -346,9 +391,13 @@ fn refusals(bed: &mut Bed) {
 fn on_the_host(bed: &mut Bed) {
     bed.start_agent_with(&[]);
     let talks = "echo out; echo err >&2; sleep 3600";
-    bed.drop_manifest("talks", &format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: talks}}\nspec:\n  containers:\n  - {{name: c, image: '{BUSYBOX}', command: [sh, -c, '{talks}']}}\n"
-    ));
+    bed.drop_manifest(
+        "talks",
+        &format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: talks}}\n\
+             spec:\n  containers:\n  - {{name: c, image: '{BUSYBOX}', command: [sh, -c, '{talks}']}}\n"
+        ),
+    );
     bed.until("it runs", |bed| bed.running_of("c").pop());
     let ask = |arguments: &[&str], input: &[u8]| -> Said { bed.ask_program(arguments, input) };
     bed.until("its log is there", |_| (ask(&["logs", "talks"], b"").text().lines().count() == 2).then_some(()));
@@ -370,7 +419,12 @@ fn python_client(bed: &mut Bed) {
     start_box(bed);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/clients/python/streams.py");
     let mut command = Command::new("timeout");
-    command.arg("240").arg(python().expect("a Python")).arg("-B").arg(script).args([&format!("http://{MASTER}"), BUSYBOX]);
+    command
+        .arg("240")
+        .arg(python().expect("a Python"))
+        .arg("-B")
+        .arg(script)
+        .args([&format!("http://{MASTER}"), BUSYBOX]);
     let said = run(command.env_remove("http_proxy")).unwrap_or_else(|e| panic!("{e}"));
     assert!(said.contains("all is well"), "{said}");
 }

@@ -1,4 +1,5 @@
-//! Who goes in the middle of a stream: its client, its container, the agent, the master, the engine. Nothing of it stays.
+//! Who goes in the middle of a stream: its client, its container, the agent, the master, the engine. Nothing of it
+//! stays.
 
 use crate::Test;
 use crate::bed::Bed;
@@ -46,7 +47,8 @@ fn lasting(bed: &Bed) -> usize {
 }
 
 fn begin(bed: &Bed, client: &Client, count: usize) -> Vec<Going> {
-    let begun: Vec<Going> = (0..count).map(|_| Going::start(client, &[&["exec", "-i", "box", "--"][..], &LASTS].concat())).collect();
+    let begun: Vec<Going> =
+        (0..count).map(|_| Going::start(client, &[&["exec", "-i", "box", "--"][..], &LASTS].concat())).collect();
     bed.until("they run", |bed| (lasting(bed) == count).then_some(()));
     begun
 }
@@ -58,7 +60,9 @@ fn all_end(bed: &Bed, begun: &mut [Going]) {
 }
 
 fn answers(bed: &Bed) {
-    bed.until("the next command runs", |_| (newest().run(&["exec", "box", "--", "echo", "here"], b"").text() == "here\n").then_some(()));
+    bed.until("the next command runs", |_| {
+        (newest().run(&["exec", "box", "--", "echo", "here"], b"").text() == "here\n").then_some(())
+    });
 }
 
 fn a_client(bed: &mut Bed) {
@@ -89,8 +93,10 @@ fn a_container(bed: &mut Bed) {
     start_box(bed);
     answers(bed);
     let clients = clients();
-    let mut begun: Vec<Going> =
-        clients.iter().map(|client| Going::start(client, &[&["exec", "-i", "box", "--"][..], &LASTS].concat())).collect();
+    let mut begun: Vec<Going> = clients
+        .iter()
+        .map(|client| Going::start(client, &[&["exec", "-i", "box", "--"][..], &LASTS].concat()))
+        .collect();
     bed.until("they run", |bed| (lasting(bed) == clients.len()).then_some(()));
     let id = bed.running_of("c").pop().expect("it runs");
     bed.docker(&["kill", &id]);

@@ -1,4 +1,5 @@
-//! Workloads on a real engine, as people drive them: rollouts, a database with a claim, a drained node, a job on the clock.
+//! Workloads on a real engine, as people drive them: rollouts, a database with a claim, a drained node, a job on the
+//! clock.
 
 use crate::Test;
 use crate::bed::{Bed, MASTER};
@@ -26,11 +27,14 @@ fn container(line: &str) -> Value {
 }
 
 fn template(container: Value) -> Value {
-    json!({"metadata": {"labels": {"app": "a"}}, "spec": {"terminationGracePeriodSeconds": 5, "containers": [container]}})
+    json!({
+        "metadata": {"labels": {"app": "a"}}, "spec": {"terminationGracePeriodSeconds": 5, "containers": [container]},
+    })
 }
 
 fn deployment(replicas: u32, container: Value) -> String {
-    let spec = json!({"replicas": replicas, "selector": {"matchLabels": {"app": "a"}}, "template": template(container)});
+    let spec =
+        json!({"replicas": replicas, "selector": {"matchLabels": {"app": "a"}}, "template": template(container)});
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}).to_string()
 }
 
@@ -58,8 +62,11 @@ fn rollout_undo_scale(bed: &mut Bed) {
     kubectl.must(&["rollout", "status", "deployment/d"]);
     bed.until("the ones before are back", |bed| (colors(bed) == ["", "", ""]).then_some(()));
     let history = kubectl.must(&["rollout", "history", "deployment/d"]);
-    let revisions: Vec<&str> =
-        history.lines().filter_map(|line| line.split_whitespace().next()).filter(|one| one.parse::<u32>().is_ok()).collect();
+    let revisions: Vec<&str> = history
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|one| one.parse::<u32>().is_ok())
+        .collect();
     assert_eq!(revisions, ["2", "3"], "{history}");
     kubectl.must(&["scale", "deployment/d", "--replicas=1"]);
     bed.until("one is left", |bed| (bed.running_of("c").len() == 1).then_some(()));
@@ -74,22 +81,35 @@ fn rollout_undo_scale(bed: &mut Bed) {
 
 /// Of the volume of the claim with that name.
 fn directory(bed: &Bed, claim: &str) -> String {
-    let volume = bed.get(&format!("{CORE}/persistentvolumeclaims/{claim}"))["spec"]["volumeName"].as_str().expect("it is bound").to_owned();
-    bed.get(&format!("/api/v1/persistentvolumes/{volume}"))["spec"]["hostPath"]["path"].as_str().expect("a path").to_owned()
+    let volume = bed.get(&format!("{CORE}/persistentvolumeclaims/{claim}"))["spec"]["volumeName"]
+        .as_str()
+        .expect("it is bound")
+        .to_owned();
+    bed.get(&format!("/api/v1/persistentvolumes/{volume}"))["spec"]["hostPath"]["path"]
+        .as_str()
+        .expect("a path")
+        .to_owned()
 }
 
 fn stateful_set_over_kills(bed: &mut Bed) {
     bed.start();
     let mut writes = container(&format!("echo start >> /data/starts; {SLEEP}"));
     writes["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
-    let claim =
-        json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
-    let spec = json!({"replicas": 2, "serviceName": "s", "selector": {"matchLabels": {"app": "a"}}, "template": template(writes), "volumeClaimTemplates": [claim]});
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    });
+    let spec = json!({
+        "replicas": 2, "serviceName": "s", "selector": {"matchLabels": {"app": "a"}}, "template": template(writes),
+        "volumeClaimTemplates": [claim],
+    });
     bed.post(
         &format!("{APPS}/statefulsets"),
         &json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}, "spec": spec}).to_string(),
     );
-    bed.until("both are ready", |bed| (bed.get(&format!("{APPS}/statefulsets/s"))["status"]["readyReplicas"] == 2).then_some(()));
+    bed.until("both are ready", |bed| {
+        (bed.get(&format!("{APPS}/statefulsets/s"))["status"]["readyReplicas"] == 2).then_some(())
+    });
     let (containers, folders) = (bed.running_of("c"), [directory(bed, "data-s-0"), directory(bed, "data-s-1")]);
     assert!(folders.iter().all(|folder| folder.starts_with(VOLUMES)), "{folders:?}");
     let starts = |folder: &str| std::fs::read_to_string(format!("{folder}/starts")).unwrap_or_default().lines().count();
@@ -97,7 +117,9 @@ fn stateful_set_over_kills(bed: &mut Bed) {
     bed.kill_agent();
     bed.kill_master();
     bed.start();
-    bed.until("both are ready again", |bed| (bed.ready("s-0") == Some(true) && bed.ready("s-1") == Some(true)).then_some(()));
+    bed.until("both are ready again", |bed| {
+        (bed.ready("s-0") == Some(true) && bed.ready("s-1") == Some(true)).then_some(())
+    });
     assert_eq!(bed.running_of("c").len(), 2);
     assert!(bed.running_of("c").iter().all(|id| containers.contains(id)), "nothing was started anew");
     // A pod that is deleted comes back with its name and its data.
@@ -107,7 +129,9 @@ fn stateful_set_over_kills(bed: &mut Bed) {
     assert_eq!(directory(bed, "data-s-1"), folders[1]);
     // Fewer replicas leave their claims; claims that are deleted take their directories along.
     assert_eq!(bed.send("DELETE", &format!("{APPS}/statefulsets/s"), "").0, 200);
-    bed.until("all pods are gone", |bed| (items(bed, &format!("{CORE}/pods")).is_empty() && bed.running_of("c").is_empty()).then_some(()));
+    bed.until("all pods are gone", |bed| {
+        (items(bed, &format!("{CORE}/pods")).is_empty() && bed.running_of("c").is_empty()).then_some(())
+    });
     assert!(folders.iter().all(|folder| starts(folder) > 0), "the claims are there, and so is what they hold");
     for claim in ["data-s-0", "data-s-1"] {
         assert_eq!(bed.send("DELETE", &format!("{CORE}/persistentvolumeclaims/{claim}"), "").0, 200);
@@ -144,26 +168,33 @@ fn drain_with_a_budget(bed: &mut Bed) {
 fn jobs(bed: &mut Bed) {
     bed.start();
     let kubectl = newest();
-    let spec = json!({"completions": 3, "parallelism": 2, "completionMode": "Indexed", "template": {"spec": {"restartPolicy": "Never",
+    let spec = json!({"completions": 3, "parallelism": 2, "completionMode": "Indexed",
+        "template": {"spec": {"restartPolicy": "Never",
         "containers": [container("echo index $JOB_COMPLETION_INDEX")]}}});
     bed.post(
         "/apis/batch/v1/namespaces/default/jobs",
         &json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}).to_string(),
     );
     kubectl.must(&["wait", "--for=condition=complete", "job/j", "--timeout=60s"]);
-    let mut logs: Vec<String> = kubectl.must(&["logs", "-l", "job-name=j", "--tail=-1"]).lines().map(str::to_owned).collect();
+    let mut logs: Vec<String> =
+        kubectl.must(&["logs", "-l", "job-name=j", "--tail=-1"]).lines().map(str::to_owned).collect();
     logs.sort();
     assert_eq!(logs, ["index 0", "index 1", "index 2"]);
     let status = bed.get("/apis/batch/v1/namespaces/default/jobs/j")["status"].take();
     assert_eq!((&status["succeeded"], &status["completedIndexes"]), (&json!(3), &json!("0-2")), "{status}");
-    let fails = json!({"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container("exit 3")]}}});
+    let fails = json!({
+        "backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container("exit 3")]}},
+    });
     bed.post(
         "/apis/batch/v1/namespaces/default/jobs",
         &json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "f"}, "spec": fails}).to_string(),
     );
     kubectl.must(&["wait", "--for=condition=failed", "job/f", "--timeout=60s"]);
     // One that is due each minute, run by hand.
-    let each = json!({"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container("date")]}}}}});
+    let each = json!({
+        "schedule": "* * * * *",
+        "jobTemplate": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container("date")]}}}},
+    });
     bed.post(
         "/apis/batch/v1/namespaces/default/cronjobs",
         &json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"}, "spec": each}).to_string(),

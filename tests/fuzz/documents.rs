@@ -62,7 +62,9 @@ fn tell_apart(field: &Field, list: &mut Vec<Value>) {
 
 fn element(types: &Types, element: &Element, dice: &mut Dice, depth: usize, share: usize) -> Value {
     match element {
-        Element::Text => json!(*dice.pick(&["text", "yes", "1.5", "two\nlines\n", " ä: # \u{1f680}\t", "null", "- x", "k0"])),
+        Element::Text => {
+            json!(*dice.pick(&["text", "yes", "1.5", "two\nlines\n", " ä: # \u{1f680}\t", "null", "- x", "k0"]))
+        }
         Element::Bool => json!(true),
         Element::Int32 => json!(*dice.pick(&[1, -1, i32::MIN, i32::MAX])),
         Element::Int64 => json!(*dice.pick(&[1, -1, i64::MIN, i64::MAX])),
@@ -104,7 +106,9 @@ impl Builtin {
 pub fn builtin() -> &'static Builtin {
     static BUILTIN: LazyLock<Builtin> = LazyLock::new(|| {
         let types = coracle_api::types::builtin();
-        let is_whole = |row: &&Type| row.field("metadata").is_some_and(|field| field.element == Element::Named("ObjectMeta".into()));
+        let is_whole = |row: &&Type| {
+            row.field("metadata").is_some_and(|field| field.element == Element::Named("ObjectMeta".into()))
+        };
         let whole = types.iter().filter(is_whole).map(|row| row.name.to_string()).collect();
         Builtin { all: types.iter().map(|row| row.name.to_string()).collect(), whole, types }
     });

@@ -1,5 +1,5 @@
-//! What strangers send: one round of each target, from a throw of the dice. `tests/it/fuzz` plays them with seeds in `cargo test`,
-//! `fuzz/` lets libFuzzer throw. A round panics where a promise is broken, and only there.
+//! What strangers send: one round of each target, from a throw of the dice. `tests/it/fuzz` plays them with seeds in
+//! `cargo test`, `fuzz/` lets libFuzzer throw. A round panics where a promise is broken, and only there.
 
 pub mod documents;
 pub mod engines;
@@ -136,9 +136,17 @@ pub fn spoil(value: &mut Value, dice: &mut Dice) {
                 (1, Some(name)) => drop(map.insert(name + "x", odd(dice))),
                 (2, Some(name)) => {
                     let value = map.remove(&name).expect("it was just there");
-                    map.insert(format!("{}/{name}", dice.pick(&["$setElementOrder", "$deleteFromPrimitiveList", "$retainKeys"])), value);
+                    map.insert(
+                        format!(
+                            "{}/{name}",
+                            dice.pick(&["$setElementOrder", "$deleteFromPrimitiveList", "$retainKeys"])
+                        ),
+                        value,
+                    );
                 }
-                (3, _) => drop(map.insert("$patch".to_owned(), json!(*dice.pick(&["delete", "replace", "merge", "nonsense"])))),
+                (3, _) => drop(
+                    map.insert("$patch".to_owned(), json!(*dice.pick(&["delete", "replace", "merge", "nonsense"]))),
+                ),
                 _ => {}
             }
         }

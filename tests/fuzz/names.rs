@@ -17,10 +17,17 @@ fn zone() -> Zone {
     let services = [
         json!({"metadata": {"namespace": "d", "name": "web"}, "spec": {"clusterIP": "10.96.0.7", "clusterIPs": many,
             "ports": [{"name": "http", "port": 80}]}}),
-        json!({"metadata": {"namespace": "d", "name": "out"}, "spec": {"type": "ExternalName", "externalName": "example.com"}}),
-        json!({"metadata": {"namespace": "d", "name": "ring"}, "spec": {"type": "ExternalName", "externalName": "ring.d.svc.c"}}),
+        json!({
+            "metadata": {"namespace": "d", "name": "out"},
+            "spec": {"type": "ExternalName", "externalName": "example.com"},
+        }),
+        json!({
+            "metadata": {"namespace": "d", "name": "ring"},
+            "spec": {"type": "ExternalName", "externalName": "ring.d.svc.c"},
+        }),
     ];
-    let services: Vec<Arc<Service>> = services.iter().map(|service| Arc::new(Service::read(service).expect("a service"))).collect();
+    let services: Vec<Arc<Service>> =
+        services.iter().map(|service| Arc::new(Service::read(service).expect("a service"))).collect();
     Zone::new("c", &grouped(&services, &[]))
 }
 

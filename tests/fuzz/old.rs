@@ -39,7 +39,9 @@ struct Seeds {
 static SEEDS: LazyLock<Seeds> = LazyLock::new(|| {
     let mut documents: Vec<Value> = ["full", "full-v1beta3", "examples"].into_iter().flat_map(found).collect();
     let rich = found("rich");
-    documents.extend(Version::ALL.into_iter().flat_map(|version| rich.iter().map(move |document| encode(version, document))));
+    documents.extend(
+        Version::ALL.into_iter().flat_map(|version| rich.iter().map(move |document| encode(version, document))),
+    );
     let (mut parts, mut names) = (Vec::new(), BTreeSet::new());
     for document in &documents {
         take_apart(document, &mut parts, &mut names);
@@ -67,7 +69,10 @@ fn found(folder: &str) -> Vec<Value> {
         files.extend(here);
     }
     files.sort();
-    files.iter().map(|path| serde_json::from_slice(&fs::read(path).expect("a file of the data")).expect("JSON")).collect()
+    files
+        .iter()
+        .map(|path| serde_json::from_slice(&fs::read(path).expect("a file of the data")).expect("JSON"))
+        .collect()
 }
 
 fn take_apart(value: &Value, parts: &mut Vec<Value>, names: &mut BTreeSet<String>) {
@@ -129,9 +134,12 @@ pub fn read(document: &Value, otherwise: &str) {
             metadata.remove("resourceVersion");
         }
         let name = v1["kind"].as_str().unwrap_or_default();
-        // Of v1beta3 more can be read than v1 would take, such as a volume of no source, and only v1beta3 shows that again.
+        // Of v1beta3 more can be read than v1 would take, such as a volume of no source, and only v1beta3 shows that
+        // again.
         let says_all = |other: &Version| *other == version || version.is_flat();
-        for shown_in in Version::ALL.into_iter().filter(says_all).filter(|version| path(*version, name, None, "a").is_some()) {
+        for shown_in in
+            Version::ALL.into_iter().filter(says_all).filter(|version| path(*version, name, None, "a").is_some())
+        {
             put_back(shown_in, name, &v1, document);
         }
     }
@@ -139,8 +147,8 @@ pub fn read(document: &Value, otherwise: &str) {
 
 fn put_back(version: Version, kind: &str, v1: &Value, sent: &Value) {
     let shown = encode(version, v1);
-    let again =
-        decode(version, kind, &shown).unwrap_or_else(|why| panic!("{sent}\nis shown in {} as\n{shown}\nwhich is {why}", version.name()));
+    let again = decode(version, kind, &shown)
+        .unwrap_or_else(|why| panic!("{sent}\nis shown in {} as\n{shown}\nwhich is {why}", version.name()));
     let mut expected = v1.clone();
     // A PUT of a document without a revision is unconditional; all else is as stored.
     if again.object["metadata"].get("resourceVersion").is_none()

@@ -54,7 +54,9 @@ fn pointer(document: &Value, dice: &mut Dice) -> String {
     let (mut path, mut here) = (String::new(), document);
     loop {
         let next = match here {
-            Value::Object(map) if !map.is_empty() => map.iter().nth(dice.below(map.len())).map(|(name, value)| (name.clone(), value)),
+            Value::Object(map) if !map.is_empty() => {
+                map.iter().nth(dice.below(map.len())).map(|(name, value)| (name.clone(), value))
+            }
             Value::Array(list) if !list.is_empty() => {
                 let at = dice.below(list.len());
                 Some((at.to_string(), &list[at]))
@@ -87,8 +89,9 @@ pub fn operations(dice: &mut Dice) {
     assert_eq!(first, operations_of::apply(standing, &operations));
 }
 
-/// An applier that says the same again changes nothing, whoever wrote in between what it does not own. Once it may: a map of
-/// which all fields are taken goes, as in Kubernetes, and one that is still named comes back empty with the next apply.
+/// An applier that says the same again changes nothing, whoever wrote in between what it does not own. Once it may: a
+/// map of which all fields are taken goes, as in Kubernetes, and one that is still named comes back empty with the next
+/// apply.
 pub fn applied(dice: &mut Dice) {
     let types = builtin().types();
     let nothing = Fields::default();
@@ -115,14 +118,16 @@ pub fn applied(dice: &mut Dice) {
         fields.insert("metadata".to_owned(), json!({"name": "a", "labels": {"l": format!("{round}")}}));
         let manager = *dice.pick(&["one", "two"]);
         let Some(once) = laid(types, &live, &config, writer(manager)) else { return };
-        let again = |live: &Value| laid(types, live, &config, writer(manager)).expect("what was applied can be applied again");
+        let again =
+            |live: &Value| laid(types, live, &config, writer(manager)).expect("what was applied can be applied again");
         let twice = again(&once);
         assert_eq!(again(&twice), twice, "{manager} applies\n{config}\nover {live}");
         live = once;
     }
 }
 
-/// The object with its owners as it is stored, brought in form as every write is; None: it was refused, or does not fit its type.
+/// The object with its owners as it is stored, brought in form as every write is; None: it was refused, or does not fit
+/// its type.
 fn laid(types: &Types, live: &Value, config: &Value, writer: Writer<'_>) -> Option<Value> {
     let applied = apply(types, live, config, writer, true).ok()?;
     let mut object = applied.object;

@@ -1,4 +1,5 @@
-//! A directory that nobody would write, opened. The simulated disks of the master's own tests see more; this one is real.
+//! A directory that nobody would write, opened. The simulated disks of the master's own tests see more; this one is
+//! real.
 
 use super::{Dice, spoil_bytes};
 use coracle_api::meta::{Durable, Resource};
@@ -17,7 +18,10 @@ static LIVED: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
     for (name, value) in [("a", "1"), ("b", "2"), ("a-b", "\u{e4}")] {
         let path = ground.0.join(format!("objects/core/configmaps/default/{name}.json"));
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default", "uid": name}, "data": {"v": value}});
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default", "uid": name},
+            "data": {"v": value},
+        });
         fs::write(path, object.to_string()).expect("a file");
     }
     let opened = FlatStore::open(&ground.0, None, &rules()).expect("it opens");
@@ -34,8 +38,13 @@ struct Ground(PathBuf);
 impl Ground {
     /// In memory where that can be: what is tested is what is read, not the disk.
     fn new(name: &str) -> Ground {
-        let above = [Path::new("/dev/shm"), &std::env::temp_dir()].into_iter().find(|path| path.is_dir()).expect("a folder").to_owned();
-        let folder = above.join(format!("coracle-fuzz-{}-{:?}-{name}", std::process::id(), std::thread::current().id()));
+        let above = [Path::new("/dev/shm"), &std::env::temp_dir()]
+            .into_iter()
+            .find(|path| path.is_dir())
+            .expect("a folder")
+            .to_owned();
+        let folder =
+            above.join(format!("coracle-fuzz-{}-{:?}-{name}", std::process::id(), std::thread::current().id()));
         fs::create_dir_all(&folder).expect("a folder");
         Ground(folder)
     }
@@ -48,7 +57,8 @@ impl Drop for Ground {
 }
 
 fn collect(top: &Path, folder: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
     entries.sort();
     for path in entries {
         if path.is_dir() {
@@ -76,7 +86,8 @@ pub fn load_bytes(bytes: &[u8]) {
     }
 }
 
-/// A start never panics and never refuses, loses no object whose file and journal nobody touched, and what it made of it opens again.
+/// A start never panics and never refuses, loses no object whose file and journal nobody touched, and what it made of
+/// it opens again.
 fn opened_with(replaced: &Path, content: &[u8]) {
     let ground = Ground::new("load");
     for (path, bytes) in LIVED.iter() {
@@ -90,11 +101,18 @@ fn opened_with(replaced: &Path, content: &[u8]) {
             Ok(opened) => opened,
             // A number turned into another may say that a newer master wrote it.
             Err(OpenError::Newer { .. }) => return,
-            Err(error) => panic!("{} as {:?}: it does not start: {error}", replaced.display(), String::from_utf8_lossy(content)),
+            Err(error) => {
+                panic!("{} as {:?}: it does not start: {error}", replaced.display(), String::from_utf8_lossy(content))
+            }
         };
         if replaced.starts_with("objects") {
             let left = opened.store.list(&Resource::core("configmaps"), None).items.len();
-            assert!(left >= OBJECTS - 1, "{} as {:?}: {left} are left", replaced.display(), String::from_utf8_lossy(content));
+            assert!(
+                left >= OBJECTS - 1,
+                "{} as {:?}: {left} are left",
+                replaced.display(),
+                String::from_utf8_lossy(content)
+            );
         }
         opened.store.close().ok();
     }
@@ -105,7 +123,11 @@ fn rules() -> Rules<'static> {
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| None,
-        kinds: vec![KindRow { resource: Resource::core("configmaps"), api_version: "v1".into(), kind: "ConfigMap".into() }],
+        kinds: vec![KindRow {
+            resource: Resource::core("configmaps"),
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+        }],
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,
         durable: &|_, _| Durable::Whole,

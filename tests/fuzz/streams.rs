@@ -146,7 +146,8 @@ fn opening(stream: u32, headers: &[(String, String)], begun: bool) -> Vec<u8> {
 
 /// The same of SPDY.
 pub fn spdy_frames(dice: &mut Dice) {
-    const HEADERS: &[(&str, &str)] = &[("streamtype", "data"), ("streamtype", "error"), ("port", "80"), ("requestid", "1"), ("", "")];
+    const HEADERS: &[(&str, &str)] =
+        &[("streamtype", "data"), ("streamtype", "error"), ("port", "80"), ("requestid", "1"), ("", "")];
     let (mut bytes, mut expected, mut begun) = (Vec::new(), Heard::default(), false);
     for _ in 0..dice.below(8) {
         let stream = 1 + 2 * dice.below(4) as u32;

@@ -26,8 +26,18 @@ fn text(seeds: &[&str], dice: &mut Dice) -> String {
 }
 
 pub fn label_selector_text(dice: &mut Dice) {
-    const SEEDS: &[&str] =
-        &["a=b,c!=d", "a in (x, y),b notin (z)", "a,!b", "a==b", "n>5,m<7", "example.com/a in ()", "a = b , c", "((,", "in in (in)", "!!a"];
+    const SEEDS: &[&str] = &[
+        "a=b,c!=d",
+        "a in (x, y),b notin (z)",
+        "a,!b",
+        "a==b",
+        "n>5,m<7",
+        "example.com/a in ()",
+        "a = b , c",
+        "((,",
+        "in in (in)",
+        "!!a",
+    ];
     label_selector(&text(SEEDS, dice));
 }
 
@@ -42,7 +52,8 @@ pub fn label_selector(text: &str) {
 }
 
 pub fn field_selector_text(dice: &mut Dice) {
-    const SEEDS: &[&str] = &["metadata.name=a", "spec.nodeName!=b,status.phase==Running", "a\\,b=c\\=d", "metadata.namespace=", "=", "\\"];
+    const SEEDS: &[&str] =
+        &["metadata.name=a", "spec.nodeName!=b,status.phase==Running", "a\\,b=c\\=d", "metadata.namespace=", "=", "\\"];
     field_selector(&text(SEEDS, dice));
 }
 
@@ -57,8 +68,20 @@ pub fn field_selector(text: &str) {
 
 /// What is canonical stays as it is, and says the same.
 pub fn quantity_text(dice: &mut Dice) {
-    const SEEDS: &[&str] =
-        &["1024Mi", "1.5Gi", "100m", "1e9", "+5Gi", "5.", "0.000000001", "9223372036854775807", "-3E", "1n", ".5k", "12E12"];
+    const SEEDS: &[&str] = &[
+        "1024Mi",
+        "1.5Gi",
+        "100m",
+        "1e9",
+        "+5Gi",
+        "5.",
+        "0.000000001",
+        "9223372036854775807",
+        "-3E",
+        "1n",
+        ".5k",
+        "12E12",
+    ];
     let text = text(SEEDS, dice);
     if let Ok(once) = canonical_quantity(&text) {
         assert_eq!(canonical_quantity(&once).as_deref(), Ok(&*once), "{text:?}");
@@ -96,7 +119,10 @@ pub fn types_text(dice: &mut Dice) {
     static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/src/types");
         let files = fs::read_dir(folder).expect("the types' folder").map(|entry| entry.expect("an entry").path());
-        files.filter(|f| f.extension().is_some_and(|e| e == "txt")).map(|f| fs::read_to_string(f).expect("text")).collect()
+        files
+            .filter(|f| f.extension().is_some_and(|e| e == "txt"))
+            .map(|f| fs::read_to_string(f).expect("text"))
+            .collect()
     });
     assert!(TEXTS.len() > 10, "the types' texts are found");
     let mut bytes = dice.pick(&TEXTS).as_bytes().to_vec();

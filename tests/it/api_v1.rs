@@ -50,8 +50,13 @@ fn a_budget_holds_against_a_crowd() {
         patched(&bed, &format!("{pods}/p{n}/status"), "strategic-merge", &ready);
     }
     let evict = |n: usize| loop {
-        let evicted =
-            ask(bed.local(), "POST", &format!("{pods}/p{n}/eviction"), &[], &json!({"metadata": {"name": format!("p{n}")}}).to_string());
+        let evicted = ask(
+            bed.local(),
+            "POST",
+            &format!("{pods}/p{n}/eviction"),
+            &[],
+            &json!({"metadata": {"name": format!("p{n}")}}).to_string(),
+        );
         let text = String::from_utf8_lossy(&evicted.body).into_owned();
         match evicted.code {
             429 if !text.contains("needs 11 healthy pods and has 11 currently") => std::thread::yield_now(),
@@ -114,8 +119,12 @@ fn figures_are_told_once() {
     let bed = Bed::new();
     let reply = ask(bed.local(), "GET", "/metrics", &[], "");
     let text = String::from_utf8(reply.body.to_vec()).expect("text");
-    let mut names: Vec<&str> =
-        text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect();
+    let mut names: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.rsplit_once(' '))
+        .map(|(name, _)| name)
+        .collect();
     let all = names.len();
     names.sort_unstable();
     names.dedup();
@@ -129,8 +138,12 @@ fn a_status_comes_with_metadata() {
     fn check(bed: &Bed, resource: &str, object: Value, kept: &[&str]) {
         let before = posted(bed, resource, &object);
         let path = format!("{resource}/x/status");
-        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "11111111-2222-3333-4444-555555555555"});
-        let said = json!({"annotations": {"a": "1"}, "finalizers": ["a.b/c"], "labels": {"l": "2"}, "ownerReferences": [owner]});
+        let owner = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "11111111-2222-3333-4444-555555555555",
+        });
+        let said = json!({
+            "annotations": {"a": "1"}, "finalizers": ["a.b/c"], "labels": {"l": "2"}, "ownerReferences": [owner],
+        });
         let asked = json!({"metadata": said, "spec": {"unknown": true}});
         let mut after = patched(bed, &path, "merge", &asked);
         without_notes(&mut after);
@@ -141,8 +154,10 @@ fn a_status_comes_with_metadata() {
         assert_eq!(after["metadata"]["generation"], before["metadata"]["generation"]);
         assert_eq!(after["spec"]["unknown"], Value::Null);
         let managers = after["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-        let owned =
-            managers.iter().find(|entry| entry["subresource"] == "status").map_or(&Value::Null, |entry| &entry["fieldsV1"]["f:metadata"]);
+        let owned = managers
+            .iter()
+            .find(|entry| entry["subresource"] == "status")
+            .map_or(&Value::Null, |entry| &entry["fieldsV1"]["f:metadata"]);
         for field in FIELDS {
             let is = owned.get(format!("f:{field}")).is_some();
             assert_eq!(is, !kept.contains(&field), "owner of {field} of {resource}");
@@ -150,10 +165,13 @@ fn a_status_comes_with_metadata() {
     }
     let bed = Bed::new();
     let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let workload = json!({"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template}});
+    let workload =
+        json!({"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template}});
     let pod = json!({"metadata": {"name": "x"}, "spec": template["spec"]});
-    let attachment =
-        json!({"metadata": {"name": "x"}, "spec": {"attacher": "a.b", "nodeName": "n", "source": {"persistentVolumeName": "v"}}});
+    let attachment = json!({
+        "metadata": {"name": "x"},
+        "spec": {"attacher": "a.b", "nodeName": "n", "source": {"persistentVolumeName": "v"}},
+    });
     check(&bed, "/apis/apps/v1/namespaces/default/deployments", workload.clone(), &["labels"]);
     check(&bed, "/apis/apps/v1/namespaces/default/replicasets", workload, &[]);
     check(&bed, "/api/v1/nodes", json!({"metadata": {"name": "x"}, "spec": {"providerID": "a"}}), &[]);
@@ -161,17 +179,24 @@ fn a_status_comes_with_metadata() {
     check(&bed, "/apis/storage.k8s.io/v1/volumeattachments", attachment, &FIELDS);
 }
 
-/// The agent's reports and others' conditions in every order, the reports out of views of every age: each has the last word in
-/// what is its own.
+/// The agent's reports and others' conditions in every order, the reports out of views of every age: each has the last
+/// word in what is its own.
 #[test]
 fn reports_and_conditions_of_others_in_any_order() {
     let bed = Bed::new();
-    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": null});
+    let condition = |kind: &str, status: &str| {
+        json!({
+            "type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": null,
+        })
+    };
     let mut unready = condition("Ready", "False");
     unready["message"] = "not yet".into();
     let reports = [
         json!({"phase": "Running", "conditions": [condition("PodReadyToStartContainers", "True"), unready]}),
-        json!({"phase": "Running", "conditions": [condition("PodReadyToStartContainers", "True"), condition("Ready", "True")]}),
+        json!({
+            "phase": "Running",
+            "conditions": [condition("PodReadyToStartContainers", "True"), condition("Ready", "True")],
+        }),
     ];
     let theirs = [
         json!({"status": {"nominatedNodeName": "n", "conditions": [condition("a.b/gate", "False")]}}),
@@ -183,7 +208,8 @@ fn reports_and_conditions_of_others_in_any_order() {
         let name = format!("p{order}-{age}");
         let spec = json!({"nodeName": "n", "containers": [{"name": "c", "image": "i"}]});
         let pod = posted(&bed, "/api/v1/namespaces/default/pods", &json!({"metadata": {"name": name}, "spec": spec}));
-        let (uid, path) = (pod["metadata"]["uid"].as_str().expect("a uid"), format!("/api/v1/namespaces/default/pods/{name}/status"));
+        let (uid, path) =
+            (pod["metadata"]["uid"].as_str().expect("a uid"), format!("/api/v1/namespaces/default/pods/{name}/status"));
         let mut views = vec![pod.clone()];
         let (mut reports, mut theirs) = (reports.iter(), theirs.iter());
         for step in 0..4 {
@@ -196,7 +222,9 @@ fn reports_and_conditions_of_others_in_any_order() {
             views.push(patched(&bed, &path, "strategic-merge", &patch));
         }
         let status = &views.last().expect("the last")["status"];
-        let said = |kind: &str| status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
+        let said = |kind: &str| {
+            status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind)
+        };
         for kind in ["PodReadyToStartContainers", "Ready", "DisruptionTarget", "a.b/gate"] {
             assert_eq!(said(kind), Some(&condition(kind, "True")), "order {order:04b}, {age} behind: {status}");
         }
@@ -209,7 +237,9 @@ fn reports_and_conditions_of_others_in_any_order() {
 /// Takes off what controllers note on objects of their own accord.
 fn without_notes(object: &mut Value) {
     if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
-        annotations.retain(|name, _| !["deployment.kubernetes.io/revision", "node.alpha.kubernetes.io/ttl"].contains(&name.as_str()));
+        annotations.retain(|name, _| {
+            !["deployment.kubernetes.io/revision", "node.alpha.kubernetes.io/ttl"].contains(&name.as_str())
+        });
     }
 }
 
@@ -217,7 +247,8 @@ fn without_notes(object: &mut Value) {
 #[test]
 fn a_report_of_the_agent_loses_nothing() {
     let bed = Bed::new();
-    let others = |name: &str| json!({"name": name, "labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e.f/g"]});
+    let others =
+        |name: &str| json!({"name": name, "labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e.f/g"]});
     let check = |before: &Value, after: &Value| {
         let mut after = after.clone();
         without_notes(&mut after);
@@ -230,8 +261,10 @@ fn a_report_of_the_agent_loses_nothing() {
     let uid = pod["metadata"]["uid"].as_str().expect("a uid");
     let path = "/api/v1/namespaces/default/pods/p/status";
     let ours = |uid: &str, status: Value, shows: &Value| pod_status(uid, &status, &shows["status"]);
-    let first =
-        json!({"phase": "Pending", "message": "first", "hostIPs": [{"ip": "1.1.1.1"}], "podIP": "2.2.2.2", "podIPs": [{"ip": "2.2.2.2"}]});
+    let first = json!({
+        "phase": "Pending", "message": "first", "hostIPs": [{"ip": "1.1.1.1"}], "podIP": "2.2.2.2",
+        "podIPs": [{"ip": "2.2.2.2"}],
+    });
     let shows = patched(&bed, path, "strategic-merge", &ours(uid, first, &pod));
     let second = json!({"phase": "Running", "podIP": null, "hostIPs": [{"ip": "3.3.3.3"}]});
     let after = patched(&bed, path, "strategic-merge", &ours(uid, second, &shows));
@@ -241,7 +274,9 @@ fn a_report_of_the_agent_loses_nothing() {
     assert_eq!(ask(bed.local(), "PATCH", path, &headers, &ours("another", json!({}), &after).to_string()).code, 409);
 
     let node = posted(&bed, "/api/v1/nodes", &json!({"metadata": others("n")}));
-    let theirs = json!({"status": {"capacity": {"a.b/device": "2"}, "conditions": [{"type": "NetworkUnavailable", "status": "False"}]}});
+    let theirs = json!({
+        "status": {"capacity": {"a.b/device": "2"}, "conditions": [{"type": "NetworkUnavailable", "status": "False"}]},
+    });
     patched(&bed, "/api/v1/nodes/n/status", "strategic-merge", &theirs);
     let ours = json!({
         "metadata": {"annotations": {"not": "said"}, "labels": {"not": "said"}},
@@ -249,7 +284,10 @@ fn a_report_of_the_agent_loses_nothing() {
     });
     let after = patched(&bed, "/api/v1/nodes/n/status", "strategic-merge", &node_status(&ours));
     let again = patched(&bed, "/api/v1/nodes/n/status", "strategic-merge", &node_status(&ours));
-    assert_eq!((&again["status"], &again["metadata"]["annotations"]), (&after["status"], &after["metadata"]["annotations"]));
+    assert_eq!(
+        (&again["status"], &again["metadata"]["annotations"]),
+        (&after["status"], &after["metadata"]["annotations"])
+    );
     assert_eq!(after["status"]["capacity"], json!({"a.b/device": "2", "cpu": "1"}));
     assert_eq!(after["status"]["conditions"].as_array().map(Vec::len), Some(2));
     check(&node, &after);
@@ -311,7 +349,8 @@ fn moments_that_are_gone() {
     check_over("v1-expired", |data| {
         let folder = data.join("objects/core/namespaces/_cluster");
         fs::create_dir_all(&folder).expect("a new folder");
-        let namespace = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "old", "resourceVersion": "500"}}"#;
+        let namespace =
+            r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "old", "resourceVersion": "500"}}"#;
         fs::write(folder.join("old.json"), namespace).expect("room for a file");
     });
 }
@@ -323,7 +362,8 @@ fn a_store_that_is_full_takes_deletes() {
     const LIMIT: u64 = 2 << 20;
     let bed = Bed::set_up(|config| config.store_limit = Some(LIMIT));
     let all = "/api/v1/namespaces/default/configmaps";
-    let named = |name: &str, bytes: usize| json!({"metadata": {"name": name}, "data": {"x": "x".repeat(bytes)}}).to_string();
+    let named =
+        |name: &str, bytes: usize| json!({"metadata": {"name": name}, "data": {"x": "x".repeat(bytes)}}).to_string();
     let post = |name: &str, bytes: usize| ask(bed.network(), "POST", all, &[], &named(name, bytes));
     let text = |reply: &crate::transcript::Reply| String::from_utf8_lossy(&reply.body).into_owned();
     assert_eq!(text(&ask(bed.local(), "GET", "/readyz", &[], "")), "ok");
@@ -369,7 +409,10 @@ fn what_lost_its_owner() {
         fs::create_dir_all(&folder).expect("a new folder");
         let owned = |name: &str, owner: &str| {
             let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": owner});
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "uid": name, "ownerReferences": [owner]}})
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": name, "uid": name, "ownerReferences": [owner]},
+            })
         };
         fs::write(folder.join("lost.json"), owned("lost", "taken").to_string()).expect("room for a file");
         fs::write(folder.join("held.json"), owned("held", "broken").to_string()).expect("room for a file");
@@ -384,7 +427,8 @@ fn a_master_starts_over_anything() {
         let folder = data.join("objects/core/namespaces/_cluster");
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(folder.join("kube-system.json"), "{").expect("a file");
-        let typed = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "typed"}, "status": {"phase": 5}}"#;
+        let typed =
+            r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "typed"}, "status": {"phase": 5}}"#;
         std::fs::write(folder.join("typed.json"), typed).expect("a file");
         let made = std::process::Command::new("mkfifo").arg(folder.join("pipe.json")).status().expect("mkfifo runs");
         assert!(made.success());
@@ -424,7 +468,10 @@ fn a_damaged_object_is_replaced_as_a_whole() {
     let get = || ask(bed.local(), "GET", PATH, &[], "");
     let refused = get();
     let text = String::from_utf8_lossy(&refused.body).into_owned();
-    assert!(refused.code == 500 && text.contains("delete or replace the object, with no uid and no resourceVersion"), "{text}");
+    assert!(
+        refused.code == 500 && text.contains("delete or replace the object, with no uid and no resourceVersion"),
+        "{text}"
+    );
     assert_eq!(ask(bed.local(), "POST", PATH.trim_end_matches("/a"), &[], r#"{"metadata": {"name": "a"}}"#).code, 409);
     for certain in [json!({"name": "a", "uid": "u"}), json!({"name": "a", "resourceVersion": "7"})] {
         assert_eq!(put("", certain, json!({})).code, 500);
@@ -436,11 +483,19 @@ fn a_damaged_object_is_replaced_as_a_whole() {
     let warning = made.headers.iter().find(|(name, _)| name == "warning").expect("it is told").1.clone();
     assert!(made.code == 201 && warning.contains("a uid of its own"), "{} {warning}", made.code);
     let now: Value = serde_json::from_slice(&get().body).expect("JSON");
-    assert!(now["data"]["k"] == "v" && now["metadata"]["uid"].is_string() && now["metadata"]["creationTimestamp"].is_string(), "{now}");
+    assert!(
+        now["data"]["k"] == "v"
+            && now["metadata"]["uid"].is_string()
+            && now["metadata"]["creationTimestamp"].is_string(),
+        "{now}"
+    );
     assert_eq!(put("", name(), json!({"k": "w"})).code, 200);
     let text = String::from_utf8_lossy(&ask(bed.local(), "GET", "/readyz?verbose", &[], "").body).into_owned();
     assert!(!text.contains("damaged"), "{text}");
-    assert!(bed.folder.join("data/quarantine/0001-not-json-settled/core/configmaps/default/a.json").exists(), "it is kept");
+    assert!(
+        bed.folder.join("data/quarantine/0001-not-json-settled/core/configmaps/default/a.json").exists(),
+        "it is kept"
+    );
 }
 
 /// Replay of what stands, then what is written while the watcher is still reading: each object once, in order.
@@ -463,18 +518,27 @@ fn a_watch_over_5000_objects_loses_none() {
     let mut pipe = bed.network();
     pipe.write_all(b"GET /api/v1/namespaces/default/endpoints?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .expect("the request is taken");
-    let mut lines = BufReader::new(pipe).lines().map(|line| line.expect("the stream goes on")).filter(|line| line.starts_with("{\"type\""));
+    let mut lines = BufReader::new(pipe)
+        .lines()
+        .map(|line| line.expect("the stream goes on"))
+        .filter(|line| line.starts_with("{\"type\""));
     let mut names = std::collections::BTreeSet::new();
     let mut last = 0;
     let mut read = |count: usize, revisions_grow: bool| {
         for _ in 0..count {
             let event: Value = serde_json::from_str(&lines.next().expect("another event")).expect("JSON");
             assert_eq!(event["type"], "ADDED");
-            let revision: u64 =
-                event["object"]["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).expect("a number");
+            let revision: u64 = event["object"]["metadata"]["resourceVersion"]
+                .as_str()
+                .and_then(|text| text.parse().ok())
+                .expect("a number");
             assert!(!revisions_grow || revision > last, "{revision} after {last}");
             last = last.max(revision);
-            assert!(names.insert(event["object"]["metadata"]["name"].to_string()), "{} came twice", event["object"]["metadata"]["name"]);
+            assert!(
+                names.insert(event["object"]["metadata"]["name"].to_string()),
+                "{} came twice",
+                event["object"]["metadata"]["name"]
+            );
         }
         names.len()
     };

@@ -1,8 +1,9 @@
-//! Circles of files: a graph of one crate's files, an edge for each name that one file takes from another, and the groups
-//! of files that can all be reached from one another.
+//! Circles of files: a graph of one crate's files, an edge for each name that one file takes from another, and the
+//! groups of files that can all be reached from one another.
 //!
-//! A name counts for the file that defines it: `use super::POD`, where `mod.rs` only says `pub use pod::POD`, is an edge
-//! to `pod.rs`. A re-export is an edge only if the file that re-exports a name also uses it. Code of tests is left out.
+//! A name counts for the file that defines it: `use super::POD`, where `mod.rs` only says `pub use pod::POD`, is an
+//! edge to `pod.rs`. A re-export is an edge only if the file that re-exports a name also uses it. Code of tests is left
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,8 +29,9 @@ pub fn circles(root: &Path) -> Vec<Circle> {
             continue;
         }
         files.iter().for_each(|file| _ = left.remove(file));
-        let of =
-            |file: &String| edges[file].iter().filter(|to| files.contains(to)).map(|to| (file.clone(), to.clone())).collect::<Vec<_>>();
+        let of = |file: &String| {
+            edges[file].iter().filter(|to| files.contains(to)).map(|to| (file.clone(), to.clone())).collect::<Vec<_>>()
+        };
         found.push(Circle { edges: files.iter().flat_map(of).collect(), files });
     }
     found
@@ -96,7 +98,8 @@ impl Crate {
         self.read_module(&file, &module, &tokens(&text), &mut files);
         for name in files {
             // Of a module in braces: `flat::lists` stands in `flat/lists.rs`.
-            let inside = name[module.len()..name.len() - 1].iter().fold(children.clone(), |folder, name| folder.join(name));
+            let inside =
+                name[module.len()..name.len() - 1].iter().fold(children.clone(), |folder, name| folder.join(name));
             let own = inside.join(name.last().expect("a module has a name"));
             let (flat, deep) = (own.with_extension("rs"), own.join("mod.rs"));
             self.read_file(top, if flat.exists() { flat } else { deep }, own, name);
@@ -167,10 +170,16 @@ impl Crate {
         let mut edges = Edges::new();
         for (at, module) in &self.modules {
             let to = edges.entry(module.file.clone()).or_default();
-            let imports = module.imports.iter().filter(|import| !import.is_public && import.name.is_some()).map(|import| &import.path);
-            // A single name in the code may be a variable's, which can be that of a module: modules stand in paths alone.
+            let imports = module
+                .imports
+                .iter()
+                .filter(|import| !import.is_public && import.name.is_some())
+                .map(|import| &import.path);
+            // A single name in the code may be a variable's, which can be that of a module: modules stand in paths
+            // alone.
             let single = module.mentions.iter().filter(|path| path.len() == 1);
-            let items = single.filter(|path| matches!(self.meaning(at, path, &mut BTreeSet::new()), Some(Meaning::Item(_))));
+            let items =
+                single.filter(|path| matches!(self.meaning(at, path, &mut BTreeSet::new()), Some(Meaning::Item(_))));
             let paths = module.mentions.iter().filter(|path| path.len() > 1);
             for path in imports.chain(items).chain(paths) {
                 to.extend(self.file_of(at, path).filter(|file| *file != module.file));
@@ -188,7 +197,12 @@ impl Crate {
     }
 
     /// `asked`: names that are being looked up; imports may be circles too.
-    fn meaning(&self, from: &ModulePath, path: &[String], asked: &mut BTreeSet<(ModulePath, String)>) -> Option<Meaning> {
+    fn meaning(
+        &self,
+        from: &ModulePath,
+        path: &[String],
+        asked: &mut BTreeSet<(ModulePath, String)>,
+    ) -> Option<Meaning> {
         let mut at = from.clone();
         for (n, name) in path.iter().enumerate() {
             match name.as_str() {
@@ -217,7 +231,13 @@ impl Crate {
         meaning
     }
 
-    fn found_in(&self, module: &Module, at: &ModulePath, name: &str, asked: &mut BTreeSet<(ModulePath, String)>) -> Option<Meaning> {
+    fn found_in(
+        &self,
+        module: &Module,
+        at: &ModulePath,
+        name: &str,
+        asked: &mut BTreeSet<(ModulePath, String)>,
+    ) -> Option<Meaning> {
         if module.children.contains(name) {
             return Some(Meaning::Module([at.as_slice(), &[name.to_owned()]].concat()));
         }
@@ -268,7 +288,10 @@ fn use_tree(tokens: &[String], before: &[String], is_public: bool, into: &mut Ve
         match token.as_str() {
             "::" => {}
             "*" => return into.push(Import { name: None, path, is_public }),
-            "{" => return branches(&tokens[i + 1..tokens.len() - 1]).for_each(|branch| use_tree(branch, &path, is_public, into)),
+            "{" => {
+                return branches(&tokens[i + 1..tokens.len() - 1])
+                    .for_each(|branch| use_tree(branch, &path, is_public, into));
+            }
             "as" => return into.push(Import { name: Some(tokens[i + 1].clone()), path, is_public }),
             name => path.push(name.to_owned()),
         }
@@ -303,7 +326,9 @@ fn tokens(text: &str) -> Vec<String> {
         match chars[i] {
             '/' if at(i + 1) == '/' => i += chars[i..].iter().take_while(|c| **c != '\n').count(),
             '/' if at(i + 1) == '*' => i = behind_comment(&chars, i),
-            'r' | 'b' if behind_raw_text(&chars, i).is_some() => i = behind_raw_text(&chars, i).expect("asked just now"),
+            'r' | 'b' if behind_raw_text(&chars, i).is_some() => {
+                i = behind_raw_text(&chars, i).expect("asked just now")
+            }
             '"' => i = behind_text(&chars, i),
             '\'' => i = behind_quote(&chars, i),
             ':' if at(i + 1) == ':' => {
@@ -422,7 +447,11 @@ mod tests {
         ] {
             let lib = "mod a; mod b; mod c; pub use b::{two, two as deux, Two}; pub use a::one;";
             let b = "use crate::one; pub struct Two; pub fn two() { one() }";
-            check(name, &[("lib.rs", lib), ("a.rs", a), ("b.rs", b), ("c.rs", "pub fn three() {}")], &[&["a.rs", "b.rs"]]);
+            check(
+                name,
+                &[("lib.rs", lib), ("a.rs", a), ("b.rs", b), ("c.rs", "pub fn three() {}")],
+                &[&["a.rs", "b.rs"]],
+            );
         }
     }
 
@@ -449,7 +478,8 @@ mod tests {
     fn longer_ones_and_folders() {
         let lib = "pub mod store; pub mod serve; pub struct Top;";
         let store = "mod journal; pub mod file; pub use journal::Journal; pub(crate) use file::File;";
-        let journal = "pub mod line; use crate::serve::Serve; pub struct Journal; impl Journal { fn x() { line::LINE; } }";
+        let journal =
+            "pub mod line; use crate::serve::Serve; pub struct Journal; impl Journal { fn x() { line::LINE; } }";
         let line = "use super::super::File; pub const LINE: u8 = 1;";
         let file = "pub struct File; use crate::Top;";
         let serve = "use crate::store::{Journal, file}; pub struct Serve; fn f() { file::File }";
@@ -467,7 +497,10 @@ mod tests {
         let found = tree("longer", &[&files[..4], &[("store/file.rs", file), files[5]]].concat());
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].files, ["serve.rs", "store/file.rs", "store/journal/line.rs", "store/journal/mod.rs"]);
-        assert!(found[0].edges.contains(&("store/journal/line.rs".to_owned(), "store/file.rs".to_owned())), "{found:?}");
+        assert!(
+            found[0].edges.contains(&("store/journal/line.rs".to_owned(), "store/file.rs".to_owned())),
+            "{found:?}"
+        );
         // A facade that uses what it re-exports is part of a circle.
         let store = format!("{store} pub struct Names; fn f(x: File) {{}}");
         let file = "pub struct File; use super::Names;";

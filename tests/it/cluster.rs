@@ -1,6 +1,7 @@
-//! A whole cluster in one thread: the master's store, API, scheduler and controllers, and three hosts with the agent's own loop and
-//! engines in memory. Messages come late and get lost, each part dies at any moment, clocks jump, people roll out, scale and delete.
-//! At every moment what may never be is not; once the faults end, everything is as it was asked for, and stays so.
+//! A whole cluster in one thread: the master's store, API, scheduler and controllers, and three hosts with the agent's
+//! own loop and engines in memory. Messages come late and get lost, each part dies at any moment, clocks jump, people
+//! roll out, scale and delete. At every moment what may never be is not; once the faults end, everything is as it was
+//! asked for, and stays so.
 //!
 //!     CORACLE_SEED=17        this history alone, told
 //!     CORACLE_HISTORIES=5000 so many
@@ -27,7 +28,8 @@ fn every_history_ends_as_it_was_asked_for() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     if let Some(seed) = number("CORACLE_SEED") {
         let without = std::env::var("CORACLE_WITHOUT").ok();
-        let switched_off = Rule::ALL.into_iter().find(|rule| without.as_ref().is_some_and(|name| *name == format!("{rule:?}")));
+        let switched_off =
+            Rule::ALL.into_iter().find(|rule| without.as_ref().is_some_and(|name| *name == format!("{rule:?}")));
         assert_eq!(story::run(seed, true, Rules { switched_off }), Vec::<String>::new());
         return;
     }
@@ -39,8 +41,8 @@ fn every_history_ends_as_it_was_asked_for() {
             if seed >= histories {
                 return;
             }
-            let wrongs =
-                catch_unwind(AssertUnwindSafe(|| story::run(seed, false, Rules::default()))).unwrap_or_else(|_| vec!["a panic".to_owned()]);
+            let wrongs = catch_unwind(AssertUnwindSafe(|| story::run(seed, false, Rules::default())))
+                .unwrap_or_else(|_| vec!["a panic".to_owned()]);
             if !wrongs.is_empty() {
                 next.store(histories, Ordering::Relaxed);
                 panic!("CORACLE_SEED={seed} cargo test -p coracle-tests --test it cluster::\n{}", wrongs.join("\n"));
@@ -68,8 +70,8 @@ fn every_rule_of_the_controllers_is_missed() {
             let Some(rule) = next.lock().unwrap().next().copied() else { return };
             let rules = Rules { switched_off: Some(rule) };
             let missed = |seed: &u64| {
-                let wrongs =
-                    catch_unwind(AssertUnwindSafe(|| story::run(*seed, false, rules))).unwrap_or_else(|_| vec!["a panic".to_owned()]);
+                let wrongs = catch_unwind(AssertUnwindSafe(|| story::run(*seed, false, rules)))
+                    .unwrap_or_else(|_| vec!["a panic".to_owned()]);
                 if let Some(last) = wrongs.last() {
                     println!("{rule:?}: seed {seed}: {last}");
                 }

@@ -1,5 +1,5 @@
-//! The controllers against random histories: clients, agents, silences, restarts that lose what is volatile, damaged files. Then quiet,
-//! and everything is as it was asked for, and stays so.
+//! The controllers against random histories: clients, agents, silences, restarts that lose what is volatile, damaged
+//! files. Then quiet, and everything is as it was asked for, and stays so.
 //!
 //!     CORACLE_SEED=17        this history alone
 //!     CORACLE_HISTORIES=5000 so many
@@ -78,7 +78,10 @@ fn a_bound_pod_gets_the_zone_of_its_node() {
     bed.create("pods", json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}));
     bed.settle();
     let pods = bed.objects("pods");
-    assert!(pods.iter().any(|(_, pod)| pod["spec"]["nodeName"] == "n1" && pod["metadata"]["labels"][ZONE] == "n1"), "{pods:?}");
+    assert!(
+        pods.iter().any(|(_, pod)| pod["spec"]["nodeName"] == "n1" && pod["metadata"]["labels"][ZONE] == "n1"),
+        "{pods:?}"
+    );
 }
 
 fn history(seed: u64, verbose: bool) {
@@ -127,7 +130,9 @@ fn operation(bed: &mut Bed) {
         5 => {
             let name = bed.random.pick(&CONTROLLERS);
             if bed.random.chance(2) {
-                bed.change("replicationcontrollers", name, |rc| rc["metadata"]["finalizers"] = json!(["foregroundDeletion"]));
+                bed.change("replicationcontrollers", name, |rc| {
+                    rc["metadata"]["finalizers"] = json!(["foregroundDeletion"])
+                });
             }
             bed.delete("replicationcontrollers", name, None);
         }
@@ -201,7 +206,8 @@ fn make_controller(bed: &mut Bed) {
     let (name, app, replicas) = (bed.random.pick(&CONTROLLERS), bed.random.pick(&APPS), bed.random.below(5));
     let container = container(bed);
     let template = json!({
-        "metadata": {"labels": {"app": app, "tier": "x"}, "annotations": {"coracle.dev/creation-token": "one"}, "name": "Manifest_Id"},
+        "metadata": {"labels": {"app": app, "tier": "x"}, "annotations": {"coracle.dev/creation-token": "one"},
+            "name": "Manifest_Id"},
         "spec": {"containers": [container]},
     });
     let selector = if bed.random.chance(2) { json!({"app": app}) } else { json!({"app": app, "tier": "x"}) };
@@ -212,7 +218,8 @@ fn make_controller(bed: &mut Bed) {
 }
 
 fn container(bed: &mut Bed) -> Value {
-    let mut container = json!({"name": "c", "image": "i", "ports": [{"name": "www", "containerPort": 80 + bed.random.below(2)}]});
+    let mut container =
+        json!({"name": "c", "image": "i", "ports": [{"name": "www", "containerPort": 80 + bed.random.below(2)}]});
     if bed.random.chance(4) {
         container["ports"][0]["hostPort"] = (8000 + bed.random.below(2)).into();
     }
@@ -225,7 +232,9 @@ fn container(bed: &mut Bed) -> Value {
 fn make_pod(bed: &mut Bed) {
     let container = container(bed);
     let nth = bed.random.below(4);
-    let mut pod = json!({"metadata": {"name": format!("bare-{nth}"), "labels": {"app": "bare"}}, "spec": {"containers": [container]}});
+    let mut pod = json!({
+        "metadata": {"name": format!("bare-{nth}"), "labels": {"app": "bare"}}, "spec": {"containers": [container]},
+    });
     match bed.random.below(6) {
         // For a controller to adopt.
         0 | 1 => pod["metadata"] = json!({"name": format!("free-{nth}"), "labels": {"app": bed.random.pick(&APPS)}}),

@@ -1,5 +1,5 @@
-//! What strangers send: mutated bytes and documents through every engine and through a whole master. Nothing panics, what is
-//! taken is stable, and the work grows with the input, not with its square.
+//! What strangers send: mutated bytes and documents through every engine and through a whole master. Nothing panics,
+//! what is taken is stable, and the work grows with the input, not with its square.
 //!
 //! One round of each target stands in `tests/fuzz`, which `fuzz/` uses as well.
 //!

@@ -1,4 +1,5 @@
-//! The agent gives memory back after a burst, and else does nothing. Its clock stands still while there is something to do.
+//! The agent gives memory back after a burst, and else does nothing. Its clock stands still while there is something to
+//! do.
 
 use coracle_agent::desired::master::Network;
 use coracle_agent::giving::{self, CHANGES, SERVICES_CHANGES};
@@ -35,7 +36,11 @@ async fn an_agent_gives_back_what_a_burst_took() {
                 network_in.send_replace(Some(Arc::new(Network::default())));
                 sleep(Duration::from_millis(100)).await;
             }
-            assert_eq!(timeout(10 * STRETCH, given.recv()).await.is_ok(), expected, "after {changes} changes of services");
+            assert_eq!(
+                timeout(10 * STRETCH, given.recv()).await.is_ok(),
+                expected,
+                "after {changes} changes of services"
+            );
         }
     };
     tokio::join!(runs, test);

@@ -3,9 +3,9 @@
 //!     recorded pod -> the agent's own loop and probes on a paused clock, with a scripted engine -> happenings
 //!         -> events of the API
 //!
-//! Compared are the first occurrences, in their order: type, reason, field path, message. How often one is repeated hangs on how
-//! often a kubelet syncs. Texts of the engine (why it refused a start, a pull) are given to ours as they were given to the kubelet.
-//! What differs on purpose is in `INTENDED`, and has to differ.
+//! Compared are the first occurrences, in their order: type, reason, field path, message. How often one is repeated
+//! hangs on how often a kubelet syncs. Texts of the engine (why it refused a start, a pull) are given to ours as they
+//! were given to the kubelet. What differs on purpose is in `INTENDED`, and has to differ.
 
 mod engine;
 mod play;
@@ -21,30 +21,40 @@ const INTENDED: &[(&str, &[(&str, &str)])] = &[
         "always, with the registry out of reach and the image here, starts, and says so",
         &[
             ("image-latest-default-policy", "- Warning Failed spec.containers{c}: Error: ErrImagePull"),
-            ("image-latest-default-policy", "- Normal BackOff spec.containers{c}: Back-off pulling image \"127.0.0.1:5999/nope\""),
+            (
+                "image-latest-default-policy",
+                "- Normal BackOff spec.containers{c}: Back-off pulling image \"127.0.0.1:5999/nope\"",
+            ),
             ("image-latest-default-policy", "- Warning Failed spec.containers{c}: Error: ImagePullBackOff"),
             (
                 "image-latest-default-policy",
-                "+ Normal Pulled spec.containers{c}: Container image \"127.0.0.1:5999/nope\" already present on machine and can be accessed by the pod",
+                "+ Normal Pulled spec.containers{c}: Container image \"127.0.0.1:5999/nope\" already present on \
+                 machine and can be accessed by the pod",
             ),
             ("image-latest-default-policy", "+ Normal Created spec.containers{c}: Container created"),
             ("image-latest-default-policy", "+ Normal Started spec.containers{c}: Container started"),
         ],
     ),
     (
-        "the first try of a probe comes at once, so the third kill, which is followed by a wait, falls into the time that was watched",
-        &[("probe-timeout", "+ Warning BackOff spec.containers{c}: Back-off restarting failed container c in pod probe-timeout_gt(uid)")],
+        "the first try of a probe comes at once, so the third kill, which is followed by a wait, falls into the time \
+         that was watched",
+        &[(
+            "probe-timeout",
+            "+ Warning BackOff spec.containers{c}: Back-off restarting failed container c in pod probe-timeout_gt(uid)",
+        )],
     ),
     (
         "other pods stood on the kubelet's node",
         &[
             (
                 "rejected-outofcpu",
-                "- Warning OutOfcpu pod: Node didn't have enough resource: cpu, requested: 100000, used: 60, capacity: 2000",
+                "- Warning OutOfcpu pod: Node didn't have enough resource: cpu, requested: 100000, used: 60, capacity: \
+                 2000",
             ),
             (
                 "rejected-outofcpu",
-                "+ Warning OutOfcpu pod: Node didn't have enough resource: cpu, requested: 100000, used: 0, capacity: 2000",
+                "+ Warning OutOfcpu pod: Node didn't have enough resource: cpu, requested: 100000, used: 0, capacity: \
+                 2000",
             ),
         ],
     ),
@@ -78,7 +88,11 @@ fn as_a_kubelet_tells_it() {
             let both: Vec<&String> = ours.iter().filter(|line| theirs.contains(line)).collect();
             agreed += both.len();
             let alone = |sign: &str, lines: &[String], others: &[String]| -> Vec<(String, String)> {
-                lines.iter().filter(|line| !others.contains(line)).map(|line| (name.clone(), format!("{sign} {line}"))).collect()
+                lines
+                    .iter()
+                    .filter(|line| !others.contains(line))
+                    .map(|line| (name.clone(), format!("{sign} {line}")))
+                    .collect()
             };
             for difference in [alone("-", &theirs, &ours), alone("+", &ours, &theirs)].concat() {
                 if !intended.remove(&difference) {
@@ -131,7 +145,13 @@ fn first_of_each<'a>(events: impl Iterator<Item = &'a Value>) -> Vec<String> {
     for event in events {
         let path = [&event["fieldPath"], &event["involvedObject"]["fieldPath"]].into_iter().find_map(Value::as_str);
         let text = |field: &str| event[field].as_str().unwrap();
-        let line = format!("{} {} {}: {}", text("type"), text("reason"), path.unwrap_or("pod"), without_times(text("message")));
+        let line = format!(
+            "{} {} {}: {}",
+            text("type"),
+            text("reason"),
+            path.unwrap_or("pod"),
+            without_times(text("message"))
+        );
         if !lines.contains(&line) {
             lines.push(line);
         }
@@ -139,10 +159,13 @@ fn first_of_each<'a>(events: impl Iterator<Item = &'a Value>) -> Vec<String> {
     lines
 }
 
-/// `in 64ms (64ms including waiting). Image size: 7 bytes.` -> `in <duration> (<duration> including waiting). Image size: 0 bytes.`
+/// `in 64ms (64ms including waiting). Image size: 7 bytes.` -> `in <duration> (<duration> including waiting). Image
+/// size: 0 bytes.`
 fn without_times(message: &str) -> String {
     let words: Vec<&str> = message.split(' ').collect();
-    let Some(at) = words.windows(2).position(|pair| pair[0].starts_with('(') && pair[1] == "including") else { return message.to_owned() };
+    let Some(at) = words.windows(2).position(|pair| pair[0].starts_with('(') && pair[1] == "including") else {
+        return message.to_owned();
+    };
     let mut words = words;
     (words[at - 1], words[at]) = ("<duration>", "(<duration>");
     if words.len() >= 2 && words[words.len() - 1] == "bytes." {

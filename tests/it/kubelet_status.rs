@@ -1,16 +1,16 @@
 //! The agent's statuses against what a real kubelet 1.36 reported, status by status.
 //!
-//! Each recorded status is turned back into what the engine held at that moment; from that, the agent's own words must be the
-//! same. Intended differences:
+//! Each recorded status is turned back into what the engine held at that moment; from that, the agent's own words must
+//! be the same. Intended differences:
 //!
 //! 1. Container ids say `docker://`; times, addresses and ids are not compared.
 //! 2. There is no service account, so its mount is in no container.
 //! 3. `podIP` stands in the status as soon as the sandbox is up; the kubelet shows it one write later.
 //! 4. The pod's own `resources` are not compared once it is over: then a kubelet may say less than it did before.
-//! 5. After a failure the back-off is shown at once (waiting, CrashLoopBackOff); the kubelet shows `terminated` until its next sync.
-//!    So both forms are compared as they stand, only not when they come.
-//! 6. The phase ends in the same status that shows the sandbox down; the kubelet sometimes needs one more (a container killed by its
-//!    liveness probe with policy Never, a pod deleted while its image is missing).
+//! 5. After a failure the back-off is shown at once (waiting, CrashLoopBackOff); the kubelet shows `terminated` until
+//!    its next sync. So both forms are compared as they stand, only not when they come.
+//! 6. The phase ends in the same status that shows the sandbox down; the kubelet sometimes needs one more (a container
+//!    killed by its liveness probe with policy Never, a pod deleted while its image is missing).
 //! 7. A readiness gate counts as soon as it is set; the kubelet shows it one write later.
 //! 8. A container that was refused by the engine has no `finishedAt` of its own: it is when it was made.
 
@@ -57,8 +57,9 @@ fn replay(name: &str, case: &Value, wrongs: &mut Vec<String>) -> usize {
             continue;
         }
         was_up |= up;
-        let ready =
-            |kind: &str| recorded["conditions"].as_array().unwrap().iter().any(|one| one["type"] == kind && one["status"] == "True");
+        let ready = |kind: &str| {
+            recorded["conditions"].as_array().unwrap().iter().any(|one| one["type"] == kind && one["status"] == "True")
+        };
         let gates = case["pod"]["spec"]["readinessGates"].as_array().into_iter().flatten();
         let open = gates.into_iter().any(|gate| ready(gate["conditionType"].as_str().unwrap()));
         if open && ready("ContainersReady") && !ready("Ready") {
@@ -97,7 +98,11 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
         document["spec"]["restartPolicy"] = json!("Always");
     }
     default_requests(&mut document);
-    let others = recorded["conditions"].as_array().unwrap().iter().filter(|one| !CONDITIONS.iter().any(|kind| one["type"] == *kind));
+    let others = recorded["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| !CONDITIONS.iter().any(|kind| one["type"] == *kind));
     document["status"] = json!({"conditions": others.collect::<Vec<_>>()});
     let wanted = Wanted::new(Source::Master, document).unwrap();
     let mut world = World { node: Node { address: "10.0.0.1".into(), ..Node::default() }, ..World::default() };
@@ -108,7 +113,9 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
     let spec = &wanted.pod.spec;
     let ephemeral = spec.ephemeral_containers.iter().zip(ephemeral.into_iter().flatten());
     let init = spec.init_containers.iter().zip(recorded["initContainerStatuses"].as_array().into_iter().flatten());
-    for (container, said) in init.chain(spec.containers.iter().zip(recorded["containerStatuses"].as_array().unwrap())).chain(ephemeral) {
+    for (container, said) in
+        init.chain(spec.containers.iter().zip(recorded["containerStatuses"].as_array().unwrap())).chain(ephemeral)
+    {
         let attempt = u32::try_from(said["restartCount"].as_u64().unwrap()).unwrap();
         let (state, last) = (&said["state"], &said["lastState"]["terminated"]);
         let mut add = |attempt: u32, state: State, message: Option<String>| {
@@ -244,8 +251,10 @@ fn plain(status: &Value) -> Value {
 
 fn plain_container(container: &mut Value) {
     let mounts = container.get("volumeMounts").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mounts: Vec<Value> =
-        mounts.into_iter().filter(|mount| mount["mountPath"] != "/var/run/secrets/kubernetes.io/serviceaccount").collect();
+    let mounts: Vec<Value> = mounts
+        .into_iter()
+        .filter(|mount| mount["mountPath"] != "/var/run/secrets/kubernetes.io/serviceaccount")
+        .collect();
     container.as_object_mut().unwrap().remove("volumeMounts");
     if !mounts.is_empty() {
         container["volumeMounts"] = Value::Array(mounts);
@@ -258,7 +267,8 @@ fn plain_container(container: &mut Value) {
     for state in ["state", "lastState"] {
         for kind in ["running", "terminated"] {
             let Some(shown) = container[state].get_mut(kind) else { continue };
-            let times: BTreeMap<&str, Value> = ["startedAt", "finishedAt"].into_iter().map(|time| (time, shown[time].clone())).collect();
+            let times: BTreeMap<&str, Value> =
+                ["startedAt", "finishedAt"].into_iter().map(|time| (time, shown[time].clone())).collect();
             for (time, value) in times {
                 if value.is_string() {
                     shown[time] = json!("-");

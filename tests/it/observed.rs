@@ -1,8 +1,10 @@
-//! What the original servers v0.4 and v0.16.2 were asked and answered (`tests/data/v1beta1/observed`), asked of a master of our
-//! own: in v1beta1 as it was, in v1beta2 with the version changed, and in v1beta3 with each document and path said anew.
+//! What the original servers v0.4 and v0.16.2 were asked and answered (`tests/data/v1beta1/observed`), asked of a
+//! master of our own: in v1beta1 as it was, in v1beta2 with the version changed, and in v1beta3 with each document and
+//! path said anew.
 //!
 //! An answer is alike when its code and reason are the same and everything that the old answer shows is shown: our own
-//! additions pass. What differs stands in `intended.txt`, each with its reason; a line there that matches nothing fails.
+//! additions pass. What differs stands in `intended.txt`, each with its reason; a line there that matches nothing
+//! fails.
 //!
 //!     CORACLE_OBSERVED=show cargo test -p coracle-tests --test it observed -- --nocapture
 //!         every difference, matched or not
@@ -17,8 +19,15 @@ use std::{env, fs};
 
 const SERVERS: [&str; 2] = ["v0.4", "v0.16.2"];
 /// What is another at each run.
-const VARYING: [&str; 7] =
-    ["uid", "creationTimestamp", "resourceVersion", "uuid", "portalIP", "nodePort", "endpoints.kubernetes.io/last-change-trigger-time"];
+const VARYING: [&str; 7] = [
+    "uid",
+    "creationTimestamp",
+    "resourceVersion",
+    "uuid",
+    "portalIP",
+    "nodePort",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+];
 
 fn data(path: &str) -> String {
     let path = format!("{}/data/v1beta1/{path}", env!("CARGO_MANIFEST_DIR"));
@@ -99,7 +108,8 @@ impl Talk {
     /// None: the request cannot be said in this version.
     fn ask(&self, step: &Step) -> Option<Answered> {
         let of_2014 = ["/api/v1beta1/operations", "/api/v1beta1/ns/", "/api/v1beta1/namespaces/other/pods"];
-        let elsewhere = !step.path.starts_with("/api/v1beta1/") || of_2014.iter().any(|path| step.path.starts_with(path));
+        let elsewhere =
+            !step.path.starts_with("/api/v1beta1/") || of_2014.iter().any(|path| step.path.starts_with(path));
         if !self.version.is_flat() && (elsewhere || step.path == "/api/v1beta1/") {
             return None;
         }
@@ -132,7 +142,9 @@ impl Talk {
 
     fn news_of_endpoints(&self) -> News {
         let mut watch = self.bed.network();
-        watch.write_all(b"GET /api/v1/endpoints?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("the request is taken");
+        watch
+            .write_all(b"GET /api/v1/endpoints?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .expect("the request is taken");
         News(watch)
     }
 
@@ -156,7 +168,9 @@ impl Talk {
                 body[field] = json!(word);
             }
         }
-        if let Some(revision) = body.get("resourceVersion").and_then(|revision| self.revisions.get(&revision.to_string())) {
+        if let Some(revision) =
+            body.get("resourceVersion").and_then(|revision| self.revisions.get(&revision.to_string()))
+        {
             body["resourceVersion"] = json!(revision.parse::<u64>().expect("a number"));
         }
         if self.version == Version::V1beta1 || step.method == "DELETE" {
@@ -183,14 +197,16 @@ impl Talk {
 
     /// `/api/v1beta1/pods/x?namespace=n` in the paths of the version.
     fn path(&self, method: &str, path: &str) -> String {
-        let rest = path.strip_prefix("/api/v1beta1/").filter(|rest| !rest.is_empty() && self.version != Version::V1beta1);
+        let rest =
+            path.strip_prefix("/api/v1beta1/").filter(|rest| !rest.is_empty() && self.version != Version::V1beta1);
         let Some(rest) = rest else { return path.to_owned() };
         if self.version.is_flat() {
             return format!("/api/v1beta2/{rest}");
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let namespace = query.split('&').find_map(|pair| pair.strip_prefix("namespace="));
-        let query: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("namespace=")).collect();
+        let query: Vec<&str> =
+            query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("namespace=")).collect();
         let (lead, rest) = match rest.split_once('/') {
             Some((lead @ ("proxy" | "redirect" | "watch"), rest)) => (format!("{lead}/"), rest),
             _ => (String::new(), rest),
@@ -207,7 +223,11 @@ impl Talk {
             None => "namespaces/default/".to_owned(),
         };
         let name = if name.is_empty() { String::new() } else { format!("/{name}") };
-        let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&").replace("labels=", "labelSelector=")) };
+        let query = if query.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", query.join("&").replace("labels=", "labelSelector="))
+        };
         format!("/api/{}/{lead}{place}{plural}{name}{query}", self.version.name())
     }
 
@@ -297,15 +317,16 @@ fn rules() -> Vec<Rule> {
 fn fits(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
-        Some((head, rest)) => {
-            text.strip_prefix(head).is_some_and(|text| (0..=text.len()).any(|at| text.is_char_boundary(at) && fits(rest, &text[at..])))
-        }
+        Some((head, rest)) => text
+            .strip_prefix(head)
+            .is_some_and(|text| (0..=text.len()).any(|at| text.is_char_boundary(at) && fits(rest, &text[at..]))),
     }
 }
 
 fn check(found: &[String], prefix: &[&str]) {
     let rules = rules();
-    let rules: Vec<&Rule> = rules.iter().filter(|rule| prefix.iter().any(|prefix| rule.text.starts_with(prefix))).collect();
+    let rules: Vec<&Rule> =
+        rules.iter().filter(|rule| prefix.iter().any(|prefix| rule.text.starts_with(prefix))).collect();
     let show = env::var("CORACLE_OBSERVED").is_ok();
     let mut used = BTreeSet::new();
     let mut unmatched = Vec::new();
@@ -320,7 +341,12 @@ fn check(found: &[String], prefix: &[&str]) {
             unmatched.push(difference.as_str());
         }
     }
-    assert!(unmatched.is_empty(), "{} differences without a reason in intended.txt:\n{}", unmatched.len(), unmatched.join("\n"));
+    assert!(
+        unmatched.is_empty(),
+        "{} differences without a reason in intended.txt:\n{}",
+        unmatched.len(),
+        unmatched.join("\n")
+    );
     let unused: Vec<&str> = rules.iter().map(|rule| rule.text.as_str()).filter(|text| !used.contains(*text)).collect();
     assert!(unused.is_empty(), "differ no more, take them out of intended.txt:\n{}", unused.join("\n"));
 }
@@ -338,11 +364,17 @@ fn old_servers_and_ours_answer_alike() {
                 talk.learn(&observed.1, &ours.document);
                 // Paths and versions are its own; what else is other is told.
                 if version != Version::V1beta1 && step.path.starts_with("/api/v1beta1/") {
-                    let text = ours.document.to_string().replace("\"apiVersion\":\"v1beta2\"", "\"apiVersion\":\"v1beta1\"");
-                    ours.document = serde_json::from_str(&text.replace("/api/v1beta2/", "/api/v1beta1/")).expect("JSON");
+                    let text =
+                        ours.document.to_string().replace("\"apiVersion\":\"v1beta2\"", "\"apiVersion\":\"v1beta1\"");
+                    ours.document =
+                        serde_json::from_str(&text.replace("/api/v1beta2/", "/api/v1beta1/")).expect("JSON");
                 }
                 let of_version = if version == Version::V1beta1 { "" } else { "v1beta2 " };
-                found.extend(differences(observed, &ours).into_iter().map(|what| format!("{of_version}{server} {} {what}", step.name)));
+                found.extend(
+                    differences(observed, &ours)
+                        .into_iter()
+                        .map(|what| format!("{of_version}{server} {} {what}", step.name)),
+                );
             }
         }
     }
@@ -366,7 +398,8 @@ fn v1beta3_comes_to_the_same() {
                 flat.learn(observed, &first.document);
                 upright.learn(observed, &in_flat);
             }
-            let differing = differences(&(first.code, first.document), &Answered { code: second.code, document: in_flat });
+            let differing =
+                differences(&(first.code, first.document), &Answered { code: second.code, document: in_flat });
             found.extend(differing.into_iter().map(|what| format!("v1beta3 {server} {} {what}", step.name)));
         }
     }
@@ -385,7 +418,8 @@ fn in_v1beta1(document: &Value) -> Value {
         _ if kind == "Status" || kind.is_empty() => document.clone(),
         None => v1(kind, document).map_or(Value::Null, |object| old::encode(Version::V1beta1, &object)),
         Some(kind) => {
-            let items: Vec<Value> = document["items"].as_array().into_iter().flatten().filter_map(|item| v1(kind, item).ok()).collect();
+            let items: Vec<Value> =
+                document["items"].as_array().into_iter().flatten().filter_map(|item| v1(kind, item).ok()).collect();
             let list = json!({"kind": format!("{kind}List"), "metadata": document["metadata"], "items": items});
             old::encode(Version::V1beta1, &list)
         }

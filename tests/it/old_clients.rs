@@ -1,5 +1,5 @@
-//! What kubecfg 0.4 and 0.10 and kubectl 0.5 to 0.17 send, request by request, as it was seen on the wire: no header names a type,
-//! nothing is discovered, and an object that is put back has lost what its client does not know.
+//! What kubecfg 0.4 and 0.10 and kubectl 0.5 to 0.17 send, request by request, as it was seen on the wire: no header
+//! names a type, nothing is discovered, and an object that is put back has lost what its client does not know.
 
 use crate::transcript::{Bed, ask};
 use serde_json::{Value, json};
@@ -84,8 +84,8 @@ impl Client<'_> {
         self.send("GET", path, "").0 == 404
     }
 
-    /// Read, changed, put, as often as it takes: the controllers write, too, and who loses the race reads again, as the user did by
-    /// hand. The answer: what was put.
+    /// Read, changed, put, as often as it takes: the controllers write, too, and who loses the race reads again, as the
+    /// user did by hand. The answer: what was put.
     fn change(&self, path: &str, change: impl Fn(&mut Value)) -> Value {
         let begun = Instant::now();
         loop {
@@ -121,7 +121,12 @@ impl Client<'_> {
     fn pods_of(&self, label: &str) -> Vec<String> {
         let list = self.get(&format!("/api/v1beta1/pods?labels={label}"));
         assert_eq!(list["kind"], "PodList");
-        list["items"].as_array().expect("a list").iter().map(|pod| pod["id"].as_str().expect("an id").to_owned()).collect()
+        list["items"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|pod| pod["id"].as_str().expect("an id").to_owned())
+            .collect()
     }
 }
 
@@ -154,7 +159,8 @@ fn kubecfg(client: &Client) {
         ("replicationControllers", "frontend-controller"),
         ("services", "frontend-service"),
     ] {
-        let made = client.must("POST", &format!("/api/v1beta1/{resource}"), &example(&format!("guestbook/{file}.json")));
+        let made =
+            client.must("POST", &format!("/api/v1beta1/{resource}"), &example(&format!("guestbook/{file}.json")));
         assert!(made["id"].is_string() && made["kind"].is_string(), "{made}");
     }
     for (resource, kind) in [
@@ -201,7 +207,10 @@ fn kubecfg(client: &Client) {
     }
     let (code, status) = client.send("GET", "/api/v1beta1/pods/nope", "");
     let status: Value = serde_json::from_str(&status).expect("a Status");
-    assert_eq!((code, &status["message"], &status["details"]["id"]), (404, &json!("pods \"nope\" not found"), &json!("nope")));
+    assert_eq!(
+        (code, &status["message"], &status["details"]["id"]),
+        (404, &json!("pods \"nope\" not found"), &json!("nope"))
+    );
 }
 
 #[test]
@@ -224,7 +233,10 @@ fn kubecfg_waits_for_its_writes() {
     let pod = example("api/pod.json");
     client.must("POST", "/api/v1beta1/pods?sync=true&timeout=20s", &pod);
     let id = serde_json::from_str::<Value>(&pod).expect("JSON")["id"].as_str().expect("an id").to_owned();
-    assert_eq!(client.must("DELETE", &format!("/api/v1beta1/pods/{id}?sync=true&timeout=abc"), "")["status"], "Success");
+    assert_eq!(
+        client.must("DELETE", &format!("/api/v1beta1/pods/{id}?sync=true&timeout=abc"), "")["status"],
+        "Success"
+    );
     let operations = client.get("/api/v1beta1/operations");
     assert_eq!((&operations["kind"], &operations["items"]), (&json!("ServerOpList"), &json!([])));
     assert_eq!(client.get("/api/v1beta1/operations/3")["status"], "Success");
@@ -235,9 +247,10 @@ fn kubectl_0_5_to_0_13() {
     let bed = Bed::new();
     let client = Client { bed: &bed, query: "namespace=default", unknown: AFTER_KUBECTL_0_10 };
     // create -f, of either language: the file goes as it is.
-    let controller = "kind: ReplicationController\napiVersion: v1beta1\nid: web\nlabels: {name: web}\ndesiredState:\n  replicas: 2\n  replicaSelector: {name: web}\n  \
-                      podTemplate:\n    desiredState:\n      manifest:\n        version: v1beta1\n        id: web\n        containers:\n        - {name: c, image: i}\n    \
-                      labels: {name: web}\n";
+    let controller = "kind: ReplicationController\napiVersion: v1beta1\nid: web\nlabels: {name: web}\n\
+                      desiredState:\n  replicas: 2\n  replicaSelector: {name: web}\n  podTemplate:\n    \
+                      desiredState:\n      manifest:\n        version: v1beta1\n        id: web\n        \
+                      containers:\n        - {name: c, image: i}\n    labels: {name: web}\n";
     client.must("POST", "/api/v1beta1/replicationControllers", controller);
     client.until("two of them", || client.pods_of("name%3Dweb").len() == 2 && client.replicas_seen("web") == 2);
     assert_eq!(client.get("/api/v1beta1/pods?labels=")["kind"], "PodList");
@@ -247,7 +260,8 @@ fn kubectl_0_5_to_0_13() {
     let pod = client.get(&format!("/api/v1beta1/pods/{name}"));
     assert_eq!(pod["currentState"]["status"], "Waiting");
     client.get("/api/v1beta1/replicationControllers?labels=");
-    let involved = format!("involvedObject.name%3D{name}%2CinvolvedObject.namespace%3Ddefault%2CinvolvedObject.kind%3DPod");
+    let involved =
+        format!("involvedObject.name%3D{name}%2CinvolvedObject.namespace%3Ddefault%2CinvolvedObject.kind%3DPod");
     let uid = pod["uid"].as_str().expect("a uid");
     let events = client.get(&format!("/api/v1beta1/events?fields={involved}%2CinvolvedObject.uid%3D{uid}"));
     assert_eq!(events["kind"], "EventList");
@@ -260,7 +274,10 @@ fn kubectl_0_5_to_0_13() {
     bare.change("/api/v1beta1/replicationControllers/web", |object| {
         object["annotations"] = json!({"kubernetes.io/desired-replicas": "1", "web-v2/update-partner": "web"});
     });
-    assert_eq!(bare.get("/api/v1beta1/replicationControllers/web")["annotations"]["kubernetes.io/desired-replicas"], "1");
+    assert_eq!(
+        bare.get("/api/v1beta1/replicationControllers/web")["annotations"]["kubernetes.io/desired-replicas"],
+        "1"
+    );
     bare.resize("web", 0);
     bare.until("none of them", || bare.replicas_seen("web") == 0);
     let client = Client { query: "namespace=default", ..bare };
@@ -282,10 +299,18 @@ fn kubectl_0_16_and_0_17() {
     }
     assert_eq!(client.get("/api/v1beta1/namespaces")["kind"], "NamespaceList");
     let client = Client { query: "namespace=default", ..client };
-    client.must("POST", "/api/v1beta1/pods", &json!({"kind": "Pod", "apiVersion": "v1beta1", "id": "web", "labels": {"name": "web"},
-        "desiredState": {"manifest": {"version": "v1beta2", "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}}}).to_string());
+    client.must(
+        "POST",
+        "/api/v1beta1/pods",
+        &json!({"kind": "Pod", "apiVersion": "v1beta1", "id": "web",
+        "labels": {"name": "web"},
+        "desiredState": {"manifest": {"version": "v1beta2",
+            "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}}})
+        .to_string(),
+    );
     // expose: a service of the labels of what is exposed.
-    let service = json!({"kind": "Service", "apiVersion": "v1beta1", "id": "web", "port": 80, "portName": "", "protocol": "TCP", "containerPort": 80, "selector": {"name": "web"},
+    let service = json!({"kind": "Service", "apiVersion": "v1beta1", "id": "web", "port": 80, "portName": "",
+        "protocol": "TCP", "containerPort": 80, "selector": {"name": "web"},
         "ports": [{"name": "", "protocol": "TCP", "port": 80, "containerPort": 80}]});
     assert!(client.must("POST", "/api/v1beta1/services", &service.to_string())["portalIP"].is_string());
     // label: read and put, as often as it takes.
@@ -296,13 +321,20 @@ fn kubectl_0_16_and_0_17() {
     let reply = ask(bed.network(), "PATCH", "/api/v1beta1/pods/web?namespace=default", &header, &patch);
     let pod: Value = serde_json::from_slice(&reply.body).expect("JSON");
     let container = &pod["desiredState"]["manifest"]["containers"][0];
-    assert_eq!((reply.code, &container["image"], &container["ports"][0]["containerPort"]), (200, &json!("j"), &json!(80)), "{pod}");
+    assert_eq!(
+        (reply.code, &container["image"], &container["ports"][0]["containerPort"]),
+        (200, &json!("j"), &json!(80)),
+        "{pod}"
+    );
 
     // The same with --api-version=v1beta3.
     let client = Client { query: "", ..client };
     let base = "/api/v1beta3/namespaces/default";
     let pod = client.get(&format!("{base}/pods/web"));
-    assert_eq!((&pod["metadata"]["labels"]["new"], &pod["spec"]["containers"][0]["image"]), (&json!("label"), &json!("j")));
+    assert_eq!(
+        (&pod["metadata"]["labels"]["new"], &pod["spec"]["containers"][0]["image"]),
+        (&json!("label"), &json!("j"))
+    );
     client.change(&format!("{base}/pods/web"), |pod| pod["metadata"]["labels"]["new"] = json!("other"));
     assert_eq!(client.get(&format!("{base}/pods?labelSelector=new%3Dother"))["items"][0]["metadata"]["name"], "web");
     assert_eq!(client.get(&format!("{base}/services/web"))["spec"]["ports"][0]["targetPort"], 80);

@@ -1,5 +1,5 @@
-//! Every verb of every kind in v1beta1, v1beta2 and v1beta3, one after the other as their clients did: made, made again, read, listed,
-//! watched, put as read, put stale, patched in two languages, deleted, gone.
+//! Every verb of every kind in v1beta1, v1beta2 and v1beta3, one after the other as their clients did: made, made
+//! again, read, listed, watched, put as read, put stale, patched in two languages, deleted, gone.
 
 use crate::transcript::{Bed, Reply, ask};
 use coracle_api::old::{self, Version};
@@ -16,9 +16,12 @@ fn kinds() -> Vec<(Value, &'static str, &'static str)> {
         }
         object
     };
-    let event =
-        json!({"involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "r", "source": {"component": "me"}});
-    let volume = json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}});
+    let event = json!({
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "r",
+        "source": {"component": "me"},
+    });
+    let volume =
+        json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}});
     let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
     vec![
         (of("Pod", json!({"spec": pod})), "pods", "pods"),
@@ -28,13 +31,21 @@ fn kinds() -> Vec<(Value, &'static str, &'static str)> {
             "replicationcontrollers",
         ),
         (of("Service", json!({"spec": {"ports": [{"port": 80}]}})), "services", "services"),
-        (of("Endpoints", json!({"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]})), "endpoints", "endpoints"),
+        (
+            of("Endpoints", json!({"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]})),
+            "endpoints",
+            "endpoints",
+        ),
         (of("Node", json!({})), "minions", "nodes"),
         (of("Event", event), "events", "events"),
         (of("Namespace", json!({})), "namespaces", "namespaces"),
         (of("Secret", json!({"data": {"k": "dg=="}})), "secrets", "secrets"),
         (of("ServiceAccount", json!({})), "serviceAccounts", "serviceaccounts"),
-        (of("LimitRange", json!({"spec": {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}})), "limitRanges", "limitranges"),
+        (
+            of("LimitRange", json!({"spec": {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}})),
+            "limitRanges",
+            "limitranges",
+        ),
         (of("ResourceQuota", json!({"spec": {"hard": {"pods": "100"}}})), "resourceQuotas", "resourcequotas"),
         (of("PersistentVolume", volume), "persistentVolumes", "persistentvolumes"),
         (of("PersistentVolumeClaim", claim), "persistentVolumeClaims", "persistentvolumeclaims"),
@@ -65,7 +76,8 @@ impl Talk<'_> {
 
     fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         // Clients of those years name neither what they send nor what they take.
-        let headers: Vec<(String, String)> = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let headers: Vec<(String, String)> =
+            headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         ask(self.bed.network(), method, path, &headers, body)
     }
 
@@ -73,7 +85,8 @@ impl Talk<'_> {
         let reply = self.ask(method, path, headers, body);
         let text = String::from_utf8_lossy(&reply.body).into_owned();
         assert_eq!(reply.code, code, "{method} {path} {body}: {text}");
-        let document: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{method} {path}: {error}: {text}"));
+        let document: Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{method} {path}: {error}: {text}"));
         assert_eq!(document["apiVersion"], self.version.name(), "{method} {path}: {text}");
         document
     }
@@ -109,12 +122,16 @@ impl Talk<'_> {
         assert_eq!(made["kind"], *self.kind, "{all}");
         self.refused(409, "AlreadyExists", "POST", &all, &object.to_string());
         let read = self.must(200, "GET", &one, &[], "");
-        assert_eq!((self.meta(&read, "id", "name"), self.meta(&read, "uid", "uid")), (&json!("x"), self.meta(&made, "uid", "uid")));
+        assert_eq!(
+            (self.meta(&read, "id", "name"), self.meta(&read, "uid", "uid")),
+            (&json!("x"), self.meta(&made, "uid", "uid"))
+        );
 
         let list = self.must(200, "GET", &all, &[], "");
         assert_eq!(list["kind"], format!("{}List", self.kind), "{all}");
-        let named =
-            |list: &Value| list["items"].as_array().into_iter().flatten().filter(|item| self.meta(item, "id", "name") == "x").count();
+        let named = |list: &Value| {
+            list["items"].as_array().into_iter().flatten().filter(|item| self.meta(item, "id", "name") == "x").count()
+        };
         assert_eq!(named(&list), 1, "{all}: {list}");
         let fields = if self.version.is_flat() { "fields=name%3Dx" } else { "field-selector=metadata.name%3Dx" };
         assert_eq!(named(&self.must(200, "GET", &self.path("", "", fields), &[], "")), 1);
@@ -149,7 +166,9 @@ impl Talk<'_> {
         assert_eq!(self.annotation(&put), "put", "{one}: {put}");
         self.refused(409, "Conflict", "PUT", &one, &stale(&read, self.version).to_string());
 
-        for (language, value) in [("merge-patch", "merged"), ("merge-json-patch", "again"), ("strategic-merge-patch", "strategic")] {
+        for (language, value) in
+            [("merge-patch", "merged"), ("merge-json-patch", "again"), ("strategic-merge-patch", "strategic")]
+        {
             let headers = [("Content-Type", format!("application/{language}+json"))];
             let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
             let patched = self.must(200, "PATCH", &one, &headers, &self.annotated(value).to_string());
@@ -163,10 +182,19 @@ impl Talk<'_> {
         // The state first, in both forms of a watch.
         for path in [self.path("watch/", "", "timeoutSeconds=1"), self.path("", "", "watch=true&timeoutSeconds=1")] {
             let reply = self.ask("GET", &path, &[], "");
-            let events: Vec<Value> =
-                serde_json::Deserializer::from_slice(&reply.body).into_iter().collect::<Result<_, _>>().expect("JSON documents");
-            let first = events.iter().find(|event| self.meta(&event["object"], "id", "name") == "x").unwrap_or_else(|| panic!("{path}"));
-            assert_eq!((&first["type"], &first["object"]["apiVersion"]), (&json!("ADDED"), &json!(self.version.name())), "{path}");
+            let events: Vec<Value> = serde_json::Deserializer::from_slice(&reply.body)
+                .into_iter()
+                .collect::<Result<_, _>>()
+                .expect("JSON documents");
+            let first = events
+                .iter()
+                .find(|event| self.meta(&event["object"], "id", "name") == "x")
+                .unwrap_or_else(|| panic!("{path}"));
+            assert_eq!(
+                (&first["type"], &first["object"]["apiVersion"]),
+                (&json!("ADDED"), &json!(self.version.name())),
+                "{path}"
+            );
         }
 
         self.must(200, "DELETE", &one, &[], r#"{"gracePeriodSeconds": 0}"#);

@@ -1,5 +1,6 @@
-//! The schemas of all built-in types against those of a kube-apiserver 1.36 (`tests/data/v1/openapi.txt`): field by field the
-//! type, whether it is required, choices, how lists and maps are merged, patch strategies and keys, and defaults.
+//! The schemas of all built-in types against those of a kube-apiserver 1.36 (`tests/data/v1/openapi.txt`): field by
+//! field the type, whether it is required, choices, how lists and maps are merged, patch strategies and keys, and
+//! defaults.
 //!
 //! Intended differences:
 //!
@@ -8,7 +9,8 @@
 //! 3. Unions (of five types) are not told.
 //! 4. What is anything at all has one name, RawExtension; Kubernetes calls it FieldsV1 in managed fields.
 //! 5. Types that no kind of ours uses are not there.
-//! 6. That a text is empty, a number zero or a switch off when it is missing is not told, nor that a map is merged by key.
+//! 6. That a text is empty, a number zero or a switch off when it is missing is not told, nor that a map is merged by
+//!    key.
 //! 7. Choices that a kind's own rules look at, or that stand in a status, are not told (`CHOICES`).
 //! 8. Bytes are not told to be a list.
 
@@ -78,7 +80,9 @@ fn fields_of(schema: &Value) -> BTreeMap<String, Field> {
             choices.sort_unstable();
             words.insert(format!("enum={}", choices.join("|")));
         }
-        for (word, key) in [("list", "list-type"), ("map", "map-type"), ("patch", "patch-strategy"), ("key", "patch-merge-key")] {
+        for (word, key) in
+            [("list", "list-type"), ("map", "map-type"), ("patch", "patch-strategy"), ("key", "patch-merge-key")]
+        {
             if let Some(value) = property[format!("x-kubernetes-{key}")].as_str() {
                 words.insert(format!("{word}={value}"));
             }
@@ -99,7 +103,9 @@ fn kind(property: &Value) -> String {
     }
     match property["type"].as_str() {
         Some("array") => format!("list<{}>", kind(&property["items"])),
-        Some("object") if property.get("additionalProperties").is_some() => format!("map<{}>", kind(&property["additionalProperties"])),
+        Some("object") if property.get("additionalProperties").is_some() => {
+            format!("map<{}>", kind(&property["additionalProperties"]))
+        }
         Some(plain) => match property["format"].as_str() {
             Some(format) => format!("{plain}({format})"),
             None => plain.to_owned(),
@@ -160,7 +166,11 @@ fn schemas_are_those_of_kubernetes() {
                     let (theirs, ours) = plain(&format!("{name}.{field}"), theirs.clone(), ours.clone());
                     if theirs != ours {
                         let only = |a: &Field, b: &Field| a.difference(b).cloned().collect::<Vec<_>>().join(" ");
-                        wrong.push(format!("{name}.{field}: recorded {}, ours {}", only(&theirs, &ours), only(&ours, &theirs)));
+                        wrong.push(format!(
+                            "{name}.{field}: recorded {}, ours {}",
+                            only(&theirs, &ours),
+                            only(&ours, &theirs)
+                        ));
                     }
                 }
                 (Some(_), None) => wrong.push(format!("{name}.{field} is missing")),

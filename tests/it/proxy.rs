@@ -87,7 +87,11 @@ fn read(stream: &mut impl Read) -> Option<Asked> {
         let Some((name, value)) = header.trim_end().split_once(": ") else { break };
         headers.push((name.to_lowercase(), value.to_owned()));
     }
-    let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let length = headers
+        .iter()
+        .find(|(name, _)| name == "content-length")
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(Asked { line: line.trim_end().to_owned(), headers, body: String::from_utf8_lossy(&body).into_owned() })
@@ -96,13 +100,17 @@ fn read(stream: &mut impl Read) -> Option<Asked> {
 fn answer(mut stream: impl Write, request: &Asked) {
     let head = match request.line.split(' ').nth(1).unwrap_or_default() {
         "/moved" => "HTTP/1.1 302 Found\r\nLocation: /login?x=1\r\nContent-Length: 0\r\n\r\n".to_owned(),
-        "/teapot" => "HTTP/1.1 418 I'm a teapot\r\nX-Far: yes\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\nKeep-Alive: 5\r\nContent-Type: text/html\r\nContent-Length: 22\r\n\r\n<a href=\"/x\">tea</a>\r\n".to_owned(),
+        "/teapot" => "HTTP/1.1 418 I'm a teapot\r\nX-Far: yes\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\n\
+                      Keep-Alive: 5\r\nContent-Type: text/html\r\nContent-Length: 22\r\n\r\n<a href=\"/x\">tea</a>\r\n"
+            .to_owned(),
         "/stream" => {
             let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/event-stream\r\n\r\n";
             let events: String = (0..3).map(|n| format!("8\r\nevent {n}\n\r\n")).collect();
             format!("{head}{events}0\r\n\r\n")
         }
-        "/changes" => "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nraw".to_owned(),
+        "/changes" => {
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nraw".to_owned()
+        }
         path if path.starts_with("/containerLogs/") => {
             "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\n\r\nfar".to_owned()
         }
@@ -124,14 +132,16 @@ fn own_address() -> Option<IpAddr> {
     Some(address).filter(|address| !address.is_loopback() && !address.is_unspecified())
 }
 
-/// An address that is asked through. Where the host has none, the test runs again in a network namespace that has one, and this
-/// is None: there is no more to do here.
+/// An address that is asked through. Where the host has none, the test runs again in a network namespace that has one,
+/// and this is None: there is no more to do here.
 fn address_for(test: &str) -> Option<IpAddr> {
     if let Some(address) = own_address() {
         return Some(address);
     }
     assert!(std::env::var_os(INSIDE).is_none(), "a namespace was made and {ADDRESS_INSIDE} is not in it");
-    let steps = format!("PATH=$PATH:/usr/sbin:/sbin; ip link set lo up && ip addr add {ADDRESS_INSIDE}/32 dev lo && exec \"$0\" \"$@\"");
+    let steps = format!(
+        "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up && ip addr add {ADDRESS_INSIDE}/32 dev lo && exec \"$0\" \"$@\""
+    );
     let program = std::env::current_exe().expect("this program");
     let mut inside = Command::new("unshare");
     inside.args(["--map-root-user", "--net", "sh", "-c", &steps]).arg(program).args(["--exact", test]).env(INSIDE, "1");
@@ -139,15 +149,17 @@ fn address_for(test: &str) -> Option<IpAddr> {
     let said = [output.stdout, output.stderr].concat();
     assert!(
         output.status.success() && String::from_utf8_lossy(&said).contains("1 passed"),
-        "this host has no address but loopback, so {test} ran in a network namespace of its own (it takes unshare, ip of iproute2, and \
-         leave to make user namespaces; or give the host an address: ip addr add {ADDRESS_INSIDE}/32 dev lo):\n{}",
+        "this host has no address but loopback, so {test} ran in a network namespace of its own (it takes unshare, ip \
+         of iproute2, and leave to make user namespaces; or give the host an address: ip addr add {ADDRESS_INSIDE}/32 \
+         dev lo):\n{}",
         String::from_utf8_lossy(&said)
     );
     None
 }
 
 fn send(bed: &Bed, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
-    let headers: Vec<(String, String)> = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let headers: Vec<(String, String)> =
+        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     ask(bed.network(), method, path, &headers, body)
 }
 
@@ -161,12 +173,22 @@ fn must(bed: &Bed, method: &str, path: &str, body: &Value) -> Value {
 /// A pod that says that it is at this address.
 fn pod_at(bed: &Bed, name: &str, address: &str, port: u16) {
     let container = json!({"name": "c", "image": "i", "ports": [{"containerPort": port, "name": "web"}]});
-    let pod = json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": {"nodeName": "n", "containers": [container]}});
+    let pod = json!({
+        "metadata": {"name": name, "labels": {"app": name}}, "spec": {"nodeName": "n", "containers": [container]},
+    });
     must(bed, "POST", "/api/v1/namespaces/default/pods", &pod);
-    let status =
-        json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [{"type": "Ready", "status": "True"}]});
+    let status = json!({
+        "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    });
     let path = format!("/api/v1/namespaces/default/pods/{name}/status");
-    let reply = send(bed, "PATCH", &path, &[("Content-Type", "application/merge-patch+json")], &json!({"status": status}).to_string());
+    let reply = send(
+        bed,
+        "PATCH",
+        &path,
+        &[("Content-Type", "application/merge-patch+json")],
+        &json!({"status": status}).to_string(),
+    );
     assert_eq!(reply.code, 200);
 }
 
@@ -209,16 +231,25 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
         assert_eq!(asked.header(name), expected, "{name}");
     }
 
-    // Codes, headers and pages come as they are, but for what would speak of this origin; links and a Location there lead through here.
+    // Codes, headers and pages come as they are, but for what would speak of this origin; links and a Location there
+    // lead through here.
     let reply = send(&bed, "GET", &format!("{base}/teapot"), &[], "");
-    let found = |name: &str| reply.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
-    assert_eq!((reply.code, String::from_utf8_lossy(&reply.body).as_ref()), (418, format!("<a href=\"{base}/x\">tea</a>\r\n").as_str()));
+    let found = |name: &str| {
+        reply.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (reply.code, String::from_utf8_lossy(&reply.body).as_ref()),
+        (418, format!("<a href=\"{base}/x\">tea</a>\r\n").as_str())
+    );
     assert_eq!((found("set-cookie"), found("x-far"), found("keep-alive")), (vec![], vec!["yes"], vec![]));
     assert_eq!(found("content-security-policy"), ["sandbox allow-scripts allow-forms allow-popups"]);
     assert_eq!((found("x-content-type-options"), found("content-type")), (vec!["nosniff"], vec!["text/html"]));
     let reply = send(&bed, "GET", &format!("{base}/moved"), &[], "");
     assert_eq!(
-        (reply.code, reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("{base}/login?x=1")))),
+        (
+            reply.code,
+            reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("{base}/login?x=1")))
+        ),
         (302, true)
     );
     let reply = send(&bed, "GET", &format!("{base}/stream"), &[], "");
@@ -232,7 +263,10 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
 
     // A page's own links need the slash.
     let reply = send(&bed, "GET", &format!("{base}?a=b"), &[], "");
-    assert_eq!((reply.code, reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("{base}/?a=b")))), (301, true));
+    assert_eq!(
+        (reply.code, reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("{base}/?a=b")))),
+        (301, true)
+    );
     (0..4).for_each(|_| drop(far.asked()));
 
     // The same in every form of the path.
@@ -251,7 +285,10 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
     }
     let reply = send(&bed, "GET", "/api/v1beta1/redirect/pods/p", &[], "");
     assert_eq!(
-        (reply.code, reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("http://{}", far.address)))),
+        (
+            reply.code,
+            reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("http://{}", far.address)))
+        ),
         (307, true)
     );
 
@@ -272,15 +309,25 @@ fn a_pod_is_asked_over_tls() {
     fs::create_dir_all(&dir).unwrap();
     let openssl = |arguments: &str| {
         let mut command = Command::new("openssl");
-        command.args(arguments.split(' ')).current_dir(&dir).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+        command
+            .args(arguments.split(' '))
+            .current_dir(&dir)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .stdout(Stdio::piped());
         command.spawn().expect("openssl is here: apt-get install openssl")
     };
-    let made = openssl("req -x509 -nodes -days 1 -newkey rsa:2048 -subj /CN=somebody.else -keyout key -out certificate").wait().unwrap();
+    let made =
+        openssl("req -x509 -nodes -days 1 -newkey rsa:2048 -subj /CN=somebody.else -keyout key -out certificate")
+            .wait()
+            .unwrap();
     assert!(made.success(), "openssl req: {made}");
     let mut server = openssl(&format!("s_server -accept {address}:0 -naccept 1 -cert certificate -key key -www"));
     let printed = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let port: u16 =
-        printed.filter_map(|line| line.strip_prefix("ACCEPT ")?.rsplit(':').next()?.trim().parse().ok()).next().expect("a port");
+    let port: u16 = printed
+        .filter_map(|line| line.strip_prefix("ACCEPT ")?.rsplit(':').next()?.trim().parse().ok())
+        .next()
+        .expect("a port");
 
     let bed = Bed::new();
     pod_at(&bed, "p", &address.to_string(), port);
@@ -303,7 +350,9 @@ fn a_pod_is_asked_over_tls() {
 fn has_endpoints(bed: &Bed, service: &str, address: &str) {
     let path = format!("/api/v1/namespaces/default/endpoints?watch=true&fieldSelector=metadata.name%3D{service}");
     let mut watch = bed.network();
-    watch.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("the request is taken");
+    watch
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())
+        .expect("the request is taken");
     let lines = BufReader::new(watch).lines();
     let event = lines.map(|line| line.expect("events come")).find(|line| line.contains(&format!("{address:?}")));
     assert!(event.is_some(), "the watch ended before");
@@ -314,7 +363,9 @@ fn a_service_is_asked_through_its_ready_endpoints() {
     let Some(address) = address_for("proxy::a_service_is_asked_through_its_ready_endpoints") else { return };
     let (bed, far) = (Bed::new(), Far::at(address));
     pod_at(&bed, "web", &address.to_string(), far.address.port());
-    let service = json!({"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "web"}]}});
+    let service = json!({
+        "metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "web"}]},
+    });
     must(&bed, "POST", "/api/v1/namespaces/default/services", &service);
     has_endpoints(&bed, "s", &address.to_string());
     assert_eq!(send(&bed, "GET", "/api/v1/namespaces/default/services/s:80/proxy/x?a=b", &[], "").code, 200);
@@ -323,7 +374,10 @@ fn a_service_is_asked_through_its_ready_endpoints() {
     assert_eq!(far.asked().line, "GET /x?namespace=default HTTP/1.1");
     let reply = send(&bed, "GET", "/api/v1/redirect/namespaces/default/services/s", &[], "");
     assert_eq!(
-        (reply.code, reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("http://{}", far.address)))),
+        (
+            reply.code,
+            reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("http://{}", far.address)))
+        ),
         (307, true)
     );
 }
@@ -359,9 +413,13 @@ fn an_agent_is_asked_on_the_socket_of_its_node() {
         is_bare_text(&reply);
         let asked = agent.recv_timeout(PATIENCE).expect("it is asked");
         assert_eq!(asked.line, "GET /containerLogs/default/p/c?follow=false HTTP/1.1", "{path}");
-        assert_eq!((asked.header("host"), asked.header("origin"), asked.header("cookie")), (Some("localhost"), None, None));
+        assert_eq!(
+            (asked.header("host"), asked.header("origin"), asked.header("cookie")),
+            (Some("localhost"), None, None)
+        );
     }
-    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     must(&bed, "POST", "/api/v1/namespaces/default/pods", &pod);
     for pipe in [bed.network(), bed.local()] {
         let reply = ask(pipe, "GET", "/api/v1/namespaces/default/pods/p/log?follow=true", &[], "");
@@ -426,9 +484,13 @@ fn no_object_says_where_agents_are() {
 fn loopback_is_never_asked() {
     let (bed, far) = (Bed::new(), Far::at([127, 0, 0, 1].into()));
     let port = far.address.port();
-    for (name, address) in [("a", "127.0.0.1"), ("b", "::ffff:127.0.0.1"), ("c", "0.0.0.0"), ("d", "169.254.169.254"), ("e", "::1")] {
+    for (name, address) in
+        [("a", "127.0.0.1"), ("b", "::ffff:127.0.0.1"), ("c", "0.0.0.0"), ("d", "169.254.169.254"), ("e", "::1")]
+    {
         pod_at(&bed, name, address, port);
-        for path in [format!("/api/v1/namespaces/default/pods/{name}/proxy/"), format!("/api/v1beta1/redirect/pods/{name}")] {
+        for path in
+            [format!("/api/v1/namespaces/default/pods/{name}/proxy/"), format!("/api/v1beta1/redirect/pods/{name}")]
+        {
             let reply = send(&bed, "GET", &path, &[], "");
             let text = String::from_utf8_lossy(&reply.body).into_owned();
             assert!(reply.code == 400 && text.contains("address not allowed"), "{path}: {} {text}", reply.code);

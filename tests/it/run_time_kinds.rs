@@ -1,4 +1,5 @@
-//! Kinds that a running master is given: types of their own, rules with an environment, a namespaced one and one of the cluster.
+//! Kinds that a running master is given: types of their own, rules with an environment, a namespaced one and one of the
+//! cluster.
 
 use crate::transcript::{Bed, ask, check_on};
 use coracle_api::kinds::{Kind, Names};
@@ -86,7 +87,10 @@ fn a_kind_of_run_time_is_served_like_any_other() {
         assert!(!described().contains("stable.example.com"));
         bed.define(crontabs(10)).unwrap();
         bed.define(backdrops()).unwrap();
-        assert_eq!(bed.define(backdrops()).unwrap_err().to_string(), "stable.example.com/v1 has a kind with the name backdrops already");
+        assert_eq!(
+            bed.define(backdrops()).unwrap_err().to_string(),
+            "stable.example.com/v1 has a kind with the name backdrops already"
+        );
         assert_eq!(known("/apis/stable.example.com/v1/crontabs"), 200);
         assert!(described().contains("apis/stable.example.com/v1"), "another table has other documents");
         bed

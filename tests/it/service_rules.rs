@@ -1,5 +1,5 @@
-//! Rules of services in a real kernel, in a network namespace of its own: nft takes those of whatever services there may be, and where it
-//! refuses some all the same, only these are left out.
+//! Rules of services in a real kernel, in a network namespace of its own: nft takes those of whatever services there
+//! may be, and where it refuses some all the same, only these are left out.
 
 use coracle_agent::services::group::grouped;
 use coracle_agent::services::{Here, Part, Pieces, change, rules, script, trial};
@@ -37,13 +37,19 @@ pub fn inside(test: &str) -> bool {
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(
         output.status.success() && said.contains("1 passed"),
-        "{test} in a network namespace of its own (it takes unshare, ip of iproute2, nft of nftables, and leave to make user namespaces):\n{said}"
+        "{test} in a network namespace of its own (it takes unshare, ip of iproute2, nft of nftables, and leave to \
+         make user namespaces):\n{said}"
     );
     false
 }
 
 fn nft(input: &str) -> Result<String, String> {
-    let mut child = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nft of nftables");
+    let mut child = Command::new("nft")
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("nft of nftables");
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
     let output = child.wait_with_output().expect("it ends");
     if output.status.success() { Ok(String::new()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
@@ -100,12 +106,25 @@ fn service(dice: &mut Dice, address: u32) -> (Value, Value) {
     let (affinity, most) = if dice.once_in(4) { ("ClientIP", 5) } else { ("None", 40) };
     let slices: Vec<Value> = (0..dice.below(3))
         .map(|_| {
-            let address = |dice: &mut Dice| json!({"addresses": [Ipv4Addr::from_bits(dice.below(1 << 32) as u32).to_string()]});
+            let address = |dice: &mut Dice| {
+                json!({
+                    "addresses": [Ipv4Addr::from_bits(dice.below(1 << 32) as u32).to_string()],
+                })
+            };
             let endpoints: Vec<Value> = (0..dice.below(most)).map(|_| address(dice)).collect();
-            let ports: Vec<Value> =
-                ports.iter().map(|p| json!({"name": p["name"], "port": port(dice), "protocol": p["protocol"]})).collect();
+            let ports: Vec<Value> = ports
+                .iter()
+                .map(|p| {
+                    json!({
+                        "name": p["name"], "port": port(dice), "protocol": p["protocol"],
+                    })
+                })
+                .collect();
             let labels = json!({"kubernetes.io/service-name": metadata["name"]});
-            json!({"metadata": {"namespace": metadata["namespace"], "name": "x", "labels": labels}, "endpoints": endpoints, "ports": ports})
+            json!({
+                "metadata": {"namespace": metadata["namespace"], "name": "x", "labels": labels}, "endpoints": endpoints,
+                "ports": ports,
+            })
         })
         .collect();
     let policy = |dice: &mut Dice| *dice.pick(&["Cluster", "Local"]);
@@ -115,9 +134,11 @@ fn service(dice: &mut Dice, address: u32) -> (Value, Value) {
 }
 
 fn read(all: &[(Value, Value)]) -> services::Rules {
-    let services: Vec<Arc<Service>> = all.iter().map(|(service, _)| Arc::new(Service::read(service).expect("a service"))).collect();
+    let services: Vec<Arc<Service>> =
+        all.iter().map(|(service, _)| Arc::new(Service::read(service).expect("a service"))).collect();
     let slices = all.iter().flat_map(|(_, slices)| slices.as_array().expect("slices"));
-    let slices: Vec<Arc<EndpointSlice>> = slices.map(|slice| Arc::new(EndpointSlice::read(slice).expect("a slice"))).collect();
+    let slices: Vec<Arc<EndpointSlice>> =
+        slices.map(|slice| Arc::new(EndpointSlice::read(slice).expect("a slice"))).collect();
     rules(&grouped(&services, &slices), &here(), None, &mut Pieces::default())
 }
 
@@ -128,7 +149,8 @@ fn whatever_services_there_may_be_their_rules_are_taken() {
     }
     for seed in 0..ROUNDS {
         let mut dice = Dice::of(seed + 1);
-        let all: Vec<(Value, Value)> = (0..SERVICES).map(|n| service(&mut dice, 0x0a60_0000 + (seed * SERVICES + n) as u32)).collect();
+        let all: Vec<(Value, Value)> =
+            (0..SERVICES).map(|n| service(&mut dice, 0x0a60_0000 + (seed * SERVICES + n) as u32)).collect();
         let rules = read(&all);
         let parts = &rules.parts;
         assert_eq!(parts.len(), all.len());
@@ -175,8 +197,11 @@ fn a_change_makes_what_the_whole_makes() {
 
 /// Elements and chains stand in the order in which they came.
 fn sorted(listing: &str) -> Vec<String> {
-    let mut words: Vec<String> =
-        listing.split([',', '{', '}', '\n']).map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect();
+    let mut words: Vec<String> = listing
+        .split([',', '{', '}', '\n'])
+        .map(|part| part.trim().to_owned())
+        .filter(|part| !part.is_empty())
+        .collect();
     words.sort();
     words
 }
@@ -206,7 +231,11 @@ fn a_service_whose_rules_are_refused_is_left_out_and_named() {
         rules_in.send_replace(Some(read(&[good.as_slice(), &[bad]].concat())));
         let event = happenings.recv().await.expect("it is told of");
         assert_eq!((event.namespace.as_str(), event.name.as_str(), &*event.reason), ("default", "b", "RulesRefused"));
-        assert!(event.message.contains("its address does not work on this host") && event.message.contains("nft:"), "{}", event.message);
+        assert!(
+            event.message.contains("its address does not work on this host") && event.message.contains("nft:"),
+            "{}",
+            event.message
+        );
         let held = table("coracle").expect("the table is there");
         for (address, there) in [("10.96.0.1", true), ("10.96.0.2", false), ("10.96.0.3", true), ("10.96.0.4", true)] {
             assert_eq!(held.contains(&format!("{address} . tcp . 80")), there, "{address}: {held}");

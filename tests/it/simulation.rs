@@ -1,10 +1,12 @@
-//! The agent's own loop on a paused clock, with an engine in memory that loses calls, shows listings late and goes away, an agent
-//! that dies at any step, people who edit, delete and kill, and a wall clock that jumps. After each history the faults end,
-//! and what is there must be what is wanted: one live instance of each container and no leftovers.
+//! The agent's own loop on a paused clock, with an engine in memory that loses calls, shows listings late and goes
+//! away, an agent that dies at any step, people who edit, delete and kill, and a wall clock that jumps. After each
+//! history the faults end, and what is there must be what is wanted: one live instance of each container and no
+//! leftovers.
 //!
-//! Pods have init containers and sidecars, probes and hooks that begin and cease to fail, volumes whose content changes, resources that
-//! are resized, deadlines, policies of their own; hosts come under pressure. `witness` holds each step against what may never be, `checks`
-//! what there is in the end against what was asked for. A rule of the plan that is switched off is missed by one of the two.
+//! Pods have init containers and sidecars, probes and hooks that begin and cease to fail, volumes whose content
+//! changes, resources that are resized, deadlines, policies of their own; hosts come under pressure. `witness` holds
+//! each step against what may never be, `checks` what there is in the end against what was asked for. A rule of the
+//! plan that is switched off is missed by one of the two.
 //!
 //!     CORACLE_SEED=17                  this history alone, told
 //!     CORACLE_HISTORIES=5000           so many
@@ -40,7 +42,8 @@ fn every_history_settles() {
         None => 0..number("CORACLE_HISTORIES").unwrap_or(HISTORIES),
     };
     let without = std::env::var("CORACLE_WITHOUT").ok();
-    let switched_off = Rule::ALL.into_iter().find(|rule| without.as_ref().is_some_and(|name| *name == format!("{rule:?}")));
+    let switched_off =
+        Rule::ALL.into_iter().find(|rule| without.as_ref().is_some_and(|name| *name == format!("{rule:?}")));
     let failed = first_failure(seeds, Rules { switched_off }, THREADS);
     if let Some((seed, wrongs)) = failed {
         panic!("CORACLE_SEED={seed}\n{}", wrongs.join("\n"));

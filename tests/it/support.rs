@@ -66,7 +66,10 @@ const OUTCOMES: &[(&str, &str)] = &[
     ("autoscaling/v2 HorizontalPodAutoscaler", "acts: a controller scales by cpu and memory"),
     ("batch/v1 CronJob", "acts: a controller makes its Jobs"),
     ("batch/v1 Job", "acts: a controller makes its pods"),
-    ("coordination.k8s.io/v1 Lease", "acts: an agent's own is the sign of life of its node; others are for those who hold them"),
+    (
+        "coordination.k8s.io/v1 Lease",
+        "acts: an agent's own is the sign of life of its node; others are for those who hold them",
+    ),
     ("discovery.k8s.io/v1 EndpointSlice", "acts: agents send the connections of services there"),
     ("events.k8s.io/v1 Event", "stored: the same objects as those of v1"),
     ("metrics.k8s.io/v1beta1 NodeMetrics", "answered: the agents are asked"),
@@ -138,7 +141,8 @@ fn outcome(kind: &Kind) -> &'static str {
 }
 
 fn row(kind: &Kind) -> String {
-    let parts: Vec<String> = kind.subresources.iter().map(|part| format!("{} ({})", part.name, letters(&part.verbs))).collect();
+    let parts: Vec<String> =
+        kind.subresources.iter().map(|part| format!("{} ({})", part.name, letters(&part.verbs))).collect();
     let old = kind.old.as_ref().map_or("", |old| if old.plural.is_empty() { "v1beta3 alone" } else { &old.plural });
     format!(
         "| {} | {} | {} | {} | {} | {} | {} |\n",
@@ -188,7 +192,10 @@ fn what_is_said_to_be_supported_is() {
     }
     let found = fs::read_to_string(path).unwrap_or_default();
     let differs = found.lines().zip(wanted.lines()).find(|(found, wanted)| found != wanted);
-    assert!(found == wanted, "SUPPORT.md is not what the tables say ({differs:?}); CORACLE_SUPPORT=write makes it anew");
+    assert!(
+        found == wanted,
+        "SUPPORT.md is not what the tables say ({differs:?}); CORACLE_SUPPORT=write makes it anew"
+    );
 }
 
 #[test]
@@ -197,11 +204,21 @@ fn outcomes_are_those_of_kinds_that_have_them() {
     for (known, outcome) in OUTCOMES {
         let kind = kinds.iter().find(|kind| name(kind) == *known);
         let says_itself = kind.is_some_and(|kind| kind.idle || kind.answer.is_some());
-        assert!(kind.is_some() && !says_itself, "OUTCOMES says of {known} {outcome:?}: there is no such kind, or its own row says it");
-        assert!(["acts: ", "stored: ", "answered: "].iter().any(|word| outcome.starts_with(word)), "{known}: {outcome}");
+        assert!(
+            kind.is_some() && !says_itself,
+            "OUTCOMES says of {known} {outcome:?}: there is no such kind, or its own row says it"
+        );
+        assert!(
+            ["acts: ", "stored: ", "answered: "].iter().any(|word| outcome.starts_with(word)),
+            "{known}: {outcome}"
+        );
     }
     for (group, absent) in ABSENT {
-        let there: Vec<_> = kinds.iter().filter(|kind| kind.resource.group == *group && absent.contains(&&*kind.kind)).map(name).collect();
+        let there: Vec<_> = kinds
+            .iter()
+            .filter(|kind| kind.resource.group == *group && absent.contains(&&*kind.kind))
+            .map(name)
+            .collect();
         assert!(there.is_empty(), "ABSENT lists what is there: {there:?}");
     }
 }

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 /// Longer than `LINES_MAX` before their tests, and why that is still one room.
 const LONG: &[(&str, &str)] = &[
     ("agent/src/runtime/fake.rs", "one engine in memory: its state, its faults and the trait's calls belong together"),
-    ("http/src/local.rs", "one plane from its folder to its last stream: all of it shares the same counts and the same supervisor"),
+    (
+        "http/src/local.rs",
+        "one plane from its folder to its last stream: all of it shares the same counts and the same supervisor",
+    ),
 ];
 const LINES_MAX: usize = 400;
 const LINES_MAX_WITH_REASON: usize = 600;
@@ -31,7 +34,10 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/neighbours.rs", "reads the routes of this host"),
     ("master/src/notify.rs", "tells systemd"),
     ("master/src/owner.rs", "whose the data directory is, and becoming them"),
-    ("master/src/making.rs", "uids and suffixes come from the kernel's random device, and the name of this host from the kernel"),
+    (
+        "master/src/making.rs",
+        "uids and suffixes come from the kernel's random device, and the name of this host from the kernel",
+    ),
     ("master/src/control/clock.rs", "hears of the kernel when the clock is set"),
     ("master/src/zones.rs", "reads the time zones of the host"),
     ("master/src/store/backup.rs", "takes away what a restore that failed has made"),
@@ -74,7 +80,8 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/runtime/docker", "the engine, volumes' folders, termination messages, probes"),
 ];
 
-/// Folders in which every file decides: no system, no clock, no log, no randomness. Elsewhere a file says so in its first lines: PURE.
+/// Folders in which every file decides: no system, no clock, no log, no randomness. Elsewhere a file says so in its
+/// first lines: PURE.
 const PURE: &[&str] = &["schema/src/", "api/src/", "master/src/render/", "agent/src/plan/"];
 
 /// Which room of the master may use which. Tests may use all.
@@ -191,7 +198,8 @@ fn sources() -> Vec<Source> {
 }
 
 fn walk(folder: &Path, found: &mut Vec<Source>) {
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder).expect("a folder of the tree").map(|e| e.expect("an entry").path()).collect();
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder).expect("a folder of the tree").map(|e| e.expect("an entry").path()).collect();
     entries.sort();
     for path in entries {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
@@ -200,8 +208,12 @@ fn walk(folder: &Path, found: &mut Vec<Source>) {
         } else if name.ends_with(".rs") && name != "tests.rs" {
             let text = fs::read_to_string(&path).expect("a source file");
             let before: Vec<&str> = text.lines().take_while(|l| !l.starts_with("#[cfg(test)]")).collect();
-            let code =
-                before.iter().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")).map(|(n, l)| (n + 1, l.to_string())).collect();
+            let code = before
+                .iter()
+                .enumerate()
+                .filter(|(_, l)| !l.trim_start().starts_with("//"))
+                .map(|(n, l)| (n + 1, l.to_string()))
+                .collect();
             let path = path.strip_prefix(top()).expect("below the top").to_string_lossy().replace('\\', "/");
             let pure = PURE.iter().any(|folder| path.starts_with(folder)) || says_pure(&before);
             found.push(Source { path, pure, code, lines: before.len() });
@@ -211,14 +223,20 @@ fn walk(folder: &Path, found: &mut Vec<Source>) {
 
 /// Whether a sentence of the first lines is "PURE", or ends with it.
 fn says_pure(lines: &[&str]) -> bool {
-    let said: Vec<&str> =
-        lines.iter().map_while(|line| line.strip_prefix("//!")).map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let said: Vec<&str> = lines
+        .iter()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(str::trim)
+        .take_while(|line| !line.is_empty())
+        .collect();
     let said = said.join(" ");
     said.match_indices("PURE.").any(|(at, _)| said[..at].is_empty() || said[..at].ends_with(['.', ' ']))
 }
 
 fn listed<'a>(list: &'a [(&str, &str)], path: &str) -> Option<&'a str> {
-    list.iter().find(|(prefix, _)| path == *prefix || (path.starts_with(prefix) && !prefix.ends_with(".rs"))).map(|(_, why)| *why)
+    list.iter()
+        .find(|(prefix, _)| path == *prefix || (path.starts_with(prefix) && !prefix.ends_with(".rs")))
+        .map(|(_, why)| *why)
 }
 
 /// Every place where `bad` holds, as `path:line: text`.
@@ -241,10 +259,104 @@ fn files_are_short() {
     assert_none(long, "a file has one reason to exist; cut it, or give the reason in LONG");
 }
 
+const LINE_COLUMNS_MAX: usize = 120;
+
+#[test]
+fn lines_are_short() {
+    let mut long = Vec::new();
+    let mut folders = vec![top()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the tree") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                folders.push(path);
+            } else if name.ends_with(".rs") {
+                let text = fs::read_to_string(&path).expect("a source file");
+                let shown = path.strip_prefix(top()).expect("below the top").display();
+                long.extend(long_lines(&text).into_iter().map(|number| format!("{shown}:{number}")));
+            }
+        }
+    }
+    assert_none(long, &format!("a line has at most {LINE_COLUMNS_MAX} columns; break it"));
+}
+
+/// What a line begins in: code or a comment, a string, or a raw string with what closes it.
+enum Inside {
+    Code,
+    Text,
+    Raw(String),
+}
+
+impl Inside {
+    /// Behind a quote, by what stands before it.
+    fn quote(before: &str) -> Inside {
+        let stem = before.trim_end_matches('#');
+        let raw = stem.strip_suffix('r').map(|stem| stem.strip_suffix('b').unwrap_or(stem));
+        let is_raw = raw.is_some_and(|stem| !stem.ends_with(|c: char| c.is_alphanumeric() || c == '_'));
+        if is_raw { Inside::Raw(format!("\"{}", &before[stem.len()..])) } else { Inside::Text }
+    }
+}
+
+/// The bytes of `'x'` and its like: a quote in it opens no string.
+fn character(code: &str) -> Option<usize> {
+    let inner = code.strip_prefix('\'')?;
+    if let Some(escaped) = inner.strip_prefix('\\') {
+        return escaped.char_indices().skip(1).find(|(_, c)| *c == '\'').map(|(at, _)| at + 3);
+    }
+    let first = inner.chars().next()?.len_utf8();
+    inner[first..].starts_with('\'').then_some(first + 2)
+}
+
+/// The numbers of the lines that are too long. Of an URL, a raw string and a string with line ends of its own every
+/// column counts, so lines with a part of one may be longer.
+fn long_lines(text: &str) -> Vec<usize> {
+    let (mut long, mut inside, mut ends_inside) = (Vec::new(), Inside::Code, false);
+    for (number, line) in text.lines().enumerate() {
+        let mut counts = ends_inside || matches!(inside, Inside::Raw(_));
+        let mut at = 0;
+        while at < line.len() {
+            let rest = &line[at..];
+            let width = rest.chars().next().map_or(1, char::len_utf8);
+            match &inside {
+                Inside::Code if rest.starts_with("//") => break,
+                Inside::Code if rest.starts_with('"') => {
+                    inside = Inside::quote(&line[..at]);
+                    counts |= matches!(inside, Inside::Raw(_));
+                    at += 1;
+                }
+                Inside::Code => at += character(rest).unwrap_or(width),
+                Inside::Text if rest.starts_with('\\') => at += 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+                Inside::Text if rest.starts_with('"') => (at, inside) = (at + 1, Inside::Code),
+                Inside::Raw(end) if rest.starts_with(end) => (at, inside) = (at + end.len(), Inside::Code),
+                Inside::Text | Inside::Raw(_) => at += width,
+            }
+        }
+        ends_inside = matches!(inside, Inside::Text) && !line.ends_with('\\');
+        if line.chars().count() > LINE_COLUMNS_MAX && !counts && !ends_inside && !line.contains("://") {
+            long.push(number + 1);
+        }
+    }
+    long
+}
+
+#[test]
+fn strings_that_cannot_be_broken_make_long_lines() {
+    let x = "x".repeat(LINE_COLUMNS_MAX);
+    let check = |text: &str, expected: &[usize]| assert_eq!(long_lines(text), expected, "{text}");
+    check(&format!("{x}\n{x}x\n// {x}\nsee a://{x}"), &[2, 3]);
+    check(&format!("'\"' r#\"\"{x}\n{x}x\n{x}\"# x\n{x}x"), &[4]);
+    check(&format!("\"{x}\n{x}x\n{x}x\"\n\"{x}\""), &[4]);
+    check(&format!("\"{x}\\\n{x}x\\\n{x}x\""), &[1, 2, 3]);
+}
+
 #[test]
 fn crates_stay_in_their_rooms() {
     for (name, room) in ONLY_IN {
-        assert_none(places(&sources(), |p| !p.starts_with(room), |l| has_word(l, name)), &format!("{name} only in {room}"));
+        assert_none(
+            places(&sources(), |p| !p.starts_with(room), |l| has_word(l, name)),
+            &format!("{name} only in {room}"),
+        );
     }
 }
 
@@ -269,7 +381,10 @@ fn the_system_is_touched_where_the_list_says() {
 fn pure_files_are_pure() {
     let sources = sources();
     let pure = |p: &str| sources.iter().any(|source| source.pure && source.path == p);
-    assert_none(places(&sources, pure, |l| IMPURE.iter().any(|word| has_word(l, word))), "a pure file knows no system, clock, log or lock");
+    assert_none(
+        places(&sources, pure, |l| IMPURE.iter().any(|word| has_word(l, word))),
+        "a pure file knows no system, clock, log or lock",
+    );
     for folder in PURE {
         assert!(sources.iter().any(|s| s.path.starts_with(folder)), "PURE lists {folder}, which is gone");
     }
@@ -287,10 +402,13 @@ fn room(path: &str) -> Option<&str> {
 fn the_rooms_of_the_master_use_each_other_as_drawn() {
     for (name, allowed) in ROOMS {
         let foreign = |line: &str| {
-            let mut used =
-                line.match_indices("crate::").map(|(at, word)| line[at + word.len()..].split(|c: char| !c.is_alphanumeric() && c != '_'));
+            let mut used = line
+                .match_indices("crate::")
+                .map(|(at, word)| line[at + word.len()..].split(|c: char| !c.is_alphanumeric() && c != '_'));
             used.any(|mut rest| {
-                rest.next().is_some_and(|used| used != *name && ROOMS.iter().any(|(room, _)| *room == used) && !allowed.contains(&used))
+                rest.next().is_some_and(|used| {
+                    used != *name && ROOMS.iter().any(|(room, _)| *room == used) && !allowed.contains(&used)
+                })
             })
         };
         let of = |path: &str| room(path) == Some(name) && !path.contains("/tests/") && !path.ends_with("round_trip.rs");
@@ -305,7 +423,10 @@ const WRITES: &str = "master/src/commit/mod.rs";
 fn one_file_of_the_master_writes() {
     let writes = |l: &str| ["store.write(", ".rehearse("].iter().any(|word| l.contains(word));
     let outside = |p: &str| p.starts_with("master/src/") && !p.starts_with("master/src/store/") && p != WRITES;
-    assert_none(places(&sources(), outside, writes), &format!("only {WRITES} writes: hand a change to Registry::commit"));
+    assert_none(
+        places(&sources(), outside, writes),
+        &format!("only {WRITES} writes: hand a change to Registry::commit"),
+    );
     assert!(!places(&sources(), |p| p == WRITES, writes).is_empty(), "{WRITES} writes");
 }
 
@@ -316,23 +437,28 @@ fn circles_of_files_are_short() {
         for circle in circles(&top().join(package).join("src/lib.rs")) {
             if circle.files.len() > CIRCLE_FILES_MAX {
                 let edges: Vec<String> = circle.edges.iter().map(|(from, to)| format!("    {from} -> {to}")).collect();
-                long.push(format!("{package}/src: {} files: {}\n{}", circle.files.len(), circle.files.join(" "), edges.join("\n")));
+                long.push(format!(
+                    "{package}/src: {} files: {}\n{}",
+                    circle.files.len(),
+                    circle.files.join(" "),
+                    edges.join("\n")
+                ));
             }
         }
     }
     assert_none(long, "move what several of these files share to one that uses none of them");
 }
 
-/// Public types whose name a crate has more than once, for now: whoever reads the name has to ask of which room it is. The list only
-/// shrinks; a new type is named after its room's noun (docs/internals/glossary.md).
+/// Public types whose name a crate has more than once, for now: whoever reads the name has to ask of which room it is.
+/// The list only shrinks; a new type is named after its room's noun (docs/internals/glossary.md).
 const NAMED_TWICE: &[(&str, &[&str])] = &[
     ("master", &["Change", "Refused", "Rollout", "Rule", "Rules", "Usage"]),
     (
         "agent",
         &[
-            "About", "Asked", "Cache", "Case", "End", "Ends", "Facts", "File", "Form", "Found", "Heard", "Held", "Here", "Host", "Kind",
-            "Last", "Level", "Names", "Network", "Outcome", "Part", "Ports", "Ready", "Record", "Room", "Rules", "Said", "Seen", "Source",
-            "State", "Subject", "What",
+            "About", "Asked", "Cache", "Case", "End", "Ends", "Facts", "File", "Form", "Found", "Heard", "Held",
+            "Here", "Host", "Kind", "Last", "Level", "Names", "Network", "Outcome", "Part", "Ports", "Ready", "Record",
+            "Room", "Rules", "Said", "Seen", "Source", "State", "Subject", "What",
         ],
     ),
 ];
@@ -351,7 +477,11 @@ fn a_public_name_stands_once_in_a_crate() {
         }
         let listed = NAMED_TWICE.iter().find(|(of, _)| of == package).map_or(&[][..], |(_, names)| names);
         let twice = files.iter().filter(|(_, files)| files.len() > 1);
-        new.extend(twice.filter(|(name, _)| !listed.contains(name)).map(|(name, files)| format!("{package}: {name}: {}", files.join(" "))));
+        new.extend(
+            twice
+                .filter(|(name, _)| !listed.contains(name))
+                .map(|(name, files)| format!("{package}: {name}: {}", files.join(" "))),
+        );
         mended.extend(listed.iter().copied().filter(|name| files.get(name).is_none_or(|files| files.len() < 2)));
     }
     assert_none(new, "name a type after its room's noun, so that the crate has no other of this name");
@@ -406,9 +536,15 @@ const ALLOWS_UNSAFE: &str = "http/src/resident.rs";
 fn one_file_may_make_one_call_that_is_unsafe() {
     let allows = |l: &str| l.contains("unsafe_code");
     assert_none(places(&sources(), |p| p != ALLOWS_UNSAFE, allows), &format!("only {ALLOWS_UNSAFE} has unsafe code"));
-    let says = |text: &str, word: &str| text.lines().filter(|l| !l.trim_start().starts_with("//") && has_word(l, word)).count();
+    let says = |text: &str, word: &str| {
+        text.lines().filter(|l| !l.trim_start().starts_with("//") && has_word(l, word)).count()
+    };
     let resident = fs::read_to_string(top().join(ALLOWS_UNSAFE)).expect("it is there");
-    assert_eq!((says(&resident, "unsafe_code"), says(&resident, "unsafe ")), (1, 2), "{ALLOWS_UNSAFE} has one declaration, and one call");
+    assert_eq!(
+        (says(&resident, "unsafe_code"), says(&resident, "unsafe ")),
+        (1, 2),
+        "{ALLOWS_UNSAFE} has one declaration, and one call"
+    );
     let whole = fs::read_to_string(top().join("Cargo.toml")).expect("the workspace's manifest");
     assert!(whole.contains("\nunsafe_code = \"deny\"\n"), "Cargo.toml denies unsafe code to all packages");
     for package in ["http", "schema", "api", "master", "agent", "tests"] {
@@ -421,8 +557,11 @@ fn one_file_may_make_one_call_that_is_unsafe() {
 fn packages_depend_as_drawn() {
     for (package, allowed) in ARROWS {
         let manifest = fs::read_to_string(top().join(package).join("Cargo.toml")).expect("a manifest");
-        let ours: Vec<&str> =
-            manifest.lines().filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| n.starts_with("coracle-")).collect();
+        let ours: Vec<&str> = manifest
+            .lines()
+            .filter_map(|l| l.split(['.', ' ', '=']).next())
+            .filter(|n| n.starts_with("coracle-"))
+            .collect();
         for name in ours {
             assert!(allowed.contains(&name), "{package} must not depend on {name}");
         }
@@ -435,7 +574,8 @@ fn every_dependency_has_its_reason() {
     let reasons = architecture.split("## Dependencies, and why").nth(1).expect("the table of dependencies");
     for package in ["http", "schema", "api", "master", "agent"] {
         let manifest = fs::read_to_string(top().join(package).join("Cargo.toml")).expect("a manifest");
-        let section = manifest.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
+        let section =
+            manifest.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
         for name in section
             .lines()
             .filter_map(|l| l.split(['.', ' ', '=']).next())
@@ -455,7 +595,11 @@ fn the_readme_names_two_commands() {
         assert!(readme.contains(command), "README.md names `{command}`");
     }
     let typed: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("    make ")).collect();
-    assert_eq!(typed, ["run"], "README.md has one make command to type; the other, `make test`, is for who changes the code");
+    assert_eq!(
+        typed,
+        ["run"],
+        "README.md has one make command to type; the other, `make test`, is for who changes the code"
+    );
 }
 
 /// Tests that no command runs fail unseen.
@@ -512,7 +656,8 @@ fn links_of_the_pages_lead_to_files() {
     assert!(gone.is_empty(), "links that lead nowhere:\n{}", gone.join("\n"));
 }
 
-/// The packages hold README.md without its row for developers, SUPPORT.md and the pages of `docs/` itself: packaging/deb.sh.
+/// The packages hold README.md without its row for developers, SUPPORT.md and the pages of `docs/` itself:
+/// packaging/deb.sh.
 #[test]
 fn links_of_installed_pages_lead_to_installed_pages() {
     let is_installed = |path: &Path| {
@@ -533,10 +678,12 @@ fn links_of_installed_pages_lead_to_installed_pages() {
     assert!(gone.is_empty(), "the packages do not have what these links lead to:\n{}", gone.join("\n"));
 }
 
-/// What stands indented after an empty line, and is typed: a block in a list belongs to the text, one with a line of a drawing shows something.
+/// What stands indented after an empty line, and is typed: a block in a list belongs to the text, one with a line of a
+/// drawing shows something.
 fn has_commands(text: &str) -> bool {
     let lines: Vec<&str> = text.lines().collect();
-    let begins = |at: &usize| lines[*at].starts_with("    ") && !lines[*at].starts_with("     ") && lines[at - 1].is_empty();
+    let begins =
+        |at: &usize| lines[*at].starts_with("    ") && !lines[*at].starts_with("     ") && lines[at - 1].is_empty();
     (1..lines.len()).filter(begins).any(|at| lines[at].is_ascii())
 }
 
@@ -549,7 +696,8 @@ fn commands_of_the_pages_are_run() {
         let page = path.strip_prefix(top()).expect("below the top").display().to_string();
         let is_followed = followed.lines().any(|line| line.trim().starts_with(&format!("follow {page}")));
         // What developers type is make's, and ARCHITECTURE.md shows signatures.
-        let is_for_developers = page.starts_with("docs/internals/") || !page.starts_with("docs/") && page != "README.md";
+        let is_for_developers =
+            page.starts_with("docs/internals/") || !page.starts_with("docs/") && page != "README.md";
         if has_commands(&text) && !is_followed && !is_for_developers {
             not_run.push(format!("{page}: name it in packaging/pages.sh"));
         }
@@ -566,13 +714,17 @@ fn commands_of_the_pages_are_run() {
 #[test]
 fn the_glossary_names_types_that_exist() {
     let glossary = fs::read_to_string(top().join("docs/internals/glossary.md")).expect("the glossary");
-    let is_type = |word: &str| word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(|c| c.is_ascii_alphanumeric());
+    let is_type = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(|c| c.is_ascii_alphanumeric())
+    };
     // Between backquotes: every second part.
-    let named: Vec<&str> = glossary.split('`').skip(1).step_by(2).filter(|word| is_type(word) && *word != "Name").collect();
+    let named: Vec<&str> =
+        glossary.split('`').skip(1).step_by(2).filter(|word| is_type(word) && *word != "Name").collect();
     assert!(named.len() > 20, "{named:?}: the glossary names types in backquotes");
     let sources = sources();
     let defines = |source: &Source, name: &str| {
-        let is_definition = |line: &str| ["struct", "enum", "trait"].iter().any(|word| line.starts_with(&format!("pub {word} ")));
+        let is_definition =
+            |line: &str| ["struct", "enum", "trait"].iter().any(|word| line.starts_with(&format!("pub {word} ")));
         source.code.iter().any(|(_, line)| is_definition(line) && has_word(line, name))
     };
     let gone: Vec<&&str> = named.iter().filter(|name| !sources.iter().any(|source| defines(source, name))).collect();

@@ -121,7 +121,10 @@ pub struct Reply {
 
 /// One request on a connection of its own; the answer whole.
 pub fn ask(mut pipe: Box<dyn Pipe>, method: &str, path: &str, headers: &[(String, String)], body: &str) -> Reply {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    let mut head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n",
+        body.len()
+    );
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -143,7 +146,8 @@ fn whole(mut chunks: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     loop {
         let end = chunks.windows(2).position(|bytes| bytes == b"\r\n").expect("a chunk has a size");
-        let size = usize::from_str_radix(std::str::from_utf8(&chunks[..end]).expect("a size is text"), 16).expect("a size");
+        let size =
+            usize::from_str_radix(std::str::from_utf8(&chunks[..end]).expect("a size is text"), 16).expect("a size");
         if size == 0 {
             return body;
         }
@@ -186,7 +190,9 @@ fn steps(script: &str) -> Vec<Step> {
         match mark {
             '#' => {}
             ' ' => steps.last_mut().expect("something to go on with").text.push_str(line.trim_start()),
-            '>' | '?' | '+' | '<' | '=' | '~' => steps.push(Step { line: at + 1, mark, text: line[1..].trim().to_owned() }),
+            '>' | '?' | '+' | '<' | '=' | '~' => {
+                steps.push(Step { line: at + 1, mark, text: line[1..].trim().to_owned() })
+            }
             _ => panic!("line {}: {line:?} begins with none of the marks", at + 1),
         }
     }
@@ -208,21 +214,35 @@ fn run(name: &str, script: &str, connect: impl Fn() -> Box<dyn Pipe>) {
             '>' | '?' => {
                 assert!(events.is_empty(), "{place}: events that the script does not have: {events:?}");
                 let headers = steps[at + 1..].iter().take_while(|step| step.mark == '+');
-                let headers: Vec<_> =
-                    headers.filter_map(|step| step.text.split_once(": ")).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+                let headers: Vec<_> = headers
+                    .filter_map(|step| step.text.split_once(": "))
+                    .map(|(n, v)| (n.to_owned(), v.to_owned()))
+                    .collect();
                 let mut parts = text.splitn(3, ' ');
                 let (method, path) = (parts.next().expect("a method"), parts.next().expect("a path"));
                 let body = parts.next().unwrap_or_default();
                 let mut answer = ask(connect(), method, path, &headers, body);
                 let until = Instant::now() + PATIENCE;
-                let awaited = steps[at + 1..].iter().find(|step| step.mark == '<').map(|step| step.text.clone()).unwrap_or_default();
-                let awaited = words.iter().fold(awaited, |text, (word, value)| text.replace(&format!("{{{{{word}}}}}"), value));
+                let awaited = steps[at + 1..]
+                    .iter()
+                    .find(|step| step.mark == '<')
+                    .map(|step| step.text.clone())
+                    .unwrap_or_default();
+                let awaited =
+                    words.iter().fold(awaited, |text, (word, value)| text.replace(&format!("{{{{{word}}}}}"), value));
                 while step.mark == '?' && !is_answered(&awaited, &answer) && Instant::now() < until {
                     std::thread::sleep(PAUSE);
                     answer = ask(connect(), method, path, &headers, body);
                 }
-                if steps[at + 1..].iter().take_while(|step| !matches!(step.mark, '>' | '?')).any(|step| step.mark == '~') {
-                    events = serde_json::Deserializer::from_slice(&answer.body).into_iter().collect::<Result<_, _>>().expect("JSON lines");
+                if steps[at + 1..]
+                    .iter()
+                    .take_while(|step| !matches!(step.mark, '>' | '?'))
+                    .any(|step| step.mark == '~')
+                {
+                    events = serde_json::Deserializer::from_slice(&answer.body)
+                        .into_iter()
+                        .collect::<Result<_, _>>()
+                        .expect("JSON lines");
                 }
                 reply = Some(answer);
             }
@@ -249,8 +269,12 @@ fn run(name: &str, script: &str, connect: impl Fn() -> Box<dyn Pipe>) {
 fn answered(place: &str, text: &str, reply: &Reply) {
     let body = String::from_utf8_lossy(&reply.body);
     if let Some((header, value)) = text.split_once(": ").filter(|(header, _)| !header.contains(['{', ' '])) {
-        let found: Vec<_> =
-            reply.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(header)).map(|(_, value)| value.as_str()).collect();
+        let found: Vec<_> = reply
+            .headers
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(header))
+            .map(|(_, value)| value.as_str())
+            .collect();
         assert!(found.contains(&value), "{place}: {header}: {value:?} is not among {found:?}");
         return;
     }
@@ -259,7 +283,11 @@ fn answered(place: &str, text: &str, reply: &Reply) {
     match expected.strip_prefix('"') {
         _ if expected.is_empty() => {}
         Some(plain) => assert_eq!(body, plain.trim_end_matches('"'), "{place}"),
-        None => matches(place, expected, &serde_json::from_str(&body).unwrap_or_else(|error| panic!("{place}: {error}: {body}"))),
+        None => matches(
+            place,
+            expected,
+            &serde_json::from_str(&body).unwrap_or_else(|error| panic!("{place}: {error}: {body}")),
+        ),
     }
 }
 
@@ -280,9 +308,10 @@ fn matches(place: &str, expected: &str, found: &Value) {
 /// As much of what was found as is expected.
 fn part(expected: &Value, found: &Value) -> Value {
     match (expected, found) {
-        (Value::Object(expected), Value::Object(found)) => {
-            expected.iter().map(|(name, value)| (name.clone(), part(value, found.get(name).unwrap_or(&Value::Null)))).collect()
-        }
+        (Value::Object(expected), Value::Object(found)) => expected
+            .iter()
+            .map(|(name, value)| (name.clone(), part(value, found.get(name).unwrap_or(&Value::Null))))
+            .collect(),
         (Value::Array(expected), Value::Array(found)) => {
             found.iter().enumerate().map(|(at, value)| part(expected.get(at).unwrap_or(&Value::Null), value)).collect()
         }

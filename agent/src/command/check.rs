@@ -51,7 +51,10 @@ pub fn all(files: &[File]) -> Vec<Remark> {
             }
             let first = *owners.entry(&wanted.name.uid).or_insert(path);
             if first != path {
-                remark(false, format!("{first} asks for the same {pod} and comes first: give one of them another name"));
+                remark(
+                    false,
+                    format!("{first} asks for the same {pod} and comes first: give one of them another name"),
+                );
             }
         }
     }
@@ -59,7 +62,8 @@ pub fn all(files: &[File]) -> Vec<Remark> {
 }
 
 pub fn report(remarks: &[Remark]) -> Report {
-    let items = remarks.iter().map(|remark| json!({"file": remark.path, "warning": remark.warning, "message": remark.text}));
+    let items =
+        remarks.iter().map(|remark| json!({"file": remark.path, "warning": remark.warning, "message": remark.text}));
     Report {
         lines: remarks.iter().map(Remark::line).collect(),
         document: json!({"remarks": items.collect::<Vec<_>>()}),

@@ -115,7 +115,11 @@ fn engine(host: &Readings, all: &mut Vec<Finding>) {
     all.push(Finding::good("engine", format!("{} answers as {}", host.engine_at, engine.version)));
     if engine.storage_driver == "vfs" {
         let mend = "give /var/lib/docker a file system that overlay2 works on (ext4, xfs)";
-        all.push(Finding::warning("engine", "its storage driver is vfs, which copies every image for every container", mend));
+        all.push(Finding::warning(
+            "engine",
+            "its storage driver is vfs, which copies every image for every container",
+            mend,
+        ));
     }
     if !engine.live_restore {
         let mend = "{\"live-restore\": true} in /etc/docker/daemon.json, then systemctl reload docker";
@@ -147,11 +151,20 @@ fn cgroups(host: &Readings, all: &mut Vec<Finding>) {
 
 fn disk(path: &str, found: Option<Disk>) -> Finding {
     let Some(disk) = found else {
-        return Finding::warning("disk", format!("{path} cannot be looked at"), "run it as root, after the engine's first start");
+        return Finding::warning(
+            "disk",
+            format!("{path} cannot be looked at"),
+            "run it as root, after the engine's first start",
+        );
     };
     let (bytes, files) = free_percent(disk);
-    let mend = "docker system df shows what images take; journalctl --vacuum-size=100M; du -xh / | sort -h | tail shows the rest";
-    let says = if bytes <= files { format!("{path}: {bytes} % is free") } else { format!("{path}: {files} % of its inodes are free") };
+    let mend = "docker system df shows what images take; journalctl --vacuum-size=100M; du -xh / | sort -h | tail \
+                shows the rest";
+    let says = if bytes <= files {
+        format!("{path}: {bytes} % is free")
+    } else {
+        format!("{path}: {files} % of its inodes are free")
+    };
     match bytes.min(files) {
         _ if is_full(disk) => Finding::problem("disk", format!("{says}: new images are refused"), mend),
         free if free < FREE_PERCENT_LOW => Finding::warning("disk", says, mend),
@@ -166,7 +179,11 @@ fn files(host: &Readings, all: &mut Vec<Finding>) {
     let dir = &host.manifest_dir;
     if let Some(who) = &host.manifests_writable_by {
         let mend = format!("chown root:root {dir}; chmod go-w {dir}");
-        all.push(Finding::problem("manifests", format!("{dir} can be written by {who}, who can start anything as root"), mend));
+        all.push(Finding::problem(
+            "manifests",
+            format!("{dir} can be written by {who}, who can start anything as root"),
+            mend,
+        ));
     }
     let mend = "coracle-agent check FILE says it again when it is mended";
     all.extend(host.manifest_problems.iter().map(|why| Finding::problem("manifests", why.clone(), mend)));
@@ -174,7 +191,8 @@ fn files(host: &Readings, all: &mut Vec<Finding>) {
 
 fn clock(host: &Readings, all: &mut Vec<Finding>) {
     all.push(if host.wall_ms < CLOCK_MS_MIN {
-        let says = "the clock shows a year before this program was written: tokens and certificates of others do not work";
+        let says =
+            "the clock shows a year before this program was written: tokens and certificates of others do not work";
         Finding::warning("clock", says, "timedatectl set-time, or let it reach a time server; pods run all the same")
     } else {
         Finding::good("clock", "it shows a year that can be")
@@ -188,11 +206,13 @@ fn kernel(host: &Readings, all: &mut Vec<Finding>) {
         all.push(Finding::warning("kernel", "it has no overlay file system: images take much more of the disk", mend));
     }
     if host.ip_forward == Some(false) {
-        let mend = "sysctl net.ipv4.ip_forward=1, and the same in /etc/sysctl.d/; the engine does it unless it was told not to";
+        let mend = "sysctl net.ipv4.ip_forward=1, and the same in /etc/sysctl.d/; the engine does it unless it was \
+                    told not to";
         all.push(Finding::problem("kernel", "it forwards no packets: pods reach nothing beyond this host", mend));
     }
     if !host.bridges_are_seen {
-        let mend = "modprobe br_netfilter; sysctl net.bridge.bridge-nf-call-iptables=1; both in /etc/modules-load.d and /etc/sysctl.d";
+        let mend = "modprobe br_netfilter; sysctl net.bridge.bridge-nf-call-iptables=1; both in /etc/modules-load.d \
+                    and /etc/sysctl.d";
         all.push(Finding::warning(
             "kernel",
             "packets between pods pass no rules: a service that leads back to its own host is slower",
@@ -206,15 +226,25 @@ fn kernel(host: &Readings, all: &mut Vec<Finding>) {
 
 fn firewall(host: &Readings, all: &mut Vec<Finding>) {
     let before = all.len();
-    for (tool, package, why) in [("nft", "nftables", host.nft.as_ref().err()), ("ip", "iproute2", host.ip.as_ref().err())] {
+    for (tool, package, why) in
+        [("nft", "nftables", host.nft.as_ref().err()), ("ip", "iproute2", host.ip.as_ref().err())]
+    {
         if let Some(why) = why {
             let mend = format!("apt-get install {package}; run it as root");
-            all.push(Finding::problem("firewall", format!("{tool} cannot be run ({why}): services have no addresses"), mend));
+            all.push(Finding::problem(
+                "firewall",
+                format!("{tool} cannot be run ({why}): services have no addresses"),
+                mend,
+            ));
         }
     }
     let chains = host.nft.as_deref().unwrap_or_default();
     for Obstacle { forward, says, mend } in obstacles(chains, host.agent_answers) {
-        all.push(if forward { Finding::problem("firewall", says, mend) } else { Finding::warning("firewall", says, mend) });
+        all.push(if forward {
+            Finding::problem("firewall", says, mend)
+        } else {
+            Finding::warning("firewall", says, mend)
+        });
     }
     if all.len() == before {
         all.push(Finding::good("firewall", "nft and ip work, and no other firewall drops what pods send"));

@@ -1,4 +1,5 @@
-//! Reads everything that an agent starting now would find: files, the copy of the master's objects, the engine. Writes nothing.
+//! Reads everything that an agent starting now would find: files, the copy of the master's objects, the engine. Writes
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -79,8 +80,10 @@ pub async fn world(config: &Config) -> Result<Seen, String> {
     let docker = engine(config);
     let clock = Clock::start(Rc::new(wall_ms));
     let asked = |failure: crate::runtime::Failure| format!("the engine at {}: {failure}", config.docker_host);
-    let mut world =
-        World { node: crate::node(config, &host::look(&config.data_dir, config.node_ip, &config.pod_cidr)), ..World::default() };
+    let mut world = World {
+        node: crate::node(config, &host::look(&config.data_dir, config.node_ip, &config.pod_cidr)),
+        ..World::default()
+    };
     world.containers = docker.list().await.map_err(asked)?;
     world.volumes = docker.volumes().await.map_err(asked)?;
     world.contents = docker.contents(&plan::contents::paths(&desired, &world.node)).await.map_err(asked)?;
@@ -97,7 +100,8 @@ pub async fn world(config: &Config) -> Result<Seen, String> {
 
 /// What files say, and what the master said last.
 pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
-    let (files, trouble) = Directory::look(&config.manifest_dir, &config.data_dir, &config.node_name, config.manifest_url.is_some());
+    let (files, trouble) =
+        Directory::look(&config.manifest_dir, &config.data_dir, &config.node_name, config.manifest_url.is_some());
     notes.extend(trouble.map(|why| format!("{}: {why}", config.manifest_dir)));
     let remarks = super::check::all(&self::files(&[PathBuf::from(&config.manifest_dir)], &config.node_name));
     if Path::new(&config.manifest_dir).is_dir() {

@@ -59,7 +59,9 @@ async fn report(command: &Command, config: &Config) -> Result<Report, String> {
             let health = ask(config, "/healthz").await?;
             let pods = ask(config, "/pods").await?;
             let remarks = check::all(&look::files(&[PathBuf::from(&config.manifest_dir)], &config.node_name));
-            let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| format!("the agent's answer: {error}"));
+            let parse = |text: &str| {
+                serde_json::from_str::<Value>(text).map_err(|error| format!("the agent's answer: {error}"))
+            };
             let trouble = (health.0 != StatusCode::OK).then_some(health.1);
             status::report(&parse(&node.1)?, trouble.as_deref(), &parse(&pods.1)?, &remarks)
         }
@@ -74,7 +76,10 @@ async fn report(command: &Command, config: &Config) -> Result<Report, String> {
 async fn ask(config: &Config, path: &str) -> Result<(StatusCode, String), String> {
     let client = Client::new(Target::Unix(config.socket.clone()), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
     let reply = client.call(Method::GET, path, None).await.map_err(|error| {
-        format!("{error}: no agent runs as node {}, or you are not root (systemctl status coracle-agent)", config.node_name)
+        format!(
+            "{error}: no agent runs as node {}, or you are not root (systemctl status coracle-agent)",
+            config.node_name
+        )
     })?;
     Ok((reply.status, String::from_utf8_lossy(&reply.body).trim().to_owned()))
 }

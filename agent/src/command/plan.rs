@@ -17,12 +17,14 @@ pub fn report(round: &Round, desired: &Desired, world: &World, notes: &[String])
     names.extend(desired.pods.iter().map(|(uid, wanted)| (uid.as_str(), &wanted.name)));
     let pulled = round.pulls.iter().map(|pull| pull.pod.uid.as_str());
     let uids: BTreeSet<&str> = round.pods.keys().chain(round.waits.keys()).map(String::as_str).chain(pulled).collect();
-    let mut ordered: Vec<(String, &str)> = uids.into_iter().map(|uid| (shown(names.get(uid).copied(), uid), uid)).collect();
+    let mut ordered: Vec<(String, &str)> =
+        uids.into_iter().map(|uid| (shown(names.get(uid).copied(), uid), uid)).collect();
     ordered.sort();
     let (mut lines, mut items): (Vec<String>, Vec<Value>) = (Vec::new(), Vec::new());
     for (pod, uid) in ordered {
         let actions = round.pods.get(uid).into_iter().flatten();
-        let mut doing: Vec<(String, String)> = actions.map(|action| (words(&action.what), action.reason.clone())).collect();
+        let mut doing: Vec<(String, String)> =
+            actions.map(|action| (words(&action.what), action.reason.clone())).collect();
         let pulls = round.pulls.iter().filter(|pull| pull.pod.uid == uid);
         doing.extend(pulls.map(|pull| (format!("pull {} for {}", pull.image, pull.container), pull.reason.clone())));
         let waits = round.waits.get(uid).map(waits).unwrap_or_default();
@@ -47,7 +49,10 @@ pub fn report(round: &Round, desired: &Desired, world: &World, notes: &[String])
 }
 
 fn shown(name: Option<&PodName>, uid: &str) -> String {
-    name.map_or_else(|| format!("a pod that nobody wants (uid {uid})"), |pod| format!("{}/{} ({})", pod.namespace, pod.name, pod.source))
+    name.map_or_else(
+        || format!("a pod that nobody wants (uid {uid})"),
+        |pod| format!("{}/{} ({})", pod.namespace, pod.name, pod.source),
+    )
 }
 
 /// What has no reason that a person could act on is not told: it is what the actions are for.
@@ -89,7 +94,10 @@ mod tests {
     #[test]
     fn what_would_be_done_and_why() {
         let text = report_of(Some(Image::default())).lines.join("\n");
-        assert!(text.starts_with("default/web (file)\n    start the sandbox (0): ") && text.ends_with("note: n"), "{text}");
+        assert!(
+            text.starts_with("default/web (file)\n    start the sandbox (0): ") && text.ends_with("note: n"),
+            "{text}"
+        );
         let text = report_of(None).lines.join("\n");
         assert!(text.contains("    pull x:1 for c: it is not here"), "{text}");
         let nothing = report(&Round::default(), &Desired::default(), &World::default(), &[]);

@@ -30,14 +30,20 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
     let mut disks = vec![config.data_dir.clone()];
     disks.extend(engine.iter().map(|engine| engine.root.clone()));
     let manifests = Path::new(&config.manifest_dir);
-    let remarks = if manifests.is_dir() { check::all(&look::files(&[PathBuf::from(manifests)], &config.node_name)) } else { Vec::new() };
+    let remarks = if manifests.is_dir() {
+        check::all(&look::files(&[PathBuf::from(manifests)], &config.node_name))
+    } else {
+        Vec::new()
+    };
     Readings {
         root: nix::unistd::geteuid().is_root(),
         engine_at: config.docker_host.clone(),
         engine,
         agent_answers,
         disks: disks.into_iter().map(|path| (path.clone(), disk(nearest(&path)))).collect(),
-        data_dir: private::judge_data_directory(&config.data_dir).err().map(|error| format!("{}: {error}", config.data_dir)),
+        data_dir: private::judge_data_directory(&config.data_dir)
+            .err()
+            .map(|error| format!("{}: {error}", config.data_dir)),
         manifest_dir: config.manifest_dir.clone(),
         manifests_writable_by: private::writers(manifests),
         manifest_problems: remarks.iter().filter(|remark| !remark.warning).map(check::Remark::line).collect(),
@@ -93,12 +99,16 @@ fn controllers(v2: &str, v1: &str) -> Vec<String> {
     rows.filter(|row| row.last() == Some(&"1")).filter_map(|row| row.first().map(|name| (*name).to_owned())).collect()
 }
 
-/// Of all pods that are wanted, and whose sandbox runs. `own_network`: rules lead to those that are not on the host's network.
+/// Of all pods that are wanted, and whose sandbox runs. `own_network`: rules lead to those that are not on the host's
+/// network.
 fn wanted_ports(desired: &Desired, containers: &[Seen], own_network: bool) -> Vec<HostPort> {
     let pods = seen::group(containers);
     let of = |wanted: &Arc<Wanted>| {
-        let runs = pods.get(&wanted.name.uid).is_some_and(|pod| pod.runs.iter().any(|run| run.tag.is_sandbox() && run.seen.runs()));
-        let (pod, by_rule) = (format!("{}/{}", wanted.name.namespace, wanted.name.name), own_network && !wanted.pod.spec.host_network);
+        let runs = pods
+            .get(&wanted.name.uid)
+            .is_some_and(|pod| pod.runs.iter().any(|run| run.tag.is_sandbox() && run.seen.runs()));
+        let (pod, by_rule) =
+            (format!("{}/{}", wanted.name.namespace, wanted.name.name), own_network && !wanted.pod.spec.host_network);
         host_ports(&wanted.pod.spec).into_iter().map(move |port| {
             let (port, protocol, host_ip) = (port.host_port, port.protocol, port.host_ip);
             HostPort { pod: pod.clone(), port, protocol, host_ip, by_rule, runs }
@@ -131,7 +141,8 @@ mod tests {
         let desired = Desired { pods: [pod("a", true), pod("b", false)].into(), ..Desired::default() };
         for own_network in [true, false] {
             let found = wanted_ports(&desired, &[], own_network);
-            let shown: Vec<_> = found.iter().map(|port| (port.pod.as_str(), port.port, port.protocol.as_str(), port.by_rule)).collect();
+            let shown: Vec<_> =
+                found.iter().map(|port| (port.pod.as_str(), port.port, port.protocol.as_str(), port.by_rule)).collect();
             assert_eq!(shown, [("d/a", 80, "udp", false), ("d/b", 80, "udp", own_network)]);
         }
     }

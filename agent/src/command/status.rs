@@ -12,7 +12,13 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let items: Vec<&Value> = pods["items"].as_array().into_iter().flatten().collect();
     let mut problems: Vec<String> = trouble.map(str::to_owned).into_iter().collect();
-    problems.extend(node["conditions"].as_array().into_iter().flatten().map(|one| pressure(&text(&one["type"]), &text(&one["message"]))));
+    problems.extend(
+        node["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|one| pressure(&text(&one["type"]), &text(&one["message"]))),
+    );
     let mut rows = Vec::new();
     for pod in &items {
         let of_file = if pod["metadata"]["annotations"][CONFIG_SOURCE] == "file" { " (file)" } else { "" };
@@ -32,7 +38,8 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
     problems.extend(remarks.iter().filter(|remark| !remark.warning).map(Remark::line));
     let width = rows.iter().map(|row| row.0.len()).max().unwrap_or_default();
     let gib = |field: &str| format!("{:.1} GiB", node[field].as_u64().unwrap_or_default() as f64 / f64::from(1 << 30));
-    let engine = Some(text(&node["engine"])).filter(|engine| !engine.is_empty()).unwrap_or_else(|| "no engine yet".to_owned());
+    let engine =
+        Some(text(&node["engine"])).filter(|engine| !engine.is_empty()).unwrap_or_else(|| "no engine yet".to_owned());
     let mut lines = vec![
         format!("node {} at {}: agent {}, {engine}", text(&node["name"]), text(&node["address"]), text(&node["agent"])),
         format!(
@@ -102,9 +109,12 @@ mod tests {
     use super::*;
 
     fn report_of(trouble: Option<&str>, status: Value, remarks: &[Remark]) -> Report {
-        let node = json!({"name": "n1", "address": "192.168.1.7", "agent": "0.1.0", "engine": "docker://20.10", "os": "Debian", "kernel": "6.1",
+        let node = json!({"name": "n1", "address": "192.168.1.7", "agent": "0.1.0", "engine": "docker://20.10",
+            "os": "Debian", "kernel": "6.1",
             "cpus": 2, "memoryBytes": 1_u64 << 30, "diskBytes": 3_u64 << 30});
-        let pod = json!({"metadata": {"namespace": "default", "name": "web"}, "spec": {"containers": [{}]}, "status": status});
+        let pod = json!({
+            "metadata": {"namespace": "default", "name": "web"}, "spec": {"containers": [{}]}, "status": status,
+        });
         report(&node, trouble, &json!({"items": [pod]}), remarks)
     }
 
@@ -150,8 +160,10 @@ mod tests {
             assert!(report.document["problems"][0].as_str().unwrap().contains(problem), "{}", report.document);
         };
         check(report_of(Some("the engine does not answer"), runs(), &[]), "the engine does not answer");
-        let waits =
-            json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}]});
+        let waits = json!({
+            "phase": "Pending",
+            "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}],
+        });
         check(report_of(None, waits, &[]), "pod default/web: not found");
         check(report_of(None, json!({"phase": "Running", "containerStatuses": [{"ready": false}]}), &[]), "not ready");
         check(report_of(None, json!({"phase": "Failed", "reason": "Evicted"}), &[]), "Failed: Evicted");

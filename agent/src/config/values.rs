@@ -18,14 +18,17 @@ pub(super) fn node_ip(text: &str) -> Result<Option<IpAddr>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let address: Ipv4Addr = text.parse().map_err(|_| format!("{text:?} is not an IPv4 address, such as 192.168.1.7"))?;
-    let reached = !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || address.is_broadcast());
+    let address: Ipv4Addr =
+        text.parse().map_err(|_| format!("{text:?} is not an IPv4 address, such as 192.168.1.7"))?;
+    let reached =
+        !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || address.is_broadcast());
     if reached { Ok(Some(address.into())) } else { Err(format!("no other host can send to {address}")) }
 }
 
 /// `net.ipv4.ip_forward, net.ipv6.*`
 pub(super) fn sysctls(text: &str) -> Result<Vec<String>, String> {
-    let names: Vec<String> = text.split(',').map(|name| sysctl_name(name.trim())).filter(|name| !name.is_empty()).collect();
+    let names: Vec<String> =
+        text.split(',').map(|name| sysctl_name(name.trim())).filter(|name| !name.is_empty()).collect();
     let known = "those begin with net., kernel.shm, kernel.msg, kernel.sem or fs.mqueue.";
     match names.iter().find(|name| !is_sysctl_pattern(name)) {
         Some(wrong) => Err(format!("{wrong:?} is no sysctl that each pod has for itself: {known}")),
@@ -82,7 +85,10 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     if listen.ip().is_loopback() {
         return Ok(listen);
     }
-    Err(format!("{} is not a loopback address, and this port is for programs of this host alone: use 127.0.0.1", listen.ip()))
+    Err(format!(
+        "{} is not a loopback address, and this port is for programs of this host alone: use 127.0.0.1",
+        listen.ip()
+    ))
 }
 
 pub(super) fn pod_network(text: &str) -> Result<Owner, String> {

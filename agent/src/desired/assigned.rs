@@ -103,7 +103,11 @@ impl Assigned {
         if !std::mem::take(&mut self.unsaved) {
             return None;
         }
-        Some(Assignment { cluster: self.cluster.clone(), pods: documents_of(&self.pods), others: documents_of(&self.others) })
+        Some(Assignment {
+            cluster: self.cluster.clone(),
+            pods: documents_of(&self.pods),
+            others: documents_of(&self.others),
+        })
     }
 
     /// For the loop, likewise. It is never complete: an end is heard or asked for, not concluded.
@@ -144,7 +148,8 @@ mod tests {
 
     fn pod(number: usize, image: &str, phase: &str) -> Value {
         json!({
-            "metadata": {"namespace": "default", "name": format!("web-{number}"), "uid": format!("uid-{number}"), "resourceVersion": phase},
+            "metadata": {"namespace": "default", "name": format!("web-{number}"), "uid": format!("uid-{number}"),
+                "resourceVersion": phase},
             "spec": {"containers": [{"name": "c", "image": image}]}, "status": {"phase": phase},
         })
     }

@@ -3,8 +3,9 @@
 //!     inotify or the slow rescan -> read the whole directory -> file by file a pod, or its last good version
 //!         -> SourceState
 //!
-//! The last good version of each file is kept on this host's disk, so that a file which does not parse stops nothing, also over a
-//! restart of the agent. What was never read well is unknown, not absent. A file that was taken away is a deletion that was seen.
+//! The last good version of each file is kept on this host's disk, so that a file which does not parse stops nothing,
+//! also over a restart of the agent. What was never read well is unknown, not absent. A file that was taken away is a
+//! deletion that was seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -63,8 +64,8 @@ struct File {
 }
 
 impl Directory {
-    /// Reads what the last agent knew. A directory that is missing is made only if no pod ever came from it: else it may
-    /// just not be mounted yet.
+    /// Reads what the last agent knew. A directory that is missing is made only if no pod ever came from it: else it
+    /// may just not be mounted yet.
     pub fn open(path: &str, data_dir: &str, node_name: &str) -> Directory {
         let directory = Directory::known(path, data_dir, node_name);
         let path = &directory.path;
@@ -79,7 +80,8 @@ impl Directory {
 
     /// Reads as an agent that starts now would; nothing is written. The error is the directory's own.
     pub fn look(path: &str, data_dir: &str, node_name: &str, page: bool) -> (SourceState, Option<String>) {
-        let mut directory = Directory { only_looks: true, ..Directory::known(path, data_dir, node_name) }.with_page(data_dir, page);
+        let mut directory =
+            Directory { only_looks: true, ..Directory::known(path, data_dir, node_name) }.with_page(data_dir, page);
         let state = directory.read();
         (state, directory.trouble)
     }
@@ -91,8 +93,13 @@ impl Directory {
             let document = fs::read(entry.path()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
             if let Some(document) = document.filter(|_| !hidden(&entry.file_name())) {
                 let good = Good::kept(document);
-                let good = good.inspect_err(|problem| log::error!("last good version {}: {problem}", entry.path().display())).ok();
-                files.insert(entry.file_name(), File { stamp: Stamp { modified: None, length: 0, inode: 0 }, good, complaint: None });
+                let good = good
+                    .inspect_err(|problem| log::error!("last good version {}: {problem}", entry.path().display()))
+                    .ok();
+                files.insert(
+                    entry.file_name(),
+                    File { stamp: Stamp { modified: None, length: 0, inode: 0 }, good, complaint: None },
+                );
             }
         }
         Directory {
@@ -175,7 +182,12 @@ impl Directory {
         // One that was never fetched is unknown; what an agent of before knew of it goes on.
         let unknown = self.page.as_ref().is_some_and(|page| !page.exists());
         names.remove(OsStr::new(page::NAME));
-        names.extend(self.page.as_ref().filter(|_| !unknown || self.files.contains_key(OsStr::new(page::NAME))).map(|_| page::NAME.into()));
+        names.extend(
+            self.page
+                .as_ref()
+                .filter(|_| !unknown || self.files.contains_key(OsStr::new(page::NAME)))
+                .map(|_| page::NAME.into()),
+        );
         let whole = names.len() <= FILES_MAX;
         let removed: Vec<OsString> = self.files.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in removed.into_iter().filter(|_| whole) {
@@ -199,11 +211,13 @@ impl Directory {
     fn look_who_writes(&mut self, names: &BTreeSet<OsString>) {
         let files = names.iter().take(FILES_MAX).map(|name| self.path.join(name));
         let all = std::iter::once(self.path.clone()).chain(files);
-        let open: BTreeMap<PathBuf, String> = all.filter_map(|path| Some((path.clone(), private::writers(&path)?))).collect();
+        let open: BTreeMap<PathBuf, String> =
+            all.filter_map(|path| Some((path.clone(), private::writers(&path)?))).collect();
         for (path, who) in open.iter().filter(|(path, who)| self.open.get(*path) != Some(who)) {
             let path = path.display();
             log::warn!(
-                "{path} can be written by {who}, who can start anything as root on this host: `chown root:root {path}; chmod go-w {path}`"
+                "{path} can be written by {who}, who can start anything as root on this host: `chown root:root {path}; \
+                 chmod go-w {path}`"
             );
         }
         self.open = open;
@@ -218,7 +232,8 @@ impl Directory {
         {
             return;
         }
-        let read = stamp.as_ref().map_err(|error| error.to_string()).and_then(|stamp| take(&path, *stamp, &self.node_name));
+        let read =
+            stamp.as_ref().map_err(|error| error.to_string()).and_then(|stamp| take(&path, *stamp, &self.node_name));
         let stamp = stamp.unwrap_or(Stamp { modified: None, length: 0, inode: 0 });
         let file = self.files.entry(name.clone()).or_insert(File { stamp, good: None, complaint: None });
         file.stamp = stamp;
@@ -233,7 +248,8 @@ impl Directory {
                 self.keep(name, good);
             }
             Err(problem) => {
-                let goes_on = if file.good.is_some() { "its last good version goes on" } else { "nothing is started from it" };
+                let goes_on =
+                    if file.good.is_some() { "its last good version goes on" } else { "nothing is started from it" };
                 let text = format!("{problem} ({goes_on})");
                 if file.complaint.as_ref() != Some(&text) {
                     log::error!("manifest {}: {text}", path.display());
@@ -314,7 +330,10 @@ impl Directory {
             };
             let mut double = |first: &OsString, what: String, how: &str| {
                 let (path, first) = (self.place_of(name), first.to_string_lossy());
-                doubles.insert(format!("manifest {}: {first} asks for the same {what} and comes first: {how}", path.display()));
+                doubles.insert(format!(
+                    "manifest {}: {first} asks for the same {what} and comes first: {how}",
+                    path.display()
+                ));
             };
             for wanted in &good.pods {
                 let PodName { uid, namespace, name: pod, .. } = &wanted.name;
@@ -323,7 +342,9 @@ impl Directory {
                         owners.insert(uid.clone(), name);
                         pods.push(wanted.clone());
                     }
-                    Some(first) => double(first, format!("pod {namespace}/{pod}"), "give one of them another id (metadata.name)"),
+                    Some(first) => {
+                        double(first, format!("pod {namespace}/{pod}"), "give one of them another id (metadata.name)")
+                    }
                 }
             }
             for (place, object) in &good.objects {
@@ -390,13 +411,19 @@ mod tests {
         bed.put("web.yaml", GOOD);
         assert_eq!(names(&directory.read()), (vec!["web"], false, 0));
         let place = page::place(&data);
-        let fetched = |text: &str| private::replace_files(place.parent().unwrap(), [(page::NAME.into(), text.into())].into_iter()).unwrap();
+        let fetched = |text: &str| {
+            private::replace_files(place.parent().unwrap(), [(page::NAME.into(), text.into())].into_iter()).unwrap()
+        };
         fetched(&GOOD.replace("id: web", "id: far"));
         assert_eq!(names(&directory.read()), (vec!["far", "web"], true, 0));
         fetched("version: [");
         assert_eq!(names(&directory.read()), (vec!["far", "web"], true, 0));
         fs::remove_file(&place).unwrap();
-        assert_eq!(names(&open(true).read()), (vec!["far", "web"], false, 0), "after a restart without what was fetched");
+        assert_eq!(
+            names(&open(true).read()),
+            (vec!["far", "web"], false, 0),
+            "after a restart without what was fetched"
+        );
         fetched("kind: List\napiVersion: v1\nitems: []\n");
         assert_eq!(names(&directory.read()), (vec!["web"], true, 1));
         fetched(&GOOD.replace("id: web", "id: far"));
@@ -469,7 +496,8 @@ mod tests {
         assert_eq!(inodes(), before, "a start with the same files writes nothing");
         bed.put("good-7.yaml", &GOOD.replace("image: x", "image: y"));
         again.read();
-        let written: Vec<OsString> = inodes().into_iter().filter(|(name, inode)| before[name] != *inode).map(|(name, _)| name).collect();
+        let written: Vec<OsString> =
+            inodes().into_iter().filter(|(name, inode)| before[name] != *inode).map(|(name, _)| name).collect();
         assert_eq!(written, ["good-7.yaml"]);
     }
 
@@ -525,9 +553,10 @@ mod tests {
         let mut directory = bed.open();
         let text = |replicas: u32| {
             format!(
-                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{a: b}}\n---\napiVersion: apps/v1\nkind: Deployment\n\
-                metadata: {{name: w}}\nspec:\n  replicas: {replicas}\n  selector: {{matchLabels: {{a: b}}}}\n  template:\n    \
-                metadata: {{labels: {{a: b}}}}\n    spec: {{containers: [{{name: c, image: x}}]}}\n"
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{a: b}}\n---\napiVersion: apps/v1\n\
+                 kind: Deployment\nmetadata: {{name: w}}\nspec:\n  replicas: {replicas}\n  selector: {{matchLabels: \
+                 {{a: b}}}}\n  template:\n    metadata: {{labels: {{a: b}}}}\n    spec: {{containers: [{{name: c, \
+                 image: x}}]}}\n"
             )
         };
         bed.put("all.yaml", &text(2));

@@ -39,11 +39,16 @@ impl Good {
         let objects = objects.iter().filter_map(|object| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let kind = object_kind(object)?;
-            let place = Ref { kind, namespace: text(&object["metadata"]["namespace"]), name: text(&object["metadata"]["name"]) };
+            let place = Ref {
+                kind,
+                namespace: text(&object["metadata"]["namespace"]),
+                name: text(&object["metadata"]["name"]),
+            };
             Some((place, Arc::new(Object::read(kind, object))))
         });
         let objects = objects.collect();
-        let pods = pods.into_iter().map(|pod| Wanted::new(Source::File, pod).map(Arc::new)).collect::<Result<_, _>>()?;
+        let pods =
+            pods.into_iter().map(|pod| Wanted::new(Source::File, pod).map(Arc::new)).collect::<Result<_, _>>()?;
         Ok(Good { pods, objects, document: Arc::new(document) })
     }
 
@@ -115,8 +120,10 @@ fn read_text(path: &Path, stamp: Stamp) -> Result<(String, Time), String> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(too_big());
     }
-    let text = String::from_utf8(bytes).map_err(|error| format!("byte {}: it is not UTF-8 text", error.utf8_error().valid_up_to()))?;
-    let seconds = stamp.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs());
+    let text = String::from_utf8(bytes)
+        .map_err(|error| format!("byte {}: it is not UTF-8 text", error.utf8_error().valid_up_to()))?;
+    let seconds =
+        stamp.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs());
     let written = i64::try_from(seconds).ok().and_then(Time::from_seconds);
     Ok((text, written.unwrap_or_else(|| Time::from_seconds(0).expect("1970 is a time"))))
 }

@@ -54,7 +54,13 @@ impl Voice {
 }
 
 /// Never ends. `tell` says whether to go on: false asks for a new listing.
-pub async fn follow(client: &Client, voice: &Voice, path: &str, selector: &str, mut tell: impl AsyncFnMut(News) -> bool) {
+pub async fn follow(
+    client: &Client,
+    voice: &Voice,
+    path: &str,
+    selector: &str,
+    mut tell: impl AsyncFnMut(News) -> bool,
+) {
     let mut retry = RETRY;
     loop {
         match round(client, voice, path, selector, &mut tell).await {
@@ -69,7 +75,13 @@ pub async fn follow(client: &Client, voice: &Voice, path: &str, selector: &str, 
 }
 
 /// One listing and the watches that follow it. Ok: list again at once.
-async fn round(client: &Client, voice: &Voice, path: &str, selector: &str, tell: &mut impl AsyncFnMut(News) -> bool) -> Result<(), String> {
+async fn round(
+    client: &Client,
+    voice: &Voice,
+    path: &str,
+    selector: &str,
+    tell: &mut impl AsyncFnMut(News) -> bool,
+) -> Result<(), String> {
     let list = get(client, &format!("{path}?{selector}")).await?;
     let mut revision = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
     let Value::Array(items) = list["items"].clone() else { return Err(format!("{path}: the answer is not a list")) };
@@ -79,7 +91,9 @@ async fn round(client: &Client, voice: &Voice, path: &str, selector: &str, tell:
         return Ok(());
     }
     loop {
-        let url = format!("{path}?{selector}&watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={revision}");
+        let url = format!(
+            "{path}?{selector}&watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={revision}"
+        );
         let mut lines = match client.stream(&url).await {
             Ok(lines) => lines,
             Err(CallError::Refused(_, reply)) if reply.status.as_u16() == 410 => return Ok(()),
@@ -93,7 +107,8 @@ async fn round(client: &Client, voice: &Voice, path: &str, selector: &str, tell:
                 Ok(Ok(None)) => break,
                 Ok(Ok(Some(line))) => line,
             };
-            let mut event: Value = serde_json::from_slice(&line).map_err(|error| format!("{path}: an event: {error}"))?;
+            let mut event: Value =
+                serde_json::from_slice(&line).map_err(|error| format!("{path}: an event: {error}"))?;
             let object = event["object"].take();
             let gone = match event["type"].as_str() {
                 Some("ADDED" | "MODIFIED") => false,

@@ -30,7 +30,10 @@ impl Watch {
                 | AddWatchFlags::IN_MOVE_SELF
                 | AddWatchFlags::IN_ONLYDIR;
             inotify.add_watch(path, flags)?;
-            #[expect(deprecated, reason = "its replacement is unsafe; what is wrong with it cannot happen with an OwnedFd")]
+            #[expect(
+                deprecated,
+                reason = "its replacement is unsafe; what is wrong with it cannot happen with an OwnedFd"
+            )]
             let readable = AsyncFd::new(inotify.as_fd().try_clone_to_owned()?)?;
             Ok(Watch { inotify, readable, path: path.to_owned() })
         };

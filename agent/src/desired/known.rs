@@ -54,10 +54,15 @@ impl Known {
             serde_json::from_slice(&fs::read(&path)?).map_err(io::Error::other)
         };
         match read() {
-            Ok(File { services, slices }) => Some(Network { services: Arc::new(services.0), slices: slices.0, heard: false }),
+            Ok(File { services, slices }) => {
+                Some(Network { services: Arc::new(services.0), slices: slices.0, heard: false })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                log::error!("the services in {}: {error}; they are known again when the master answers", path.display());
+                log::error!(
+                    "the services in {}: {error}; they are known again when the master answers",
+                    path.display()
+                );
                 None
             }
         }
@@ -110,29 +115,39 @@ impl Known {
     }
 }
 
-/// With the endpoints of this host's own pods as they are: those of before a reboot are other pods' by now, and a file that is written for
-/// changes of services alone does not know them all. `statuses`: by uid.
-pub fn as_they_are(network: &Network, node: &str, pods: &BTreeMap<String, Arc<Wanted>>, statuses: &BTreeMap<String, Value>) -> Network {
+/// With the endpoints of this host's own pods as they are: those of before a reboot are other pods' by now, and a file
+/// that is written for changes of services alone does not know them all. `statuses`: by uid.
+pub fn as_they_are(
+    network: &Network,
+    node: &str,
+    pods: &BTreeMap<String, Arc<Wanted>>,
+    statuses: &BTreeMap<String, Value>,
+) -> Network {
     let own = |endpoint: &SliceEndpoint| endpoint.node_name.as_deref() == Some(node) && endpoint.target_ref.is_some();
     let elsewhere = network.slices.iter().map(|slice| {
         if !slice.endpoints.iter().flatten().any(own) {
             return slice.clone();
         }
-        let endpoints = slice.endpoints.as_ref().map(|all| all.iter().filter(|endpoint| !own(endpoint)).cloned().collect());
+        let endpoints =
+            slice.endpoints.as_ref().map(|all| all.iter().filter(|endpoint| !own(endpoint)).cloned().collect());
         Arc::new(EndpointSlice { endpoints, ..(**slice).clone() })
     });
     let mut slices: Vec<Arc<EndpointSlice>> = elsewhere.collect();
     for service in network.services.iter().filter(|service| !service.spec.selector.is_empty()) {
         let selected = pods.iter().filter(|(_, pod)| selects(service, pod));
         let before = numbers(network, service);
-        slices.extend(selected.filter_map(|(uid, pod)| Some(Arc::new(own_slice(service, &before, pod, node, statuses.get(uid)?)?))));
+        slices.extend(
+            selected
+                .filter_map(|(uid, pod)| Some(Arc::new(own_slice(service, &before, pod, node, statuses.get(uid)?)?))),
+        );
     }
     Network { slices, ..network.clone() }
 }
 
 fn selects(service: &Service, pod: &Wanted) -> bool {
     let labels = &pod.pod.metadata.labels;
-    pod.name.namespace == service.metadata.namespace && service.spec.selector.iter().all(|(name, value)| labels.get(name) == Some(value))
+    pod.name.namespace == service.metadata.namespace
+        && service.spec.selector.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
 /// What the ports of a service led to when it was heard of, by name and protocol. Files of agents before do not
@@ -148,15 +163,27 @@ fn protocol(text: &str) -> &str {
 }
 
 /// None: it has no address, or none of the service's ports.
-fn own_slice(service: &Service, before: &BTreeMap<(&str, &str), i64>, pod: &Wanted, node: &str, status: &Value) -> Option<EndpointSlice> {
+fn own_slice(
+    service: &Service,
+    before: &BTreeMap<(&str, &str), i64>,
+    pod: &Wanted,
+    node: &str,
+    status: &Value,
+) -> Option<EndpointSlice> {
     let address = status["podIP"].as_str().filter(|ip| !ip.is_empty())?;
     if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
         return None;
     }
-    let ready = status["conditions"].as_array().into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "True");
+    let ready = status["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|one| one["type"] == "Ready" && one["status"] == "True");
     let spec = &pod.pod.spec;
     let number = |port: &ServicePort| match &port.target_port {
-        None => Some(before.get(&(port.name.as_str(), protocol(&port.protocol))).copied().unwrap_or_else(|| port.port.into())),
+        None => Some(
+            before.get(&(port.name.as_str(), protocol(&port.protocol))).copied().unwrap_or_else(|| port.port.into()),
+        ),
         Some(target) => resolved(target, port, spec),
     };
     let port = |port: &ServicePort| Some(json!({"name": port.name, "protocol": port.protocol, "port": number(port)?}));
@@ -167,7 +194,8 @@ fn own_slice(service: &Service, before: &BTreeMap<(&str, &str), i64>, pod: &Want
     let hostname = Some(&spec.hostname).filter(|name| !name.is_empty() && spec.subdomain == service.metadata.name);
     let conditions = json!({"ready": ready || service.spec.publish_not_ready_addresses, "serving": ready});
     let slice = json!({
-        "metadata": {"namespace": service.metadata.namespace, "name": format!("{}-{}", service.metadata.name, pod.name.uid),
+        "metadata": {"namespace": service.metadata.namespace,
+            "name": format!("{}-{}", service.metadata.name, pod.name.uid),
             "labels": {"kubernetes.io/service-name": service.metadata.name}},
         "endpoints": [{"addresses": [address], "nodeName": node, "hostname": hostname, "conditions": conditions}],
         "ports": ports,
@@ -261,19 +289,23 @@ fn of_service(service: &Service) -> Value {
     };
     let port = |port: &ServicePort| {
         json!({
-            "name": port.name, "protocol": port.protocol, "port": port.port, "targetPort": target(port), "nodePort": port.node_port,
+            "name": port.name, "protocol": port.protocol, "port": port.port, "targetPort": target(port),
+            "nodePort": port.node_port,
         })
     };
     let ingress = service.status.load_balancer.ingress.iter().map(|one| json!({"ip": one.ip, "ipMode": one.ip_mode}));
     json!({
         "metadata": {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid},
         "spec": {
-            "type": spec.kind, "clusterIP": spec.cluster_ip, "clusterIPs": spec.cluster_ips, "externalIPs": spec.external_ips,
+            "type": spec.kind, "clusterIP": spec.cluster_ip, "clusterIPs": spec.cluster_ips,
+            "externalIPs": spec.external_ips,
             "externalName": spec.external_name, "sessionAffinity": spec.session_affinity,
             "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": spec.affinity_timeout_s()}},
-            "externalTrafficPolicy": spec.external_traffic_policy, "internalTrafficPolicy": spec.internal_traffic_policy,
+            "externalTrafficPolicy": spec.external_traffic_policy,
+            "internalTrafficPolicy": spec.internal_traffic_policy,
             "publishNotReadyAddresses": spec.publish_not_ready_addresses, "selector": spec.selector,
-            "loadBalancerSourceRanges": spec.load_balancer_source_ranges, "healthCheckNodePort": spec.health_check_node_port,
+            "loadBalancerSourceRanges": spec.load_balancer_source_ranges,
+            "healthCheckNodePort": spec.health_check_node_port,
             "ports": spec.ports.iter().map(port).collect::<Vec<_>>(),
         },
         "status": {"loadBalancer": {"ingress": ingress.collect::<Vec<_>>()}},
@@ -281,18 +313,26 @@ fn of_service(service: &Service) -> Value {
 }
 
 fn of_slice(slice: &EndpointSlice) -> Value {
-    let named =
-        |hints: &Option<Vec<Hint>>| json!(hints.as_ref().map(|all| all.iter().map(|hint| json!({"name": hint.name})).collect::<Vec<_>>()));
+    let named = |hints: &Option<Vec<Hint>>| {
+        json!(hints.as_ref().map(|all| all.iter().map(|hint| json!({"name": hint.name})).collect::<Vec<_>>()))
+    };
     let endpoint = |endpoint: &SliceEndpoint| {
         let conditions = &endpoint.conditions;
         json!({
             "addresses": endpoint.addresses, "hostname": endpoint.hostname, "nodeName": endpoint.node_name,
-            "conditions": {"ready": conditions.ready, "serving": conditions.serving, "terminating": conditions.terminating},
-            "hints": endpoint.hints.as_ref().map(|hints| json!({"forNodes": named(&hints.for_nodes), "forZones": named(&hints.for_zones)})),
+            "conditions": {"ready": conditions.ready, "serving": conditions.serving,
+                "terminating": conditions.terminating},
+            "hints": endpoint.hints.as_ref().map(|hints| json!({
+                "forNodes": named(&hints.for_nodes), "forZones": named(&hints.for_zones),
+            })),
             "targetRef": endpoint.target_ref.as_ref().map(|target| json!({"kind": target.kind, "uid": target.uid})),
         })
     };
-    let port = |port: &coracle_api::service::SlicePort| json!({"name": port.name, "protocol": port.protocol, "port": port.port});
+    let port = |port: &coracle_api::service::SlicePort| {
+        json!({
+            "name": port.name, "protocol": port.protocol, "port": port.port,
+        })
+    };
     json!({
         "metadata": {"namespace": slice.metadata.namespace, "name": slice.metadata.name,
             "labels": {"kubernetes.io/service-name": slice.service()}},
@@ -313,10 +353,15 @@ mod tests {
                 "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}, "selector": {"app": "web"},
                 "ports": [{"name": "http", "port": 80, "nodePort": 30080, "targetPort": "www"}]},
             "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}}});
-        let endpoint =
-            |ip: &str, node: &str, uid: &str| json!({"addresses": [ip], "nodeName": node, "targetRef": {"kind": "Pod", "uid": uid}});
-        let slice = json!({"metadata": {"namespace": "default", "name": "web-x", "labels": {"kubernetes.io/service-name": "web"}},
-            "endpoints": [endpoint("10.244.0.2", "n1", "a"), endpoint("10.244.0.3", "n1", "b"), endpoint("10.244.1.2", "n2", "c"),
+        let endpoint = |ip: &str, node: &str, uid: &str| {
+            json!({
+                "addresses": [ip], "nodeName": node, "targetRef": {"kind": "Pod", "uid": uid},
+            })
+        };
+        let slice = json!({"metadata": {"namespace": "default", "name": "web-x",
+            "labels": {"kubernetes.io/service-name": "web"}},
+            "endpoints": [endpoint("10.244.0.2", "n1", "a"), endpoint("10.244.0.3", "n1", "b"),
+                endpoint("10.244.1.2", "n2", "c"),
                 {"addresses": ["192.0.2.9"]}],
             "ports": [{"name": "http", "port": 8080}]});
         let slices = vec![Arc::new(EndpointSlice::read(&slice).unwrap())];
@@ -385,7 +430,9 @@ mod tests {
         other.heard = true;
         known.keep_last(Some(&other));
         assert_eq!(file(&known.read().unwrap()), file(&other), "endpoints alone have changed");
-        let service = json!({"metadata": {"namespace": "default", "name": "new"}, "spec": {"ports": [{"port": 1, "targetPort": 2}]}});
+        let service = json!({
+            "metadata": {"namespace": "default", "name": "new"}, "spec": {"ports": [{"port": 1, "targetPort": 2}]},
+        });
         other.services = Arc::new(vec![Arc::new(Service::read(&service).unwrap())]);
         known.keep_last(Some(&other));
         assert_eq!(file(&known.read().unwrap()), file(&other), "a service is new");
@@ -398,7 +445,8 @@ mod tests {
             let document = json!({"metadata": metadata, "spec": spec});
             (uid.to_owned(), Arc::new(Wanted::new(super::super::Source::Master, document).unwrap()))
         };
-        let named = || json!({"containers": [{"name": "c", "image": "i", "ports": [{"name": "www", "containerPort": 8081}]}]});
+        let named =
+            || json!({"containers": [{"name": "c", "image": "i", "ports": [{"name": "www", "containerPort": 8081}]}]});
         let bare = || json!({"containers": [{"name": "c", "image": "i"}]});
         let sidecar = json!({"containers": [{"name": "c", "image": "i"}], "initContainers": [{"name": "s", "image": "i",
             "restartPolicy": "Always", "ports": [{"name": "www", "protocol": "UDP", "containerPort": 1},
@@ -428,7 +476,10 @@ mod tests {
             assert_eq!(addresses(&now), [["10.244.1.2 true", "192.0.2.9 true"].as_slice(), own.as_slice()].concat());
             let ports = |slice: &Arc<EndpointSlice>| slice.ports.as_ref().unwrap()[0].port.unwrap();
             assert_eq!(now.slices.iter().map(ports).collect::<Vec<_>>(), [8080, 8081, 8081, 8082]);
-            assert_eq!(addresses(&as_they_are(&network, "n1", &BTreeMap::new(), &BTreeMap::new())), ["10.244.1.2 true", "192.0.2.9 true"]);
+            assert_eq!(
+                addresses(&as_they_are(&network, "n1", &BTreeMap::new(), &BTreeMap::new())),
+                ["10.244.1.2 true", "192.0.2.9 true"]
+            );
         }
     }
 
@@ -438,7 +489,8 @@ mod tests {
         let folder = Folder::new("ports");
         let leads = |target: Value, kept: &dyn Fn(&mut Value), slices: bool, expected: &[i32]| {
             let mut network = heard();
-            let mut service = json!({"metadata": {"namespace": "default", "name": "web"}, "spec": {"selector": {"app": "web"},
+            let mut service = json!({"metadata": {"namespace": "default", "name": "web"},
+                "spec": {"selector": {"app": "web"},
                 "ports": [{"name": "http", "port": 80}]}});
             service["spec"]["ports"][0]["targetPort"] = target.clone();
             network.services = Arc::new(vec![Arc::new(Service::read(&service).unwrap())]);

@@ -1,4 +1,5 @@
-//! The last assignment of the master, on this host's own disk: after a reboot without master or network the same pods run.
+//! The last assignment of the master, on this host's own disk: after a reboot without master or network the same pods
+//! run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,7 +61,9 @@ impl Last {
     /// Whole and durable, or the old file stays.
     pub fn keep(&self, assignment: &Assignment<&Value>) {
         let text = serde_json::to_vec(assignment).map_err(io::Error::other);
-        if let Err(error) = text.and_then(|text| private::replace_files(&self.folder, [(NAME.into(), text)].into_iter())) {
+        if let Err(error) =
+            text.and_then(|text| private::replace_files(&self.folder, [(NAME.into(), text)].into_iter()))
+        {
             log::error!("keep the last assignment in {}: {error}", self.path.display());
         }
     }
@@ -83,8 +86,8 @@ pub fn intent(pod: &Value) -> Value {
     pod
 }
 
-/// A pod that ended keeps its whole status. Any other keeps: containers that ended for good, ephemeral ones that started (none of them
-/// starts again), and its readiness gates' conditions.
+/// A pod that ended keeps its whole status. Any other keeps: containers that ended for good, ephemeral ones that
+/// started (none of them starts again), and its readiness gates' conditions.
 fn record(pod: &Value) -> Option<Value> {
     let status = &pod["status"];
     if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
@@ -97,7 +100,9 @@ fn record(pod: &Value) -> Option<Value> {
     let ended = of("containerStatuses", &|one| is_for_good(one, spec));
     let started = of("ephemeralContainerStatuses", &was_started);
     let gates = spec["readinessGates"].as_array();
-    let waited = of("conditions", &|one| gates.is_some_and(|gates| gates.iter().any(|gate| gate["conditionType"] == one["type"])));
+    let waited = of("conditions", &|one| {
+        gates.is_some_and(|gates| gates.iter().any(|gate| gate["conditionType"] == one["type"]))
+    });
     let mut record = Map::new();
     if !ended.is_empty() || !started.is_empty() {
         record.insert("containerStatuses".to_owned(), ended.into());
@@ -130,9 +135,17 @@ mod tests {
     #[test]
     fn what_is_for_good_is_kept() {
         let check = |policy: &str, status: Value, expected: Value| {
-            assert_eq!(intent(&json!({"spec": {"restartPolicy": policy}, "status": status}))["status"], expected, "{policy}");
+            assert_eq!(
+                intent(&json!({"spec": {"restartPolicy": policy}, "status": status}))["status"],
+                expected,
+                "{policy}"
+            );
         };
-        let of = |ended: &[&Value], started: &[&Value]| json!({"containerStatuses": ended, "ephemeralContainerStatuses": started});
+        let of = |ended: &[&Value], started: &[&Value]| {
+            json!({
+                "containerStatuses": ended, "ephemeralContainerStatuses": started,
+            })
+        };
         let ended = json!({"name": "c", "state": {"terminated": {"exitCode": 0}}});
         let failed = json!({"name": "d", "state": {"terminated": {"exitCode": 1}}});
         let runs = json!({"name": "e", "containerID": "docker://1", "state": {"running": {}}});
@@ -151,7 +164,11 @@ mod tests {
         let last = Last::new(dir.to_str().unwrap());
         assert_eq!(last.read(), Assignment::default());
         let pod = json!({"metadata": {"name": "a"}, "spec": {}});
-        last.keep(&Assignment { cluster: "c".into(), pods: BTreeMap::from([("u".to_owned(), &pod)]), others: BTreeMap::new() });
+        last.keep(&Assignment {
+            cluster: "c".into(),
+            pods: BTreeMap::from([("u".to_owned(), &pod)]),
+            others: BTreeMap::new(),
+        });
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&last.path), mode(&dir)), (0o600, 0o700), "pods hold passwords");
         let pods = BTreeMap::from([("u".to_owned(), pod)]);

@@ -1,12 +1,13 @@
-//! The text of one manifest file -> the pods that it asks for, each with a name and a uid, and the objects that pods of the directory
-//! may use. PURE.
+//! The text of one manifest file -> the pods that it asks for, each with a name and a uid, and the objects that pods of
+//! the directory may use. PURE.
 
 use std::collections::BTreeSet;
 
 use coracle_api::meta::Time;
 use coracle_api::old::{Format, decode_any};
 use coracle_api::strategy::{
-    BuiltinStrategy, CLAIM, CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, Making, POD, REPLICA_SET, Rules, SECRET, STATEFUL_SET,
+    BuiltinStrategy, CLAIM, CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, Making, POD, REPLICA_SET, Rules, SECRET,
+    STATEFUL_SET,
 };
 use coracle_api::types;
 use coracle_schema::yaml;
@@ -94,7 +95,9 @@ fn one(document: &Value, origin: Origin<'_>, read: &mut Read) -> Result<(), Stri
             read.objects.push(claim(&whole["metadata"]["namespace"], &whole["metadata"]["name"]));
         }
         ("batch/v1", "CronJob") => {
-            return Err("kind: a CronJob is for a master, which knows the times: `kubectl create -f` posts it there".to_owned());
+            return Err(
+                "kind: a CronJob is for a master, which knows the times: `kubectl create -f` posts it there".to_owned()
+            );
         }
         _ => read.pods.push(pod(document, origin, &mut read.unknown)?),
     }
@@ -144,7 +147,8 @@ fn complete(
     let types = types::builtin();
     let shaped = coracle_schema::decode(&types, type_name, object);
     if !shaped.faults.is_empty() {
-        let faults: Vec<String> = shaped.faults.iter().map(|fault| explain(fault.path.as_str(), &fault.message)).collect();
+        let faults: Vec<String> =
+            shaped.faults.iter().map(|fault| explain(fault.path.as_str(), &fault.message)).collect();
         return Err(faults.join("; "));
     }
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
@@ -199,7 +203,8 @@ fn documents(text: &str) -> Result<Vec<Value>, String> {
 /// A list without items is a document that says nothing.
 fn unlist(mut document: Value, documents: &mut Vec<Value>) {
     let of = document["kind"].as_str().and_then(|kind| kind.strip_suffix("List")).map(str::to_owned);
-    let (Some(kind), Some(items)) = (of, document.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take)) else {
+    let (Some(kind), Some(items)) = (of, document.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take))
+    else {
         return documents.push(document);
     };
     for mut item in items {
@@ -214,7 +219,9 @@ fn unlist(mut document: Value, documents: &mut Vec<Value>) {
 
 /// What stands between lines of `---`, each after so many empty lines that mistakes are found where they are.
 fn parts(text: &str) -> Vec<String> {
-    let separates = |line: &str| line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty() || rest.trim_start().starts_with('#'));
+    let separates = |line: &str| {
+        line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty() || rest.trim_start().starts_with('#'))
+    };
     let mut parts = vec![String::new()];
     for (number, line) in text.lines().enumerate() {
         if separates(line) {
@@ -231,11 +238,13 @@ fn parts(text: &str) -> Vec<String> {
 /// `y`, `on` and `1.10` are no texts in YAML: the usual mistake, and how to mend it.
 fn explain(path: &str, message: &str) -> String {
     let message = message.trim_start_matches("json: ");
-    let hint = if message.ends_with("of type string") { "; a text that looks like something else needs quotes" } else { "" };
+    let hint =
+        if message.ends_with("of type string") { "; a text that looks like something else needs quotes" } else { "" };
     format!("{path}: {message}{hint}")
 }
 
-/// JSON as such, everything else as YAML: one document, or null, without duplicate keys, bounded in size, depth and aliases.
+/// JSON as such, everything else as YAML: one document, or null, without duplicate keys, bounded in size, depth and
+/// aliases.
 fn parse(text: &str) -> Result<Value, String> {
     let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();
     let is_json = json.is_some();
@@ -271,7 +280,8 @@ fn identify(pod: &mut Value, uuid: Option<&Value>, file_name: &str, node_name: &
 /// `Web Server.yaml` -> `web-server`
 fn name_of_file(file_name: &str) -> String {
     let stem = file_name.rsplit_once('.').map_or(file_name, |(stem, _)| stem);
-    let name: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(63).collect();
+    let name: String =
+        stem.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(63).collect();
     let name = name.trim_matches('-');
     if name.is_empty() { format!("pod-{}", &hash_text(file_name)[..8]) } else { name.to_owned() }
 }
@@ -301,7 +311,9 @@ mod tests {
     #[test]
     fn yaml_and_json_give_the_same_pod() {
         let yaml = read_as("version: v1beta2\nid: web\ncontainers:\n  - name: c\n    image: busybox\n", "a").unwrap();
-        let json = read_as(r#"{"version": "v1beta2", "id": "web", "containers": [{"name": "c", "image": "busybox"}]}"#, "b").unwrap();
+        let json =
+            read_as(r#"{"version": "v1beta2", "id": "web", "containers": [{"name": "c", "image": "busybox"}]}"#, "b")
+                .unwrap();
         assert_eq!(yaml, json);
         assert_eq!(yaml["metadata"]["name"], "web");
         assert_eq!(yaml["metadata"]["namespace"], "default");
@@ -312,7 +324,10 @@ mod tests {
     fn a_uid_stays_over_edits_and_differs_by_name() {
         let uid = |text: &str, file: &str| read_as(text, file).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
         let v1 = |name: &str, image: &str| {
-            format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: {image}}}]}}")
+            format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n\
+                 spec: {{containers: [{{name: c, image: {image}}}]}}"
+            )
         };
         assert_eq!(uid(&v1("a", "x"), "1.yaml"), uid(&v1("a", "z"), "2.yaml"));
         assert_ne!(uid(&v1("a", "x"), "1.yaml"), uid(&v1("b", "x"), "1.yaml"));
@@ -330,12 +345,18 @@ mod tests {
 
     #[test]
     fn scalars_are_those_of_a_body() {
-        let yaml = "version: v1beta2\nid: web\ncontainers: [{name: c, image: x, env: [{name: a, value: oN}, {name: b, value: 7e99999}]}]";
+        let yaml = "version: v1beta2\nid: web\ncontainers: [{name: c, image: x, env: [{name: a, value: oN}, \
+                    {name: b, value: 7e99999}]}]";
         let pod = read_as(yaml, "a").unwrap();
-        assert_eq!(pod["spec"]["containers"][0]["env"], json!([{"name": "a", "value": "oN"}, {"name": "b", "value": "7e99999"}]));
+        assert_eq!(
+            pod["spec"]["containers"][0]["env"],
+            json!([{"name": "a", "value": "oN"}, {"name": "b", "value": "7e99999"}])
+        );
         let grace = |text: &str| {
-            let pod =
-                format!("apiVersion: v1\nkind: Pod\nspec: {{terminationGracePeriodSeconds: {text}, containers: [{{name: c, image: x}}]}}");
+            let pod = format!(
+                "apiVersion: v1\nkind: Pod\nspec: {{terminationGracePeriodSeconds: {text}, containers: [{{name: c, \
+                 image: x}}]}}"
+            );
             read_as(&pod, "a").unwrap()["spec"]["terminationGracePeriodSeconds"].clone()
         };
         assert_eq!(["0777", "1_0", "1__0", "0x10"].map(grace), [511, 10, 10, 16].map(Value::from));
@@ -343,8 +364,14 @@ mod tests {
 
     #[test]
     fn mistakes_say_where_and_what_to_do() {
-        refused("version: v1beta2\nid: a\ncontainers: [{name: c, image: x}]\n---\nversion: v1beta2\nid: [\n", &["line 6"]);
-        refused("version: v1beta2\nid: a\ncontainers: [{name: c, image: x}]\n---\nversion: v1beta9\n", &["document 2", "v1beta9"]);
+        refused(
+            "version: v1beta2\nid: a\ncontainers: [{name: c, image: x}]\n---\nversion: v1beta2\nid: [\n",
+            &["line 6"],
+        );
+        refused(
+            "version: v1beta2\nid: a\ncontainers: [{name: c, image: x}]\n---\nversion: v1beta9\n",
+            &["document 2", "v1beta9"],
+        );
         refused("version: v1beta2\nid: a\n--- {id: b}\n", &["a second document begins"]);
         refused("apiVersion: batch/v1\nkind: CronJob\n", &["kubectl create -f"]);
         refused("apiVersion: v1\nkind: Service\n", &["kind"]);
@@ -353,7 +380,10 @@ mod tests {
         refused(&format!("{twice}---\n{twice}"), &["ConfigMap default/a", "twice"]);
         refused("a: 1\na: 2\n", &["line 2", "already set"]);
         refused(r#"{"version": "v1beta2", "id": "a", "id": "b"}"#, &["id", "twice"]);
-        refused("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: y}]}", &["spec.containers[0].image", "quotes"]);
+        refused(
+            "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: y}]}",
+            &["spec.containers[0].image", "quotes"],
+        );
         refused("a: 1\nb: [1\nc", &["line 2"]);
         refused("", &["empty"]);
         refused("version: v1beta2\ncontainers:\n- name: c\n  imagee: x\n", &["image: Required", "imagee"]);
@@ -411,7 +441,9 @@ spec:
 ";
         let read = read(text, origin).unwrap();
         let names = |items: &[Value]| {
-            let name = |item: &Value| format!("{}/{}", item["metadata"]["namespace"], item["metadata"]["name"]).replace('"', "");
+            let name = |item: &Value| {
+                format!("{}/{}", item["metadata"]["namespace"], item["metadata"]["name"]).replace('"', "")
+            };
             items.iter().map(name).collect::<Vec<_>>()
         };
         assert_eq!(names(&read.pods), ["default/db-0", "default/db-1", "default/once-0"]);
@@ -427,7 +459,8 @@ spec:
     #[test]
     fn every_field_of_usual_pods_is_acted_on() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/v1/templates/pods.yaml");
-        let text = std::fs::read_to_string(path).unwrap().replace("metadata: {", "apiVersion: v1\nkind: Pod\nmetadata: {");
+        let text =
+            std::fs::read_to_string(path).unwrap().replace("metadata: {", "apiVersion: v1\nkind: Pod\nmetadata: {");
         let origin = Origin { file_name: "pods.yaml", node_name: "n1", written: Time::from_seconds(NOW).unwrap() };
         let read = read(&text, origin).unwrap();
         assert_eq!((read.pods.len(), read.unknown), (12, Vec::<String>::new()));

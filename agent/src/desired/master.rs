@@ -4,8 +4,8 @@
 //!       list and watch of this node's pods
 //!         -> SourceState (never complete: an end is heard or asked for, not concluded)
 //!
-//! A pod ends on a deletion that was seen, or on a GET that answers 404 from the same cluster (the uid of namespace kube-system
-//! tells). So a silent, emptied, damaged or exchanged master stops nothing.
+//! A pod ends on a deletion that was seen, or on a GET that answers 404 from the same cluster (the uid of namespace
+//! kube-system tells). So a silent, emptied, damaged or exchanged master stops nothing.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,8 @@ use crate::naming::{PodName, Source, Tag, fit_uid};
 use crate::reclaim::judge::is_given_up;
 use crate::sync::Shown;
 
-/// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done with are forgotten.
+/// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done
+/// with are forgotten.
 const GONE_KEPT: usize = 256;
 
 /// The pods of this node as the master shows them, by uid, with statuses and mirrors. Reports are compared with them.
@@ -96,7 +97,10 @@ pub async fn run(client: Client, about: About<'_>, shown: watch::Receiver<Arc<Sh
     };
     let mine = format!("fieldSelector=spec.nodeName%3D{node_name}");
     let own = format!("fieldSelector=metadata.name%3D{node_name}");
-    #[expect(clippy::await_holding_refcell_ref, reason = "only this closure borrows it, and a follower tells one thing at a time")]
+    #[expect(
+        clippy::await_holding_refcell_ref,
+        reason = "only this closure borrows it, and a follower tells one thing at a time"
+    )]
     let tell_pods = async |news| pods.borrow_mut().take(news).await;
     // None: it cannot be told whose list this is. An event is of the cluster that was listed.
     let cluster = async |news: &News| match news {
@@ -136,7 +140,8 @@ pub async fn run(client: Client, about: About<'_>, shown: watch::Receiver<Arc<Sh
 fn forget(gone: &mut BTreeSet<String>, shown: &Shown) {
     let Shown { desired, world, .. } = shown;
     let tags = world.containers.iter().filter_map(|seen| Tag::read(&seen.name, &seen.labels));
-    let left: BTreeSet<String> = tags.map(|tag| tag.pod.uid).chain(world.volumes.iter().chain(&world.busy).cloned()).collect();
+    let left: BTreeSet<String> =
+        tags.map(|tag| tag.pod.uid).chain(world.volumes.iter().chain(&world.busy).cloned()).collect();
     gone.retain(|uid| {
         let uid = fit_uid(uid);
         left.contains(&uid) || !desired.gone.contains(&uid)
@@ -168,7 +173,9 @@ fn take_volumes(given_up: &watch::Sender<GivenUp>, news: News) {
         let before = volumes.clone();
         match news {
             News::Listed(list) => *volumes = list.into_iter().filter(is_given_up).map(named).collect(),
-            News::Event { gone, object } if gone || !is_given_up(&object) => drop(volumes.remove(&text(&object, "name"))),
+            News::Event { gone, object } if gone || !is_given_up(&object) => {
+                drop(volumes.remove(&text(&object, "name")))
+            }
             News::Event { object, .. } => drop(volumes.insert(text(&object, "name"), object)),
         }
         *volumes != before
@@ -196,7 +203,13 @@ struct Pods<'a> {
 }
 
 impl<'a> Pods<'a> {
-    fn open(client: &'a Client, data_dir: &str, shown: watch::Receiver<Arc<Shown>>, outlets: &'a Outlets, node_path: String) -> Pods<'a> {
+    fn open(
+        client: &'a Client,
+        data_dir: &str,
+        shown: watch::Receiver<Arc<Shown>>,
+        outlets: &'a Outlets,
+        node_path: String,
+    ) -> Pods<'a> {
         let last = Last::new(data_dir);
         let assigned = Assigned::new(last.read());
         Pods { client, shown, outlets, node_path, last, assigned, heard: Heard::default(), foreign: None }
@@ -256,8 +269,8 @@ impl<'a> Pods<'a> {
         let Some((was, others)) = self.assigned.meet(cluster) else { return };
         if !was.is_empty() && self.foreign.as_deref() != Some(cluster) {
             log::warn!(
-                "the master at {} is another cluster now (kube-system has uid {cluster}, was {was}): {others} pods of the old one go on; \
-                 to let them go stop the agent, remove {} and start it again",
+                "the master at {} is another cluster now (kube-system has uid {cluster}, was {was}): {others} pods of \
+                 the old one go on; to let them go stop the agent, remove {} and start it again",
                 self.client.target(),
                 self.last.path.display()
             );
@@ -268,7 +281,14 @@ impl<'a> Pods<'a> {
     /// Pods that this host has and the list does not show are asked for one by one.
     async fn confirm_ends(&mut self, cluster: &str) {
         let mut suspects: BTreeSet<(String, String, String)> = self.assigned.names().collect();
-        let tags = self.shown.borrow().world.containers.iter().filter_map(|seen| Tag::read(&seen.name, &seen.labels)).collect::<Vec<_>>();
+        let tags = self
+            .shown
+            .borrow()
+            .world
+            .containers
+            .iter()
+            .filter_map(|seen| Tag::read(&seen.name, &seen.labels))
+            .collect::<Vec<_>>();
         for PodName { source, namespace, name, uid } in tags.into_iter().map(|tag| tag.pod) {
             if source == Source::Master && !self.assigned.is_of_another(&uid) {
                 suspects.insert((uid, namespace, name));
@@ -343,7 +363,8 @@ mod tests {
 
     #[test]
     fn an_exchanged_master_keeps_the_ways_to_the_pods_that_go_on() {
-        let object = |name: &str, cluster: &str| json!({"metadata": {"namespace": "default", "name": name}, "of": cluster});
+        let object =
+            |name: &str, cluster: &str| json!({"metadata": {"namespace": "default", "name": name}, "of": cluster});
         let mut shelf = WatchShelf::new(|object| Some((text(object, "name"), object["of"].as_str()?.to_owned())));
         assert!(shelf.all().is_none());
         shelf.take(News::Listed(vec![object("a", "1"), object("b", "1")]), Some("c1".into()));

@@ -1,4 +1,5 @@
-//! The pods that all sources want to run here, merged into one value. PURE: the sources themselves are beside this file.
+//! The pods that all sources want to run here, merged into one value. PURE: the sources themselves are beside this
+//! file.
 //!
 //! directory (with a page of another host), master -> `SourceState` each -> `merge` -> `Desired` -> the loop
 
@@ -53,8 +54,8 @@ pub struct Desired {
     pub objects: Arc<Objects>,
 }
 
-/// Puts the sources together. What two sources both claim goes to the earlier of the list, and the answer names the losers, for
-/// the log: of one uid, or of one namespace and name from one source, only one can run.
+/// Puts the sources together. What two sources both claim goes to the earlier of the list, and the answer names the
+/// losers, for the log: of one uid, or of one namespace and name from one source, only one can run.
 pub fn merge(sources: &BTreeMap<Source, SourceState>) -> (Desired, Vec<String>) {
     let mut desired = Desired::default();
     let mut dropped = Vec::new();
@@ -69,7 +70,9 @@ pub fn merge(sources: &BTreeMap<Source, SourceState>) -> (Desired, Vec<String>) 
                     first.namespace, first.name, first.source
                 ));
             } else if !names.insert((source, namespace.clone(), name.clone())) {
-                dropped.push(format!("pod {namespace}/{name} from {source}: there is another of that name; give it another one"));
+                dropped.push(format!(
+                    "pod {namespace}/{name} from {source}: there is another of that name; give it another one"
+                ));
             } else {
                 desired.pods.insert(uid.clone(), wanted.clone());
             }
@@ -133,7 +136,8 @@ mod tests {
         assert!(!desired.is_gone(&name(Source::Master, "quiet")));
         assert!(desired.is_gone(&name(Source::Master, "heard")));
         assert!(!desired.is_gone(&name(Source::File, "f")), "a source that has not spoken");
-        let (desired, _) = merge(&BTreeMap::from([(Source::File, state(vec![wanted(Source::File, "a", "x", "1")], true))]));
+        let (desired, _) =
+            merge(&BTreeMap::from([(Source::File, state(vec![wanted(Source::File, "a", "x", "1")], true))]));
         assert!(!desired.is_gone(&name(Source::File, "1")));
         assert!(desired.is_gone(&name(Source::File, "2")));
     }

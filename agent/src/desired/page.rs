@@ -1,5 +1,6 @@
-//! A page of manifests on another host: asked for again and again, and kept on this host's disk, where the directory's reader takes it
-//! for one file more. So it has its last good version, and a start without the other host runs what ran.
+//! A page of manifests on another host: asked for again and again, and kept on this host's disk, where the directory's
+//! reader takes it for one file more. So it has its last good version, and a start without the other host runs what
+//! ran.
 //!
 //!     look -> 304, or the same as before: nothing · another: to the disk, the directory is told
 //!         · an error: said once, nothing ends
@@ -37,7 +38,8 @@ impl FromStr for Page {
     fn from_str(text: &str) -> Result<Page, String> {
         if text.starts_with("https://") {
             return Err(format!(
-                "{text:?}: https is not supported, for whom it comes from could not be verified: use http://HOST:PORT/PATH"
+                "{text:?}: https is not supported, for whom it comes from could not be verified: use \
+                 http://HOST:PORT/PATH"
             ));
         }
         let rest = text.strip_prefix("http://").ok_or_else(|| format!("{text:?} is not http://HOST:PORT/PATH"))?;
@@ -149,7 +151,9 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let check = |text: &str, expected: &str| assert_eq!(text.parse::<Page>().map(|page| page.to_string()), Ok(expected.to_owned()));
+        let check = |text: &str, expected: &str| {
+            assert_eq!(text.parse::<Page>().map(|page| page.to_string()), Ok(expected.to_owned()))
+        };
         check("http://box:8000/pods/a.yaml?x=1", "http://box:8000/pods/a.yaml?x=1");
         check("http://box", "http://box:80/");
         check("http://[::1]/m", "http://[::1]:80/m");
@@ -175,14 +179,19 @@ mod tests {
         let target = Target::Tcp { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
         let client = Client::new(target, "test");
         let mut known = Known::default();
-        let whole = |more: &str, body: &str| format!("HTTP/1.1 200 OK\r\n{more}Content-Length: {}\r\n\r\n{body}", body.len());
+        let whole =
+            |more: &str, body: &str| format!("HTTP/1.1 200 OK\r\n{more}Content-Length: {}\r\n\r\n{body}", body.len());
         let (changed, same) = (|text: &str| Ok(News::Changed(text.as_bytes().to_vec())), || Ok(News::Same));
         let mut seen: Vec<(String, Result<News, String>, &str)> = vec![
             (whole("ETag: \"1\"\r\n", "a"), changed("a"), ""),
             ("HTTP/1.1 304 Not Modified\r\n\r\n".to_owned(), same(), "if-none-match: \"1\""),
             (whole("Last-Modified: then\r\n", "b"), changed("b"), "if-none-match: \"1\""),
             (whole("", "b"), same(), "if-modified-since: then"),
-            ("HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n".to_owned(), Err("it answers 500 Internal Server Error".to_owned()), ""),
+            (
+                "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n".to_owned(),
+                Err("it answers 500 Internal Server Error".to_owned()),
+                "",
+            ),
             (whole("", ""), Err("zero-length data received".to_owned()), ""),
         ];
         for (answer, expected, asks) in seen.drain(..) {

@@ -1,4 +1,5 @@
-//! The objects of one kind as a watch shows them, and those of the cluster before until the new one has listed its own. PURE.
+//! The objects of one kind as a watch shows them, and those of the cluster before until the new one has listed its own.
+//! PURE.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

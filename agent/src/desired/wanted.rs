@@ -49,12 +49,15 @@ impl Wanted {
     pub fn new(source: Source, document: Value) -> Result<Wanted, String> {
         let pod = Pod::read(&document).map_err(|error| error.to_string())?;
         let meta = &pod.metadata;
-        for (field, value) in [("metadata.namespace", &meta.namespace), ("metadata.name", &meta.name), ("metadata.uid", &meta.uid)] {
+        for (field, value) in
+            [("metadata.namespace", &meta.namespace), ("metadata.name", &meta.name), ("metadata.uid", &meta.uid)]
+        {
             if value.is_empty() {
                 return Err(format!("{field}: missing"));
             }
         }
-        let name = PodName { source, namespace: meta.namespace.clone(), name: meta.name.clone(), uid: fit_uid(&meta.uid) };
+        let name =
+            PodName { source, namespace: meta.namespace.clone(), name: meta.name.clone(), uid: fit_uid(&meta.uid) };
         let (sandbox_hash, refused) = (sandbox_hash(&document), fields::refused(&document));
         let hash = |member: &Member| match member.kind {
             Kind::Ephemeral => EPHEMERAL_HASH.to_owned(),
@@ -67,7 +70,8 @@ impl Wanted {
         let hashes = members(&pod.spec).map(|member| (member.spec.name.clone(), hash(&member))).collect();
         let manifest_hash = if source == Source::File { manifest_hash(&document) } else { String::new() };
         let (objects, tokens) = (uses::objects(&name.namespace, &name.name, &pod.spec), tokens::of(&pod));
-        let restarts_all = members(&pod.spec).any(|member| member.kind != Kind::Ephemeral && member.spec.may_restart_all());
+        let restarts_all =
+            members(&pod.spec).any(|member| member.kind != Kind::Ephemeral && member.spec.may_restart_all());
         Ok(Wanted { name, document, pod, sandbox_hash, hashes, manifest_hash, restarts_all, refused, objects, tokens })
     }
 
@@ -99,7 +103,8 @@ impl Wanted {
 
     /// The record that the master has of an init container that has succeeded.
     pub fn succeeded_before(&self, member: &Member<'_>) -> Option<&Value> {
-        let recorded = Some(&self.document["status"]).filter(|_| self.name.source == Source::Master && member.kind == Kind::Init)?;
+        let recorded = Some(&self.document["status"])
+            .filter(|_| self.name.source == Source::Master && member.kind == Kind::Init)?;
         status_of(recorded, member).filter(|status| exit_code(status) == Some(0))
     }
 

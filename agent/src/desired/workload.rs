@@ -30,7 +30,8 @@ impl Workload {
     }
 }
 
-/// Of a document with its defaults: its pods, as they would stand in a file of their own, and the names of the claims that are its own.
+/// Of a document with its defaults: its pods, as they would stand in a file of their own, and the names of the claims
+/// that are its own.
 pub fn pods(workload: Workload, document: &Value) -> Result<(Vec<Value>, Vec<String>), String> {
     let spec = &document["spec"];
     let name = document["metadata"]["name"].as_str().unwrap_or_default();
@@ -42,8 +43,10 @@ pub fn pods(workload: Workload, document: &Value) -> Result<(Vec<Value>, Vec<Str
     for number in first..first.saturating_add(count) {
         // Of a DaemonSet each host has one.
         let pod_name = if workload == Workload::DaemonSet { name.to_owned() } else { format!("{name}-{number}") };
-        let mut pod =
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": spec["template"]["metadata"], "spec": spec["template"]["spec"]});
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": spec["template"]["metadata"],
+            "spec": spec["template"]["spec"],
+        });
         if !pod["metadata"].is_object() {
             pod["metadata"] = json!({});
         }
@@ -72,7 +75,8 @@ fn numbers(workload: Workload, spec: &Value) -> Result<(i64, i64), String> {
             let completions = spec["completions"].as_i64().unwrap_or(parallelism);
             if parallelism < completions {
                 return Err(format!(
-                    "spec.parallelism: the {completions} pods of a file's Job run at once: write {completions}, or post it to a master"
+                    "spec.parallelism: the {completions} pods of a file's Job run at once: write {completions}, or \
+                     post it to a master"
                 ));
             }
             Ok((0, completions))
@@ -132,7 +136,8 @@ mod tests {
     fn made(kind: &str, spec: Value) -> Result<(Vec<Value>, Vec<String>), String> {
         let api_version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
         let mut document = json!({"metadata": {"name": "w", "namespace": "n"}, "spec": spec});
-        document["spec"]["template"] = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}});
+        document["spec"]["template"] =
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}});
         pods(Workload::of(api_version, kind).unwrap(), &document)
     }
 
@@ -141,7 +146,10 @@ mod tests {
         let check = |kind: &str, spec: Value, expected: &[&str]| {
             let (pods, claims) = made(kind, spec).unwrap();
             assert_eq!((names(&pods), claims.len()), (expected.to_vec(), 0), "{kind}");
-            assert!(pods.iter().all(|pod| pod["metadata"]["namespace"] == "n" && pod["metadata"]["labels"]["a"] == "b"), "{kind}");
+            assert!(
+                pods.iter().all(|pod| pod["metadata"]["namespace"] == "n" && pod["metadata"]["labels"]["a"] == "b"),
+                "{kind}"
+            );
         };
         check("Deployment", json!({"replicas": 2}), &["w-0", "w-1"]);
         check("Deployment", json!({"replicas": 0}), &[]);
@@ -157,13 +165,18 @@ mod tests {
 
     #[test]
     fn members_of_a_set_keep_names_and_claims() {
-        let spec =
-            json!({"replicas": 2, "ordinals": {"start": 3}, "serviceName": "db", "volumeClaimTemplates": [{"metadata": {"name": "data"}}]});
+        let spec = json!({
+            "replicas": 2, "ordinals": {"start": 3}, "serviceName": "db",
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
+        });
         let (pods, claims) = made("StatefulSet", spec).unwrap();
         assert_eq!((names(&pods), claims), (vec!["w-3", "w-4"], vec!["data-w-3".to_owned(), "data-w-4".to_owned()]));
         let first = &pods[0];
         assert_eq!(first["spec"]["hostname"], "w-3");
-        assert_eq!(first["spec"]["volumes"], json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-w-3"}}]));
+        assert_eq!(
+            first["spec"]["volumes"],
+            json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-w-3"}}])
+        );
         assert_eq!(first["metadata"]["labels"]["apps.kubernetes.io/pod-index"], "3");
     }
 

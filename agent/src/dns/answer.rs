@@ -179,7 +179,8 @@ pub fn given_back(reply: &mut [u8], message: &[u8]) {
     }
     if let Some(end) = question_end(message)
         && question_end(reply) == Some(end)
-        && let (Some(question), Some(theirs)) = (reply.get_mut(HEADER_BYTES..end - 4), message.get(HEADER_BYTES..end - 4))
+        && let (Some(question), Some(theirs)) =
+            (reply.get_mut(HEADER_BYTES..end - 4), message.get(HEADER_BYTES..end - 4))
     {
         question.copy_from_slice(theirs);
     }
@@ -353,7 +354,8 @@ fn authority(zone: &Zone) -> Option<(Name<Vec<u8>>, Soa<Name<Vec<u8>>>)> {
     let server: Name<Vec<u8>> = zone.server().parse().ok()?;
     let mail: Name<Vec<u8>> = format!("hostmaster.{}", zone.domain()).parse().ok()?;
     let ttl = Ttl::from_secs(TTL_S);
-    let data = Soa::new(server, mail, Serial::from(1), Ttl::from_secs(7200), Ttl::from_secs(1800), Ttl::from_secs(86400), ttl);
+    let data =
+        Soa::new(server, mail, Serial::from(1), Ttl::from_secs(7200), Ttl::from_secs(1800), Ttl::from_secs(86400), ttl);
     Some((name, data))
 }
 
@@ -466,16 +468,27 @@ mod tests {
 
     #[test]
     fn names_of_ours_are_answered() {
-        check(&query("Web.Default.svc.cluster.LOCAL.", Rtype::A, None), true, "aa ra rd NOERROR Web.Default.svc.cluster.LOCAL 10.96.0.7");
+        check(
+            &query("Web.Default.svc.cluster.LOCAL.", Rtype::A, None),
+            true,
+            "aa ra rd NOERROR Web.Default.svc.cluster.LOCAL 10.96.0.7",
+        );
         check(&query("web.default.svc.cluster.local.", Rtype::AAAA, Some(1232)), true, "aa ra rd NOERROR");
         check(&query("wep.default.svc.cluster.local.", Rtype::A, None), true, "aa ra rd NXDOMAIN");
         check(
             &query("in.default.svc.cluster.local.", Rtype::A, None),
             true,
-            "aa ra rd NOERROR in.default.svc.cluster.local web.default.svc.cluster.local., web.default.svc.cluster.local 10.96.0.7",
+            "aa ra rd NOERROR in.default.svc.cluster.local web.default.svc.cluster.local., \
+             web.default.svc.cluster.local 10.96.0.7",
         );
-        check(&query("dns-version.cluster.local.", Rtype::TXT, None), true, "aa ra rd NOERROR dns-version.cluster.local \"1.1.0\"");
-        let Step::Answer(ring) = stepped(&query("ring.default.svc.cluster.local.", Rtype::A, None), true) else { panic!() };
+        check(
+            &query("dns-version.cluster.local.", Rtype::TXT, None),
+            true,
+            "aa ra rd NOERROR dns-version.cluster.local \"1.1.0\"",
+        );
+        let Step::Answer(ring) = stepped(&query("ring.default.svc.cluster.local.", Rtype::A, None), true) else {
+            panic!()
+        };
         assert!(ring.len() < UDP_BYTES);
     }
 
@@ -486,7 +499,10 @@ mod tests {
         check(&query(name, Rtype::A, Some(60_000)), true, "tc ra rd NOERROR");
         let Step::Answer(whole) = stepped(&query(name, Rtype::A, None), false) else { panic!() };
         assert_eq!(shown(&whole).matches("10.96.1.").count(), 200);
-        assert!(shown(&whole).starts_with("aa ra rd NOERROR many.default.svc.cluster.local 10.96.1.1,"), "another one first");
+        assert!(
+            shown(&whole).starts_with("aa ra rd NOERROR many.default.svc.cluster.local 10.96.1.1,"),
+            "another one first"
+        );
     }
 
     #[test]
@@ -531,7 +547,10 @@ mod tests {
 
     fn reply(ask: &Ask, ttl: u32) -> Vec<u8> {
         let message = Message::from_octets(ask.query.as_slice()).unwrap();
-        let mut builder = MessageBuilder::from_target(Target::new(Vec::new())).unwrap().start_answer(&message, Rcode::NOERROR).unwrap();
+        let mut builder = MessageBuilder::from_target(Target::new(Vec::new()))
+            .unwrap()
+            .start_answer(&message, Rcode::NOERROR)
+            .unwrap();
         let name = message.sole_question().unwrap();
         builder.push((name.qname(), Class::IN, Ttl::from_secs(ttl), A::new([192, 0, 2, 1].into()))).unwrap();
         builder.finish().into_target()

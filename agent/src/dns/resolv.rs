@@ -47,9 +47,12 @@ impl ClusterNames {
         ClusterNames { domain, address, of_cluster }
     }
 
-    /// The address that the service of DNS has, or before it was heard of, the one that it has where nobody chose another.
+    /// The address that the service of DNS has, or before it was heard of, the one that it has where nobody chose
+    /// another.
     pub fn of_cluster(&self, services: &[Arc<Service>]) -> Option<ClusterDns> {
-        let own = |service: &&Arc<Service>| service.metadata.namespace == "kube-system" && service.metadata.name == "kube-dns";
+        let own = |service: &&Arc<Service>| {
+            service.metadata.namespace == "kube-system" && service.metadata.name == "kube-dns"
+        };
         let heard = || services.iter().find(own)?.spec.cluster_ip.parse().ok();
         let address = match self.address {
             Some(address) => address,
@@ -83,7 +86,8 @@ pub fn read(text: &str) -> Resolver {
         match words.next() {
             Some("nameserver") => found.servers.extend(words.next().map(str::to_owned)),
             Some("search") => {
-                found.searches = words.filter(|word| *word != ".").map(|word| word.trim_end_matches('.').to_owned()).collect()
+                found.searches =
+                    words.filter(|word| *word != ".").map(|word| word.trim_end_matches('.').to_owned()).collect()
             }
             Some("options") => words.for_each(|word| put_option(&mut found.options, word.to_owned())),
             _ => {}
@@ -109,7 +113,10 @@ pub fn of_pod(spec: &PodSpec, namespace: &str, dns: &Dns) -> PodResolver {
         wishes.searches.extend(config.searches.iter().map(|search| search.trim_end_matches('.').to_owned()));
         for option in &config.options {
             let value = option.value.as_deref().filter(|value| !value.is_empty());
-            put_option(&mut wishes.options, value.map_or_else(|| option.name.clone(), |value| format!("{}:{value}", option.name)));
+            put_option(
+                &mut wishes.options,
+                value.map_or_else(|| option.name.clone(), |value| format!("{}:{value}", option.name)),
+            );
         }
     }
     without_repeats(&mut wishes.servers);
@@ -194,8 +201,8 @@ mod tests {
     use coracle_api::pod::Pod;
     use serde_json::{Value, json};
 
-    const HOST: &str =
-        "# by hand\nnameserver 192.0.2.53\nnameserver 127.0.0.53\nsearch old\nsearch lan. .\noptions edns0 ndots:2\noptions ndots:3\n";
+    const HOST: &str = "# by hand\nnameserver 192.0.2.53\nnameserver 127.0.0.53\nsearch old\nsearch lan. .\n\
+                        options edns0 ndots:2\noptions ndots:3\n";
 
     fn made(spec: Value, host: &str, cluster: bool) -> PodResolver {
         let pod = Pod::read(&json!({"metadata": {"namespace": "shop", "name": "a"}, "spec": spec})).unwrap();
@@ -211,7 +218,11 @@ mod tests {
 
     #[test]
     fn each_policy() {
-        let of_cluster = ["search shop.svc.cluster.local svc.cluster.local cluster.local lan", "nameserver 10.96.0.10", "options ndots:5"];
+        let of_cluster = [
+            "search shop.svc.cluster.local svc.cluster.local cluster.local lan",
+            "nameserver 10.96.0.10",
+            "options ndots:5",
+        ];
         let of_host = ["search lan", "nameserver 192.0.2.53", "options edns0 ndots:3"];
         let whole_host = ["search lan", "nameserver 192.0.2.53", "nameserver 127.0.0.53", "options edns0 ndots:3"];
         check(json!({}), HOST, true, &of_cluster);
@@ -223,7 +234,8 @@ mod tests {
         check(json!({"dnsPolicy": "Default"}), "nameserver 127.0.0.1\n", true, &["nameserver 10.96.0.10"]);
         check(json!({"dnsPolicy": "Default"}), "", true, &[]);
         check(json!({"dnsPolicy": "None"}), HOST, true, &[]);
-        let config = json!({"nameservers": ["192.0.2.1"], "searches": ["x.example.", "lan"], "options": [{"name": "ndots", "value": "2"},
+        let config = json!({"nameservers": ["192.0.2.1"], "searches": ["x.example.", "lan"],
+            "options": [{"name": "ndots", "value": "2"},
             {"name": "rotate"}]});
         check(
             json!({"dnsPolicy": "None", "dnsConfig": config}),
@@ -249,18 +261,25 @@ mod tests {
         let searches: Vec<String> = (0..40).map(|n| format!("d{n}")).collect();
         let config = json!({"nameservers": ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"], "searches": searches});
         let file = made(json!({"dnsPolicy": "None", "dnsConfig": config}), "", true);
-        assert!(file.text.starts_with("search d0 ") && file.text.contains(" d31\n") && !file.text.contains("192.0.2.4"), "{}", file.text);
+        assert!(
+            file.text.starts_with("search d0 ") && file.text.contains(" d31\n") && !file.text.contains("192.0.2.4"),
+            "{}",
+            file.text
+        );
         assert_eq!(
             file.trouble[0],
             "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: \
              192.0.2.1 192.0.2.2 192.0.2.3"
         );
-        assert!(
-            file.trouble[1]
-                .starts_with("Search Line limits were exceeded, some search paths have been omitted, the applied search line is: d0 ")
-        );
+        assert!(file.trouble[1].starts_with(
+            "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: d0 "
+        ));
         let long: Vec<String> = (0..20).map(|n| format!("{n}{}", "x".repeat(200))).collect();
-        let file = made(json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.1"], "searches": long}}), "", true);
-        assert!(file.text.lines().next().unwrap().len() <= SEARCH_LINE_BYTES_MAX + "search ".len() && file.trouble.len() == 1);
+        let file =
+            made(json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.1"], "searches": long}}), "", true);
+        assert!(
+            file.text.lines().next().unwrap().len() <= SEARCH_LINE_BYTES_MAX + "search ".len()
+                && file.trouble.len() == 1
+        );
     }
 }

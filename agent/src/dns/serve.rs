@@ -60,7 +60,11 @@ struct Server {
 }
 
 /// Never ends. `pod_cidr`: where this host's pods ask from.
-pub async fn run(mut names: watch::Receiver<Arc<Names>>, pod_cidr: String, (node, happenings): (String, mpsc::Sender<Happening>)) {
+pub async fn run(
+    mut names: watch::Receiver<Arc<Names>>,
+    pod_cidr: String,
+    (node, happenings): (String, mpsc::Sender<Happening>),
+) {
     let mut said = None;
     let mut retry = RETRY;
     loop {
@@ -109,7 +113,11 @@ pub async fn run(mut names: watch::Receiver<Arc<Names>>, pod_cidr: String, (node
     }
 }
 
-async fn open(at: IpAddr, pod_cidr: &str, names: watch::Receiver<Arc<Names>>) -> Result<(Server, UdpSocket, TcpListener), String> {
+async fn open(
+    at: IpAddr,
+    pod_cidr: &str,
+    names: watch::Receiver<Arc<Names>>,
+) -> Result<(Server, UdpSocket, TcpListener), String> {
     net::make_local(at).await?;
     let udp = UdpSocket::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/UDP: {error}"))?;
     let tcp = TcpListener::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/TCP: {error}"))?;

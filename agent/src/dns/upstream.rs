@@ -52,9 +52,15 @@ pub fn servers(own: IpAddr) -> Vec<SocketAddr> {
     all.filter(|server| *server != own).map(|server| SocketAddr::new(server, PORT)).collect()
 }
 
-/// The first answer, and which server gave it. `first` is asked first. Those that have failed, or will not say, are an answer if nobody else
-/// has one.
-pub async fn ask(query: &[u8], servers: &[SocketAddr], first: usize, tcp: bool, number: u16) -> Option<(Vec<u8>, usize)> {
+/// The first answer, and which server gave it. `first` is asked first. Those that have failed, or will not say, are an
+/// answer if nobody else has one.
+pub async fn ask(
+    query: &[u8],
+    servers: &[SocketAddr],
+    first: usize,
+    tcp: bool,
+    number: u16,
+) -> Option<(Vec<u8>, usize)> {
     let mut query = query.to_vec();
     query.get_mut(..2)?.copy_from_slice(&number.to_be_bytes());
     let mut last = None;
@@ -62,7 +68,9 @@ pub async fn ask(query: &[u8], servers: &[SocketAddr], first: usize, tcp: bool, 
     let rounds = servers.len().clamp(2, ASKED_MAX);
     for at in (0..rounds).filter(|_| !servers.is_empty()).map(|n| (first + n) % servers.len()) {
         let asked = match tcp {
-            true => timeout(PATIENCE, over_tcp(&query, servers[at])).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            true => timeout(PATIENCE, over_tcp(&query, servers[at]))
+                .await
+                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
             false => over_udp(&query, servers[at]).await,
         };
         match asked {
@@ -83,7 +91,9 @@ async fn over_udp(query: &[u8], server: SocketAddr) -> io::Result<Vec<u8>> {
     let until = Instant::now() + PATIENCE;
     let mut reply = vec![0; REPLY_BYTES_MAX];
     loop {
-        let length = timeout_at(until, socket.recv(&mut reply)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let length = timeout_at(until, socket.recv(&mut reply))
+            .await
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         // Whatever is no answer to this question is somebody's guess.
         if accepts(query, &reply[..length]) {
             reply.truncate(length);
@@ -203,8 +213,13 @@ pub mod tests {
     async fn servers_that_lie_are_not_believed() {
         locally(async {
             // Each lie comes before the truth, at the same socket.
-            let lies: [fn(&[u8]) -> Vec<u8>; 5] =
-                [of_another_number, of_another, |query| query.to_vec(), |query| whole(query, 66)[..13].to_vec(), |_| Vec::new()];
+            let lies: [fn(&[u8]) -> Vec<u8>; 5] = [
+                of_another_number,
+                of_another,
+                |query| query.to_vec(),
+                |query| whole(query, 66)[..13].to_vec(),
+                |_| Vec::new(),
+            ];
             for lie in lies {
                 let (liar, _) = udp(move |query| vec![lie(query), whole(query, 1)]).await;
                 assert_eq!(asked(&[liar], 0, false).await, Some((1, 0)));
@@ -230,7 +245,8 @@ pub mod tests {
             assert_eq!(asked(&[], 0, false).await, None);
             // A packet that got lost.
             let mut first = true;
-            let (lossy, _) = udp(move |query| if std::mem::take(&mut first) { Vec::new() } else { vec![whole(query, 3)] }).await;
+            let (lossy, _) =
+                udp(move |query| if std::mem::take(&mut first) { Vec::new() } else { vec![whole(query, 3)] }).await;
             assert_eq!(asked(&[lossy], 0, false).await, Some((3, 0)));
         })
         .await;

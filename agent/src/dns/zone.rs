@@ -199,10 +199,14 @@ impl Zone {
             let lives = self.services.range(from..).next().is_some_and(|((of, _), _)| of == namespace);
             return if lives { Found::Nothing } else { Found::NoName };
         };
-        let Some(entry) = self.services.get(&(namespace.to_owned(), (*service).to_owned())) else { return Found::NoName };
+        let Some(entry) = self.services.get(&(namespace.to_owned(), (*service).to_owned())) else {
+            return Found::NoName;
+        };
         match (&**entry, below) {
             (Entry::Alias(to), []) => Found::Records(vec![record(name, Data::Alias(to.clone()))], Vec::new()),
-            (Entry::Addresses(addresses, _), []) if asked != Asked::Srv => several(name, addresses.iter().copied(), asked),
+            (Entry::Addresses(addresses, _), []) if asked != Asked::Srv => {
+                several(name, addresses.iter().copied(), asked)
+            }
             (Entry::Hosts(hosts), []) if asked != Asked::Srv => of_hosts(name, hosts.iter(), asked),
             (Entry::Hosts(hosts), [label]) if !label.starts_with('_') && asked != Asked::Srv => {
                 of_hosts(name, hosts.iter().filter(|host| host.label == *label), asked)
@@ -213,7 +217,9 @@ impl Zone {
             }
             (entry, []) => self.ports(name, (namespace, service), entry, None, asked),
             (entry, [protocol, port]) => match (protocol.strip_prefix('_'), port.strip_prefix('_')) {
-                (Some(protocol), Some(port)) => self.ports(name, (namespace, service), entry, Some((protocol, port)), asked),
+                (Some(protocol), Some(port)) => {
+                    self.ports(name, (namespace, service), entry, Some((protocol, port)), asked)
+                }
                 _ => Found::NoName,
             },
             // Between a port's name and its service there is nothing by itself.
@@ -223,8 +229,17 @@ impl Zone {
     }
 
     /// Where the ports of a service are; `only` names one by protocol and name.
-    fn ports(&self, name: &str, (namespace, service): (&str, &str), entry: &Entry, only: Option<(&str, &str)>, asked: Asked) -> Found {
-        let fits = |port: &&Port| only.is_none_or(|(protocol, name)| port.protocol == protocol && port.name == name && !name.is_empty());
+    fn ports(
+        &self,
+        name: &str,
+        (namespace, service): (&str, &str),
+        entry: &Entry,
+        only: Option<(&str, &str)>,
+        asked: Asked,
+    ) -> Found {
+        let fits = |port: &&Port| {
+            only.is_none_or(|(protocol, name)| port.protocol == protocol && port.name == name && !name.is_empty())
+        };
         let full = self.of_service(namespace, service);
         let mut targets: Vec<(String, IpAddr, u16)> = Vec::new();
         match entry {
@@ -289,8 +304,11 @@ fn names(service: &Service, slices: &[Arc<EndpointSlice>]) -> Option<Entry> {
     }
     let mut hosts: BTreeMap<(String, IpAddr), BTreeSet<Port>> = BTreeMap::new();
     for slice in slices {
-        let ports: Vec<Port> = slice.ports.iter().flatten().filter_map(|port| new_port(&port.name, &port.protocol, port.port?)).collect();
-        for endpoint in slice.endpoints.iter().flatten().filter(|endpoint| endpoint.is_ready() || spec.publish_not_ready_addresses) {
+        let ports: Vec<Port> =
+            slice.ports.iter().flatten().filter_map(|port| new_port(&port.name, &port.protocol, port.port?)).collect();
+        for endpoint in
+            slice.endpoints.iter().flatten().filter(|endpoint| endpoint.is_ready() || spec.publish_not_ready_addresses)
+        {
             for address in endpoint.addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok()) {
                 let given = endpoint.hostname.as_deref().filter(|name| !name.is_empty());
                 let label = given.map_or_else(|| with_dashes(address), str::to_ascii_lowercase);
@@ -298,17 +316,27 @@ fn names(service: &Service, slices: &[Arc<EndpointSlice>]) -> Option<Entry> {
             }
         }
     }
-    let host = |((label, address), ports): ((String, IpAddr), BTreeSet<Port>)| Host { label, address, ports: ports.into_iter().collect() };
+    let host = |((label, address), ports): ((String, IpAddr), BTreeSet<Port>)| Host {
+        label,
+        address,
+        ports: ports.into_iter().collect(),
+    };
     Some(Entry::Hosts(hosts.into_iter().map(host).collect()))
 }
 
 fn new_port(name: &str, protocol: &str, number: i32) -> Option<Port> {
     let protocol = if protocol.is_empty() { "tcp".to_owned() } else { protocol.to_ascii_lowercase() };
-    Some(Port { name: name.to_ascii_lowercase(), protocol, number: u16::try_from(number).ok().filter(|number| *number > 0)? })
+    Some(Port {
+        name: name.to_ascii_lowercase(),
+        protocol,
+        number: u16::try_from(number).ok().filter(|number| *number > 0)?,
+    })
 }
 
 fn has_protocol(entry: &Entry, label: &str) -> bool {
-    let of = |ports: &[Port]| ports.iter().any(|port| label.strip_prefix('_') == Some(&port.protocol) && !port.name.is_empty());
+    let of = |ports: &[Port]| {
+        ports.iter().any(|port| label.strip_prefix('_') == Some(&port.protocol) && !port.name.is_empty())
+    };
     match entry {
         Entry::Addresses(_, ports) => of(ports),
         Entry::Hosts(hosts) => hosts.iter().any(|host| of(&host.ports)),
@@ -376,11 +404,16 @@ mod tests {
             Arc::new(EndpointSlice::read(&slice).unwrap())
         };
         let services = [
-            service("default", "kubernetes", json!({"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443}]})),
+            service(
+                "default",
+                "kubernetes",
+                json!({"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443}]}),
+            ),
             service(
                 "shop",
                 "web",
-                json!({"clusterIP": "10.96.3.7", "clusterIPs": ["10.96.3.7", "fd00::7"], "ports": [{"name": "http", "port": 80},
+                json!({"clusterIP": "10.96.3.7", "clusterIPs": ["10.96.3.7", "fd00::7"],
+                    "ports": [{"name": "http", "port": 80},
                     {"name": "dns", "port": 53, "protocol": "UDP"}]}),
             ),
             service("shop", "plain", json!({"clusterIP": "10.96.3.8", "ports": [{"port": 80}]})),
@@ -394,7 +427,8 @@ mod tests {
             slice(
                 "shop",
                 "db",
-                json!([{"addresses": ["10.244.0.5"], "hostname": "db-0"}, {"addresses": ["10.244.0.6"], "conditions": {"ready": true}},
+                json!([{"addresses": ["10.244.0.5"], "hostname": "db-0"},
+                    {"addresses": ["10.244.0.6"], "conditions": {"ready": true}},
                     {"addresses": ["10.244.0.7"], "conditions": {"ready": false}}]),
                 json!([{"name": "sql", "port": 5432, "protocol": "TCP"}]),
             ),
@@ -449,7 +483,8 @@ mod tests {
         check(
             "_dns._udp.web.shop.svc.cluster.local",
             Srv,
-            "0 50 53 web.shop.svc.cluster.local | web.shop.svc.cluster.local 10.96.3.7, web.shop.svc.cluster.local fd00::7",
+            "0 50 53 web.shop.svc.cluster.local | web.shop.svc.cluster.local 10.96.3.7, web.shop.svc.cluster.local \
+             fd00::7",
         );
         check("_dns._tcp.web.shop.svc.cluster.local", Srv, "no name");
         check("_http._tcp.web.shop.svc.cluster.local", A, "nothing");
@@ -458,7 +493,11 @@ mod tests {
         check("plain.shop.svc.cluster.local", Srv, "0 100 80 plain.shop.svc.cluster.local | 10.96.3.8");
         // 2.3.3: the way back.
         check("1.0.96.10.in-addr.arpa", Ptr, "kubernetes.default.svc.cluster.local");
-        check("7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa", Ptr, "web.shop.svc.cluster.local");
+        check(
+            "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa",
+            Ptr,
+            "web.shop.svc.cluster.local",
+        );
         check("1.0.96.10.in-addr.arpa", A, "nothing");
         check("9.9.9.9.in-addr.arpa", Ptr, "elsewhere");
         check("9.9.9.in-addr.arpa", Ptr, "elsewhere");

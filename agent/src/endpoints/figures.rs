@@ -1,6 +1,8 @@
-//! `/stats/summary`, `/metrics` and its kin, and `/usage`, of which the master makes `metrics.k8s.io`: read when they are asked for.
+//! `/stats/summary`, `/metrics` and its kin, and `/usage`, of which the master makes `metrics.k8s.io`: read when they
+//! are asked for.
 //!
-//! A task of the agent's own thread reads and writes the answer, so that no handler waits for the second reading of a rate.
+//! A task of the agent's own thread reads and writes the answer, so that no handler waits for the second reading of a
+//! rate.
 
 use coracle_http::channel::{Sender, channel};
 use coracle_http::{Answer, Body, HeaderValue, StatusCode, Stream, header};
@@ -18,14 +20,16 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; c
 /// None: no path of figures.
 pub fn answer(view: &View, path: &str) -> Option<Answer> {
     Some(match path.trim_end_matches('/') {
-        "/stats/summary" => deferred(view, "application/json", async |view| document(view, Claims::Measured, summary::summary).await),
+        "/stats/summary" => {
+            deferred(view, "application/json", async |view| document(view, Claims::Measured, summary::summary).await)
+        }
         "/usage" => deferred(view, "application/json", async |view| document(view, Claims::Left, summary::usage).await),
         "/metrics" => text(view, agent),
         "/metrics/probes" => text(view, async |view| metrics::probes(&view.tallies.all(), &view.node_name)),
         "/metrics/resource" => text(view, async |view| metrics::resource(&reading(view.clone(), Claims::Left).await)),
-        "/metrics/cadvisor" => {
-            text(view, async |view| metrics::cadvisor(&reading(view.clone(), Claims::Left).await, view.host.cpus, view.host.memory_bytes))
-        }
+        "/metrics/cadvisor" => text(view, async |view| {
+            metrics::cadvisor(&reading(view.clone(), Claims::Left).await, view.host.cpus, view.host.memory_bytes)
+        }),
         _ => return None,
     })
 }

@@ -55,12 +55,21 @@ fn lines(view: &View, id: String, wish: Wish) -> Receiver {
 }
 
 /// The container that the log is of: the newest one, or with `previous` the newest that is dead before it.
-fn find(shown: &Shown, node_name: &str, namespace: &str, pod: &str, container: &str, previous: bool) -> Result<String, Status> {
+fn find(
+    shown: &Shown,
+    node_name: &str,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    previous: bool,
+) -> Result<String, Status> {
     let mut runs: Vec<(u32, &Seen)> = Vec::new();
     let mut waiting = None;
     for wanted in pods_called(shown, node_name, namespace, pod) {
         let waits = shown.waits.get(&wanted.name.uid);
-        let reason = waits.and_then(|waits| waits.containers.get(container).or(waits.pod.as_ref())).map(|waiting| waiting.reason.name());
+        let reason = waits
+            .and_then(|waits| waits.containers.get(container).or(waits.pod.as_ref()))
+            .map(|waiting| waiting.reason.name());
         waiting = Some(reason.unwrap_or("ContainerCreating"));
         if wanted.member(container).is_none() {
             return Err(not_found(format!("container \"{container}\" not found in pod \"{pod}\"")));
@@ -89,7 +98,8 @@ fn not_found(message: String) -> Status {
     Status { code: Reason::NotFound.code(), reason: Some(Reason::NotFound), message, details: None, continues: None }
 }
 
-/// As a Status and not, as the kubelet does, as bare text: the master passes it on as it is, and clients show its message.
+/// As a Status and not, as the kubelet does, as bare text: the master passes it on as it is, and clients show its
+/// message.
 fn refuse(status: Status) -> Answer {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Answer::json(code, status.to_v1().to_string())
@@ -124,8 +134,18 @@ mod tests {
         let now = Time::from_seconds(1000).unwrap();
         let read = |query: &str| parse(query, "p").map(|options| (wish(&options, now), options.previous));
         let stream = Stream::default();
-        let wish = Wish { follow: true, timestamps: true, tail_lines: Some(5), since: Time::from_seconds(940), bytes_max: Some(9), stream };
-        assert_eq!(read("follow=true&tailLines=5&timestamps=1&sinceSeconds=60&limitBytes=9&previous=false"), Ok((wish, false)));
+        let wish = Wish {
+            follow: true,
+            timestamps: true,
+            tail_lines: Some(5),
+            since: Time::from_seconds(940),
+            bytes_max: Some(9),
+            stream,
+        };
+        assert_eq!(
+            read("follow=true&tailLines=5&timestamps=1&sinceSeconds=60&limitBytes=9&previous=false"),
+            Ok((wish, false))
+        );
         let wish = Wish { since: Time::from_seconds(7), stream: Stream::Stderr, ..Wish::default() };
         assert_eq!(read("sinceTime=1970-01-01T00%3A00%3A07Z&previous&stream=Stderr&tail=all"), Ok((wish, true)));
         assert_eq!(read("tail=3"), Ok((Wish { tail_lines: Some(3), ..Wish::default() }, false)));

@@ -1,6 +1,7 @@
-//! The agent's HTTP endpoints. Its port, which every program of this host reaches, answers `/healthz` alone. Its socket, for root and the
-//! master, also answers `/pods`, `/node`, `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and
-//! `/portForward/...`: pods hold passwords, logs anything, and a command may do anything.
+//! The agent's HTTP endpoints. Its port, which every program of this host reaches, answers `/healthz` alone. Its
+//! socket, for root and the master, also answers `/pods`, `/node`, `/containerLogs/{namespace}/{pod}/{container}`,
+//! `/exec/...`, `/attach/...` and `/portForward/...`: pods hold passwords, logs anything, and a command may do
+//! anything.
 //!
 //! Handlers read the last `Shown` and wait for nothing; a log is sent by a task of the agent's own thread.
 
@@ -36,8 +37,8 @@ pub const PORT: Limits = Limits {
     ..Limits::EDGE
 };
 
-/// The socket: an address here is a user. A log that is followed and a command that runs have their connection as long as somebody is at its
-/// other end, however quiet it is. The master's limits leave some connections for root.
+/// The socket: an address here is a user. A log that is followed and a command that runs have their connection as long
+/// as somebody is at its other end, however quiet it is. The master's limits leave some connections for root.
 pub const SOCKET: Limits = Limits {
     connections_max: 224,
     connections_per_address_max: 176,
@@ -75,7 +76,8 @@ fn elsewhere(path: &str, socket: &Path) -> Answer {
 fn answer(view: &View, request: &Request) -> Answer {
     let path = request.target.path();
     let streams = [("/exec/", With::Exec), ("/attach/", With::Attach)];
-    if let Some((rest, with)) = streams.into_iter().find_map(|(prefix, with)| Some((path.strip_prefix(prefix)?, with))) {
+    if let Some((rest, with)) = streams.into_iter().find_map(|(prefix, with)| Some((path.strip_prefix(prefix)?, with)))
+    {
         return match request.method {
             Method::GET | Method::POST => streams::answer(view, with, rest, request),
             _ => Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST are answered here\n"),
@@ -93,14 +95,17 @@ fn answer(view: &View, request: &Request) -> Answer {
         "/pods" | "/pods/" => pods(&view.shown.borrow(), &view.node_name),
         _ => match path.strip_prefix("/containerLogs/") {
             Some(rest) => logs::answer(view, rest, request),
-            None => figures::answer(view, path).unwrap_or_else(|| Answer::text(StatusCode::NOT_FOUND, "404 page not found\n")),
+            None => figures::answer(view, path)
+                .unwrap_or_else(|| Answer::text(StatusCode::NOT_FOUND, "404 page not found\n")),
         },
     }
 }
 
 fn healthz(shown: &Shown, trouble: Option<String>) -> Answer {
     match trouble.or_else(|| shown.engine_trouble.as_ref().map(|(text, _)| text.clone())) {
-        Some(trouble) => Answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("the engine does not answer: {trouble}\n")),
+        Some(trouble) => {
+            Answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("the engine does not answer: {trouble}\n"))
+        }
         None if !shown.looked => Answer::text(StatusCode::SERVICE_UNAVAILABLE, "the engine was not reached yet\n"),
         None => Answer::text(StatusCode::OK, "ok"),
     }
@@ -112,8 +117,10 @@ fn node(view: &View) -> Answer {
     let shown = view.shown.borrow();
     let address = if shown.looked { &shown.world.node.address } else { &host.address };
     let about = json!({
-        "name": view.node_name, "address": address, "engine": *view.docker.version().borrow(), "agent": env!("CARGO_PKG_VERSION"),
-        "os": host.os_image, "kernel": host.kernel, "cpus": host.cpus, "memoryBytes": host.memory_bytes, "diskBytes": host.disk_bytes,
+        "name": view.node_name, "address": address, "engine": *view.docker.version().borrow(),
+        "agent": env!("CARGO_PKG_VERSION"),
+        "os": host.os_image, "kernel": host.kernel, "cpus": host.cpus, "memoryBytes": host.memory_bytes,
+        "diskBytes": host.disk_bytes,
         "conditions": short_of(&view.shown.borrow()),
     });
     Answer::json(StatusCode::OK, about.to_string())
@@ -143,7 +150,10 @@ fn pods(shown: &Shown, node_name: &str) -> Answer {
             pod
         })
         .collect();
-    Answer::json(StatusCode::OK, json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items }).to_string())
+    Answer::json(
+        StatusCode::OK,
+        json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items }).to_string(),
+    )
 }
 
 #[cfg(test)]
@@ -157,7 +167,10 @@ mod tests {
         let answer = elsewhere("/pods", Path::new("/run/coracle/agent/n1.sock"));
         let Body::Whole(text) = answer.body else { panic!("a refusal is whole") };
         let status: Value = serde_json::from_slice(&text).unwrap();
-        assert_eq!((&status["kind"], &status["code"], &status["reason"]), (&json!("Status"), &json!(404), &json!("NotFound")));
+        assert_eq!(
+            (&status["kind"], &status["code"], &status["reason"]),
+            (&json!("Status"), &json!(404), &json!("NotFound"))
+        );
         let message = status["message"].as_str().unwrap();
         assert!(message.ends_with("curl --unix-socket /run/coracle/agent/n1.sock http://localhost/pods"), "{message}");
     }
@@ -167,6 +180,9 @@ mod tests {
         assert_eq!(short_of(&Shown::default()), Vec::<Value>::new());
         let strain = Arc::new(Strain { short: [Short::Disk].into(), ..Strain::default() });
         let shown = Shown { world: Arc::new(World { strain, ..World::default() }), ..Shown::default() };
-        assert_eq!(short_of(&shown), [json!({"type": "DiskPressure", "status": "True", "message": "kubelet has disk pressure"})]);
+        assert_eq!(
+            short_of(&shown),
+            [json!({"type": "DiskPressure", "status": "True", "message": "kubelet has disk pressure"})]
+        );
     }
 }

@@ -5,14 +5,21 @@ use crate::naming::{SANDBOX, Source, Tag};
 use crate::runtime::Seen;
 use crate::sync::Shown;
 
-/// Those of this name in the API, where a file's pod has that of its mirror. Where there are none: the file's pod that its file calls so.
-pub fn pods_called<'s>(shown: &'s Shown, node_name: &str, namespace: &str, pod: &str) -> impl Iterator<Item = &'s Wanted> {
+/// Those of this name in the API, where a file's pod has that of its mirror. Where there are none: the file's pod that
+/// its file calls so.
+pub fn pods_called<'s>(
+    shown: &'s Shown,
+    node_name: &str,
+    namespace: &str,
+    pod: &str,
+) -> impl Iterator<Item = &'s Wanted> {
     let of_file = pod.strip_suffix(node_name).and_then(|rest| rest.strip_suffix('-'));
     let in_api = |wanted: &&Wanted| match wanted.name.source {
         Source::File => of_file == Some(wanted.name.name.as_str()),
         Source::Master => wanted.name.name == pod,
     };
-    let here = || shown.desired.pods.values().map(AsRef::as_ref).filter(|wanted: &&Wanted| wanted.name.namespace == namespace);
+    let here =
+        || shown.desired.pods.values().map(AsRef::as_ref).filter(|wanted: &&Wanted| wanted.name.namespace == namespace);
     let mut found: Vec<&Wanted> = here().filter(in_api).collect();
     if found.is_empty() {
         found = here().filter(|wanted| wanted.name.name == pod).collect();
@@ -30,7 +37,10 @@ pub fn runs_of<'s>(shown: &'s Shown, uid: &str, container: &str) -> impl Iterato
 
 /// The one of a container that runs.
 pub fn running<'s>(shown: &'s Shown, uid: &str, container: &str) -> Option<&'s Seen> {
-    runs_of(shown, uid, container).filter(|(_, seen)| seen.runs()).max_by_key(|(attempt, _)| *attempt).map(|(_, seen)| seen)
+    runs_of(shown, uid, container)
+        .filter(|(_, seen)| seen.runs())
+        .max_by_key(|(attempt, _)| *attempt)
+        .map(|(_, seen)| seen)
 }
 
 /// What holds a pod's network.
@@ -82,7 +92,8 @@ mod tests {
     #[test]
     fn a_name_is_that_of_the_api_first() {
         let pod = |source, name: &str, uid: &str| {
-            let document = json!({"metadata": {"namespace": "default", "name": name, "uid": uid}, "spec": {"containers": []}});
+            let document =
+                json!({"metadata": {"namespace": "default", "name": name, "uid": uid}, "spec": {"containers": []}});
             (uid.to_owned(), Arc::new(Wanted::new(source, document).unwrap()))
         };
         let file = pod(Source::File, "hello", "file");
@@ -96,7 +107,8 @@ mod tests {
         ] {
             let desired = Desired { pods: pods.iter().cloned().collect(), ..Desired::default() };
             let shown = Shown { desired: Arc::new(desired), ..Shown::default() };
-            let found: Vec<&str> = pods_called(&shown, "n1", "default", asked).map(|wanted| wanted.name.uid.as_str()).collect();
+            let found: Vec<&str> =
+                pods_called(&shown, "n1", "default", asked).map(|wanted| wanted.name.uid.as_str()).collect();
             assert_eq!(found, Vec::from_iter(expected), "{asked}");
         }
     }
@@ -105,7 +117,17 @@ mod tests {
     fn paths() {
         assert_eq!(segments("default/p/c/"), Some(vec!["default".to_owned(), "p".to_owned(), "c".to_owned()]));
         assert_eq!(segments("a%2Db/p/c").map(|parts| parts[0].clone()).as_deref(), Some("a-b"));
-        for path in ["../secret", "default/../c", "default/%2e%2E/c", "default/./c", "default/..%2fp/c", "a//c", "a/%zz/c", "a/%00/c", ""] {
+        for path in [
+            "../secret",
+            "default/../c",
+            "default/%2e%2E/c",
+            "default/./c",
+            "default/..%2fp/c",
+            "a//c",
+            "a/%zz/c",
+            "a/%00/c",
+            "",
+        ] {
             assert_eq!(segments(path), None, "{path}");
         }
     }
@@ -113,7 +135,10 @@ mod tests {
     #[test]
     fn queries() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(parameters("command=a%20b&command=&tty"), Ok(vec![pair("command", "a b"), pair("command", ""), pair("tty", "")]));
+        assert_eq!(
+            parameters("command=a%20b&command=&tty"),
+            Ok(vec![pair("command", "a b"), pair("command", ""), pair("tty", "")])
+        );
         assert_eq!(parameters("&&"), Ok(Vec::new()));
         assert_eq!(parameters("a=%zz"), Err("the value of a is not well encoded".to_owned()));
     }

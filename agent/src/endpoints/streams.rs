@@ -1,6 +1,7 @@
 //! `/exec/{namespace}/{pod}/{container}`, `/attach/...` and `/portForward/{namespace}/{pod}`, in the kubelet's words.
 //!
-//! What can be said before the connection changes hands is an answer of HTTP; what goes wrong later is told on the connection.
+//! What can be said before the connection changes hands is an answer of HTTP; what goes wrong later is told on the
+//! connection.
 
 use std::sync::Arc;
 
@@ -45,7 +46,8 @@ fn conversation(view: &View, with: With, path: &str, request: &Request) -> Resul
         seen.ok_or_else(lost)?.id.clone()
     };
     let (carrier, fields) = carrier(&request.method, &request.headers).map_err(refused)?;
-    let command: Vec<String> = parameters.into_iter().filter(|(name, _)| name == "command").map(|(_, value)| value).collect();
+    let command: Vec<String> =
+        parameters.into_iter().filter(|(name, _)| name == "command").map(|(_, value)| value).collect();
     let docker = view.docker.clone();
     let upgrade = Upgrade::new(move |upgraded| {
         converse(upgraded, carrier, streams, async move |heard, to_client| match with {
@@ -64,7 +66,12 @@ pub fn ports(view: &View, path: &str, request: &Request) -> Result<Answer, Answe
     let id = {
         let shown = view.shown.borrow();
         let wanted = pods_called(&shown, &view.node_name, namespace, pod).next().ok_or_else(no_pod)?;
-        let lost = || Answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("sandbox of pod {pod:?} not found: it does not run"));
+        let lost = || {
+            Answer::text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("sandbox of pod {pod:?} not found: it does not run"),
+            )
+        };
         sandbox(&shown, &wanted.name.uid).ok_or_else(lost)?.id.clone()
     };
     let (way, fields) = way(&request.method, &request.headers, &parameters).map_err(refused)?;
@@ -90,7 +97,11 @@ impl Reach for Inside {
     type Wire = TcpStream;
 
     async fn connect(&self, port: u16) -> Result<TcpStream, String> {
-        let network = self.network.get_or_try_init(|| self.docker.network_of(&self.id)).await.map_err(|failure| failure.to_string())?;
+        let network = self
+            .network
+            .get_or_try_init(|| self.docker.network_of(&self.id))
+            .await
+            .map_err(|failure| failure.to_string())?;
         network.connect(port).await
     }
 

@@ -33,6 +33,16 @@ impl View {
     pub fn new(shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, config: &Config, host: Host) -> View {
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
         let (last, tallies) = (Arc::default(), Arc::default());
-        View { shown, docker, runtime: tokio::runtime::Handle::current(), node_name, socket, data_dir, host, last, tallies }
+        View {
+            shown,
+            docker,
+            runtime: tokio::runtime::Handle::current(),
+            node_name,
+            socket,
+            data_dir,
+            host,
+            last,
+            tallies,
+        }
     }
 }

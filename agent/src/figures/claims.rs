@@ -18,14 +18,16 @@ pub struct Claimed {
     pub directory: String,
 }
 
-/// Claims whose volumes are directories of this host: hostPath and local ones. An NFS server is not asked, it might not answer.
+/// Claims whose volumes are directories of this host: hostPath and local ones. An NFS server is not asked, it might not
+/// answer.
 pub fn claimed(shown: &Shown, running: &BTreeSet<&str>, data_dir: &str) -> Vec<Claimed> {
     let pods = shown.desired.pods.values().filter(|wanted| running.contains(wanted.name.uid.as_str()));
     let all = pods.flat_map(|wanted| wanted.pod.spec.volumes.iter().map(move |volume| (wanted, volume)));
     all.filter_map(|(wanted, volume)| {
         let (claim, _) = claim_of(volume, &wanted.name.name)?;
         let found = resolve(volume, wanted, &shown.desired).ok()?;
-        let kept = found.kept_directory.map(|kept| if kept.starts_with('/') { kept } else { format!("{data_dir}/{kept}") });
+        let kept =
+            found.kept_directory.map(|kept| if kept.starts_with('/') { kept } else { format!("{data_dir}/{kept}") });
         let directory = kept.or_else(|| Some(found.local?.path)).or_else(|| Some(found.host_path?.path))?;
         let (uid, namespace) = (wanted.name.uid.clone(), wanted.name.namespace.clone());
         Some(Claimed { uid, namespace, volume: volume.name.clone(), claim, directory })

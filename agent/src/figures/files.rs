@@ -9,8 +9,12 @@ use super::usage::{Interface, Texts, Usage, interfaces, mounted_from, of_host, o
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// Where engines put the group of a container, by their drivers; before and behind its id.
-const PLACES: [(&str, &str); 4] =
-    [("docker/", ""), ("system.slice/docker-", ".scope"), ("machine.slice/libpod-", ".scope"), ("libpod_parent/libpod-", "")];
+const PLACES: [(&str, &str); 4] = [
+    ("docker/", ""),
+    ("system.slice/docker-", ".scope"),
+    ("machine.slice/libpod-", ".scope"),
+    ("libpod_parent/libpod-", ""),
+];
 
 pub fn host() -> Option<Usage> {
     of_host(&text("/proc/stat"), &text("/proc/meminfo"), &text("/proc/vmstat"))
@@ -25,7 +29,9 @@ pub fn own() -> Option<(f64, u64, u64)> {
     // Hundredths of a second.
     let seconds = (number(11)? + number(12)?) as f64 / 100.0;
     let status = text("/proc/self/status");
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse::<u64>().ok()? * 1024;
+    let resident =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse::<u64>().ok()?
+            * 1024;
     Some((seconds, resident, fs::read_dir("/proc/self/fd").map(|all| all.count() as u64).unwrap_or_default()))
 }
 
@@ -88,7 +94,9 @@ pub fn container(id: &str) -> Option<Usage> {
         });
     }
     let (time, memory) = (folder("cpuacct").or_else(|| folder("cpu,cpuacct"))?, folder("memory")?);
-    let of = |folder: &Option<PathBuf>, name: &str| folder.as_ref().map(|folder| text(folder.join(name))).unwrap_or_default();
+    let of = |folder: &Option<PathBuf>, name: &str| {
+        folder.as_ref().map(|folder| text(folder.join(name))).unwrap_or_default()
+    };
     let (cpu, disks) = (folder("cpu").or_else(|| folder("cpu,cpuacct")), folder("blkio"));
     of_v1(&Texts {
         cpu: text(time.join("cpuacct.usage")),

@@ -43,7 +43,9 @@ type Figure = (&'static str, &'static str, &'static str, fn(&Usage) -> f64);
 
 /// `/metrics/resource`: of containers, of pods and of the node.
 const RESOURCES: [Figure; 3] = [
-    ("cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in core-seconds", |usage| usage.cpu_ns as f64 / NANOSECONDS),
+    ("cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in core-seconds", |usage| {
+        usage.cpu_ns as f64 / NANOSECONDS
+    }),
     ("memory_working_set_bytes", "gauge", "Current working set in bytes", |usage| usage.working_set as f64),
     ("swap_usage_bytes", "gauge", "Current amount of swap usage in bytes", |usage| usage.swap as f64),
 ];
@@ -78,7 +80,11 @@ pub fn resource(reading: &Reading) -> String {
             text.line(&of, &[("namespace", &subject.namespace), ("pod", &subject.pod)], sum, at);
         }
     }
-    text.family("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise");
+    text.family(
+        "resource_scrape_error",
+        "gauge",
+        "1 if there was an error while getting container metrics, 0 otherwise",
+    );
     text.line("resource_scrape_error", &[], u8::from(reading.host.is_none()), None);
     text.0
 }
@@ -89,7 +95,9 @@ fn labels(subject: &Subject) -> [(&str, &str); 3] {
 
 /// `/metrics/cadvisor`, what dashboards of hosts read of it.
 const GROUPS: [Figure; 7] = [
-    ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", |usage| usage.cpu_ns as f64 / NANOSECONDS),
+    ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", |usage| {
+        usage.cpu_ns as f64 / NANOSECONDS
+    }),
     (
         "container_memory_usage_bytes",
         "gauge",
@@ -100,7 +108,9 @@ const GROUPS: [Figure; 7] = [
     ("container_memory_rss", "gauge", "Size of RSS in bytes.", |usage| usage.rss as f64),
     ("container_memory_cache", "gauge", "Number of bytes of page cache memory.", |usage| usage.cache as f64),
     ("container_memory_swap", "gauge", "Container swap usage in bytes.", |usage| usage.swap as f64),
-    ("container_memory_failures_total", "counter", "Cumulative count of memory allocation failures.", |usage| usage.page_faults as f64),
+    ("container_memory_failures_total", "counter", "Cumulative count of memory allocation failures.", |usage| {
+        usage.page_faults as f64
+    }),
 ];
 
 /// Of groups that have a limit of processor time.
@@ -111,14 +121,19 @@ const THROTTLES: [Figure; 3] = [
     ("container_cpu_cfs_throttled_periods_total", "counter", "Number of throttled period intervals.", |usage| {
         usage.throttle.held_periods as f64
     }),
-    ("container_cpu_cfs_throttled_seconds_total", "counter", "Total time duration the container has been throttled.", |usage| {
-        usage.throttle.held_ns as f64 / NANOSECONDS
-    }),
+    (
+        "container_cpu_cfs_throttled_seconds_total",
+        "counter",
+        "Total time duration the container has been throttled.",
+        |usage| usage.throttle.held_ns as f64 / NANOSECONDS,
+    ),
 ];
 
 /// The limits that a group has.
 const LIMITS: [Figure; 3] = [
-    ("container_spec_memory_limit_bytes", "gauge", "Memory limit for the container.", |usage| usage.limits.memory as f64),
+    ("container_spec_memory_limit_bytes", "gauge", "Memory limit for the container.", |usage| {
+        usage.limits.memory as f64
+    }),
     ("container_spec_cpu_quota", "gauge", "CPU quota of the container.", |usage| usage.limits.cpu_quota as f64),
     ("container_spec_cpu_period", "gauge", "CPU period of the container.", |usage| usage.limits.cpu_period as f64),
 ];
@@ -128,7 +143,9 @@ const DISKS: [Figure; 4] = [
     ("container_fs_reads_total", "counter", "Cumulative count of reads completed", |usage| usage.io.reads as f64),
     ("container_fs_reads_bytes_total", "counter", "Cumulative count of bytes read", |usage| usage.io.read_bytes as f64),
     ("container_fs_writes_total", "counter", "Cumulative count of writes completed", |usage| usage.io.writes as f64),
-    ("container_fs_writes_bytes_total", "counter", "Cumulative count of bytes written", |usage| usage.io.written_bytes as f64),
+    ("container_fs_writes_bytes_total", "counter", "Cumulative count of bytes written", |usage| {
+        usage.io.written_bytes as f64
+    }),
 ];
 
 type Carried = (&'static str, &'static str, fn(&Interface) -> u64);
@@ -139,13 +156,21 @@ const NETWORKS: [Carried; 4] = [
         interface.receive_errors
     }),
     ("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", |interface| interface.sent),
-    ("container_network_transmit_errors_total", "Cumulative count of errors encountered while transmitting", |interface| {
-        interface.send_errors
-    }),
+    (
+        "container_network_transmit_errors_total",
+        "Cumulative count of errors encountered while transmitting",
+        |interface| interface.send_errors,
+    ),
 ];
 
 /// The figures of groups that have something to tell of.
-fn groups(text: &mut Text, reading: &Reading, figures: &[Figure], more: &[(&str, &str)], tells: impl Fn(&Usage) -> bool) {
+fn groups(
+    text: &mut Text,
+    reading: &Reading,
+    figures: &[Figure],
+    more: &[(&str, &str)],
+    tells: impl Fn(&Usage) -> bool,
+) {
     for (name, kind, help, figure) in figures {
         text.family(name, kind, help);
         for (subject, usage) in reading.containers.iter().filter(|(_, usage)| tells(usage)) {
@@ -159,8 +184,16 @@ fn disk(text: &mut Text, reading: &Reading) {
     let Some(disk) = reading.disk else { return };
     let labels = [("device", reading.device.as_str()), ("id", "/")];
     let figures = [
-        ("container_fs_limit_bytes", "Number of bytes that can be consumed by the container on this filesystem.", disk.bytes),
-        ("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", disk.used()),
+        (
+            "container_fs_limit_bytes",
+            "Number of bytes that can be consumed by the container on this filesystem.",
+            disk.bytes,
+        ),
+        (
+            "container_fs_usage_bytes",
+            "Number of bytes that are consumed by the container on this filesystem.",
+            disk.used(),
+        ),
         ("container_fs_inodes_total", "Number of Inodes", disk.files),
         ("container_fs_inodes_free", "Number of available Inodes", disk.files_free),
     ];
@@ -180,13 +213,16 @@ pub fn cadvisor(reading: &Reading, cores: u64, memory_bytes: u64) -> String {
             let mut labels = own.to_vec();
             match name {
                 "container_cpu_usage_seconds_total" => labels.push(("cpu", "total")),
-                "container_memory_failures_total" => labels.extend([("failure_type", "pgfault"), ("scope", "container")]),
+                "container_memory_failures_total" => {
+                    labels.extend([("failure_type", "pgfault"), ("scope", "container")])
+                }
                 _ => {}
             }
             text.line(name, &labels, figure(usage), at);
         }
         if let Some(host) = reading.host.as_ref().filter(|_| !name.ends_with("failures_total")) {
-            let cpu = if name.starts_with("container_cpu") { &[("cpu", "total"), ("id", "/")][..] } else { &[("id", "/")] };
+            let cpu =
+                if name.starts_with("container_cpu") { &[("cpu", "total"), ("id", "/")][..] } else { &[("id", "/")] };
             text.line(name, cpu, figure(host), at);
         }
     }
@@ -240,7 +276,8 @@ const VOLUMES: [OfVolume; 6] = [
 
 /// A claim that several pods mount is there once.
 fn volumes(text: &mut Text, volumes: &[(Claimed, Disk)]) {
-    let by_claim: BTreeMap<_, _> = volumes.iter().map(|(of, disk)| ((of.namespace.as_str(), of.claim.as_str()), disk)).collect();
+    let by_claim: BTreeMap<_, _> =
+        volumes.iter().map(|(of, disk)| ((of.namespace.as_str(), of.claim.as_str()), disk)).collect();
     for (name, help, figure) in VOLUMES.iter().filter(|_| !by_claim.is_empty()) {
         text.family(name, "gauge", help);
         for ((namespace, claim), disk) in &by_claim {
@@ -249,8 +286,8 @@ fn volumes(text: &mut Text, volumes: &[(Claimed, Disk)]) {
     }
 }
 
-/// `/metrics`: of the agent itself, and of the claims that pods mount. `process`: its processor time in seconds, its memory, its
-/// descriptors.
+/// `/metrics`: of the agent itself, and of the claims that pods mount. `process`: its processor time in seconds, its
+/// memory, its descriptors.
 pub fn agent(shown: &Shown, node_name: &str, process: Option<(f64, u64, u64)>, claims: &[(Claimed, Disk)]) -> String {
     let mut text = Text::default();
     let running = |sandbox: bool| {
@@ -284,7 +321,11 @@ pub fn agent(shown: &Shown, node_name: &str, process: Option<(f64, u64, u64)>, c
 pub fn probes(tallies: &[Tally], node_name: &str) -> String {
     const NAME: &str = "prober_probe_total";
     let mut text = Text::default();
-    text.family(NAME, "counter", "Cumulative number of a liveness, readiness or startup probe for a container by result.");
+    text.family(
+        NAME,
+        "counter",
+        "Cumulative number of a liveness, readiness or startup probe for a container by result.",
+    );
     for Tally { pod, container, kind, counts } in tallies {
         let name = in_api(pod, node_name);
         for (found, count) in Found::ALL.into_iter().zip(counts).filter(|(_, count)| **count > 0) {
@@ -337,7 +378,10 @@ mod tests {
             host: Some(usage),
             disk: Some(Disk { bytes: 100, free: 40, files: 9, files_free: 4 }),
             device: "/dev/sda1".into(),
-            containers: vec![(subject("s", "POD"), Usage { limits: GroupLimits::default(), ..usage }), (subject("c", "web"), usage)],
+            containers: vec![
+                (subject("s", "POD"), Usage { limits: GroupLimits::default(), ..usage }),
+                (subject("c", "web"), usage),
+            ],
             networks: vec![("s".into(), vec![eth0])],
             volumes: Vec::new(),
         }
@@ -357,13 +401,17 @@ mod tests {
         }
         let text = cadvisor(&reading(), 4, 1024);
         for line in [
-            "container_network_receive_bytes_total{container=\"POD\",id=\"s\",image=\"busybox\",name=\"k8s_POD\",namespace=\"default\",pod=\"p\",interface=\"eth0\"} 7 9000",
+            "container_network_receive_bytes_total{container=\"POD\",id=\"s\",image=\"busybox\",name=\"k8s_POD\",\
+             namespace=\"default\",pod=\"p\",interface=\"eth0\"} 7 9000",
             "container_cpu_usage_seconds_total{cpu=\"total\",id=\"/\"} 2.5 9000",
             "machine_cpu_cores 4",
             "container_fs_usage_bytes{device=\"/dev/sda1\",id=\"/\"} 60 9000",
-            "container_cpu_cfs_throttled_seconds_total{container=\"web\",id=\"c\",image=\"busybox\",name=\"k8s_web\",namespace=\"default\",pod=\"p\"} 1.5 9000",
-            "container_fs_writes_bytes_total{container=\"web\",id=\"c\",image=\"busybox\",name=\"k8s_web\",namespace=\"default\",pod=\"p\",device=\"\"} 20 9000",
-            "container_spec_cpu_quota{container=\"web\",id=\"c\",image=\"busybox\",name=\"k8s_web\",namespace=\"default\",pod=\"p\"} 50000 9000",
+            "container_cpu_cfs_throttled_seconds_total{container=\"web\",id=\"c\",image=\"busybox\",name=\"k8s_web\",\
+             namespace=\"default\",pod=\"p\"} 1.5 9000",
+            "container_fs_writes_bytes_total{container=\"web\",id=\"c\",image=\"busybox\",name=\"k8s_web\",\
+             namespace=\"default\",pod=\"p\",device=\"\"} 20 9000",
+            "container_spec_cpu_quota{container=\"web\",id=\"c\",image=\"busybox\",name=\"k8s_web\",\
+             namespace=\"default\",pod=\"p\"} 50000 9000",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }
@@ -381,9 +429,16 @@ mod tests {
             directory: "/srv".into(),
         };
         let disk = Disk { bytes: 100, free: 40, files: 9, files_free: 4 };
-        let text = agent(&Shown::default(), "n1", None, &[(of("u", "c"), disk), (of("other", "c"), disk), (of("u", "d"), disk)]);
+        let text = agent(
+            &Shown::default(),
+            "n1",
+            None,
+            &[(of("u", "c"), disk), (of("other", "c"), disk), (of("u", "d"), disk)],
+        );
         let used: Vec<&str> = text.lines().filter(|line| line.starts_with("kubelet_volume_stats_used_bytes")).collect();
-        let line = |claim: &str| format!("kubelet_volume_stats_used_bytes{{namespace=\"n\",persistentvolumeclaim=\"{claim}\"}} 60");
+        let line = |claim: &str| {
+            format!("kubelet_volume_stats_used_bytes{{namespace=\"n\",persistentvolumeclaim=\"{claim}\"}} 60")
+        };
         assert_eq!(used, [line("c"), line("d")]);
         assert!(!agent(&Shown::default(), "n1", None, &[]).contains("volume"));
     }

@@ -6,8 +6,8 @@
 //!     probes              what came of each probe, counted as it goes
 //!     usage PURE          the kernel's texts
 //!
-//! Processor time only counts up: a rate takes two readings. The last ones are kept; where none is fresh enough, a second one is made
-//! a moment after the first.
+//! Processor time only counts up: a rate takes two readings. The last ones are kept; where none is fresh enough, a
+//! second one is made a moment after the first.
 
 pub mod claims;
 pub mod files;
@@ -149,7 +149,16 @@ pub fn subjects(shown: &Shown, node_name: &str) -> Vec<Subject> {
             let tag = Tag::read(&seen.name, &seen.labels)?;
             let pod = in_api(&tag.pod, node_name);
             let (id, name, image) = (seen.id.clone(), seen.name.clone(), seen.image.clone());
-            Some(Subject { id, namespace: tag.pod.namespace, pod, uid: tag.pod.uid, container: tag.container, name, image, started_ms })
+            Some(Subject {
+                id,
+                namespace: tag.pod.namespace,
+                pod,
+                uid: tag.pod.uid,
+                container: tag.container,
+                name,
+                image,
+                started_ms,
+            })
         })
         .collect();
     all.sort_by(|a, b| (&a.namespace, &a.pod, &a.uid, &a.container).cmp(&(&b.namespace, &b.pod, &b.uid, &b.container)));
@@ -157,7 +166,13 @@ pub fn subjects(shown: &Shown, node_name: &str) -> Vec<Subject> {
 }
 
 /// From the kernel's files; the engine is asked about a container whose files nobody finds.
-pub async fn read(docker: &Docker, subjects: Vec<Subject>, claimed: Vec<Claimed>, data_dir: &str, wall_ms: i64) -> Reading {
+pub async fn read(
+    docker: &Docker,
+    subjects: Vec<Subject>,
+    claimed: Vec<Claimed>,
+    data_dir: &str,
+    wall_ms: i64,
+) -> Reading {
     let at = Instant::now();
     let data_dir = data_dir.to_owned();
     let from_files = move || {

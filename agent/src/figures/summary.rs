@@ -40,7 +40,8 @@ fn pod_stats(rates: &Rates, pod: &[(Subject, Usage)], time: &str) -> Value {
     stats["containers"] = containers.collect();
     let nanoseconds: u64 = pod.iter().map(|(subject, usage)| rates.cpu(rates.before.of(&subject.id), usage)).sum();
     let sum = |figure: fn(&Usage) -> u64| pod.iter().map(|(_, usage)| figure(usage)).sum::<u64>();
-    stats["cpu"] = json!({ "time": time, "usageNanoCores": nanoseconds, "usageCoreNanoSeconds": sum(|usage| usage.cpu_ns) });
+    stats["cpu"] =
+        json!({ "time": time, "usageNanoCores": nanoseconds, "usageCoreNanoSeconds": sum(|usage| usage.cpu_ns) });
     let whole = Usage {
         memory: sum(|usage| usage.memory),
         working_set: sum(|usage| usage.working_set),
@@ -104,9 +105,13 @@ fn memory(usage: &Usage, time: &str) -> Value {
 
 /// The rates and working sets of which the master makes NodeMetrics and PodMetrics.
 pub fn usage(node_name: &str, rates: &Rates) -> Value {
-    let quantities = |nanocores: u64, bytes: u64| json!({ "cpu": format!("{nanocores}n"), "memory": format!("{}Ki", bytes / 1024) });
+    let quantities =
+        |nanocores: u64, bytes: u64| json!({ "cpu": format!("{nanocores}n"), "memory": format!("{}Ki", bytes / 1024) });
     let window = format!("{:.3}s", rates.window().as_secs_f64());
-    let mut whole = Map::from_iter([("timestamp".to_owned(), time(rates.now.wall_ms).into()), ("window".to_owned(), window.into())]);
+    let mut whole = Map::from_iter([
+        ("timestamp".to_owned(), time(rates.now.wall_ms).into()),
+        ("window".to_owned(), window.into()),
+    ]);
     if let Some(host) = &rates.now.host {
         let usage = quantities(rates.cpu(rates.before.host.as_ref(), host), host.working_set);
         whole.insert("node".to_owned(), json!({ "name": node_name, "usage": usage }));

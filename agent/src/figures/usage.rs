@@ -103,7 +103,11 @@ fn limits(texts: &Texts) -> GroupLimits {
     const NONE_FROM: u64 = 1 << 62;
     let mut cpu = texts.cpu_limit.split_whitespace().map(|word| word.parse::<u64>().unwrap_or_default());
     let (cpu_quota, cpu_period) = (cpu.next().unwrap_or_default(), cpu.next().unwrap_or_default());
-    GroupLimits { memory: number(&texts.memory_limit).filter(|bytes| *bytes < NONE_FROM).unwrap_or_default(), cpu_quota, cpu_period }
+    GroupLimits {
+        memory: number(&texts.memory_limit).filter(|bytes| *bytes < NONE_FROM).unwrap_or_default(),
+        cpu_quota,
+        cpu_period,
+    }
 }
 
 /// The same of cgroup v1.
@@ -113,7 +117,8 @@ pub fn of_v1(texts: &Texts) -> Option<Usage> {
     let throttle = |name: &str| value(&texts.throttle, name).unwrap_or_default();
     // A line a device and direction: `8:0 Read 4096`.
     let io = |text: &str, direction: &str| {
-        let lines = text.lines().filter_map(|line| line.split_once(' ')?.1.strip_prefix(direction)?.trim().parse::<u64>().ok());
+        let lines =
+            text.lines().filter_map(|line| line.split_once(' ')?.1.strip_prefix(direction)?.trim().parse::<u64>().ok());
         lines.sum()
     };
     let (bytes, counts) = (texts.io.as_str(), texts.io_counts.as_str());
@@ -126,7 +131,11 @@ pub fn of_v1(texts: &Texts) -> Option<Usage> {
         swap: stat("total_swap"),
         page_faults: stat("total_pgfault"),
         major_page_faults: stat("total_pgmajfault"),
-        throttle: Throttle { periods: throttle("nr_periods"), held_periods: throttle("nr_throttled"), held_ns: throttle("throttled_time") },
+        throttle: Throttle {
+            periods: throttle("nr_periods"),
+            held_periods: throttle("nr_throttled"),
+            held_ns: throttle("throttled_time"),
+        },
         io: Io {
             reads: io(counts, "Read "),
             read_bytes: io(bytes, "Read "),
@@ -139,8 +148,12 @@ pub fn of_v1(texts: &Texts) -> Option<Usage> {
 
 /// The usage of the host, from /proc/stat (in hundredths of a second) and /proc/meminfo.
 pub fn of_host(stat: &str, meminfo: &str, vmstat: &str) -> Option<Usage> {
-    let times: Vec<u64> =
-        stat.lines().find_map(|line| line.strip_prefix("cpu "))?.split_whitespace().map_while(|n| n.parse().ok()).collect();
+    let times: Vec<u64> = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("cpu "))?
+        .split_whitespace()
+        .map_while(|n| n.parse().ok())
+        .collect();
     // user, nice, system, (idle, iowait), irq, softirq, steal; what guests take is part of user.
     let busy: u64 = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|at| times.get(at)).sum();
     let kib = |name: &str| value(meminfo, name).map(|kib| kib * 1024);
@@ -172,7 +185,8 @@ pub fn interfaces(dev: &str) -> Vec<Interface> {
 
 /// What the mount is of that a path is on: the last one of the longest path above it. Of /proc/self/mounts.
 pub fn mounted_from(mounts: &str, path: &str) -> String {
-    let holds = |at: &str| at == "/" || path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let holds =
+        |at: &str| at == "/" || path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let all = mounts.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         Some((words.next()?, words.next()?))
@@ -226,7 +240,8 @@ mod tests {
             cpu: "1500000\n".into(),
             throttle: "nr_periods 4\nnr_throttled 2\nthrottled_time 7000\n".into(),
             memory: "9000\n".into(),
-            memory_stat: "inactive_file 1\ntotal_rss 4000\ntotal_cache 3000\ntotal_inactive_file 1000\ntotal_pgfault 7\ntotal_swap 5\n"
+            memory_stat: "inactive_file 1\ntotal_rss 4000\ntotal_cache 3000\ntotal_inactive_file 1000\n\
+                          total_pgfault 7\ntotal_swap 5\n"
                 .into(),
             memory_limit: "9223372036854771712\n".into(),
             cpu_limit: "50000\n100000\n".into(),
@@ -245,9 +260,13 @@ mod tests {
     #[test]
     fn the_host() {
         let stat = "cpu  100 20 30 4000 50 1 2 3 9 0\ncpu0 1 2 3\n";
-        let meminfo = "MemTotal:       1000 kB\nMemFree:         400 kB\nInactive(file):  100 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB\n";
+        let meminfo = "MemTotal:       1000 kB\nMemFree:         400 kB\nInactive(file):  100 kB\nSwapTotal: 50 kB\n\
+                       SwapFree: 20 kB\n";
         let usage = of_host(stat, meminfo, "").unwrap();
-        assert_eq!((usage.cpu_ns, usage.memory, usage.working_set, usage.swap), (1_560_000_000, 614_400, 512_000, 30_720));
+        assert_eq!(
+            (usage.cpu_ns, usage.memory, usage.working_set, usage.swap),
+            (1_560_000_000, 614_400, 512_000, 30_720)
+        );
     }
 
     #[test]
@@ -261,7 +280,8 @@ mod tests {
 
     #[test]
     fn networks() {
-        let dev = "Inter-| Receive\n face |bytes packets errs\n    lo: 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n  eth0: 100 2 3 0 0 0 0 0 200 4 5 0 0 0 0 0\n";
+        let dev = "Inter-| Receive\n face |bytes packets errs\n    lo: 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n  eth0: 100 2 \
+                   3 0 0 0 0 0 200 4 5 0 0 0 0 0\n";
         let eth0 = Interface { name: "eth0".into(), received: 100, receive_errors: 3, sent: 200, send_errors: 5 };
         assert_eq!(interfaces(dev), [eth0]);
     }

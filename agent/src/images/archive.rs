@@ -1,6 +1,8 @@
-//! An archive of images in Docker's form or in OCI's: what is in it, and what an engine that knows only Docker's form needs beside it. PURE.
+//! An archive of images in Docker's form or in OCI's: what is in it, and what an engine that knows only Docker's form
+//! needs beside it. PURE.
 //!
-//! An OCI layout becomes Docker's form by a `manifest.json` that goes before it: configurations and layers stay where they are.
+//! An OCI layout becomes Docker's form by a `manifest.json` that goes before it: configurations and layers stay where
+//! they are.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -52,9 +54,19 @@ pub fn read(input: &mut impl Read, stem: &str, architecture: &str) -> Result<Arc
 fn names(manifest: &Value) -> Vec<String> {
     let mut names = Vec::new();
     for image in manifest.as_array().into_iter().flatten() {
-        let tags: Vec<String> =
-            image["RepoTags"].as_array().into_iter().flatten().filter_map(|tag| Some(tag.as_str()?.to_owned())).collect();
-        let config = image["Config"].as_str().unwrap_or_default().rsplit('/').next().unwrap_or_default().trim_end_matches(".json");
+        let tags: Vec<String> = image["RepoTags"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|tag| Some(tag.as_str()?.to_owned()))
+            .collect();
+        let config = image["Config"]
+            .as_str()
+            .unwrap_or_default()
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(".json");
         if tags.is_empty() && !config.is_empty() {
             names.push(format!("sha256:{config}"));
         }
@@ -87,10 +99,15 @@ fn images(
             continue;
         }
         let Some(config) = document["config"]["digest"].as_str().and_then(place) else { continue };
-        let layers: Option<Vec<String>> =
-            document["layers"].as_array().into_iter().flatten().map(|layer| layer["digest"].as_str().and_then(place)).collect();
+        let layers: Option<Vec<String>> = document["layers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|layer| layer["digest"].as_str().and_then(place))
+            .collect();
         let Some(layers) = layers else { continue };
-        let tag = title.map(|title| if title.contains([':', '/']) { title.to_owned() } else { format!("{stem}:{title}") });
+        let tag =
+            title.map(|title| if title.contains([':', '/']) { title.to_owned() } else { format!("{stem}:{title}") });
         rows.push(json!({"Config": config, "RepoTags": tag.into_iter().collect::<Vec<_>>(), "Layers": layers}));
     }
 }
@@ -98,7 +115,9 @@ fn images(
 /// `sha256:abc` -> `blobs/sha256/abc`
 fn place(digest: &str) -> Option<String> {
     let (kind, hex) = digest.split_once(':')?;
-    let plain = !hex.is_empty() && hex.chars().all(|c| c.is_ascii_hexdigit()) && kind.chars().all(|c| c.is_ascii_alphanumeric());
+    let plain = !hex.is_empty()
+        && hex.chars().all(|c| c.is_ascii_hexdigit())
+        && kind.chars().all(|c| c.is_ascii_alphanumeric());
     plain.then(|| format!("blobs/{kind}/{hex}"))
 }
 
@@ -110,7 +129,9 @@ fn documents(input: &mut impl Read) -> io::Result<BTreeMap<String, Vec<u8>>> {
     loop {
         match input.read_exact(&mut header) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !first => break,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(io::Error::other("it is shorter than any")),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(io::Error::other("it is shorter than any"));
+            }
             read => read?,
         }
         if header.iter().all(|byte| *byte == 0) {
@@ -122,7 +143,8 @@ fn documents(input: &mut impl Read) -> io::Result<BTreeMap<String, Vec<u8>>> {
         first = false;
         let size = size(&header[124..136]).ok_or_else(|| io::Error::other("an entry has no size"))?;
         let name = String::from_utf8_lossy(&header[..100]).trim_end_matches('\0').trim_start_matches("./").to_owned();
-        let padded = size.checked_next_multiple_of(BLOCK as u64).ok_or_else(|| io::Error::other("an entry has no size"))?;
+        let padded =
+            size.checked_next_multiple_of(BLOCK as u64).ok_or_else(|| io::Error::other("an entry has no size"))?;
         let mut rest = input.take(padded);
         let is_file = matches!(header[156], b'0' | 0);
         if is_file && size <= DOCUMENT_BYTES_MAX && total < DOCUMENTS_BYTES_MAX {
@@ -171,8 +193,10 @@ mod tests {
 
     #[test]
     fn dockers_form_stays_as_it_is() {
-        let manifest =
-            json!([{"Config": "ab.json", "RepoTags": ["a:1", "a:2"], "Layers": ["l"]}, {"Config": "blobs/sha256/cd", "RepoTags": null}]);
+        let manifest = json!([
+            {"Config": "ab.json", "RepoTags": ["a:1", "a:2"], "Layers": ["l"]},
+            {"Config": "blobs/sha256/cd", "RepoTags": null},
+        ]);
         let found = read_of(&[("manifest.json", manifest), ("index.json", json!({}))]).unwrap();
         assert_eq!((found.names, found.before), (["a:1", "a:2", "sha256:cd"].map(str::to_owned).to_vec(), Vec::new()));
     }
@@ -184,11 +208,18 @@ mod tests {
                 {"digest": "sha256:0a", "platform": {"architecture": "amd64"}, "annotations": annotations},
                 {"digest": "sha256:0b", "platform": {"architecture": "arm64"}},
             ]});
-            let image = json!({"config": {"digest": "sha256:0c"}, "layers": [{"digest": "sha256:0d"}, {"digest": "sha256:0e"}]});
-            let found = read_of(&[("index.json", index), ("blobs/sha256/0a", image.clone()), ("blobs/sha256/0b", image)]).unwrap();
+            let image = json!({
+                "config": {"digest": "sha256:0c"}, "layers": [{"digest": "sha256:0d"}, {"digest": "sha256:0e"}],
+            });
+            let found =
+                read_of(&[("index.json", index), ("blobs/sha256/0a", image.clone()), ("blobs/sha256/0b", image)])
+                    .unwrap();
             assert_eq!(found.names, [named]);
             let put = String::from_utf8_lossy(&found.before).into_owned();
-            assert!(put.contains("blobs/sha256/0c") && put.contains(r#""Layers":["blobs/sha256/0d","blobs/sha256/0e"]"#), "{put}");
+            assert!(
+                put.contains("blobs/sha256/0c") && put.contains(r#""Layers":["blobs/sha256/0d","blobs/sha256/0e"]"#),
+                "{put}"
+            );
             assert_eq!(found.before.len() % BLOCK, 0);
             // An engine reads both as one archive.
             let both: Vec<u8> = found.before.into_iter().chain(tar(&[])).collect();

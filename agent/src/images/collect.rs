@@ -6,7 +6,8 @@ use super::record::Record;
 use crate::figures::files::Disk;
 use crate::plan::images::full_name;
 
-/// Percent of the disk that is to stay free whatever is pulled: what runs needs it for its logs and data. Of a large disk so many bytes do.
+/// Percent of the disk that is to stay free whatever is pulled: what runs needs it for its logs and data. Of a large
+/// disk so many bytes do.
 const FREE_PERCENT_MIN: u64 = 5;
 const FREE_BYTES_MIN: u64 = 2 << 30;
 /// An image with its layers has some thousand files.
@@ -49,14 +50,17 @@ pub fn used_percent(disk: Disk) -> u64 {
 
 /// The free percentages of bytes and of inodes. A file system without inodes never runs out of them.
 pub fn free_percent(disk: Disk) -> (u64, u64) {
-    let percent = |free: u64, of: u64| (u128::from(free) * 100).checked_div(u128::from(of)).map_or(100, |free| free.min(100) as u64);
+    let percent = |free: u64, of: u64| {
+        (u128::from(free) * 100).checked_div(u128::from(of)).map_or(100, |free| free.min(100) as u64)
+    };
     (percent(disk.free, disk.bytes), percent(disk.files_free, disk.files))
 }
 
 /// No image should come now.
 pub fn is_full(disk: Disk) -> bool {
     let (bytes, files) = free_percent(disk);
-    bytes < FREE_PERCENT_MIN && disk.free < FREE_BYTES_MIN || files < FREE_PERCENT_MIN && disk.files_free < FREE_FILES_MIN
+    bytes < FREE_PERCENT_MIN && disk.free < FREE_BYTES_MIN
+        || files < FREE_PERCENT_MIN && disk.files_free < FREE_FILES_MIN
 }
 
 /// Whether somebody wants it, or made a container of it.
@@ -99,7 +103,12 @@ mod tests {
     use super::*;
 
     fn here(id: &str, tags: &[&str]) -> Here {
-        Here { id: id.to_owned(), tags: tags.iter().map(|tag| (*tag).to_owned()).collect(), bytes: 10, ..Here::default() }
+        Here {
+            id: id.to_owned(),
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            bytes: 10,
+            ..Here::default()
+        }
     }
 
     fn set(list: &[&str]) -> BTreeSet<String> {
@@ -107,7 +116,13 @@ mod tests {
     }
 
     /// A disk of 100 bytes; images of 10 each: `pulled` and `other` are ours, `built` is somebody's.
-    fn check(free: u64, wanted: &[&str], used: &[&str], change: impl Fn(&mut Record, &mut Vec<Here>), expected: &[&str]) {
+    fn check(
+        free: u64,
+        wanted: &[&str],
+        used: &[&str],
+        change: impl Fn(&mut Record, &mut Vec<Here>),
+        expected: &[&str],
+    ) {
         let mut images = vec![here("built", &["mine:1"]), here("other", &["other:1"]), here("pulled", &["pulled:1"])];
         let mut record = Record::default();
         record.fetched("other", "other:1", &BTreeSet::new());
@@ -140,7 +155,13 @@ mod tests {
         check(0, &["pulled:1"], &[], as_is, &["other"]);
         check(0, &["docker.io/library/pulled:1", "other"], &["other"], as_is, &[]);
         check(0, &["sha256:x", "pulled:2"], &[], as_is, &["pulled", "other"]);
-        check(0, &["pulled@sha256:1"], &["other"], |_, images| images[2].digests = vec!["pulled@sha256:1".to_owned()], &[]);
+        check(
+            0,
+            &["pulled@sha256:1"],
+            &["other"],
+            |_, images| images[2].digests = vec!["pulled@sha256:1".to_owned()],
+            &[],
+        );
         check(0, &[], &["other"], |_, images| images[2].tags.push("kept:by-me".to_owned()), &[]);
         check(0, &[], &["other"], |_, images| images[2].tags.clear(), &["pulled"]);
         let lies_there = |record: &mut Record, _: &mut Vec<Here>| {

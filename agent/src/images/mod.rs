@@ -3,7 +3,8 @@
 //!     files of images -> archive PURE -> the engine, once each by digest -> record PURE
 //!     the disk, the engine's images, what pods name -> collect PURE -> those that go
 //!
-//! Looks once a minute; where nothing is new and the disk has room, no question goes to the engine and nothing is written.
+//! Looks once a minute; where nothing is new and the disk has room, no question goes to the engine and nothing is
+//! written.
 
 pub mod archive;
 pub mod collect;
@@ -70,7 +71,8 @@ pub async fn run(docker: Arc<Docker>, about: About, mut shown: watch::Receiver<A
         return;
     }
     let (started, failed, last_used_ms) = (Instant::now(), BTreeMap::new(), BTreeMap::new());
-    let mut room = Room { docker, about, looked: false, failed, started, last_used_ms, full: false, held_up: None, left_out: 0 };
+    let mut room =
+        Room { docker, about, looked: false, failed, started, last_used_ms, full: false, held_up: None, left_out: 0 };
     loop {
         let loaded = room.load().await;
         room.say(loaded);
@@ -101,7 +103,10 @@ impl Room {
         let (files, left_out) = candidates(&self.about.folders);
         if left_out != self.left_out && left_out > 0 {
             let last = files.last().map(|(path, _)| path.display().to_string()).unwrap_or_default();
-            log::warn!("{left_out} archives of images are left out: of all folders the first {FILES_MAX} by name are loaded, up to {last}");
+            log::warn!(
+                "{left_out} archives of images are left out: of all folders the first {FILES_MAX} by name are loaded, \
+                 up to {last}"
+            );
         }
         self.left_out = left_out;
         self.failed.retain(|path, _| files.iter().any(|(one, _)| one == path));
@@ -111,7 +116,8 @@ impl Room {
         for (path, stamp) in &files {
             let known = self.docker.record().files.get(&*path.to_string_lossy()).cloned();
             let whole = |known: &Loaded| here.as_ref().is_none_or(|here| known.images.is_subset(here));
-            if known.is_some_and(|known| known.stamp == *stamp && whole(&known)) || self.failed.get(path) == Some(stamp) {
+            if known.is_some_and(|known| known.stamp == *stamp && whole(&known)) || self.failed.get(path) == Some(stamp)
+            {
                 continue;
             }
             match self.load_one(path, stamp).await {
@@ -133,7 +139,12 @@ impl Room {
         let read = spawn_blocking(move || look_into(&reading)).await;
         let (archive, digest) = read.map_err(|error| Failure::Config(error.to_string()))?.map_err(Failure::Config)?;
         let before = self.ids().await?;
-        let same = self.docker.record().files.into_values().find(|file| file.digest == digest && file.images.is_subset(&before));
+        let same = self
+            .docker
+            .record()
+            .files
+            .into_values()
+            .find(|file| file.digest == digest && file.images.is_subset(&before));
         let images = match same {
             Some(file) => file.images,
             None => {
@@ -149,7 +160,12 @@ impl Room {
         Ok(())
     }
 
-    async fn loaded(&self, path: &Path, names: &[String], before: &BTreeSet<String>) -> Result<BTreeSet<String>, Failure> {
+    async fn loaded(
+        &self,
+        path: &Path,
+        names: &[String],
+        before: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, Failure> {
         let mut images = BTreeSet::new();
         for name in names {
             if let Some(image) = self.docker.image(name).await? {
@@ -172,7 +188,9 @@ impl Room {
         let now_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
         let used: BTreeSet<String> = shown.world.containers.iter().map(|seen| seen.image_id.clone()).collect();
         self.last_used_ms.extend(used.iter().map(|id| (id.clone(), now_ms)));
-        let Some((root, disk)) = self.docker.root().and_then(|root| Some((root.clone(), files::disk(&root)?))) else { return Ok(()) };
+        let Some((root, disk)) = self.docker.root().and_then(|root| Some((root.clone(), files::disk(&root)?))) else {
+            return Ok(());
+        };
         let percent = used_percent(disk);
         if percent < self.about.high {
             self.full = false;
@@ -186,11 +204,13 @@ impl Room {
         }
         self.docker.change_record(|record| record.keep(&ids));
         let record = self.docker.record();
-        let wanted = shown.desired.pods.values().flat_map(|wanted| wanted.members().map(|member| member.spec.image.clone()));
+        let wanted =
+            shown.desired.pods.values().flat_map(|wanted| wanted.members().map(|member| member.spec.image.clone()));
         let wanted: BTreeSet<String> = wanted.collect();
         let (high, low) = (self.about.high, self.about.low);
         let last_used_ms = &self.last_used_ms;
-        let case = Case { disk, high, low, here: &here, record: &record, wanted: &wanted, used: &used, last_used_ms, now_ms };
+        let case =
+            Case { disk, high, low, here: &here, record: &record, wanted: &wanted, used: &used, last_used_ms, now_ms };
         let goes = collect(&case);
         if goes.is_empty() && !self.full {
             log::warn!("{percent} % of {root} is in use, and no image that this agent fetched can go: make room");
@@ -213,12 +233,14 @@ fn without_digits(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
-/// Archives in these folders by their names, each with its stamp, and how many more there are than are looked at. A folder that is not
-/// there has none.
+/// Archives in these folders by their names, each with its stamp, and how many more there are than are looked at. A
+/// folder that is not there has none.
 fn candidates(folders: &[PathBuf]) -> (Vec<(PathBuf, String)>, usize) {
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok));
     let fits = |name: &str| !name.starts_with('.') && ENDINGS.iter().any(|ending| name.ends_with(ending));
-    let named = entries.map(|entry| entry.path()).filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(fits));
+    let named = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(fits));
     let mut files: Vec<(PathBuf, String)> = named
         .filter_map(|path| {
             let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
@@ -335,7 +357,10 @@ mod tests {
         let (found, left_out) = candidates(std::slice::from_ref(&folder));
         let last = found.last().map(|(path, _)| path.clone());
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!((found.len(), left_out, last), (FILES_MAX, 3, Some(folder.join(format!("{:04}.tar", FILES_MAX - 1)))));
+        assert_eq!(
+            (found.len(), left_out, last),
+            (FILES_MAX, 3, Some(folder.join(format!("{:04}.tar", FILES_MAX - 1))))
+        );
     }
 
     #[test]

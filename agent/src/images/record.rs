@@ -1,4 +1,5 @@
-//! The record of images that the agent fetched itself; no other image is ever removed. PURE: the engine's side keeps the file.
+//! The record of images that the agent fetched itself; no other image is ever removed. PURE: the engine's side keeps
+//! the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 

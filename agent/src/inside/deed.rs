@@ -36,7 +36,8 @@ pub struct PodContainer {
     pub container: String,
 }
 
-/// A command line without the program's name. None: it is none of these. The other words are those for the agent's own options.
+/// A command line without the program's name. None: it is none of these. The other words are those for the agent's own
+/// options.
 pub fn read(arguments: &[String]) -> Option<Result<(Deed, Vec<String>), String>> {
     let (word, rest) = arguments.split_first()?;
     let is_exec = match word.as_str() {
@@ -69,7 +70,8 @@ impl Words {
                 break;
             }
             if let Some(long) = word.strip_prefix("--") {
-                let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
+                let (name, value) =
+                    long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
                 self.option(name, value, &mut || rest.next().cloned())?;
             } else if let Some(short) = word.strip_prefix('-').filter(|short| !short.is_empty()) {
                 for letter in short.chars() {
@@ -88,17 +90,27 @@ impl Words {
         let what = match (self.is_exec, command.first()) {
             (true, None) => return Err("a command is missing: coracle-agent exec POD -- COMMAND".to_owned()),
             (true, Some(_)) => What::Exec { stdin: self.stdin, tty: self.tty, command },
-            (false, Some(word)) => return Err(format!("{word:?} stands behind the pod, of which there is one: see --help")),
+            (false, Some(word)) => {
+                return Err(format!("{word:?} stands behind the pod, of which there is one: see --help"));
+            }
             (false, None) => What::Logs(self.query),
         };
         if self.all_containers && self.container.is_some() {
             return Err("--container names one, and --all-containers all: they do not go together".to_owned());
         }
         let namespace = self.namespace.unwrap_or_else(|| "default".to_owned());
-        Ok((Deed { namespace, pod, container: self.container, all_containers: self.all_containers, what }, self.of_agent))
+        Ok((
+            Deed { namespace, pod, container: self.container, all_containers: self.all_containers, what },
+            self.of_agent,
+        ))
     }
 
-    fn option(&mut self, name: &str, given: Option<String>, next: &mut dyn FnMut() -> Option<String>) -> Result<(), String> {
+    fn option(
+        &mut self,
+        name: &str,
+        given: Option<String>,
+        next: &mut dyn FnMut() -> Option<String>,
+    ) -> Result<(), String> {
         let mut value = || given.clone().or_else(&mut *next).ok_or_else(|| format!("{name} needs a value"));
         match name {
             "namespace" | "n" => self.namespace = Some(value()?),
@@ -115,7 +127,12 @@ impl Words {
             "since" if !self.is_exec => self.query.push(("sinceSeconds", seconds(&value()?)?)),
             "since-time" if !self.is_exec => self.query.push(("sinceTime", value()?)),
             name if OF_AGENT.contains(&name) => self.of_agent.extend([format!("--{name}"), value()?]),
-            name => return Err(format!("{}{name} is no option here: see --help", if name.len() == 1 { "-" } else { "--" })),
+            name => {
+                return Err(format!(
+                    "{}{name} is no option here: see --help",
+                    if name.len() == 1 { "-" } else { "--" }
+                ));
+            }
         }
         Ok(())
     }
@@ -153,28 +170,39 @@ fn seconds(text: &str) -> Result<String, String> {
 }
 
 impl Deed {
-    /// Which containers are meant, of what the agent answers to `/pods`: one, or all in the order of their start. A pod of a file goes by
-    /// its own name, or its mirror's.
+    /// Which containers are meant, of what the agent answers to `/pods`: one, or all in the order of their start. A pod
+    /// of a file goes by its own name, or its mirror's.
     pub fn places(&self, pods: &Value) -> Result<Vec<PodContainer>, String> {
         let items = || pods["items"].as_array().into_iter().flatten();
         let here = |pod: &&Value| pod["metadata"]["namespace"] == self.namespace.as_str();
         let called = |pod: &&Value| {
-            let (name, node) = (pod["metadata"]["name"].as_str().unwrap_or_default(), pod["spec"]["nodeName"].as_str().unwrap_or_default());
+            let (name, node) = (
+                pod["metadata"]["name"].as_str().unwrap_or_default(),
+                pod["spec"]["nodeName"].as_str().unwrap_or_default(),
+            );
             name == self.pod || format!("{name}-{node}") == self.pod
         };
         let Some(pod) = items().filter(here).find(called) else {
-            let mut names: Vec<&str> = items().filter(here).filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+            let mut names: Vec<&str> =
+                items().filter(here).filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
             names.sort_unstable();
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            return Err(format!("pod {:?} is not on this host; in namespace {:?} there are: {known}", self.pod, self.namespace));
+            return Err(format!(
+                "pod {:?} is not on this host; in namespace {:?} there are: {known}",
+                self.pod, self.namespace
+            ));
         };
         let usual = || {
             let named = pod["metadata"]["annotations"][DEFAULT_CONTAINER].as_str();
             named.or_else(|| pod["spec"]["containers"][0]["name"].as_str()).unwrap_or_default().to_owned()
         };
         let lists = ["initContainers", "containers", "ephemeralContainers"];
-        let all =
-            || lists.iter().flat_map(|list| pod["spec"][list].as_array().into_iter().flatten()).filter_map(|one| one["name"].as_str());
+        let all = || {
+            lists
+                .iter()
+                .flat_map(|list| pod["spec"][list].as_array().into_iter().flatten())
+                .filter_map(|one| one["name"].as_str())
+        };
         let containers: Vec<String> = match &self.container {
             Some(named) => vec![named.clone()],
             None if self.all_containers => all().map(str::to_owned).collect(),
@@ -200,7 +228,8 @@ impl Deed {
                 format!("/exec/{path}?{}", flags.chain(words).collect::<Vec<_>>().join("&"))
             }
             What::Logs(query) => {
-                let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+                let query: Vec<String> =
+                    query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
                 format!("/containerLogs/{path}?{}", query.join("&"))
             }
         }
@@ -214,12 +243,15 @@ fn encoded(text: &str) -> String {
 
 /// How a command ended, of the Status that is told last: its exit code, or why there is none.
 pub fn ended(status: &[u8]) -> Result<u8, String> {
-    let status: Value = serde_json::from_slice(status).map_err(|_| "the agent has gone before the command ended".to_owned())?;
+    let status: Value =
+        serde_json::from_slice(status).map_err(|_| "the agent has gone before the command ended".to_owned())?;
     if status["status"] == "Success" {
         return Ok(0);
     }
     let causes = status["details"]["causes"].as_array().into_iter().flatten();
-    let code = causes.filter(|cause| cause["reason"] == "ExitCode").find_map(|cause| cause["message"].as_str()?.parse::<u8>().ok());
+    let code = causes
+        .filter(|cause| cause["reason"] == "ExitCode")
+        .find_map(|cause| cause["message"].as_str()?.parse::<u8>().ok());
     code.ok_or_else(|| status["message"].as_str().unwrap_or("the command failed, and nobody says why").to_owned())
 }
 
@@ -254,7 +286,10 @@ mod tests {
         let ls = exec(false, false, "ls -c");
         assert_eq!(deed("exec p -c c -- ls -c"), Ok((of("default", Some("c"), ls.clone()), String::new())));
         assert_eq!(deed("exec p -c c ls -c"), Ok((of("default", Some("c"), ls), String::new())));
-        assert_eq!(deed("exec -it -n x -c c pod/p sh"), Ok((of("x", Some("c"), exec(true, true, "sh")), String::new())));
+        assert_eq!(
+            deed("exec -it -n x -c c pod/p sh"),
+            Ok((of("x", Some("c"), exec(true, true, "sh")), String::new()))
+        );
         let given = deed("logs --socket-dir /s --node-name=n1 -fp --tail 5 p --since=1h30m");
         let query = vec![
             ("follow", "true".to_owned()),
@@ -274,7 +309,10 @@ mod tests {
             ("logs --since 5 p", "--since: \"5\" is no time such as 90s, 5m or 1h30m"),
             ("logs -n", "n needs a value"),
             ("logs --stream both p", "--stream: \"both\" is none of stdout, stderr and all"),
-            ("logs --all-containers -c c p", "--container names one, and --all-containers all: they do not go together"),
+            (
+                "logs --all-containers -c c p",
+                "--container names one, and --all-containers all: they do not go together",
+            ),
             ("exec --all-containers p ls", "--all-containers is no option here: see --help"),
         ] {
             assert_eq!(deed(text), Err(why.to_owned()), "{text}");
@@ -311,8 +349,10 @@ mod tests {
     #[test]
     fn last_words() {
         assert_eq!(ended(br#"{"status":"Success"}"#), Ok(0));
-        let failed =
-            json!({"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": [{"reason": "ExitCode", "message": "7"}]}});
+        let failed = json!({
+            "status": "Failure", "reason": "NonZeroExitCode",
+            "details": {"causes": [{"reason": "ExitCode", "message": "7"}]},
+        });
         assert_eq!(ended(failed.to_string().as_bytes()), Ok(7));
         assert_eq!(ended(br#"{"status":"Failure","message":"no such command"}"#), Err("no such command".to_owned()));
         assert_eq!(ended(b""), Err("the agent has gone before the command ended".to_owned()));

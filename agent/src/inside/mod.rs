@@ -1,5 +1,5 @@
-//! `coracle-agent exec` and `logs`: for whoever sits at the host, without a master and without another client. They ask the agent that
-//! runs, over its socket, as its master does.
+//! `coracle-agent exec` and `logs`: for whoever sits at the host, without a master and without another client. They ask
+//! the agent that runs, over its socket, as its master does.
 //!
 //!     deed PURE     the command line, the pod's container, the words of the answer
 //!     terminal      the terminal that this is typed at
@@ -51,7 +51,8 @@ pub async fn run(deed: &Deed, socket: &Path) -> ExitCode {
 async fn ask(deed: &Deed, socket: &Path) -> Result<u8, String> {
     let client = Client::new(Target::Unix(socket.to_owned()), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
     let pods = client.call(Method::GET, "/pods", None).await.map_err(|error| unheard(socket, error))?;
-    let pods = serde_json::from_slice(&pods.body).map_err(|error| format!("the agent's pods cannot be read: {error}"))?;
+    let pods =
+        serde_json::from_slice(&pods.body).map_err(|error| format!("the agent's pods cannot be read: {error}"))?;
     let places = deed.places(&pods)?;
     let connect = async |place: &PodContainer, protocol: &'static str| {
         let upgraded = client.web_socket(&deed.target(place), protocol).await;
@@ -89,7 +90,8 @@ fn unheard(socket: &Path, error: CallError) -> String {
     match error {
         CallError::Refused(_, reply) => deed::refusal(&reply.body),
         CallError::Unreachable(_, error) => format!(
-            "no agent answers on {}: {error}; it answers root, and where its socket is say --config, --socket-dir and --node-name",
+            "no agent answers on {}: {error}; it answers root, and where its socket is say --config, --socket-dir and \
+             --node-name",
             socket.display()
         ),
         other => other.to_string(),

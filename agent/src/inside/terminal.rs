@@ -1,4 +1,5 @@
-//! The terminal that a command is typed at, by `stty`, which every Debian has: while a command has it, each key goes to the command.
+//! The terminal that a command is typed at, by `stty`, which every Debian has: while a command has it, each key goes to
+//! the command.
 
 use std::process::{Command, Stdio};
 

@@ -1,7 +1,7 @@
 //! Does this node take a pod at all? Asked once, before anything of it is made, in the kubelet's order and words. PURE.
 //!
-//! A pod of the master that does not fit has failed for good: whoever wants it makes another one. A pod of a file has nobody who
-//! would, so it waits, and is looked at again whenever something changes.
+//! A pod of the master that does not fit has failed for good: whoever wants it makes another one. A pod of a file has
+//! nobody who would, so it waits, and is looked at again whenever something changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +27,8 @@ use crate::security;
 const COUNTED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 /// Pods that a node takes.
 pub const PODS_MAX: i64 = 110;
-/// What is asked of labels is answered for good only so long after a pod was heard of: who labels a node and then makes a pod for it
-/// is heard on two ways, of which either may be the faster one.
+/// What is asked of labels is answered for good only so long after a pod was heard of: who labels a node and then makes
+/// a pod for it is heard on two ways, of which either may be the faster one.
 const LABELS_SETTLE_MS: i64 = 500;
 
 /// From here on a pod is part of the system, and leaves for nobody.
@@ -85,7 +85,9 @@ impl<'a> Room<'a> {
                 part.admission = Some(None);
             }
             Answer::Later(at_ms) => part.wake_at(*at_ms),
-            Answer::Dismissed(dismissal) if wanted.name.source == Source::Master => part.admission = Some(Some(dismissal.clone())),
+            Answer::Dismissed(dismissal) if wanted.name.source == Source::Master => {
+                part.admission = Some(Some(dismissal.clone()))
+            }
             Answer::Dismissed(_) => {}
         }
         answer
@@ -103,10 +105,14 @@ impl<'a> Room<'a> {
     pub fn grow(&mut self, wanted: &Wanted, has: &Wanted) -> Option<String> {
         let uid = &wanted.name.uid;
         let mut others = qos::Amounts::new();
-        self.taken.iter().filter(|(other, _)| *other != uid).for_each(|(_, amounts)| qos::add_all(&mut others, amounts));
+        self.taken
+            .iter()
+            .filter(|(other, _)| *other != uid)
+            .for_each(|(_, amounts)| qos::add_all(&mut others, amounts));
         // Who asks for less, or for as much, has it.
         let (now, before) = (asked(wanted), asked(has));
-        let more = now.iter().filter(|(name, sum)| before.get(*name).is_none_or(|before| before.amount() < sum.amount()));
+        let more =
+            now.iter().filter(|(name, sum)| before.get(*name).is_none_or(|before| before.amount() < sum.amount()));
         let more: qos::Amounts = more.map(|(name, sum)| (name.clone(), *sum)).collect();
         let short = self.short_of(&more, &others).map(|Why(_, text)| text);
         let taken = if short.is_some() { before } else { now };
@@ -121,9 +127,12 @@ impl<'a> Room<'a> {
         let dismissed = |Why(reason, text): Why| Answer::Dismissed(Dismissal::rejected(reason, text));
         // What a file asks of the kernel is its writer's own business: who writes files here is root.
         let node = &self.case.world.node;
-        let refused = |refusal: Option<security::SecurityRefusal>| refusal.map(|refusal| Why(refusal.reason.to_owned(), refusal.message));
+        let refused = |refusal: Option<security::SecurityRefusal>| {
+            refusal.map(|refusal| Why(refusal.reason.to_owned(), refusal.message))
+        };
         let sysctl = || refused(security::forbidden_sysctl(wanted, node));
-        let strained = || refusal(&self.case.world.strain, wanted).filter(|_| self.case.rules.hold(Rule::StrainKeepsPodsOut));
+        let strained =
+            || refusal(&self.case.world.strain, wanted).filter(|_| self.case.rules.hold(Rule::StrainKeepsPodsOut));
         if let Some(dismissal) = from_master.then(strained).flatten() {
             return Answer::Dismissed(dismissal);
         }
@@ -172,7 +181,8 @@ impl<'a> Room<'a> {
         let amount = |of: &qos::Amounts, name: &str| of.get(name).map(|sum| sum.amount()).unwrap_or_default();
         // A node that cannot tell how much it has takes what comes.
         let known = |of: u64| i64::try_from(of).ok().filter(|of| *of > 0);
-        let bytes = |name: &str, of: u64| few(name, amount(asked, name).value(), amount(used, name).value(), known(of)?);
+        let bytes =
+            |name: &str, of: u64| few(name, amount(asked, name).value(), amount(used, name).value(), known(of)?);
         let cpu = || few("cpu", amount(asked, "cpu").milli(), amount(used, "cpu").milli(), known(node.cpu_milli)?);
         let others = || {
             let said = self.case.desired.node.as_ref().map(|said| &said.extended);
@@ -237,7 +247,8 @@ fn is_critical(wanted: &Wanted) -> bool {
     wanted.pod.spec.priority.is_some_and(|priority| priority >= CRITICAL_PRIORITY_MIN)
 }
 
-/// Why a node that is short of something does not take a new pod. Without memory only pods are turned away that ask for none.
+/// Why a node that is short of something does not take a new pod. Without memory only pods are turned away that ask for
+/// none.
 pub fn refusal(strain: &Strain, wanted: &Wanted) -> Option<Dismissal> {
     if strain.short.is_empty() || is_critical(wanted) {
         return None;
@@ -277,7 +288,8 @@ mod tests {
     /// On a node of 2 cores and 1 GiB on which one pod stands, which asks for 500m and port 80.
     fn ask(source: Source, mono_ms: i64, spec: Value) -> Answer {
         let spec_of_first = json!({"containers": [
-            {"name": "c", "resources": {"requests": {"cpu": "500m"}}, "ports": [{"containerPort": 80, "hostPort": 80}]}]});
+            {"name": "c", "resources": {"requests": {"cpu": "500m"}},
+                "ports": [{"containerPort": 80, "hostPort": 80}]}]});
         let first = pod(Source::Master, "first", spec_of_first);
         let wanted = pod(source, "u", spec);
         let labels = BTreeMap::from([("disk".to_owned(), "ssd".to_owned())]);
@@ -312,7 +324,10 @@ mod tests {
     fn what_there_is_too_little_of() {
         let short = |reason, text| Some((reason, text));
         check(asks("cpu", "1500m"), None);
-        check(asks("cpu", "1501m"), short("OutOfcpu", "Node didn't have enough resource: cpu, requested: 1501, used: 500, capacity: 2000"));
+        check(
+            asks("cpu", "1501m"),
+            short("OutOfcpu", "Node didn't have enough resource: cpu, requested: 1501, used: 500, capacity: 2000"),
+        );
         check(asks("memory", "1Gi"), None);
         let text = "Node didn't have enough resource: memory, requested: 2147483648, used: 0, capacity: 1073741824";
         check(asks("memory", "2Gi"), short("OutOfmemory", text));
@@ -326,7 +341,10 @@ mod tests {
         check(asks("hugepages-2Mi", "2Mi"), short("OutOfhugepages-2Mi", text));
         let mut whole = asks("cpu", "1");
         whole["overhead"] = json!({"cpu": "600m"});
-        check(whole, short("OutOfcpu", "Node didn't have enough resource: cpu, requested: 1600, used: 500, capacity: 2000"));
+        check(
+            whole,
+            short("OutOfcpu", "Node didn't have enough resource: cpu, requested: 1600, used: 500, capacity: 2000"),
+        );
     }
 
     #[test]
@@ -337,7 +355,8 @@ mod tests {
             ..Desired::default()
         };
         let world = World { node: Node { cpu_milli: 2000, ..Node::default() }, ..World::default() };
-        let case = Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms: 0 }, rules: Rules::default() };
+        let case =
+            Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms: 0 }, rules: Rules::default() };
         let mut room = Room::of(case, |_| true);
         assert_eq!(room.grow(&of("a", "1"), &of("a", "500m")), None);
         let text = "Node didn't have enough resource: cpu, requested: 1001, used: 1000, capacity: 2000";
@@ -353,12 +372,17 @@ mod tests {
         let huge_pages = [("hugepages-2Mi".to_owned(), 4 << 20)].into();
         let node = Node { memory_bytes: 10 << 20, huge_pages, ..Node::default() };
         let world = World { node, ..World::default() };
-        let case = Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms: 0 }, rules: Rules::default() };
+        let case =
+            Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms: 0 }, rules: Rules::default() };
         let mut room = Room::of(case, |_| false);
         let mut taken = |uid: &str, name: &str, amount: &str| {
             matches!(room.ask(&mut Part::default(), &pod(Source::File, uid, asks(name, amount)), &[]), Answer::Taken)
         };
-        assert!(taken("a", "hugepages-2Mi", "2Mi") && !taken("b", "hugepages-2Mi", "4Mi") && taken("c", "hugepages-2Mi", "2Mi"));
+        assert!(
+            taken("a", "hugepages-2Mi", "2Mi")
+                && !taken("b", "hugepages-2Mi", "4Mi")
+                && taken("c", "hugepages-2Mi", "2Mi")
+        );
         assert!(!taken("d", "hugepages-2Mi", "2Mi") && !taken("e", "memory", "7Mi") && taken("f", "memory", "6Mi"));
     }
 
@@ -367,7 +391,8 @@ mod tests {
         let affinity = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
         check(json!({"nodeSelector": {"disk": "ssd"}}), None);
         check(json!({"nodeSelector": {"disk": "hdd"}}), Some(("NodeAffinity", affinity)));
-        let port = |port: u16| json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": port}]}]});
+        let port =
+            |port: u16| json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": port}]}]});
         check(port(81), None);
         let text = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
         check(port(80), Some(("NodePorts", text)));
@@ -375,30 +400,43 @@ mod tests {
         check(json!({"tolerations": []}), Some(("TaintToleration", text)));
         let text = "Failed to admit pod as the OS field doesn't match node OS";
         check(json!({"os": {"name": "windows"}}), Some(("PodOSNotSupported", text)));
-        let sysctl = |name: &str, host: bool| json!({"hostNetwork": host, "securityContext": {"sysctls": [{"name": name, "value": "1"}]}});
+        let sysctl = |name: &str, host: bool| {
+            json!({
+                "hostNetwork": host, "securityContext": {"sysctls": [{"name": name, "value": "1"}]},
+            })
+        };
         check(sysctl("net.ipv4.tcp_syncookies", false), None);
         check(sysctl("net/ipv4/tcp_syncookies", false), None);
         let text = "forbidden sysctl: \"net.ipv4.tcp_syncookies\" not allowed with host Net enabled";
         check(sysctl("net.ipv4.tcp_syncookies", true), Some(("SysctlForbidden", text)));
-        check(sysctl("kernel.msgmax", false), Some(("SysctlForbidden", "forbidden sysctl: \"kernel.msgmax\" not allowlisted")));
+        check(
+            sysctl("kernel.msgmax", false),
+            Some(("SysctlForbidden", "forbidden sysctl: \"kernel.msgmax\" not allowlisted")),
+        );
     }
 
     /// A pod of a file waits with the same words as one of the master fails with.
     #[test]
     fn what_nobody_here_enforces() {
-        let armor = json!({"containers": [{"name": "c", "securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}]});
+        let armor =
+            json!({"containers": [{"name": "c", "securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}]});
         let strict = json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}});
-        let (bears, all) =
-            (json!([{"key": "k", "operator": "Exists"}]), [(armor, "Cannot enforce AppArmor"), (strict, "Policy=Strict is not")]);
+        let (bears, all) = (
+            json!([{"key": "k", "operator": "Exists"}]),
+            [(armor, "Cannot enforce AppArmor"), (strict, "Policy=Strict is not")],
+        );
         for (mut spec, words) in all {
             spec["tolerations"] = bears.clone();
             for source in [Source::Master, Source::File] {
-                let Answer::Dismissed(dismissal) = ask(source, LABELS_SETTLE_MS, spec.clone()) else { panic!("{source} {spec}") };
+                let Answer::Dismissed(dismissal) = ask(source, LABELS_SETTLE_MS, spec.clone()) else {
+                    panic!("{source} {spec}")
+                };
                 assert!(dismissal.event.contains(words), "{dismissal:?}");
                 assert!(waiting(&dismissal).message.contains(words));
             }
         }
-        let unconfined = json!({"containers": [{"name": "c", "securityContext": {"appArmorProfile": {"type": "Unconfined"}}}]});
+        let unconfined =
+            json!({"containers": [{"name": "c", "securityContext": {"appArmorProfile": {"type": "Unconfined"}}}]});
         assert_eq!(ask(Source::File, 0, unconfined), Answer::Taken);
     }
 
@@ -419,7 +457,8 @@ mod tests {
 
     #[test]
     fn who_is_taken_by_a_node_that_is_short() {
-        let (memory, disk) = (Some("The node had condition: [MemoryPressure]. "), Some("The node had condition: [DiskPressure]. "));
+        let (memory, disk) =
+            (Some("The node had condition: [MemoryPressure]. "), Some("The node had condition: [DiskPressure]. "));
         let asks = json!({"containers": [{"name": "c", "resources": {"requests": {"memory": "1Mi"}}}]});
         let bears = json!({"tolerations": [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]});
         check_short(Source::Master, &[], json!({}), None);
@@ -428,6 +467,11 @@ mod tests {
         check_short(Source::Master, &[Short::Memory], bears.clone(), None);
         check_short(Source::Master, &[Short::Disk], asks, disk);
         check_short(Source::Master, &[Short::Disk], json!({"priority": 2_000_000_000}), None);
-        check_short(Source::Master, &[Short::Memory, Short::Disk], bears, Some("The node had condition: [MemoryPressure DiskPressure]. "));
+        check_short(
+            Source::Master,
+            &[Short::Memory, Short::Disk],
+            bears,
+            Some("The node had condition: [MemoryPressure DiskPressure]. "),
+        );
     }
 }

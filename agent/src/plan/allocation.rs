@@ -44,11 +44,15 @@ pub fn observed(wanted: &Wanted, runs: &[Run<'_>]) -> Value {
     let mut allocation = of(wanted);
     for member in wanted.members().filter(|member| member.kind != Kind::Ephemeral) {
         let run = seen::members(runs).find(|run| run.seen.runs() && run.tag.container == member.spec.name);
-        let Some((asked, has)) = run.and_then(|run| Some((resize::wanted_of(wanted, &member, run)?, run.seen.limits?))) else { continue };
+        let Some((asked, has)) = run.and_then(|run| Some((resize::wanted_of(wanted, &member, run)?, run.seen.limits?)))
+        else {
+            continue;
+        };
         let resources = &mut allocation["containers"][&member.spec.name];
         if asked.cpu_shares != has.cpu_shares {
             // Shares are rounded down.
-            resources["requests"]["cpu"] = Quantity::from_milli((has.cpu_shares * 1000 + 1023) / 1024).to_string().into();
+            resources["requests"]["cpu"] =
+                Quantity::from_milli((has.cpu_shares * 1000 + 1023) / 1024).to_string().into();
         }
         if asked.cpu_quota_us != has.cpu_quota_us {
             let milli = (has.cpu_quota_us > 0).then(|| has.cpu_quota_us * 1000 / has.cpu_period_us.max(1));

@@ -22,7 +22,22 @@ pub fn end_earlier(pod: PodCase<'_>, part: &mut Part) -> bool {
     stops::stop_in_turns(case, part, &earlier, Some(GRACE_S), address, &StopReason::AllRestart)
 }
 
-/// A pod that does so again and again waits longer and longer, as the container does that brings it about. True while it waits.
+/// The steps that a container has behind it: the one that brought the restart about counts its failures on.
+pub fn step(story: &Story<'_>) -> u32 {
+    match (&story.last, story.newest) {
+        (Last::Ended { death, step, .. }, Some(run)) if renewal::is_source(story.wanted, run) => {
+            if death.ran_fine {
+                1
+            } else {
+                step.saturating_add(1)
+            }
+        }
+        _ => 0,
+    }
+}
+
+/// A pod that does so again and again waits longer and longer, as the container does that brings it about. True while
+/// it waits.
 pub fn waits(pod: PodCase<'_>, part: &mut Part, stories: &[Story<'_>]) -> bool {
     let PodCase { case, wanted, renewal: now, .. } = pod;
     if !now.begins || !case.rules.hold(Rule::RestartsBackOff) {
@@ -76,7 +91,8 @@ mod tests {
 
     /// In one sandbox: name, attempt, renewal and state of each.
     fn world(wanted: &Wanted, members: &[(&str, u32, u32, State)]) -> World {
-        let plain: Vec<_> = members.iter().map(|(name, attempt, _, state)| (*name, *attempt, 0, state.clone())).collect();
+        let plain: Vec<_> =
+            members.iter().map(|(name, attempt, _, state)| (*name, *attempt, 0, state.clone())).collect();
         let mut world = ordered(wanted, Some((0, RUNS)), &plain);
         for (seen, (.., renewal, _)) in world.containers.iter_mut().skip(1).zip(members) {
             seen.labels.insert(LABEL_RENEWAL.to_owned(), renewal.to_string());
@@ -112,11 +128,15 @@ mod tests {
     #[test]
     fn who_does_so_again_waits_longer() {
         let wanted = wanted();
-        let mut again = world(&wanted, &[("a", 1, 1, died(0)), ("s", 1, 1, died(143)), ("c", 1, 1, died(42)), ("d", 1, 1, died(143))]);
+        let mut again = world(
+            &wanted,
+            &[("a", 1, 1, died(0)), ("s", 1, 1, died(143)), ("c", 1, 1, died(42)), ("d", 1, 1, died(143))],
+        );
         for seen in again.containers.iter_mut().filter(|seen| seen.name.starts_with("k8s_c_")) {
             seen.labels.insert("dev.coracle.backoff-step".to_owned(), "1".to_owned());
         }
-        let waits = ["RestartingAllContainers", "CrashLoopBackOff", "RestartingAllContainers", "RestartingAllContainers"];
+        let waits =
+            ["RestartingAllContainers", "CrashLoopBackOff", "RestartingAllContainers", "RestartingAllContainers"];
         let waits: Vec<String> = waits.iter().map(|reason| format!("waits: {reason}")).collect();
         check(from_ref(&wanted), again.clone(), 9_999, &waits.iter().map(String::as_str).collect::<Vec<_>>());
         check(from_ref(&wanted), again, 10_000, &["start a 2 step 0"]);
@@ -156,11 +176,16 @@ mod tests {
         let running = shown(&[("a", 0, 0, died(0)), ("s", 0, 0, RUNS), ("c", 0, 0, RUNS), ("d", 0, 0, RUNS)]);
         assert_eq!(condition(&running)["status"], "False");
         let ends = shown(&[("a", 0, 0, died(0)), ("s", 0, 0, RUNS), ("c", 0, 0, died(42)), ("d", 0, 0, RUNS)]);
-        assert_eq!((&condition(&ends)["status"], &condition(&ends)["reason"]), (&json!("True"), &json!("RestartAllContainersStarted")));
+        assert_eq!(
+            (&condition(&ends)["status"], &condition(&ends)["reason"]),
+            (&json!("True"), &json!("RestartAllContainersStarted"))
+        );
         assert_eq!(ends["phase"], "Running");
         let ended = [("a", 0, 0, died(0)), ("s", 0, 0, died(143)), ("c", 0, 0, died(42)), ("d", 0, 0, died(143))];
         let waits = shown(&ended);
-        for container in [&waits["initContainerStatuses"][0], &waits["containerStatuses"][0], &waits["containerStatuses"][1]] {
+        for container in
+            [&waits["initContainerStatuses"][0], &waits["containerStatuses"][0], &waits["containerStatuses"][1]]
+        {
             assert_eq!(container["state"]["waiting"]["reason"], "RestartingAllContainers", "{container}");
             assert_eq!(container["lastState"]["terminated"]["exitCode"], 137);
             assert_eq!(container["restartCount"], 1);
@@ -169,7 +194,10 @@ mod tests {
         anew.extend([("a", 1, 1, died(0)), ("s", 1, 1, RUNS), ("c", 1, 1, RUNS), ("d", 1, 1, RUNS)]);
         let runs = shown(&anew);
         let first = &runs["containerStatuses"][0];
-        assert_eq!((&first["restartCount"], &first["lastState"]["terminated"]["reason"]), (&json!(1), &json!("RestartingAllContainers")));
+        assert_eq!(
+            (&first["restartCount"], &first["lastState"]["terminated"]["reason"]),
+            (&json!(1), &json!("RestartingAllContainers"))
+        );
         assert_eq!((&condition(&runs)["status"], &runs["phase"]), (&json!("False"), &json!("Running")));
     }
 }

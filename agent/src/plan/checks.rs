@@ -45,7 +45,13 @@ pub fn check_of(action: &Action, container: &Container) -> Option<Check> {
         let path = if get.path.starts_with('/') { get.path.clone() } else { format!("/{}", get.path) };
         let scheme = if get.scheme.is_empty() { "HTTP".to_owned() } else { get.scheme.clone() };
         let headers = get.http_headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
-        return Some(Check::Http { scheme, host: get.host.clone(), port: port_of(&get.port, container)?, path, headers });
+        return Some(Check::Http {
+            scheme,
+            host: get.host.clone(),
+            port: port_of(&get.port, container)?,
+            path,
+            headers,
+        });
     }
     if let Some(sleep) = &action.sleep {
         return Some(Check::Sleep { seconds: u64::try_from(sleep.seconds).unwrap_or(0) });

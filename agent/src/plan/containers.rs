@@ -13,7 +13,7 @@ use super::sandbox::Sandbox;
 use super::seen::{self, Run};
 use super::waiting::{WaitReason, Waiting};
 use super::world::{Case, Dead, PodCase};
-use super::{images, renewal, resize, stops};
+use super::{anew, images, resize, stops};
 use crate::container::{self, Instance};
 use crate::desired::Wanted;
 use crate::downward;
@@ -52,7 +52,7 @@ pub struct Story<'a> {
     pub recorded: bool,
     pub newest: Option<&'a Run<'a>>,
     /// Its pod.
-    wanted: &'a Wanted,
+    pub wanted: &'a Wanted,
 }
 
 pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
@@ -74,11 +74,13 @@ pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     story
 }
 
-/// The record of its end, if it stands: of what was started anew since, in a new sandbox or with its whole pod, its master has yet to
-/// hear.
+/// The record of its end, if it stands: of what was started anew since, in a new sandbox or with its whole pod, its
+/// master has yet to hear.
 fn on_record<'a>(story: &Story<'a>, case: Case<'_>) -> Option<&'a Value> {
-    let before = story.wanted.ended_before(&story.member).filter(|_| !story.stale && case.rules.hold(Rule::RecordedEndsStay))?;
-    let outlived = story.newest.is_some_and(|run| before["restartCount"].as_u64().unwrap_or(0) < u64::from(run.tag.attempt));
+    let before =
+        story.wanted.ended_before(&story.member).filter(|_| !story.stale && case.rules.hold(Rule::RecordedEndsStay))?;
+    let outlived =
+        story.newest.is_some_and(|run| before["restartCount"].as_u64().unwrap_or(0) < u64::from(run.tag.attempt));
     let may_start_anew = story.member.kind == Kind::Init || story.wanted.restarts_all();
     (!outlived || !may_start_anew).then_some(before)
 }
@@ -89,15 +91,26 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let name = &member.spec.name;
     let hash = wanted.hash_of(&member);
     let newest = seen::of(runs, name).next();
-    let mut story =
-        Story { member, hash, last: Last::Never, attempt: None, sandbox: None, same: true, stale: false, recorded: false, newest, wanted };
+    let mut story = Story {
+        member,
+        hash,
+        last: Last::Never,
+        attempt: None,
+        sandbox: None,
+        same: true,
+        stale: false,
+        recorded: false,
+        newest,
+        wanted,
+    };
     let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), name.clone()));
     let renewal = pod.renewal.number;
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {
         let exit_code = lost.exit_code.unwrap_or(UNKNOWN_CODE);
         story.stale = lost.renewal < renewal && member.kind != Kind::Ephemeral;
         let death = Death { at_ms: lost.at_ms, ran_fine: false, exit_code, sick: false };
-        let reason = if lost.misconfigured { WaitReason::CreateContainerConfigError } else { WaitReason::CreateContainerError };
+        let reason =
+            if lost.misconfigured { WaitReason::CreateContainerConfigError } else { WaitReason::CreateContainerError };
         let never_made = lost.exit_code.is_none().then(|| Waiting::new(reason, lost.text.clone()));
         // What was never tried is tried again after the first wait, and counts as no start.
         let step = if lost.misconfigured { 1 } else { lost.step };
@@ -106,7 +119,8 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
             (story.attempt, story.same) = (lost.attempt.checked_sub(1), hash::same(&lost.hash, &story.hash));
             return story;
         }
-        (story.attempt, story.sandbox, story.same) = (Some(lost.attempt), lost.sandbox, hash::same(&lost.hash, &story.hash));
+        (story.attempt, story.sandbox, story.same) =
+            (Some(lost.attempt), lost.sandbox, hash::same(&lost.hash, &story.hash));
         return story;
     }
     let Some(run) = newest else { return story };
@@ -141,7 +155,9 @@ impl Story<'_> {
     /// Ended, and its pod's policy leaves it so.
     pub fn finished(&self, case: Case<'_>) -> bool {
         match &self.last {
-            Last::Ended { death, never_made: None, .. } if self.same && !self.stale => !self.starts_again(case, death.exit_code),
+            Last::Ended { death, never_made: None, .. } if self.same && !self.stale => {
+                !self.starts_again(case, death.exit_code)
+            }
             _ => false,
         }
     }
@@ -213,22 +229,30 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbo
         Last::HalfMade(id) => {
             let run = story.newest.expect("what was half made is there");
             if story.same && !story.stale && run.tag.sandbox == *sandbox_attempt {
-                let begin = Begin { id: (*id).to_owned(), container: spec.name.clone(), post_start: post_start(spec, address) };
+                let begin =
+                    Begin { id: (*id).to_owned(), container: spec.name.clone(), post_start: post_start(spec, address) };
                 part.act(What::Begin(Box::new(begin)), "it was made and not started");
                 return;
             }
-            part.act(What::Remove { id: (*id).to_owned(), container: spec.name.clone() }, "it was made for what is no longer wanted");
+            part.act(
+                What::Remove { id: (*id).to_owned(), container: spec.name.clone() },
+                "it was made for what is no longer wanted",
+            );
             reason = "it was edited before it started".to_owned();
         }
         Last::Ended { .. } if story.stale => {
-            step = step_anew(story);
+            step = anew::step(story);
             reason = "all containers of its pod start anew".to_owned();
         }
         Last::Ended { .. } if !story.same => reason = "it was edited".to_owned(),
-        Last::Ended { .. } if story.member.kind == Kind::Init && story.sandbox.is_some_and(|other| other != *sandbox_attempt) => {
+        Last::Ended { .. }
+            if story.member.kind == Kind::Init && story.sandbox.is_some_and(|other| other != *sandbox_attempt) =>
+        {
             reason = "its pod has a new sandbox".to_owned();
         }
-        Last::Ended { death, never_made, .. } if never_made.is_none() && !story.starts_again(case, death.exit_code) => return,
+        Last::Ended { death, never_made, .. } if never_made.is_none() && !story.starts_again(case, death.exit_code) => {
+            return;
+        }
         Last::Ended { death, step: last_step, never_made } => {
             let wait_ms = if death.ran_fine { 0 } else { restart_wait_ms(*last_step) };
             let (rested, counts) = rested(pod, story, death, wait_ms);
@@ -282,22 +306,9 @@ fn after_end(death: &Death, last_step: u32, never_made: Option<&Waiting>, counts
     (step, reason)
 }
 
-/// The steps that a container has behind it when all start anew: the one that brought it about counts its failures on.
-fn step_anew(story: &Story<'_>) -> u32 {
-    match (&story.last, story.newest) {
-        (Last::Ended { death, step, .. }, Some(run)) if renewal::is_source(story.wanted, run) => {
-            if death.ran_fine {
-                1
-            } else {
-                step.saturating_add(1)
-            }
-        }
-        _ => 0,
-    }
-}
-
-/// Whether one that a probe found dead need not wait, and whether its start counts as one more in a row. A kubelet kills and starts it
-/// in one go and takes the end before for its last one: the first time there is none, and later it may be long ago.
+/// Whether one that a probe found dead need not wait, and whether its start counts as one more in a row. A kubelet
+/// kills and starts it in one go and takes the end before for its last one: the first time there is none, and later it
+/// may be long ago.
 fn rested(pod: PodCase<'_>, story: &Story<'_>, death: &Death, wait_ms: i64) -> (bool, bool) {
     if !death.sick {
         return (false, true);
@@ -332,7 +343,13 @@ pub fn start_once(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbox:
     }
 }
 
-fn prepare(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, instance: Instance, address: &str) -> Result<Start, Waiting> {
+fn prepare(
+    pod: PodCase<'_>,
+    part: &mut Part,
+    story: &Story<'_>,
+    instance: Instance,
+    address: &str,
+) -> Result<Start, Waiting> {
     let PodCase { case, wanted, .. } = pod;
     let (attempt, step, spec) = (instance.attempt, instance.step, story.member.spec);
     let ready = images::ready(case, part, wanted, spec, attempt)?;
@@ -356,7 +373,8 @@ fn post_start(spec: &Container, address: &str) -> Option<Check> {
 
 pub fn crash_loop(wanted: &Wanted, spec: &Container, wait_ms: i64) -> Waiting {
     let crate::naming::PodName { namespace, name, uid, .. } = &wanted.name;
-    let text = format!("back-off {} restarting failed container={} pod={name}_{namespace}({uid})", words(wait_ms), spec.name);
+    let text =
+        format!("back-off {} restarting failed container={} pod={name}_{namespace}({uid})", words(wait_ms), spec.name);
     Waiting::new(WaitReason::CrashLoopBackOff, text)
 }
 

@@ -1,4 +1,5 @@
-//! The volumes that the agent fills itself: all of them before the sandbox starts, and again when what they hold changes. PURE.
+//! The volumes that the agent fills itself: all of them before the sandbox starts, and again when what they hold
+//! changes. PURE.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

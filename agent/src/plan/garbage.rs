@@ -7,7 +7,8 @@ use super::rules::Rule;
 use super::seen::Run;
 use super::world::Case;
 
-/// Of each container the last two starts stay: what runs, or how it ended, and the one before for lastState and its log.
+/// Of each container the last two starts stay: what runs, or how it ended, and the one before for lastState and its
+/// log.
 const STARTS_KEPT: usize = 2;
 
 /// Dead containers of a pod that lives. Of sandboxes only the newest has anything to tell: how often it failed.

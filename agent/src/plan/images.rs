@@ -24,11 +24,19 @@ pub struct Ready {
 }
 
 /// The image to start from; otherwise the reason for waiting, with a pull if one is due.
-pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Container, attempt: u32) -> Result<Ready, Waiting> {
+pub fn ready(
+    case: Case<'_>,
+    part: &mut Part,
+    wanted: &Wanted,
+    container: &Container,
+    attempt: u32,
+) -> Result<Ready, Waiting> {
     let name = &container.image;
     if !is_reference(name) {
-        let mut text =
-            format!("Failed to apply default image tag \"{name}\": couldn't parse image name \"{name}\": invalid reference format");
+        let mut text = format!(
+            "Failed to apply default image tag \"{name}\": couldn't parse image name \"{name}\": invalid reference \
+             format"
+        );
         if let Some(repository) = upper_case(name) {
             text.push_str(&format!(": repository name ({repository}) must be lowercase"));
         }
@@ -76,13 +84,24 @@ fn logins_of(case: Case<'_>, part: &mut Part, wanted: &Wanted, image: &str) -> R
     }
     if !secrets.lost.is_empty() {
         let names = secrets.lost.join(", ");
-        let text = format!("Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed.");
-        part.waits.notes.insert("image pull secrets".to_owned(), Waiting::new(WaitReason::FailedToRetrieveImagePullSecret, text));
+        let text = format!(
+            "Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed."
+        );
+        part.waits
+            .notes
+            .insert("image pull secrets".to_owned(), Waiting::new(WaitReason::FailedToRetrieveImagePullSecret, text));
     }
     Ok(fitting(&secrets.logins, image))
 }
 
-fn pull_or_wait(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Container, attempt: u32, pull: Option<&Pull>) -> Waiting {
+fn pull_or_wait(
+    case: Case<'_>,
+    part: &mut Part,
+    wanted: &Wanted,
+    container: &Container,
+    attempt: u32,
+    pull: Option<&Pull>,
+) -> Waiting {
     let name = &container.image;
     let mut waiting = Waiting::creating();
     let due = match pull.map(|pull| (&pull.state, pull.failures)) {
@@ -97,7 +116,10 @@ fn pull_or_wait(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Co
                 waiting = Waiting::new(WaitReason::ErrImagePull, text.clone());
                 part.wake_at(at_ms + SHOW_FAILURE_MS);
             } else {
-                waiting = Waiting::new(WaitReason::ImagePullBackOff, format!("Back-off pulling image \"{name}\": ErrImagePull: {text}"));
+                waiting = Waiting::new(
+                    WaitReason::ImagePullBackOff,
+                    format!("Back-off pulling image \"{name}\": ErrImagePull: {text}"),
+                );
                 part.wake_at(due_ms);
             }
             now_ms >= due_ms || !case.rules.hold(Rule::PullsBackOff)
@@ -151,7 +173,9 @@ fn tag(reference: &str) -> Option<&str> {
 pub fn is_reference(text: &str) -> bool {
     let (text, digest) = text.split_once('@').map_or((text, None), |(text, digest)| (text, Some(digest)));
     let digest_fits = digest.is_none_or(|digest| {
-        digest.split_once(':').is_some_and(|(kind, hex)| !kind.is_empty() && hex.len() >= 32 && hex.chars().all(|c| c.is_ascii_hexdigit()))
+        digest.split_once(':').is_some_and(|(kind, hex)| {
+            !kind.is_empty() && hex.len() >= 32 && hex.chars().all(|c| c.is_ascii_hexdigit())
+        })
     });
     let (path, tag) = match text.rsplit_once(':') {
         Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
@@ -172,7 +196,9 @@ pub fn is_reference(text: &str) -> bool {
     });
     let name_fits = name.split('/').all(|part| {
         let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        part.starts_with(alphanumeric) && part.ends_with(alphanumeric) && part.chars().all(|c| alphanumeric(c) || "._-".contains(c))
+        part.starts_with(alphanumeric)
+            && part.ends_with(alphanumeric)
+            && part.chars().all(|c| alphanumeric(c) || "._-".contains(c))
     });
     text.len() <= REFERENCE_LENGTH_MAX && digest_fits && tag_fits && registry_fits && name_fits
 }
@@ -231,9 +257,13 @@ mod tests {
 
     #[test]
     fn upper_case_is_named() {
-        for (reference, repository) in
-            [("Busybox:::x", Some("library/Busybox")), ("quay.io/a/B:1", Some("a/B")), ("a/B", Some("a/B")), ("a//b", None), ("a:X", None)]
-        {
+        for (reference, repository) in [
+            ("Busybox:::x", Some("library/Busybox")),
+            ("quay.io/a/B:1", Some("a/B")),
+            ("a/B", Some("a/B")),
+            ("a//b", None),
+            ("a:X", None),
+        ] {
             assert_eq!(upper_case(reference).as_deref(), repository, "{reference}");
         }
     }

@@ -16,7 +16,9 @@ pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> Part {
     }
     // Whether it shares the host's network stands in its manifest alone, which is gone.
     let address = seen::address(&pod.runs, false, &case.world.node.address).unwrap_or_default();
-    if pods::end(case, &mut part, &pod.runs, address, None, StopReason::PodUnwanted) && case.rules.hold(Rule::VolumesGoLast) {
+    if pods::end(case, &mut part, &pod.runs, address, None, StopReason::PodUnwanted)
+        && case.rules.hold(Rule::VolumesGoLast)
+    {
         return part;
     }
     let members: Vec<&Run> = seen::members(&pod.runs).collect();
@@ -42,7 +44,9 @@ pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> Part {
 pub fn leftover_volumes(case: Case<'_>, uid: &str) -> Part {
     let mut part = Part::default();
     let owner = case.world.memory.owners.get(uid);
-    let gone = case.desired.gone.contains(uid) || case.desired.unknown.is_empty() || owner.is_some_and(|pod| case.desired.is_gone(pod));
+    let gone = case.desired.gone.contains(uid)
+        || case.desired.unknown.is_empty()
+        || owner.is_some_and(|pod| case.desired.is_gone(pod));
     if gone && !pods::rests(case, &mut part, uid) {
         part.act(What::RemoveVolumes, "no pod has them");
     }

@@ -186,7 +186,12 @@ impl Memory {
         };
         life.death = Some(if self.looked {
             let ran_fine = life.since_ms.is_some_and(|since| now.mono_ms - since >= RAN_FINE_MS);
-            Death { at_ms: now.mono_ms, ran_fine, exit_code, sick: self.stops.get(&run.seen.id).is_some_and(|stopping| stopping.sick) }
+            Death {
+                at_ms: now.mono_ms,
+                ran_fine,
+                exit_code,
+                sick: self.stops.get(&run.seen.id).is_some_and(|stopping| stopping.sick),
+            }
         } else {
             death_before_us(run, exit_code, now)
         });
@@ -214,7 +219,8 @@ impl Memory {
     }
 }
 
-/// The wall clock may have jumped in between: its differences count for no less than nothing and no more than the back-off.
+/// The wall clock may have jumped in between: its differences count for no less than nothing and no more than the
+/// back-off.
 fn death_before_us(run: &Run<'_>, exit_code: i32, now: Now) -> Death {
     let (started_ms, finished_ms) = match run.seen.state {
         State::Exited { started_ms, finished_ms, .. } => (started_ms, finished_ms),

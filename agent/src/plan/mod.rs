@@ -1,9 +1,11 @@
 //! Compares what is wanted with what is there, and lists what to do. PURE.
 //!
 //! `world` is all that a decision may look at, `round` what comes of it, `waiting` what stands in the way. `seen` reads
-//! the listing into pods, `ports` says who may have which port of the host, `admission` whether a pod is taken, `pods` decides over one pod (its sandbox in
-//! `sandbox`, what its volumes hold in `contents`, its containers in `containers` and their turns in `order`, with `images` and `backoff`), `stops` ends what has to end, `garbage`
-//! clears up, `leftovers` ends pods that nobody wants, `renewal` tells when all containers of a pod start anew and `anew` does it, `strain` says what a host without memory or disk does. `memory` is what the loop saw itself and the engine does not
+//! the listing into pods, `ports` says who may have which port of the host, `admission` whether a pod is taken, `pods`
+//! decides over one pod (its sandbox in `sandbox`, what its volumes hold in `contents`, its containers in `containers`
+//! and their turns in `order`, with `images` and `backoff`), `stops` ends what has to end, `garbage` clears up,
+//! `leftovers` ends pods that nobody wants, `renewal` tells when all containers of a pod start anew and `anew` does it,
+//! `strain` says what a host without memory or disk does. `memory` is what the loop saw itself and the engine does not
 //! tell.
 
 pub mod admission;

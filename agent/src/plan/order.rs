@@ -1,5 +1,5 @@
-//! The order in which the containers of a pod start: init containers one after the other with sidecars among them, then the
-//! main ones beside each other. PURE.
+//! The order in which the containers of a pod start: init containers one after the other with sidecars among them, then
+//! the main ones beside each other. PURE.
 
 use super::containers::Story;
 use super::renewal;

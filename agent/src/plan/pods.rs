@@ -27,7 +27,13 @@ use crate::runtime::Seen;
 /// The shortage is now, so there is little time.
 const EVICTION_GRACE_S: u64 = 1;
 
-pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports: &mut Ports, room: &mut Room<'_>) -> Part {
+pub fn decide<'a>(
+    case: Case<'a>,
+    wanted: &'a Wanted,
+    runs: &'a [Run<'a>],
+    ports: &mut Ports,
+    room: &mut Room<'_>,
+) -> Part {
     let mut part = Part::default();
     if rests(case, &mut part, &wanted.name.uid) {
         return part;
@@ -61,8 +67,10 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         }
         return part;
     }
-    let (ephemeral, stories): (Vec<Story>, Vec<Story>) =
-        wanted.members().map(|member| containers::story(pod, member)).partition(|story| story.member.kind == Kind::Ephemeral);
+    let (ephemeral, stories): (Vec<Story>, Vec<Story>) = wanted
+        .members()
+        .map(|member| containers::story(pod, member))
+        .partition(|story| story.member.kind == Kind::Ephemeral);
     if finished(pod, &stories) && case.rules.hold(Rule::FinishedPodsRest) {
         if !end(case, &mut part, runs, pod.address, grace_s, StopReason::PodFinished) {
             garbage::dead(case, &mut part, runs, None);
@@ -98,7 +106,9 @@ fn is_taken(part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room: &mut Room<
     match room.ask(part, wanted, runs) {
         Answer::Taken => return true,
         Answer::Later(_) => part.waits.undecided = true,
-        Answer::Dismissed(dismissal) if wanted.name.source == Source::File => part.waits.pod = Some(admission::waiting(&dismissal)),
+        Answer::Dismissed(dismissal) if wanted.name.source == Source::File => {
+            part.waits.pod = Some(admission::waiting(&dismissal))
+        }
         Answer::Dismissed(dismissal) => part.waits.dismissed = Some(dismissal),
     }
     false
@@ -127,7 +137,11 @@ fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room
 }
 
 /// Whatever its containers do: it was evicted, or was active for longer than it may.
-fn ended_as_a_whole(pod: PodCase<'_>, part: &mut Part, grace_s: Option<u64>) -> Option<(Dismissal, Option<u64>, StopReason)> {
+fn ended_as_a_whole(
+    pod: PodCase<'_>,
+    part: &mut Part,
+    grace_s: Option<u64>,
+) -> Option<(Dismissal, Option<u64>, StopReason)> {
     let evicted = pod.case.world.strain.evicted.get(&pod.wanted.name.uid).filter(|_| !pod.wanted.pod.status.terminal());
     if let Some(dismissal) = evicted.filter(|_| pod.case.rules.hold(Rule::EvictedPodsEnd)) {
         return Some((dismissal.clone(), Some(EVICTION_GRACE_S), StopReason::Evicted));
@@ -143,7 +157,8 @@ fn out_of_time(pod: PodCase<'_>, part: &mut Part) -> Option<Dismissal> {
         return None;
     }
     let heard = case.world.memory.heard.get(&wanted.name.uid).copied();
-    let heard = heard.unwrap_or_else(|| Heard { at_ms: case.now.mono_ms, active_ms: active_ms(wanted, runs, case.now) });
+    let heard =
+        heard.unwrap_or_else(|| Heard { at_ms: case.now.mono_ms, active_ms: active_ms(wanted, runs, case.now) });
     let due_ms = heard.at_ms.saturating_add(limit_ms.saturating_sub(heard.active_ms));
     if case.now.mono_ms >= due_ms {
         return Some(Dismissal::out_of_time());
@@ -169,7 +184,9 @@ fn active_ms(wanted: &Wanted, runs: &[Run<'_>], now: Now) -> i64 {
 
 /// After a failed action the pod rests for a moment.
 pub fn rests(case: Case<'_>, part: &mut Part, uid: &str) -> bool {
-    let Some(setback) = case.world.memory.setbacks.get(uid).filter(|_| case.rules.hold(Rule::SetbacksRest)) else { return false };
+    let Some(setback) = case.world.memory.setbacks.get(uid).filter(|_| case.rules.hold(Rule::SetbacksRest)) else {
+        return false;
+    };
     let due_ms = setback.at_ms.saturating_add(setback_wait_ms(setback.failures));
     if case.now.mono_ms >= due_ms {
         return false;
@@ -186,11 +203,20 @@ pub fn rests(case: Case<'_>, part: &mut Part, uid: &str) -> bool {
 fn finished(pod: PodCase<'_>, stories: &[Story<'_>]) -> bool {
     let mut main = stories.iter().filter(|story| story.member.kind == Kind::Main).peekable();
     let init_failed = stories.iter().any(|story| story.member.kind == Kind::Init && story.failed_for_good(pod.case));
-    pod.wanted.pod.status.terminal() || init_failed || (main.peek().is_some() && main.all(|story| story.finished(pod.case)))
+    pod.wanted.pod.status.terminal()
+        || init_failed
+        || (main.peek().is_some() && main.all(|story| story.finished(pod.case)))
 }
 
 /// Stops the containers together, then the sidecars one by one, then the sandbox. True while anything runs.
-pub fn end(case: Case<'_>, part: &mut Part, runs: &[Run<'_>], address: &str, grace_s: Option<u64>, why: StopReason) -> bool {
+pub fn end(
+    case: Case<'_>,
+    part: &mut Part,
+    runs: &[Run<'_>],
+    address: &str,
+    grace_s: Option<u64>,
+    why: StopReason,
+) -> bool {
     let members: Vec<&Run> = seen::members(runs).collect();
     if stops::stop_in_turns(case, part, &members, grace_s, address, &why) {
         return true;

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn taken_by_whom() {
-        let pod = |name: &str| PodName { source: Source::File, namespace: "a".into(), name: name.into(), uid: name.into() };
+        let pod =
+            |name: &str| PodName { source: Source::File, namespace: "a".into(), name: name.into(), uid: name.into() };
         let mut ports = Ports::default();
         ports.take(&pod("web"), &[port("", 80, "tcp"), port("127.0.0.1", 81, "tcp")]);
         for (wanted, clashes) in [

@@ -1,9 +1,9 @@
-//! Restarts of all containers of a pod, because one of them ended with a code for which its rule is that: what ran ends, and everything
-//! begins anew in the same sandbox, init containers first. PURE.
+//! Restarts of all containers of a pod, because one of them ended with a code for which its rule is that: what ran
+//! ends, and everything begins anew in the same sandbox, init containers first. PURE.
 //!
-//! Each container carries the number of its round. One of the newest round that ended so begins the next round: whatever is of an
-//! earlier one ends, and then starts again (`anew`). So there is nothing to remember: an agent that dies in the middle finds it all on
-//! the engine.
+//! Each container carries the number of its round. One of the newest round that ended so begins the next round:
+//! whatever is of an earlier one ends, and then starts again (`anew`). So there is nothing to remember: an agent that
+//! dies in the middle finds it all on the engine.
 
 use super::seen::{self, Run};
 use crate::desired::Wanted;
@@ -24,7 +24,8 @@ pub struct Renewal {
 /// The round of a pod, by what there is of it.
 pub fn of(wanted: &Wanted, runs: &[Run<'_>]) -> Renewal {
     let number = newest(wanted, runs).map(|run| run.tag.renewal).max().unwrap_or(0);
-    let begins = wanted.restarts_all() && newest(wanted, runs).any(|run| run.tag.renewal == number && is_source(wanted, run));
+    let begins =
+        wanted.restarts_all() && newest(wanted, runs).any(|run| run.tag.renewal == number && is_source(wanted, run));
     Renewal { number: number.saturating_add(u32::from(begins)), begins }
 }
 

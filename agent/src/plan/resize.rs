@@ -1,7 +1,7 @@
 //! Containers that run and are to use more or less than they were made with. PURE.
 //!
-//! The engine changes it while they run. Where a container asks to be started again for it, or would lose a limit, which no engine takes
-//! away, it is replaced like one that was edited.
+//! The engine changes it while they run. Where a container asks to be started again for it, or would lose a limit,
+//! which no engine takes away, it is replaced like one that was edited.
 
 use serde_json::{Value, json};
 
@@ -31,8 +31,13 @@ pub fn restarts(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
     let Some((wanted, now)) = wanted_of(wanted, member, run).zip(run.seen.limits) else { return false };
     let cpu = (wanted.cpu_shares, wanted.cpu_quota_us) != (now.cpu_shares, now.cpu_quota_us);
     let memory = wanted.memory_bytes != now.memory_bytes;
-    let asks =
-        |name: &str| member.spec.resize_policy.iter().any(|one| one.resource_name == name && one.restart_policy == "RestartContainer");
+    let asks = |name: &str| {
+        member
+            .spec
+            .resize_policy
+            .iter()
+            .any(|one| one.resource_name == name && one.restart_policy == "RestartContainer")
+    };
     let lost = wanted.cpu_quota_us == 0 && now.cpu_quota_us > 0 || wanted.memory_bytes == 0 && now.memory_bytes > 0;
     lost || cpu && asks("cpu") || memory && asks("memory")
 }
@@ -41,7 +46,9 @@ pub fn restarts(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
 pub fn resize(pod: PodCase<'_>, part: &mut Part, stories: &[Story<'_>]) {
     let resizes: Vec<Resize> = stories
         .iter()
-        .filter(|story| story.same && !pod.case.world.memory.stops.contains_key(story.newest.map_or("", |run| &run.seen.id)))
+        .filter(|story| {
+            story.same && !pod.case.world.memory.stops.contains_key(story.newest.map_or("", |run| &run.seen.id))
+        })
         .filter_map(|story| {
             let run = story.newest?;
             let limits = wanted_of(pod.wanted, &story.member, run)?;
@@ -57,7 +64,9 @@ pub fn resize(pod: PodCase<'_>, part: &mut Part, stories: &[Story<'_>]) {
 pub fn summary(wanted: &Wanted, error: Option<&str>) -> String {
     let of = |kinds: &[Kind]| -> Vec<Value> {
         let members = wanted.members().filter(|member| kinds.contains(&member.kind));
-        members.map(|member| json!({"name": member.spec.name, "resources": wanted.document_of(&member)["resources"]})).collect()
+        members
+            .map(|member| json!({"name": member.spec.name, "resources": wanted.document_of(&member)["resources"]}))
+            .collect()
     };
     let mut text = json!({"containers": of(&[Kind::Main]), "generation": wanted.pod.metadata.generation});
     let init = of(&[Kind::Init, Kind::Sidecar]);

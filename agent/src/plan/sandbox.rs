@@ -98,7 +98,10 @@ fn half_made(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports, newest: &Run<
         part.act(What::Begin(Box::new(begin)), "it was made and not started");
         return Sandbox::Up { attempt: newest.tag.attempt, address: address.to_owned() };
     }
-    part.act(What::Remove { id: newest.seen.id.clone(), container: SANDBOX.to_owned() }, "it was made for what is no longer wanted");
+    part.act(
+        What::Remove { id: newest.seen.id.clone(), container: SANDBOX.to_owned() },
+        "it was made for what is no longer wanted",
+    );
     Sandbox::Waits
 }
 
@@ -154,14 +157,18 @@ fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
         if case.now.mono_ms < at_ms.saturating_add(wait_ms) && case.rules.hold(Rule::RestartsBackOff) {
             part.wake_at(at_ms.saturating_add(wait_ms));
             let text = text.unwrap_or_else(|| "the sandbox ended".to_owned());
-            part.waits.pod =
-                Some(Waiting::new(WaitReason::SandboxBackOff, format!("back-off {} starting the sandbox: {text}", words(wait_ms))));
+            part.waits.pod = Some(Waiting::new(
+                WaitReason::SandboxBackOff,
+                format!("back-off {} starting the sandbox: {text}", words(wait_ms)),
+            ));
             return Sandbox::Waits;
         }
         reason = "its sandbox ended".to_owned();
     }
     let attempt = highest.map_or(0, |highest| highest.saturating_add(1));
-    let (Some(bound), Some(contents)) = (contents::claimed(pod, part), contents::all(pod, part)) else { return Sandbox::Waits };
+    let (Some(bound), Some(contents)) = (contents::claimed(pod, part), contents::all(pod, part)) else {
+        return Sandbox::Waits;
+    };
     let resolver = resolv::of_pod(&wanted.pod.spec, &wanted.name.namespace, &case.desired.dns);
     for message in resolver.trouble {
         part.act(What::Warn { reason: "DNSConfigForming", message }, "its wishes for names do not fit");
@@ -181,7 +188,15 @@ fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
         part.act(What::MakeVolumes { volumes }, "its containers mount them");
     }
     ports.take(&wanted.name, &host_ports(&wanted.pod.spec));
-    let start = Start { pod: wanted.name.clone(), container: SANDBOX.to_owned(), attempt, step, config, post_start: None, present: false };
+    let start = Start {
+        pod: wanted.name.clone(),
+        container: SANDBOX.to_owned(),
+        attempt,
+        step,
+        config,
+        post_start: None,
+        present: false,
+    };
     part.act(What::Start(Box::new(start)), reason);
     Sandbox::Up { attempt, address }
 }

@@ -25,12 +25,15 @@ pub fn group(containers: &[Seen]) -> BTreeMap<String, PodSeen<'_>> {
     let mut pods: BTreeMap<String, PodSeen> = BTreeMap::new();
     for seen in containers {
         if let Some(tag) = Tag::read(&seen.name, &seen.labels) {
-            let pod = pods.entry(tag.pod.uid.clone()).or_insert_with(|| PodSeen { name: tag.pod.clone(), runs: Vec::new() });
+            let pod =
+                pods.entry(tag.pod.uid.clone()).or_insert_with(|| PodSeen { name: tag.pod.clone(), runs: Vec::new() });
             pod.runs.push(Run { tag, seen });
         }
     }
     for pod in pods.values_mut() {
-        pod.runs.sort_by(|one, other| other.tag.attempt.cmp(&one.tag.attempt).then_with(|| one.tag.container.cmp(&other.tag.container)));
+        pod.runs.sort_by(|one, other| {
+            other.tag.attempt.cmp(&one.tag.attempt).then_with(|| one.tag.container.cmp(&other.tag.container))
+        });
     }
     pods
 }

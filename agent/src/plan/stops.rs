@@ -1,7 +1,7 @@
 //! Ends what has to end: preStop and the signal, then SIGKILL when the grace is over. PURE.
 //!
-//! A stop under way is two times in `memory`; so a shorter grace that comes later counts at once, and an agent that starts in
-//! the middle sends the signal once more.
+//! A stop under way is two times in `memory`; so a shorter grace that comes later counts at once, and an agent that
+//! starts in the middle sends the signal once more.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,16 @@ const SIDECAR_GRACE_S_MIN: u64 = 2;
 /// A sandbox holds nothing and ends at once.
 pub const SANDBOX_GRACE_MS: i64 = 2_000;
 
-/// Containers of one pod that end for one reason: those that need sidecars first, then the sidecars, one by one. True while any runs.
-pub fn stop_in_turns(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<u64>, address: &str, why: &StopReason) -> bool {
+/// Containers of one pod that end for one reason: those that need sidecars first, then the sidecars, one by one. True
+/// while any runs.
+pub fn stop_in_turns(
+    case: Case<'_>,
+    part: &mut Part,
+    runs: &[&Run<'_>],
+    grace_s: Option<u64>,
+    address: &str,
+    why: &StopReason,
+) -> bool {
     let turns: BTreeSet<u32> = runs.iter().map(|run| run.tag.end_turn).collect();
     let mut alive = false;
     for turn in turns {
@@ -52,7 +60,14 @@ fn pre_stop(case: Case<'_>, run: &Run<'_>) -> Option<Check> {
 }
 
 /// All of them get their signal together. Those that do not run are left out; the answer is whether any still does.
-pub fn stop(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<u64>, address: &str, why: StopReason) -> bool {
+pub fn stop(
+    case: Case<'_>,
+    part: &mut Part,
+    runs: &[&Run<'_>],
+    grace_s: Option<u64>,
+    address: &str,
+    why: StopReason,
+) -> bool {
     let mut stops = Vec::new();
     let mut alive = false;
     for run in runs.iter().filter(|run| run.seen.runs()) {
@@ -61,7 +76,8 @@ pub fn stop(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<
             SANDBOX_GRACE_MS
         } else {
             // A grace of 0 is one second, as the kubelet has it.
-            i64::try_from(grace_s.unwrap_or(run.tag.grace_s)).unwrap_or(i64::MAX / 1000).clamp(1, i64::MAX / 1000) * 1000
+            i64::try_from(grace_s.unwrap_or(run.tag.grace_s)).unwrap_or(i64::MAX / 1000).clamp(1, i64::MAX / 1000)
+                * 1000
         };
         match case.world.memory.stops.get(&run.seen.id) {
             None => stops.push(Stop {
@@ -75,7 +91,10 @@ pub fn stop(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<
                 let signalled_ms = stopping.signalled_ms.unwrap_or(stopping.since_ms);
                 let kill_at_ms = match stopping.killed_ms {
                     Some(killed_ms) => killed_ms.saturating_add(KILL_AGAIN_MS),
-                    None => stopping.since_ms.saturating_add(grace_ms).max(signalled_ms.saturating_add(AFTER_SIGNAL_MS_MIN.min(grace_ms))),
+                    None => stopping
+                        .since_ms
+                        .saturating_add(grace_ms)
+                        .max(signalled_ms.saturating_add(AFTER_SIGNAL_MS_MIN.min(grace_ms))),
                 };
                 if !case.rules.hold(Rule::GraceEnds) {
                     continue;

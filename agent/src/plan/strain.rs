@@ -1,6 +1,7 @@
 //! Pressure of memory and disk on this host, and the pods that are evicted for it. PURE.
 //!
-//! `pressure` measures and finds it. What follows: a pod that is evicted ends (`pods`), and new ones are not taken (`admission`).
+//! `pressure` measures and finds it. What follows: a pod that is evicted ends (`pods`), and new ones are not taken
+//! (`admission`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

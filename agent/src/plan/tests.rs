@@ -50,9 +50,19 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
     for (attempt, step, state) in members {
         let first = wanted.members().next().unwrap();
         let hash = wanted.hash_of(&first);
-        let instance =
-            Instance { attempt: *attempt, sandbox: 0, step: *step, renewal: 0, hash, processes_of: None, address: String::new() };
-        add(member_config(&Node::default(), &Desired::default(), wanted, first.spec, &image, instance).unwrap(), state.clone());
+        let instance = Instance {
+            attempt: *attempt,
+            sandbox: 0,
+            step: *step,
+            renewal: 0,
+            hash,
+            processes_of: None,
+            address: String::new(),
+        };
+        add(
+            member_config(&Node::default(), &Desired::default(), wanted, first.spec, &image, instance).unwrap(),
+            state.clone(),
+        );
     }
     world
 }
@@ -64,12 +74,19 @@ pub(super) fn check(wanted: &[Wanted], mut world: World, mono_ms: i64, expected:
     let mut memory = std::mem::take(&mut world.memory);
     memory.look(&world.containers, Now { wall_ms: 1000, mono_ms: 0 });
     world.memory = memory;
-    let case = Case { desired: &desired, world: &world, now: Now { wall_ms: 1000 + mono_ms, mono_ms }, rules: Rules::default() };
+    let case = Case {
+        desired: &desired,
+        world: &world,
+        now: Now { wall_ms: 1000 + mono_ms, mono_ms },
+        rules: Rules::default(),
+    };
     let round = plan(case);
     let mut found: Vec<String> = round.pods.values().flatten().map(|action| short(&action.what)).collect();
     found.extend(round.pulls.iter().map(|pull| format!("pull {} for {}", pull.image, pull.container)));
     for waits in round.waits.values() {
-        found.extend(waits.pod.iter().chain(waits.containers.values()).map(|waiting| format!("waits: {}", waiting.reason)));
+        found.extend(
+            waits.pod.iter().chain(waits.containers.values()).map(|waiting| format!("waits: {}", waiting.reason)),
+        );
     }
     assert_eq!(found, expected);
 }
@@ -79,7 +96,9 @@ fn short(what: &What) -> String {
         What::MakeVolumes { .. } => "make volumes".to_owned(),
         What::Start(start) => format!("start {} {} step {}", start.container, start.attempt, start.step),
         What::Begin(begin) => format!("begin {}", begin.container),
-        What::Stop { stops, .. } => format!("stop {}", stops.iter().map(|stop| stop.container.as_str()).collect::<Vec<_>>().join(" ")),
+        What::Stop { stops, .. } => {
+            format!("stop {}", stops.iter().map(|stop| stop.container.as_str()).collect::<Vec<_>>().join(" "))
+        }
         What::Kill { container, .. } => format!("kill {container}"),
         What::Remove { container, .. } => format!("remove {container}"),
         What::RemoveVolumes => "remove volumes".to_owned(),
@@ -90,15 +109,19 @@ fn short(what: &What) -> String {
     }
 }
 
-/// What the master has on record as ended stays ended: removed by hand, edited, started by hand; beside another that runs.
+/// What the master has on record as ended stays ended: removed by hand, edited, started by hand; beside another that
+/// runs.
 #[test]
 fn what_ended_on_record_stays_ended() {
     for (policy, code, stays) in
         [("Never", 0, true), ("Never", 3, true), ("OnFailure", 0, true), ("OnFailure", 3, false), ("Always", 0, false)]
     {
-        let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "i:1"}]});
+        let spec = json!({
+            "restartPolicy": policy, "containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "i:1"}],
+        });
         let recorded = json!({"containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": code}}}]});
-        let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": recorded});
+        let document =
+            json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": recorded});
         let wanted = Wanted::new(Source::Master, document).unwrap();
         let due = |what: &[&'static str], attempt: &str| -> Vec<String> {
             let start = (!stays).then(|| format!("start c {attempt}"));
@@ -129,13 +152,24 @@ fn an_evicted_pod_ends_and_so_does_all_when_the_host_stops() {
     let wanted = one("Always");
     let running = || world(&wanted, Some(RUNS), &[(0, 0, RUNS)]);
     let evicted = [("u".to_owned(), Dismissal::evicted(Dismissed::Evicted, "too much".into()))].into();
-    check(from_ref(&wanted), World { strain: Strain { evicted, ..Strain::default() }.into(), ..running() }, 0, &["stop c"]);
+    check(
+        from_ref(&wanted),
+        World { strain: Strain { evicted, ..Strain::default() }.into(), ..running() },
+        0,
+        &["stop c"],
+    );
     check(from_ref(&wanted), World { leaving: true, ..running() }, 0, &["stop c"]);
-    check(from_ref(&wanted), World { leaving: true, ..world(&wanted, Some(RUNS), &[(0, 0, died(0))]) }, 0, &["stop POD"]);
+    check(
+        from_ref(&wanted),
+        World { leaving: true, ..world(&wanted, Some(RUNS), &[(0, 0, died(0))]) },
+        0,
+        &["stop POD"],
+    );
     check(from_ref(&wanted), World { leaving: true, ..world(&wanted, None, &[]) }, 0, &[]);
 }
 
-/// Of each container what runs, or how it ended, and the one before: for `lastState` and `logs --previous`. However often it restarted.
+/// Of each container what runs, or how it ended, and the one before: for `lastState` and `logs --previous`. However
+/// often it restarted.
 #[test]
 fn dead_containers_are_bounded() {
     let wanted = one("Always");
@@ -185,8 +219,11 @@ fn restarts_by_policy_and_back_off() {
     let refused = State::Created { refused: Some("no such file".to_owned()) };
     check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(1, 1, refused)]), 0, &["waits: CrashLoopBackOff"]);
     // Ten minutes of running fine: as if it had never failed.
-    let mut fine =
-        world(&wanted, Some(RUNS), &[(7, 6, State::Exited { exit_code: 1, out_of_memory: false, started_ms: 0, finished_ms: 600_000 })]);
+    let mut fine = world(
+        &wanted,
+        Some(RUNS),
+        &[(7, 6, State::Exited { exit_code: 1, out_of_memory: false, started_ms: 0, finished_ms: 600_000 })],
+    );
     fine.memory = Memory::default();
     check(from_ref(&wanted), fine, 0, &["start c 8 step 1"]);
 }
@@ -194,17 +231,26 @@ fn restarts_by_policy_and_back_off() {
 #[test]
 fn edits_replace_what_changed() {
     let before = one("Always");
-    let container = pod(json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1", "args": ["x"]}]}));
+    let container =
+        pod(json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1", "args": ["x"]}]}));
     check(from_ref(&container), world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
     check(&[container], world(&before, Some(RUNS), &[(0, 3, died(143))]), 0, &["start c 1 step 0"]);
-    let shared = pod(json!({"restartPolicy": "Always", "hostNetwork": true, "containers": [{"name": "c", "image": "i:1"}]}));
+    let shared =
+        pod(json!({"restartPolicy": "Always", "hostNetwork": true, "containers": [{"name": "c", "image": "i:1"}]}));
     check(from_ref(&shared), world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
     check(from_ref(&shared), world(&before, Some(RUNS), &[(0, 0, died(143))]), 0, &["stop POD"]);
-    check(&[shared], world(&before, Some(died(0)), &[(0, 0, died(143))]), 0, &["start POD 1 step 0", "remove POD", "start c 1 step 0"]);
+    check(
+        &[shared],
+        world(&before, Some(died(0)), &[(0, 0, died(143))]),
+        0,
+        &["start POD 1 step 0", "remove POD", "start c 1 step 0"],
+    );
     let renamed = pod(json!({"restartPolicy": "Always", "containers": [{"name": "new", "image": "i:1"}]}));
     check(&[renamed], world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c", "start new 0 step 0"]);
-    let grace =
-        pod(json!({"restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 3, "containers": [{"name": "c", "image": "i:1"}]}));
+    let grace = pod(json!({
+        "restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 3,
+        "containers": [{"name": "c", "image": "i:1"}],
+    }));
     check(&[grace], world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &[]);
 }
 
@@ -217,7 +263,12 @@ fn what_nobody_wants_goes_in_order() {
     };
     check(&[], with_volumes(world(&gone, Some(RUNS), &[(0, 0, RUNS)])), 0, &["stop c"]);
     check(&[], with_volumes(world(&gone, Some(RUNS), &[(0, 0, died(0))])), 0, &["stop POD"]);
-    check(&[], with_volumes(world(&gone, Some(died(0)), &[(0, 0, died(0))])), 0, &["remove c", "remove volumes", "remove POD"]);
+    check(
+        &[],
+        with_volumes(world(&gone, Some(died(0)), &[(0, 0, died(0))])),
+        0,
+        &["remove c", "remove volumes", "remove POD"],
+    );
     check(&[], with_volumes(World::default()), 0, &["remove volumes"]);
     let mut deleted = gone.clone();
     deleted.pod.metadata.deletion_timestamp = coracle_api::meta::Time::from_seconds(1);
@@ -240,8 +291,11 @@ fn stops_end_with_their_grace() {
 
 #[test]
 fn images_by_policy() {
-    let with =
-        |policy: &str| pod(json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1", "imagePullPolicy": policy}]}));
+    let with = |policy: &str| {
+        pod(json!({
+            "restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1", "imagePullPolicy": policy}],
+        }))
+    };
     let absent = |wanted: &Wanted| {
         let mut world = world(wanted, Some(RUNS), &[]);
         world.images.insert("i:1".to_owned(), None);
@@ -260,7 +314,12 @@ fn images_by_policy() {
     check(from_ref(&present), pulled(absent(&present), PullState::InFlight, 0), 0, &["waits: ContainerCreating"]);
     check(from_ref(&present), pulled(absent(&present), failed(), 1), 1_000, &["waits: ErrImagePull"]);
     check(from_ref(&present), pulled(absent(&present), failed(), 1), 9_000, &["waits: ImagePullBackOff"]);
-    check(from_ref(&present), pulled(absent(&present), failed(), 1), 10_000, &["pull i:1 for c", "waits: ImagePullBackOff"]);
+    check(
+        from_ref(&present),
+        pulled(absent(&present), failed(), 1),
+        10_000,
+        &["pull i:1 for c", "waits: ImagePullBackOff"],
+    );
     let always = with("Always");
     check(from_ref(&always), world(&always, Some(RUNS), &[]), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
     check(from_ref(&always), pulled(world(&always, Some(RUNS), &[]), PullState::Done, 0), 0, &["start c 0 step 0"]);
@@ -279,8 +338,12 @@ fn what_can_be_no_image_is_not_asked_about() {
 #[test]
 fn of_two_with_one_port_the_later_waits() {
     let with_port = |uid: &str| {
-        let spec = json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1", "ports": [{"containerPort": 80, "hostPort": 80}]}]});
-        Wanted::new(Source::File, json!({"metadata": {"namespace": "d", "name": uid, "uid": uid}, "spec": spec})).unwrap()
+        let spec = json!({
+            "restartPolicy": "Always",
+            "containers": [{"name": "c", "image": "i:1", "ports": [{"containerPort": 80, "hostPort": 80}]}],
+        });
+        Wanted::new(Source::File, json!({"metadata": {"namespace": "d", "name": uid, "uid": uid}, "spec": spec}))
+            .unwrap()
     };
     let (first, second) = (with_port("a"), with_port("b"));
     let both = [first.clone(), second.clone()];
@@ -294,7 +357,10 @@ fn of_two_with_one_port_the_later_waits() {
 #[test]
 fn ephemeral_containers_start_once() {
     let with = |ephemeral: Value, status: Value| {
-        let spec = json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1"}], "ephemeralContainers": [ephemeral]});
+        let spec = json!({
+            "restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1"}],
+            "ephemeralContainers": [ephemeral],
+        });
         let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": status});
         Wanted::new(Source::Master, document).unwrap()
     };
@@ -312,7 +378,8 @@ fn ephemeral_containers_start_once() {
             address: String::new(),
         };
         let spec = &wanted.pod.spec.ephemeral_containers[0];
-        let config = member_config(&Node::default(), &Desired::default(), wanted, spec, &Image::default(), instance).unwrap();
+        let config =
+            member_config(&Node::default(), &Desired::default(), wanted, spec, &Image::default(), instance).unwrap();
         let mut seen = world.containers[0].clone();
         (seen.id, seen.name, seen.labels) = (config.name.clone(), config.name, config.labels);
         world.containers.extend(ephemeral.map(|state| Seen { state, ..seen }));
@@ -334,12 +401,26 @@ fn ephemeral_containers_start_once() {
     );
     let target = with(json!({"name": "e", "image": "i:1", "targetContainerName": "c"}), json!({}));
     check(from_ref(&target), world(&target, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
-    check(from_ref(&target), world(&target, Some(RUNS), died(1), None), 0, &["start c 1 step 1", "waits: ContainerCreating"]);
+    check(
+        from_ref(&target),
+        world(&target, Some(RUNS), died(1), None),
+        0,
+        &["start c 1 step 1", "waits: ContainerCreating"],
+    );
     // The pod does without what is not supported.
     let refused = with(json!({"name": "e", "image": "i:1", "volumeDevices": [{"name": "x"}]}), json!({}));
-    check(from_ref(&refused), world(&refused, Some(RUNS), died(1), None), 0, &["start c 1 step 1", "waits: UnsupportedField"]);
+    check(
+        from_ref(&refused),
+        world(&refused, Some(RUNS), died(1), None),
+        0,
+        &["start c 1 step 1", "waits: UnsupportedField"],
+    );
     // Removed while no agent looked: the master knows that it was started.
-    let said = |state: Value| json!({"ephemeralContainerStatuses": [{"name": "e", "containerID": "docker://1", "state": state}]});
+    let said = |state: Value| {
+        json!({
+            "ephemeralContainerStatuses": [{"name": "e", "containerID": "docker://1", "state": state}],
+        })
+    };
     let known = with(json!({"name": "e", "image": "i:1"}), said(json!({"running": {}})));
     check(from_ref(&known), world(&known, Some(RUNS), RUNS, None), 0, &[]);
     let waited = with(json!({"name": "e", "image": "i:1"}), said(json!({"waiting": {}})));
@@ -353,7 +434,18 @@ pub(super) fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &
     let mut all = world(wanted, None, &[]);
     let mut add = |config: ContainerConfig, state: State| {
         let (id, name, labels, image) = (config.name.clone(), config.name, config.labels, config.image);
-        let seen = Seen { id, name, labels, image, image_id: String::new(), created_ms: 0, state, ip: None, limits: None, message: None };
+        let seen = Seen {
+            id,
+            name,
+            labels,
+            image,
+            image_id: String::new(),
+            created_ms: 0,
+            state,
+            ip: None,
+            limits: None,
+            message: None,
+        };
         all.containers.push(seen);
     };
     if let Some((attempt, state)) = sandbox {
@@ -370,7 +462,11 @@ pub(super) fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &
             processes_of: None,
             address: String::new(),
         };
-        add(member_config(&Node::default(), &Desired::default(), wanted, member.spec, &Image::default(), instance).unwrap(), state.clone());
+        add(
+            member_config(&Node::default(), &Desired::default(), wanted, member.spec, &Image::default(), instance)
+                .unwrap(),
+            state.clone(),
+        );
     }
     all
 }
@@ -379,9 +475,10 @@ pub(super) fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &
 fn init_containers_run_in_order() {
     let with = |policy: &str| {
         let init = json!([{"name": "a", "image": "i:1"}, {"name": "b", "image": "i:1"}]);
-        pod(
-            json!({"restartPolicy": policy, "initContainers": init, "containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "i:1"}]}),
-        )
+        pod(json!({
+            "restartPolicy": policy, "initContainers": init,
+            "containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "i:1"}],
+        }))
     };
     let always = with("Always");
     let up = || Some((0, RUNS));
@@ -429,7 +526,9 @@ fn sidecars_start_before_and_end_after_the_main_ones() {
     world.verdicts.insert(id, Verdict { started: true, ..Verdict::default() });
     now(&probed, world, &["start t 0 step 0"]);
     // The main ones have ended: the last sidecar first, one after the other.
-    let ended = |s: State, t: State| ordered(&plain, up(), &[("s", 0, 0, s), ("t", 0, 0, t), ("a", 0, 0, died(0)), ("c", 0, 0, died(0))]);
+    let ended = |s: State, t: State| {
+        ordered(&plain, up(), &[("s", 0, 0, s), ("t", 0, 0, t), ("a", 0, 0, died(0)), ("c", 0, 0, died(0))])
+    };
     now(&plain, ended(RUNS, RUNS), &["stop t"]);
     now(&plain, ended(RUNS, died(143)), &["stop s"]);
     now(&plain, ended(died(143), died(143)), &["stop POD"]);
@@ -442,11 +541,14 @@ fn sidecars_start_before_and_end_after_the_main_ones() {
 #[test]
 fn a_sidecar_gets_what_is_left_of_the_grace() {
     let init = json!([{"name": "s", "image": "i:1", "restartPolicy": "Always"}]);
-    let spec = json!({"terminationGracePeriodSeconds": 10, "initContainers": init, "containers": [{"name": "c", "image": "i:1"}]});
+    let spec = json!({
+        "terminationGracePeriodSeconds": 10, "initContainers": init, "containers": [{"name": "c", "image": "i:1"}],
+    });
     let gone = pod(spec);
     let ending = |main_took_ms: i64| {
         let mut world = ordered(&gone, Some((0, RUNS)), &[("s", 0, 0, RUNS), ("c", 0, 0, died(143))]);
-        let stopping = memory::Stopping { since_ms: main_took_ms, signalled_ms: Some(main_took_ms), killed_ms: None, sick: false };
+        let stopping =
+            memory::Stopping { since_ms: main_took_ms, signalled_ms: Some(main_took_ms), killed_ms: None, sick: false };
         world.memory.stops.insert("k8s_s_p_d_u_0".to_owned(), stopping);
         world.memory.ending.insert("u".to_owned(), 0);
         world
@@ -497,10 +599,14 @@ fn sidecars_of_an_edited_pod_end_last() {
 #[test]
 fn init_containers_that_are_on_record_run_again_in_a_new_sandbox() {
     let check = |policy: &str, expected: &str| {
-        let recorded = json!({"initContainerStatuses": [{"name": "a", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}]});
+        let recorded = json!({
+            "initContainerStatuses": [{"name": "a", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}],
+        });
         let spec = json!({
-            "restartPolicy": policy, "initContainers": [{"name": "a", "image": "i:1"}], "containers": [{"name": "c", "image": "i:1"}]});
-        let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": recorded});
+            "restartPolicy": policy, "initContainers": [{"name": "a", "image": "i:1"}],
+            "containers": [{"name": "c", "image": "i:1"}]});
+        let document =
+            json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": recorded});
         let wanted = Wanted::new(Source::Master, document).unwrap();
         let before = [("a", 0, 0, died(0)), ("c", 0, 0, died(143))];
         check(from_ref(&wanted), ordered(&wanted, Some((1, RUNS)), &before), 0, &[expected]);
@@ -512,9 +618,11 @@ fn init_containers_that_are_on_record_run_again_in_a_new_sandbox() {
 /// Its master has yet to hear that it runs again: what it says is of the run before.
 #[test]
 fn a_record_of_an_earlier_run_says_nothing_of_the_next() {
-    let recorded = json!({"initContainerStatuses": [{"name": "a", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}]});
+    let recorded =
+        json!({"initContainerStatuses": [{"name": "a", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}]});
     let init = json!([{"name": "a", "image": "i:1"}, {"name": "b", "image": "i:1"}]);
-    let spec = json!({"restartPolicy": "OnFailure", "initContainers": init, "containers": [{"name": "c", "image": "i:1"}]});
+    let spec =
+        json!({"restartPolicy": "OnFailure", "initContainers": init, "containers": [{"name": "c", "image": "i:1"}]});
     let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": recorded});
     let wanted = Wanted::new(Source::Master, document).unwrap();
     check(from_ref(&wanted), ordered(&wanted, Some((1, RUNS)), &[("a", 0, 0, died(0))]), 0, &["start b 0 step 0"]);
@@ -530,7 +638,8 @@ fn a_deadline_is_kept_by_the_clock_of_the_agent() {
         let mut world = ordered(&wanted, Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
         world.memory.heard.insert("u".to_owned(), memory::Heard { at_ms: 0, active_ms });
         let desired = Desired { pods: [("u".to_owned(), Arc::new(wanted))].into(), ..Desired::default() };
-        let round = plan(Case { desired: &desired, world: &world, now: Now { wall_ms, mono_ms }, rules: Rules::default() });
+        let round =
+            plan(Case { desired: &desired, world: &world, now: Now { wall_ms, mono_ms }, rules: Rules::default() });
         assert_eq!(round.waits["u"].dismissed.is_some(), over, "{wall_ms} {mono_ms}");
     };
     check(9_999, 9_999, 0, false);
@@ -550,7 +659,10 @@ fn a_probe_has_a_grace_of_its_own() {
     let dead = Some(Dead { probe: checks::ProbeKind::Startup, output: String::new() });
     world.verdicts.insert(id.clone(), Verdict { dead, ..Verdict::default() });
     check(from_ref(&wanted), world.clone(), 0, &["stop c"]);
-    world.memory.stops.insert(id, memory::Stopping { since_ms: 0, signalled_ms: Some(0), killed_ms: None, sick: false });
+    world
+        .memory
+        .stops
+        .insert(id, memory::Stopping { since_ms: 0, signalled_ms: Some(0), killed_ms: None, sick: false });
     check(from_ref(&wanted), world.clone(), 2_999, &[]);
     check(from_ref(&wanted), world, 3_000, &["kill c"]);
 }
@@ -618,10 +730,15 @@ fn a_check_without_a_host_is_for_the_pod() {
 fn what_a_container_may_use_changes_while_it_runs() {
     let spec = |resources: Value, policy: &str| {
         let container = json!({"name": "c", "image": "i:1", "resources": resources, "resizePolicy": [
-            {"resourceName": "cpu", "restartPolicy": "NotRequired"}, {"resourceName": "memory", "restartPolicy": policy}]});
+            {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+            {"resourceName": "memory", "restartPolicy": policy}]});
         pod(json!({"restartPolicy": "Always", "containers": [container]}))
     };
-    let limits = |cpu: &str, memory: &str| json!({"limits": {"cpu": cpu, "memory": memory}, "requests": {"cpu": cpu, "memory": memory}});
+    let limits = |cpu: &str, memory: &str| {
+        json!({
+            "limits": {"cpu": cpu, "memory": memory}, "requests": {"cpu": cpu, "memory": memory},
+        })
+    };
     let check = |before: Value, now: Value, policy: &str, expected: &[&str]| {
         let was = spec(before, policy);
         let mut world = world(&was, Some(RUNS), &[(0, 0, RUNS)]);
@@ -654,7 +771,9 @@ fn a_container_may_use_what_its_pod_may() {
 /// One that asks for no cpu gets two shares; those of an agent of before, which told none, are left as they are.
 #[test]
 fn an_upgrade_resizes_nothing() {
-    let container = json!({"name": "c", "image": "i:1", "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]});
+    let container = json!({
+        "name": "c", "image": "i:1", "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
+    });
     let wanted = pod(json!({"restartPolicy": "Always", "containers": [container]}));
     assert_eq!(crate::container::limits(&wanted.pod.spec, &wanted.pod.spec.containers[0]).cpu_shares, 2);
     let mut world = world(&wanted, Some(RUNS), &[(0, 0, RUNS)]);
@@ -690,8 +809,10 @@ fn a_resize_waits_for_room() {
         world.memory.allocations.clear();
         check(from_ref(&large), world, 0, done);
     }
-    let (desired, mut world) =
-        (Desired { pods: [("u".to_owned(), Arc::new(large.clone()))].into(), ..Desired::default() }, running(&small, 2000));
+    let (desired, mut world) = (
+        Desired { pods: [("u".to_owned(), Arc::new(large.clone()))].into(), ..Desired::default() },
+        running(&small, 2000),
+    );
     let now = Now { wall_ms: 1000, mono_ms: 0 };
     let mut memory = std::mem::take(&mut world.memory);
     memory.look(&world.containers, now);
@@ -702,12 +823,17 @@ fn a_resize_waits_for_room() {
     assert_eq!(waits.held.as_ref().map(|held| held.message.as_str()), Some(text));
     let message = &waits.notes["resize"].message;
     assert!(
-        message.starts_with("Pod resize Deferred: {") && message.ends_with(&format!("\"error\":\"{text}\",\"generation\":0}}")),
+        message.starts_with("Pod resize Deferred: {")
+            && message.ends_with(&format!("\"error\":\"{text}\",\"generation\":0}}")),
         "{message}"
     );
     let status = crate::status::status(&large, &world, waits, &json!({}), now);
-    let pending = status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "PodResizePending").unwrap();
-    assert_eq!((&pending["status"], &pending["reason"], &pending["message"]), (&json!("True"), &json!("Deferred"), &json!(text)));
+    let pending =
+        status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "PodResizePending").unwrap();
+    assert_eq!(
+        (&pending["status"], &pending["reason"], &pending["message"]),
+        (&json!("True"), &json!("Deferred"), &json!(text))
+    );
     assert_eq!(status["allocatedResources"], json!({"cpu": "1"}));
     // One that has ended starts again with what it has.
     world.containers.iter_mut().filter(|seen| seen.image == "i:1").for_each(|seen| seen.state = died(1));
@@ -717,5 +843,8 @@ fn a_resize_waits_for_room() {
     // There is room: until the engine has done it, it is under way.
     let status = crate::status::status(&large, &world, &Waits::default(), &json!({}), now);
     let kinds: Vec<&Value> = status["conditions"].as_array().unwrap().iter().map(|one| &one["type"]).collect();
-    assert!(kinds.contains(&&json!("PodResizeInProgress")) && !kinds.contains(&&json!("PodResizePending")), "{kinds:?}");
+    assert!(
+        kinds.contains(&&json!("PodResizeInProgress")) && !kinds.contains(&&json!("PodResizePending")),
+        "{kinds:?}"
+    );
 }

@@ -54,12 +54,22 @@ pub enum Dismissed {
 
 impl Dismissal {
     pub fn rejected(reason: impl Into<String>, text: String) -> Dismissal {
-        Dismissal { kind: Dismissed::Rejected, reason: reason.into(), message: format!("Pod was rejected: {text}"), event: text }
+        Dismissal {
+            kind: Dismissed::Rejected,
+            reason: reason.into(),
+            message: format!("Pod was rejected: {text}"),
+            event: text,
+        }
     }
 
     pub fn out_of_time() -> Dismissal {
         let text = "Pod was active on the node longer than the specified deadline";
-        Dismissal { kind: Dismissed::OutOfTime, reason: "DeadlineExceeded".to_owned(), message: text.to_owned(), event: text.to_owned() }
+        Dismissal {
+            kind: Dismissed::OutOfTime,
+            reason: "DeadlineExceeded".to_owned(),
+            message: text.to_owned(),
+            event: text.to_owned(),
+        }
     }
 
     pub fn evicted(kind: Dismissed, text: String) -> Dismissal {

@@ -1,7 +1,9 @@
-//! Docker, ufw and their like drop what is forwarded and not accepted: what lets the pods' bridge through beside them. PURE.
+//! Docker, ufw and their like drop what is forwarded and not accepted: what lets the pods' bridge through beside them.
+//! PURE.
 //!
-//! An accept in a table of ours ends nothing in theirs, so it stands where Docker wants such rules (DOCKER-USER), or first in FORWARD. What
-//! Docker keeps apart stays apart: pods reach containers on its other networks at their published ports alone, as before.
+//! An accept in a table of ours ends nothing in theirs, so it stands where Docker wants such rules (DOCKER-USER), or
+//! first in FORWARD. What Docker keeps apart stays apart: pods reach containers on its other networks at their
+//! published ports alone, as before.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +11,8 @@ use super::BRIDGE;
 
 pub const CHAIN: &str = "CORACLE-FORWARD";
 
-/// What `iptables-restore --noflush` is told. None: it is so already, or nothing is in the way. `rules`: what `iptables -S` says.
+/// What `iptables-restore --noflush` is told. None: it is so already, or nothing is in the way. `rules`: what
+/// `iptables -S` says.
 pub fn script(rules: &str) -> Option<String> {
     let place = if rules.lines().any(|line| line == "-N DOCKER-USER") { "DOCKER-USER" } else { "FORWARD" };
     let jump = format!("-A {place} -j {CHAIN}");
@@ -32,7 +35,8 @@ pub fn script(rules: &str) -> Option<String> {
 /// In the very words in which iptables lists them.
 fn wanted(rules: &str) -> Vec<String> {
     let state = "-m conntrack --ctstate";
-    let apart = bridges(rules).into_iter().map(|other| format!("-A {CHAIN} -i {BRIDGE} -o {other} {state} NEW -j RETURN"));
+    let apart =
+        bridges(rules).into_iter().map(|other| format!("-A {CHAIN} -i {BRIDGE} -o {other} {state} NEW -j RETURN"));
     let through = [
         format!("-A {CHAIN} -i {BRIDGE} -j ACCEPT"),
         // Answers, and what a rule of ours or a service leads here; nobody else from outside, as before.
@@ -43,8 +47,14 @@ fn wanted(rules: &str) -> Vec<String> {
 
 /// Docker's other ones.
 fn bridges(rules: &str) -> BTreeSet<&str> {
-    let of = |line: &str| line.starts_with("-A ") && line.ends_with(" -j DOCKER") && line.split(' ').nth(2) == Some("-o");
-    rules.lines().filter(|line| of(line)).filter_map(|line| line.split(' ').nth(3)).filter(|name| *name != BRIDGE).collect()
+    let of =
+        |line: &str| line.starts_with("-A ") && line.ends_with(" -j DOCKER") && line.split(' ').nth(2) == Some("-o");
+    rules
+        .lines()
+        .filter(|line| of(line))
+        .filter_map(|line| line.split(' ').nth(3))
+        .filter(|name| *name != BRIDGE)
+        .collect()
 }
 
 #[cfg(test)]
@@ -52,9 +62,10 @@ mod tests {
     use super::*;
 
     /// As Docker 20.10 leaves it.
-    const DOCKERS: &str = "-P INPUT ACCEPT\n-P FORWARD DROP\n-P OUTPUT ACCEPT\n-N DOCKER\n-N DOCKER-USER\n-A FORWARD -j DOCKER-USER\n\
-        -A FORWARD -o docker0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -o docker0 -j DOCKER\n\
-        -A FORWARD -i docker0 ! -o docker0 -j ACCEPT\n-A FORWARD -o coracle0 -j DOCKER\n-A DOCKER-USER -j RETURN\n";
+    const DOCKERS: &str = "-P INPUT ACCEPT\n-P FORWARD DROP\n-P OUTPUT ACCEPT\n-N DOCKER\n-N DOCKER-USER\n\
+                           -A FORWARD -j DOCKER-USER\n-A FORWARD -o docker0 -m conntrack --ctstate RELATED,ESTABLISHED \
+                           -j ACCEPT\n-A FORWARD -o docker0 -j DOCKER\n-A FORWARD -i docker0 ! -o docker0 -j ACCEPT\n\
+                           -A FORWARD -o coracle0 -j DOCKER\n-A DOCKER-USER -j RETURN\n";
     const OURS: &str = "-A CORACLE-FORWARD -i coracle0 -o docker0 -m conntrack --ctstate NEW -j RETURN\n\
         -A CORACLE-FORWARD -i coracle0 -j ACCEPT\n\
         -A CORACLE-FORWARD -o coracle0 -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT\n";
@@ -62,10 +73,15 @@ mod tests {
     #[test]
     fn the_bridge_is_let_through() {
         let made = |rules: &str, body: &str, first: &str| {
-            assert_eq!(script(rules).as_deref(), Some(format!("*filter\n:{CHAIN} - [0:0]\n{body}{first}COMMIT\n").as_str()), "{rules}");
+            assert_eq!(
+                script(rules).as_deref(),
+                Some(format!("*filter\n:{CHAIN} - [0:0]\n{body}{first}COMMIT\n").as_str()),
+                "{rules}"
+            );
         };
         made(DOCKERS, OURS, "-I DOCKER-USER 1 -j CORACLE-FORWARD\n");
-        let there = DOCKERS.replace("-A DOCKER-USER -j RETURN", &format!("-A DOCKER-USER -j {CHAIN}\n-A DOCKER-USER -j RETURN"));
+        let there = DOCKERS
+            .replace("-A DOCKER-USER -j RETURN", &format!("-A DOCKER-USER -j {CHAIN}\n-A DOCKER-USER -j RETURN"));
         assert_eq!(script(&format!("{there}{OURS}")), None, "it is so already");
         // A network that Docker has made since, and rules that somebody has flushed.
         let another = format!("{there}{OURS}-A DOCKER-BRIDGE -o br-0123 -j DOCKER\n");

@@ -1,4 +1,5 @@
-//! Looks after the pods' own network while sandboxes of it run: ports of the host, rules beside those of others, wires on the bridge.
+//! Looks after the pods' own network while sandboxes of it run: ports of the host, rules beside those of others, wires
+//! on the bridge.
 //!
 //! Also where new pods are on the engine's network: those of before keep theirs.
 
@@ -40,7 +41,8 @@ pub async fn run(subnet: Subnet, mut shown: watch::Receiver<Arc<Shown>>, docker:
     let mut check_at = Instant::now() + RECHECK;
     loop {
         let now = shown.borrow_and_update().clone();
-        let own: Vec<&Seen> = now.world.containers.iter().filter(|seen| seen.runs() && seen.labels.contains_key(LABEL_ADDRESS)).collect();
+        let own: Vec<&Seen> =
+            now.world.containers.iter().filter(|seen| seen.runs() && seen.labels.contains_key(LABEL_ADDRESS)).collect();
         // Of a host that never had such a pod nothing is touched.
         let idle = !now.looked || own.is_empty() && keep.applied.is_none();
         if !idle {
@@ -143,10 +145,14 @@ mod tests {
     fn flows_are_led_at_every_address() {
         let pod = IpAddr::from([10, 244, 0, 9]);
         let local = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 168, 1, 7])];
-        let mapping = |protocol: &str, host, host_port| Mapping { protocol: protocol.into(), host, host_port, pod, port: 53 };
-        let all = [mapping("udp", None, 53), mapping("tcp", None, 53), mapping("udp", Some(local[1]), 54)].into_iter().collect();
+        let mapping =
+            |protocol: &str, host, host_port| Mapping { protocol: protocol.into(), host, host_port, pod, port: 53 };
+        let all = [mapping("udp", None, 53), mapping("tcp", None, 53), mapping("udp", Some(local[1]), 54)]
+            .into_iter()
+            .collect();
         let ends = BTreeSet::from([(pod, 53)]);
-        let expected = [((Some(local[0]), 53), ends.clone()), ((Some(local[1]), 53), ends.clone()), ((Some(local[1]), 54), ends)];
+        let expected =
+            [((Some(local[0]), 53), ends.clone()), ((Some(local[1]), 53), ends.clone()), ((Some(local[1]), 54), ends)];
         assert_eq!(led(&all, &local), Led::from(expected));
     }
 }

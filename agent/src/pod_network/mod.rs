@@ -5,8 +5,8 @@
 //!     here: addresses, and what `ip` is told · forward: the rules beside Docker's · nft: the table of ours
 //!     plug: carries it out · keep: looks after all of it
 //!
-//! The address stands on the sandbox's label, so whoever looks at the engine knows it. The bridge is the one that the engine's network of
-//! that name has, where there is one: pods of both kinds stand beside each other on it.
+//! The address stands on the sandbox's label, so whoever looks at the engine knows it. The bridge is the one that the
+//! engine's network of that name has, where there is one: pods of both kinds stand beside each other on it.
 
 pub mod forward;
 pub mod keep;
@@ -63,11 +63,13 @@ impl Subnet {
         format!("{}/{}", Ipv4Addr::from(self.first), self.bits)
     }
 
-    /// One that nobody has. The engine gives its own from below, so these come from above: should pods go back to the engine's network,
-    /// it takes none of theirs. The one after that which was given last, so that an address rests before another pod has it.
+    /// One that nobody has. The engine gives its own from below, so these come from above: should pods go back to the
+    /// engine's network, it takes none of theirs. The one after that which was given last, so that an address rests
+    /// before another pod has it.
     pub fn free(self, used: &BTreeSet<IpAddr>, last: Option<IpAddr>) -> Option<IpAddr> {
         let middle = self.first + (self.last() - self.first) / 2;
-        let last = last.and_then(number).filter(|last| *last > middle && *last < self.last()).unwrap_or_else(|| self.last());
+        let last =
+            last.and_then(number).filter(|last| *last > middle && *last < self.last()).unwrap_or_else(|| self.last());
         let upper = (middle + 1..last).rev().chain((last..self.last()).rev());
         let lower = (self.first + 2..=middle).rev();
         upper.chain(lower).map(|number| IpAddr::from(Ipv4Addr::from(number))).find(|address| !used.contains(address))
@@ -101,7 +103,8 @@ fn hardware(address: IpAddr) -> String {
     format!("02:43:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }
 
-/// A bridge that is not there. It has an address of its own: else it would take that of its lowest port, and another with another pod.
+/// A bridge that is not there. It has an address of its own: else it would take that of its lowest port, and another
+/// with another pod.
 pub fn new_bridge(subnet: Subnet) -> String {
     format!("link add name {BRIDGE} type bridge\nlink set {BRIDGE} address {}\n", hardware(subnet.gateway()))
 }
@@ -122,7 +125,10 @@ pub fn end_wire(name: &str) -> String {
 /// In the sandbox. It may be said twice.
 pub fn inside(subnet: Subnet, address: IpAddr) -> String {
     let (bits, gateway) = (subnet.bits, subnet.gateway());
-    format!("link set lo up\naddr replace {address}/{bits} dev eth0\nlink set eth0 up\nroute replace default via {gateway} dev eth0\n")
+    format!(
+        "link set lo up\naddr replace {address}/{bits} dev eth0\nlink set eth0 up\n\
+         route replace default via {gateway} dev eth0\n"
+    )
 }
 
 /// The last of it: a wire that is on the bridge is whole.
@@ -130,7 +136,8 @@ pub fn join(name: &str) -> String {
     format!("link set {name} master {BRIDGE}\nlink set {name} up\n")
 }
 
-/// An interface of this host whose network and that of the pods have addresses in common. `shown`: what `ip -4 -o addr show` says.
+/// An interface of this host whose network and that of the pods have addresses in common. `shown`: what
+/// `ip -4 -o addr show` says.
 pub fn overlap(shown: &str, subnet: Subnet) -> Option<String> {
     shown.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -180,7 +187,10 @@ mod tests {
     fn what_ip_is_told() {
         let subnet = Subnet::parse("10.244.0.0/24").unwrap();
         let name = wire("0123456789abcdef", 4_194_303);
-        assert!(name == "v012345673fffff" && name.len() == 15 && name.starts_with(&wires_of("0123456789abcdef")), "{name}");
+        assert!(
+            name == "v012345673fffff" && name.len() == 15 && name.starts_with(&wires_of("0123456789abcdef")),
+            "{name}"
+        );
         assert_eq!(
             new_bridge(subnet) + &bridge_up(subnet),
             "link add name coracle0 type bridge\nlink set coracle0 address 02:43:0a:f4:00:01\n\
@@ -188,11 +198,13 @@ mod tests {
         );
         assert_eq!(
             new_wire("v1", 7, address("10.244.0.254")) + &join("v1"),
-            "link add name v1 type veth peer name eth0 address 02:43:0a:f4:00:fe netns 7\nlink set v1 master coracle0\nlink set v1 up\n"
+            "link add name v1 type veth peer name eth0 address 02:43:0a:f4:00:fe netns 7\nlink set v1 master coracle0\n\
+             link set v1 up\n"
         );
         assert_eq!(
             inside(subnet, address("10.244.0.254")),
-            "link set lo up\naddr replace 10.244.0.254/24 dev eth0\nlink set eth0 up\nroute replace default via 10.244.0.1 dev eth0\n"
+            "link set lo up\naddr replace 10.244.0.254/24 dev eth0\nlink set eth0 up\n\
+             route replace default via 10.244.0.1 dev eth0\n"
         );
     }
 

@@ -1,7 +1,9 @@
-//! The table of the pods' own network, as nft's text: their way out, and the ports of this host that lead to them. PURE.
+//! The table of the pods' own network, as nft's text: their way out, and the ports of this host that lead to them.
+//! PURE.
 //!
-//! What leaves the pods' network goes as from this host. A port of the host leads to a pod from the LAN, from this host (its loopback, too) and
-//! from pods; what comes from a pod, or from the loopback, is masqueraded, or the answer would not come back here.
+//! What leaves the pods' network goes as from this host. A port of the host leads to a pod from the LAN, from this host
+//! (its loopback, too) and from pods; what comes from a pod, or from the loopback, is masqueraded, or the answer would
+//! not come back here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -54,8 +56,11 @@ pub fn script(subnet: Subnet, mappings: &BTreeSet<Mapping>) -> String {
 }
 
 fn block(what: &str, name: &str, kind: &str, elements: Vec<String>) -> String {
-    let elements =
-        if elements.is_empty() { String::new() } else { format!("\t\telements = {{\n\t\t\t{}\n\t\t}}\n", elements.join(",\n\t\t\t")) };
+    let elements = if elements.is_empty() {
+        String::new()
+    } else {
+        format!("\t\telements = {{\n\t\t\t{}\n\t\t}}\n", elements.join(",\n\t\t\t"))
+    };
     format!("\t{what} {name} {{\n\t\ttype {kind}\n{elements}\t}}\n")
 }
 
@@ -69,13 +74,14 @@ fn base(subnet: Subnet) -> String {
     format!(
         "\tchain guard {{\n\t\ttype filter hook prerouting priority -300; policy accept;\n\
          \t\tiifname \"{BRIDGE}\" ip daddr 127.0.0.0/8 drop comment \"the loopback is this host's own\"\n\
-         \t\tiifname \"{BRIDGE}\" ip saddr 127.0.0.0/8 drop\n\t}}\n\
-         \tchain prerouting {{\n\t\ttype nat hook prerouting priority {PRIORITY}; policy accept;\n{lead}\t}}\n\
-         \tchain output {{\n\t\ttype nat hook output priority {PRIORITY}; policy accept;\n{lead}\t}}\n\
-         \tchain postrouting {{\n\t\ttype nat hook postrouting priority 95; policy accept;\n\
-         \t\tip saddr 127.0.0.0/8 oifname \"{BRIDGE}\" ct status dnat masquerade comment \"from the loopback to a port of a pod\"\n\
-         \t\tip saddr {pods} ct status dnat ip daddr . meta l4proto . th dport @served masquerade comment \"a pod to a port of the host\"\n\
-         \t\tip saddr {pods} ip daddr != {pods} oifname != \"{BRIDGE}\" masquerade comment \"pods go out as this host\"\n\t}}\n"
+         \t\tiifname \"{BRIDGE}\" ip saddr 127.0.0.0/8 drop\n\t}}\n\tchain prerouting {{\n\
+         \t\ttype nat hook prerouting priority {PRIORITY}; policy accept;\n{lead}\t}}\n\tchain output {{\n\
+         \t\ttype nat hook output priority {PRIORITY}; policy accept;\n{lead}\t}}\n\tchain postrouting {{\n\
+         \t\ttype nat hook postrouting priority 95; policy accept;\n\
+         \t\tip saddr 127.0.0.0/8 oifname \"{BRIDGE}\" ct status dnat masquerade comment \"from the loopback to a port \
+         of a pod\"\n\t\tip saddr {pods} ct status dnat ip daddr . meta l4proto . th dport @served masquerade comment \
+         \"a pod to a port of the host\"\n\t\tip saddr {pods} ip daddr != {pods} oifname != \"{BRIDGE}\" masquerade \
+         comment \"pods go out as this host\"\n\t}}\n"
     )
 }
 
@@ -94,8 +100,12 @@ mod tests {
             port,
         };
         let none = script(subnet, &BTreeSet::new());
-        assert!(!none.contains("elements") && none.starts_with("table ip coracle_pods\ndelete table ip coracle_pods\n"), "{none}");
-        let mappings = [mapping("tcp", "", 8080, 80), mapping("udp", "::", 53, 53), mapping("tcp", "127.0.0.1", 81, 80)];
+        assert!(
+            !none.contains("elements") && none.starts_with("table ip coracle_pods\ndelete table ip coracle_pods\n"),
+            "{none}"
+        );
+        let mappings =
+            [mapping("tcp", "", 8080, 80), mapping("udp", "::", 53, 53), mapping("tcp", "127.0.0.1", 81, 80)];
         let some = script(subnet, &mappings.into_iter().collect());
         for line in [
             "\t\t\ttcp . 8080 : 10.244.0.9 . 80,\n\t\t\tudp . 53 : 10.244.0.9 . 53\n",

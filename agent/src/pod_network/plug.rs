@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, setns};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt::ReuseAddr};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt::ReuseAddr,
+};
 use tokio::sync::oneshot;
 
 use super::{BRIDGE, Subnet, forward, nft};
@@ -17,8 +19,8 @@ use crate::tool::{first_line, run_tool};
 /// Of a thread that waits for `ip`.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The bridge, this host's address on it, and what the kernel must be told so that it forwards. The rules go with it: pods' first packets
-/// find them.
+/// The bridge, this host's address on it, and what the kernel must be told so that it forwards. The rules go with it:
+/// pods' first packets find them.
 pub async fn make_ready(subnet: Subnet) -> Result<(), String> {
     let shown = run_tool("ip", &["-4", "-o", "addr", "show"], None).await?;
     if let Some(other) = super::overlap(&shown, subnet) {
@@ -83,7 +85,11 @@ pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr) -> Result
         return Ok(());
     }
     // Of a start before, which something else of the pod still holds: two would have one address.
-    let old: String = wires().iter().filter(|other| other.starts_with(&super::wires_of(id))).map(|other| super::end_wire(other)).collect();
+    let old: String = wires()
+        .iter()
+        .filter(|other| other.starts_with(&super::wires_of(id)))
+        .map(|other| super::end_wire(other))
+        .collect();
     if !old.is_empty() {
         // One that goes by itself is gone.
         let _ = run_tool("ip", &["-force", "-batch", "-"], Some(&old)).await;
@@ -130,7 +136,12 @@ fn enter(pid: i64) -> io::Result<()> {
 
 fn ip_here(batch: &str) -> io::Result<()> {
     let mut command = Command::new("ip");
-    let mut child = command.args(["-4", "-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let mut child = command
+        .args(["-4", "-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
         // A tool that ends early says why below.
         let _ = stdin.write_all(batch.as_bytes());
@@ -156,7 +167,9 @@ pub fn is_free(protocol: &str, host: Option<IpAddr>, number: u16) -> Result<(), 
         }
         bind(one.as_raw_fd(), &SockaddrStorage::from(address))
     };
-    tried().map_err(|error| format!("bind host port {address}/{}: {}", protocol.to_uppercase(), error.desc().to_lowercase()))
+    tried().map_err(|error| {
+        format!("bind host port {address}/{}: {}", protocol.to_uppercase(), error.desc().to_lowercase())
+    })
 }
 
 /// The addresses of this host.

@@ -12,7 +12,8 @@ use tokio::io::{Interest, Ready};
 use super::thresholds::Level;
 use crate::figures::files;
 
-/// The kernel tells when processes have waited for memory for a tenth of a second within one: no other program needs to look then.
+/// The kernel tells when processes have waited for memory for a tenth of a second within one: no other program needs to
+/// look then.
 const STALL: &str = "some 100000 1000000";
 /// A tree with more entries is as full as these make it.
 const ENTRIES_MAX: usize = 1_000_000;
@@ -47,7 +48,8 @@ pub fn disk(path: &str) -> Option<(Level, Level)> {
     Some((bytes, Level { available: disk.files_free, capacity: disk.files }))
 }
 
-/// The disk space of a tree, without other file systems in it; a file with several names counts once. Ends early above `enough`.
+/// The disk space of a tree, without other file systems in it; a file with several names counts once. Ends early above
+/// `enough`.
 pub fn tree(path: &str, enough: u64) -> u64 {
     let Ok(top) = fs::symlink_metadata(path) else { return 0 };
     let (mut sum, mut entries) = (0_u64, 0_usize);
@@ -85,7 +87,8 @@ pub struct Alarm(Option<AsyncFd<File>>);
 
 impl Alarm {
     pub fn open() -> Alarm {
-        let opened = OpenOptions::new().read(true).write(true).custom_flags(nix::libc::O_NONBLOCK).open("/proc/pressure/memory");
+        let opened =
+            OpenOptions::new().read(true).write(true).custom_flags(nix::libc::O_NONBLOCK).open("/proc/pressure/memory");
         let asked = opened.and_then(|mut file| file.write_all(format!("{STALL}\0").as_bytes()).map(|()| file));
         #[expect(deprecated, reason = "the safe one of two: a File keeps its descriptor")]
         let armed = asked.and_then(|file| AsyncFd::with_interest(file, Interest::PRIORITY));
@@ -109,7 +112,10 @@ mod tests {
     fn threads_are_counted_against_the_lower_limit() {
         let level = Level { available: 31_688, capacity: 31_768 };
         assert_eq!(processes_of("0.20 0.18 0.12 1/80 11206\n", "32768\n", "31768\n"), Some(level));
-        assert_eq!(processes_of("0.20 0.18 0.12 1/40000 1\n", "32768\n", "63536\n"), Some(Level { available: 0, capacity: 32_768 }));
+        assert_eq!(
+            processes_of("0.20 0.18 0.12 1/40000 1\n", "32768\n", "63536\n"),
+            Some(Level { available: 0, capacity: 32_768 })
+        );
         assert_eq!(processes_of("nonsense", "1", "1"), None);
         assert!(processes().is_some_and(|level| 0 < level.available && level.available < level.capacity));
     }

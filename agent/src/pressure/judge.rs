@@ -38,7 +38,8 @@ impl PodTaken {
     }
 }
 
-/// The volumes and containers of a pod that must be measured because they are limited: most pods have none, and cost nothing.
+/// The volumes and containers of a pod that must be measured because they are limited: most pods have none, and cost
+/// nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measures {
     /// Names of empty directories.
@@ -49,7 +50,8 @@ pub struct Measures {
 impl Measures {
     pub fn of(wanted: &Wanted) -> Option<Measures> {
         let containers = limit_of_pod(wanted).is_some();
-        let volumes = empty_dirs(wanted).filter(|(_, limit)| containers || limit.is_some()).map(|(name, _)| name.to_owned());
+        let volumes =
+            empty_dirs(wanted).filter(|(_, limit)| containers || limit.is_some()).map(|(name, _)| name.to_owned());
         let measures = Measures { volumes: volumes.collect(), containers };
         (measures != Measures::default()).then_some(measures)
     }
@@ -64,7 +66,8 @@ impl Measures {
 fn empty_dirs(wanted: &Wanted) -> impl Iterator<Item = (&str, Option<Sum>)> {
     let volumes = wanted.document["spec"]["volumes"].as_array().into_iter().flatten();
     volumes.filter_map(|volume| {
-        let empty = volume["emptyDir"].as_object().filter(|empty| empty.get("medium").is_none_or(|medium| medium == ""))?;
+        let empty =
+            volume["emptyDir"].as_object().filter(|empty| empty.get("medium").is_none_or(|medium| medium == ""))?;
         let limit = empty.get("sizeLimit").and_then(|limit| Sum::of_text(limit.as_str()?));
         Some((volume["name"].as_str()?, limit.filter(|limit| limit.amount().value() > 0)))
     })
@@ -96,7 +99,9 @@ pub fn over(wanted: &Wanted, taken: &PodTaken) -> Option<String> {
         Some((&member.spec.name, limit, taken.containers.get(&member.spec.name)?))
     });
     let mut too_much = limited.filter(|(_, limit, taken)| above(taken.disk, *limit));
-    too_much.next().map(|(name, limit, _)| format!("Container {name} exceeded its local ephemeral storage limit \"{limit}\". "))
+    too_much
+        .next()
+        .map(|(name, limit, _)| format!("Container {name} exceeded its local ephemeral storage limit \"{limit}\". "))
 }
 
 /// The first threshold that is met: memory before the disk.
@@ -105,7 +110,8 @@ pub fn met(thresholds: &[Threshold], levels: &BTreeMap<Signal, Level>) -> Vec<(T
     thresholds.iter().filter_map(|one| Some((*one, level(one).filter(|level| one.is_met(*level))?))).collect()
 }
 
-/// The pod to evict first: one over its requests, then the one of lower priority, then the one furthest over its requests.
+/// The pod to evict first: one over its requests, then the one of lower priority, then the one furthest over its
+/// requests.
 pub fn victim<'a>(signal: Signal, candidates: &'a [(&Wanted, PodTaken)]) -> Option<&'a (&'a Wanted, PodTaken)> {
     candidates.iter().min_by_key(|(wanted, taken)| {
         let (used, asked) = (used(signal, taken), asked(signal, wanted));
@@ -153,7 +159,9 @@ pub fn message((threshold, level): (Threshold, Level), (wanted, taken): &(&Wante
         if i64::try_from(used).unwrap_or(i64::MAX) > asked {
             let request = request.map_or_else(|| "0".to_owned(), |sum| sum.to_string());
             let (name, used) = (&member.spec.name, binary(used));
-            text += &format!("Container {name} was using {used}, request is {request}, has larger consumption of {resource}. ");
+            text += &format!(
+                "Container {name} was using {used}, request is {request}, has larger consumption of {resource}. "
+            );
         }
     }
     text
@@ -178,12 +186,14 @@ mod tests {
     use serde_json::{Value, json};
 
     fn pod(name: &str, spec: Value) -> Wanted {
-        Wanted::new(Source::Master, json!({"metadata": {"namespace": "d", "name": name, "uid": name}, "spec": spec})).unwrap()
+        Wanted::new(Source::Master, json!({"metadata": {"namespace": "d", "name": name, "uid": name}, "spec": spec}))
+            .unwrap()
     }
 
     fn taken(containers: &[(&str, u64, u64)], volumes: &[(&str, u64)]) -> PodTaken {
-        let containers =
-            containers.iter().map(|(name, memory, disk)| ((*name).to_owned(), Taken { memory: *memory, disk: *disk, processes: 0 }));
+        let containers = containers
+            .iter()
+            .map(|(name, memory, disk)| ((*name).to_owned(), Taken { memory: *memory, disk: *disk, processes: 0 }));
         let volumes = volumes.iter().map(|(name, used)| ((*name).to_owned(), *used));
         PodTaken { containers: containers.collect(), volumes: volumes.collect() }
     }
@@ -212,7 +222,10 @@ mod tests {
     fn what_has_no_limit_is_not_measured() {
         let check = |spec: Value, volumes: &[&str], containers: bool| {
             let found = Measures::of(&pod("p", spec)).unwrap_or_default();
-            assert_eq!((found.volumes.iter().map(String::as_str).collect::<Vec<_>>(), found.containers), (volumes.to_vec(), containers));
+            assert_eq!(
+                (found.volumes.iter().map(String::as_str).collect::<Vec<_>>(), found.containers),
+                (volumes.to_vec(), containers)
+            );
         };
         let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "w", "emptyDir": {}},
             {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]);
@@ -224,12 +237,20 @@ mod tests {
 
     #[test]
     fn who_leaves_first() {
-        let spec = |request: &str, priority: i64| json!({"priority": priority, "containers": [{"name": "c", "resources": {"requests": {"memory": request}}}]});
+        let spec = |request: &str, priority: i64| {
+            json!({
+                "priority": priority, "containers": [{"name": "c", "resources": {"requests": {"memory": request}}}],
+            })
+        };
         let (modest, greedy) = (pod("modest", spec("2Gi", 0)), pod("greedy", spec("1Gi", 0)));
         let (greedier, dear) = (pod("greedier", spec("512Mi", 0)), pod("dear", spec("0", 100)));
         let using = |amount: u64| taken(&[("c", amount, 0)], &[]);
-        let mut all =
-            vec![(&modest, using(2 << 30)), (&dear, using(8 << 30)), (&greedy, using((1 << 30) + 5)), (&greedier, using(1 << 30))];
+        let mut all = vec![
+            (&modest, using(2 << 30)),
+            (&dear, using(8 << 30)),
+            (&greedy, using((1 << 30) + 5)),
+            (&greedier, using(1 << 30)),
+        ];
         for expected in ["greedier", "greedy", "dear", "modest"] {
             let found = victim(Signal::Memory, &all).map(|(wanted, _)| wanted.name.name.clone());
             assert_eq!(found.as_deref(), Some(expected));
@@ -261,9 +282,12 @@ mod tests {
         let threshold = Threshold { signal: Signal::Memory, amount: Amount::Of(100 << 20) };
         let level = Level { available: (50 << 20) + 1, capacity: 1 << 30 };
         assert_eq!(met(&[threshold], &BTreeMap::from([(Signal::Memory, level)])), [(threshold, level)]);
-        let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"memory": "1Mi"}}}, {"name": "d"}, {"name": "e"}]});
+        let spec = json!({
+            "containers": [{"name": "c", "resources": {"requests": {"memory": "1Mi"}}}, {"name": "d"}, {"name": "e"}],
+        });
         let wanted = pod("p", spec);
-        let text = message((threshold, level), &(&wanted, taken(&[("c", 3 << 20, 0), ("d", 4097, 0), ("e", 0, 0)], &[])));
+        let text =
+            message((threshold, level), &(&wanted, taken(&[("c", 3 << 20, 0), ("d", 4097, 0), ("e", 0, 0)], &[])));
         let expected = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 52428801. \
             Container c was using 3Mi, request is 1Mi, has larger consumption of memory. \
             Container d was using 4097, request is 0, has larger consumption of memory. ";

@@ -3,8 +3,8 @@
 //!     every ten seconds while pods are here, and when the kernel tells that processes wait for memory:
 //!     gauge -> judge PURE, thresholds PURE -> Strain -> the loop ends who has to go, the node's conditions say why
 //!
-//! Measured are the disks' and the memory's levels and the number of processes, which costs nothing; directories and containers only of pods that are limited, or
-//! when somebody has to leave.
+//! Measured are the disks' and the memory's levels and the number of processes, which costs nothing; directories and
+//! containers only of pods that are limited, or when somebody has to leave.
 
 mod gauge;
 mod judge;
@@ -61,7 +61,12 @@ struct Room {
 }
 
 /// Ends with the loop.
-pub async fn run(docker: Arc<Docker>, about: About, mut shown: watch::Receiver<Arc<Shown>>, out: watch::Sender<Arc<Strain>>) {
+pub async fn run(
+    docker: Arc<Docker>,
+    about: About,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    out: watch::Sender<Arc<Strain>>,
+) {
     let alarm = Alarm::open();
     let mut room = Room { docker, about: Arc::new(about), strain: Strain::default(), short: BTreeMap::new() };
     let mut next = Instant::now() + LOOK;
@@ -161,7 +166,8 @@ impl Room {
     }
 
     async fn levels(&self) -> BTreeMap<Signal, Level> {
-        let mut levels: BTreeMap<Signal, Level> = gauge::memory().map(|level| (Signal::Memory, level)).into_iter().collect();
+        let mut levels: BTreeMap<Signal, Level> =
+            gauge::memory().map(|level| (Signal::Memory, level)).into_iter().collect();
         levels.extend(gauge::processes().map(|level| (Signal::Processes, level)));
         let places = [
             (Some(self.about.data_dir.clone()), [Signal::NodeDisk, Signal::NodeFiles]),

@@ -28,10 +28,11 @@ pub const SIGNALS: [(&str, Signal); 6] = [
     ("pid.available", Signal::Processes),
 ];
 
-/// A kubelet's own, but for the shares of disks: those are what k3s has for small hosts, whose cards are often nearly full. A kubelet looks at
-/// processes only where it is told to; a host that has no more of them can be helped by nobody.
-pub const DEFAULT: &str =
-    "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,imagefs.inodesFree<5%,pid.available<5%";
+/// A kubelet's own, but for the shares of disks: those are what k3s has for small hosts, whose cards are often nearly
+/// full. A kubelet looks at processes only where it is told to; a host that has no more of them can be helped by
+/// nobody.
+pub const DEFAULT: &str = "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,\
+                           imagefs.inodesFree<5%,pid.available<5%";
 
 impl Signal {
     pub fn short(self) -> Short {
@@ -77,7 +78,9 @@ impl Threshold {
     pub fn least(&self, capacity: u64) -> u64 {
         match self.amount {
             Amount::Of(amount) => amount,
-            Amount::Share(share) => u64::try_from(u128::from(capacity) * u128::from(share) / 100_000).unwrap_or(u64::MAX),
+            Amount::Share(share) => {
+                u64::try_from(u128::from(capacity) * u128::from(share) / 100_000).unwrap_or(u64::MAX)
+            }
         }
     }
 
@@ -90,12 +93,14 @@ impl Threshold {
 pub fn parse(text: &str) -> Result<Vec<Threshold>, String> {
     let mut all: Vec<Threshold> = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let (name, amount) = part.split_once('<').ok_or_else(|| format!("{part:?} is not NAME<AMOUNT, such as memory.available<100Mi"))?;
+        let (name, amount) = part
+            .split_once('<')
+            .ok_or_else(|| format!("{part:?} is not NAME<AMOUNT, such as memory.available<100Mi"))?;
         let known = SIGNALS.iter().find(|(known, _)| *known == name.trim());
         let names = || SIGNALS.map(|(name, _)| name).join(", ");
         let (_, signal) = known.ok_or_else(|| format!("{name:?} is none of {}", names()))?;
-        let amount =
-            amount_of(amount.trim()).ok_or_else(|| format!("{amount:?} is neither an amount, such as 100Mi, nor a share, such as 10%"))?;
+        let amount = amount_of(amount.trim())
+            .ok_or_else(|| format!("{amount:?} is neither an amount, such as 100Mi, nor a share, such as 10%"))?;
         if all.iter().any(|known| known.signal == *signal) {
             return Err(format!("{name} stands there twice"));
         }

@@ -9,7 +9,8 @@ use serde_json::Value;
 /// The master's own: while a claim has the volume it stays.
 const PROTECTION: &str = "kubernetes.io/pv-protection";
 
-/// Whether a volume that is being deleted waits for an agent, and no claim has it any more: not even where somebody took the protection away.
+/// Whether a volume that is being deleted waits for an agent, and no claim has it any more: not even where somebody
+/// took the protection away.
 pub fn is_given_up(volume: &Value) -> bool {
     let has = |finalizer: &str| finalizers(volume).any(|one| one == finalizer);
     let bound = volume["status"]["phase"] == "Bound";
@@ -46,7 +47,9 @@ pub fn reclaim(volume: &Value, labels: &BTreeMap<String, String>) -> Option<Recl
         name.starts_with("pvc-") && rest.ends_with(&format!("_{name}")) && !rest.contains('/')
     });
     Some(match directory {
-        Some(directory) if meta["annotations"][PROVISIONED_BY] == LOCAL_PROVISIONER => Reclaim::Remove(directory.to_owned()),
+        Some(directory) if meta["annotations"][PROVISIONED_BY] == LOCAL_PROVISIONER => {
+            Reclaim::Remove(directory.to_owned())
+        }
         _ => Reclaim::Refuse(format!("{path:?} is no directory that the class made for this volume")),
     })
 }
@@ -97,7 +100,10 @@ mod tests {
         ] {
             assert!(!is_given_up(&volume), "{what}");
         }
-        assert_eq!(others(&with("/metadata/finalizers", json!(["example.com/backup", LOCAL_FINALIZER]))), ["example.com/backup"]);
+        assert_eq!(
+            others(&with("/metadata/finalizers", json!(["example.com/backup", LOCAL_FINALIZER]))),
+            ["example.com/backup"]
+        );
     }
 
     #[test]
@@ -105,11 +111,15 @@ mod tests {
         let labels = |name: &str| BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.to_owned())]);
         let at = |path: &str| with("/spec/hostPath/path", path.into());
         let remove = Some(Reclaim::Remove("shop_data_pvc-u1".to_owned()));
-        let refuse = |path: &str| Some(Reclaim::Refuse(format!("{path:?} is no directory that the class made for this volume")));
+        let refuse =
+            |path: &str| Some(Reclaim::Refuse(format!("{path:?} is no directory that the class made for this volume")));
         assert_eq!(reclaim(&volume(), &labels("n1")), remove);
         assert_eq!(reclaim(&volume(), &labels("n2")), None, "another node's");
         assert_eq!(reclaim(&with("/spec/nodeAffinity", Value::Null), &labels("n1")), None, "nobody's");
-        assert_eq!(reclaim(&with("/spec/persistentVolumeReclaimPolicy", "Retain".into()), &labels("n1")), Some(Reclaim::Release));
+        assert_eq!(
+            reclaim(&with("/spec/persistentVolumeReclaimPolicy", "Retain".into()), &labels("n1")),
+            Some(Reclaim::Release)
+        );
         for path in [
             "/etc".to_owned(),
             LOCAL_VOLUMES.to_owned(),
@@ -121,7 +131,11 @@ mod tests {
             assert_eq!(reclaim(&at(&path), &labels("n1")), refuse(&path), "{path}");
         }
         let path = format!("{LOCAL_VOLUMES}shop_data_pvc-u1");
-        assert_eq!(reclaim(&with("/metadata/annotations", json!({})), &labels("n1")), refuse(&path), "made by somebody else");
+        assert_eq!(
+            reclaim(&with("/metadata/annotations", json!({})), &labels("n1")),
+            refuse(&path),
+            "made by somebody else"
+        );
         assert_eq!(reclaim(&with("/metadata/name", "data".into()), &labels("n1")), refuse(&path), "of another name");
     }
 }

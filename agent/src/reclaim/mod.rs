@@ -71,8 +71,8 @@ impl From<String> for Stays {
     }
 }
 
-/// What was heard may be long ago: a container had the directory, or the master was away. By now somebody may keep the data, so the
-/// master is asked before anything goes.
+/// What was heard may be long ago: a container had the directory, or the master was away. By now somebody may keep the
+/// data, so the master is asked before anything goes.
 async fn give_up(docker: &Docker, client: &Client, name: &str, heard: &Value, node: &NodeSaid) -> Result<(), Stays> {
     let path = format!("/api/v1/persistentvolumes/{name}");
     let reply = client.call(Method::GET, &path, None).await.map_err(|error| error.to_string())?;
@@ -94,7 +94,9 @@ async fn give_up(docker: &Docker, client: &Client, name: &str, heard: &Value, no
     }
     let meta = &volume["metadata"];
     // Of this very volume, as it was read: what others put among its finalizers meanwhile is read first.
-    let patch = json!({"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": others(&volume)}});
+    let patch = json!({
+        "metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": others(&volume)},
+    });
     match client.patch(&path, MERGE_PATCH, patch.to_string().into()).await {
         Ok(reply) if reply.status.is_success() || reply.status == StatusCode::NOT_FOUND => Ok(()),
         Ok(reply) => Err(format!("the master says {}", reply.status).into()),

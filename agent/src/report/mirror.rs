@@ -18,7 +18,8 @@ pub(super) fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
         annotations.insert(key.to_owned(), value.into());
     }
     pod["metadata"] = json!({
-        "name": name, "namespace": pod["metadata"]["namespace"], "labels": pod["metadata"]["labels"], "annotations": annotations,
+        "name": name, "namespace": pod["metadata"]["namespace"], "labels": pod["metadata"]["labels"],
+        "annotations": annotations,
     });
     pod["spec"]["nodeName"] = node_name.into();
     pod
@@ -28,7 +29,8 @@ pub(super) fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
 pub(super) fn is_contradicted(wanted: &Wanted, shows: &Value, status: &Value) -> bool {
     let policy = &wanted.pod.spec.restart_policy;
     // Where all may start anew, no end is one for good.
-    let ended = |status: &Value, member: &Member| !wanted.restarts_all() && ended_for_good(status, policy, member).is_some();
+    let ended =
+        |status: &Value, member: &Member| !wanted.restarts_all() && ended_for_good(status, policy, member).is_some();
     let mut main = wanted.members().filter(|member| member.kind == Kind::Main);
     main.any(|member| ended(shows, &member) && !ended(status, &member))
 }

@@ -1,13 +1,15 @@
 //! The parts of a pod's status that the agent writes; others write the rest. PURE.
 //!
-//! As a kubelet does it: a strategic merge patch that names the pod's uid, the agent's own fields, and its own conditions by their
-//! types. It names no revision and needs none: whatever others say meanwhile, and wherever it stands in the status, stays.
+//! As a kubelet does it: a strategic merge patch that names the pod's uid, the agent's own fields, and its own
+//! conditions by their types. It names no revision and needs none: whatever others say meanwhile, and wherever it
+//! stands in the status, stays.
 
 use crate::status::{CONDITIONS, is_own};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The status fields that the agent writes, also by leaving them out. Placement, claims and gates are written by others.
+/// The status fields that the agent writes, also by leaving them out. Placement, claims and gates are written by
+/// others.
 const FIELDS: [&str; 15] = [
     "allocatedResources",
     "conditions",
@@ -30,16 +32,21 @@ const CLASS: &str = "qosClass";
 /// Merged by `ip`: what goes has to be named.
 const ADDRESSES: [&str; 2] = ["hostIPs", "podIPs"];
 
-/// The patch that makes this the agent's part of a pod's status, which shows `shows` now. A pod with another uid refuses it.
+/// The patch that makes this the agent's part of a pod's status, which shows `shows` now. A pod with another uid
+/// refuses it.
 pub fn pod_status(uid: &str, status: &Value, shows: &Value) -> Value {
-    let mut patch: Map<String, Value> = FIELDS.iter().map(|field| ((*field).to_owned(), status[*field].clone())).collect();
+    let mut patch: Map<String, Value> =
+        FIELDS.iter().map(|field| ((*field).to_owned(), status[*field].clone())).collect();
     if status[CLASS].is_string() {
         patch.insert(CLASS.to_owned(), status[CLASS].clone());
     }
     let conditions = own(&status["conditions"]);
     let order: Vec<Value> = conditions.iter().map(|condition| json!({"type": condition["type"]})).collect();
     let kind = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
-    let gone = CONDITIONS.iter().filter(|missing| kind(missing).is_none()).map(|kind| json!({"$patch": "delete", "type": kind}));
+    let gone = CONDITIONS
+        .iter()
+        .filter(|missing| kind(missing).is_none())
+        .map(|kind| json!({"$patch": "delete", "type": kind}));
     let said = conditions.iter().map(|condition| {
         let mut condition = (*condition).clone();
         for left_out in ["reason", "message", "observedGeneration"] {
@@ -76,8 +83,9 @@ fn own(conditions: &Value) -> Vec<&Value> {
 
 /// A missing field, null, and an empty list or object are equal.
 fn equal(ours: &Value, theirs: &Value) -> bool {
-    let empty =
-        |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
+    let empty = |value: &Value| {
+        value.is_null() || value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty)
+    };
     match (ours, theirs) {
         (ours, theirs) if empty(ours) && empty(theirs) => true,
         (Value::Object(a), Value::Object(b)) => {
@@ -95,7 +103,8 @@ mod tests {
 
     #[test]
     fn only_its_own_is_compared() {
-        let check = |status: Value, shows: Value, same: bool| assert_eq!(agrees(&status, &shows), same, "{status} {shows}");
+        let check =
+            |status: Value, shows: Value, same: bool| assert_eq!(agrees(&status, &shows), same, "{status} {shows}");
         let running = json!({"phase": "Running", "podIP": null, "ephemeralContainerStatuses": []});
         check(running.clone(), json!({"phase": "Running", "qosClass": "BestEffort", "nominatedNodeName": "n"}), true);
         check(running.clone(), json!({"phase": "Pending"}), false);

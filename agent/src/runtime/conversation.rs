@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Messages of a client that wait for the command, and pieces of its output that wait for the client; each at most some 16 KiB. Who is
-/// slow keeps the other one waiting.
+/// Messages of a client that wait for the command, and pieces of its output that wait for the client; each at most some
+/// 16 KiB. Who is slow keeps the other one waiting.
 pub const WAITING_MAX: usize = 4;
 
 /// The streams that are connected to a command.
@@ -85,7 +85,10 @@ mod tests {
         let exit = Outcome::Exit(3);
         assert_eq!(exit.status()["details"]["causes"][0], json!({ "reason": "ExitCode", "message": "3" }));
         assert_eq!(exit.message(), "command terminated with non-zero exit code: exit status 3");
-        assert_eq!((Outcome::Success.message().as_str(), &Outcome::Success.status()["status"]), ("", &json!("Success")));
+        assert_eq!(
+            (Outcome::Success.message().as_str(), &Outcome::Success.status()["status"]),
+            ("", &json!("Success"))
+        );
         let failed = Outcome::Failed("error executing command in container: no".to_owned());
         assert_eq!(failed.status()["message"], "Internal error occurred: error executing command in container: no");
     }

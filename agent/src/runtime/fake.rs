@@ -1,11 +1,15 @@
-//! An engine in memory, for the simulation: seeded, on tokio's clock, with calls that get lost, listings that come late, and
-//! a memory for what must never happen (`wrongs`).
+//! An engine in memory, for the simulation: seeded, on tokio's clock, with calls that get lost, listings that come
+//! late, and a memory for what must never happen (`wrongs`).
 //!
-//! What a container does is in its image's name: `steady` runs, `crash` and `done` end by themselves, and `exit3` with that code;
-//! `try3` does so the first time and ends well the next, `heal3` runs on the next; `slow` and `stubborn` take their signal ill, `bad`
-//! cannot be started, `absent` is in no registry, `local` is here and in no registry.
+//! What a container does is in its image's name: `steady` runs, `crash` and `done` end by themselves, and `exit3` with
+//! that code; `try3` does so the first time and ends well the next, `heal3` runs on the next; `slow` and `stubborn`
+//! take their signal ill, `bad` cannot be started, `absent` is in no registry, `local` is here and in no registry.
 //!
 //! A check is known by the first word of its command, and passes unless the container is said to fail it (`failing`).
+
+mod faults;
+mod note;
+mod wrongs;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,47 +17,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+pub use faults::{Faults, Random};
+pub use note::{Note, Noted};
+
 use super::{Check, ContainerConfig, Failure, Image, Limits, Network, Outcome, Runtime, Seen, State, Volume};
-use crate::happening::Happening;
 use crate::logins::Login;
 use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_KIND, LABEL_POD_UID, SANDBOX};
-
-/// splitmix64: a seed is all that it takes to see the same again.
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.draw() % limit.max(1)
-    }
-
-    pub fn percent(&mut self, chance: u64) -> bool {
-        self.below(100) < chance
-    }
-}
-
-/// How often what goes wrong, in percent of calls.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Faults {
-    /// The call is not done, and the caller is told that nobody knows.
-    pub lost_before: u64,
-    /// The call is done, and the caller is told that nobody knows.
-    pub lost_after: u64,
-    /// A listing is a while on its way, or shows an earlier moment: one after the last acknowledged call.
-    pub late_listing: u64,
-    /// Nothing answers.
-    pub down: bool,
-    /// Listings answer; whatever would change something does not.
-    pub stuck: bool,
-}
 
 #[derive(Clone, Debug)]
 pub struct Held {
@@ -62,45 +31,6 @@ pub struct Held {
     /// When the process will end by itself, and how.
     ends: Option<(Instant, i32)>,
     pub foreign: bool,
-}
-
-/// What a container did, or had done to it.
-#[derive(Clone, Debug)]
-pub struct Note {
-    pub at: Instant,
-    /// The container as it was right after; None for a volume.
-    pub seen: Option<Seen>,
-    pub what: Deed,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
-    /// `again`: it has run before, which only an engine with a conditional start could prevent.
-    Started {
-        again: bool,
-    },
-    Ended {
-        code: i32,
-    },
-    Signalled {
-        signal: String,
-    },
-    /// A hook or a probe, by the first word of its command: begun, and over.
-    Asked {
-        check: String,
-    },
-    Answered {
-        check: String,
-        passed: bool,
-    },
-    Resized,
-    Filled {
-        path: String,
-        /// By their paths.
-        files: BTreeMap<String, Vec<u8>>,
-    },
-    /// Somebody has to be told of it; the loop's own word.
-    Told(Happening),
 }
 
 pub struct Fake {
@@ -131,8 +61,8 @@ pub struct Inner {
     /// Pods that nobody may touch from that moment on.
     pub protected: BTreeMap<String, Instant>,
     pub changes_total: u64,
-    /// Containers that a late listing showed as half made and that had already run: starting one runs it again, and only an engine
-    /// with a conditional start could prevent it.
+    /// Containers that a late listing showed as half made and that had already run: starting one runs it again, and
+    /// only an engine with a conditional start could prevent it.
     pub begun_again: BTreeSet<(String, String)>,
     /// Checks that fail, by the pod's uid and the container's name.
     pub failing: BTreeSet<(String, String, String)>,
@@ -145,11 +75,6 @@ pub struct Inner {
 
 /// A late listing shows one of the first moments after the one before it.
 const PAST_KEPT: usize = 3;
-/// Of one container and one wish, in one minute; of pulls of one image; of all changes in ten seconds.
-const STARTS_A_MINUTE_MAX: usize = 9;
-const PULLS_A_MINUTE_MAX: usize = 30;
-const CHANGES_IN_TEN_SECONDS_MAX: usize = 150;
-
 impl Fake {
     pub fn new(seed: u64) -> Fake {
         Fake {
@@ -261,7 +186,10 @@ impl Inner {
     /// Processes whose time has come have ended.
     pub fn advance(&mut self) {
         let now = Instant::now();
-        let due = self.containers.values().filter_map(|held| Some((held.ends.filter(|(at, _)| *at <= now)?, held.seen.id.clone())));
+        let due = self
+            .containers
+            .values()
+            .filter_map(|held| Some((held.ends.filter(|(at, _)| *at <= now)?, held.seen.id.clone())));
         let mut due: Vec<((Instant, i32), String)> = due.collect();
         due.sort();
         for ((_, code), id) in due {
@@ -275,10 +203,10 @@ impl Inner {
         if let Some(held) = self.containers.get_mut(id) {
             end(held, code, wall_ms);
         }
-        self.note(Some(id), Deed::Ended { code });
+        self.note(Some(id), Noted::Ended { code });
     }
 
-    pub fn note(&mut self, id: Option<&str>, what: Deed) {
+    pub fn note(&mut self, id: Option<&str>, what: Noted) {
         let Some(notes) = &mut self.notes else { return };
         let seen = id.and_then(|id| self.containers.get(id)).filter(|held| !held.foreign).map(|held| held.seen.clone());
         if id.is_none() || seen.is_some() {
@@ -318,52 +246,16 @@ impl Inner {
     }
 
     fn listing(&self) -> Vec<Seen> {
-        self.containers.values().filter(|held| held.seen.labels.contains_key(LABEL_KIND)).map(|held| held.seen.clone()).collect()
+        self.containers
+            .values()
+            .filter(|held| held.seen.labels.contains_key(LABEL_KIND))
+            .map(|held| held.seen.clone())
+            .collect()
     }
 
     fn remember(&mut self) {
         if self.faults.late_listing > 0 && self.past.len() < PAST_KEPT {
             self.past.push(self.listing());
-        }
-    }
-
-    fn count_change(&mut self) {
-        let now = Instant::now();
-        self.changes_total += 1;
-        self.changes.retain(|at| now - *at < Duration::from_secs(10));
-        self.changes.push(now);
-        if self.changes.len() > CHANGES_IN_TEN_SECONDS_MAX {
-            self.wrongs.push("the engine is asked without rest".to_owned());
-            self.changes.clear();
-        }
-    }
-
-    fn count_start(&mut self, labels: &BTreeMap<String, String>) {
-        let now = Instant::now();
-        let place = [LABEL_POD_UID, LABEL_CONTAINER, LABEL_HASH].map(|label| labels.get(label).cloned().unwrap_or_default());
-        let [uid, container, hash] = place;
-        let starts = self.starts.entry((uid, container, hash)).or_default();
-        starts.push(now);
-        let recent = starts.iter().filter(|at| now - **at < Duration::from_secs(60)).count();
-        if recent > STARTS_A_MINUTE_MAX {
-            self.wrongs.push(format!("{} was started {recent} times in a minute", labels[LABEL_CONTAINER]));
-        }
-    }
-
-    /// How often one container was started for one wish.
-    pub fn starts_of(&self, uid: &str, container: &str, hash: &str) -> usize {
-        let place = (uid.to_owned(), container.to_owned(), hash.to_owned());
-        self.starts.get(&place).map_or(0, Vec::len)
-    }
-
-    fn touch(&mut self, id: &str, what: &str) {
-        let Some(held) = self.containers.get(id) else { return };
-        let uid = held.seen.labels.get(LABEL_POD_UID).cloned().unwrap_or_default();
-        if held.foreign {
-            self.wrongs.push(format!("{what} of {}, which is not ours", held.seen.name));
-        }
-        if self.protected.get(&uid).is_some_and(|since| *since <= Instant::now()) {
-            self.wrongs.push(format!("{what} of {}, whose source is unknown", held.seen.name));
         }
     }
 
@@ -389,22 +281,10 @@ impl Inner {
         Some(format!("Bind for 0.0.0.0:{} failed: port is already allocated", clash.host_port))
     }
 
-    /// The simulation calls main containers `c...` and init containers `i...`.
-    fn check_order(&mut self, held: &Held) {
-        let label = |held: &Held, label: &str| held.seen.labels.get(label).cloned().unwrap_or_default();
-        let is_init = |other: &&Held| {
-            let same_pod = label(other, LABEL_POD_UID) == label(held, LABEL_POD_UID);
-            same_pod && !other.foreign && other.seen.runs() && label(other, LABEL_CONTAINER).starts_with('i')
-        };
-        if label(held, LABEL_CONTAINER).starts_with('c')
-            && let Some(init) = self.containers.values().find(is_init)
-        {
-            self.wrongs.push(format!("{} starts while {} runs", held.seen.name, init.seen.name));
-        }
-    }
-
     fn start(&mut self, id: &str) -> Result<(), Failure> {
-        let Some(held) = self.containers.get(id).cloned() else { return Err(Failure::NotFound(format!("no container {id}"))) };
+        let Some(held) = self.containers.get(id).cloned() else {
+            return Err(Failure::NotFound(format!("no container {id}")));
+        };
         if held.seen.runs() {
             return Ok(());
         }
@@ -440,7 +320,7 @@ impl Inner {
             held.seen.ip = ip;
             held.ends = ends;
         }
-        self.note(Some(id), Deed::Started { again });
+        self.note(Some(id), Noted::Started { again });
         Ok(())
     }
 
@@ -453,7 +333,9 @@ impl Inner {
         match kind {
             "crash" => Some(1),
             "done" => Some(0),
-            _ => code("exit").or_else(|| code("try").map(|code| if first { code } else { 0 })).or_else(|| code("heal").filter(|_| first)),
+            _ => code("exit")
+                .or_else(|| code("try").map(|code| if first { code } else { 0 }))
+                .or_else(|| code("heal").filter(|_| first)),
         }
     }
 }
@@ -517,7 +399,7 @@ impl Runtime for Fake {
             if let Volume::Content { path, content } = volume {
                 inner.contents.insert(path.clone(), (uid.to_owned(), content.stamp.clone()));
                 let files = content.files.iter().map(|file| (file.path.clone(), file.bytes.clone())).collect();
-                inner.note(None, Deed::Filled { path: path.clone(), files });
+                inner.note(None, Noted::Filled { path: path.clone(), files });
             }
             inner.volumes.entry(uid.to_owned()).or_default().insert(format!("{volume:?}"));
         }
@@ -529,8 +411,9 @@ impl Runtime for Fake {
         let _changing = self.change(uid);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
-        let of_it =
-            |held: &&Held| !held.foreign && held.seen.runs() && held.seen.labels.get(LABEL_POD_UID).is_some_and(|other| other == uid);
+        let of_it = |held: &&Held| {
+            !held.foreign && held.seen.runs() && held.seen.labels.get(LABEL_POD_UID).is_some_and(|other| other == uid)
+        };
         if let Some(held) = inner.containers.values().find(of_it) {
             let text = format!("volumes of {} are removed while it runs", held.seen.name);
             inner.wrongs.push(text);
@@ -554,7 +437,7 @@ impl Runtime for Fake {
         let pulls = inner.pulls.entry(reference.to_owned()).or_default();
         pulls.retain(|at| now - *at < Duration::from_secs(60));
         pulls.push(now);
-        if pulls.len() > PULLS_A_MINUTE_MAX {
+        if pulls.len() > wrongs::PULLS_A_MINUTE_MAX {
             inner.wrongs.push(format!("{reference} was pulled without rest"));
         }
         if reference.starts_with("absent") || reference.starts_with("local") {
@@ -608,7 +491,7 @@ impl Runtime for Fake {
         inner.touch(id, "a resize");
         let held = inner.containers.get_mut(id).filter(|held| held.seen.runs());
         held.ok_or_else(|| Failure::NotFound(format!("{id} does not run")))?.seen.limits = Some(*limits);
-        inner.note(Some(id), Deed::Resized);
+        inner.note(Some(id), Noted::Resized);
         drop(inner);
         self.leave(())
     }
@@ -621,7 +504,7 @@ impl Runtime for Fake {
         if !inner.containers.get(id).is_some_and(|held| held.seen.runs()) {
             return Err(Failure::NotFound(format!("{id} does not run")));
         }
-        inner.note(Some(id), Deed::Signalled { signal: signal.to_owned() });
+        inner.note(Some(id), Noted::Signalled { signal: signal.to_owned() });
         match inner.containers.get_mut(id) {
             Some(held) if signal != "SIGKILL" && held.config.image.starts_with("stubborn") => {}
             Some(held) if signal != "SIGKILL" && held.config.image.starts_with("slow") => held.ends = Some((slowly, 0)),
@@ -648,7 +531,9 @@ impl Runtime for Fake {
 
     async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure> {
         self.enter(false).await?;
-        let Check::Exec { command } = check else { return Ok(Outcome { passed: true, exit_code: None, output: String::new() }) };
+        let Check::Exec { command } = check else {
+            return Ok(Outcome { passed: true, exit_code: None, output: String::new() });
+        };
         let name = command.first().cloned().unwrap_or_default();
         // The second word says how long it takes.
         let takes = command.get(1).and_then(|millis| millis.parse().ok()).map(Duration::from_millis);
@@ -657,17 +542,19 @@ impl Runtime for Fake {
         if !runs() {
             return Err(gone());
         }
-        self.with(|engine| engine.note(Some(id), Deed::Asked { check: name.clone() }));
+        self.with(|engine| engine.note(Some(id), Noted::Asked { check: name.clone() }));
         sleep(takes.unwrap_or_default().min(at_most)).await;
         self.with(|_| ());
         if !runs() {
             return Err(gone());
         }
         let mut inner = self.inner.borrow_mut();
-        let label = |label: &str| inner.containers.get(id).and_then(|held| held.seen.labels.get(label).cloned()).unwrap_or_default();
+        let label = |label: &str| {
+            inner.containers.get(id).and_then(|held| held.seen.labels.get(label).cloned()).unwrap_or_default()
+        };
         let place = (label(LABEL_POD_UID), label(LABEL_CONTAINER), name.clone());
         let passed = !inner.failing.contains(&place) && takes.is_none_or(|takes| takes <= at_most);
-        inner.note(Some(id), Deed::Answered { check: name.clone(), passed });
+        inner.note(Some(id), Noted::Answered { check: name.clone(), passed });
         let output = if passed { String::new() } else { format!("{name} fails") };
         Ok(Outcome { passed, exit_code: Some(i64::from(!passed)), output })
     }

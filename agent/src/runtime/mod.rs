@@ -1,5 +1,5 @@
-//! The interface to a container engine: `Seen` comes in, `ContainerConfig` goes out. `docker` speaks to a real engine, `fake` holds one
-//! in memory for the simulation.
+//! The interface to a container engine: `Seen` comes in, `ContainerConfig` goes out. `docker` speaks to a real engine,
+//! `fake` holds one in memory for the simulation.
 
 pub mod conversation;
 pub mod docker;
@@ -17,11 +17,12 @@ pub use mount::{Mount, MountSource, Propagation, ReadOnlyBelow, SubPath};
 use crate::content::Content;
 use crate::logins::Login;
 
-/// One container engine. All calls may fail at any time, and a failed call may have happened all the same: the loop looks
-/// again instead of believing. Calls that change something are safe to repeat.
+/// One container engine. All calls may fail at any time, and a failed call may have happened all the same: the loop
+/// looks again instead of believing. Calls that change something are safe to repeat.
 #[allow(async_fn_in_trait)] // One thread, no dyn: the futures need not be Send.
 pub trait Runtime {
-    /// All containers with a label of ours, running or not; their termination messages are read (and kept) once they are dead.
+    /// All containers with a label of ours, running or not; their termination messages are read (and kept) once they
+    /// are dead.
     async fn list(&self) -> Result<Vec<Seen>, Failure>;
     /// The uids of pods that have directories or engine volumes on this host.
     async fn volumes(&self) -> Result<BTreeSet<String>, Failure>;
@@ -33,13 +34,14 @@ pub trait Runtime {
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure>;
 
     async fn image(&self, reference: &str) -> Result<Option<Image>, Failure>;
-    /// With these logins, one after another, and else with what the host has for that registry. One that has its turn and does not end is
-    /// given up by itself.
+    /// With these logins, one after another, and else with what the host has for that registry. One that has its turn
+    /// and does not end is given up by itself.
     async fn pull(&self, reference: &str, logins: &[Login]) -> Result<(), Failure>;
 
     /// Makes the pod network and loads the pause image where they are missing. `create` of a sandbox relies on it.
     async fn make_ready(&self) -> Result<(), Failure>;
-    /// Creates; does not start. A name that is taken is `Conflict` or `Taken`: the engine itself refuses a second instance.
+    /// Creates; does not start. A name that is taken is `Conflict` or `Taken`: the engine itself refuses a second
+    /// instance.
     /// A missing image is `NotFound`.
     async fn create(&self, config: &ContainerConfig) -> Result<String, Failure>;
     async fn start(&self, id: &str) -> Result<(), Failure>;
@@ -59,7 +61,8 @@ pub trait Runtime {
 pub enum Failure {
     /// No such container or image.
     NotFound(String),
-    /// The name is taken by a container of ours (it has our label): it was made before, and the listing did not show it yet.
+    /// The name is taken by a container of ours (it has our label): it was made before, and the listing did not show it
+    /// yet.
     Conflict(String),
     /// The name is taken by a container of somebody else.
     Taken(String),
@@ -69,7 +72,8 @@ pub enum Failure {
     Registry(String),
     /// The engine understood and will not: a bad command, a taken port, a missing mount source.
     Refused(String),
-    /// What the container asks for cannot be given as things are: a part of a volume that lies outside of it. No start was tried.
+    /// What the container asks for cannot be given as things are: a part of a volume that lies outside of it. No start
+    /// was tried.
     Config(String),
 }
 
@@ -112,7 +116,8 @@ pub struct Seen {
     pub ip: Option<String>,
     /// Its limits. None: the engine does not say.
     pub limits: Option<Limits>,
-    /// Of a dead container: what it left in its termination message file, or the end of its log where the policy says so.
+    /// Of a dead container: what it left in its termination message file, or the end of its log where the policy says
+    /// so.
     pub message: Option<String>,
 }
 
@@ -176,11 +181,11 @@ pub enum Volume {
     Directory { path: String, group: Option<u32> },
     /// Anything of the host; where nothing is, a directory is made (0755) and never removed.
     HostPath { path: String },
-    /// A directory of the host, made (0755) where it is missing if `create`; it is never removed. One that is missing, or is no
-    /// directory, is `Refused`.
+    /// A directory of the host, made (0755) where it is missing if `create`; it is never removed. One that is missing,
+    /// or is no directory, is `Refused`.
     HostDirectory { path: String, create: bool },
-    /// A directory of the host that a pod has for itself: given to its group where one is named, `unless_fits` only where the
-    /// directory is not the group's already. `create`: made where it is missing, for all.
+    /// A directory of the host that a pod has for itself: given to its group where one is named, `unless_fits` only
+    /// where the directory is not the group's already. `create`: made where it is missing, for all.
     Local { path: String, create: bool, group: Option<u32>, unless_fits: bool },
     /// An export of a server, mounted by the engine. Gone with the pod, its content stays.
     Nfs { name: String, server: String, path: String, options: String },
@@ -236,7 +241,9 @@ impl Check {
     /// With the pod's address in the place of an empty host.
     pub fn at(mut self, address: &str) -> Check {
         match &mut self {
-            Check::Http { host, .. } | Check::Tcp { host, .. } | Check::Grpc { host, .. } if host.is_empty() => address.clone_into(host),
+            Check::Http { host, .. } | Check::Tcp { host, .. } | Check::Grpc { host, .. } if host.is_empty() => {
+                address.clone_into(host)
+            }
             _ => {}
         }
         self
@@ -320,7 +327,8 @@ pub struct ContainerConfig {
     /// Paths of this host, which are the container's, too. A directory stands for all that is in it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
-    /// Files (never directories) that are made, empty and writable for all, before the container is: termination messages.
+    /// Files (never directories) that are made, empty and writable for all, before the container is: termination
+    /// messages.
     pub files: Vec<String>,
     /// Files with what is to stand in them, readable for all, made before the container is.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -2,9 +2,10 @@
 //!
 //!     program (bytes below) -> ELF -> layer.tar -> config.json -> the archive that `docker save` would write
 //!
-//! The program holds a pod's namespaces open. It blocks CHLD, TERM and INT and takes them one by one with rt_sigtimedwait: on CHLD it reaps until no
-//! child is left, on TERM or INT it exits with 0. A blocked signal is not lost to a PID 1 without handlers, so it stops at once when asked.
-//! The image's id is the SHA-256 of its configuration and known before it is loaded; equal programs give equal ids on every engine.
+//! The program holds a pod's namespaces open. It blocks CHLD, TERM and INT and takes them one by one with
+//! rt_sigtimedwait: on CHLD it reaps until no child is left, on TERM or INT it exits with 0. A blocked signal is not
+//! lost to a PID 1 without handlers, so it stops at once when asked. The image's id is the SHA-256 of its configuration
+//! and known before it is loaded; equal programs give equal ids on every engine.
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -41,8 +42,11 @@ pub fn image(architecture: &str) -> Option<Pause> {
     let tag = format!("coracle/pause:{}", &id[..12]);
     let manifest = json!([{ "Config": format!("{id}.json"), "RepoTags": [tag], "Layers": ["layer.tar"] }]).to_string();
     let config_name = format!("{id}.json");
-    let archive =
-        tar(&[(&config_name, 0o644, config.as_bytes()), ("layer.tar", 0o644, &layer_tar), ("manifest.json", 0o644, manifest.as_bytes())]);
+    let archive = tar(&[
+        (&config_name, 0o644, config.as_bytes()),
+        ("layer.tar", 0o644, &layer_tar),
+        ("manifest.json", 0o644, manifest.as_bytes()),
+    ]);
     Some(Pause { id: format!("sha256:{id}"), layer: format!("sha256:{layer}"), tag, archive })
 }
 
@@ -221,11 +225,18 @@ mod tests {
         }
     }
 
-    /// An engine that has the image of an older agent goes on using it only while the bytes are the same: a change of them must be meant.
+    /// An engine that has the image of an older agent goes on using it only while the bytes are the same: a change of
+    /// them must be meant.
     #[test]
     fn ids_are_those_of_the_first_release() {
-        assert_eq!(image("amd64").unwrap().id, "sha256:904c5c3820646388bb63a22fdd2f7c7e045fab9a353179dae649e500c587b823");
-        assert_eq!(image("arm64").unwrap().id, "sha256:fa3b6fc7f6f7eb998437ff5dc35071f14599851f33e71297c92550cca96d4772");
+        assert_eq!(
+            image("amd64").unwrap().id,
+            "sha256:904c5c3820646388bb63a22fdd2f7c7e045fab9a353179dae649e500c587b823"
+        );
+        assert_eq!(
+            image("arm64").unwrap().id,
+            "sha256:fa3b6fc7f6f7eb998437ff5dc35071f14599851f33e71297c92550cca96d4772"
+        );
         assert!(image("riscv64").is_none());
     }
 

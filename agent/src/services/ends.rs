@@ -1,7 +1,7 @@
 //! Selects the endpoints of a service's port, by traffic policy and by where the client is. PURE.
 //!
-//! Ready ones, or where there is none those that are ending and still serve; of traffic that must stay on its node those here alone; of
-//! several the nearer ones, where every endpoint says whom it is meant for.
+//! Ready ones, or where there is none those that are ending and still serve; of traffic that must stay on its node
+//! those here alone; of several the nearer ones, where every endpoint says whom it is meant for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -34,13 +34,23 @@ pub fn ends(port: &ServicePort, slices: &[Arc<EndpointSlice>], here: &Here) -> E
     let protocol = |text: &str| if text.is_empty() { "TCP".to_owned() } else { text.to_owned() };
     let mut all: Vec<(End, &SliceEndpoint)> = Vec::new();
     for slice in slices {
-        let same = |one: &&coracle_api::service::SlicePort| one.name == port.name && protocol(&one.protocol) == protocol(&port.protocol);
-        let Some(number) = slice.ports.iter().flatten().find(same).and_then(|one| u16::try_from(one.port?).ok()).filter(|port| *port > 0)
+        let same = |one: &&coracle_api::service::SlicePort| {
+            one.name == port.name && protocol(&one.protocol) == protocol(&port.protocol)
+        };
+        let Some(number) = slice
+            .ports
+            .iter()
+            .flatten()
+            .find(same)
+            .and_then(|one| u16::try_from(one.port?).ok())
+            .filter(|port| *port > 0)
         else {
             continue;
         };
         for endpoint in slice.endpoints.iter().flatten() {
-            if let Some(address) = endpoint.addresses.first().and_then(|text| text.parse::<IpAddr>().ok()).filter(IpAddr::is_ipv4) {
+            if let Some(address) =
+                endpoint.addresses.first().and_then(|text| text.parse::<IpAddr>().ok()).filter(IpAddr::is_ipv4)
+            {
                 all.push(((address, number), endpoint));
             }
         }
@@ -54,13 +64,19 @@ pub fn ends(port: &ServicePort, slices: &[Arc<EndpointSlice>], here: &Here) -> E
     let near = nearest(&ready.collect::<Vec<_>>(), here);
     let or_ending = |ready: BTreeSet<End>, ending: BTreeSet<End>| if ready.is_empty() { ending } else { ready };
     let cluster = or_ending(of(&|endpoint| endpoint.is_ready() && near.admits(endpoint, here)), of(&ending));
-    let local = or_ending(of(&|endpoint| is_here(endpoint) && endpoint.is_ready()), of(&|endpoint| is_here(endpoint) && ending(endpoint)));
+    let local = or_ending(
+        of(&|endpoint| is_here(endpoint) && endpoint.is_ready()),
+        of(&|endpoint| is_here(endpoint) && ending(endpoint)),
+    );
     Ends { any: !cluster.is_empty() || !local.is_empty(), here: of(&is_here), cluster, local }
 }
 
 /// The slices of one service.
 pub fn slices_of<'s>(service: &Service, slices: &'s [Arc<EndpointSlice>]) -> Vec<&'s Arc<EndpointSlice>> {
-    slices.iter().filter(|of| of.metadata.namespace == service.metadata.namespace && of.service() == service.metadata.name).collect()
+    slices
+        .iter()
+        .filter(|of| of.metadata.namespace == service.metadata.namespace && of.service() == service.metadata.name)
+        .collect()
 }
 
 enum Near {
@@ -83,9 +99,11 @@ fn zones(endpoint: &SliceEndpoint) -> &[Hint] {
 
 /// A hint that one endpoint lacks, or that leaves nobody for this node, is none.
 fn nearest(ready: &[&SliceEndpoint], here: &Here) -> Near {
-    let all = |of: fn(&SliceEndpoint) -> &[Hint]| !ready.is_empty() && ready.iter().all(|endpoint| !of(endpoint).is_empty());
-    let one =
-        |of: fn(&SliceEndpoint) -> &[Hint], name: &str| ready.iter().any(|endpoint| of(endpoint).iter().any(|hint| hint.name == name));
+    let all =
+        |of: fn(&SliceEndpoint) -> &[Hint]| !ready.is_empty() && ready.iter().all(|endpoint| !of(endpoint).is_empty());
+    let one = |of: fn(&SliceEndpoint) -> &[Hint], name: &str| {
+        ready.iter().any(|endpoint| of(endpoint).iter().any(|hint| hint.name == name))
+    };
     if all(nodes) && one(nodes, &here.node) {
         return Near::Node;
     }

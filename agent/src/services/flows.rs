@@ -4,8 +4,8 @@
 //!         -> each flow of the kernel: is it over?
 //!     the kernel's netlink words for that: `list`, `read`, `end`
 //!
-//! A connection over TCP notices that its end is gone. A client of UDP that goes on sending from one port keeps its flow for ever, and with it
-//! an end that is no more.
+//! A connection over TCP notices that its end is gone. A client of UDP that goes on sending from one port keeps its
+//! flow for ever, and with it an end that is no more.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -152,7 +152,10 @@ mod tests {
         let one = |text: &&str| {
             let (at, ends) = text.split_once('=').unwrap();
             let (ip, port) = at.split_once(':').unwrap();
-            ((ip.parse().ok(), port.parse().unwrap()), ends.split(',').filter(|end| !end.is_empty()).map(end_of).collect())
+            (
+                (ip.parse().ok(), port.parse().unwrap()),
+                ends.split(',').filter(|end| !end.is_empty()).map(end_of).collect(),
+            )
         };
         texts.iter().map(one).collect()
     }
@@ -195,7 +198,8 @@ mod tests {
     }
 
     fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
-        let mut all = [&u16::try_from(content.len() + 4).unwrap().to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat();
+        let mut all =
+            [&u16::try_from(content.len() + 4).unwrap().to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat();
         all.resize(padded(all.len()), 0);
         all
     }
@@ -203,7 +207,9 @@ mod tests {
     fn tuple(kind: u16, source: &str, destination: &str, protocol: u8) -> Vec<u8> {
         let ((from, from_port), (to, to_port)) = (end_of(source), end_of(destination));
         let addresses = [attribute(1, &octets(from)), attribute(2, &octets(to))].concat();
-        let ports = [attribute(1, &[protocol]), attribute(2, &from_port.to_be_bytes()), attribute(3, &to_port.to_be_bytes())].concat();
+        let ports =
+            [attribute(1, &[protocol]), attribute(2, &from_port.to_be_bytes()), attribute(3, &to_port.to_be_bytes())]
+                .concat();
         attribute(kind | NESTED, &[attribute(1 | NESTED, &addresses), attribute(2 | NESTED, &ports)].concat())
     }
 
@@ -220,7 +226,8 @@ mod tests {
         assert_eq!(heard, Heard { flows: vec![flow.clone()], over: Some(0) });
         let end = end(&flow);
         assert!(end.ends_with(&named) && number(&end, 0) == Some(end.len()), "{end:?}");
-        let refused = [&36_u32.to_ne_bytes()[..], &ERROR.to_ne_bytes(), &[0; 10], &(-2_i32).to_ne_bytes(), &[0; 16]].concat();
+        let refused =
+            [&36_u32.to_ne_bytes()[..], &ERROR.to_ne_bytes(), &[0; 10], &(-2_i32).to_ne_bytes(), &[0; 16]].concat();
         assert_eq!(read(&refused), Heard { flows: Vec::new(), over: Some(2) });
         // Whatever is cut off is not read, and nothing is beyond its end.
         let whole = listed(17);

@@ -100,7 +100,11 @@ mod tests {
     #[test]
     fn only_what_is_another_is_made_anew() {
         let mut made = Made::default();
-        let mut check = |services: &[Arc<Service>], slices: &[Arc<EndpointSlice>], values: &[&str], anew: &[&str], differs: bool| {
+        let mut check = |services: &[Arc<Service>],
+                         slices: &[Arc<EndpointSlice>],
+                         values: &[&str],
+                         anew: &[&str],
+                         differs: bool| {
             let mut names = Vec::new();
             let taken = made.take(&grouped(services, slices), |group| {
                 names.push(group.service.metadata.name.clone());

@@ -29,12 +29,23 @@ impl Held {
     }
 
     /// A chain that leads to one of the ends, and with affinity to the one that served the client before; its name.
-    pub fn balance(&mut self, name: &str, hash: &str, protocol: &str, to: &BTreeSet<End>, affinity_s: Option<i32>, said: &str) -> String {
+    pub fn balance(
+        &mut self,
+        name: &str,
+        hash: &str,
+        protocol: &str,
+        to: &BTreeSet<End>,
+        affinity_s: Option<i32>,
+        said: &str,
+    ) -> String {
         let count = to.len();
         let Some(seconds) = affinity_s else {
-            let map: Vec<String> = to.iter().enumerate().map(|(index, (ip, port))| format!("{index} : {ip} . {port}")).collect();
-            let rule =
-                format!("meta l4proto {protocol} dnat ip to numgen random mod {count} map {{ {} }} comment \"{said}\"", map.join(", "));
+            let map: Vec<String> =
+                to.iter().enumerate().map(|(index, (ip, port))| format!("{index} : {ip} . {port}")).collect();
+            let rule = format!(
+                "meta l4proto {protocol} dnat ip to numgen random mod {count} map {{ {} }} comment \"{said}\"",
+                map.join(", ")
+            );
             self.chains.insert(name.to_owned(), vec![rule]);
             return name.to_owned();
         };
@@ -47,7 +58,9 @@ impl Held {
             by_chance.push(format!("{index} : goto {chain}"));
             self.chains.insert(
                 chain,
-                vec![format!("update @{clients} {{ ip saddr }} meta l4proto {protocol} dnat ip to {ip}:{port} comment \"{said}\"")],
+                vec![format!(
+                    "update @{clients} {{ ip saddr }} meta l4proto {protocol} dnat ip to {ip}:{port} comment \"{said}\""
+                )],
             );
             self.clients.insert(clients, seconds);
         }
@@ -58,7 +71,8 @@ impl Held {
 
     /// From outside to the ends on this node alone; whoever is in the cluster already goes to all.
     pub fn outward(&mut self, name: &str, cluster: &str, local: Option<&str>, pod_cidr: &str) -> String {
-        let mut lines = vec![format!("ip saddr {pod_cidr} goto {cluster}"), format!("fib saddr type local goto {cluster}")];
+        let mut lines =
+            vec![format!("ip saddr {pod_cidr} goto {cluster}"), format!("fib saddr type local goto {cluster}")];
         lines.extend(local.map(|local| format!("goto {local}")));
         self.chains.insert(name.to_owned(), lines);
         name.to_owned()

@@ -8,7 +8,7 @@ pub struct Here {
     pub zone: String,
     /// Where this node's pods live.
     pub pod_cidr: String,
-    /// Whether the kernel shows its rules what goes from one port of a bridge to another. Where it does not, an answer of a pod beside the one
-    /// that asked would not come back through the rules.
+    /// Whether the kernel shows its rules what goes from one port of a bridge to another. Where it does not, an answer
+    /// of a pod beside the one that asked would not come back through the rules.
     pub bridges_are_seen: bool,
 }

@@ -83,7 +83,11 @@ impl fmt::Display for LeftOut {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "service {}/{}: {} is not supported by this version of the agent", self.namespace, self.name, self.what)
+        write!(
+            f,
+            "service {}/{}: {} is not supported by this version of the agent",
+            self.namespace, self.name, self.what
+        )
     }
 }
 
@@ -121,9 +125,22 @@ fn refusal(service: &Service, what: String) -> Refused {
     Refused { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), what }
 }
 
-fn part(service: &Service, address: IpAddr, slices: &[Arc<EndpointSlice>], here: &Here, refused: &mut Vec<Refused>) -> Part {
+fn part(
+    service: &Service,
+    address: IpAddr,
+    slices: &[Arc<EndpointSlice>],
+    here: &Here,
+    refused: &mut Vec<Refused>,
+) -> Part {
     let (namespace, name) = (service.metadata.namespace.clone(), service.metadata.name.clone());
-    let mut part = Part { namespace, name, uid: service.metadata.uid.clone(), address, flows: BTreeMap::new(), held: Held::default() };
+    let mut part = Part {
+        namespace,
+        name,
+        uid: service.metadata.uid.clone(),
+        address,
+        flows: BTreeMap::new(),
+        held: Held::default(),
+    };
     // Also where nothing is balanced: a refused connection says more than a lost one.
     part.held.put("addresses", address.to_string(), "");
     for (index, port) in service.spec.ports.iter().enumerate() {
@@ -146,7 +163,13 @@ fn part(service: &Service, address: IpAddr, slices: &[Arc<EndpointSlice>], here:
     part
 }
 
-fn one_port(part: &mut Part, service: &Service, (port, protocol, number): (&ServicePort, &str, u16), ends: &Ends, here: &Here) {
+fn one_port(
+    part: &mut Part,
+    service: &Service,
+    (port, protocol, number): (&ServicePort, &str, u16),
+    ends: &Ends,
+    here: &Here,
+) {
     let spec = &service.spec;
     let hash = hash_text(&format!("{}/{}/{protocol}/{number}", part.namespace, part.name))[..16].to_owned();
     let said = comment(&format!("{}/{}:{number}", part.namespace, part.name));
@@ -168,14 +191,18 @@ fn one_port(part: &mut Part, service: &Service, (port, protocol, number): (&Serv
         None => {}
     }
     let external = match (outward, &cluster) {
-        (true, Some(cluster)) => Some(part.held.outward(&format!("ext_{hash}"), cluster, local.as_deref(), &here.pod_cidr)),
+        (true, Some(cluster)) => {
+            Some(part.held.outward(&format!("ext_{hash}"), cluster, local.as_deref(), &here.pod_cidr))
+        }
         (_, cluster) => cluster.clone(),
     };
     let lost = outward && local.is_none() && ends.any;
     let ranges = &spec.load_balancer_source_ranges;
     for place in &outside {
         let (led, unserved, at) = match place {
-            Where::Address(ip) | Where::Balancer(ip) => ("services", "unserved", format!("{ip} . {protocol} . {number}")),
+            Where::Address(ip) | Where::Balancer(ip) => {
+                ("services", "unserved", format!("{ip} . {protocol} . {number}"))
+            }
             Where::NodePort(port) => ("node_ports", "unserved_ports", format!("{protocol} . {port}")),
         };
         if let Some(to) = &external {

@@ -27,7 +27,8 @@ pub enum Message<'b> {
 
 pub fn message(kind: u16, flags: u16, family: u8, attributes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(HEADER + FAMILY + attributes.len()).unwrap_or(u32::MAX);
-    let header = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &1_u32.to_ne_bytes(), &[0; 4]].concat();
+    let header =
+        [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &1_u32.to_ne_bytes(), &[0; 4]].concat();
     [&header[..], &[family, 0, 0, 0], attributes].concat()
 }
 
@@ -81,7 +82,9 @@ pub fn read_generation(bytes: &[u8]) -> Option<Result<u32, i32>> {
     const NUMBER: u16 = 1;
     messages(bytes).into_iter().find_map(|message| match message {
         Message::End(code) => Some(Err(code)),
-        Message::Content(NEW_GENERATION, content) => Some(Ok(u32::from_be_bytes(attributes(content).get(&NUMBER)?.1.try_into().ok()?))),
+        Message::Content(NEW_GENERATION, content) => {
+            Some(Ok(u32::from_be_bytes(attributes(content).get(&NUMBER)?.1.try_into().ok()?)))
+        }
         Message::Content(..) => None,
     })
 }

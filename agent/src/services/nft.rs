@@ -1,7 +1,8 @@
 //! The nftables table of services as text: the whole table, or only the changes. PURE.
 //!
-//! A table of ours has maps from addresses and ports to chains. Of a change only the chains and elements that differ are written, in one
-//! transaction: whatever else goes on is not touched, and sets that the kernel fills itself (who came lately, for affinity) stay.
+//! A table of ours has maps from addresses and ports to chains. Of a change only the chains and elements that differ
+//! are written, in one transaction: whatever else goes on is not touched, and sets that the kernel fills itself (who
+//! came lately, for affinity) stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -45,7 +46,8 @@ fn all_of(parts: &[Arc<Part>]) -> Held {
     all
 }
 
-/// The chains of those that differ, and of all parts the elements that those that differ have: others may have some of them too.
+/// The chains of those that differ, and of all parts the elements that those that differ have: others may have some of
+/// them too.
 fn touched(parts: &[Arc<Part>], differ: &[&Arc<Part>], keys: &BTreeSet<&ElementKey>) -> Held {
     let mut some = Held::default();
     for part in parts {
@@ -76,11 +78,15 @@ fn differing<'p>(old: &'p [Arc<Part>], new: &'p [Arc<Part>]) -> [Vec<&'p Arc<Par
 
 /// A whole nft script: one transaction that replaces our table and touches nothing else.
 pub fn script(parts: &[Arc<Part>], here: &Here) -> String {
-    format!("table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n{}{}}}\n", whole(&all_of(parts)), base(here))
+    format!(
+        "table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n{}{}}}\n",
+        whole(&all_of(parts)),
+        base(here)
+    )
 }
 
-/// The same without what looks at packets, in a table of its own that the same transaction takes away again: the kernel says whether it
-/// would take these, and nothing is different afterwards.
+/// The same without what looks at packets, in a table of its own that the same transaction takes away again: the kernel
+/// says whether it would take these, and nothing is different afterwards.
 pub fn trial(parts: &[Arc<Part>]) -> String {
     let name = "table ip coracle_trial";
     format!("{name}\ndelete {name}\n{name} {{\n{}}}\ndelete {name}\n", whole(&all_of(parts)))
@@ -92,7 +98,8 @@ pub fn change(old: &[Arc<Part>], new: &[Arc<Part>]) -> String {
     let keys: BTreeSet<&ElementKey> = gone.iter().chain(&come).flat_map(|part| part.held.elements.keys()).collect();
     let (old, new) = (touched(old, &gone, &keys), touched(new, &come, &keys));
     let mut script = String::new();
-    let out: Vec<_> = old.elements.iter().filter(|(key, to)| new.elements.get(*key) != Some(*to)).map(|(key, _)| key).collect();
+    let out: Vec<_> =
+        old.elements.iter().filter(|(key, to)| new.elements.get(*key) != Some(*to)).map(|(key, _)| key).collect();
     for (map, ..) in MAPS {
         let keys: Vec<&str> = out.iter().filter(|(of, _)| *of == map).map(|(_, key)| key.as_str()).collect();
         if !keys.is_empty() {
@@ -112,7 +119,12 @@ pub fn change(old: &[Arc<Part>], new: &[Arc<Part>]) -> String {
     let made = Held {
         elements: BTreeMap::new(),
         chains: new.chains.iter().filter(|(name, lines)| old.chains.get(*name) != Some(*lines)).map(owned).collect(),
-        clients: new.clients.iter().filter(|(name, seconds)| old.clients.get(*name) != Some(*seconds)).map(owned).collect(),
+        clients: new
+            .clients
+            .iter()
+            .filter(|(name, seconds)| old.clients.get(*name) != Some(*seconds))
+            .map(owned)
+            .collect(),
     };
     if !made.chains.is_empty() || !made.clients.is_empty() {
         let _ = write!(script, "table ip coracle {{\n{}{}}}\n", clients(&made), chains(&made));
@@ -152,12 +164,17 @@ fn whole(held: &Held) -> String {
         }
         text.push_str("\t}\n");
     }
-    text + &clients(held) + "\tchain refuse {\n\t\tmeta l4proto tcp reject with tcp reset\n\t\treject\n\t}\n" + &chains(held)
+    text + &clients(held)
+        + "\tchain refuse {\n\t\tmeta l4proto tcp reject with tcp reset\n\t\treject\n\t}\n"
+        + &chains(held)
 }
 
 fn clients(held: &Held) -> String {
     let set = |(name, seconds): (&String, &i32)| {
-        format!("\tset {name} {{\n\t\ttype ipv4_addr\n\t\tsize {CLIENTS_MAX}\n\t\tflags dynamic,timeout\n\t\ttimeout {seconds}s\n\t}}\n")
+        format!(
+            "\tset {name} {{\n\t\ttype ipv4_addr\n\t\tsize {CLIENTS_MAX}\n\t\tflags dynamic,timeout\n\
+             \t\ttimeout {seconds}s\n\t}}\n"
+        )
     };
     held.clients.iter().map(set).collect()
 }
@@ -171,7 +188,8 @@ fn chains(held: &Held) -> String {
     };
     let mut sorted: Vec<(&String, &Vec<String>)> = held.chains.iter().collect();
     sorted.sort_by_key(|(name, _)| rank(name));
-    let chain = |(name, lines): (&String, &Vec<String>)| format!("\tchain {name} {{\n\t\t{}\n\t}}\n", lines.join("\n\t\t"));
+    let chain =
+        |(name, lines): (&String, &Vec<String>)| format!("\tchain {name} {{\n\t\t{}\n\t}}\n", lines.join("\n\t\t"));
     sorted.into_iter().map(chain).collect()
 }
 
@@ -181,22 +199,25 @@ fn base(here: &Here) -> String {
     let balance = "\t\tip daddr . meta l4proto . th dport vmap @services\n\
                    \t\tip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @node_ports\n";
     let refuse = "\t\tip daddr . meta l4proto . th dport vmap @unserved\n\t\tip daddr @addresses goto refuse\n";
-    let beside =
-        format!("\t\tct status dnat ip saddr {pods} ip daddr {pods} masquerade comment \"a pod to a service of a pod beside it\"\n");
+    let beside = format!(
+        "\t\tct status dnat ip saddr {pods} ip daddr {pods} masquerade comment \"a pod to a service of a pod beside \
+         it\"\n"
+    );
     let beside = if here.bridges_are_seen { "" } else { beside.as_str() };
     format!(
         "\tchain guard {{\n\t\ttype filter hook prerouting priority -115; policy accept;\n\
-         \t\tip daddr . meta l4proto . th dport vmap @firewall\n\t}}\n\
-         \tchain prerouting {{\n\t\ttype nat hook prerouting priority {PRIORITY}; policy accept;\n{balance}\t}}\n\
-         \tchain output {{\n\t\ttype nat hook output priority {PRIORITY}; policy accept;\n{balance}\t}}\n\
-         \tchain postrouting {{\n\t\ttype nat hook postrouting priority 90; policy accept;\n\
-         \t\tct status dnat ip saddr . ip daddr @hairpins masquerade comment \"a pod to a service of its own\"\n{beside}\
-         \t\tct status dnat ip saddr != {pods} ip daddr . meta l4proto . th dport @remote masquerade comment \"answers come back here\"\n\t}}\n\
-         \tchain refuse_input {{\n\t\ttype filter hook input priority {PRIORITY}; policy accept;\n\
-         \t\tip daddr . meta l4proto . th dport vmap @unserved\n\
-         \t\tip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @unserved_ports\n\t}}\n\
-         \tchain refuse_forward {{\n\t\ttype filter hook forward priority {PRIORITY}; policy accept;\n{refuse}\t}}\n\
-         \tchain refuse_output {{\n\t\ttype filter hook output priority 0; policy accept;\n{refuse}\t}}\n"
+         \t\tip daddr . meta l4proto . th dport vmap @firewall\n\t}}\n\tchain prerouting {{\n\
+         \t\ttype nat hook prerouting priority {PRIORITY}; policy accept;\n{balance}\t}}\n\tchain output {{\n\
+         \t\ttype nat hook output priority {PRIORITY}; policy accept;\n{balance}\t}}\n\tchain postrouting {{\n\
+         \t\ttype nat hook postrouting priority 90; policy accept;\n\
+         \t\tct status dnat ip saddr . ip daddr @hairpins masquerade comment \"a pod to a service of its own\"\n\
+         {beside}\t\tct status dnat ip saddr != {pods} ip daddr . meta l4proto . th dport @remote masquerade comment \
+         \"answers come back here\"\n\t}}\n\tchain refuse_input {{\n\
+         \t\ttype filter hook input priority {PRIORITY}; policy accept;\n\
+         \t\tip daddr . meta l4proto . th dport vmap @unserved\n\t\tip daddr != 127.0.0.0/8 fib daddr type local meta \
+         l4proto . th dport vmap @unserved_ports\n\t}}\n\tchain refuse_forward {{\n\
+         \t\ttype filter hook forward priority {PRIORITY}; policy accept;\n{refuse}\t}}\n\tchain refuse_output {{\n\
+         \t\ttype filter hook output priority 0; policy accept;\n{refuse}\t}}\n"
     )
 }
 
@@ -216,14 +237,19 @@ pub fn lasting(listing: &str) -> String {
     listing.lines().filter(lasts).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// For people who list the table. What is too long, or would end the quotes, is cut or replaced, and has its hash: no two look alike.
+/// For people who list the table. What is too long, or would end the quotes, is cut or replaced, and has its hash: no
+/// two look alike.
 pub fn comment(text: &str) -> String {
     let plain = |sign: char| sign.is_ascii_graphic() && !matches!(sign, '"' | '\\');
     if text.len() <= COMMENT_BYTES_MAX && text.chars().all(plain) {
         return text.to_owned();
     }
     let hash = &hash_text(text)[..16];
-    let shown: String = text.chars().map(|sign| if plain(sign) { sign } else { '?' }).take(COMMENT_BYTES_MAX - hash.len() - 1).collect();
+    let shown: String = text
+        .chars()
+        .map(|sign| if plain(sign) { sign } else { '?' })
+        .take(COMMENT_BYTES_MAX - hash.len() - 1)
+        .collect();
     format!("{shown}~{hash}")
 }
 
@@ -234,14 +260,20 @@ mod tests {
     #[test]
     fn clients_that_come_and_go_are_no_change_of_the_table() {
         let listing = |clients: &str, fixed: &str| {
-            let dynamic = format!("\tset who_1 {{\n\t\ttype ipv4_addr\n\t\tflags dynamic,timeout\n\t\ttimeout 3h\n{clients}\t}}\n");
-            format!("table ip coracle {{\n{dynamic}\n\tset addresses {{\n\t\ttype ipv4_addr\n\t\telements = {{ {fixed} }}\n\t}}\n}}\n")
+            let dynamic = format!(
+                "\tset who_1 {{\n\t\ttype ipv4_addr\n\t\tflags dynamic,timeout\n\t\ttimeout 3h\n{clients}\t}}\n"
+            );
+            format!(
+                "table ip coracle {{\n{dynamic}\n\tset addresses {{\n\t\ttype ipv4_addr\n\t\telements = {{ {fixed} }}\n\
+                 \t}}\n}}\n"
+            )
         };
         let nobody = lasting(&listing("", "10.0.0.1"));
         assert_eq!(nobody, listing("", "10.0.0.1"));
         for clients in [
             "\t\telements = { 127.0.0.1 expires 4m59s876ms }\n",
-            "\t\telements = { 127.0.0.1 expires 4m59s876ms, 127.0.0.2 expires 4m58s564ms,\n\t\t\t     127.0.0.3 expires 4m58s }\n",
+            "\t\telements = { 127.0.0.1 expires 4m59s876ms, 127.0.0.2 expires 4m58s564ms,\n\
+             \t\t\t     127.0.0.3 expires 4m58s }\n",
         ] {
             assert_eq!(lasting(&listing(clients, "10.0.0.1")), nobody);
             assert_ne!(lasting(&listing(clients, "10.0.0.2")), nobody);
@@ -253,11 +285,18 @@ mod tests {
         assert_eq!(comment("default/web:80"), "default/web:80");
         let long = |end: &str| format!("{}/{}{end}:30000", "n".repeat(63), "s".repeat(62));
         let (one, other) = (comment(&long("a")), comment(&long("b")));
-        assert!(one != other && one.starts_with("nnn") && one.len() == COMMENT_BYTES_MAX && other.len() == COMMENT_BYTES_MAX, "{one}");
+        assert!(
+            one != other
+                && one.starts_with("nnn")
+                && one.len() == COMMENT_BYTES_MAX
+                && other.len() == COMMENT_BYTES_MAX,
+            "{one}"
+        );
         for text in ["a\" } flush ruleset", "a\nb", "\u{e4}".repeat(100).as_str(), "a\\", "a b"] {
             let comment = comment(text);
             assert!(
-                comment.len() <= COMMENT_BYTES_MAX && comment.chars().all(|c| c.is_ascii_graphic() && c != '"' && c != '\\'),
+                comment.len() <= COMMENT_BYTES_MAX
+                    && comment.chars().all(|c| c.is_ascii_graphic() && c != '"' && c != '\\'),
                 "{comment}"
             );
         }

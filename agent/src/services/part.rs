@@ -13,7 +13,8 @@ pub struct Part {
     pub uid: String,
     /// Also for routes.
     pub address: IpAddr,
-    /// Who serves what is asked for over UDP, by address (none: the node's own) and port: flows of before are ended where it is another now.
+    /// Who serves what is asked for over UDP, by address (none: the node's own) and port: flows of before are ended
+    /// where it is another now.
     pub flows: Led,
     pub(super) held: Held,
 }

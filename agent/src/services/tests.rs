@@ -8,7 +8,10 @@ fn here() -> Here {
 fn service(name: &str, spec: Value) -> Arc<Service> {
     let status = spec["status"].clone();
     let status = if status.is_null() { json!({}) } else { status };
-    Arc::new(Service::read(&json!({"metadata": {"namespace": "default", "name": name}, "spec": spec, "status": status})).unwrap())
+    Arc::new(
+        Service::read(&json!({"metadata": {"namespace": "default", "name": name}, "spec": spec, "status": status}))
+            .unwrap(),
+    )
 }
 
 fn slice(service: &str, endpoints: Value, ports: Value) -> Arc<EndpointSlice> {
@@ -29,8 +32,16 @@ fn all() -> (Vec<Arc<Service>>, Vec<Arc<EndpointSlice>>) {
             json!({"clusterIP": "10.96.0.10", "type": "NodePort",
                 "ports": [{"port": 80, "name": "http", "nodePort": 30080}, {"port": 443, "name": "https"}]}),
         ),
-        service("empty", json!({"clusterIP": "10.96.0.11", "type": "NodePort", "ports": [{"port": 80, "nodePort": 30081}]})),
-        service("dns", json!({"clusterIP": "10.96.0.12", "ports": [{"port": 53, "protocol": "UDP"}, {"port": 9, "protocol": "SCTP"}]})),
+        service(
+            "empty",
+            json!({"clusterIP": "10.96.0.11", "type": "NodePort", "ports": [{"port": 80, "nodePort": 30081}]}),
+        ),
+        service(
+            "dns",
+            json!({
+                "clusterIP": "10.96.0.12", "ports": [{"port": 53, "protocol": "UDP"}, {"port": 9, "protocol": "SCTP"}],
+            }),
+        ),
         service(
             "sticky",
             json!({"clusterIP": "10.96.0.13", "sessionAffinity": "ClientIP", "ports": http,
@@ -39,7 +50,8 @@ fn all() -> (Vec<Arc<Service>>, Vec<Arc<EndpointSlice>>) {
         service("headless", json!({"clusterIP": "None", "ports": http})),
         service(
             "local",
-            json!({"clusterIP": "10.96.0.14", "type": "LoadBalancer", "externalTrafficPolicy": "Local", "externalIPs": ["192.0.2.9"],
+            json!({"clusterIP": "10.96.0.14", "type": "LoadBalancer", "externalTrafficPolicy": "Local",
+                "externalIPs": ["192.0.2.9"],
                 "loadBalancerSourceRanges": ["192.0.2.0/24"], "ports": [{"port": 80, "nodePort": 30082}],
                 "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.8"}]}}}),
         ),
@@ -51,7 +63,8 @@ fn all() -> (Vec<Arc<Service>>, Vec<Arc<EndpointSlice>>) {
         slice(
             "web",
             json!([{"addresses": ["10.244.0.3"], "nodeName": "n1"}, {"addresses": ["10.244.0.2"], "nodeName": "n1"},
-                {"addresses": ["10.244.0.9"], "conditions": {"ready": false}}, {"addresses": ["10.244.0.8"], "conditions": ending}]),
+                {"addresses": ["10.244.0.9"], "conditions": {"ready": false}},
+                {"addresses": ["10.244.0.8"], "conditions": ending}]),
             json!([{"name": "http", "port": 8080}, {"name": "other", "port": 1}]),
         ),
         slice("web", json!([{"addresses": ["10.244.0.2"]}]), json!([{"name": "https", "port": 8443}])),
@@ -80,11 +93,17 @@ fn the_table_is_as_recorded() {
     assert_eq!(script, std::fs::read_to_string(file).unwrap());
     assert_eq!(rules.parts.len(), 7);
     let refused: Vec<String> = rules.refused.iter().map(ToString::to_string).collect();
-    assert_eq!(refused, ["service default/dns: spec.ports[1].protocol SCTP is not supported by this version of the agent"]);
+    assert_eq!(
+        refused,
+        ["service default/dns: spec.ports[1].protocol SCTP is not supported by this version of the agent"]
+    );
     let flows = &rules.parts.iter().find(|part| part.name == "dns").unwrap().flows;
     assert_eq!(
         *flows,
-        BTreeMap::from([((Some(IpAddr::from([10, 96, 0, 12])), 53), BTreeSet::from([(IpAddr::from([10, 244, 0, 4]), 53)]))])
+        BTreeMap::from([(
+            (Some(IpAddr::from([10, 96, 0, 12])), 53),
+            BTreeSet::from([(IpAddr::from([10, 244, 0, 4]), 53)])
+        )])
     );
 }
 
@@ -98,7 +117,12 @@ fn a_change_writes_what_changed() {
     fewer[3] = slice("sticky", json!([{"addresses": ["10.244.0.2"]}]), json!([{"port": 80}]));
     let after = of(&services, &fewer, None).parts;
     let script = change(&before, &after);
-    assert!(script.contains("flush chain") && script.contains("delete set ip coracle aff_") && !script.contains("default/web"), "{script}");
+    assert!(
+        script.contains("flush chain")
+            && script.contains("delete set ip coracle aff_")
+            && !script.contains("default/web"),
+        "{script}"
+    );
     assert_eq!(script.matches("delete chain").count(), 1, "{script}");
 }
 
@@ -113,7 +137,8 @@ fn what_the_agent_serves_itself_is_not_refused() {
 
 #[test]
 fn the_nearer_ones_where_all_say_whom_they_are_for() {
-    let endpoint = |ip: &str, node: &str| json!({"addresses": [ip], "nodeName": node, "hints": {"forNodes": [{"name": node}]}});
+    let endpoint =
+        |ip: &str, node: &str| json!({"addresses": [ip], "nodeName": node, "hints": {"forNodes": [{"name": node}]}});
     let port = ServicePort { port: 80, ..ServicePort::default() };
     let of = |endpoints: Value| {
         let found = ends(&port, &[slice("x", endpoints, json!([{"port": 80}]))], &here()).cluster;

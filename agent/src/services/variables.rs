@@ -9,7 +9,9 @@ use coracle_api::service::Service;
 pub fn variables(services: &[Arc<Service>], namespace: &str) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
     // The master's own service is for everybody, as it has always been; a namespace's own service of that name wins.
-    let everybody = services.iter().filter(|service| service.metadata.namespace == "default" && service.metadata.name == "kubernetes");
+    let everybody = services
+        .iter()
+        .filter(|service| service.metadata.namespace == "default" && service.metadata.name == "kubernetes");
     let own = services.iter().filter(|service| service.metadata.namespace == namespace);
     for service in everybody.chain(own) {
         let address = &service.spec.cluster_ip;
@@ -56,11 +58,19 @@ mod tests {
         let service = |document| Arc::new(Service::read(&document).unwrap());
         let services = [
             service(json!({"metadata": {"namespace": "default", "name": "redis-master"},
-                "spec": {"clusterIP": "10.96.0.9", "ports": [{"port": 6379, "name": "db"}, {"port": 53, "protocol": "UDP"}]}})),
-            service(json!({"metadata": {"namespace": "default", "name": "none"}, "spec": {"clusterIP": "None", "ports": [{"port": 1}]}})),
-            service(json!({"metadata": {"namespace": "other", "name": "x"}, "spec": {"clusterIP": "10.96.0.10", "ports": [{"port": 1}]}})),
+                "spec": {"clusterIP": "10.96.0.9", "ports":
+                    [{"port": 6379, "name": "db"}, {"port": 53, "protocol": "UDP"}]}})),
+            service(json!({
+                "metadata": {"namespace": "default", "name": "none"},
+                "spec": {"clusterIP": "None", "ports": [{"port": 1}]},
+            })),
+            service(json!({
+                "metadata": {"namespace": "other", "name": "x"},
+                "spec": {"clusterIP": "10.96.0.10", "ports": [{"port": 1}]},
+            })),
         ];
-        let found: Vec<String> = variables(&services, "default").into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let found: Vec<String> =
+            variables(&services, "default").into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         let wanted = [
             "REDIS_MASTER_PORT=tcp://10.96.0.9:6379",
             "REDIS_MASTER_PORT_53_UDP=udp://10.96.0.9:53",

@@ -98,36 +98,13 @@ const DISRUPTED: &str = "TerminationByKubelet";
 
 pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
     let sidecars = facts.init.iter().filter(|member| member.kind == Kind::Sidecar).map(|member| &member.one);
-    let unready: Vec<&str> = sidecars.chain(facts.containers).filter(|one| !one.ready).map(|one| one.name.as_str()).collect();
-    let incomplete: Vec<&str> = facts.init.iter().filter(|member| !member.complete()).map(|member| member.one.name.as_str()).collect();
-    // An agent that starts anew has only others' conditions.
-    let had_conditions = was["conditions"].as_array().into_iter().flatten().any(|one| CONDITIONS.iter().any(|kind| one["type"] == **kind));
-    let mut list = Vec::new();
+    let unready: Vec<&str> =
+        sidecars.chain(facts.containers).filter(|one| !one.ready).map(|one| one.name.as_str()).collect();
+    let incomplete: Vec<&str> =
+        facts.init.iter().filter(|member| !member.complete()).map(|member| member.one.name.as_str()).collect();
+    let mut list = Conditions::new(facts, generation, was, now);
     let mut add = |kind: &str, holds: bool, reason: Option<&str>, message: Option<String>| {
-        let status = if holds { "True" } else { "False" };
-        let before = was["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
-        let since = before.filter(|condition| condition["status"] == status).and_then(|condition| condition["lastTransitionTime"].as_str());
-        // Nothing was shown before: an agent that starts anew reads the times off the engine.
-        let first_ms = match kind {
-            // The engine says when, whoever asks.
-            "PodReadyToStartContainers" if holds => ready_ms(facts.runs, now),
-            _ if had_conditions => now.wall_ms,
-            "Ready" | "ContainersReady" if holds || facts.ended.is_some() => turned_ms(facts.runs, now),
-            "Ready" | "ContainersReady" => now.wall_ms,
-            _ => begun_ms(facts.runs, now),
-        };
-        let since = since.map_or_else(|| time(first_ms), str::to_owned);
-        let mut condition = json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since});
-        if let Some(generation) = generation {
-            condition["observedGeneration"] = json!(generation);
-        }
-        if let Some(reason) = reason {
-            condition["reason"] = json!(reason);
-        }
-        if let Some(message) = message {
-            condition["message"] = json!(message);
-        }
-        list.push(condition);
+        list.add(kind, holds, reason, message);
     };
     match &facts.resize {
         Resizing::No => {}
@@ -137,7 +114,11 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
     add("PodReadyToStartContainers", facts.up, None, None);
     // Once it was, it stays so while its init containers run anew.
     let was_initialized = facts.renewing.is_some()
-        && was["conditions"].as_array().into_iter().flatten().any(|one| one["type"] == "Initialized" && one["status"] == "True");
+        && was["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|one| one["type"] == "Initialized" && one["status"] == "True");
     if facts.initialized || incomplete.is_empty() || was_initialized {
         add("Initialized", true, (facts.ended == Some(End::Succeeded)).then_some("PodCompleted"), None);
     } else {
@@ -146,7 +127,11 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
     }
     for kind in ["Ready", "ContainersReady"] {
         match facts.ended {
-            None if kind == "Ready" && unready.is_empty() && !facts.containers.is_empty() && !facts.gates.is_empty() => {
+            None if kind == "Ready"
+                && unready.is_empty()
+                && !facts.containers.is_empty()
+                && !facts.gates.is_empty() =>
+            {
                 add(kind, false, Some("ReadinessGatesNotReady"), Some(facts.gates.join(", ")));
             }
             Some(end) if !facts.containers.iter().any(|one| one.unmade) => add(kind, false, Some(end.reason()), None),
@@ -162,11 +147,65 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
         (None, _) => {}
         (Some(_), Some(end)) => add(RENEWING, false, Some(end.reason()), None),
         (Some(true), None) => {
-            add(RENEWING, true, Some("RestartAllContainersStarted"), Some("container exited with restart policy rule".to_owned()));
+            add(
+                RENEWING,
+                true,
+                Some("RestartAllContainersStarted"),
+                Some("container exited with restart policy rule".to_owned()),
+            );
         }
         (Some(false), None) => add(RENEWING, false, None, None),
     }
-    Value::Array(list)
+    Value::Array(list.list)
+}
+
+/// The conditions of one status as they are made.
+struct Conditions<'a> {
+    facts: &'a Facts<'a>,
+    generation: Option<i64>,
+    was: &'a Value,
+    now: Now,
+    /// An agent that starts anew has only others' conditions, and reads the times off the engine.
+    had: bool,
+    list: Vec<Value>,
+}
+
+impl<'a> Conditions<'a> {
+    fn new(facts: &'a Facts<'a>, generation: Option<i64>, was: &'a Value, now: Now) -> Conditions<'a> {
+        let own = |one: &Value| CONDITIONS.iter().any(|kind| one["type"] == **kind);
+        let had = was["conditions"].as_array().into_iter().flatten().any(own);
+        Conditions { facts, generation, was, now, had, list: Vec::new() }
+    }
+
+    fn add(&mut self, kind: &str, holds: bool, reason: Option<&str>, message: Option<String>) {
+        let (facts, now) = (self.facts, self.now);
+        let status = if holds { "True" } else { "False" };
+        let before =
+            self.was["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
+        let since = before
+            .filter(|condition| condition["status"] == status)
+            .and_then(|condition| condition["lastTransitionTime"].as_str());
+        let first_ms = match kind {
+            // The engine says when, whoever asks.
+            "PodReadyToStartContainers" if holds => ready_ms(facts.runs, now),
+            _ if self.had => now.wall_ms,
+            "Ready" | "ContainersReady" if holds || facts.ended.is_some() => turned_ms(facts.runs, now),
+            "Ready" | "ContainersReady" => now.wall_ms,
+            _ => begun_ms(facts.runs, now),
+        };
+        let since = since.map_or_else(|| time(first_ms), str::to_owned);
+        let mut condition = json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since});
+        if let Some(generation) = self.generation {
+            condition["observedGeneration"] = json!(generation);
+        }
+        if let Some(reason) = reason {
+            condition["reason"] = json!(reason);
+        }
+        if let Some(message) = message {
+            condition["message"] = json!(message);
+        }
+        self.list.push(condition);
+    }
 }
 
 /// Whether a condition is the agent's word. Others, too, say that a pod is disrupted: by them, for their reasons.
@@ -180,7 +219,8 @@ pub(super) fn disruption(dismissal: &Dismissal, generation: Option<i64>, was: &V
         return None;
     }
     let before = was["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "DisruptionTarget");
-    let since = before.and_then(|one| one["lastTransitionTime"].as_str()).map_or_else(|| time(now.wall_ms), str::to_owned);
+    let since =
+        before.and_then(|one| one["lastTransitionTime"].as_str()).map_or_else(|| time(now.wall_ms), str::to_owned);
     let mut condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": DISRUPTED, "message": dismissal.message,
         "lastProbeTime": null, "lastTransitionTime": since,

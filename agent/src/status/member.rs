@@ -63,7 +63,8 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     let lost = lost(case, member, newest);
     let creating = misconfigured(case, member).unwrap_or_else(|| Waiting::new(about_to_start(wanted), ""));
     let waiting = waits.containers.get(&container.name);
-    let waiting = waiting.map(|waiting| if waiting.reason == WaitReason::ContainerCreating { &creating } else { waiting });
+    let waiting =
+        waiting.map(|waiting| if waiting.reason == WaitReason::ContainerCreating { &creating } else { waiting });
     if let Some(before) = recorded(case, member, newest, lost.filter(|_| waiting.is_none())) {
         return ended_before(before);
     }
@@ -108,7 +109,8 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
         },
         (None, None) => {
             let absent = absent(member.kind, initialized, pod_is_over);
-            (exit_code, unmade) = (absent.as_ref().and_then(|absent| absent.exit_code), pod_is_over && absent.is_some());
+            (exit_code, unmade) =
+                (absent.as_ref().and_then(|absent| absent.exit_code), pod_is_over && absent.is_some());
             absent.and_then(|absent| absent.state).unwrap_or_else(|| wait(waiting.unwrap_or(&creating)))
         }
     };
@@ -140,16 +142,26 @@ fn renewed(case: &Case<'_>, member: &Member<'_>, newest: &Run<'_>, waiting: &Wai
     let waiting = if case.renewal.begins && idle { &all } else { waiting };
     let mut value = json!({
         "name": member.spec.name, "state": wait(waiting), "lastState": {"terminated": removed()}, "ready": false,
-        "restartCount": newest.tag.attempt.saturating_add(1), "image": member.spec.image, "imageID": "", "started": false,
+        "restartCount": newest.tag.attempt.saturating_add(1), "image": member.spec.image, "imageID": "",
+        "started": false,
     });
     add_mounts(&mut value, member.spec);
-    One { name: member.spec.name.clone(), value, ready: false, never_ran: false, start_error: false, unmade: false, exit_code: None }
+    One {
+        name: member.spec.name.clone(),
+        value,
+        ready: false,
+        never_ran: false,
+        start_error: false,
+        unmade: false,
+        exit_code: None,
+    }
 }
 
 /// How a container ended that was ended, or had ended, when all began anew.
 fn removed() -> Value {
     json!({
-        "exitCode": KILLED_CODE, "reason": "RestartingAllContainers", "message": renewal::MESSAGE, "startedAt": null, "finishedAt": null,
+        "exitCode": KILLED_CODE, "reason": "RestartingAllContainers", "message": renewal::MESSAGE, "startedAt": null,
+        "finishedAt": null,
     })
 }
 
@@ -174,9 +186,13 @@ fn absent(kind: Kind, initialized: bool, pod_is_over: bool) -> Option<Absent> {
     let completed = || json!({"exitCode": 0, "reason": "Completed", "startedAt": null, "finishedAt": null});
     match kind {
         // It has succeeded: others would not have started.
-        Kind::Init if initialized => Some(Absent { state: Some(json!({"terminated": completed()})), exit_code: Some(0) }),
+        Kind::Init if initialized => {
+            Some(Absent { state: Some(json!({"terminated": completed()})), exit_code: Some(0) })
+        }
         _ if !pod_is_over => None,
-        _ if initialized => Some(Absent { state: Some(json!({"terminated": unknown()})), exit_code: Some(UNKNOWN_CODE) }),
+        _ if initialized => {
+            Some(Absent { state: Some(json!({"terminated": unknown()})), exit_code: Some(UNKNOWN_CODE) })
+        }
         // Its turn never came.
         Kind::Init | Kind::Sidecar => Some(Absent { state: None, exit_code: None }),
         Kind::Main | Kind::Ephemeral => Some(Absent { state: None, exit_code: Some(UNKNOWN_CODE) }),
@@ -190,16 +206,25 @@ fn is_edited(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
 }
 
 /// How it ended, where the engine cannot tell it any more: it is on record, or was told before somebody removed it.
-fn recorded<'a>(case: &Case<'a>, member: &Member<'_>, newest: Option<&Run<'_>>, lost: Option<&Lost>) -> Option<&'a Value> {
+fn recorded<'a>(
+    case: &Case<'a>,
+    member: &Member<'_>,
+    newest: Option<&Run<'_>>,
+    lost: Option<&Lost>,
+) -> Option<&'a Value> {
     let ended = |lost: &Lost| {
         let status = status_of(case.was, member).filter(|status| status["restartCount"] == lost.attempt)?;
         status["state"]["terminated"].is_object().then_some(status)
     };
     let tells = newest.is_some_and(|run| matches!(run.seen.state, State::Exited { .. }));
     let attempt = newest.map_or(0, |run| u64::from(run.tag.attempt));
-    let stands = |before: &&Value| !case.wanted.restarts_all() || before["restartCount"].as_u64().unwrap_or(0) >= attempt;
-    let before =
-        case.wanted.ended_before(member).filter(stands).or_else(|| case.wanted.succeeded_before(member).filter(|_| case.initialized));
+    let stands =
+        |before: &&Value| !case.wanted.restarts_all() || before["restartCount"].as_u64().unwrap_or(0) >= attempt;
+    let before = case
+        .wanted
+        .ended_before(member)
+        .filter(stands)
+        .or_else(|| case.wanted.succeeded_before(member).filter(|_| case.initialized));
     before.filter(|_| !tells).or_else(|| lost.and_then(ended))
 }
 
@@ -229,7 +254,8 @@ fn add_origin(value: &mut Value, case: &Case<'_>, member: &Member<'_>, newest: O
         value["containerID"] = json!(format!("docker://{}", run.seen.id));
         add_resources(value, wanted, member);
         // Until the engine has done it, it uses what it did.
-        let before = status_of(was, member).map(|status| &status["resources"]).filter(|resources| resources.is_object());
+        let before =
+            status_of(was, member).map(|status| &status["resources"]).filter(|resources| resources.is_object());
         if let Some(before) = before.filter(|_| resize::wanted_of(wanted, member, run).is_some()) {
             value["resources"] = before.clone();
         }
@@ -265,7 +291,10 @@ fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
         Some(exec) => format!("Exec lifecycle hook ([{}])", exec.command.join(" ")),
         None => "HTTP lifecycle hook".to_owned(),
     };
-    let message = format!("{kind} for Container \"{}\" in Pod \"{name}_{namespace}({uid})\" failed - error: {text}", container.name);
+    let message = format!(
+        "{kind} for Container \"{}\" in Pod \"{name}_{namespace}({uid})\" failed - error: {text}",
+        container.name
+    );
     Waiting::new(WaitReason::PostStartHookError, message)
 }
 
@@ -295,7 +324,10 @@ fn terminated(run: &Run<'_>) -> Value {
 }
 
 pub(super) fn unknown(text: &str) -> Value {
-    json!({"exitCode": UNKNOWN_CODE, "reason": "ContainerStatusUnknown", "message": text, "startedAt": null, "finishedAt": null})
+    json!({
+        "exitCode": UNKNOWN_CODE, "reason": "ContainerStatusUnknown", "message": text, "startedAt": null,
+        "finishedAt": null,
+    })
 }
 
 fn add_resources(value: &mut Value, wanted: &Wanted, member: &Member<'_>) {
@@ -331,5 +363,6 @@ fn add_mounts(value: &mut Value, container: &Container) {
 
 /// As documents show it.
 pub(super) fn time(wall_ms: i64) -> String {
-    Time::from_seconds(wall_ms.div_euclid(1000)).map_or_else(|| "1970-01-01T00:00:00Z".to_owned(), |time| time.to_string())
+    Time::from_seconds(wall_ms.div_euclid(1000))
+        .map_or_else(|| "1970-01-01T00:00:00Z".to_owned(), |time| time.to_string())
 }

@@ -133,8 +133,13 @@ fn chosen<F: Copy>(offer: &Offer, known: &[(&'static str, F)]) -> Result<Option<
     }
     let found = offer.protocols.iter().find_map(|name| known.iter().find(|(known, _)| known == name));
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-    let unsupported =
-        || format!("requested protocol(s) are not supported: [{}]; supports [{}]", offer.protocols.join(" "), names.join(" "));
+    let unsupported = || {
+        format!(
+            "requested protocol(s) are not supported: [{}]; supports [{}]",
+            offer.protocols.join(" "),
+            names.join(" ")
+        )
+    };
     found.map(|(name, form)| Some((*form, *name))).ok_or_else(|| unsupported().into())
 }
 
@@ -152,7 +157,11 @@ fn spdy_fields(version: &'static str) -> Fields {
 fn version(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str, Refusal> {
     let words = |name: &HeaderName| -> Vec<String> {
         let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
+        values
+            .flat_map(|value| value.split(','))
+            .map(|word| word.trim().to_owned())
+            .filter(|word| !word.is_empty())
+            .collect()
     };
     if !words(&header::UPGRADE).iter().any(|protocol| protocol.eq_ignore_ascii_case(SPDY)) {
         return Err("Upgrade request required".into());
@@ -160,7 +169,9 @@ fn version(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str, 
     let asked = words(&STREAM_VERSION);
     if asked.is_empty() {
         let count = headers.keys_len();
-        let words = format!("unable to upgrade: header X-Stream-Protocol-Version does not exist in request with {count} headers");
+        let words = format!(
+            "unable to upgrade: header X-Stream-Protocol-Version does not exist in request with {count} headers"
+        );
         return Err(words.into());
     }
     let found = asked.iter().find_map(|name| known.iter().find(|known| *known == name));
@@ -176,7 +187,8 @@ fn version(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str, 
 }
 
 fn ports(parameters: &[(String, String)]) -> Result<Vec<u16>, Refusal> {
-    let said: Vec<&str> = parameters.iter().filter(|(name, _)| name == "port").map(|(_, value)| value.as_str()).collect();
+    let said: Vec<&str> =
+        parameters.iter().filter(|(name, _)| name == "port").map(|(_, value)| value.as_str()).collect();
     if said.is_empty() {
         return Err("query parameter \"port\" is required".into());
     }
@@ -216,7 +228,11 @@ mod tests {
     use super::*;
 
     fn head(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let base = [("connection", "Upgrade"), ("sec-websocket-version", "13"), ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")];
+        let base = [
+            ("connection", "Upgrade"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
         let mut headers = HeaderMap::new();
         for (name, value) in base.iter().chain(fields) {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -243,20 +259,30 @@ mod tests {
         let (carrier, named) = asks("other, base64.channel.k8s.io").unwrap();
         assert_eq!((carrier, named.as_str()), (Carrier::Channels(CHANNELS[4].1), "base64.channel.k8s.io"));
         assert_eq!(ask(&[("upgrade", "websocket")]).unwrap(), (Carrier::Channels(OLDEST), String::new()));
-        assert!(asks("other").unwrap_err().starts_with("requested protocol(s) are not supported: [other]; supports [v5."));
+        assert!(
+            asks("other").unwrap_err().starts_with("requested protocol(s) are not supported: [other]; supports [v5.")
+        );
         assert_eq!(ask(&[]).unwrap_err(), "Upgrade request required");
         let spdy = ("upgrade", "SPDY/3.1");
-        let versions = [("x-stream-protocol-version", "v5.channel.k8s.io"), ("x-stream-protocol-version", STREAMS[0].0)];
+        let versions =
+            [("x-stream-protocol-version", "v5.channel.k8s.io"), ("x-stream-protocol-version", STREAMS[0].0)];
         let (carrier, named) = ask(&[spdy, versions[0], versions[1]]).unwrap();
         assert_eq!((carrier, named.as_str()), (Carrier::Spdy(STREAMS[0].1), "v4.channel.k8s.io"));
-        assert!(ask(&[spdy]).unwrap_err().starts_with("unable to upgrade: header X-Stream-Protocol-Version does not exist"));
-        assert!(ask(&[spdy, ("x-stream-protocol-version", "v9")]).unwrap_err().contains("client supports [v9], server accepts [v4."));
+        assert!(
+            ask(&[spdy]).unwrap_err().starts_with("unable to upgrade: header X-Stream-Protocol-Version does not exist")
+        );
+        assert!(
+            ask(&[spdy, ("x-stream-protocol-version", "v9")])
+                .unwrap_err()
+                .contains("client supports [v9], server accepts [v4.")
+        );
     }
 
     #[test]
     fn ways_to_ports() {
         let ask = |fields: &[(&'static str, &'static str)], query: &[(&str, &str)]| {
-            let query: Vec<(String, String)> = query.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            let query: Vec<(String, String)> =
+                query.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
             let (way, fields) = way(&Method::GET, &head(fields), &query).map_err(|refusal| refusal.why)?;
             Ok::<_, String>((way, named(&fields)))
         };
@@ -279,7 +305,9 @@ mod tests {
 
     #[test]
     fn queries() {
-        let read = |pairs: &[(&str, &str)]| streams(&pairs.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect::<Vec<_>>());
+        let read = |pairs: &[(&str, &str)]| {
+            streams(&pairs.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect::<Vec<_>>())
+        };
         let all = Streams { stdin: true, stdout: true, stderr: false, tty: true };
         assert_eq!(read(&[("input", "1"), ("output", "1"), ("error", "1"), ("tty", "1")]), Ok(all));
         assert_eq!(read(&[("error", "true")]), Ok(Streams { stderr: true, ..Streams::default() }));

@@ -36,7 +36,13 @@ pub struct Form {
 }
 
 /// Until the client has gone, or was told all there is.
-pub async fn carry(upgraded: Upgraded, form: Form, streams: Streams, heard: Sender<Heard>, to_client: Receiver<ToClient>) {
+pub async fn carry(
+    upgraded: Upgraded,
+    form: Form,
+    streams: Streams,
+    heard: Sender<Heard>,
+    to_client: Receiver<ToClient>,
+) {
     let (mut reader, mut writer) = open(upgraded);
     tokio::select! {
         () = read(&mut reader, form, streams, heard) => {}
@@ -101,7 +107,12 @@ impl Message {
     }
 }
 
-async fn write(writer: &mut Writer, form: Form, streams: Streams, mut to_client: Receiver<ToClient>) -> std::io::Result<()> {
+async fn write(
+    writer: &mut Writer,
+    form: Form,
+    streams: Streams,
+    mut to_client: Receiver<ToClient>,
+) -> std::io::Result<()> {
     // Tells clients that all is connected.
     let lowest = match streams {
         Streams { stdout: true, .. } => STDOUT,

@@ -1,9 +1,11 @@
-//! Connections to ports of a pod, for clients far away: one connection inside for each pair of streams, one for data and one for an error.
+//! Connections to ports of a pod, for clients far away: one connection inside for each pair of streams, one for data
+//! and one for an error.
 //!
 //!     over SPDY        the client opens pairs as it needs them · over WebSocket: a pair for each port that its request
 //!                      names
 //!
-//! Where a pod takes nothing, what waits for it waits in the connection: neither carrier can hold back one of its streams alone.
+//! Where a pod takes nothing, what waits for it waits in the connection: neither carrier can hold back one of its
+//! streams alone.
 
 use std::collections::HashMap;
 
@@ -21,7 +23,8 @@ use super::base64::Base64;
 use super::channels::LINGER;
 use super::pairs::{Asked, Pairs, Whole};
 
-/// Ports that one request over WebSocket may name: each takes two numbers of channels, of which a digit of base64's form has 64.
+/// Ports that one request over WebSocket may name: each takes two numbers of channels, of which a digit of base64's
+/// form has 64.
 pub const PORTS_MAX: usize = 32;
 /// Connections of one client at once.
 const PAIRS_MAX: usize = 256;
@@ -215,8 +218,8 @@ async fn tell_spdy(writer: &mut spdy::SpdyWriter, mut waiting: Receiver<Outgoing
     }
 }
 
-/// Over WebSocket: of the port at `index`, channel `2 * index` is the data and the next one its error. Ends with the last connection
-/// inside, or with the client.
+/// Over WebSocket: of the port at `index`, channel `2 * index` is the data and the next one its error. Ends with the
+/// last connection inside, or with the client.
 pub async fn over_channels<R: Reach>(upgraded: Upgraded, base64: bool, ports: Vec<u16>, reach: R) {
     let (mut reader, mut writer) = websocket::open(upgraded);
     let (outgoing, waiting) = mpsc::channel(OUTGOING_MAX);
@@ -271,7 +274,8 @@ async fn tell_channels(
             message(writer, base64, channel, &port.to_le_bytes()).await?;
         }
     }
-    // A connection inside can have ended in one way and not in the other, which nobody can say here: the last end is the end of all.
+    // A connection inside can have ended in one way and not in the other, which nobody can say here: the last end is
+    // the end of all.
     let mut open = ports.len();
     while open > 0 {
         tokio::select! {

@@ -31,7 +31,8 @@ async fn write(writer: &mut Writer, base64: bool, mut lines: Receiver) -> std::i
             ping = writer.ping() => if let Some(ping) = ping { writer.pong(&ping).await? },
             line = lines.recv() => match line {
                 None => return Ok(()),
-                Some(line) if base64 => writer.message(true, &[coracle_schema::base64::encode(&line).as_bytes()]).await?,
+                Some(line) if base64 => writer.message(true,
+                    &[coracle_schema::base64::encode(&line).as_bytes()]).await?,
                 Some(line) => writer.message(false, &[&line]).await?,
             },
         }

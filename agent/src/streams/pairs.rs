@@ -40,7 +40,9 @@ impl<H> Default for Pairs<H> {
 impl Asked {
     /// `Err`: why the stream is rejected.
     pub fn read(stream: u32, headers: &[(String, String)]) -> Result<Asked, String> {
-        let said = |name: &str| headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str()).unwrap_or_default();
+        let said = |name: &str| {
+            headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str()).unwrap_or_default()
+        };
         let needed = |name: &str| match said(name) {
             "" => Err(format!("{name:?} header is required")),
             value => Ok(value),
@@ -89,7 +91,9 @@ impl<H> Pairs<H> {
 
     /// The client wants it no more.
     pub fn forget(&mut self, stream: u32) {
-        self.halves.retain(|_, half| half.error != Some(stream) && half.data.as_ref().is_none_or(|(data, ..)| *data != stream));
+        self.halves.retain(|_, half| {
+            half.error != Some(stream) && half.data.as_ref().is_none_or(|(data, ..)| *data != stream)
+        });
     }
 
     fn half(&mut self, asked: &Asked) -> &mut Half<H> {
@@ -123,13 +127,22 @@ mod tests {
         let mut pairs = Pairs::default();
         assert_eq!(pairs.error(1, asked(1, "error", "0")), Ok(None));
         assert_eq!(pairs.error(3, asked(3, "error", "1")), Ok(None));
-        assert_eq!(pairs.data(7, asked(7, "data", "1"), 'b'), Ok(Some(Whole { port: 80, data: 7, error: 3, held: 'b' })));
+        assert_eq!(
+            pairs.data(7, asked(7, "data", "1"), 'b'),
+            Ok(Some(Whole { port: 80, data: 7, error: 3, held: 'b' }))
+        );
         assert_eq!(pairs.error(9, asked(9, "error", "0")), Err("error stream already assigned".to_owned()));
-        assert_eq!(pairs.data(5, asked(5, "data", "0"), 'a'), Ok(Some(Whole { port: 80, data: 5, error: 1, held: 'a' })));
+        assert_eq!(
+            pairs.data(5, asked(5, "data", "0"), 'a'),
+            Ok(Some(Whole { port: 80, data: 5, error: 1, held: 'a' }))
+        );
         assert_eq!(pairs.len(), 0);
         // Without numbers of requests.
         assert_eq!(pairs.error(11, asked(11, "error", "")), Ok(None));
-        assert_eq!(pairs.data(13, asked(13, "data", ""), 'c'), Ok(Some(Whole { port: 80, data: 13, error: 11, held: 'c' })));
+        assert_eq!(
+            pairs.data(13, asked(13, "data", ""), 'c'),
+            Ok(Some(Whole { port: 80, data: 13, error: 11, held: 'c' }))
+        );
         assert_eq!(pairs.error(15, asked(15, "error", "2")), Ok(None));
         pairs.forget(15);
         assert_eq!(pairs.len(), 0);

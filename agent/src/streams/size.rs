@@ -19,7 +19,9 @@ impl Sizes {
         let read = loop {
             match documents.next() {
                 Some(Ok(size)) => sizes.push(size),
-                Some(Err(error)) if error.is_eof() && self.unread.len() <= UNREAD_BYTES_MAX => break documents.byte_offset(),
+                Some(Err(error)) if error.is_eof() && self.unread.len() <= UNREAD_BYTES_MAX => {
+                    break documents.byte_offset();
+                }
                 Some(Err(_)) | None => break self.unread.len(),
             }
         };

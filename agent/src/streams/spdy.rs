@@ -38,8 +38,13 @@ enum Role {
 }
 
 impl Role {
-    const NAMES: [(&'static str, Role); 5] =
-        [("error", Role::Error), ("stdin", Role::Stdin), ("stdout", Role::Stdout), ("stderr", Role::Stderr), ("resize", Role::Resize)];
+    const NAMES: [(&'static str, Role); 5] = [
+        ("error", Role::Error),
+        ("stdin", Role::Stdin),
+        ("stdout", Role::Stdout),
+        ("stderr", Role::Stderr),
+        ("resize", Role::Resize),
+    ];
 
     /// Those that a client will open.
     fn expected(form: Form, streams: Streams) -> impl Iterator<Item = Role> {
@@ -61,7 +66,13 @@ enum Answer {
 }
 
 /// Until the client has gone, or was told all there is.
-pub async fn carry(upgraded: Upgraded, form: Form, streams: Streams, heard: Sender<Heard>, to_client: Receiver<ToClient>) {
+pub async fn carry(
+    upgraded: Upgraded,
+    form: Form,
+    streams: Streams,
+    heard: Sender<Heard>,
+    to_client: Receiver<ToClient>,
+) {
     let (mut reader, mut writer) = open(upgraded);
     let (answer, answers) = mpsc::channel(ANSWERS_MAX);
     let sent_all = tokio::select! {

@@ -11,8 +11,8 @@ const SCALING: Group = Group { name: "autoscaling", version: "v2", package: "aut
 const POLICY: Group = Group { name: "policy", version: "v1", package: "policy" };
 
 /// As Kubernetes words it.
-const JOB_PARTING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set \
-                           propagationPolicy=Orphan to suppress this warning";
+const JOB_PARTING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background \
+                           to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 pub fn rows() -> Vec<Kind> {
     vec![
@@ -43,7 +43,12 @@ pub fn rows() -> Vec<Kind> {
             .with_status(),
         autoscalers(),
         autoscalers_v1(),
-        BATCH.row("cronjobs", "cronjob", "CronJob", &strategy::CRON_JOB).advised(advice::cron_job).short(&["cj"]).in_all().with_status(),
+        BATCH
+            .row("cronjobs", "cronjob", "CronJob", &strategy::CRON_JOB)
+            .advised(advice::cron_job)
+            .short(&["cj"])
+            .in_all()
+            .with_status(),
         BATCH
             .row("jobs", "job", "Job", &strategy::JOB)
             .given(&[
@@ -72,20 +77,40 @@ pub fn rows() -> Vec<Kind> {
 }
 
 fn autoscalers() -> Kind {
-    let row = SCALING.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
+    let row = SCALING.row(
+        "horizontalpodautoscalers",
+        "horizontalpodautoscaler",
+        "HorizontalPodAutoscaler",
+        &strategy::AUTOSCALER,
+    );
     let (convert, back) = (forms::show_autoscaler, forms::read_autoscaler);
-    let other_form = Some(Form { api_version: "autoscaling/v1", type_name: "autoscaling.v1.HorizontalPodAutoscaler", convert, back });
+    let other_form = Some(Form {
+        api_version: "autoscaling/v1",
+        type_name: "autoscaling.v1.HorizontalPodAutoscaler",
+        convert,
+        back,
+    });
     Kind { other_form, ..row.short(&["hpa"]).in_all().with_status() }
 }
 
 /// The first version, which knows only processor use.
 fn autoscalers_v1() -> Kind {
     let group = Group { version: "v1", ..SCALING };
-    let row = group.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
+    let row = group.row(
+        "horizontalpodautoscalers",
+        "horizontalpodautoscaler",
+        "HorizontalPodAutoscaler",
+        &strategy::AUTOSCALER,
+    );
     let of = ("autoscaling/v2", "HorizontalPodAutoscaler");
     let (convert, back) = (forms::read_autoscaler, forms::show_autoscaler);
     Kind {
-        other_form: Some(Form { api_version: of.0, type_name: "autoscaling.v2.HorizontalPodAutoscaler", convert, back }),
+        other_form: Some(Form {
+            api_version: of.0,
+            type_name: "autoscaling.v2.HorizontalPodAutoscaler",
+            convert,
+            back,
+        }),
         alias: Some(Alias { of, read: forms::read_autoscaler, show: forms::show_autoscaler }),
         ..row.short(&["hpa"]).in_all().with_status()
     }

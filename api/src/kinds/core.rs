@@ -50,12 +50,17 @@ fn limits() -> Kind {
 }
 
 fn bindings() -> Kind {
-    Kind { verbs: Cow::Borrowed(CREATE), fields: Vec::new(), ..row("bindings", "binding", "Binding", &strategy::BINDING) }
+    Kind {
+        verbs: Cow::Borrowed(CREATE),
+        fields: Vec::new(),
+        ..row("bindings", "binding", "Binding", &strategy::BINDING)
+    }
 }
 
 fn componentstatuses() -> Kind {
-    let row =
-        CORE.row("componentstatuses", "componentstatus", "ComponentStatus", &strategy::COMPONENT_STATUS).known_as("componentStatuses");
+    let row = CORE
+        .row("componentstatuses", "componentstatus", "ComponentStatus", &strategy::COMPONENT_STATUS)
+        .known_as("componentStatuses");
     Kind {
         verbs: Cow::Borrowed(&[Verb::Get, Verb::List]),
         deprecated: Some("v1 ComponentStatus is deprecated in v1.19+"),
@@ -81,12 +86,20 @@ fn events() -> Kind {
         field("involvedObject.uid"),
         field("reason"),
         field("reportingComponent"),
-        SelectableField { path: Cow::Borrowed("source.component"), or: Cow::Borrowed("reportingComponent"), ..field("source") },
+        SelectableField {
+            path: Cow::Borrowed("source.component"),
+            or: Cow::Borrowed("reportingComponent"),
+            ..field("source")
+        },
         field("type"),
     ];
     let (convert, back) = (forms::show_event, forms::read_event);
     let other_form = Some(Form { api_version: "events.k8s.io/v1", type_name: "events.v1.Event", convert, back });
-    Kind { fate: None, other_form, ..row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates() }
+    Kind {
+        fate: None,
+        other_form,
+        ..row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates()
+    }
 }
 
 /// A field of the document as it is stored.
@@ -123,7 +136,8 @@ fn namespaces() -> Kind {
         .stays(strategy::namespace::refuse_delete)
         .short(&["ns"])
         .with_status();
-    let row = row.share(&strategy::namespace::FINALIZE, &[Verb::Update]).selectable([field("status.phase")]).delete_shows();
+    let row =
+        row.share(&strategy::namespace::FINALIZE, &[Verb::Update]).selectable([field("status.phase")]).delete_shows();
     Kind {
         verbs: Cow::Borrowed(NAMED),
         keeps_status: false,
@@ -157,7 +171,9 @@ fn claims() -> Kind {
 }
 
 fn volumes() -> Kind {
-    let row = CORE.row("persistentvolumes", "persistentvolume", "PersistentVolume", &strategy::VOLUME).known_as("persistentVolumes");
+    let row = CORE
+        .row("persistentvolumes", "persistentvolume", "PersistentVolume", &strategy::VOLUME)
+        .known_as("persistentVolumes");
     let row = row.given(&["metadata.finalizers"]);
     row.of_cluster().short(&["pv"]).advised(advice::volume).with_status().delete_shows()
 }
@@ -175,33 +191,47 @@ fn pods() -> Kind {
         field("status.podIPs"),
     ];
     let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all().advised(advice::pod);
-    let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).reached(Way::Pod, "PodProxyOptions");
+    let row =
+        row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).reached(Way::Pod, "PodProxyOptions");
     let row = row.part("attach", "PodAttachOptions", None, STREAM).part("exec", "PodExecOptions", None, STREAM);
     let row = row.part("portforward", "PodPortForwardOptions", None, STREAM);
     let row = row.share(&strategy::ephemeral::EPHEMERAL, PART_VERBS).share(&strategy::resize::RESIZE, PART_VERBS);
     let row = row.with_status().status_keeps(&["ownerReferences"]).evicted(("policy/v1", "PodDisruptionBudget"));
-    let given =
-        &["spec.tolerations", "spec.serviceAccountName", "spec.serviceAccount", "spec.priority", "spec.preemptionPolicy", "spec.nodeName"];
+    let given = &[
+        "spec.tolerations",
+        "spec.serviceAccountName",
+        "spec.serviceAccount",
+        "spec.priority",
+        "spec.preemptionPolicy",
+        "spec.nodeName",
+    ];
     Kind { keeps_status: false, ..row.selectable(fields).delete_shows().given(given) }
 }
 
 fn replicationcontrollers() -> Kind {
     Kind {
         keeps_status: false,
-        ..row("replicationcontrollers", "replicationcontroller", "ReplicationController", &strategy::REPLICATION_CONTROLLER)
-            .known_as("replicationControllers")
-            .short(&["rc"])
-            .in_all()
-            .with_status()
-            .with_scale("spec.selector", Some("autoscaling"))
-            .selectable([field_or("status.replicas", "0")])
-            .advised(advice::workload)
-            .orphans()
+        ..row(
+            "replicationcontrollers",
+            "replicationcontroller",
+            "ReplicationController",
+            &strategy::REPLICATION_CONTROLLER,
+        )
+        .known_as("replicationControllers")
+        .short(&["rc"])
+        .in_all()
+        .with_status()
+        .with_scale("spec.selector", Some("autoscaling"))
+        .selectable([field_or("status.replicas", "0")])
+        .advised(advice::workload)
+        .orphans()
     }
 }
 
 fn quotas() -> Kind {
-    let row = CORE.row("resourcequotas", "resourcequota", "ResourceQuota", &strategy::RESOURCE_QUOTA).known_as("resourceQuotas");
+    let row = CORE
+        .row("resourcequotas", "resourcequota", "ResourceQuota", &strategy::RESOURCE_QUOTA)
+        .known_as("resourceQuotas");
     row.short(&["quota"]).with_status().delete_shows()
 }
 
@@ -210,12 +240,21 @@ fn secrets() -> Kind {
 }
 
 fn serviceaccounts() -> Kind {
-    let row = CORE.row("serviceaccounts", "serviceaccount", "ServiceAccount", &strategy::SERVICE_ACCOUNT).known_as("serviceAccounts");
-    row.short(&["sa"]).advised(advice::account).part("token", "TokenRequest", Some(("authentication.k8s.io", "v1")), CREATE).delete_shows()
+    let row = CORE
+        .row("serviceaccounts", "serviceaccount", "ServiceAccount", &strategy::SERVICE_ACCOUNT)
+        .known_as("serviceAccounts");
+    row.short(&["sa"])
+        .advised(advice::account)
+        .part("token", "TokenRequest", Some(("authentication.k8s.io", "v1")), CREATE)
+        .delete_shows()
 }
 
 fn services() -> Kind {
-    let row = row("services", "service", "Service", &strategy::SERVICE).short(&["svc"]).in_all().advised(advice::service).with_status();
+    let row = row("services", "service", "Service", &strategy::SERVICE)
+        .short(&["svc"])
+        .in_all()
+        .advised(advice::service)
+        .with_status();
     let row = row.reached(Way::Service, "ServiceProxyOptions");
     let row = row.selectable([field("spec.clusterIP"), field("spec.type")]).put_creates().delete_shows();
     let row = row.given(&[
@@ -226,6 +265,7 @@ fn services() -> Kind {
         "spec.healthCheckNodePort",
         "spec.ports.*.nodePort",
     ]);
-    let row = row.taken(&["spec.allocateLoadBalancerNodePorts", "spec.externalTrafficPolicy", "spec.internalTrafficPolicy"]);
+    let row =
+        row.taken(&["spec.allocateLoadBalancerNodePorts", "spec.externalTrafficPolicy", "spec.internalTrafficPolicy"]);
     Kind { verbs: Cow::Borrowed(ALL), keeps_status: false, ..row }
 }

@@ -142,8 +142,8 @@ pub struct Kind {
     pub keeps_status: bool,
     /// Fields of the metadata that a write of the status leaves as they are; the others it may change.
     pub status_keeps: &'static [&'static str],
-    /// Fields that the server sets if the client does not: no writer of the object owns them. A star is every entry of a list.
-    /// Names with points in them are parted by bars.
+    /// Fields that the server sets if the client does not: no writer of the object owns them. A star is every entry of
+    /// a list. Names with points in them are parted by bars.
     pub given: &'static [&'static str],
     /// The same where the name is generated: else it follows from what the client said.
     pub given_unnamed: &'static [&'static str],
@@ -182,7 +182,8 @@ impl Kind {
 
     /// The warning for writers of an object.
     pub fn warning(&self) -> Option<String> {
-        self.idle.then(|| format!("nothing acts on {} yet: the object is stored and shown, and that is all", self.resource))
+        self.idle
+            .then(|| format!("nothing acts on {} yet: the object is stored and shown, and that is all", self.resource))
     }
 
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
@@ -191,7 +192,11 @@ impl Kind {
 
     /// `v1`, `apps/v1`: what `apiVersion` of its documents says.
     pub fn api_version(&self) -> String {
-        if self.resource.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.resource.group, self.version) }
+        if self.resource.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.resource.group, self.version)
+        }
     }
 
     /// `PodList`.

@@ -1,5 +1,6 @@
-//! The kind table: the names of each resource, its verbs, its type and its rules. A value that is handed down; nothing is
-//! global, and a kind that is defined at run time is one more row. The rows of the built-in kinds stand in one file for
+//! The kind table: the names of each resource, its verbs, its type and its rules. A value that is handed down; nothing
+//! is global, and a kind that is defined at run time is one more row. The rows of the built-in kinds stand in one file
+//! for
 //! each family of API groups.
 
 mod apps;
@@ -153,7 +154,10 @@ mod tests {
             assert!(row.alias.is_none() || row.other_form.is_some(), "{row:?}");
             if let Some(form) = row.other_form {
                 let other = kinds.by_kind(form.api_version, &row.kind).expect("a form is a row");
-                assert_eq!((form.type_name, other.other_form.map(|form| form.type_name)), (&*other.type_name, Some(&*row.type_name)));
+                assert_eq!(
+                    (form.type_name, other.other_form.map(|form| form.type_name)),
+                    (&*other.type_name, Some(&*row.type_name))
+                );
             }
             let Some(old) = &row.old else { continue };
             assert_eq!(kinds.by_old_path(Version::V1beta3, &row.resource.plural).map(|row| &row.kind), Some(&row.kind));
@@ -173,7 +177,8 @@ mod tests {
     #[test]
     fn what_is_not_written_over_unseen() {
         let kinds = Kinds::builtin();
-        let mut named: Vec<&str> = kinds.iter().filter(|row| row.put_names_revision).map(|row| &*row.resource.plural).collect();
+        let mut named: Vec<&str> =
+            kinds.iter().filter(|row| row.put_names_revision).map(|row| &*row.resource.plural).collect();
         named.sort_unstable();
         let expected = [
             "csidrivers",
@@ -200,7 +205,8 @@ mod tests {
         use crate::strategy::{Custom, StrategyRef, meta::Scope};
         use coracle_schema::Types;
 
-        let text = "package example.com.v1 = com.example.v1\n[Widget]\n  metadata 1 ObjectMeta default={}\n  spec 2 any\n";
+        let text =
+            "package example.com.v1 = com.example.v1\n[Widget]\n  metadata 1 ObjectMeta default={}\n  spec 2 any\n";
         let types = Types::parse(text, &crate::types::builtin()).unwrap();
         let widget = |plural: &str, kind: &str, type_name: &'static str| {
             let names = Names {
@@ -219,8 +225,14 @@ mod tests {
         assert_eq!((kinds.iter().count(), kinds.serves("example.com", "v1")), (builtin.iter().count() + 1, true));
         assert!(builtin.by_kind("example.com/v1", "Widget").is_none(), "the table before is another value");
         for (row, why) in [
-            (widget("widgets", "Gadget", "example.com.v1.Widget"), "example.com/v1 has a kind with the name widgets already"),
-            (widget("gadgets", "Widget", "example.com.v1.Widget"), "example.com/v1 has a kind with the name Widget already"),
+            (
+                widget("widgets", "Gadget", "example.com.v1.Widget"),
+                "example.com/v1 has a kind with the name widgets already",
+            ),
+            (
+                widget("gadgets", "Widget", "example.com.v1.Widget"),
+                "example.com/v1 has a kind with the name Widget already",
+            ),
             (widget("gadgets", "Gadget", "example.com.v1.Gadget"), "the types of Gadget lack example.com.v1.Gadget"),
         ] {
             assert_eq!(kinds.with(row).unwrap_err().to_string(), why);

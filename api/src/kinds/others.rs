@@ -6,7 +6,8 @@ use super::row::{Group, field};
 use crate::strategy::{self, advice};
 use std::borrow::Cow;
 
-const ADMISSION: Group = Group { name: "admissionregistration.k8s.io", version: "v1", package: "admissionregistration" };
+const ADMISSION: Group =
+    Group { name: "admissionregistration.k8s.io", version: "v1", package: "admissionregistration" };
 const FLOW: Group = Group { name: "flowcontrol.apiserver.k8s.io", version: "v1", package: "flowcontrol" };
 const DEVICES: Group = Group { name: "resource.k8s.io", version: "v1", package: "resource" };
 const SERVERS: Group = Group { name: "apiregistration.k8s.io", version: "v1", package: "apiregistration" };
@@ -30,7 +31,12 @@ pub fn rows() -> Vec<Kind> {
         definitions(),
         servers(),
         CERTIFICATES
-            .row("certificatesigningrequests", "certificatesigningrequest", "CertificateSigningRequest", &strategy::SIGNING_REQUEST)
+            .row(
+                "certificatesigningrequests",
+                "certificatesigningrequest",
+                "CertificateSigningRequest",
+                &strategy::SIGNING_REQUEST,
+            )
             .of_cluster()
             .short(&["csr"])
             .share(&strategy::APPROVAL, PART_VERBS)
@@ -39,7 +45,9 @@ pub fn rows() -> Vec<Kind> {
             .unowned(&["spec"])
             .idle(),
         LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates().put_names_revision(),
-        DISCOVERY.row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE).advised(advice::slice),
+        DISCOVERY
+            .row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE)
+            .advised(advice::slice),
         NETWORKING.row("ingressclasses", "ingressclass", "IngressClass", &strategy::INGRESS_CLASS).of_cluster().idle(),
         NETWORKING
             .row("ingresses", "ingress", "Ingress", &strategy::INGRESS)
@@ -63,7 +71,11 @@ pub fn rows() -> Vec<Kind> {
             .of_cluster()
             .put_creates()
             .idle(),
-        RBAC.row("clusterroles", "clusterrole", "ClusterRole", &strategy::CLUSTER_ROLE).of_cluster().put_creates().taken(&["rules"]).idle(),
+        RBAC.row("clusterroles", "clusterrole", "ClusterRole", &strategy::CLUSTER_ROLE)
+            .of_cluster()
+            .put_creates()
+            .taken(&["rules"])
+            .idle(),
         RBAC.row("rolebindings", "rolebinding", "RoleBinding", &strategy::ROLE_BINDING).put_creates().idle(),
         RBAC.row("roles", "role", "Role", &strategy::ROLE).put_creates().taken(&["rules"]).idle(),
         SCHEDULING
@@ -81,15 +93,25 @@ fn policies() -> Vec<Kind> {
         row.put_names_revision().idle()
     };
     vec![
-        row("mutatingadmissionpolicies", "mutatingadmissionpolicy", "MutatingAdmissionPolicy", &strategy::MUTATING_POLICY),
+        row(
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicy",
+            "MutatingAdmissionPolicy",
+            &strategy::MUTATING_POLICY,
+        ),
         row(
             "mutatingadmissionpolicybindings",
             "mutatingadmissionpolicybinding",
             "MutatingAdmissionPolicyBinding",
             &strategy::MUTATING_BINDING,
         ),
-        row("validatingadmissionpolicies", "validatingadmissionpolicy", "ValidatingAdmissionPolicy", &strategy::VALIDATING_POLICY)
-            .with_status(),
+        row(
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicy",
+            "ValidatingAdmissionPolicy",
+            &strategy::VALIDATING_POLICY,
+        )
+        .with_status(),
         row(
             "validatingadmissionpolicybindings",
             "validatingadmissionpolicybinding",
@@ -107,26 +129,42 @@ fn flows() -> Vec<Kind> {
             .put_creates()
             .put_names_revision()
             .idle(),
-        FLOW.row("prioritylevelconfigurations", "prioritylevelconfiguration", "PriorityLevelConfiguration", &strategy::PRIORITY_LEVEL)
-            .of_cluster()
-            .with_status()
-            .put_creates()
-            .put_names_revision()
-            .idle(),
+        FLOW.row(
+            "prioritylevelconfigurations",
+            "prioritylevelconfiguration",
+            "PriorityLevelConfiguration",
+            &strategy::PRIORITY_LEVEL,
+        )
+        .of_cluster()
+        .with_status()
+        .put_creates()
+        .put_names_revision()
+        .idle(),
     ]
 }
 
 fn addresses() -> Vec<Kind> {
     vec![
         NETWORKING.row("ipaddresses", "ipaddress", "IPAddress", &strategy::IP_ADDRESS).of_cluster().short(&["ip"]),
-        NETWORKING.row("servicecidrs", "servicecidr", "ServiceCIDR", &strategy::SERVICE_RANGE).of_cluster().with_status(),
+        NETWORKING
+            .row("servicecidrs", "servicecidr", "ServiceCIDR", &strategy::SERVICE_RANGE)
+            .of_cluster()
+            .with_status(),
     ]
 }
 
 fn devices() -> Vec<Kind> {
     vec![
-        DEVICES.row("deviceclasses", "deviceclass", "DeviceClass", &strategy::DEVICE_CLASS).of_cluster().delete_shows().idle(),
-        DEVICES.row("resourceclaims", "resourceclaim", "ResourceClaim", &strategy::RESOURCE_CLAIM).with_status().delete_shows().idle(),
+        DEVICES
+            .row("deviceclasses", "deviceclass", "DeviceClass", &strategy::DEVICE_CLASS)
+            .of_cluster()
+            .delete_shows()
+            .idle(),
+        DEVICES
+            .row("resourceclaims", "resourceclaim", "ResourceClaim", &strategy::RESOURCE_CLAIM)
+            .with_status()
+            .delete_shows()
+            .idle(),
         DEVICES
             .row("resourceclaimtemplates", "resourceclaimtemplate", "ResourceClaimTemplate", &strategy::CLAIM_TEMPLATE)
             .delete_shows()
@@ -140,10 +178,15 @@ fn devices() -> Vec<Kind> {
     ]
 }
 
-/// There are none yet, and none can be made. kubectl lists them for every kind that knows no PATCH (reviews, bindings) before it
-/// checks a manifest, and gives up where that is not found.
+/// There are none yet, and none can be made. kubectl lists them for every kind that knows no PATCH (reviews, bindings)
+/// before it checks a manifest, and gives up where that is not found.
 fn definitions() -> Kind {
-    let row = EXTENSIONS.row("customresourcedefinitions", "customresourcedefinition", "CustomResourceDefinition", &strategy::DEFINITION);
+    let row = EXTENSIONS.row(
+        "customresourcedefinitions",
+        "customresourcedefinition",
+        "CustomResourceDefinition",
+        &strategy::DEFINITION,
+    );
     Kind {
         verbs: Cow::Borrowed(&[Verb::Get, Verb::List, Verb::Watch]),
         ..row.of_cluster().short(&["crd", "crds"]).in_category("api-extensions")
@@ -153,10 +196,18 @@ fn definitions() -> Kind {
 /// Nor these. Clients look for the group before they ask which kinds there are.
 fn servers() -> Kind {
     let row = SERVERS.row("apiservices", "apiservice", "APIService", &strategy::DEFINITION);
-    Kind { verbs: Cow::Borrowed(&[Verb::Get, Verb::List, Verb::Watch]), ..row.of_cluster().in_category("api-extensions") }
+    Kind {
+        verbs: Cow::Borrowed(&[Verb::Get, Verb::List, Verb::Watch]),
+        ..row.of_cluster().in_category("api-extensions")
+    }
 }
 
 /// As data: manifests of today bring them along, and installing one must not fail for that.
 fn webhooks(plural: &'static str, singular: &'static str, kind: &'static str) -> Kind {
-    ADMISSION.row(plural, singular, kind, &strategy::WEBHOOKS).of_cluster().in_category("api-extensions").put_names_revision().idle()
+    ADMISSION
+        .row(plural, singular, kind, &strategy::WEBHOOKS)
+        .of_cluster()
+        .in_category("api-extensions")
+        .put_names_revision()
+        .idle()
 }

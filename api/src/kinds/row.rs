@@ -9,8 +9,16 @@ use coracle_schema::Types;
 use serde_json::Value;
 use std::borrow::Cow;
 
-pub(super) const ALL: &[Verb] =
-    &[Verb::Create, Verb::Delete, Verb::DeleteCollection, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
+pub(super) const ALL: &[Verb] = &[
+    Verb::Create,
+    Verb::Delete,
+    Verb::DeleteCollection,
+    Verb::Get,
+    Verb::List,
+    Verb::Patch,
+    Verb::Update,
+    Verb::Watch,
+];
 /// The verbs of a subresource that is a part of the object.
 pub(super) const PART_VERBS: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
 
@@ -19,7 +27,12 @@ const THROUGH: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, V
 
 /// A field that is called as it stands.
 pub(super) fn field(path: &'static str) -> SelectableField {
-    SelectableField { label: Cow::Borrowed(path), path: Cow::Borrowed(path), or: Cow::Borrowed(""), missing: Cow::Borrowed("") }
+    SelectableField {
+        label: Cow::Borrowed(path),
+        path: Cow::Borrowed(path),
+        or: Cow::Borrowed(""),
+        missing: Cow::Borrowed(""),
+    }
 }
 
 pub(super) fn field_or(path: &'static str, missing: &'static str) -> SelectableField {
@@ -36,7 +49,13 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn row(self, plural: &'static str, singular: &'static str, kind: &'static str, strategy: &'static BuiltinStrategy) -> Kind {
+    pub(super) fn row(
+        self,
+        plural: &'static str,
+        singular: &'static str,
+        kind: &'static str,
+        strategy: &'static BuiltinStrategy,
+    ) -> Kind {
         let type_name = match self.package {
             "" => Cow::Borrowed(kind),
             package => Cow::Owned(format!("{package}.{}.{kind}", self.version)),

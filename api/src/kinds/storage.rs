@@ -8,8 +8,17 @@ const STORAGE: Group = Group { name: "storage.k8s.io", version: "v1", package: "
 
 pub fn rows() -> Vec<Kind> {
     vec![
-        STORAGE.row("csidrivers", "csidriver", "CSIDriver", &strategy::CSI_DRIVER).of_cluster().put_names_revision().delete_shows().idle(),
-        STORAGE.row("csinodes", "csinode", "CSINode", &strategy::CSI_NODE).of_cluster().put_names_revision().delete_shows(),
+        STORAGE
+            .row("csidrivers", "csidriver", "CSIDriver", &strategy::CSI_DRIVER)
+            .of_cluster()
+            .put_names_revision()
+            .delete_shows()
+            .idle(),
+        STORAGE
+            .row("csinodes", "csinode", "CSINode", &strategy::CSI_NODE)
+            .of_cluster()
+            .put_names_revision()
+            .delete_shows(),
         STORAGE
             .row("csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", &strategy::CSI_CAPACITY)
             .put_names_revision()
@@ -29,7 +38,12 @@ pub fn rows() -> Vec<Kind> {
             .delete_shows()
             .idle(),
         STORAGE
-            .row("volumeattributesclasses", "volumeattributesclass", "VolumeAttributesClass", &strategy::ATTRIBUTES_CLASS)
+            .row(
+                "volumeattributesclasses",
+                "volumeattributesclass",
+                "VolumeAttributesClass",
+                &strategy::ATTRIBUTES_CLASS,
+            )
             .of_cluster()
             .short(&["vac"])
             .delete_shows()

@@ -30,8 +30,11 @@ pub(super) fn read_amounts(value: &Value, path: &Path, seen: &mut OldReading) ->
                 amounts.insert(name.clone(), json!(amount.to_string()));
             }
             (None, _) => {
-                let wanted =
-                    if name == "cpu" { "cores, or a quantity such as 250m" } else { "bytes or pieces, or a quantity such as 64Mi" };
+                let wanted = if name == "cpu" {
+                    "cores, or a quantity such as 250m"
+                } else {
+                    "bytes or pieces, or a quantity such as 64Mi"
+                };
                 seen.problem(Problem::invalid(&path.key(name), brief(value), format!("must be a number of {wanted}")));
             }
         }
@@ -83,13 +86,17 @@ mod tests {
             assert_eq!(show_amounts(&json!({ name: stored })), Some(json!({ name: shown })), "{sent}");
         }
         let mut seen = OldReading::default();
-        assert_eq!(read_amounts(&json!({"cpu": "two", "memory": [], "pods": null}), &Path::new("resources.limits"), &mut seen), None);
+        assert_eq!(
+            read_amounts(&json!({"cpu": "two", "memory": [], "pods": null}), &Path::new("resources.limits"), &mut seen),
+            None
+        );
         let problems: Vec<String> = seen.problems.iter().map(Problem::to_string).collect();
         assert_eq!(
             problems,
             [
                 "resources.limits[cpu]: Invalid value: \"two\": must be a number of cores, or a quantity such as 250m",
-                "resources.limits[memory]: Invalid value: \"a list\": must be a number of bytes or pieces, or a quantity such as 64Mi",
+                "resources.limits[memory]: Invalid value: \"a list\": must be a number of bytes or pieces, or a \
+                 quantity such as 64Mi",
             ]
         );
     }

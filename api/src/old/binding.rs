@@ -8,10 +8,13 @@ use super::place::{get_text, put};
 use super::reading::{Object, OldReading};
 use super::shape::{Blank, Form, Own, Shape, field, own};
 
-pub(super) static BINDING: Shape =
-    Shape(&[META, &[field("podID", &["metadata", "name"], Form::Text).blank(Blank::Text("")), own("host", &[], &HOST)]]);
+pub(super) static BINDING: Shape = Shape(&[
+    META,
+    &[field("podID", &["metadata", "name"], Form::Text).blank(Blank::Text("")), own("host", &[], &HOST)],
+]);
 
-static HOST: Own = Own { read, show, governs: &[&["target"]], words: &[field("host", &["target", "name"], Form::Text)], merge: None };
+static HOST: Own =
+    Own { read, show, governs: &[&["target"]], words: &[field("host", &["target", "name"], Form::Text)], merge: None };
 
 fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(value) = from.get("host").filter(|value| !value.is_null()) else { return };

@@ -35,7 +35,11 @@ fn read_token(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReadi
     let path = path.field("creationToken");
     let Some(token) = text(value, &path, seen).filter(|token| !token.is_empty()) else { return };
     if get_text(into, TOKEN_AT).is_some_and(|annotated| annotated != token) {
-        return seen.problem(Problem::invalid(&path, token, format!("differs from annotations[{CREATION_TOKEN}]: give one")));
+        return seen.problem(Problem::invalid(
+            &path,
+            token,
+            format!("differs from annotations[{CREATION_TOKEN}]: give one"),
+        ));
     }
     put(into, TOKEN_AT, json!(token));
 }

@@ -44,7 +44,8 @@ static ENV: Shape = Shape(&[&[
     field("valueFrom", &["valueFrom"], Form::Object(&VALUE_SOURCE)),
 ]]);
 
-static VALUE_SOURCE: Shape = Shape(&[&[field("fieldPath", &["fieldRef"], Form::Present(&FIELD_SELECTOR)).also(&["fieldRef"])]]);
+static VALUE_SOURCE: Shape =
+    Shape(&[&[field("fieldPath", &["fieldRef"], Form::Present(&FIELD_SELECTOR)).also(&["fieldRef"])]]);
 
 pub(super) static FIELD_SELECTOR: Shape =
     Shape(&[&[field("apiVersion", &["apiVersion"], Form::Text), field("fieldPath", &["fieldPath"], Form::Text)]]);
@@ -66,8 +67,10 @@ static PROBE: Shape = Shape(&[
     ],
 ]);
 
-static LIFECYCLE: Shape =
-    Shape(&[&[field("postStart", &["postStart"], Form::Present(&HANDLER)), field("preStop", &["preStop"], Form::Present(&HANDLER))]]);
+static LIFECYCLE: Shape = Shape(&[&[
+    field("postStart", &["postStart"], Form::Present(&HANDLER)),
+    field("preStop", &["preStop"], Form::Present(&HANDLER)),
+]]);
 
 static HANDLER: Shape = Shape(&[HANDLER_FIELDS]);
 
@@ -79,8 +82,11 @@ const HANDLER_FIELDS: &[Field] = &[
 
 pub(super) static EXEC: Shape = Shape(&[&[field("command", &["command"], Form::Texts)]]);
 
-static HTTP_GET: Shape =
-    Shape(&[&[field("path", &["path"], Form::Text), field("port", &["port"], Form::PortOrName), field("host", &["host"], Form::Text)]]);
+static HTTP_GET: Shape = Shape(&[&[
+    field("path", &["path"], Form::Text),
+    field("port", &["port"], Form::PortOrName),
+    field("host", &["host"], Form::Text),
+]]);
 
 pub(super) static TCP_SOCKET: Shape = Shape(&[&[field("port", &["port"], Form::PortOrName)]]);
 
@@ -92,13 +98,17 @@ static PULL_POLICY: Own = Own {
     merge: None,
 };
 
-const PULL_POLICIES: Form = Form::Word(&[("PullAlways", "Always"), ("PullIfNotPresent", "IfNotPresent"), ("PullNever", "Never")]);
+const PULL_POLICIES: Form =
+    Form::Word(&[("PullAlways", "Always"), ("PullIfNotPresent", "IfNotPresent"), ("PullNever", "Never")]);
 
 /// Unset, it follows from the image as v1beta1 had it; v1 would take an image without a tag for `latest`.
 fn read_pull_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let value = from.get("imagePullPolicy").filter(|value| !value.is_null());
     let said = value.and_then(|value| PULL_POLICIES.read(value, &path.field("imagePullPolicy"), seen));
-    let implied = || get_text(into, &["image"]).map(|image| json!(if image.ends_with(":latest") { "Always" } else { "IfNotPresent" }));
+    let implied = || {
+        get_text(into, &["image"])
+            .map(|image| json!(if image.ends_with(":latest") { "Always" } else { "IfNotPresent" }))
+    };
     if let Some(policy) = said.or_else(implied) {
         put(into, &["imagePullPolicy"], policy);
     }
@@ -145,8 +155,9 @@ fn read_resources(from: &Object, into: &mut Object, path: &Path, seen: &mut OldR
         }
         Some(other) => seen.mistyped(&path.field("resources"), other, "must be a map"),
     }
-    let number =
-        |name: &str, seen: &mut OldReading| Form::Number.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen)?.as_i64();
+    let number = |name: &str, seen: &mut OldReading| {
+        Form::Number.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen)?.as_i64()
+    };
     if let Some(cpu) = number("cpu", seen) {
         read_cpu(cpu, into, &path.field("cpu"), seen);
     }
@@ -154,9 +165,11 @@ fn read_resources(from: &Object, into: &mut Object, path: &Path, seen: &mut OldR
         match get(into, MEMORY_LIMIT).and_then(amount).map(Quantity::value) {
             None => put(into, MEMORY_LIMIT, json!(memory.to_string())),
             Some(limit) if limit == memory => {}
-            Some(_) => {
-                seen.problem(Problem::invalid(&path.field("memory"), memory, "differs from resources.limits.memory: give one, or the same"))
-            }
+            Some(_) => seen.problem(Problem::invalid(
+                &path.field("memory"),
+                memory,
+                "differs from resources.limits.memory: give one, or the same",
+            )),
         }
     }
 }
@@ -251,11 +264,15 @@ fn read_security(from: &Object, into: &mut Object, path: &Path, seen: &mut OldRe
         Some(Value::Object(context)) => SECURITY_CONTEXT.read(context, into, &path.field("securityContext"), seen),
         Some(other) => seen.mistyped(&path.field("securityContext"), other, "must be a map"),
     }
-    let beside: Object =
-        ["privileged", "capabilities"].iter().filter_map(|name| Some(((*name).to_owned(), from.get(*name)?.clone()))).collect();
+    let beside: Object = ["privileged", "capabilities"]
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), from.get(*name)?.clone())))
+        .collect();
     let mut found = Object::new();
     BESIDE.read(&beside, &mut found, path, seen);
-    for (name, at) in [("privileged", &["securityContext", "privileged"]), ("capabilities", &["securityContext", "capabilities"])] {
+    for (name, at) in
+        [("privileged", &["securityContext", "privileged"]), ("capabilities", &["securityContext", "capabilities"])]
+    {
         let Some(value) = get(&found, at) else { continue };
         match get(into, at) {
             Some(inner) if inner != value => {

@@ -28,7 +28,8 @@ const DESIRED_FIELDS: &[Field] = &[
 ];
 
 /// Unset replicas are none in v1beta1 and one in v1.
-static REPLICAS_UNSET: Own = Own { read: read_unset, show: |_, _| {}, governs: &[], words: &[], merge: Some(|_, _| {}) };
+static REPLICAS_UNSET: Own =
+    Own { read: read_unset, show: |_, _| {}, governs: &[], words: &[], merge: Some(|_, _| {}) };
 
 fn read_unset(_: &Object, into: &mut Object, _: &Path, _: &mut OldReading) {
     if get(into, &["spec", "replicas"]).is_none() {

@@ -8,18 +8,26 @@ use super::place::{get, get_text, put};
 use super::reading::{Object, OldReading};
 use super::shape::{Blank, Field, Form, Own, Shape, field, own};
 
-pub(super) static ENDPOINTS: Shape = Shape(&[META, &[own("subsets", &["endpoints", "protocol", "targetRefs"], &SUBSETS)]]);
+pub(super) static ENDPOINTS: Shape =
+    Shape(&[META, &[own("subsets", &["endpoints", "protocol", "targetRefs"], &SUBSETS)]]);
 
-static SUBSETS: Own =
-    Own { read, show, governs: &[&["subsets"]], words: &[field("subsets", &["subsets"], Form::List(&SUBSET, &[]))], merge: None };
+static SUBSETS: Own = Own {
+    read,
+    show,
+    governs: &[&["subsets"]],
+    words: &[field("subsets", &["subsets"], Form::List(&SUBSET, &[]))],
+    merge: None,
+};
 
 pub(super) static SUBSET: Shape = Shape(&[&[
     field("addresses", &["addresses"], Form::List(&ADDRESS, &["ip"])),
     field("ports", &["ports"], Form::List(&PORT, &["name"])),
 ]]);
 
-static ADDRESS: Shape =
-    Shape(&[&[field("IP", &["ip"], Form::Text).also(&["ip"]), field("targetRef", &["targetRef"], Form::Object(&REFERENCE))]]);
+static ADDRESS: Shape = Shape(&[&[
+    field("IP", &["ip"], Form::Text).also(&["ip"]),
+    field("targetRef", &["targetRef"], Form::Object(&REFERENCE)),
+]]);
 
 pub(super) static PORT: Shape = Shape(&[PORT_FIELDS]);
 
@@ -47,7 +55,9 @@ fn flat(subsets: &[Value]) -> Flat {
                 flat.protocol = protocol.to_owned();
             }
             let number = port.get("port").and_then(Value::as_i64).unwrap_or_default();
-            for address in subset.get("addresses").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object) {
+            for address in
+                subset.get("addresses").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
+            {
                 let Some(ip) = get_text(address, &["ip"]) else { continue };
                 let endpoint = if ip.contains(':') { format!("[{ip}]:{number}") } else { format!("{ip}:{number}") };
                 if let Some(Value::Object(target)) = address.get("targetRef") {
@@ -69,12 +79,15 @@ fn show(v1: &Object, out: &mut Object) {
     if !flat.targets.is_empty() {
         out.insert("targetRefs".to_owned(), json!(flat.targets));
     }
-    let subsets = subsets.iter().filter_map(Value::as_object).map(|subset| Value::Object(SUBSET.show(subset))).collect();
+    let subsets =
+        subsets.iter().filter_map(Value::as_object).map(|subset| Value::Object(SUBSET.show(subset))).collect();
     out.insert("subsets".to_owned(), subsets);
 }
 
 fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
-    let said = |name: &str, form: Form, seen: &mut OldReading| form.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen);
+    let said = |name: &str, form: Form, seen: &mut OldReading| {
+        form.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen)
+    };
     let problems = seen.problems.len();
     let protocol = said("protocol", Form::Upper, seen).unwrap_or(json!("TCP"));
     let listed = said("endpoints", Form::Texts, seen);
@@ -104,8 +117,10 @@ fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
 
 /// `targetRefs` by their endpoint.
 fn targets(from: &Object, path: &Path, seen: &mut OldReading) -> Object {
-    static TARGET: Shape =
-        Shape(&[&[field("endpoint", &["endpoint"], Form::Text), field("targetRef", &["targetRef"], Form::Object(&REFERENCE))]]);
+    static TARGET: Shape = Shape(&[&[
+        field("endpoint", &["endpoint"], Form::Text),
+        field("targetRef", &["targetRef"], Form::Object(&REFERENCE)),
+    ]]);
     let Some(value) = from.get("targetRefs").filter(|value| !value.is_null()) else { return Object::new() };
     let list = Form::List(&TARGET, &[]).read(value, &path.field("targetRefs"), seen);
     let entries = list.iter().filter_map(Value::as_array).flatten();

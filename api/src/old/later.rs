@@ -1,8 +1,8 @@
 //! Kinds that came in 2015 with a spec and a status from the start: the flat versions and v1beta3 differ in where the
 //! metadata stands and in how amounts are written, so the same rows are laid out twice.
 
-/// `meta`: the fields of the metadata. `amounts`: how cores and bytes are written. `disk`, `path`: what two sources of a
-/// volume are called.
+/// `meta`: the fields of the metadata. `amounts`: how cores and bytes are written. `disk`, `path`: what two sources of
+/// a volume are called.
 macro_rules! kinds {
     (
         meta: $meta:expr, labels: $labels:expr, amounts: $amounts:expr, disk: $disk:literal,
@@ -23,7 +23,8 @@ macro_rules! kinds {
 
         static LIMITS: Shape = Shape(&[same! { "limits": Form::List(&LIMIT, &["type"]) }]);
 
-        static LIMIT: Shape = Shape(&[same! { "type": Form::Text, "max": $amounts, "min": $amounts, "default": $amounts }]);
+        static LIMIT: Shape =
+            Shape(&[same! { "type": Form::Text, "max": $amounts, "min": $amounts, "default": $amounts }]);
 
         pub(crate) static QUOTA: Shape = Shape(&[
             $meta,
@@ -63,7 +64,8 @@ macro_rules! kinds {
             field("iscsi", &["iscsi"], Form::Present(&ISCSI)),
         ];
 
-        static VOLUME_STATUS: Shape = Shape(&[same! { "phase": Form::Text, "message": Form::Text, "reason": Form::Text }]);
+        static VOLUME_STATUS: Shape =
+            Shape(&[same! { "phase": Form::Text, "message": Form::Text, "reason": Form::Text }]);
 
         pub(crate) static CLAIM: Shape = Shape(&[
             $meta,
@@ -72,14 +74,17 @@ macro_rules! kinds {
             &[field("status", &["status"], Form::Object(&CLAIM_STATUS)).observed().lax()],
         ]);
 
-        static CLAIM_SPEC: Shape =
-            Shape(&[same! { "accessModes": Form::Texts, "resources": Form::Object(&AMOUNTS), "volumeName": Form::Text }]);
+        static CLAIM_SPEC: Shape = Shape(&[
+            same! { "accessModes": Form::Texts, "resources": Form::Object(&AMOUNTS), "volumeName": Form::Text },
+        ]);
 
         static AMOUNTS: Shape = Shape(&[same! { "limits": $amounts, "requests": $amounts }]);
 
-        static CLAIM_STATUS: Shape = Shape(&[same! { "phase": Form::Text, "accessModes": Form::Texts, "capacity": $amounts }]);
+        static CLAIM_STATUS: Shape =
+            Shape(&[same! { "phase": Form::Text, "accessModes": Form::Texts, "capacity": $amounts }]);
 
-        pub(crate) static COMPONENT: Shape = Shape(&[$meta, $labels, same! { "conditions": Form::List(&COMPONENT_CONDITION, &["type"]) }]);
+        pub(crate) static COMPONENT: Shape =
+            Shape(&[$meta, $labels, same! { "conditions": Form::List(&COMPONENT_CONDITION, &["type"]) }]);
 
         static COMPONENT_CONDITION: Shape =
             Shape(&[same! { "type": Form::Text, "message": Form::Text, "error": Form::Text }, CONDITION_STATUS]);
@@ -92,7 +97,8 @@ pub(super) mod flat {
     use super::super::shape::{Field, Form, Shape, field, same};
     use super::super::volume::{BLOCK_STORE, DISK, GLUSTERFS, ISCSI, NFS, PATH, RBD};
 
-    kinds! { meta: META, labels: LABELS, amounts: Form::Amounts, disk: "persistentDisk", disk_also: "gcePersistentDisk" }
+    kinds! { meta: META, labels: LABELS, amounts: Form::Amounts, disk: "persistentDisk",
+    disk_also: "gcePersistentDisk" }
 
     const CONDITION_STATUS: &[Field] = &[field("status", &["status"], Form::Word(CONDITION_WORDS))];
 }

@@ -14,8 +14,10 @@ use super::words::old_path;
 use super::{DecodeError, Decoded, Version, decode, field_path, read, row};
 
 /// In files the manifest is the whole document.
-static FILE: Shape =
-    Shape(&[&[ignored("version").also(&["uuid", "kind", "apiVersion"]), field("id", &["metadata", "name"], Form::Text)], MANIFEST_SPEC]);
+static FILE: Shape = Shape(&[
+    &[ignored("version").also(&["uuid", "kind", "apiVersion"]), field("id", &["metadata", "name"], Form::Text)],
+    MANIFEST_SPEC,
+]);
 
 /// A pod from a file, as v1.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +53,11 @@ pub struct FileRefused(pub Vec<Problem>);
 
 impl fmt::Display for FileRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let problems: Vec<String> =
-            self.0.iter().map(|problem| if problem.path.as_str().is_empty() { problem.message() } else { problem.to_string() }).collect();
+        let problems: Vec<String> = self
+            .0
+            .iter()
+            .map(|problem| if problem.path.as_str().is_empty() { problem.message() } else { problem.to_string() })
+            .collect();
         f.write_str(&problems.join("; "))
     }
 }
@@ -68,7 +73,12 @@ pub fn decode_any(document: &Value) -> Result<FromFile, FileRefused> {
         (None, Some(version), None | Some("Pod")) if version == "v1" => pod_v1(from),
         (None, Some(version), None | Some("Pod")) => match version.as_str().and_then(Version::named) {
             Some(version) => old_pod(version, document),
-            None => refuse("apiVersion", Reason::NotSupported, Some(version), "must be v1 for a Pod of today, v1beta1 for a Pod of 2014"),
+            None => refuse(
+                "apiVersion",
+                Reason::NotSupported,
+                Some(version),
+                "must be v1 for a Pod of today, v1beta1 for a Pod of 2014",
+            ),
         },
         (_, _, Some(kind)) if !["Pod", "ContainerManifest"].contains(&kind) => refuse(
             "kind",
@@ -90,12 +100,18 @@ fn not_a_map(document: &Value) -> FileRefused {
     let detail = match document {
         Value::Null => "the file is empty: write a manifest, or take the file away".to_owned(),
         Value::Array(_) => {
-            "a manifest file holds one pod, a map that starts with version: or apiVersion:; give each pod of the list its own file"
+            "a manifest file holds one pod, a map that starts with version: or apiVersion:; give each pod of the list \
+             its own file"
                 .to_owned()
         }
         _ => "a manifest is a map that starts with version: or apiVersion:".to_owned(),
     };
-    FileRefused(vec![Problem::new(&Path::root(), Reason::TypeInvalid, Some(brief(document)).filter(|value| !value.is_null()), detail)])
+    FileRefused(vec![Problem::new(
+        &Path::root(),
+        Reason::TypeInvalid,
+        Some(brief(document)).filter(|value| !value.is_null()),
+        detail,
+    )])
 }
 
 fn unversioned(from: &Object) -> Problem {
@@ -117,11 +133,16 @@ fn pod_v1(from: &Object) -> Result<FromFile, FileRefused> {
             return refuse(name, Reason::TypeInvalid, Some(value), "must be a map");
         }
     }
-    for (name, place) in [("containers", "spec.containers"), ("volumes", "spec.volumes"), ("id", "metadata.name"), ("desiredState", "spec")]
-    {
+    for (name, place) in [
+        ("containers", "spec.containers"),
+        ("volumes", "spec.volumes"),
+        ("id", "metadata.name"),
+        ("desiredState", "spec"),
+    ] {
         if let Some(value) = from.get(name) {
             let detail = format!(
-                "a Pod of v1 has it in {place}; with flat containers the file is a ContainerManifest and starts with version: v1beta2"
+                "a Pod of v1 has it in {place}; with flat containers the file is a ContainerManifest and starts with \
+                 version: v1beta2"
             );
             return refuse(name, Reason::Forbidden, Some(value), &detail);
         }
@@ -175,12 +196,20 @@ mod tests {
             Err(refused) => refused.to_string(),
             Ok(FromFile { pod, unknown, format }) => {
                 let names = |list: &Value| -> Vec<String> {
-                    list.as_array().into_iter().flatten().map(|entry| entry["name"].as_str().unwrap_or("-").to_owned()).collect()
+                    list.as_array()
+                        .into_iter()
+                        .flatten()
+                        .map(|entry| entry["name"].as_str().unwrap_or("-").to_owned())
+                        .collect()
                 };
                 let name = pod["metadata"]["name"].as_str().unwrap_or("-");
                 assert_eq!((&pod["apiVersion"], &pod["kind"]), (&json!("v1"), &json!("Pod")));
                 let dropped = if unknown.is_empty() { String::new() } else { format!(" without {unknown:?}") };
-                format!("{format:?} {name} {:?} {:?}{dropped}", names(&pod["spec"]["containers"]), names(&pod["spec"]["volumes"]))
+                format!(
+                    "{format:?} {name} {:?} {:?}{dropped}",
+                    names(&pod["spec"]["containers"]),
+                    names(&pod["spec"]["volumes"])
+                )
             }
         }
     }
@@ -193,7 +222,8 @@ mod tests {
             ("MarkEdmondson1234-docker-shiny-server.containers", "PodV1 shiny-server [\"shiny-server\"] []"),
             (
                 "boojjee-christopher.containers",
-                "version: Unsupported value: \"v0.1\": a flat list of containers is a ContainerManifest: write version: v1beta2",
+                "version: Unsupported value: \"v0.1\": a flat list of containers is a ContainerManifest: write \
+                 version: v1beta2",
             ),
             ("container-vm-guestbook-redis-python.manifest.3349666", GUESTBOOK_NAMELESS),
             ("container-vm-guestbook-redis-python.manifest.3caf166", GUESTBOOK),
@@ -204,14 +234,19 @@ mod tests {
             ("dgageot-helloworld.containers", "ContainerManifest - [\"helloworld\"] []"),
             (
                 "google-github-issue-mover.containers",
-                "version: Unsupported value: \"v1\": a flat list of containers is a ContainerManifest: write version: v1beta2",
+                "version: Unsupported value: \"v1\": a flat list of containers is a ContainerManifest: write version: \
+                 v1beta2",
             ),
             ("jeremyschlatter-provability.containers", "ContainerManifest - [\"combat\"] []"),
-            ("jlfwong-1rt.containers", "version: Unsupported value: \"v1\": a Pod says apiVersion, not version: write apiVersion: v1"),
+            (
+                "jlfwong-1rt.containers",
+                "version: Unsupported value: \"v1\": a Pod says apiVersion, not version: write apiVersion: v1",
+            ),
             ("k8s-integration-test-manifest", GUESTBOOK),
             (
                 "lynxbat-quoter.containers",
-                "version: Unsupported value: \"v1\": a flat list of containers is a ContainerManifest: write version: v1beta2",
+                "version: Unsupported value: \"v1\": a flat list of containers is a ContainerManifest: write version: \
+                 v1beta2",
             ),
             ("nf-vanity.containers", "PodV1 vanity [\"vanity\"] []"),
         ];
@@ -228,29 +263,47 @@ mod tests {
             (json!(null), "Invalid value: the file is empty: write a manifest, or take the file away"),
             (
                 json!([{"version": "v1beta1"}]),
-                "Invalid value: \"a list\": a manifest file holds one pod, a map that starts with version: or apiVersion:; give each pod of the list its own file",
+                "Invalid value: \"a list\": a manifest file holds one pod, a map that starts with version: or \
+                 apiVersion:; give each pod of the list its own file",
             ),
             (json!("x"), "Invalid value: \"x\": a manifest is a map that starts with version: or apiVersion:"),
             (json!({"version": "V1Beta2", "id": "a", "containers": []}), "ContainerManifest a [] []"),
             (json!({"version": "v1beta1", "kind": "ContainerManifest", "id": 5}), "ContainerManifest 5 [] []"),
-            (json!({"version": "v1beta1", "containers": [], "bogus": 1}), "ContainerManifest - [] [] without [Path(\"bogus\")]"),
-            (json!({"containers": [{"name": "a"}]}), "version: Required value: a list of containers starts with version: v1beta2"),
-            (json!({"version": "", "containers": []}), "version: Required value: a list of containers starts with version: v1beta2"),
+            (
+                json!({"version": "v1beta1", "containers": [], "bogus": 1}),
+                "ContainerManifest - [] [] without [Path(\"bogus\")]",
+            ),
+            (
+                json!({"containers": [{"name": "a"}]}),
+                "version: Required value: a list of containers starts with version: v1beta2",
+            ),
+            (
+                json!({"version": "", "containers": []}),
+                "version: Required value: a list of containers starts with version: v1beta2",
+            ),
             (
                 json!({"version": 1, "containers": []}),
-                "version: Unsupported value: 1: a flat list of containers is a ContainerManifest: write version: v1beta2",
+                "version: Unsupported value: 1: a flat list of containers is a ContainerManifest: write version: \
+                 v1beta2",
             ),
             (
                 json!({"metadata": {}, "spec": {}}),
                 "apiVersion: Required value: a Pod with metadata and spec starts with apiVersion: v1 and kind: Pod",
             ),
-            (json!({"desiredState": {}}), "apiVersion: Required value: a Pod with desiredState starts with apiVersion: v1beta1"),
             (
-                json!({"version": "v1beta1", "kind": "Pod", "desiredState": {}}),
-                "version: Unsupported value: \"v1beta1\": a Pod of v1beta1 says apiVersion, not version: write apiVersion: v1beta1",
+                json!({"desiredState": {}}),
+                "apiVersion: Required value: a Pod with desiredState starts with apiVersion: v1beta1",
             ),
             (
-                json!({"apiVersion": "v1beta1", "kind": "Pod", "id": "a", "desiredState": {"manifest": {"containers": [{"name": "c"}]}}}),
+                json!({"version": "v1beta1", "kind": "Pod", "desiredState": {}}),
+                "version: Unsupported value: \"v1beta1\": a Pod of v1beta1 says apiVersion, not version: write \
+                 apiVersion: v1beta1",
+            ),
+            (
+                json!({
+                    "apiVersion": "v1beta1", "kind": "Pod", "id": "a",
+                    "desiredState": {"manifest": {"containers": [{"name": "c"}]}},
+                }),
                 "Pod(V1beta1) a [\"c\"] []",
             ),
             (json!({"apiVersion": "v1beta2", "id": "a"}), "Pod(V1beta2) a [] []"),
@@ -262,19 +315,28 @@ mod tests {
                 json!({"apiVersion": "v1beta4", "kind": "Pod"}),
                 "apiVersion: Unsupported value: \"v1beta4\": must be v1 for a Pod of today, v1beta1 for a Pod of 2014",
             ),
-            (json!({"apiVersion": "v1", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}), "PodV1 a [\"c\"] []"),
+            (
+                json!({"apiVersion": "v1", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}),
+                "PodV1 a [\"c\"] []",
+            ),
             (json!({"apiVersion": "v1", "kind": "Pod", "spec": []}), "spec: Invalid value: \"a list\": must be a map"),
             (
                 json!({"apiVersion": "v1", "kind": "Pod", "containers": []}),
-                "containers: Forbidden: \"a list\": a Pod of v1 has it in spec.containers; with flat containers the file is a ContainerManifest and starts with version: v1beta2",
+                "containers: Forbidden: \"a list\": a Pod of v1 has it in spec.containers; with flat containers the \
+                 file is a ContainerManifest and starts with version: v1beta2",
             ),
             (
                 json!({"apiVersion": "v1", "kind": "PodList", "items": []}),
-                "kind: Unsupported value: \"PodList\": a manifest file holds pods, what they use, and workloads: give anything else to the master",
+                "kind: Unsupported value: \"PodList\": a manifest file holds pods, what they use, and workloads: give \
+                 anything else to the master",
             ),
             (
-                json!({"version": "v1beta1", "restartPolicy": "always", "containers": [{"name": [], "restartPolicy": 1}], "volumes": {}}),
-                "volumes: Invalid value: \"a map\": must be a list; containers[0].name: Invalid value: \"a list\": must be a string; restartPolicy: Invalid value: \"always\": must be a map: write {always: {}}",
+                json!({
+                    "version": "v1beta1", "restartPolicy": "always", "containers": [{"name": [], "restartPolicy": 1}],
+                    "volumes": {},
+                }),
+                "volumes: Invalid value: \"a map\": must be a list; containers[0].name: Invalid value: \"a list\": \
+                 must be a string; restartPolicy: Invalid value: \"always\": must be a map: write {always: {}}",
             ),
             (
                 json!({"apiVersion": "v1beta1", "desiredState": {"manifest": {"containers": {}}}}),
@@ -288,7 +350,9 @@ mod tests {
 
     #[test]
     fn a_port_without_host_port_is_not_published() {
-        let file = json!({"version": "v1beta1", "containers": [{"name": "a", "image": "b", "ports": [{"containerPort": 80}]}]});
+        let file = json!({
+            "version": "v1beta1", "containers": [{"name": "a", "image": "b", "ports": [{"containerPort": 80}]}],
+        });
         let pod = decode_any(&file).expect("a manifest").pod;
         assert_eq!(pod["spec"]["containers"][0]["ports"], json!([{"containerPort": 80}]));
     }

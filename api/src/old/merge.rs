@@ -57,7 +57,9 @@ fn merge_value(field: &Field, stored: &mut Object, new: &Object) {
             if merged.is_empty() { take(stored, field.at) } else { put(stored, field.at, Value::Array(merged)) }
         }
         (_, form) => {
-            let shown = |object: &Object| get(object, field.at).and_then(|value| form.show(value)).or_else(|| field.blank.value());
+            let shown = |object: &Object| {
+                get(object, field.at).and_then(|value| form.show(value)).or_else(|| field.blank.value())
+            };
             if shown(stored) != shown(new) {
                 copy(field.at, stored, new);
             }
@@ -90,7 +92,8 @@ fn replace_unless_alike(own: &Own, stored: &mut Object, new: &Object) {
 }
 
 fn merge_object(shape: &Shape, at: &[&str], stored: &mut Object, new: &Object) {
-    let (none, old, new) = (Object::new(), get(stored, at).and_then(Value::as_object), get(new, at).and_then(Value::as_object));
+    let (none, old, new) =
+        (Object::new(), get(stored, at).and_then(Value::as_object), get(new, at).and_then(Value::as_object));
     let had_something = old.is_some_and(|old| !old.is_empty());
     if new.is_none() && !had_something {
         return;
@@ -101,8 +104,9 @@ fn merge_object(shape: &Shape, at: &[&str], stored: &mut Object, new: &Object) {
 }
 
 pub(super) fn merge_list(shape: &Shape, key: &[&str], old: &[Value], new: &[Value]) -> Vec<Value> {
-    let name =
-        |entry: &Value| -> String { key.iter().map(|field| entry.get(*field).map(Value::to_string).unwrap_or_default() + "/").collect() };
+    let name = |entry: &Value| -> String {
+        key.iter().map(|field| entry.get(*field).map(Value::to_string).unwrap_or_default() + "/").collect()
+    };
     let mut known: HashMap<String, VecDeque<&Value>> = HashMap::new();
     for entry in old {
         known.entry(name(entry)).or_default().push_back(entry);

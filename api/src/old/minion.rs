@@ -38,7 +38,8 @@ static CONDITION: Shape = Shape(&[&[
     field("message", &["message"], Form::Text),
 ]]);
 
-pub(super) static ADDRESS: Shape = Shape(&[&[field("type", &["type"], Form::Text), field("address", &["address"], Form::Text)]]);
+pub(super) static ADDRESS: Shape =
+    Shape(&[&[field("type", &["type"], Form::Text), field("address", &["address"], Form::Text)]]);
 
 const NONE: Blank = Blank::Text("");
 

@@ -5,8 +5,8 @@
 //!                        first
 //!     v1beta3            upright: `metadata`, `spec` and `status`, and some names that v1 gave up
 //!
-//! `shape.rs` is the language in which the rows of the kinds say what a version can express and where it stands in v1; the
-//! same rows read, show, and merge a PUT. `manifest.rs` reads the manifest files of the agent.
+//! `shape.rs` is the language in which the rows of the kinds say what a version can express and where it stands in v1;
+//! the same rows read, show, and merge a PUT. `manifest.rs` reads the manifest files of the agent.
 
 mod amount;
 mod binding;
@@ -114,7 +114,9 @@ impl fmt::Display for DecodeError {
             DecodeError::WrongKind { given, wanted, version } => {
                 write!(f, "{given} in version {} cannot be handled as a {wanted}", version.name())
             }
-            DecodeError::WrongVersion { given, wanted } => write!(f, "apiVersion {given:?} is not known here: write {}", wanted.name()),
+            DecodeError::WrongVersion { given, wanted } => {
+                write!(f, "apiVersion {given:?} is not known here: write {}", wanted.name())
+            }
             DecodeError::Malformed(problems) => {
                 let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
                 f.write_str(&problems.join("; "))
@@ -153,7 +155,9 @@ impl Row {
         let of_name = name.map(|name| format!("/{name}")).unwrap_or_default();
         let version_name = version.name();
         match (version.is_flat(), namespace) {
-            (true, Some(namespace)) => format!("/api/{version_name}/{}{of_name}?namespace={namespace}", self.flat_plural),
+            (true, Some(namespace)) => {
+                format!("/api/{version_name}/{}{of_name}?namespace={namespace}", self.flat_plural)
+            }
             (true, None) => format!("/api/{version_name}/{}{of_name}", self.flat_plural),
             (false, Some(namespace)) => format!("/api/{version_name}/namespaces/{namespace}/{}{of_name}", self.plural),
             (false, None) => format!("/api/{version_name}/{}{of_name}", self.plural),
@@ -166,7 +170,13 @@ const fn kind(v1: &'static str, plural: &'static str, flat: &'static Shape, upri
 }
 
 /// One whose plural has capitals in the flat versions.
-const fn in_capitals(v1: &'static str, capitals: &'static str, plural: &'static str, flat: &'static Shape, upright: &'static Shape) -> Row {
+const fn in_capitals(
+    v1: &'static str,
+    capitals: &'static str,
+    plural: &'static str,
+    flat: &'static Shape,
+    upright: &'static Shape,
+) -> Row {
     Row { flat_plural: capitals, ..kind(v1, plural, flat, upright) }
 }
 
@@ -205,7 +215,8 @@ fn row(kind: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.v1 == kind || row.flat_kind == kind)
 }
 
-/// Reads an older document as the v1 document of `kind` (any version's name of it). Missing `kind` and `apiVersion` are fine.
+/// Reads an older document as the v1 document of `kind` (any version's name of it). Missing `kind` and `apiVersion` are
+/// fine.
 pub fn decode(version: Version, kind: &str, body: &Value) -> Result<Decoded, DecodeError> {
     let unknown = || DecodeError::WrongKind { given: kind.to_owned(), wanted: "known object", version };
     let row = row(kind).ok_or_else(unknown)?;
@@ -222,7 +233,8 @@ pub fn decode(version: Version, kind: &str, body: &Value) -> Result<Decoded, Dec
     read(version, row, shape, from)
 }
 
-/// A word of the document about itself; what is no text is shown as the JSON that it is. None: nothing, or nothing in it.
+/// A word of the document about itself; what is no text is shown as the JSON that it is. None: nothing, or nothing in
+/// it.
 fn said(from: &Object, field: &str) -> Option<String> {
     match from.get(field)? {
         Value::Null => None,
@@ -255,7 +267,8 @@ pub fn field_path(version: Version, kind: &str, v1_path: &str) -> String {
 
 /// The problems that v1's validation finds, worded for a client of an older version.
 pub fn reworded(version: Version, kind: &str, problems: Vec<Problem>) -> Vec<Problem> {
-    let reword = |problem: Problem| Problem { path: Path::new(&field_path(version, kind, problem.path.as_str())), ..problem };
+    let reword =
+        |problem: Problem| Problem { path: Path::new(&field_path(version, kind, problem.path.as_str())), ..problem };
     problems.into_iter().map(reword).collect()
 }
 
@@ -265,7 +278,8 @@ pub fn encode(version: Version, v1: &Value) -> Value {
     if kind == "Status" {
         return encode_status(version, v1);
     }
-    if let Some((row, shape)) = kind.strip_suffix("List").and_then(row).and_then(|row| Some((row, row.shape(version)?))) {
+    if let Some((row, shape)) = kind.strip_suffix("List").and_then(row).and_then(|row| Some((row, row.shape(version)?)))
+    {
         return encode_list(version, row, shape, v1);
     }
     match (row(kind).and_then(|row| Some((row, row.shape(version)?))), v1) {
@@ -296,7 +310,8 @@ fn encode_item(version: Version, row: &Row, shape: &Shape, v1: &Object) -> Objec
 /// Items of a flat list carry neither kind nor version; v1beta1 has minions under both names of their list.
 fn encode_list(version: Version, row: &Row, shape: &Shape, v1: &Value) -> Value {
     let items = v1.get("items").and_then(Value::as_array).into_iter().flatten();
-    let items: Value = items.filter_map(Value::as_object).map(|item| Value::Object(encode_item(version, row, shape, item))).collect();
+    let items: Value =
+        items.filter_map(Value::as_object).map(|item| Value::Object(encode_item(version, row, shape, item))).collect();
     let revision = v1.get("metadata").and_then(|meta| meta.get("resourceVersion")?.as_str());
     let mut list = Object::new();
     list.insert("kind".to_owned(), json!(format!("{}List", row.kind(version))));
@@ -334,11 +349,13 @@ pub enum Half {
     Observed,
 }
 
-/// The outcome of a PUT through an older version: all that the version can express is as the client says, the rest as stored. What
-/// clients only observe (`currentState`) stays, and so does what the server gave (uid, addresses) where the client is silent.
-/// `resourceVersion` is the client's: absent means unconditional.
+/// The outcome of a PUT through an older version: all that the version can express is as the client says, the rest as
+/// stored. What clients only observe (`currentState`) stays, and so does what the server gave (uid, addresses) where
+/// the client is silent. `resourceVersion` is the client's: absent means unconditional.
 pub fn merge_put(stored: &Value, new: &Decoded, half: Half) -> Value {
-    let (Value::Object(stored_object), Value::Object(new_object)) = (stored, &new.object) else { return new.object.clone() };
+    let (Value::Object(stored_object), Value::Object(new_object)) = (stored, &new.object) else {
+        return new.object.clone();
+    };
     let shape = get_text(stored_object, &["kind"]).and_then(row).and_then(|row| row.shape(new.version));
     let Some(shape) = shape else { return new.object.clone() };
     let mut new_object = new_object.clone();

@@ -13,7 +13,10 @@ use super::volume::VOLUME;
 pub(super) static POD: Shape = Shape(&[
     META,
     LABELS,
-    &[field("desiredState", &[], Form::Object(&POD_DESIRED)), field("currentState", &[], Form::Object(&POD_CURRENT)).observed().lax()],
+    &[
+        field("desiredState", &[], Form::Object(&POD_DESIRED)),
+        field("currentState", &[], Form::Object(&POD_CURRENT)).observed().lax(),
+    ],
     SCHEDULING,
 ]);
 
@@ -46,13 +49,20 @@ static POD_DESIRED: Shape = Shape(&[
 ]);
 
 static TEMPLATE_DESIRED: Shape = Shape(&[
-    &[field("manifest", &[], Form::Object(&MANIFEST)), field("host", &["spec", "nodeName"], Form::Text), ignored("status")],
+    &[
+        field("manifest", &[], Form::Object(&MANIFEST)),
+        field("host", &["spec", "nodeName"], Form::Text),
+        ignored("status"),
+    ],
     OLD_POLICY,
 ]);
 
 /// v0.2 had the restart policy here, and spelled it so.
-const OLD_POLICY: &[Field] =
-    &[own("restartpolicy", &[], &Own { read: read_old_policy, show: |_, _| {}, governs: &[], words: &[], merge: Some(|_, _| {}) })];
+const OLD_POLICY: &[Field] = &[own(
+    "restartpolicy",
+    &[],
+    &Own { read: read_old_policy, show: |_, _| {}, governs: &[], words: &[], merge: Some(|_, _| {}) },
+)];
 
 /// The container-vm format; in v1 a pod's `spec`, and in files its name.
 pub(super) static MANIFEST: Shape = Shape(&[
@@ -97,18 +107,37 @@ fn read_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut OldRead
     let Value::Object(policy) = value else {
         let word = value.as_str().unwrap_or_default();
         let known = POLICIES.iter().find(|(old, new)| old.eq_ignore_ascii_case(word) || new.eq_ignore_ascii_case(word));
-        let right = known.map_or("{always: {}}, {onFailure: {}} or {never: {}}".to_owned(), |(old, _)| format!("{{{old}: {{}}}}"));
-        return seen.problem(Problem::new(&path, Reason::TypeInvalid, Some(brief(value)), format!("must be a map: write {right}")));
+        let right = known
+            .map_or("{always: {}}, {onFailure: {}} or {never: {}}".to_owned(), |(old, _)| format!("{{{old}: {{}}}}"));
+        return seen.problem(Problem::new(
+            &path,
+            Reason::TypeInvalid,
+            Some(brief(value)),
+            format!("must be a map: write {right}"),
+        ));
     };
-    let chosen: Vec<&str> =
-        POLICIES.iter().filter(|(old, _)| policy.get(*old).is_some_and(|v| !v.is_null())).map(|(_, new)| *new).collect();
+    let chosen: Vec<&str> = POLICIES
+        .iter()
+        .filter(|(old, _)| policy.get(*old).is_some_and(|v| !v.is_null()))
+        .map(|(_, new)| *new)
+        .collect();
     for name in policy.keys().filter(|name| *name != "type" && !POLICIES.iter().any(|(old, _)| old == name)) {
-        seen.problem(Problem::new(&path.field(name), Reason::NotSupported, None, "must be one of always, onFailure, never"));
+        seen.problem(Problem::new(
+            &path.field(name),
+            Reason::NotSupported,
+            None,
+            "must be one of always, onFailure, never",
+        ));
     }
     match chosen[..] {
         [] => read_policy_type(policy, into, &path, seen),
         [policy] => put(into, POLICY_AT, json!(policy)),
-        _ => seen.problem(Problem::new(&path, Reason::Invalid, Some(brief(value)), "must have exactly one of always, onFailure, never")),
+        _ => seen.problem(Problem::new(
+            &path,
+            Reason::Invalid,
+            Some(brief(value)),
+            "must have exactly one of always, onFailure, never",
+        )),
     }
 }
 
@@ -127,7 +156,9 @@ fn read_policy_type(policy: &Object, into: &mut Object, path: &Path, seen: &mut 
 fn read_old_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     match from.get("restartpolicy") {
         None | Some(Value::Null) => {}
-        Some(Value::Object(policy)) if get(into, POLICY_AT).is_none() => read_policy_type(policy, into, &path.field("restartpolicy"), seen),
+        Some(Value::Object(policy)) if get(into, POLICY_AT).is_none() => {
+            read_policy_type(policy, into, &path.field("restartpolicy"), seen)
+        }
         Some(Value::Object(_)) => {}
         Some(other) => seen.mistyped(&path.field("restartpolicy"), other, "must be a map: write {type: RestartAlways}"),
     }
@@ -151,17 +182,24 @@ static POD_CURRENT: Shape = Shape(&[&[
     own("info", &[], &INFO),
 ]]);
 
-const PHASES: &[(&str, &str)] =
-    &[("Waiting", "Pending"), ("Running", "Running"), ("Terminated", "Failed"), ("Succeeded", "Succeeded"), ("Unknown", "Unknown")];
+const PHASES: &[(&str, &str)] = &[
+    ("Waiting", "Pending"),
+    ("Running", "Running"),
+    ("Terminated", "Failed"),
+    ("Succeeded", "Succeeded"),
+    ("Unknown", "Unknown"),
+];
 
-static CONDITION: Shape = Shape(&[&[field("kind", &["type"], Form::Text), field("status", &["status"], Form::Word(CONDITION_WORDS))]]);
+static CONDITION: Shape =
+    Shape(&[&[field("kind", &["type"], Form::Text), field("status", &["status"], Form::Word(CONDITION_WORDS))]]);
 
 /// An unset manifest: clients of 2014 decode it whether it says something or not.
 pub(super) fn blank_manifest() -> Value {
     json!({"version": "", "id": "", "volumes": null, "containers": null, "restartPolicy": {}})
 }
 
-static INFO: Own = Own { read: read_info, show: show_info, governs: &[&["status", "containerStatuses"]], words: &[], merge: None };
+static INFO: Own =
+    Own { read: read_info, show: show_info, governs: &[&["status", "containerStatuses"]], words: &[], merge: None };
 
 fn read_info(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(Value::Object(info)) = from.get("info") else { return };

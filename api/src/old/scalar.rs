@@ -29,9 +29,8 @@ pub(super) fn whole(value: &Value, path: &Path, seen: &mut OldReading) -> Option
 pub(super) fn port_or_name(value: &Value, path: &Path, seen: &mut OldReading) -> Option<Value> {
     match value {
         Value::String(name) if name.is_empty() => None,
-        Value::String(name) => {
-            Some(name.parse::<i64>().map_or_else(|_| value.clone(), |number| json!(number))).filter(|port| *port != json!(0))
-        }
+        Value::String(name) => Some(name.parse::<i64>().map_or_else(|_| value.clone(), |number| json!(number)))
+            .filter(|port| *port != json!(0)),
         Value::Number(number) if number.is_i64() => (number.as_i64() != Some(0)).then(|| value.clone()),
         other => {
             seen.mistyped(path, other, "must be a port number or the name of a port");
@@ -55,9 +54,12 @@ pub(super) fn revision(value: &Value, path: &Path, seen: &mut OldReading) -> Opt
 
 pub(super) fn texts(value: &Value, path: &Path, seen: &mut OldReading) -> Option<Value> {
     let list: Vec<Value> = match value {
-        Value::Array(list) => {
-            list.iter().enumerate().filter_map(|(at, value)| text(value, &path.index(at), seen)).map(Value::String).collect()
-        }
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .filter_map(|(at, value)| text(value, &path.index(at), seen))
+            .map(Value::String)
+            .collect(),
         Value::Object(_) => {
             seen.mistyped(path, value, "must be a list of strings");
             return None;

@@ -104,7 +104,9 @@ fn read_ports(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReadi
 fn differences(beside: &Object, first: Option<&Object>, path: &Path, seen: &mut OldReading) {
     let Some(first) = first else { return };
     let (beside_shown, first_shown) = (FIRST_PORT.show(beside), FIRST_PORT.show(first));
-    for (name, at) in [("portName", "name"), ("protocol", "protocol"), ("port", "port"), ("containerPort", "targetPort")] {
+    for (name, at) in
+        [("portName", "name"), ("protocol", "protocol"), ("port", "port"), ("containerPort", "targetPort")]
+    {
         let Some(value) = beside.get(at) else { continue };
         if beside_shown.get(name) != first_shown.get(name) {
             let detail = format!("differs from ports[0]: change both, or leave {name} out");
@@ -146,11 +148,18 @@ pub(super) fn complete_ports(stored: &Object, new: &mut Object) {
 
 pub(super) const TYPE_AT: &[&str] = &["spec", "type"];
 
-pub(super) static TYPE: Own =
-    Own { read: read_type, show: show_type, governs: &[TYPE_AT], words: &[field("type", TYPE_AT, Form::Text)], merge: Some(merge_type) };
+pub(super) static TYPE: Own = Own {
+    read: read_type,
+    show: show_type,
+    governs: &[TYPE_AT],
+    words: &[field("type", TYPE_AT, Form::Text)],
+    merge: Some(merge_type),
+};
 
 fn read_type(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
-    let said = |name: &str, form: Form, seen: &mut OldReading| form.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen);
+    let said = |name: &str, form: Form, seen: &mut OldReading| {
+        form.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen)
+    };
     let external = said("createExternalLoadBalancer", Form::Flag, seen).and_then(|flag| flag.as_bool());
     match (said("type", Form::Text, seen), external) {
         (Some(kind), Some(external)) if (kind == "LoadBalancer") != external => {

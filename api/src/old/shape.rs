@@ -89,7 +89,8 @@ pub(super) enum Role {
     Observed,
 }
 
-/// Conversions that no list can express. `read` takes from the v1beta1 object into the v1 object, `show` the other way round.
+/// Conversions that no list can express. `read` takes from the v1beta1 object into the v1 object, `show` the other way
+/// round.
 pub(super) struct Own {
     pub read: fn(&Object, &mut Object, &Path, &mut OldReading),
     pub show: fn(&Object, &mut Object),
@@ -237,9 +238,12 @@ impl Form {
     pub fn read(self, value: &Value, path: &Path, seen: &mut OldReading) -> Option<Value> {
         match self {
             Form::Text => text(value, path, seen).filter(|text| !text.is_empty()).map(Value::String),
-            Form::Upper => text(value, path, seen).filter(|text| !text.is_empty()).map(|text| json!(text.to_ascii_uppercase())),
+            Form::Upper => {
+                text(value, path, seen).filter(|text| !text.is_empty()).map(|text| json!(text.to_ascii_uppercase()))
+            }
             Form::Word(words) => text(value, path, seen).filter(|text| !text.is_empty()).map(|text| {
-                let known = words.iter().find(|(old, new)| old.eq_ignore_ascii_case(&text) || new.eq_ignore_ascii_case(&text));
+                let known =
+                    words.iter().find(|(old, new)| old.eq_ignore_ascii_case(&text) || new.eq_ignore_ascii_case(&text));
                 json!(known.map_or(text.as_str(), |(_, new)| new))
             }),
             Form::Flag => match value {
@@ -255,7 +259,9 @@ impl Form {
             Form::Revision => revision(value, path, seen),
             Form::Texts => texts(value, path, seen),
             Form::TextMap => text_map(value, path, seen),
-            Form::Object(shape) => read_object(shape, value, path, seen).filter(|object| !object.is_empty()).map(Value::Object),
+            Form::Object(shape) => {
+                read_object(shape, value, path, seen).filter(|object| !object.is_empty()).map(Value::Object)
+            }
             Form::Present(shape) => read_object(shape, value, path, seen).map(Value::Object),
             Form::List(shape, _) => read_list(shape, value, path, seen),
             Form::Amounts => read_amounts(value, path, seen),
@@ -274,9 +280,12 @@ impl Form {
             Form::Revision => json!(value.as_str()?.parse::<u64>().ok()?),
             Form::Object(shape) => Value::Object(shape.show(value.as_object()?)),
             Form::Present(shape) => return Some(Value::Object(shape.show(value.as_object()?))),
-            Form::List(shape, _) => {
-                value.as_array()?.iter().filter_map(Value::as_object).map(|entry| Value::Object(shape.show(entry))).collect()
-            }
+            Form::List(shape, _) => value
+                .as_array()?
+                .iter()
+                .filter_map(Value::as_object)
+                .map(|entry| Value::Object(shape.show(entry)))
+                .collect(),
             Form::Amounts => show_amounts(value)?,
             Form::Said(_) | Form::Ignored | Form::Own(_) => return None,
             Form::Count | Form::Flag => value.clone(),
@@ -346,7 +355,11 @@ fn read_list(shape: &Shape, value: &Value, path: &Path, seen: &mut OldReading) -
         seen.mistyped(path, value, "must be a list");
         return None;
     };
-    let list: Vec<Value> =
-        from.iter().enumerate().filter_map(|(at, value)| read_object(shape, value, &path.index(at), seen)).map(Value::Object).collect();
+    let list: Vec<Value> = from
+        .iter()
+        .enumerate()
+        .filter_map(|(at, value)| read_object(shape, value, &path.index(at), seen))
+        .map(Value::Object)
+        .collect();
     (!list.is_empty()).then_some(Value::Array(list))
 }

@@ -17,7 +17,9 @@ pub fn encode_status(version: Version, v1: &Value) -> Value {
             status.insert(name.to_owned(), value.clone());
         }
     }
-    if let Some(Value::Object(details)) = v1.get("details").filter(|details| details.as_object().is_some_and(|d| !d.is_empty())) {
+    if let Some(Value::Object(details)) =
+        v1.get("details").filter(|details| details.as_object().is_some_and(|d| !d.is_empty()))
+    {
         let details: Map<String, Value> = details
             .iter()
             .filter(|(name, _)| ["name", "kind", "causes", "retryAfterSeconds"].contains(&name.as_str()))

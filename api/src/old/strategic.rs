@@ -1,5 +1,5 @@
-//! Strategic merge patch of 2015: a merge patch in which the entries of the lists that have a key are matched by it. The
-//! rows say which lists those are. `$patch` is the one directive of that year.
+//! Strategic merge patch of 2015: a merge patch in which the entries of the lists that have a key are matched by it.
+//! The rows say which lists those are. `$patch` is the one directive of that year.
 
 use std::collections::{HashMap, HashSet};
 
@@ -49,19 +49,29 @@ fn inner(form: Option<Form>) -> Option<&'static Shape> {
 }
 
 /// `key`: as v1 calls it.
-fn list(was: Vec<Value>, over: Vec<Value>, shape: &'static Shape, key: &str, depth: usize) -> Result<Vec<Value>, String> {
+fn list(
+    was: Vec<Value>,
+    over: Vec<Value>,
+    shape: &'static Shape,
+    key: &str,
+    depth: usize,
+) -> Result<Vec<Value>, String> {
     let key = shape.fields().find(|field| field.at == [key]).map_or(key, |field| field.name);
     let mut merged = was;
     let mut changes = Vec::new();
     let mut gone = HashSet::new();
     for entry in over {
-        let Value::Object(mut entry) = entry else { return Err(format!("an entry of a list whose entries have a {key:?} is no map")) };
+        let Value::Object(mut entry) = entry else {
+            return Err(format!("an entry of a list whose entries have a {key:?} is no map"));
+        };
         match (directive(&mut entry)?, entry.get(key).map(Value::to_string)) {
             (Directive::Replace, _) => merged.clear(),
             (Directive::Delete, Some(named)) => drop(gone.insert(named)),
             (Directive::Delete, None) => return Err(format!("the entry to delete has no {key:?}")),
             (Directive::Merge, Some(named)) => changes.push((named, entry)),
-            (Directive::Merge, None) => return Err(format!("an entry of a list whose entries have a {key:?} has none")),
+            (Directive::Merge, None) => {
+                return Err(format!("an entry of a list whose entries have a {key:?} has none"));
+            }
         }
     }
     let name_of = |entry: &Value| entry.get(key).map(Value::to_string);
@@ -73,7 +83,9 @@ fn list(was: Vec<Value>, over: Vec<Value>, shape: &'static Shape, key: &str, dep
     for (named, entry) in changes {
         match places.get(&named) {
             Some(at) => {
-                let Value::Object(was) = std::mem::take(&mut merged[*at]) else { return Err(format!("the entry {named} is no map")) };
+                let Value::Object(was) = std::mem::take(&mut merged[*at]) else {
+                    return Err(format!("the entry {named} is no map"));
+                };
                 merged[*at] = Value::Object(map(was, entry, Some(shape), depth)?);
             }
             None => {
@@ -111,21 +123,38 @@ mod tests {
     #[test]
     fn lists_with_keys_are_merged() {
         let document = json!({"labels": {"a": "b", "c": "d"}, "desiredState": {"manifest": {"containers": [
-            {"name": "x", "image": "i", "command": ["one", "two"], "ports": [{"containerPort": 80, "name": "web"}]}, {"name": "y"}]}}});
+            {"name": "x", "image": "i", "command": ["one", "two"], "ports": [{"containerPort": 80, "name": "web"}]},
+            {"name": "y"}]}}});
         let manifest = |containers: Value| json!({"desiredState": {"manifest": {"containers": containers}}});
         let table = [
             (json!({"labels": {"a": null, "e": "f"}}), "/labels", Ok(json!({"c": "d", "e": "f"}))),
             (json!({"labels": {"$patch": "replace", "e": "f"}}), "/labels", Ok(json!({"e": "f"}))),
-            (manifest(json!([{"name": "x", "image": "j"}])), "/desiredState/manifest/containers/0/image", Ok(json!("j"))),
-            (manifest(json!([{"name": "x", "command": ["z"]}])), "/desiredState/manifest/containers/0/command", Ok(json!(["z"]))),
+            (
+                manifest(json!([{"name": "x", "image": "j"}])),
+                "/desiredState/manifest/containers/0/image",
+                Ok(json!("j")),
+            ),
+            (
+                manifest(json!([{"name": "x", "command": ["z"]}])),
+                "/desiredState/manifest/containers/0/command",
+                Ok(json!(["z"])),
+            ),
             (
                 manifest(json!([{"name": "x", "ports": [{"containerPort": 80, "name": "w"}, {"containerPort": 81}]}])),
                 "/desiredState/manifest/containers/0/ports",
                 Ok(json!([{"containerPort": 80, "name": "w"}, {"containerPort": 81}])),
             ),
             (manifest(json!([{"name": "z"}])), "/desiredState/manifest/containers/2", Ok(json!({"name": "z"}))),
-            (manifest(json!([{"name": "x", "$patch": "delete"}])), "/desiredState/manifest/containers", Ok(json!([{"name": "y"}]))),
-            (manifest(json!([{"$patch": "replace"}, {"name": "z"}])), "/desiredState/manifest/containers", Ok(json!([{"name": "z"}]))),
+            (
+                manifest(json!([{"name": "x", "$patch": "delete"}])),
+                "/desiredState/manifest/containers",
+                Ok(json!([{"name": "y"}])),
+            ),
+            (
+                manifest(json!([{"$patch": "replace"}, {"name": "z"}])),
+                "/desiredState/manifest/containers",
+                Ok(json!([{"name": "z"}])),
+            ),
             (manifest(json!(["x"])), "", Err("an entry of a list whose entries have a \"name\" is no map")),
             (manifest(json!([{"image": "x"}])), "", Err("an entry of a list whose entries have a \"name\" has none")),
             (json!({"$patch": "sing"}), "", Err("$patch must be merge, replace or delete, not \"sing\"")),

@@ -97,13 +97,18 @@ fn lost(path: &str, was: &Value, is: Option<&Value>, found: &mut Vec<(String, St
                 lost(&format!("{path}[]"), value, is.get(at), found);
             }
         }
-        (was, is) => found.push((path.trim_start_matches('.').to_owned(), format!("{was} -> {}", is.unwrap_or(&json!("absent"))))),
+        (was, is) => found
+            .push((path.trim_start_matches('.').to_owned(), format!("{was} -> {}", is.unwrap_or(&json!("absent"))))),
     }
 }
 
 /// Where what we show differs from what the servers of those years showed, and why.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
-    ("Pod", "currentState.info.net", "the pause container of 2014 is no container of the pod; its address stands in podIP"),
+    (
+        "Pod",
+        "currentState.info.net",
+        "the pause container of 2014 is no container of the pod; its address stands in podIP",
+    ),
     (
         "Pod",
         "desiredState.manifest.containers[].imagePullPolicy",
@@ -113,7 +118,11 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("Pod", "desiredState.manifest.id", "shown as in 2014, the pod's own name; 2015 left it empty and read it no more"),
     ("Pod", "desiredState.manifest.uuid", "it is the pod's uid, which the answers of v0.4 do not hold"),
     ("Pod", "desiredState.manifest.version", "always v1beta2, as from v0.6 on"),
-    ("ReplicationController", "desiredState.podTemplate.desiredState.manifest.version", "always v1beta2, as from v0.6 on"),
+    (
+        "ReplicationController",
+        "desiredState.podTemplate.desiredState.manifest.version",
+        "always v1beta2, as from v0.6 on",
+    ),
     ("Service", "containerPort", "unset it is the port, as from v0.14 on, and is shown"),
     ("Pod", "selfLink", "with the namespace, as from v0.7 on"),
     ("ReplicationController", "selfLink", "with the namespace, as from v0.7 on"),
@@ -151,8 +160,10 @@ fn lists_are_shown_as_old_servers_did() {
         let Some(row) = row(kind).filter(|row| row.flat.is_some()) else { continue };
         let items: Vec<Value> = objects(answer).iter().map(|item| decoded(item).object).collect();
         let revision = answer["resourceVersion"].to_string();
-        let list =
-            json!({"kind": format!("{}List", row.v1), "apiVersion": "v1", "metadata": {"resourceVersion": revision}, "items": items});
+        let list = json!({
+            "kind": format!("{}List", row.v1), "apiVersion": "v1", "metadata": {"resourceVersion": revision},
+            "items": items,
+        });
         let shown = encode(&list);
         for name in ["kind", "apiVersion", "creationTimestamp"] {
             assert_eq!(shown[name], answer[name], "{file}: {name}");
@@ -160,7 +171,11 @@ fn lists_are_shown_as_old_servers_did() {
         if let Some(revision) = answer.get("resourceVersion") {
             assert_eq!(shown["resourceVersion"], *revision, "{file}");
         }
-        assert_eq!(shown["items"].as_array().map(Vec::len), answer["items"].as_array().map(Vec::len).or(Some(0)), "{file}");
+        assert_eq!(
+            shown["items"].as_array().map(Vec::len),
+            answer["items"].as_array().map(Vec::len).or(Some(0)),
+            "{file}"
+        );
         assert_eq!(shown.get("minions"), if row.v1 == "Node" { shown.get("items") } else { None }, "{file}");
         for item in shown["items"].as_array().into_iter().flatten() {
             assert!(item.get("kind").is_none() && item.get("apiVersion").is_none(), "{file}");
@@ -172,7 +187,9 @@ fn lists_are_shown_as_old_servers_did() {
 /// Every scalar and every empty container, as `path = value`.
 fn leaves(path: &str, value: &Value) -> BTreeSet<String> {
     match value {
-        Value::Object(map) if !map.is_empty() => map.iter().flat_map(|(name, value)| leaves(&format!("{path}.{name}"), value)).collect(),
+        Value::Object(map) if !map.is_empty() => {
+            map.iter().flat_map(|(name, value)| leaves(&format!("{path}.{name}"), value)).collect()
+        }
         Value::Array(list) if !list.is_empty() => {
             list.iter().enumerate().flat_map(|(at, value)| leaves(&format!("{path}[{at}]"), value)).collect()
         }
@@ -182,7 +199,9 @@ fn leaves(path: &str, value: &Value) -> BTreeSet<String> {
 
 /// Read and put back as it was shown, in any version, a document stays what it was.
 fn check_put_back(what: &str, v1: &Value) {
-    let known = |version: &Version| row(v1["kind"].as_str().unwrap_or_default()).is_none_or(|row| row.shape(*version).is_some());
+    let known = |version: &Version| {
+        row(v1["kind"].as_str().unwrap_or_default()).is_none_or(|row| row.shape(*version).is_some())
+    };
     for version in Version::ALL.into_iter().filter(known) {
         check_put_back_in(version, &format!("{what} in {}", version.name()), v1);
     }
@@ -202,7 +221,11 @@ fn check_put_back_in(version: Version, what: &str, v1: &Value) {
     let merged = leaves("", &merge_put(v1, &again));
     let expected = leaves("", &expected);
     let differ = |one: &BTreeSet<String>, other: &BTreeSet<String>| one.difference(other).cloned().collect::<Vec<_>>();
-    assert_eq!((differ(&merged, &expected), differ(&expected, &merged)), (vec![], vec![]), "{what}: (new, gone)\n{shown}");
+    assert_eq!(
+        (differ(&merged, &expected), differ(&expected, &merged)),
+        (vec![], vec![]),
+        "{what}: (new, gone)\n{shown}"
+    );
     assert!(again.unknown.is_empty(), "{what}: {:?} is shown and not read", again.unknown);
 }
 
@@ -286,10 +309,22 @@ fn fields_are_told_in_v1beta1s_words() {
         ("Pod", "metadata.labels[a.b/c]", "labels[a.b/c]"),
         ("Pod", "spec.containers[0].name", "desiredState.manifest.containers[0].name"),
         ("Pod", "spec.containers[0].args[1]", "desiredState.manifest.containers[0].command[1]"),
-        ("Pod", "spec.containers[2].resources.limits[cpu]", "desiredState.manifest.containers[2].resources.limits[cpu]"),
+        (
+            "Pod",
+            "spec.containers[2].resources.limits[cpu]",
+            "desiredState.manifest.containers[2].resources.limits[cpu]",
+        ),
         ("Pod", "spec.containers[0].imagePullPolicy", "desiredState.manifest.containers[0].imagePullPolicy"),
-        ("Pod", "spec.containers[0].livenessProbe.httpGet.port", "desiredState.manifest.containers[0].livenessProbe.httpGet.port"),
-        ("Pod", "spec.containers[0].livenessProbe.grpc.port", "desiredState.manifest.containers[0].livenessProbe.grpc.port"),
+        (
+            "Pod",
+            "spec.containers[0].livenessProbe.httpGet.port",
+            "desiredState.manifest.containers[0].livenessProbe.httpGet.port",
+        ),
+        (
+            "Pod",
+            "spec.containers[0].livenessProbe.grpc.port",
+            "desiredState.manifest.containers[0].livenessProbe.grpc.port",
+        ),
         ("Pod", "spec.containers[0].securityContext.privileged", "desiredState.manifest.containers[0].privileged"),
         ("Pod", "spec.containers", "desiredState.manifest.containers"),
         ("Pod", "spec.volumes[1].hostPath.path", "desiredState.manifest.volumes[1].source.hostDir.path"),
@@ -315,7 +350,8 @@ fn fields_are_told_in_v1beta1s_words() {
     for (kind, v1, expected) in table {
         assert_eq!(field_path(Version::V1beta1, kind, v1), expected, "{kind} {v1}");
     }
-    let problem = reworded(Version::V1beta1, "Pod", vec![Problem::required(&Path::new("spec.containers[0].args"), "x")]);
+    let problem =
+        reworded(Version::V1beta1, "Pod", vec![Problem::required(&Path::new("spec.containers[0].args"), "x")]);
     assert_eq!(problem[0].to_string(), "desiredState.manifest.containers[0].command: Required value: x");
     assert_eq!(Format::ContainerManifest.field_path("spec.volumes[0].hostPath.path"), "volumes[0].source.hostDir.path");
     assert_eq!(Format::ContainerManifest.field_path("metadata.name"), "id");
@@ -325,12 +361,16 @@ fn fields_are_told_in_v1beta1s_words() {
 #[test]
 fn statuses_are_flat() {
     let v1 = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "pods \"nope\" not found", "reason": "NotFound",
-        "details": {"name": "nope", "kind": "pods", "uid": "u", "causes": [{"reason": "r", "message": "m", "field": "f"}]}, "code": 404,
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "pods \"nope\" not found",
+        "reason": "NotFound",
+        "details": {"name": "nope", "kind": "pods", "uid": "u",
+            "causes": [{"reason": "r", "message": "m", "field": "f"}]}, "code": 404,
     });
     let expected = json!({
-        "kind": "Status", "apiVersion": "v1beta1", "creationTimestamp": null, "status": "Failure", "message": "pods \"nope\" not found", "reason": "NotFound",
-        "details": {"id": "nope", "kind": "pods", "causes": [{"reason": "r", "message": "m", "field": "f"}]}, "code": 404,
+        "kind": "Status", "apiVersion": "v1beta1", "creationTimestamp": null, "status": "Failure",
+        "message": "pods \"nope\" not found", "reason": "NotFound",
+        "details": {"id": "nope", "kind": "pods", "causes": [{"reason": "r", "message": "m", "field": "f"}]},
+        "code": 404,
     });
     assert_eq!(encode(&v1), expected);
     let success = encode_deleted(
@@ -339,7 +379,10 @@ fn statuses_are_flat() {
     );
     assert_eq!(
         success,
-        json!({"kind": "Status", "apiVersion": "v1beta1", "creationTimestamp": null, "status": "Success", "code": 200, "success": true})
+        json!({
+            "kind": "Status", "apiVersion": "v1beta1", "creationTimestamp": null, "status": "Success", "code": 200,
+            "success": true,
+        })
     );
 }
 
@@ -347,19 +390,24 @@ fn statuses_are_flat() {
 #[test]
 fn a_large_document_is_read_in_linear_time() {
     const ENTRIES: usize = 30_000;
-    let env: Vec<Value> = (0..ENTRIES).map(|at| json!({"name": format!("N{at}"), "value": at, format!("x{at}"): []})).collect();
+    let env: Vec<Value> =
+        (0..ENTRIES).map(|at| json!({"name": format!("N{at}"), "value": at, format!("x{at}"): []})).collect();
     let labels: Object = (0..ENTRIES).map(|at| (format!("l{at}"), json!(at))).collect();
-    let document = json!({"id": "p", "labels": labels, "desiredState": {"manifest": {"containers": [{"name": "c", "env": env, "command": vec!["x"; ENTRIES]}]}}});
+    let document = json!({
+        "id": "p", "labels": labels,
+        "desiredState": {"manifest": {"containers": [{"name": "c", "env": env, "command": vec!["x"; ENTRIES]}]}},
+    });
     let v1 = decode("Pod", &document).expect("a pod");
     assert_eq!(v1.unknown.len(), super::reading::REPORTS_MAX);
     assert_eq!(merge_put(&v1.object, &decode("Pod", &encode(&v1.object)).expect("a pod")), v1.object);
     let services: Vec<String> = (0..ENTRIES).map(|at| format!("10.0.0.1:{at}")).collect();
     let endpoints = decode("Endpoints", &json!({"id": "e", "endpoints": services})).expect("endpoints");
     assert_eq!(endpoints.object["subsets"].as_array().map(Vec::len), Some(ENTRIES));
-    let DecodeError::Malformed(problems) =
-        decode("Pod", &json!({"labels": {"a": []}, "desiredState": {"manifest": {"containers": vec![json!(1); ENTRIES]}}}))
-            .expect_err("no pod")
-    else {
+    let DecodeError::Malformed(problems) = decode(
+        "Pod",
+        &json!({"labels": {"a": []}, "desiredState": {"manifest": {"containers": vec![json!(1); ENTRIES]}}}),
+    )
+    .expect_err("no pod") else {
         panic!("malformed");
     };
     assert_eq!(problems.len(), super::reading::REPORTS_MAX);

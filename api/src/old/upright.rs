@@ -9,7 +9,9 @@ use super::place::get;
 use super::pod::{RUNNING, SECRET_NAME, TERMINATION, WAITING};
 use super::service::{BALANCER, TYPE};
 use super::shape::{Blank, Field, Form, Own, Shape, field, ignored, own, said, same};
-use super::volume::{BLOCK_STORE, DISK, EMPTY_DIR, GLUSTERFS, ISCSI, NFS, PATH, RBD, REPOSITORY, VOLUME_CLAIM, merge_source_of};
+use super::volume::{
+    BLOCK_STORE, DISK, EMPTY_DIR, GLUSTERFS, ISCSI, NFS, PATH, RBD, REPOSITORY, VOLUME_CLAIM, merge_source_of,
+};
 
 /// The same of a place in the spec or the status: `under! { "spec": "phase": Form::Text }`.
 macro_rules! under {
@@ -19,8 +21,10 @@ macro_rules! under {
 }
 
 /// The metadata of every kind.
-pub(super) const META: &[Field] =
-    &[ignored("kind").also(&["apiVersion"]), field("metadata", &["metadata"], Form::Object(&METADATA)).blank(Blank::Map)];
+pub(super) const META: &[Field] = &[
+    ignored("kind").also(&["apiVersion"]),
+    field("metadata", &["metadata"], Form::Object(&METADATA)).blank(Blank::Map),
+];
 
 static METADATA: Shape = Shape(&[&[
     field("name", &["name"], Form::Text).given(),
@@ -38,15 +42,18 @@ static METADATA: Shape = Shape(&[&[
 
 /// The metadata of the pods that a template makes.
 static TEMPLATE_METADATA: Shape = Shape(&[
-    same! { "name": Form::Text, "generateName": Form::Text, "namespace": Form::Text, "labels": Form::TextMap, "annotations": Form::TextMap },
+    same! { "name": Form::Text, "generateName": Form::Text, "namespace": Form::Text, "labels": Form::TextMap,
+    "annotations": Form::TextMap },
     &[ignored("creationTimestamp").also(&["uid", "resourceVersion", "selfLink", "generation", "deletionTimestamp"])],
 ]);
 
-pub(super) static POD: Shape = Shape(&[META, SPEC_OF_PODS, &[field("status", &[], Form::Object(&POD_STATUS)).observed().lax()]]);
+pub(super) static POD: Shape =
+    Shape(&[META, SPEC_OF_PODS, &[field("status", &[], Form::Object(&POD_STATUS)).observed().lax()]]);
 
 const SPEC_OF_PODS: &[Field] = &[field("spec", &[], Form::Object(&POD_SPEC))];
 
-static TEMPLATE: Shape = Shape(&[&[field("metadata", &["metadata"], Form::Object(&TEMPLATE_METADATA)).blank(Blank::Map)], SPEC_OF_PODS]);
+static TEMPLATE: Shape =
+    Shape(&[&[field("metadata", &["metadata"], Form::Object(&TEMPLATE_METADATA)).blank(Blank::Map)], SPEC_OF_PODS]);
 
 pub(super) static POD_TEMPLATE: Shape = Shape(&[META, same! { "template": Form::Object(&TEMPLATE) }]);
 
@@ -90,21 +97,25 @@ static CONTAINER: Shape = Shape(&[
 
 pub(super) static RESOURCES: Shape = Shape(&[same! { "limits": Form::Plain, "requests": Form::Plain }]);
 
-static ENV: Shape = Shape(&[same! { "name": Form::Text, "value": Form::Text, "valueFrom": Form::Object(&VALUE_SOURCE) }]);
+static ENV: Shape =
+    Shape(&[same! { "name": Form::Text, "value": Form::Text, "valueFrom": Form::Object(&VALUE_SOURCE) }]);
 
 /// Earlier in 2015 it was called as in the flat versions.
-static VALUE_SOURCE: Shape = Shape(&[&[field("fieldRef", &["fieldRef"], Form::Present(&FIELD_SELECTOR)).also(&["fieldPath"])]]);
+static VALUE_SOURCE: Shape =
+    Shape(&[&[field("fieldRef", &["fieldRef"], Form::Present(&FIELD_SELECTOR)).also(&["fieldPath"])]]);
 
-static PROBE: Shape = Shape(&[HANDLER_FIELDS, same! { "initialDelaySeconds": Form::Number, "timeoutSeconds": Form::Number }]);
+static PROBE: Shape =
+    Shape(&[HANDLER_FIELDS, same! { "initialDelaySeconds": Form::Number, "timeoutSeconds": Form::Number }]);
 
 static LIFECYCLE: Shape = Shape(&[same! { "postStart": Form::Present(&HANDLER), "preStop": Form::Present(&HANDLER) }]);
 
 static HANDLER: Shape = Shape(&[HANDLER_FIELDS]);
 
-const HANDLER_FIELDS: &[Field] =
-    same! { "exec": Form::Present(&EXEC), "httpGet": Form::Present(&HTTP_GET), "tcpSocket": Form::Present(&TCP_SOCKET) };
+const HANDLER_FIELDS: &[Field] = same! { "exec": Form::Present(&EXEC), "httpGet": Form::Present(&HTTP_GET),
+"tcpSocket": Form::Present(&TCP_SOCKET) };
 
-static HTTP_GET: Shape = Shape(&[same! { "path": Form::Text, "port": Form::PortOrName, "host": Form::Text, "scheme": Form::Text }]);
+static HTTP_GET: Shape =
+    Shape(&[same! { "path": Form::Text, "port": Form::PortOrName, "host": Form::Text, "scheme": Form::Text }]);
 
 static VOLUME: Shape = Shape(&[same! { "name": Form::Text }, &[own("hostPath", OTHER_SOURCES, &SOURCE)]]);
 
@@ -143,7 +154,8 @@ static SECRET_BY_NAME: Shape = Shape(&[same! { "secretName": Form::Text }]);
 static SOURCE: Own = Own {
     read: |from, into, path, seen| {
         let is_source = |name: &str| SOURCE_FIELDS.iter().any(|field| field.name == name);
-        let sources = from.iter().filter(|(name, _)| is_source(name)).map(|(name, value)| (name.clone(), value.clone()));
+        let sources =
+            from.iter().filter(|(name, _)| is_source(name)).map(|(name, value)| (name.clone(), value.clone()));
         SOURCES.read(&sources.collect(), into, path, seen);
     },
     show: |v1, out| out.extend(SOURCES.show(v1)),
@@ -193,7 +205,10 @@ static STATE: Shape = Shape(&[&[
 
 pub(super) static CONTROLLER: Shape = Shape(&[
     META,
-    &[field("spec", &[], Form::Object(&CONTROLLER_SPEC)), field("status", &[], Form::Object(&CONTROLLER_STATUS)).observed().lax()],
+    &[
+        field("spec", &[], Form::Object(&CONTROLLER_SPEC)),
+        field("status", &[], Form::Object(&CONTROLLER_STATUS)).observed().lax(),
+    ],
 ]);
 
 static CONTROLLER_SPEC: Shape = Shape(&[under! { "spec":
@@ -209,7 +224,10 @@ static CONTROLLER_STATUS: Shape = Shape(&[&[
 
 pub(super) static SERVICE: Shape = Shape(&[
     META,
-    &[field("spec", &[], Form::Object(&SERVICE_SPEC)), field("status", &[], Form::Object(&SERVICE_STATUS)).observed().lax()],
+    &[
+        field("spec", &[], Form::Object(&SERVICE_SPEC)),
+        field("status", &[], Form::Object(&SERVICE_STATUS)).observed().lax(),
+    ],
 ]);
 
 static SERVICE_SPEC: Shape = Shape(&[
@@ -238,8 +256,10 @@ static SERVICE_STATUS: Shape = Shape(&[under! { "status": "loadBalancer": Form::
 pub(super) static ENDPOINTS: Shape =
     Shape(&[META, &[field("subsets", &["subsets"], Form::List(&endpoints::SUBSET, &[])).blank(Blank::Null)]]);
 
-pub(super) static NODE: Shape =
-    Shape(&[META, &[field("spec", &[], Form::Object(&NODE_SPEC)), field("status", &[], Form::Object(&NODE_STATUS)).observed()]]);
+pub(super) static NODE: Shape = Shape(&[
+    META,
+    &[field("spec", &[], Form::Object(&NODE_SPEC)), field("status", &[], Form::Object(&NODE_STATUS)).observed()],
+]);
 
 static NODE_SPEC: Shape = Shape(&[
     under! { "spec": "unschedulable": Form::Flag },
@@ -259,7 +279,8 @@ static NODE_STATUS: Shape = Shape(&[under! { "status":
 }]);
 
 static NODE_CONDITION: Shape = Shape(&[
-    same! { "type": Form::Text, "status": Form::Text, "lastTransitionTime": Form::Text, "reason": Form::Text, "message": Form::Text },
+    same! { "type": Form::Text, "status": Form::Text, "lastTransitionTime": Form::Text, "reason": Form::Text,
+    "message": Form::Text },
     &[field("lastHeartbeatTime", &["lastHeartbeatTime"], Form::Text).also(&["lastProbeTime"])],
 ]);
 

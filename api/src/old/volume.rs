@@ -66,7 +66,12 @@ fn read_source(from: &Object, into: &mut Object, path: &Path, seen: &mut OldRead
     match found.len() {
         0 if seen.unknown.len() > unknown => {
             let known: Vec<&str> = SOURCE_FIELDS.iter().map(|field| field.name).collect();
-            seen.problem(Problem::new(&path, Reason::NotSupported, None, format!("must have one of {}", known.join(", "))));
+            seen.problem(Problem::new(
+                &path,
+                Reason::NotSupported,
+                None,
+                format!("must have one of {}", known.join(", ")),
+            ));
         }
         // No source at all is the usual form of an empty directory.
         0 if seen.problems.len() == problems => {
@@ -105,7 +110,8 @@ pub(super) fn merge_source_of(sources: &Shape, stored: &mut Object, new: &Object
     stored.extend(new.iter().filter(|(key, _)| *key != "name").map(|(key, value)| (key.clone(), value.clone())));
 }
 
-pub(super) static EMPTY_DIR: Shape = Shape(&[&[field("medium", &["medium"], Form::Text).blank(super::shape::Blank::Text(""))]]);
+pub(super) static EMPTY_DIR: Shape =
+    Shape(&[&[field("medium", &["medium"], Form::Text).blank(super::shape::Blank::Text(""))]]);
 
 pub(super) static PATH: Shape = Shape(&[&[field("path", &["path"], Form::Text)]]);
 

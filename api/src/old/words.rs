@@ -51,7 +51,9 @@ fn translate_field(field: &Field, path: &[&str]) -> Option<String> {
         (Form::Object(_) | Form::Present(_), []) if field.at.is_empty() => None,
         (_, []) => Some(field.name.to_owned()),
         (Form::Object(shape) | Form::Present(shape), rest) => under(shape, field.name, rest),
-        (Form::List(shape, _), [index, rest @ ..]) if !rest.is_empty() => under(shape, &format!("{}{index}", field.name), rest),
+        (Form::List(shape, _), [index, rest @ ..]) if !rest.is_empty() => {
+            under(shape, &format!("{}{index}", field.name), rest)
+        }
         (_, rest) => Some(joined(field.name, rest)),
     }
 }

@@ -271,8 +271,8 @@ pub struct SeLinuxOptions {
 }
 
 impl Container {
-    /// Whether it starts again after it ended with this code, in a pod with this policy: by the first of its rules that applies, else
-    /// by its own policy, else by the pod's.
+    /// Whether it starts again after it ended with this code, in a pod with this policy: by the first of its rules that
+    /// applies, else by its own policy, else by the pod's.
     pub fn starts_again(&self, policy: &str, exit_code: i32) -> bool {
         if self.rule_for(exit_code).is_some() {
             return true;

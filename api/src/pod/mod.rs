@@ -201,7 +201,8 @@ pub struct EmptyDirVolumeSource {
 #[serde(default, rename_all = "camelCase")]
 pub struct HostPathVolumeSource {
     pub path: String,
-    /// Empty: nothing is checked. Else DirectoryOrCreate, Directory, FileOrCreate, File, Socket, CharDevice, BlockDevice.
+    /// Empty: nothing is checked. Else DirectoryOrCreate, Directory, FileOrCreate, File, Socket, CharDevice,
+    /// BlockDevice.
     #[serde(rename = "type")]
     pub kind: String,
 }
@@ -337,14 +338,19 @@ mod tests {
         assert_eq!(web.security_context.capabilities.as_ref().unwrap().drop, ["ALL"]);
         assert_eq!(pod.spec.volumes[3].host_path.as_ref().unwrap().path, "/tmp");
         assert_eq!(pod.spec.volumes[7].empty_dir.as_ref().unwrap().medium, "Memory");
-        assert_eq!((pod.spec.termination_grace_period_seconds, pod.spec.restart_policy.as_str()), (Some(5), "OnFailure"));
+        assert_eq!(
+            (pod.spec.termination_grace_period_seconds, pod.spec.restart_policy.as_str()),
+            (Some(5), "OnFailure")
+        );
         assert_eq!(pod.spec.image_pull_secrets[0].name, "reg");
     }
 
     #[test]
     fn what_is_missing_is_its_default_and_what_is_unknown_is_not_seen() {
-        let pod =
-            Pod::read(&json!({"spec": {"future": 1, "containers": [{}]}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
+        let pod = Pod::read(&json!({
+            "spec": {"future": 1, "containers": [{}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }));
         let pod = pod.unwrap();
         assert_eq!(pod.spec.containers, [Container::default()]);
         assert!(pod.status.ready() && !pod.status.terminal());

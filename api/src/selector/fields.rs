@@ -6,7 +6,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Value;
 use std::fmt;
 
-/// Terms of one selector: clients ask of one or two fields, and no kind has twenty. Each is looked at for each object of a list.
+/// Terms of one selector: clients ask of one or two fields, and no kind has twenty. Each is looked at for each object
+/// of a list.
 pub const FIELD_TERMS_MAX: usize = 64;
 
 /// All that is asked of each field holds. None: everything.
@@ -41,12 +42,14 @@ impl FieldSelector {
             return Err(format!("invalid field selector: {terms} terms, at most {FIELD_TERMS_MAX}"));
         }
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
-            let (label, equal, value) = operator(part).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
+            let (label, equal, value) =
+                operator(part).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
             let value = unescape(value)?;
             let field = kind.fields.iter().find(|field| field.label == label);
             let field = field.ok_or_else(|| unknown(label, kind))?;
             let way = |path: &str| path.split('.').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-            let (path, or, missing): (Vec<String>, Vec<String>, String) = (way(&field.path), way(&field.or), field.missing.to_string());
+            let (path, or, missing): (Vec<String>, Vec<String>, String) =
+                (way(&field.path), way(&field.or), field.missing.to_string());
             let term = Term { equal, value };
             match asked.iter_mut().find(|asked| asked.path == path && asked.or == or && asked.missing == missing) {
                 Some(asked) => asked.terms.push(term),
@@ -74,7 +77,8 @@ impl FieldSelector {
         self.matches_found(|path| of_key(key, path).unwrap_or_else(|| read_field(json, path)))
     }
 
-    /// The same, where somebody knows what stands at the end of a path: whoever asks many selectors about one document reads it once.
+    /// The same, where somebody knows what stands at the end of a path: whoever asks many selectors about one document
+    /// reads it once.
     pub fn matches_found(&self, find: impl Fn(&[String]) -> Option<String>) -> bool {
         self.asked.iter().all(|asked| asked.holds(&find))
     }
@@ -84,7 +88,9 @@ impl FieldSelector {
 pub fn of_key(key: &Key, path: &[String]) -> Option<Option<String>> {
     match path {
         [metadata, name] if metadata == "metadata" && name == "name" => Some(Some(key.name.clone())),
-        [metadata, namespace] if metadata == "metadata" && namespace == "namespace" => Some(Some(key.namespace.clone())),
+        [metadata, namespace] if metadata == "metadata" && namespace == "namespace" => {
+            Some(Some(key.namespace.clone()))
+        }
         _ => None,
     }
 }
@@ -96,8 +102,9 @@ pub fn read_field(json: &[u8], path: &[String]) -> Option<String> {
 
 impl Asked {
     fn holds(&self, find: impl Fn(&[String]) -> Option<String>) -> bool {
-        let at =
-            |path: &Vec<String>| Some(path).filter(|path| !path.is_empty()).and_then(|path| find(path)).filter(|text| !text.is_empty());
+        let at = |path: &Vec<String>| {
+            Some(path).filter(|path| !path.is_empty()).and_then(|path| find(path)).filter(|text| !text.is_empty())
+        };
         let found = at(&self.path).or_else(|| at(&self.or));
         let found = found.as_ref().unwrap_or(&self.missing);
         self.terms.iter().all(|term| (*found == term.value) == term.equal)
@@ -239,9 +246,13 @@ mod tests {
     fn check(text: &str, expected: &[usize]) {
         let kinds = Kinds::builtin();
         let selector = FieldSelector::parse(text, kinds.by_kind("v1", "Pod").unwrap()).unwrap();
-        let spec = json!({"schedulerName": "default-scheduler", "serviceAccountName": "default", "restartPolicy": "Always"});
+        let spec =
+            json!({"schedulerName": "default-scheduler", "serviceAccountName": "default", "restartPolicy": "Always"});
         let mut pods = [
-            json!({"kind": "Pod", "metadata": {"name": "p0", "labels": {"a": "b\"c"}}, "spec": spec, "status": {"phase": "Running", "podIP": "10.1.2.3"}}),
+            json!({
+                "kind": "Pod", "metadata": {"name": "p0", "labels": {"a": "b\"c"}}, "spec": spec,
+                "status": {"phase": "Running", "podIP": "10.1.2.3"},
+            }),
             json!({"kind": "Pod", "metadata": {"name": "p1"}, "spec": spec, "status": {"phase": "Pending"}}),
         ];
         pods[0]["spec"]["nodeName"] = json!("n1");
@@ -282,7 +293,10 @@ mod tests {
             ("x", "invalid selector: 'x'; can't understand 'x'"),
             ("metadata.name=b=c", "invalid field selector: unescaped character in value: 61"),
             ("=b", "field label not supported: "),
-            ("metadata.name in (a)", "invalid selector: 'metadata.name in (a)'; can't understand 'metadata.name in (a)'"),
+            (
+                "metadata.name in (a)",
+                "invalid selector: 'metadata.name in (a)'; can't understand 'metadata.name in (a)'",
+            ),
             ("metadata.name>a", "invalid selector: 'metadata.name>a'; can't understand 'metadata.name>a'"),
             ("metadata.name=\\x", "invalid field selector: invalid escape sequence: \\x"),
         ] {
@@ -314,7 +328,11 @@ mod tests {
     #[test]
     fn what_the_key_says_is_not_read() {
         let kinds = Kinds::builtin();
-        let key = Key { resource: kinds.by_kind("v1", "Pod").unwrap().resource.clone(), namespace: "a".to_owned(), name: "p0".to_owned() };
+        let key = Key {
+            resource: kinds.by_kind("v1", "Pod").unwrap().resource.clone(),
+            namespace: "a".to_owned(),
+            name: "p0".to_owned(),
+        };
         for (text, expected) in [
             ("metadata.name=p0,metadata.namespace=a", true),
             ("metadata.name=p0,metadata.namespace=b", false),

@@ -4,7 +4,8 @@ use crate::labels::LabelSet;
 use crate::strategy::names;
 use serde_json::Value;
 
-/// Values in the sets of one selector: each is compared for each object of a list, and a set of this many is a program's.
+/// Values in the sets of one selector: each is compared for each object of a list, and a set of this many is a
+/// program's.
 pub const LABEL_VALUES_MAX: usize = 256;
 
 /// How a selector is written.
@@ -164,7 +165,8 @@ impl<'a> Parser<'a> {
         if word > 0 {
             return (Token::Word(&rest[..word]), &rest[word..]);
         }
-        let symbol = ["==", "!=", "=", "!", "(", ")", ",", "<", ">"].into_iter().find(|symbol| rest.starts_with(symbol));
+        let symbol =
+            ["==", "!=", "=", "!", "(", ")", ",", "<", ">"].into_iter().find(|symbol| rest.starts_with(symbol));
         symbol.map_or((Token::End, rest), |symbol| (Token::Symbol(&rest[..symbol.len()]), &rest[symbol.len()..]))
     }
 
@@ -240,7 +242,8 @@ impl<'a> Parser<'a> {
 
     fn number(&mut self) -> Result<i64, String> {
         let value = self.value()?;
-        let refused = |_| format!("values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer");
+        let refused =
+            |_| format!("values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer");
         value.parse().map_err(refused)
     }
 
@@ -297,14 +300,19 @@ mod tests {
     fn objects() -> Vec<LabelSet> {
         [&[("env", "prod"), ("even", "true"), ("n", "0")][..], &[("env", "dev"), ("even", "false"), ("n", "1")]]
             .into_iter()
-            .chain([&[("env", "test"), ("even", "true"), ("n", "2")][..], &[("env", "prod"), ("even", "false"), ("n", "3")], &[]])
+            .chain([
+                &[("env", "test"), ("even", "true"), ("n", "2")][..],
+                &[("env", "prod"), ("even", "false"), ("n", "3")],
+                &[],
+            ])
             .map(|labels| labels.iter().copied().collect())
             .collect()
     }
 
     fn check(text: &str, grammar: Grammar, expected: &[usize]) {
         let selector = LabelSelector::parse(text, grammar).unwrap();
-        let found: Vec<usize> = objects().iter().enumerate().filter(|(_, labels)| selector.matches(labels)).map(|(n, _)| n).collect();
+        let found: Vec<usize> =
+            objects().iter().enumerate().filter(|(_, labels)| selector.matches(labels)).map(|(n, _)| n).collect();
         assert_eq!(found, expected, "{text}");
     }
 
@@ -356,8 +364,16 @@ mod tests {
     #[test]
     fn names_are_checked_today_and_were_not_in_2014() {
         for (text, start) in [
-            ("-a=b", "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of alphanumeric characters, "),
-            ("a=/", "unable to parse requirement: values[0][a]: Invalid value: \"/\": a valid label must be an empty string or consist of"),
+            (
+                "-a=b",
+                "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of alphanumeric \
+                 characters, ",
+            ),
+            (
+                "a=/",
+                "unable to parse requirement: values[0][a]: Invalid value: \"/\": a valid label must be an empty \
+                 string or consist of",
+            ),
         ] {
             let why = LabelSelector::parse(text, Grammar::V1).unwrap_err();
             assert!(why.starts_with(start), "{text}: {why}");
@@ -375,7 +391,11 @@ mod tests {
             (",", "found ',', expected: !, identifier, or 'end of string'"),
             ("a,,b", "found ',', expected: identifier after ','"),
             ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
-            ("a>x", "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"),
+            (
+                "a>x",
+                "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value \
+                 must be an integer",
+            ),
             ("!a=b", "found '=', expected: ',' or 'end of string'"),
             ("a=b c", "found 'c', expected: ',' or 'end of string'"),
             ("a in (x y)", "unable to parse requirement: found 'y', expected: ',' or ')'"),

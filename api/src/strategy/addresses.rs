@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-pub const RANGES: Resource = Resource { group: Cow::Borrowed("networking.k8s.io"), plural: Cow::Borrowed("servicecidrs") };
-pub const ADDRESSES: Resource = Resource { group: Cow::Borrowed("networking.k8s.io"), plural: Cow::Borrowed("ipaddresses") };
+pub const RANGES: Resource =
+    Resource { group: Cow::Borrowed("networking.k8s.io"), plural: Cow::Borrowed("servicecidrs") };
+pub const ADDRESSES: Resource =
+    Resource { group: Cow::Borrowed("networking.k8s.io"), plural: Cow::Borrowed("ipaddresses") };
 /// Labels of an IPAddress: of which family it is, and who keeps it.
 pub const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 pub const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
@@ -32,12 +34,18 @@ pub static IP_ADDRESS: BuiltinStrategy = BuiltinStrategy {
         found
     },
     // Those of services are worked out again.
-    durable: |address| if address["metadata"]["labels"][MANAGED_BY] == KEPT_BY_US { Durable::Nothing } else { Durable::Whole },
+    durable: |address| {
+        if address["metadata"]["labels"][MANAGED_BY] == KEPT_BY_US { Durable::Nothing } else { Durable::Whole }
+    },
     ..general::strategy::<true, false>()
 };
 
-pub static SERVICE_RANGE: BuiltinStrategy =
-    BuiltinStrategy { validate: range, validate_update: range_update, durable: without_status, ..general::strategy::<true, false>() };
+pub static SERVICE_RANGE: BuiltinStrategy = BuiltinStrategy {
+    validate: range,
+    validate_update: range_update,
+    durable: without_status,
+    ..general::strategy::<true, false>()
+};
 
 /// The range object of the cluster itself.
 pub fn own_range(range: &str) -> Value {
@@ -51,14 +59,19 @@ pub fn cidrs(range: &Value) -> impl Iterator<Item = Cidr> {
 
 /// Whether addresses are given from it.
 pub fn is_ready(range: &Value) -> bool {
-    let ready = list(&range["status"], "conditions").iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
+    let ready =
+        list(&range["status"], "conditions").iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
     ready && range["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// An address has one name.
 fn canonical(name: &str) -> names::Faults {
     let faults = names::ip(name);
-    let plain = name.parse::<IpAddr>().ok().map(|address| address.to_string()).filter(|plain| plain != name && faults.is_empty());
+    let plain = name
+        .parse::<IpAddr>()
+        .ok()
+        .map(|address| address.to_string())
+        .filter(|plain| plain != name && faults.is_empty());
     faults.into_iter().chain(plain.map(|plain| format!("must be in canonical form ({plain:?})"))).collect()
 }
 
@@ -99,8 +112,11 @@ fn ranges(range: &Value) -> Vec<Problem> {
         return vec![Problem::invalid(&path, shown, format!("may only hold up to {RANGES_MAX} values"))];
     }
     let texts: Vec<&str> = ranges.iter().filter_map(Value::as_str).collect();
-    let mut found: Vec<Problem> =
-        texts.iter().enumerate().flat_map(|(n, text)| names::problems(&path.index(n), *text, names::cidr(text))).collect();
+    let mut found: Vec<Problem> = texts
+        .iter()
+        .enumerate()
+        .flat_map(|(n, text)| names::problems(&path.index(n), *text, names::cidr(text)))
+        .collect();
     let family = |text: &str| text.contains(':');
     if found.is_empty() && texts.len() == RANGES_MAX && family(texts[0]) == family(texts[1]) {
         let words = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
@@ -135,18 +151,28 @@ mod tests {
         let parent = json!({"parentRef": {"group": "", "resource": "services", "namespace": "default", "name": "web"}});
         check("10.96.0.7", parent.clone(), &[]);
         check("fe80::42:1dff:fe84:f9e2", parent.clone(), &[]);
-        check("FE80::1", parent.clone(), &["metadata.name: Invalid value: \"FE80::1\": must be in canonical form (\"fe80::1\")"]);
+        check(
+            "FE80::1",
+            parent.clone(),
+            &["metadata.name: Invalid value: \"FE80::1\": must be in canonical form (\"fe80::1\")"],
+        );
         check("web", parent, &["metadata.name: Invalid value: \"web\": must be a valid IP address"]);
         check("10.96.0.7", json!({}), &["spec.parentRef: Required"]);
-        let expected = ["spec.parentRef.resource: Required", "spec.parentRef.name: Invalid value: \"a/b\": may not contain '/'"];
+        let expected =
+            ["spec.parentRef.resource: Required", "spec.parentRef.name: Invalid value: \"a/b\": may not contain '/'"];
         check("10.96.0.7", json!({"parentRef": {"name": "a/b"}}), &expected);
     }
 
     #[test]
     fn ranges_of_services() {
         fn check(old: &[&str], new: &[&str], expected: &[&str]) {
-            let of = |ranges: &[&str]| json!({"metadata": {"name": "r", "resourceVersion": "1"}, "spec": {"cidrs": ranges}});
-            let found = if old.is_empty() { range(&of(new), Rules::default()) } else { range_update(&of(new), &of(old), Rules::default()) };
+            let of =
+                |ranges: &[&str]| json!({"metadata": {"name": "r", "resourceVersion": "1"}, "spec": {"cidrs": ranges}});
+            let found = if old.is_empty() {
+                range(&of(new), Rules::default())
+            } else {
+                range_update(&of(new), &of(old), Rules::default())
+            };
             assert_problems(found, expected);
         }
         check(&[], &["10.96.0.0/16"], &[]);
@@ -155,7 +181,11 @@ mod tests {
         check(&[], &["10.96.0.0/16", "10.97.0.0/16"], &["spec.cidrs: Invalid"]);
         check(&[], &["10.96.0.1/16"], &["spec.cidrs[0]: Invalid"]);
         check(&["10.96.0.0/16"], &["10.96.0.0/16", "2001:db8::/64"], &[]);
-        check(&["10.96.0.0/16"], &["10.97.0.0/16"], &["spec.cidrs[0]: Invalid value: \"10.97.0.0/16\": field is immutable"]);
+        check(
+            &["10.96.0.0/16"],
+            &["10.97.0.0/16"],
+            &["spec.cidrs[0]: Invalid value: \"10.97.0.0/16\": field is immutable"],
+        );
         check(&["10.96.0.0/16", "2001:db8::/64"], &["10.96.0.0/16"], &["spec.cidrs: Invalid"]);
         assert_problems(range(&own_range("10.96.0.0/16"), Rules::default()), &[]);
     }

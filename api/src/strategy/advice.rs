@@ -19,14 +19,26 @@ const LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
     ("beta.kubernetes.io/instance-type", "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead"),
     ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
-    ("failure-domain.beta.kubernetes.io/region", "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead"),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
+    ),
     ("failure-domain.beta.kubernetes.io/zone", "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"),
 ];
 /// Annotations of pods from before there were fields; with a slash at the end: all that begin so.
 const ANNOTATIONS: [(&str, &str); 5] = [
-    ("container.apparmor.security.beta.kubernetes.io/", "deprecated since v1.30; use the \"appArmorProfile\" field instead"),
-    ("container.seccomp.security.alpha.kubernetes.io/", "non-functional in v1.27+; use the \"seccompProfile\" field instead"),
-    ("scheduler.alpha.kubernetes.io/critical-pod", "non-functional in v1.16+; use the \"priorityClassName\" field instead"),
+    (
+        "container.apparmor.security.beta.kubernetes.io/",
+        "deprecated since v1.30; use the \"appArmorProfile\" field instead",
+    ),
+    (
+        "container.seccomp.security.alpha.kubernetes.io/",
+        "non-functional in v1.27+; use the \"seccompProfile\" field instead",
+    ),
+    (
+        "scheduler.alpha.kubernetes.io/critical-pod",
+        "non-functional in v1.16+; use the \"priorityClassName\" field instead",
+    ),
     ("seccomp.security.alpha.kubernetes.io/pod", "non-functional in v1.27+; use the \"seccompProfile\" field instead"),
     ("security.alpha.kubernetes.io/sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
 ];
@@ -45,7 +57,12 @@ pub(super) const SENTENCES_MAX: usize = 50;
 
 fn unusual_of(of: &Value, field: &str, path: &Path) -> Vec<String> {
     let path = path.field(field);
-    list(of, field).iter().enumerate().filter_map(|(at, said)| unusual(said, &path.index(at))).take(SENTENCES_MAX).collect()
+    list(of, field)
+        .iter()
+        .enumerate()
+        .filter_map(|(at, said)| unusual(said, &path.index(at)))
+        .take(SENTENCES_MAX)
+        .collect()
 }
 
 pub fn network_policy(policy: &Value) -> Vec<String> {
@@ -98,8 +115,11 @@ pub fn ingress(ingress: &Value) -> Vec<String> {
 }
 
 pub fn claim(claim: &Value) -> Vec<String> {
-    let words = format!("metadata.annotations[{STORAGE_CLASS}]: deprecated since v1.8; use \"storageClassName\" attribute instead");
-    let mut said: Vec<String> = has(&claim["metadata"]["annotations"], STORAGE_CLASS).then_some(words).into_iter().collect();
+    let words = format!(
+        "metadata.annotations[{STORAGE_CLASS}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
+    );
+    let mut said: Vec<String> =
+        has(&claim["metadata"]["annotations"], STORAGE_CLASS).then_some(words).into_iter().collect();
     let path = Path::new("spec.resources");
     for field in ["requests", "limits"] {
         fraction(&claim["spec"]["resources"][field], "storage", &path.field(field), &mut said);
@@ -120,7 +140,8 @@ pub fn volume(volume: &Value) -> Vec<String> {
         }
     }
     if text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
-        let words = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
+        let words = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic \
+                     provisioning.";
         said.push(format!("spec.persistentVolumeReclaimPolicy: {words}"));
     }
     let gone = VOLUMES.iter().filter(|(source, _)| has(spec, source));
@@ -172,7 +193,8 @@ pub fn slice(slice: &Value) -> Vec<String> {
     let old = text(slice, "addressType") == "FQDN";
     let old = old.then(|| "addressType: FQDN endpoints are deprecated".to_owned());
     let endpoints = list(slice, "endpoints").iter().enumerate();
-    let spelled = endpoints.flat_map(|(at, endpoint)| unusual_of(endpoint, "addresses", &Path::new("endpoints").index(at)));
+    let spelled =
+        endpoints.flat_map(|(at, endpoint)| unusual_of(endpoint, "addresses", &Path::new("endpoints").index(at)));
     old.into_iter().chain(spelled).take(SENTENCES_MAX).collect()
 }
 
@@ -255,7 +277,9 @@ fn places(spec: &Value, path: &Path, said: &mut Vec<String>) {
     }
     for (n, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate().take(SENTENCES_MAX) {
         let path = path.field("topologySpreadConstraints").index(n);
-        said.extend(old_label(text(constraint, "topologyKey")).map(|words| format!("{}: {words}", path.field("topologyKey"))));
+        said.extend(
+            old_label(text(constraint, "topologyKey")).map(|words| format!("{}: {words}", path.field("topologyKey"))),
+        );
         if !has(constraint, "labelSelector") {
             said.push(format!("{}: {NOTHING}", path.field("labelSelector")));
         }
@@ -264,7 +288,8 @@ fn places(spec: &Value, path: &Path, said: &mut Vec<String>) {
         let (pods, at) = (&affinity[which], at.field(which));
         let required = list(pods, REQUIRED).iter().enumerate().map(|(n, term)| (term, at.field(REQUIRED).index(n)));
         let wished = list(pods, PREFERRED).iter().enumerate();
-        let wished = wished.map(|(n, wish)| (&wish["podAffinityTerm"], at.field(PREFERRED).index(n).field("podAffinityTerm")));
+        let wished =
+            wished.map(|(n, wish)| (&wish["podAffinityTerm"], at.field(PREFERRED).index(n).field("podAffinityTerm")));
         let empty = required.chain(wished).filter(|(term, _)| !has(term, "labelSelector")).take(SENTENCES_MAX);
         said.extend(empty.map(|(_, path)| format!("{}: {NOTHING}", path.field("labelSelector"))));
     }
@@ -287,7 +312,9 @@ fn pod_like(pod: &Value, path: &Path) -> Vec<String> {
         said.push(format!("{}: {words}", path.field("nodeSelector").key(key)));
     }
     for (key, _) in texts(&pod["metadata"], "annotations").take(SENTENCES_MAX) {
-        let words = ANNOTATIONS.iter().find(|(known, _)| if known.ends_with('/') { key.starts_with(known) } else { key == *known });
+        let words = ANNOTATIONS
+            .iter()
+            .find(|(known, _)| if known.ends_with('/') { key.starts_with(known) } else { key == *known });
         said.extend(words.map(|(_, words)| format!("{}: {words}", of_meta.field("annotations").key(key))));
     }
     for (at, volume) in list(spec, "volumes").iter().enumerate().take(SENTENCES_MAX) {
@@ -333,7 +360,10 @@ fn variables(container: &Value, path: &Path, said: &mut Vec<String>) {
         let extends = text(variable, "value").contains(&format!("$({name})"));
         if !seen.insert(name) && !extends && said.len() < SENTENCES_MAX {
             let words = "hides previous definition of";
-            said.push(format!("{}: {words} {name:?}, which may be dropped when using apply", path.field("env").index(at)));
+            said.push(format!(
+                "{}: {words} {name:?}, which may be dropped when using apply",
+                path.field("env").index(at)
+            ));
         }
     }
 }
@@ -374,17 +404,20 @@ mod tests {
         let port = json!({"containerPort": 80, "protocol": "TCP"});
         let container = json!({"ports": [port, port], "resources": {"limits": {"memory": "1500m", "cpu": "1500m"}}});
         let twice = "spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]";
-        let part = "spec.containers[0].resources.limits[memory]: fractional byte value \"1500m\" is invalid, must be an integer";
+        let part = "spec.containers[0].resources.limits[memory]: fractional byte value \"1500m\" is invalid, must be \
+                    an integer";
         check(pod, json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}}), &[twice, part]);
         let udp = json!({"containerPort": 80, "protocol": "UDP"});
         check(pod, json!({"metadata": {"name": "p"}, "spec": {"containers": [{"ports": [port, udp]}]}}), &[]);
-        let old = json!({"metadata": {"name": "p", "annotations": {"container.seccomp.security.alpha.kubernetes.io/c": "unconfined"}}, "spec": {
-            "nodeSelector": {"beta.kubernetes.io/os": "linux"}, "volumes": [{"name": "v", "rbd": {}}], "terminationGracePeriodSeconds": -1,
+        let old = json!({"metadata": {"name": "p",
+            "annotations": {"container.seccomp.security.alpha.kubernetes.io/c": "unconfined"}}, "spec": {
+            "nodeSelector": {"beta.kubernetes.io/os": "linux"}, "volumes": [{"name": "v", "rbd": {}}],
+            "terminationGracePeriodSeconds": -1,
             "containers": [{"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}, {"name": "A"}]}]}});
         let expected = [
             "spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
-            "metadata.annotations[container.seccomp.security.alpha.kubernetes.io/c]: non-functional in v1.27+; use the \"seccompProfile\" field \
-             instead",
+            "metadata.annotations[container.seccomp.security.alpha.kubernetes.io/c]: non-functional in v1.27+; use the \
+             \"seccompProfile\" field instead",
             "spec.volumes[0].rbd: deprecated in v1.28, non-functional in v1.31+",
             "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1",
             "spec.containers[0].env[2]: hides previous definition of \"A\", which may be dropped when using apply",
@@ -403,11 +436,16 @@ mod tests {
     fn what_no_agent_starts() {
         let template = json!({"spec": {"hostUsers": false}});
         let words = |what: &str, path: &str| {
-            vec![format!("no agent will start {what}: {path}.hostUsers (false) is not supported by this version of the agent")]
+            vec![format!(
+                "no agent will start {what}: {path}.hostUsers (false) is not supported by this version of the agent"
+            )]
         };
         assert_eq!(pod(&json!({"metadata": {"name": "p"}, "spec": template["spec"]})), words("this pod", "spec"));
         let of = "a pod of this template";
-        assert_eq!(workload(&json!({"metadata": {"name": "w"}, "spec": {"template": template}})), words(of, "spec.template.spec"));
+        assert_eq!(
+            workload(&json!({"metadata": {"name": "w"}, "spec": {"template": template}})),
+            words(of, "spec.template.spec")
+        );
         assert_eq!(pod_template(&json!({"template": template})), words(of, "template.spec"));
         let job = json!({"spec": {"template": template}});
         let cron = json!({"metadata": {"name": "j"}, "spec": {"jobTemplate": job}});
@@ -437,19 +475,30 @@ mod tests {
         );
         check(
             json!({"containers": [port(json!({"name": "a"})), {"ports": [{"name": "a", "containerPort": 1}]}]}),
-            &[&format!("{here}: duplicate port name \"a\" with {there}, services and probes that select ports by name will use {there}")],
+            &[&format!(
+                "{here}: duplicate port name \"a\" with {there}, services and probes that select ports by name will \
+                 use {there}"
+            )],
         );
         check(
-            json!({"hostAliases": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}], "imagePullSecrets": [{"name": "a"}, {"name": "a"}]}),
-            &["spec.hostAliases[1].ip: duplicate ip \"1.1.1.1\"", "spec.imagePullSecrets[1].name: duplicate name \"a\""],
+            json!({
+                "hostAliases": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}],
+                "imagePullSecrets": [{"name": "a"}, {"name": "a"}],
+            }),
+            &[
+                "spec.hostAliases[1].ip: duplicate ip \"1.1.1.1\"",
+                "spec.imagePullSecrets[1].name: duplicate name \"a\"",
+            ],
         );
         let rule = json!({"key": "beta.kubernetes.io/os", "operator": "Exists"});
         check(
-            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}},
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}},
                 "topologySpreadConstraints": [{"topologyKey": "zone"}]}),
             &[
-                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].key: \
-                 beta.kubernetes.io/os is deprecated since v1.14; use \"kubernetes.io/os\" instead",
+                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].\
+                 matchExpressions[0].key: beta.kubernetes.io/os is deprecated since v1.14; use \"kubernetes.io/os\" \
+                 instead",
                 "spec.topologySpreadConstraints[0].labelSelector: a null labelSelector results in matching no pod",
             ],
         );
@@ -464,34 +513,47 @@ mod tests {
             volume,
             json!({"spec": {"persistentVolumeReclaimPolicy": "Recycle", "rbd": {}, "capacity": {"storage": "1500m"}}}),
             &[
-                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use \
-                 dynamic provisioning.",
+                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the \
+                 recommended approach is to use dynamic provisioning.",
                 "spec.rbd: deprecated in v1.28, non-functional in v1.31+",
                 "spec.capacity[storage]: fractional byte value \"1500m\" is invalid, must be an integer",
             ],
         );
         check(slice, json!({"addressType": "FQDN"}), &["addressType: FQDN endpoints are deprecated"]);
-        let spelled = "endpoints[0].addresses[1]: IPv6 address \"FD00:0::1\" should be in RFC 5952 canonical format (\"fd00::1\")";
-        check(slice, json!({"addressType": "IPv6", "endpoints": [{"addresses": ["fd00::1", "FD00:0::1"]}]}), &[spelled]);
+        let spelled = "endpoints[0].addresses[1]: IPv6 address \"FD00:0::1\" should be in RFC 5952 canonical format \
+                       (\"fd00::1\")";
+        check(
+            slice,
+            json!({"addressType": "IPv6", "endpoints": [{"addresses": ["fd00::1", "FD00:0::1"]}]}),
+            &[spelled],
+        );
         let deprecated = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
-        let spelled = "spec.externalIPs[1]: IPv6 address \"fd00::0:1\" should be in RFC 5952 canonical format (\"fd00::1\")";
+        let spelled =
+            "spec.externalIPs[1]: IPv6 address \"fd00::0:1\" should be in RFC 5952 canonical format (\"fd00::1\")";
         check(service, json!({"spec": {"externalIPs": ["10.0.0.1", "fd00::0:1"]}}), &[spelled, deprecated]);
         let at = "spec.egress[0].to[1].ipBlock";
         let expected = [
             format!("{at}.cidr: IPv6 CIDR value \"FD00::/16\" should be in RFC 5952 canonical format (\"fd00::/16\")"),
-            format!("{at}.except[0]: IPv6 CIDR value \"fd00:0::/32\" should be in RFC 5952 canonical format (\"fd00::/32\")"),
+            format!(
+                "{at}.except[0]: IPv6 CIDR value \"fd00:0::/32\" should be in RFC 5952 canonical format (\"fd00::/32\")"
+            ),
         ];
         let block = json!({"cidr": "FD00::/16", "except": ["fd00:0::/32", "fd00:1::/32"]});
         let peers = json!([{"ipBlock": {"cidr": "10.0.0.0/8"}}, {"ipBlock": block}, {"podSelector": {}}]);
         check(network_policy, json!({"spec": {"egress": [{"to": peers}]}}), &[&expected[0], &expected[1]]);
-        check(node, json!({"spec": {"externalID": "x"}}), &["spec.externalID: this field is deprecated, and is unused by Kubernetes"]);
+        check(
+            node,
+            json!({"spec": {"externalID": "x"}}),
+            &["spec.externalID: this field is deprecated, and is unused by Kubernetes"],
+        );
         check(
             service,
             json!({"spec": {"type": "ClusterIP", "clusterIP": "None", "sessionAffinity": "ClientIP"}}),
             &["spec.SessionAffinity is ignored for headless services"],
         );
         let term = json!({"matchLabelExpressions": [{"key": "failure-domain.beta.kubernetes.io/zone"}]});
-        let words = "failure-domain.beta.kubernetes.io/zone is deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead";
+        let words = "failure-domain.beta.kubernetes.io/zone is deprecated since v1.17; use \
+                     \"topology.kubernetes.io/zone\" instead";
         check(
             storage_class,
             json!({"allowedTopologies": [term]}),

@@ -12,14 +12,17 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const NO_KEY: &str = "can not be empty";
 
-/// Makes the keys whose values a new pod takes from its own labels part of the selectors: whoever looks for pods reads those alone.
+/// Makes the keys whose values a new pod takes from its own labels part of the selectors: whoever looks for pods reads
+/// those alone.
 pub fn merge_keys(pod: &mut Value) {
     let labels = pod["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
     for field in ["podAffinity", "podAntiAffinity"] {
         let Some(pods) = spec.get_mut("affinity").and_then(|affinity| affinity.get_mut(field)) else { continue };
         list_at(pods, REQUIRED).for_each(|term| merge(term, &labels));
-        list_at(pods, PREFERRED).filter_map(|wish| wish.get_mut("podAffinityTerm")).for_each(|term| merge(term, &labels));
+        list_at(pods, PREFERRED)
+            .filter_map(|wish| wish.get_mut("podAffinityTerm"))
+            .for_each(|term| merge(term, &labels));
     }
     list_at(spec, "topologySpreadConstraints").for_each(|constraint| merge(constraint, &labels));
 }
@@ -99,7 +102,9 @@ pub fn node_selector(selector: &Value, path: &Path) -> Vec<Problem> {
 
 fn node_term(term: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
-    for (field, of_rule) in [("matchExpressions", node_rule as fn(&Value, &Path) -> Vec<Problem>), ("matchFields", field_rule)] {
+    for (field, of_rule) in
+        [("matchExpressions", node_rule as fn(&Value, &Path) -> Vec<Problem>), ("matchFields", field_rule)]
+    {
         for (at, rule) in list(term, field).iter().enumerate() {
             if full(&found) {
                 break;
@@ -162,7 +167,8 @@ fn impossible(term: &Value, path: &Path) -> Vec<Problem> {
             if full(&found) {
                 return found;
             }
-            let (value, path) = (value.as_str().unwrap_or_default(), path.field("matchExpressions").index(at).field("values").index(n));
+            let (value, path) =
+                (value.as_str().unwrap_or_default(), path.field("matchExpressions").index(at).field("values").index(n));
             found.extend(names::problems(&path, value, names::label_value(value)));
         }
     }
@@ -189,7 +195,11 @@ fn pod_term(term: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         found.extend(match_keys(term, field, &path.field(field)));
     }
     found.extend(doubled_keys(term, path));
-    let both = list(term, "matchLabelKeys").iter().enumerate().filter(|(_, key)| list(term, "mismatchLabelKeys").contains(key)).take(8);
+    let both = list(term, "matchLabelKeys")
+        .iter()
+        .enumerate()
+        .filter(|(_, key)| list(term, "mismatchLabelKeys").contains(key))
+        .take(8);
     for (at, key) in both {
         let words = "exists in both matchLabelKeys and mismatchLabelKeys";
         found.push(Problem::invalid(&path.field("matchLabelKeys").index(at), key.clone(), words));
@@ -218,7 +228,12 @@ pub fn spreads(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         let after = left.entry(kind.clone()).or_default();
         *after -= 1;
         if *after > 0 {
-            found.push(Problem::new(&path.field("{topologyKey, whenUnsatisfiable}"), Reason::Duplicate, Some(kind.into()), ""));
+            found.push(Problem::new(
+                &path.field("{topologyKey, whenUnsatisfiable}"),
+                Reason::Duplicate,
+                Some(kind.into()),
+                "",
+            ));
         }
     }
     found
@@ -258,7 +273,8 @@ fn spread(constraint: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// A key that the selector names anyway: then there is more than the rule that was made of it. Kubernetes says the place so.
+/// A key that the selector names anyway: then there is more than the rule that was made of it. Kubernetes says the
+/// place so.
 fn doubled_keys(of: &Value, path: &Path) -> Vec<Problem> {
     let (keys, selector) = (list(of, "matchLabelKeys"), &of["labelSelector"]);
     let mut seen: HashSet<&str> = entries(selector, "matchLabels").map(|(key, _)| key.as_str()).collect();
@@ -296,17 +312,22 @@ mod tests {
     #[test]
     fn keys_of_labels_become_part_of_the_selector() {
         fn check(term: Value, expected: Value, problems: &[&str]) {
-            let affinity =
-                json!({"podAffinity": {REQUIRED: [term]}, "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": term}]}});
+            let affinity = json!({
+                "podAffinity": {REQUIRED: [term]},
+                "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": term}]},
+            });
             let labels = json!({"z": "1", "y": "2"});
-            let mut pod = json!({"metadata": {"labels": labels}, "spec": {"affinity": affinity, "topologySpreadConstraints": [term]}});
+            let mut pod = json!({
+                "metadata": {"labels": labels}, "spec": {"affinity": affinity, "topologySpreadConstraints": [term]},
+            });
             merge_keys(&mut pod);
             let spec = &pod["spec"];
             let merged = &spec["affinity"]["podAffinity"][REQUIRED][0];
             assert_eq!(merged["labelSelector"]["matchExpressions"], expected, "{term}");
             assert_eq!(spec["affinity"]["podAntiAffinity"][PREFERRED][0]["podAffinityTerm"], *merged);
             assert_eq!(spec["topologySpreadConstraints"][0], *merged);
-            let found: Vec<String> = pod_term(merged, Rules::default(), &Path::new("t")).iter().map(Problem::to_string).collect();
+            let found: Vec<String> =
+                pod_term(merged, Rules::default(), &Path::new("t")).iter().map(Problem::to_string).collect();
             assert_eq!(found, problems, "{term}");
         }
         let term = |more: Value| {
@@ -314,7 +335,8 @@ mod tests {
             one.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             one
         };
-        let rule = |key: &str, operator: &str, value: &str| json!({"key": key, "operator": operator, "values": [value]});
+        let rule =
+            |key: &str, operator: &str, value: &str| json!({"key": key, "operator": operator, "values": [value]});
         check(term(json!({})), Value::Null, &[]);
         let merged = json!([rule("z", "In", "1"), rule("y", "NotIn", "2")]);
         check(term(json!({"matchLabelKeys": ["absent", "z"], "mismatchLabelKeys": ["y"]})), merged, &[]);
@@ -326,12 +348,17 @@ mod tests {
         let own = json!({"matchLabels": {"z": "1"}});
         check(term(json!({"labelSelector": own, "matchLabelKeys": ["y", "z"]})), both, &[words]);
         let unselected = json!({"labelSelector": null, "matchLabelKeys": ["z"]});
-        check(term(unselected), Value::Null, &["t.matchLabelKeys: Forbidden: must not be specified when labelSelector is not set"]);
+        check(
+            term(unselected),
+            Value::Null,
+            &["t.matchLabelKeys: Forbidden: must not be specified when labelSelector is not set"],
+        );
     }
 
     #[test]
     fn a_new_pod_alone_is_merged() {
-        let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"z": "1"}}, "matchLabelKeys": ["z"]});
+        let term =
+            json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"z": "1"}}, "matchLabelKeys": ["z"]});
         assert_eq!(pod_term(&term, Rules::default(), &Path::new("t")), [], "as in a template");
     }
 }

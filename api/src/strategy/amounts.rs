@@ -61,12 +61,15 @@ pub fn name(name: &str, whose: Whose, path: &Path) -> Vec<Problem> {
         return found;
     }
     let container = OF_CONTAINERS.contains(&name) || huge;
-    let quota = container || OBJECTS.contains(&name) || OF_QUOTAS.contains(&name) || name.starts_with("requests.hugepages-");
+    let quota =
+        container || OBJECTS.contains(&name) || OF_QUOTAS.contains(&name) || name.starts_with("requests.hugepages-");
     if found.is_empty() && !quota && name != "storage" {
         found.push(Problem::invalid(path, name, "must be a standard resource type or fully qualified"));
     }
     match whose {
-        Whose::Container if !container => found.push(Problem::invalid(path, name, "must be a standard resource for containers")),
+        Whose::Container if !container => {
+            found.push(Problem::invalid(path, name, "must be a standard resource for containers"))
+        }
         Whose::Quota if !quota => found.push(Problem::invalid(path, name, "must be a standard resource for quota")),
         _ => {}
     }
@@ -102,7 +105,10 @@ pub fn list(of: &Value, field: &str, whose: Whose, path: &Path) -> Vec<Problem> 
 
 /// Resources of others than Kubernetes.
 pub fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.") && names::qualified(name).is_empty()
+    name.contains('/')
+        && !name.contains("kubernetes.io/")
+        && !name.starts_with("requests.")
+        && names::qualified(name).is_empty()
 }
 
 /// Resources of others, and large pages, come in whole pieces and are not shared.
@@ -129,7 +135,8 @@ mod tests {
     #[test]
     fn names_of_resources() {
         fn check(resource: &str, whose: Whose, expected: &[&str]) {
-            let found: Vec<String> = name(resource, whose, &Path::new("r")).into_iter().map(|problem| problem.detail).collect();
+            let found: Vec<String> =
+                name(resource, whose, &Path::new("r")).into_iter().map(|problem| problem.detail).collect();
             assert_eq!(found.len(), expected.len(), "{resource}: {found:?}");
             assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{resource}: {found:?}");
         }
@@ -147,7 +154,11 @@ mod tests {
             check(good, Whose::Quota, &[]);
         }
         for bad in ["foo", "pod", "limits.gpu"] {
-            check(bad, Whose::Quota, &["must be a standard resource type or fully qualified", "must be a standard resource for quota"]);
+            check(
+                bad,
+                Whose::Quota,
+                &["must be a standard resource type or fully qualified", "must be a standard resource for quota"],
+            );
         }
         check("storage", Whose::Quota, &["must be a standard resource for quota"]);
         check("a b", Whose::Quota, &["name part must consist", "must be a standard resource for quota"]);

@@ -1,5 +1,5 @@
-//! Rules of a pod's annotations: its creator, the cost of its deletion, and security profiles from before there were fields for them.
-//! Profiles of AppArmor still hold; a field that says otherwise contradicts them.
+//! Rules of a pod's annotations: its creator, the cost of its deletion, and security profiles from before there were
+//! fields for them. Profiles of AppArmor still hold; a field that says otherwise contradicts them.
 
 use super::checks::{PROBLEMS_MAX, full};
 use super::doc::{has, list, map_at, text, texts};
@@ -32,7 +32,8 @@ pub fn problems(meta: &Value, spec: &Value, path: &Path) -> Vec<Problem> {
         let words = "must set spec.nodeName if mirror pod annotation is set";
         found.push(Problem::invalid(&path.key(MIRROR), text(annotations, MIRROR), words));
     }
-    if let Some(cost) = annotations[COST].as_str().filter(|cost| cost.parse::<i32>().is_err() || cost.starts_with('+')) {
+    if let Some(cost) = annotations[COST].as_str().filter(|cost| cost.parse::<i32>().is_err() || cost.starts_with('+'))
+    {
         found.push(Problem::invalid(&path.key(COST), cost, "must be a 32bit integer"));
     }
     for (key, profile) in texts(meta, "annotations") {
@@ -46,7 +47,11 @@ pub fn problems(meta: &Value, spec: &Value, path: &Path) -> Vec<Problem> {
                 found.push(Problem::invalid(&path.key(key), name, "container not found"));
             }
             if !matches!(profile, "" | "runtime/default" | "unconfined") && !profile.starts_with(LOCAL) {
-                found.push(Problem::invalid(&path.key(key), profile, format!("invalid AppArmor profile name: {profile:?}")));
+                found.push(Problem::invalid(
+                    &path.key(key),
+                    profile,
+                    format!("invalid AppArmor profile name: {profile:?}"),
+                ));
             }
         }
     }
@@ -94,10 +99,18 @@ fn clash(said: &str, field: &Value, which: &str, path: &Path) -> Option<Problem>
         _ => return None,
     };
     if !same {
-        return Some(Problem::forbidden(&path.field("type"), format!("{which} type in annotation and field must match")));
+        return Some(Problem::forbidden(
+            &path.field("type"),
+            format!("{which} type in annotation and field must match"),
+        ));
     }
     let other = local.is_some_and(|local| field["localhostProfile"].as_str() != Some(local));
-    other.then(|| Problem::forbidden(&path.field("localhostProfile"), format!("{which} profile in annotation and field must match")))
+    other.then(|| {
+        Problem::forbidden(
+            &path.field("localhostProfile"),
+            format!("{which} profile in annotation and field must match"),
+        )
+    })
 }
 
 /// Refuses changes of annotations that are fixed when a pod is made.
@@ -109,9 +122,13 @@ pub fn changes(new: &Value, old: &Value) -> Vec<Problem> {
         _ => None,
     };
     let (now, was) = (&new["annotations"], &old["annotations"]);
-    let gone = texts(old, "annotations").filter(|(key, value)| now[*key] != *value).map(|(key, _)| (key, "may not remove or update"));
+    let gone = texts(old, "annotations")
+        .filter(|(key, value)| now[*key] != *value)
+        .map(|(key, _)| (key, "may not remove or update"));
     let come = texts(new, "annotations").filter(|(key, _)| !has(was, key)).map(|(key, _)| (key, "may not add"));
-    let said = gone.chain(come).filter_map(|(key, words)| Some(Problem::forbidden(&path.key(key), format!("{words} {}", of(key)?))));
+    let said = gone
+        .chain(come)
+        .filter_map(|(key, words)| Some(Problem::forbidden(&path.key(key), format!("{words} {}", of(key)?))));
     said.take(PROBLEMS_MAX).collect()
 }
 
@@ -153,17 +170,36 @@ mod tests {
     fn are_held_to_their_form() {
         let of = |annotations: Value, expected: &[&str]| {
             let spec = json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]});
-            assert_problems(problems(&json!({"annotations": annotations}), &spec, &Path::new("metadata.annotations")), expected);
+            assert_problems(
+                problems(&json!({"annotations": annotations}), &spec, &Path::new("metadata.annotations")),
+                expected,
+            );
         };
-        of(json!({COST: "-5", SECCOMP_OF_POD: "localhost/a.json", key("a"): "localhost/x", key("i"): "runtime/default"}), &[]);
-        of(json!({COST: "much"}), &["metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: \"much\": must be"]);
-        of(json!({MIRROR: "x"}), &["metadata.annotations[kubernetes.io/config.mirror]: Invalid value: \"x\": must set spec.nodeName"]);
-        of(json!({SECCOMP_OF_POD: "x"}), &["metadata.annotations.seccomp.security.alpha.kubernetes.io/pod: Invalid value: \"x\": must be"]);
+        of(
+            json!({
+                COST: "-5", SECCOMP_OF_POD: "localhost/a.json", key("a"): "localhost/x", key("i"): "runtime/default",
+            }),
+            &[],
+        );
+        of(
+            json!({COST: "much"}),
+            &["metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: \"much\": must be"],
+        );
+        of(
+            json!({MIRROR: "x"}),
+            &["metadata.annotations[kubernetes.io/config.mirror]: Invalid value: \"x\": must set spec.nodeName"],
+        );
+        of(
+            json!({SECCOMP_OF_POD: "x"}),
+            &["metadata.annotations.seccomp.security.alpha.kubernetes.io/pod: Invalid value: \"x\": must be"],
+        );
         of(
             json!({key("b"): "foo"}),
             &[
-                "metadata.annotations[container.apparmor.security.beta.kubernetes.io/b]: Invalid value: \"b\": container not found",
-                "metadata.annotations[container.apparmor.security.beta.kubernetes.io/b]: Invalid value: \"foo\": invalid AppArmor profile name: \"foo\"",
+                "metadata.annotations[container.apparmor.security.beta.kubernetes.io/b]: Invalid value: \"b\": \
+                 container not found",
+                "metadata.annotations[container.apparmor.security.beta.kubernetes.io/b]: Invalid value: \"foo\": \
+                 invalid AppArmor profile name: \"foo\"",
             ],
         );
     }
@@ -184,10 +220,14 @@ mod tests {
         of("runtime/default", json!({"type": "Localhost", "localhostProfile": "x"}), &[&words]);
         let words = format!("{place}.localhostProfile: Forbidden: apparmor profile in annotation and field must match");
         of("localhost/y", json!({"type": "Localhost", "localhostProfile": "x"}), &[&words]);
-        let spec = json!({"os": {"name": "windows"}, "securityContext": {"appArmorProfile": {"type": "Unconfined"}}, "containers": [{"name": "a"}]});
+        let spec = json!({
+            "os": {"name": "windows"}, "securityContext": {"appArmorProfile": {"type": "Unconfined"}},
+            "containers": [{"name": "a"}],
+        });
         assert_eq!(clashes(&json!({"annotations": {key("a"): "x"}}), &spec, &Path::new("spec")), []);
         let spec = json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}});
-        let of_pod = |said: &str| clashes(&json!({"annotations": {SECCOMP_OF_POD: said}}), &spec, &Path::new("spec")).len();
+        let of_pod =
+            |said: &str| clashes(&json!({"annotations": {SECCOMP_OF_POD: said}}), &spec, &Path::new("spec")).len();
         assert_eq!((of_pod("docker/default"), of_pod("unconfined")), (0, 1));
     }
 
@@ -198,8 +238,16 @@ mod tests {
         };
         of(json!({key("a"): "unconfined", "b": "c"}), json!({key("a"): "unconfined", "d": "e"}), &[]);
         let place = "metadata.annotations[container.apparmor.security.beta.kubernetes.io/a]: Forbidden";
-        of(json!({}), json!({key("a"): "unconfined"}), &[&format!("{place}: may not remove or update AppArmor annotations")]);
-        of(json!({key("a"): "x"}), json!({key("a"): "y"}), &[&format!("{place}: may not remove or update AppArmor annotations")]);
+        of(
+            json!({}),
+            json!({key("a"): "unconfined"}),
+            &[&format!("{place}: may not remove or update AppArmor annotations")],
+        );
+        of(
+            json!({key("a"): "x"}),
+            json!({key("a"): "y"}),
+            &[&format!("{place}: may not remove or update AppArmor annotations")],
+        );
         of(json!({key("a"): "x"}), json!({}), &[&format!("{place}: may not add AppArmor annotations")]);
         of(
             json!({MIRROR: "x"}),

@@ -1,5 +1,5 @@
-//! Workloads of `apps/v1`: a selector that never changes, a template for pods that it selects, and how one template takes
-//! another's place.
+//! Workloads of `apps/v1`: a selector that never changes, a template for pods that it selects, and how one template
+//! takes another's place.
 
 use super::checks::{a_number_or_share, immutable_as, is_none, not_more_than_all, not_negative, supported_text};
 use super::doc::{has, is_empty, map_at, number, text};
@@ -61,7 +61,8 @@ pub fn update(new: &mut Value, old: &Value, making: &mut Making<'_>, defaults: f
 /// Its annotations are copied to its replica sets: another one is something new to be done.
 fn update_deployment(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     deployment_defaults(new);
-    let annotations = |deployment: &Value| deployment["metadata"].get("annotations").filter(|all| !is_empty(all)).cloned();
+    let annotations =
+        |deployment: &Value| deployment["metadata"].get("annotations").filter(|all| !is_empty(all)).cloned();
     let noted = annotations(new) != annotations(old);
     meta::update(new, old, noted || general::differs(new, old));
 }
@@ -128,7 +129,11 @@ fn deployment(deployment: &Value, rules: Rules) -> Vec<Problem> {
     if let Some(deadline) = number(spec, "progressDeadlineSeconds")
         && deadline <= number(spec, "minReadySeconds").unwrap_or(0)
     {
-        found.push(Problem::invalid(&path.field("progressDeadlineSeconds"), deadline, "must be greater than minReadySeconds"));
+        found.push(Problem::invalid(
+            &path.field("progressDeadlineSeconds"),
+            deadline,
+            "must be greater than minReadySeconds",
+        ));
     }
     found.extend(counts::problems(deployment, &counts::DEPLOYMENT));
     found
@@ -164,7 +169,11 @@ fn daemon_set(set: &Value, rules: Rules) -> Vec<Problem> {
         found.extend(selected(spec, &path));
     }
     if label_selector::selects_all(&spec["selector"]) {
-        found.push(label_selector::problem(&spec["selector"], &path.field("selector"), "empty selector is invalid for daemonset"));
+        found.push(label_selector::problem(
+            &spec["selector"],
+            &path.field("selector"),
+            "empty selector is invalid for daemonset",
+        ));
     }
     found.extend(pod_template(&spec["template"], "DaemonSet", rules, &path.field("template")));
     found.extend(not_negative(spec, &["minReadySeconds"], &path));
@@ -172,7 +181,12 @@ fn daemon_set(set: &Value, rules: Rules) -> Vec<Problem> {
     match text(strategy, "type") {
         "RollingUpdate" => found.extend(moves_one(&strategy["rollingUpdate"], &at.field("rollingUpdate"))),
         "OnDelete" => {}
-        _ => found.push(unknown_strategy("apps.v1.DaemonSetUpdateStrategy", strategy, &["RollingUpdate", "OnDelete"], &at)),
+        _ => found.push(unknown_strategy(
+            "apps.v1.DaemonSetUpdateStrategy",
+            strategy,
+            &["RollingUpdate", "OnDelete"],
+            &at,
+        )),
     }
     found.extend(not_negative(spec, &["revisionHistoryLimit"], &path));
     found.extend(counts::problems(set, &counts::DAEMON_SET));
@@ -213,7 +227,12 @@ pub fn for_ever(template: &Value, kind: &str, path: &Path) -> Vec<Problem> {
     let (spec, path, mut found) = (&template["spec"], path.field("spec"), Vec::new());
     if matches!(text(spec, "restartPolicy"), "OnFailure" | "Never") {
         let value = Some(spec["restartPolicy"].clone());
-        found.push(Problem::new(&path.field("restartPolicy"), Reason::NotSupported, value, supported_text(&["Always"])));
+        found.push(Problem::new(
+            &path.field("restartPolicy"),
+            Reason::NotSupported,
+            value,
+            supported_text(&["Always"]),
+        ));
     }
     if has(spec, "activeDeadlineSeconds") {
         let words = format!("activeDeadlineSeconds in {kind} is not Supported");
@@ -225,7 +244,8 @@ pub fn for_ever(template: &Value, kind: &str, path: &Path) -> Vec<Problem> {
 /// During a rolling update of a daemon set either some pods may be missing or some too many, not both.
 fn moves_one(rolling: &Value, path: &Path) -> Vec<Problem> {
     const BOTH: [&str; 2] = ["maxUnavailable", "maxSurge"];
-    let mut found: Vec<Problem> = BOTH.iter().filter_map(|field| a_number_or_share(&rolling[*field], &path.field(field))).collect();
+    let mut found: Vec<Problem> =
+        BOTH.iter().filter_map(|field| a_number_or_share(&rolling[*field], &path.field(field))).collect();
     found.extend(BOTH.iter().filter_map(|field| not_more_than_all(&rolling[*field], &path.field(field))));
     match (is_none(&rolling["maxUnavailable"]), is_none(&rolling["maxSurge"])) {
         (false, false) => {
@@ -238,7 +258,8 @@ fn moves_one(rolling: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// How many may be missing and how many too many during a rolling update: not both none. More than as many again may be too many.
+/// How many may be missing and how many too many during a rolling update: not both none. More than as many again may be
+/// too many.
 fn moves(rolling: &Value, path: &Path) -> Vec<Problem> {
     let (missing, at) = (&rolling["maxUnavailable"], path.field("maxUnavailable"));
     let mut found: Vec<Problem> = a_number_or_share(missing, &at).into_iter().collect();

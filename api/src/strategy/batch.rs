@@ -1,4 +1,5 @@
-//! Jobs, which end, and cron jobs, which make them. A job's selector and labels are its uid, unless somebody asks otherwise.
+//! Jobs, which end, and cron jobs, which make them. A job's selector and labels are its uid, unless somebody asks
+//! otherwise.
 
 use super::apps::{immutable_selector, selected};
 use super::checks::{immutable, immutable_as, not_negative, supported_text};
@@ -122,7 +123,8 @@ fn cron_job_defaults(cron_job: &mut Value) {
 fn job(job: &Value, rules: Rules) -> Vec<Problem> {
     let (labels, of_pods) = (&job["metadata"]["labels"], &job["spec"]["template"]["metadata"]["labels"]);
     // Labels that nobody wrote come from the template, where they are looked at.
-    let invented = labels == of_pods && entries(&job["spec"]["template"]["metadata"], "labels").all(|(key, _)| OWN.contains(&key.as_str()));
+    let invented = labels == of_pods
+        && entries(&job["spec"]["template"]["metadata"], "labels").all(|(key, _)| OWN.contains(&key.as_str()));
     let mut bare = json!({"metadata": job["metadata"]});
     if invented {
         remove(&mut bare["metadata"], "labels");
@@ -219,7 +221,10 @@ fn job_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     // An indexed job may change both numbers together.
     if now["completions"] != was["completions"] && !job_rules::is_indexed(now) {
         found.extend(immutable(now, was, "completions", &path));
-    } else if now["completions"] != was["completions"] && has(now, "completions") && now["completions"] != now["parallelism"] {
+    } else if now["completions"] != was["completions"]
+        && has(now, "completions")
+        && now["completions"] != now["parallelism"]
+    {
         let words = "can only be modified in tandem with spec.parallelism";
         found.push(Problem::invalid(&path.field("completions"), now["completions"].clone(), words));
     }
@@ -251,8 +256,8 @@ fn rests(was: &Value, status: &Value) -> bool {
     yes(was, "suspend") && rests && number(status, "active").unwrap_or(0) <= 0
 }
 
-/// While nothing of a suspended job runs, it may be said where its pods go and what its containers ask for: the old spec with what the new
-/// one says of that.
+/// While nothing of a suspended job runs, it may be said where its pods go and what its containers ask for: the old
+/// spec with what the new one says of that.
 fn as_directed(now: &Value, was: &Value, status: &Value) -> Value {
     let mut directed = was.clone();
     if !rests(was, status) {
@@ -297,7 +302,11 @@ fn cron_job(cron_job: &Value, rules: Rules) -> Vec<Problem> {
     let (template, at) = (&spec["jobTemplate"]["spec"], path.field("jobTemplate").field("spec"));
     found.extend(job_spec(template, rules, &at));
     if has(template, "selector") {
-        found.push(Problem::invalid(&at.field("selector"), template["selector"].clone(), "`selector` will be auto-generated"));
+        found.push(Problem::invalid(
+            &at.field("selector"),
+            template["selector"].clone(),
+            "`selector` will be auto-generated",
+        ));
     }
     if yes(template, "manualSelector") {
         let words = supported_text(&["nil", "false"]);
@@ -313,7 +322,11 @@ fn schedule(spec: &Value, path: &Path) -> Option<Problem> {
         return Some(Problem::required(&path, ""));
     }
     if schedule.contains("TZ") {
-        return Some(Problem::invalid(&path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"));
+        return Some(Problem::invalid(
+            &path,
+            schedule,
+            "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+        ));
     }
     cron::fault(schedule).map(|why| Problem::invalid(&path, schedule, why))
 }
@@ -326,16 +339,16 @@ mod tests {
     fn what_a_suspended_job_may_change() {
         fn check(suspended: bool, status: Value, at: &str, value: Value, taken: bool) {
             let container = json!({"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "1"}}});
-            let template = json!({"spec": {"restartPolicy": "Never", "nodeSelector": {"a": "b"}, "containers": [container]}});
+            let template =
+                json!({"spec": {"restartPolicy": "Never", "nodeSelector": {"a": "b"}, "containers": [container]}});
             let old = json!({"metadata": {"name": "j", "namespace": "n"}, "status": status,
                 "spec": {"suspend": suspended, "template": template}});
             let mut new = old.clone();
             *new.pointer_mut(&format!("/spec/template/spec{at}")).unwrap() = value;
             let found: Vec<String> = job_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
             assert_eq!(
-                !found
-                    .iter()
-                    .any(|one| one.starts_with("spec.template: Invalid value") || one.starts_with("spec.template.spec: Invalid value")),
+                !found.iter().any(|one| one.starts_with("spec.template: Invalid value")
+                    || one.starts_with("spec.template.spec: Invalid value")),
                 taken,
                 "{new}: {found:?}"
             );

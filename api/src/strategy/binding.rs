@@ -45,14 +45,16 @@ pub fn no_target(binding: &Value) -> Vec<Problem> {
     found
 }
 
-/// The pod on the node that the binding names, with the binding's labels and annotations and the node's place; or why that
-/// cannot be, in the words of a Conflict. `node`: null where there is none of that name.
+/// The pod on the node that the binding names, with the binding's labels and annotations and the node's place; or why
+/// that cannot be, in the words of a Conflict. `node`: null where there is none of that name.
 pub fn bind(pod: &Value, binding: &Value, node: &Value, now: Time) -> Result<Value, String> {
     let name = text(&pod["metadata"], "name");
     for (field, called) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let (meant, stands) = (text(&binding["metadata"], field), text(&pod["metadata"], field));
         if !meant.is_empty() && meant != stands {
-            return Err(format!("Precondition failed: {called} in precondition: {meant}, {called} in object meta: {stands}"));
+            return Err(format!(
+                "Precondition failed: {called} in precondition: {meant}, {called} in object meta: {stands}"
+            ));
         }
     }
     if has(&pod["metadata"], "deletionTimestamp") {
@@ -81,7 +83,8 @@ pub fn bind(pod: &Value, binding: &Value, node: &Value, now: Time) -> Result<Val
     let status = map_at(&mut pod, "status");
     // It has a node now, and waits for no other.
     status.remove("nominatedNodeName");
-    let mut conditions = status.remove("conditions").map(|all| list(&json!({"all": all}), "all").to_vec()).unwrap_or_default();
+    let mut conditions =
+        status.remove("conditions").map(|all| list(&json!({"all": all}), "all").to_vec()).unwrap_or_default();
     conditions.retain(|condition| text(condition, "type") != "PodScheduled");
     conditions.push(condition);
     status.insert("conditions".into(), conditions.into());
@@ -100,16 +103,20 @@ mod tests {
     fn a_pod_is_bound_once() {
         let waiting = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
         let pod = json!({"metadata": {"name": "p", "uid": "u", "labels": {"a": "1"}}, "spec": {},
-            "status": {"phase": "Pending", "nominatedNodeName": "n2", "conditions": [{"type": "Other", "status": "True"}, waiting]}});
-        let binding =
-            json!({"metadata": {"name": "p", "labels": {"b": "2"}, "annotations": {"c": "3"}}, "target": {"kind": "Node", "name": "n1"}});
+            "status": {"phase": "Pending", "nominatedNodeName": "n2",
+                "conditions": [{"type": "Other", "status": "True"}, waiting]}});
+        let binding = json!({
+            "metadata": {"name": "p", "labels": {"b": "2"}, "annotations": {"c": "3"}},
+            "target": {"kind": "Node", "name": "n1"},
+        });
         let zone = "topology.kubernetes.io/zone";
         let node = json!({"metadata": {"labels": {zone: "z1", "kubernetes.io/hostname": "n1"}}});
         let bound = bind(&pod, &binding, &node, now()).unwrap();
         assert_eq!(bound["spec"]["nodeName"], "n1");
         assert_eq!(bound["metadata"]["labels"], json!({"a": "1", "b": "2", zone: "z1"}));
         assert_eq!(bound["metadata"]["annotations"], json!({"c": "3"}));
-        let conditions = json!([{"type": "Other", "status": "True"}, {"type": "PodScheduled", "status": "True", "lastProbeTime": null,
+        let conditions = json!([{"type": "Other", "status": "True"},
+            {"type": "PodScheduled", "status": "True", "lastProbeTime": null,
             "lastTransitionTime": "2020-09-13T12:26:40Z"}]);
         assert_eq!(bound["status"], json!({"phase": "Pending", "conditions": conditions}));
         assert_eq!(bind(&bound, &binding, &node, now()), Err("pod p is already assigned to node \"n1\"".into()));
@@ -122,16 +129,29 @@ mod tests {
             assert!(refused.starts_with(expected), "{refused}");
         }
         let binding = json!({"metadata": {"uid": "v"}, "target": {"name": "n"}});
-        check(json!({"metadata": {"name": "p", "uid": "u"}}), binding.clone(), "Precondition failed: UID in precondition: v");
+        check(
+            json!({"metadata": {"name": "p", "uid": "u"}}),
+            binding.clone(),
+            "Precondition failed: UID in precondition: v",
+        );
         check(
             json!({"metadata": {"name": "p", "uid": "v", "deletionTimestamp": "2020-01-01T00:00:00Z"}}),
             binding,
             "pod p is being deleted",
         );
-        let pod = json!({"metadata": {"name": "p", "resourceVersion": "8"}, "spec": {"schedulingGates": [{"name": "a/b"}]}});
+        let pod =
+            json!({"metadata": {"name": "p", "resourceVersion": "8"}, "spec": {"schedulingGates": [{"name": "a/b"}]}});
         let stale = json!({"metadata": {"resourceVersion": "7"}, "target": {"name": "n"}});
-        check(pod.clone(), stale, "Precondition failed: ResourceVersion in precondition: 7, ResourceVersion in object meta: 8");
-        check(pod, json!({"metadata": {"resourceVersion": "8"}, "target": {"name": "n"}}), "pod p has non-empty .spec.schedulingGates");
+        check(
+            pod.clone(),
+            stale,
+            "Precondition failed: ResourceVersion in precondition: 7, ResourceVersion in object meta: 8",
+        );
+        check(
+            pod,
+            json!({"metadata": {"resourceVersion": "8"}, "target": {"name": "n"}}),
+            "pod p has non-empty .spec.schedulingGates",
+        );
     }
 
     #[test]
@@ -144,6 +164,9 @@ mod tests {
         check(json!({"name": "n"}), &[]);
         check(json!({"kind": "Node", "name": "n"}), &[]);
         check(json!({"kind": "Node"}), &["target.name: Required value"]);
-        check(json!({"kind": "Pod", "name": "n"}), &["target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\""]);
+        check(
+            json!({"kind": "Pod", "name": "n"}),
+            &["target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\""],
+        );
     }
 }

@@ -35,7 +35,8 @@ pub fn one_of(value: &str, of: &[&str], path: &Path) -> Option<Problem> {
 
 /// Fields whose numbers may not be negative, in the order of the list.
 pub fn not_negative(of: &Value, fields: &[&str], path: &Path) -> Vec<Problem> {
-    let negative = fields.iter().filter_map(|field| Some((field, doc::number(of, field).filter(|number| *number < 0)?)));
+    let negative =
+        fields.iter().filter_map(|field| Some((field, doc::number(of, field).filter(|number| *number < 0)?)));
     negative.map(|(field, number)| Problem::invalid(&path.field(field), number, NOT_NEGATIVE)).collect()
 }
 
@@ -55,8 +56,8 @@ pub fn a_number_or_share(value: &Value, path: &Path) -> Option<Problem> {
             Some(Problem::invalid(path, value.clone(), NOT_NEGATIVE))
         }
         Value::String(text) if share(text).is_none() => {
-            let words = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex \
-                used for validation is '[0-9]+%')";
+            let words = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
+                         '93%', regex used for validation is '[0-9]+%')";
             Some(Problem::invalid(path, text.as_str(), words))
         }
         _ => None,
@@ -91,5 +92,6 @@ pub fn immutable_as(type_name: &str, new: &Value, old: &Value, field: &str, path
 
 /// More entries than there may be.
 pub fn too_many(count: usize, max: usize, path: &Path) -> Option<Problem> {
-    (count > max).then(|| Problem::new(path, Reason::TooMany, Some(count.into()), format!("must have at most {max} items")))
+    (count > max)
+        .then(|| Problem::new(path, Reason::TooMany, Some(count.into()), format!("must have at most {max} items")))
 }

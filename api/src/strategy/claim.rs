@@ -36,7 +36,8 @@ const SOURCES: [&str; 22] = [
     "storageos",
     "csi",
 ];
-const CLAIM_IS_FINAL: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+const CLAIM_IS_FINAL: &str =
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
 /// Makes volumes of directories on nodes: the built-in class.
 pub const LOCAL_PROVISIONER: &str = "coracle/local";
@@ -214,7 +215,9 @@ fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
         None => found.push(Problem::required(&path, "must specify a volume type")),
         Some(first) => found.extend(of_source(spec, first, &path)),
     }
-    found.extend(sources.map(|source| Problem::forbidden(&path.field(source), "may not specify more than 1 volume type")));
+    found.extend(
+        sources.map(|source| Problem::forbidden(&path.field(source), "may not specify more than 1 volume type")),
+    );
     if has(&spec["nodeAffinity"], "required") {
         let at = path.field("nodeAffinity").field("required");
         found.extend(super::affinity::node_selector(&spec["nodeAffinity"]["required"], &at));
@@ -231,20 +234,24 @@ fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
             found.push(Problem::required(&path.field("volumeAttributesClassName"), "an empty string is disallowed"));
         }
         if !has(spec, "csi") {
-            found.push(Problem::required(&path.field("csi"), "has to be specified when using volumeAttributesClassName"));
+            found.push(Problem::required(
+                &path.field("csi"),
+                "has to be specified when using volumeAttributesClassName",
+            ));
         }
     }
     found
 }
 
 /// Sources that a file system is mounted from, and so with options.
-const MOUNTED: &str = "gcePersistentDisk awsElasticBlockStore glusterfs nfs rbd quobyte iscsi cephfs cinder azureFile vsphereVolume \
-                       azureDisk photonPersistentDisk csi";
+const MOUNTED: &str = "gcePersistentDisk awsElasticBlockStore glusterfs nfs rbd quobyte iscsi cephfs cinder azureFile \
+                       vsphereVolume azureDisk photonPersistentDisk csi";
 
 /// Options of a mount, where nothing is mounted.
 fn options(volume: &Value) -> Option<Problem> {
     const OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
-    let said = has(&volume["metadata"]["annotations"], OPTIONS) && !MOUNTED.split_whitespace().any(|source| has(&volume["spec"], source));
+    let said = has(&volume["metadata"]["annotations"], OPTIONS)
+        && !MOUNTED.split_whitespace().any(|source| has(&volume["spec"], source));
     let words = "may not specify mount options for this volume type";
     said.then(|| Problem::forbidden(&Path::new("metadata.annotations").field(OPTIONS), words))
 }
@@ -289,19 +296,30 @@ fn claim_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
 
 /// Checks the status of a claim: its capacity and the progress of its growth.
 fn of_status(status: &Value) -> Vec<Problem> {
-    const GROWTH: [&str; 5] =
-        ["ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending"];
+    const GROWTH: [&str; 5] = [
+        "ControllerResizeInProgress",
+        "ControllerResizeInfeasible",
+        "NodeResizeInProgress",
+        "NodeResizeInfeasible",
+        "NodeResizePending",
+    ];
     let (mut found, path) = (Vec::new(), Path::new("status"));
     for field in ["allocatedResources", "allocatedResourceStatuses"] {
         // A name of Kubernetes' own, or one with a domain.
-        let other = entries(status, field).filter(|(name, _)| *name != "storage" && !name.contains('/')).take(PROBLEMS_MAX);
+        let other =
+            entries(status, field).filter(|(name, _)| *name != "storage" && !name.contains('/')).take(PROBLEMS_MAX);
         let known = || supported_text(&["storage"]);
-        found.extend(other.map(|(name, _)| Problem::new(&path.field(field), Reason::NotSupported, Some(name.as_str().into()), known())));
+        found.extend(other.map(|(name, _)| {
+            Problem::new(&path.field(field), Reason::NotSupported, Some(name.as_str().into()), known())
+        }));
     }
     for field in ["capacity", "allocatedResources"] {
         let negative = entries(status, field).filter(|(_, amount)| quantity(amount).milli() < 0).take(PROBLEMS_MAX);
         let words = "must be a valid resource quantity";
-        found.extend(negative.map(|(name, amount)| Problem::invalid(&path.field(field).key(name), quantity(amount).value(), words)));
+        found.extend(
+            negative
+                .map(|(name, amount)| Problem::invalid(&path.field(field).key(name), quantity(amount).value(), words)),
+        );
     }
     for (name, said) in entries(status, "allocatedResourceStatuses").take(PROBLEMS_MAX) {
         // Kubernetes shows the name of what grows, and not how.
@@ -351,7 +369,11 @@ mod tests {
             of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             of
         };
-        check(volume, of(json!({"csi": {"driver": "d", "volumeHandle": "h"}, "volumeAttributesClassName": "fast"})), &[]);
+        check(
+            volume,
+            of(json!({"csi": {"driver": "d", "volumeHandle": "h"}, "volumeAttributesClassName": "fast"})),
+            &[],
+        );
         check(
             volume,
             of(json!({"hostPath": {"path": "/a"}, "volumeAttributesClassName": ""})),
@@ -380,19 +402,23 @@ mod tests {
     #[test]
     fn claims_grow() {
         let of = |size: &str, status: Value| {
-            let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "volumeName": "v"});
+            let spec = json!({
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "volumeName": "v",
+            });
             json!({"metadata": {"name": "c", "namespace": "n"}, "spec": spec, "status": status})
         };
         let bound = |holds: &str| json!({"phase": "Bound", "capacity": {"storage": holds}});
         let check = |old: Value, new: Value, expected: &[&str]| {
-            let found: Vec<String> = claim_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
+            let found: Vec<String> =
+                claim_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
             assert_eq!(found, expected, "{new}");
         };
         check(of("1Gi", bound("1Gi")), of("3Gi", bound("1Gi")), &[]);
         check(of("3Gi", bound("1Gi")), of("2Gi", bound("1Gi")), &[]);
         let words = "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity";
         check(of("3Gi", bound("1Gi")), of("1Gi", bound("1Gi")), &[words]);
-        let allocated = |name: &str| json!({"phase": "Bound", "capacity": {"storage": "1Gi"}, "allocatedResources": {name: "1"}});
+        let allocated =
+            |name: &str| json!({"phase": "Bound", "capacity": {"storage": "1Gi"}, "allocatedResources": {name: "1"}});
         let words = "status.allocatedResources: Unsupported value: \"cpu\": supported values: \"storage\"";
         for (name, expected) in [("storage", &[][..]), ("example.com/a", &[]), ("cpu", &[words])] {
             check(of("1Gi", bound("1Gi")), of("1Gi", allocated(name)), expected);
@@ -403,8 +429,11 @@ mod tests {
 
     #[test]
     fn claims() {
-        let of =
-            |source: Value| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "dataSource": source});
+        let of = |source: Value| {
+            json!({
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "dataSource": source,
+            })
+        };
         check(claim, of(json!({"kind": "PersistentVolumeClaim", "name": "a"})), &[]);
         let mut named = of(json!(null));
         named["volumeAttributesClassName"] = "A_".into();
@@ -418,7 +447,8 @@ mod tests {
             of(json!({"kind": "VolumeSnapshot"})),
             &[
                 "spec.dataSource.name: Required value",
-                "spec.dataSource: Invalid value: \"VolumeSnapshot\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+                "spec.dataSource: Invalid value: \"VolumeSnapshot\": must be 'PersistentVolumeClaim' when referencing \
+                 the default apiGroup",
             ],
         );
     }

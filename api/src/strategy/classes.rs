@@ -21,8 +21,10 @@ const ERROR_BYTES_MAX: usize = 1024;
 
 /// The classes that every cluster has.
 pub fn system_classes() -> [Value; 2] {
-    let one = |name: &str, value: i64, words: &str| json!({"metadata": {"name": name}, "value": value, "description": words});
-    let moved = "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.";
+    let one =
+        |name: &str, value: i64, words: &str| json!({"metadata": {"name": name}, "value": value, "description": words});
+    let moved =
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.";
     let stays = "Used for system critical pods that must not be moved from their current node.";
     [one("system-cluster-critical", 2_000_000_000, moved), one("system-node-critical", 2_000_001_000, stays)]
 }
@@ -82,7 +84,9 @@ pub static ATTRIBUTES_CLASS: BuiltinStrategy = BuiltinStrategy {
         let mut found = meta::validate_update(new, old);
         for field in ["driverName", "parameters"] {
             let words = format!("updates to {field} are forbidden.");
-            found.extend(immutable(new, old, field, &Path::root()).map(|problem| Problem::forbidden(&problem.path, words)));
+            found.extend(
+                immutable(new, old, field, &Path::root()).map(|problem| Problem::forbidden(&problem.path, words)),
+            );
         }
         found.extend(meta::new_problems(attributes(new, rules), &attributes(old, rules)));
         found
@@ -108,8 +112,12 @@ fn priority(class: &Value, rules: Rules) -> Vec<Problem> {
         let known = system_classes().into_iter().find(|class| text(&class["metadata"], "name") == name);
         let why = match known {
             None => Some(format!("{name} is not a known system priority class")),
-            Some(known) if class["value"] != known["value"] => Some(format!("value of {name} PriorityClass must be {}", known["value"])),
-            Some(_) if class["globalDefault"] == true => Some(format!("globalDefault of {name} PriorityClass must be false")),
+            Some(known) if class["value"] != known["value"] => {
+                Some(format!("value of {name} PriorityClass must be {}", known["value"]))
+            }
+            Some(_) if class["globalDefault"] == true => {
+                Some(format!("globalDefault of {name} PriorityClass must be false"))
+            }
             Some(_) => None,
         };
         let words = "priority class names with 'system-' prefix are reserved for system use only. error";
@@ -147,7 +155,9 @@ fn runtime(class: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(meta::labels(scheduling, "nodeSelector", &path, rules));
     found.extend(pod_parts::tolerations(scheduling, &path));
     let mut seen = HashSet::new();
-    for (at, one) in list(scheduling, "tolerations").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8) {
+    for (at, one) in
+        list(scheduling, "tolerations").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8)
+    {
         found.push(
             Problem::new(&path.field("tolerations").index(at), Reason::Duplicate, Some(one.clone()), "")
                 .showing(inner::shown("Toleration", one)),

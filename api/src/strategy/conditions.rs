@@ -9,9 +9,10 @@ use std::collections::HashSet;
 
 const REASON_BYTES_MAX: usize = 1 << 10;
 const MESSAGE_BYTES_MAX: usize = 32 << 10;
-const REASON_WORDS: &str = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric \
-    characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or \
-    'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+const REASON_WORDS: &str = "a condition reason must start with alphabetic character, optionally followed by a string \
+                            of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' \
+                            (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or \
+                            'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
 /// Every problem of a status's conditions.
 pub fn problems(status: &Value, path: &Path) -> Vec<Problem> {
@@ -68,15 +69,23 @@ mod tests {
     #[test]
     fn conditions() {
         fn check(conditions: Value, expected: &[&str]) {
-            let found: Vec<String> = problems(&json!({"conditions": conditions}), &Path::new("c")).iter().map(Problem::to_string).collect();
+            let found: Vec<String> =
+                problems(&json!({"conditions": conditions}), &Path::new("c")).iter().map(Problem::to_string).collect();
             assert_eq!(found.len(), expected.len(), "{found:?}");
             assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:?}");
         }
-        let good = json!({"type": "A", "status": "True", "reason": "ReasonA,B_", "lastTransitionTime": "2020-01-01T00:00:00Z"});
+        let good = json!({
+            "type": "A", "status": "True", "reason": "ReasonA,B_", "lastTransitionTime": "2020-01-01T00:00:00Z",
+        });
         check(json!([good]), &[]);
         check(json!([good, good]), &["c[1].type: Duplicate value: \"A\""]);
         check(
-            json!([{"type": "A b", "status": "x", "reason": "_", "observedGeneration": -1, "message": "x".repeat(MESSAGE_BYTES_MAX + 1)}]),
+            json!([
+                {
+                    "type": "A b", "status": "x", "reason": "_", "observedGeneration": -1,
+                    "message": "x".repeat(MESSAGE_BYTES_MAX + 1),
+                },
+            ]),
             &[
                 "c[0].type: Invalid value: \"A b\": name part must consist",
                 "c[0].status: Unsupported value: \"x\"",

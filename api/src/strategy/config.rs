@@ -37,8 +37,8 @@ pub fn data_key(key: &str) -> names::Faults {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if key.is_empty() || !key.bytes().all(good) {
         faults.push(
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or \
-             'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
+             'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
                 .into(),
         );
     } else if key == "." {
@@ -140,8 +140,9 @@ fn secret(secret: &Value, rules: Rules) -> Vec<Problem> {
 /// Checks the fields that a type of secret must have.
 fn of_type(secret: &Value, path: &Path) -> Vec<Problem> {
     let has = |key: &str| !secret["data"][key].is_null();
-    let needed =
-        |keys: &[&str]| -> Vec<Problem> { keys.iter().filter(|key| !has(key)).map(|key| Problem::required(&path.key(key), "")).collect() };
+    let needed = |keys: &[&str]| -> Vec<Problem> {
+        keys.iter().filter(|key| !has(key)).map(|key| Problem::required(&path.key(key), "")).collect()
+    };
     match text(secret, "type") {
         "kubernetes.io/service-account-token" => {
             let name = "kubernetes.io/service-account.name";
@@ -185,7 +186,8 @@ fn not_json(text: &str) -> String {
     if first.is_ascii_digit() || "{[\"-tfn".contains(first) {
         let read = serde_json::from_str::<Value>(text);
         let found = read.map(|value| coracle_schema::json_kind(&value));
-        let of_another_type = |found| format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
+        let of_another_type =
+            |found| format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
         return found.map_or_else(|_| "must be a JSON object".to_owned(), of_another_type);
     }
     format!("invalid character '{first}' looking for beginning of value")

@@ -78,7 +78,10 @@ fn restarts(container: &Value, path: &Path) -> Vec<Problem> {
         found.extend(one_of(policy, &["Always", "Never", "OnFailure"], &path.field("restartPolicy")));
     }
     if !rules.is_empty() && policy.is_none() {
-        found.push(Problem::required(&path.field("restartPolicy"), "must specify restartPolicy when restart rules are used"));
+        found.push(Problem::required(
+            &path.field("restartPolicy"),
+            "must specify restartPolicy when restart rules are used",
+        ));
     }
     if rules.len() > RESTART_RULES_MAX {
         let words = format!("must have at most {RESTART_RULES_MAX} items");
@@ -116,7 +119,11 @@ fn life(container: &Value, kind: ContainerKind, pod: &Surroundings<'_>, path: &P
     }
     if kind == ContainerKind::Init && container["restartPolicy"] != "Always" {
         let words = "may not be set for init containers without restartPolicy=Always";
-        found.extend(LIFE.iter().filter(|field| has(container, field)).map(|field| Problem::forbidden(&path.field(field), words)));
+        found.extend(
+            LIFE.iter()
+                .filter(|field| has(container, field))
+                .map(|field| Problem::forbidden(&path.field(field), words)),
+        );
         let again = "RestartContainer";
         if list(container, "resizePolicy").iter().any(|one| one["restartPolicy"] == again) {
             let words = "must be 'NotRequired' for init containers without restartPolicy=Always";
@@ -160,7 +167,8 @@ fn ports(container: &Value, path: &Path) -> Vec<Problem> {
             number => found.extend(problems(&path.field("hostPort"), number, names::port_number(number))),
         }
         found.extend(supported(port, "protocol", &PROTOCOLS, &path));
-        // Kubernetes takes any text; an engine may read one that is no address, like `localhost`, as all addresses of the host.
+        // Kubernetes takes any text; an engine may read one that is no address, like `localhost`, as all addresses of
+        // the host.
         let address = text(port, "hostIP");
         if !address.is_empty() {
             found.extend(problems(&path.field("hostIP"), address, names::ip(address)));
@@ -172,7 +180,8 @@ fn ports(container: &Value, path: &Path) -> Vec<Problem> {
 /// An address of the host without a port of it.
 pub fn unused_address(port: &Value, here: &Path) -> Option<String> {
     let (host, ip) = (number(port, "hostPort").unwrap_or(0), text(port, "hostIP"));
-    let (name, number, protocol) = (text(port, "name"), number(port, "containerPort").unwrap_or(0), text(port, "protocol"));
+    let (name, number, protocol) =
+        (text(port, "name"), number(port, "containerPort").unwrap_or(0), text(port, "protocol"));
     let shown = format!("{{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{ip}}}");
     (host == 0 && !ip.is_empty()).then(|| format!("{here}: hostIP set without hostPort: {shown}"))
 }
@@ -206,7 +215,9 @@ pub fn resources(resources: &Value, whose: Whose, path: &Path) -> Vec<Problem> {
             found.push(Problem::required(&limits, "Limit must be set for non overcommitable resources"));
         }
     }
-    let named = |start: &str| entries(resources, "limits").chain(entries(resources, "requests")).any(|(name, _)| name.starts_with(start));
+    let named = |start: &str| {
+        entries(resources, "limits").chain(entries(resources, "requests")).any(|(name, _)| name.starts_with(start))
+    };
     if named("hugepages-") && !named("cpu") && !named("memory") {
         found.push(Problem::forbidden(path, "HugePages require cpu or memory"));
     }
@@ -218,9 +229,14 @@ fn resource(name: &str, amount: &Value, whose: Whose, path: &Path) -> Vec<Proble
     let mut found = amounts::name(name, whose, path);
     found.extend(amounts::amount(name, amount, path));
     let value = quantity(amount).value();
-    let pages = amounts::page_bytes(name).map(Quantity::value).is_some_and(|page| page > 0 && value > 0 && value % page == 0);
+    let pages =
+        amounts::page_bytes(name).map(Quantity::value).is_some_and(|page| page > 0 && value > 0 && value % page == 0);
     if name.starts_with("hugepages-") && !pages {
-        found.push(Problem::invalid(path, shown(amount), format!("{} is not positive integer multiple of {name}", shown(amount))));
+        found.push(Problem::invalid(
+            path,
+            shown(amount),
+            format!("{} is not positive integer multiple of {name}", shown(amount)),
+        ));
     }
     found
 }
@@ -260,7 +276,9 @@ fn probe(probe: &Value, field: &str, path: &Path) -> Vec<Problem> {
     if let Some(successes) = number(probe, "successThreshold").filter(|successes| *successes != 1) {
         found.push(Problem::invalid(&path.field("successThreshold"), successes, "must be 1"));
     }
-    found.extend(grace.filter(|grace| *grace <= 0).map(|grace| Problem::invalid(&grace_path, grace, "must be greater than 0")));
+    found.extend(
+        grace.filter(|grace| *grace <= 0).map(|grace| Problem::invalid(&grace_path, grace, "must be greater than 0")),
+    );
     found
 }
 
@@ -298,8 +316,8 @@ fn handlers(handler: &Value, known: &[&str], path: &Path) -> Vec<Problem> {
 
 fn header_name(name: &str, path: &Path) -> Option<Problem> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    let words = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is \
-        '[-A-Za-z0-9]+')";
+    let words = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used \
+                 for validation is '[-A-Za-z0-9]+')";
     (name.is_empty() || !name.bytes().all(good)).then(|| Problem::invalid(path, name, words))
 }
 

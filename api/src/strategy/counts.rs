@@ -31,7 +31,14 @@ pub static DEPLOYMENT: Counts = Counts {
 };
 /// The counts of replica sets and replication controllers.
 pub static REPLICA_SET: Counts = Counts {
-    counted: &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas", "observedGeneration"],
+    counted: &[
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "terminatingReplicas",
+        "observedGeneration",
+    ],
     parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
     ready: "readyReplicas",
 };
@@ -114,14 +121,19 @@ mod tests {
                 "status.availableReplicas: Invalid value: 3: cannot be greater than status.readyReplicas",
             ],
         );
-        check(json!({"numberReady": -1}), &DAEMON_SET, &["status.numberReady: Invalid value: -1: must be greater than or equal to 0"]);
+        check(
+            json!({"numberReady": -1}),
+            &DAEMON_SET,
+            &["status.numberReady: Invalid value: -1: must be greater than or equal to 0"],
+        );
         let (old, new) = (json!({"status": {"collisionCount": 2}}), json!({"status": {"collisionCount": 1}}));
         assert!(forgotten(&new, &old).is_some() && forgotten(&old, &new).is_none());
     }
 
     #[test]
     fn collisions_outlive_a_restart() {
-        let check = |status: Value, expected: Durable| assert_eq!(durable(&json!({"status": status})), expected, "{status}");
+        let check =
+            |status: Value, expected: Durable| assert_eq!(durable(&json!({"status": status})), expected, "{status}");
         check(Value::Null, Durable::WithoutStatus);
         check(json!({"replicas": 3, "collisionCount": 0}), Durable::WithoutStatus);
         check(json!({"replicas": 3, "collisionCount": 1}), Durable::Whole);

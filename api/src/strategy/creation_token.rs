@@ -20,7 +20,9 @@ pub fn creation_token(plural: &str, object: &Value) -> Option<Claim> {
 /// The problem of an object's creation token. Part of every kind's `validate`.
 pub(super) fn creation_token_problem(object: &Value) -> Option<Problem> {
     let token = object["metadata"]["annotations"][CREATION_TOKEN].as_str()?;
-    let good = !token.is_empty() && token.len() <= CREATION_TOKEN_BYTES_MAX && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let good = !token.is_empty()
+        && token.len() <= CREATION_TOKEN_BYTES_MAX
+        && token.bytes().all(|byte| byte.is_ascii_graphic());
     let path = Path::new("metadata.annotations").key(CREATION_TOKEN);
     let detail = format!("must be 1 to {CREATION_TOKEN_BYTES_MAX} printable ASCII characters without blanks");
     (!good).then(|| Problem::invalid(&path, token, detail))

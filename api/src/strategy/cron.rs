@@ -25,7 +25,8 @@ const WORDS: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
 ];
 /// Units of a duration, in nanoseconds.
-const UNITS: [(&str, f64); 8] = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
+const UNITS: [(&str, f64); 8] =
+    [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
 
 /// When a cron job runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +60,8 @@ pub fn parse(schedule: &str) -> Result<Schedule, String> {
         return Err("empty spec string".to_owned());
     }
     if let Some(time) = schedule.strip_prefix("@every ") {
-        let seconds = duration(time).ok_or_else(|| format!("failed to parse duration {schedule}: time: invalid duration {time:?}"))?;
+        let seconds = duration(time)
+            .ok_or_else(|| format!("failed to parse duration {schedule}: time: invalid duration {time:?}"))?;
         return Ok(Schedule::Every(seconds.max(1)));
     }
     let word = WORDS.iter().find(|(word, _)| *word == schedule).map(|(_, fields)| *fields);
@@ -109,7 +111,9 @@ fn of_range(text: &str, field: &Field) -> Result<(u64, bool), String> {
     } else if step == 0 {
         Err(format!("step of range should be a positive number: {text}"))
     } else {
-        let bits = (start..=end).step_by(usize::try_from(step).unwrap_or(usize::MAX)).fold(0, |bits, number| bits | 1u64 << number);
+        let bits = (start..=end)
+            .step_by(usize::try_from(step).unwrap_or(usize::MAX))
+            .fold(0, |bits, number| bits | 1u64 << number);
         Ok((bits, star && step == 1))
     }
 }
@@ -174,7 +178,10 @@ mod tests {
     fn what_they_mean() {
         let bits = |numbers: &[u64]| numbers.iter().fold(0, |bits, number| bits | 1u64 << number);
         let Ok(Schedule::At(fields)) = parse("*/20 8-18/5 1,15 feb mon-Wed") else { panic!("it is a schedule") };
-        assert_eq!((fields.minutes, fields.hours, fields.days), (bits(&[0, 20, 40]), bits(&[8, 13, 18]), bits(&[1, 15])));
+        assert_eq!(
+            (fields.minutes, fields.hours, fields.days),
+            (bits(&[0, 20, 40]), bits(&[8, 13, 18]), bits(&[1, 15]))
+        );
         assert_eq!((fields.months, fields.weekdays, fields.both), (bits(&[2]), bits(&[1, 2, 3]), false));
         let both = |text: &str| matches!(parse(text), Ok(Schedule::At(Fields { both: true, .. })));
         assert_eq!(["0 0 * * 1", "0 0 1 * ?", "0 0 */2 * 1", "@weekly"].map(both), [true, true, false, true]);

@@ -29,7 +29,8 @@ pub static CSI_DRIVER: BuiltinStrategy = BuiltinStrategy {
     validate: driver,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, driver);
-        for (field, shown) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")] {
+        for (field, shown) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")]
+        {
             let changed = immutable(&new["spec"], &old["spec"], field, &Path::new("spec"));
             found.extend(changed.map(|problem| Problem { path: Path::new("spec").field(shown), ..problem }));
         }
@@ -53,9 +54,11 @@ pub static CSI_CAPACITY: BuiltinStrategy = BuiltinStrategy {
 fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(driver, Scope::Cluster, names::subdomain, rules);
     let (spec, path) = (&driver["spec"], Path::new("spec"));
-    for (field, shown) in
-        [("attachRequired", "attachedRequired"), ("podInfoOnMount", "podInfoOnMount"), ("storageCapacity", "storageCapacity")]
-    {
+    for (field, shown) in [
+        ("attachRequired", "attachedRequired"),
+        ("podInfoOnMount", "podInfoOnMount"),
+        ("storageCapacity", "storageCapacity"),
+    ] {
         if !has(spec, field) {
             found.push(Problem::required(&path.field(shown), ""));
         }
@@ -76,8 +79,12 @@ fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
             continue;
         }
         let words = match number(token, "expirationSeconds") {
-            Some(seconds) if seconds < TOKEN_S_MIN => Some((seconds, "may not specify a duration less than 10 minutes")),
-            Some(seconds) if seconds > TOKEN_S_MAX => Some((seconds, "may not specify a duration larger than 2^32 seconds")),
+            Some(seconds) if seconds < TOKEN_S_MIN => {
+                Some((seconds, "may not specify a duration less than 10 minutes"))
+            }
+            Some(seconds) if seconds > TOKEN_S_MAX => {
+                Some((seconds, "may not specify a duration larger than 2^32 seconds"))
+            }
             _ => None,
         };
         found.extend(words.map(|(seconds, words)| Problem::invalid(&path.field("expirationSeconds"), seconds, words)));
@@ -88,7 +95,12 @@ fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
         }
         if !matches!(mode, "Persistent" | "Ephemeral") {
             let words = supported_text(&["Persistent", "Ephemeral"]);
-            found.push(Problem::new(&path.field("volumeLifecycleModes"), Reason::NotSupported, Some(mode.into()), words));
+            found.push(Problem::new(
+                &path.field("volumeLifecycleModes"),
+                Reason::NotSupported,
+                Some(mode.into()),
+                words,
+            ));
         }
     }
     let period = "nodeAllocatableUpdatePeriodSeconds";
@@ -195,7 +207,11 @@ mod tests {
     use serde_json::json;
 
     fn texts(found: Vec<Problem>) -> Vec<String> {
-        found.iter().map(Problem::to_string).map(|text| text.split(": a lowercase").next().unwrap().to_owned()).collect()
+        found
+            .iter()
+            .map(Problem::to_string)
+            .map(|text| text.split(": a lowercase").next().unwrap().to_owned())
+            .collect()
     }
 
     #[test]
@@ -208,7 +224,11 @@ mod tests {
         check(&CSI_DRIVER, of("a.example.com", whole.clone()), &[]);
         for (seconds, expected) in [
             (10, &[][..]),
-            (9, &["spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 9: must be greater than or equal to 10 seconds"]),
+            (
+                9,
+                &["spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 9: must be greater than or equal to 10 \
+                   seconds"],
+            ),
         ] {
             let mut spec = whole.clone();
             spec["nodeAllocatableUpdatePeriodSeconds"] = seconds.into();
@@ -218,13 +238,18 @@ mod tests {
             &CSI_DRIVER,
             of(
                 "a",
-                json!({"storageCapacity": true, "fsGroupPolicy": "x", "tokenRequests": [{"audience": "", "expirationSeconds": 1}, {}]}),
+                json!({
+                    "storageCapacity": true, "fsGroupPolicy": "x",
+                    "tokenRequests": [{"audience": "", "expirationSeconds": 1}, {}],
+                }),
             ),
             &[
                 "spec.attachedRequired: Required value",
                 "spec.podInfoOnMount: Required value",
-                "spec.fsGroupPolicy: Unsupported value: \"x\": supported values: \"File\", \"None\", \"ReadWriteOnceWithFSType\"",
-                "spec.tokenRequests[0].expirationSeconds: Invalid value: 1: may not specify a duration less than 10 minutes",
+                "spec.fsGroupPolicy: Unsupported value: \"x\": supported values: \"File\", \"None\", \
+                 \"ReadWriteOnceWithFSType\"",
+                "spec.tokenRequests[0].expirationSeconds: Invalid value: 1: may not specify a duration less than 10 \
+                 minutes",
                 "spec.tokenRequests[1].audience: Duplicate value: \"\"",
             ],
         );
@@ -240,7 +265,10 @@ mod tests {
             ],
         );
         let object = json!({"metadata": {"name": "c", "namespace": "n"}, "storageClassName": "A", "capacity": "-1Gi"});
-        let expected = ["storageClassName: Invalid value: \"A\"", "capacity: Invalid value: \"-1Gi\": must be greater than or equal to 0"];
+        let expected = [
+            "storageClassName: Invalid value: \"A\"",
+            "capacity: Invalid value: \"-1Gi\": must be greater than or equal to 0",
+        ];
         check(&CSI_CAPACITY, object, &expected);
     }
 
@@ -250,7 +278,12 @@ mod tests {
             let found = texts((strategy.validate_update)(&new, &old, Rules::default()));
             assert_eq!(found.iter().map(|text| text.split(':').next().unwrap()).collect::<Vec<_>>(), expected, "{new}");
         }
-        let node = |id: &str, count: i64| json!({"metadata": {"name": "n", "resourceVersion": "1"}, "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
+        let node = |id: &str, count: i64| {
+            json!({
+                "metadata": {"name": "n", "resourceVersion": "1"},
+                "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]},
+            })
+        };
         check(&CSI_NODE, node("a", 1), node("a", 2), &[]);
         check(&CSI_NODE, node("a", 1), node("b", 1), &["spec.drivers"]);
         let driver = |attach: bool| {

@@ -1,4 +1,5 @@
-//! The rules of a kind that is defined at run time: metadata and generation as everywhere, and a check of its own. PURE.
+//! The rules of a kind that is defined at run time: metadata and generation as everywhere, and a check of its own.
+//! PURE.
 
 use super::meta::{self, Scope};
 use super::rules::{Deleting, Deletion, Making, Rules, Strategy, no_claims, whole};

@@ -1,5 +1,5 @@
-//! Devices: classes of them, claims to them, and what a driver offers. Nobody allots any here; what stands is complete all the same, but
-//! for expressions, which nobody evaluates. PURE.
+//! Devices: classes of them, claims to them, and what a driver offers. Nobody allots any here; what stands is complete
+//! all the same, but for expressions, which nobody evaluates. PURE.
 
 use super::checks::{full, immutable, one_of};
 use super::csi::driver_name;
@@ -99,8 +99,14 @@ fn class(class: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&class["spec"], Path::new("spec"));
     found.extend(selectors(spec, &path));
     found.extend(several(list(spec, "config"), LIST_MAX, &path.field("config"), opaque));
-    if let Some(name) = spec["extendedResourceName"].as_str().filter(|name| !name.contains('/') || !names::qualified(name).is_empty()) {
-        found.push(Problem::invalid(&path.field("extendedResourceName"), name, "must be a valid extended resource name"));
+    if let Some(name) =
+        spec["extendedResourceName"].as_str().filter(|name| !name.contains('/') || !names::qualified(name).is_empty())
+    {
+        found.push(Problem::invalid(
+            &path.field("extendedResourceName"),
+            name,
+            "must be a valid extended resource name",
+        ));
     }
     found
 }
@@ -141,7 +147,8 @@ fn asked(spec: &Value, path: &Path) -> Vec<Problem> {
                 found.extend(names::problems(&path.field(field), name, faults));
             }
             None => {
-                let words = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
+                let words = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple \
+                             fields are set";
                 found.push(Problem::required(path, words));
             }
         }
@@ -159,7 +166,9 @@ fn request(request: &Value, path: &Path) -> Vec<Problem> {
     let mut found = named(request, path);
     let (first, exactly) = (list(request, "firstAvailable"), has(request, "exactly"));
     match (first.is_empty(), exactly) {
-        (true, false) => found.push(Problem::required(path, "exactly one of `exactly` or `firstAvailable` is required")),
+        (true, false) => {
+            found.push(Problem::required(path, "exactly one of `exactly` or `firstAvailable` is required"))
+        }
         (false, true) => {
             let words = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             found.push(Problem::invalid(path, Value::Null, words));
@@ -194,7 +203,11 @@ fn device(of: &Value, path: &Path) -> Vec<Problem> {
     let count = number(of, "count").unwrap_or_default();
     match text(of, "allocationMode") {
         "All" if count != 0 => {
-            found.push(Problem::invalid(&path.field("count"), count, "must not be specified when allocationMode is 'All'"));
+            found.push(Problem::invalid(
+                &path.field("count"),
+                count,
+                "must not be specified when allocationMode is 'All'",
+            ));
         }
         "All" => {}
         COUNTED if count <= 0 => found.push(Problem::invalid(&path.field("count"), count, "must be greater than zero")),
@@ -229,7 +242,11 @@ fn opaque(of: &Value, path: &Path) -> Vec<Problem> {
     if !has(said, "parameters") {
         found.push(Problem::required(&path.field("parameters"), ""));
     } else if !said["parameters"].is_object() {
-        found.push(Problem::invalid(&path.field("parameters"), "<value omitted>", "parameters must be a valid JSON object"));
+        found.push(Problem::invalid(
+            &path.field("parameters"),
+            "<value omitted>",
+            "parameters must be a valid JSON object",
+        ));
     }
     found
 }
@@ -243,7 +260,8 @@ fn meant(of: &Value, names: &BTreeMap<&str, Vec<&str>>, path: &Path) -> Vec<Prob
     let (said, path) = (list(of, "requests"), path.field("requests"));
     let mut found = several(said, LIST_MAX, &path, |name, path| {
         let name = name.as_str().unwrap_or_default();
-        let words = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+        let words =
+            "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
         if known(name) { Vec::new() } else { vec![Problem::invalid(path, name, words)] }
     });
     let mut seen = HashSet::new();
@@ -259,7 +277,11 @@ fn slice(slice: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(pool(&spec["pool"], &path.field("pool")));
     let node = text(spec, "nodeName");
     if has(spec, "nodeName") && node.is_empty() {
-        found.push(Problem::invalid(&path.field("nodeName"), node, "must be either unset or set to a non-empty string"));
+        found.push(Problem::invalid(
+            &path.field("nodeName"),
+            node,
+            "must be either unset or set to a non-empty string",
+        ));
     } else if !node.is_empty() {
         found.extend(names::problems(&path.field("nodeName"), node, names::subdomain(node)));
     }
@@ -279,7 +301,11 @@ fn slice(slice: &Value, rules: Rules) -> Vec<Problem> {
     match said.len() {
         0 if is_empty(&spec["sharedCounters"]) => found.push(Problem::required(&path, words)),
         0 | 1 => {}
-        _ => found.push(Problem::invalid(&path, format!("{{{}}}", said.join(", ")), format!("{words}, but multiple fields are set"))),
+        _ => found.push(Problem::invalid(
+            &path,
+            format!("{{{}}}", said.join(", ")),
+            format!("{words}, but multiple fields are set"),
+        )),
     }
     found.extend(several(list(spec, "devices"), DEVICES_MAX, &path.field("devices"), named));
     found.extend(doubled(list(spec, "devices"), &path.field("devices")));
@@ -293,9 +319,15 @@ fn pool(pool: &Value, path: &Path) -> Vec<Problem> {
         found.push(Problem::required(&at, ""));
     } else {
         if name.len() > POOL_NAME_BYTES_MAX {
-            found.push(Problem::new(&at, Reason::TooLong, None, format!("may not be more than {POOL_NAME_BYTES_MAX} bytes")));
+            found.push(Problem::new(
+                &at,
+                Reason::TooLong,
+                None,
+                format!("may not be more than {POOL_NAME_BYTES_MAX} bytes"),
+            ));
         }
-        found.extend(name.split('/').take(LIST_MAX).flat_map(|part| names::problems(&at, part, names::subdomain(part))));
+        found
+            .extend(name.split('/').take(LIST_MAX).flat_map(|part| names::problems(&at, part, names::subdomain(part))));
     }
     if let Some(count) = number(pool, "resourceSliceCount").filter(|count| *count <= 0) {
         found.push(Problem::invalid(&path.field("resourceSliceCount"), count, "must be greater than zero"));
@@ -326,7 +358,9 @@ fn several(entries: &[Value], most: usize, path: &Path, each: impl Fn(&Value, &P
 fn doubled(entries: &[Value], path: &Path) -> Vec<Problem> {
     let mut seen = HashSet::new();
     let twice = entries.iter().enumerate().filter(|(_, entry)| !seen.insert(text(entry, "name"))).take(LIST_MAX);
-    twice.map(|(n, entry)| Problem::new(&path.index(n), Reason::Duplicate, Some(text(entry, "name").into()), "")).collect()
+    twice
+        .map(|(n, entry)| Problem::new(&path.index(n), Reason::Duplicate, Some(text(entry, "name").into()), ""))
+        .collect()
 }
 
 #[cfg(test)]
@@ -345,14 +379,21 @@ mod tests {
         check(json!({"requests": [exactly("a"), exactly("b")]}), &[]);
         check(json!({"requests": [exactly("a"), exactly("a")]}), &["spec.devices.requests[1]: Duplicate"]);
         check(json!({"requests": [{"name": "a"}]}), &["spec.devices.requests[0]: Required"]);
-        let expected = ["spec.devices.requests[0].name: Invalid", "spec.devices.requests[0].exactly.deviceClassName: Required"];
+        let expected =
+            ["spec.devices.requests[0].name: Invalid", "spec.devices.requests[0].exactly.deviceClassName: Required"];
         check(json!({"requests": [{"exactly": {}}]}), &expected);
         let all = json!({"name": "a", "exactly": {"deviceClassName": "c", "allocationMode": "All", "count": 2}});
         check(json!({"requests": [all]}), &["spec.devices.requests[0].exactly.count: Invalid"]);
         let constraint = json!({"requests": ["b"], "matchAttribute": "example.com/numa"});
-        check(json!({"requests": [exactly("a")], "constraints": [constraint]}), &["spec.devices.constraints[0].requests[0]: Invalid"]);
+        check(
+            json!({"requests": [exactly("a")], "constraints": [constraint]}),
+            &["spec.devices.constraints[0].requests[0]: Invalid"],
+        );
         let config = json!({"opaque": {"driver": "d.example.com"}});
-        check(json!({"requests": [exactly("a")], "config": [config]}), &["spec.devices.config[0].opaque.parameters: Required"]);
+        check(
+            json!({"requests": [exactly("a")], "config": [config]}),
+            &["spec.devices.config[0].opaque.parameters: Required"],
+        );
         assert_eq!(counted(json!({"requests": [exactly("a")]}))["requests"][0]["exactly"]["count"], 1);
     }
 
@@ -362,14 +403,18 @@ mod tests {
             assert_problems(slice(&json!({"metadata": {"name": "s"}, "spec": spec}), Rules::default()), expected);
         }
         let of = |more: Value| {
-            let mut spec = json!({"driver": "d.example.com", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
+            let mut spec =
+                json!({"driver": "d.example.com", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
             more.as_object().into_iter().flatten().for_each(|(field, value)| spec[field] = value.clone());
             spec
         };
         check(of(json!({"nodeName": "n", "devices": [{"name": "device-0"}]})), &[]);
         check(of(json!({})), &["spec: Required"]);
         check(of(json!({"nodeName": "n", "allNodes": true})), &["spec: Invalid"]);
-        check(of(json!({"allNodes": true, "devices": [{"name": "d"}, {"name": "d"}]})), &["spec.devices[1]: Duplicate"]);
+        check(
+            of(json!({"allNodes": true, "devices": [{"name": "d"}, {"name": "d"}]})),
+            &["spec.devices[1]: Duplicate"],
+        );
         let expected = ["spec.driver: Required", "spec.pool.name: Required", "spec.pool.resourceSliceCount: Invalid"];
         check(json!({"allNodes": true, "pool": {"resourceSliceCount": 0}}), &expected);
     }

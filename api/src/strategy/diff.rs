@@ -15,7 +15,9 @@ pub fn unified(old: &str, new: &str) -> Option<String> {
     let mut at = 0;
     while let Some(first) = steps[at..].iter().position(|step| step.mark != ' ').map(|next| at + next) {
         let mut last = first;
-        while let Some(next) = steps[last + 1..].iter().position(|step| step.mark != ' ').filter(|gap| *gap <= 2 * CONTEXT) {
+        while let Some(next) =
+            steps[last + 1..].iter().position(|step| step.mark != ' ').filter(|gap| *gap <= 2 * CONTEXT)
+        {
             last += next + 1;
         }
         let hunk = &steps[first.saturating_sub(CONTEXT).max(at)..(last + 1 + CONTEXT).min(steps.len())];

@@ -84,8 +84,8 @@ pub fn remove(of: &mut Value, field: &str) {
     }
 }
 
-/// An object as Kubernetes shows it in a message: the fields in the order of its type. Those that Go knows by names of its
-/// own (`Key` for `key`) are there whether they say something or not.
+/// An object as Kubernetes shows it in a message: the fields in the order of its type. Those that Go knows by names of
+/// its own (`Key` for `key`) are there whether they say something or not.
 pub fn shown(of: &Value, fields: &[&str]) -> String {
     let parts = fields.iter().filter_map(|name| {
         let field = name[..1].to_ascii_lowercase() + &name[1..];

@@ -93,7 +93,11 @@ fn reserved(address: IpAddr) -> Option<&'static str> {
         IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0 == 0xfe80, v6.segments()[0] == 0xff02),
     };
     if address.is_unspecified() {
-        return Some(if address.is_ipv4() { "may not be unspecified (0.0.0.0)" } else { "may not be unspecified (::)" });
+        return Some(if address.is_ipv4() {
+            "may not be unspecified (0.0.0.0)"
+        } else {
+            "may not be unspecified (::)"
+        });
     }
     if address.is_loopback() {
         return Some("may not be in the loopback range (127.0.0.0/8, ::1/128)");

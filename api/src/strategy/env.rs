@@ -1,5 +1,5 @@
-//! Rules of a container's variables: values from fields, resources, config maps, secrets and files, one by one or all at once. Volumes
-//! of the pod's own fields follow the same rules.
+//! Rules of a container's variables: values from fields, resources, config maps, secrets and files, one by one or all
+//! at once. Volumes of the pod's own fields follow the same rules.
 
 use super::checks::{full, one_of};
 use super::config::data_key;
@@ -23,7 +23,8 @@ const OF_VARIABLES: [&str; 9] = [
     "status.podIPs",
 ];
 /// Fields that a file may hold.
-pub const OF_FILES: [&str; 5] = ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+pub const OF_FILES: [&str; 5] =
+    ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 /// The known names of fields; the old name of the node is one of today's.
 const KNOWN: [&str; 15] = [
     "metadata.annotations",
@@ -42,8 +43,14 @@ const KNOWN: [&str; 15] = [
     "status.podIP",
     "status.podIPs",
 ];
-const RESOURCES: [&str; 6] =
-    ["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"];
+const RESOURCES: [&str; 6] = [
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+];
 const HUGE_PAGES: [&str; 2] = ["limits.hugepages-", "requests.hugepages-"];
 const DIVISORS: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 /// Where a variable may come from.
@@ -86,7 +93,8 @@ fn source(variable: &Value, volumes: &HashMap<&str, &Value>, path: &Path) -> Vec
         .collect();
     let given = given.count();
     if given == 0 {
-        let words = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+        let words =
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
         found.push(Problem::invalid(path, "", words));
     } else if !text(variable, "value").is_empty() {
         found.push(Problem::invalid(path, "", "may not be specified when `value` is not empty"));
@@ -109,9 +117,12 @@ pub fn field(of: &Value, allowed: &[&str], path: &Path) -> Vec<Problem> {
     if version != "v1" {
         return unknown(format!("unsupported pod version: {version}"));
     }
-    let subscript = said.strip_suffix("']").and_then(|said| said.split_once("['")).filter(|(field, _)| !field.is_empty());
+    let subscript =
+        said.strip_suffix("']").and_then(|said| said.split_once("['")).filter(|(field, _)| !field.is_empty());
     match subscript {
-        Some(("metadata.annotations", key)) => problems(path, key.to_ascii_lowercase(), names::qualified(&key.to_ascii_lowercase())),
+        Some(("metadata.annotations", key)) => {
+            problems(path, key.to_ascii_lowercase(), names::qualified(&key.to_ascii_lowercase()))
+        }
         Some(("metadata.labels", key)) => problems(path, key, names::qualified(key)),
         Some(_) => unknown(format!("field label does not support subscript: {said}")),
         None if !KNOWN.contains(&said) => unknown(format!("field label not supported: {said}")),
@@ -122,7 +133,8 @@ pub fn field(of: &Value, allowed: &[&str], path: &Path) -> Vec<Problem> {
     }
 }
 
-/// How much of something a container asks for or may have, in pieces of a size. `of_file`: it has to say which container's.
+/// How much of something a container asks for or may have, in pieces of a size. `of_file`: it has to say which
+/// container's.
 pub fn resource(of: &Value, of_file: bool, path: &Path) -> Vec<Problem> {
     let (name, mut found) = (text(of, "resource"), Vec::new());
     let huge = HUGE_PAGES.iter().any(|start| name.starts_with(start));
@@ -178,7 +190,9 @@ fn file(of: &Value, volumes: &HashMap<&str, &Value>, path: &Path) -> Vec<Problem
     }
     match text(of, "path") {
         "" => found.push(Problem::required(&path.field("path"), "")),
-        file => found.extend(names::descending(file).into_iter().map(|fault| Problem::invalid(&path.field("path"), file, fault))),
+        file => found.extend(
+            names::descending(file).into_iter().map(|fault| Problem::invalid(&path.field("path"), file, fault)),
+        ),
     }
     match text(of, "key") {
         "" => found.push(Problem::required(&path.field("key"), "")),
@@ -233,13 +247,18 @@ mod tests {
 
     #[test]
     fn fields() {
-        let of = |said: &str, expected: &[&str]| from(json!({"fieldRef": {"apiVersion": "v1", "fieldPath": said}}), expected);
-        for good in ["metadata.name", "spec.host", "status.podIPs", "metadata.labels['a.b/c']", "metadata.annotations['A/B']"] {
+        let of = |said: &str, expected: &[&str]| {
+            from(json!({"fieldRef": {"apiVersion": "v1", "fieldPath": said}}), expected)
+        };
+        for good in
+            ["metadata.name", "spec.host", "status.podIPs", "metadata.labels['a.b/c']", "metadata.annotations['A/B']"]
+        {
             of(good, &[]);
         }
         let place = "c.env[0].valueFrom.fieldRef";
         let unknown = format!(
-            "{place}.fieldPath: Invalid value: \"metadata.foo\": error converting fieldPath: field label not supported: metadata.foo"
+            "{place}.fieldPath: Invalid value: \"metadata.foo\": error converting fieldPath: field label not \
+             supported: metadata.foo"
         );
         of("metadata.foo", &[&unknown]);
         let words = "supported values: \"metadata.name\", \"metadata.namespace\", \"metadata.uid\", \"spec.nodeName\"";
@@ -261,23 +280,41 @@ mod tests {
         let of = |resource: &str, divisor: &str, expected: &[&str]| {
             from(json!({"resourceFieldRef": {"resource": resource, "divisor": divisor}}), expected);
         };
-        for (resource, divisor) in
-            [("limits.cpu", "1m"), ("requests.memory", "1Mi"), ("limits.hugepages-2Mi", "1Mi"), ("limits.ephemeral-storage", "0")]
-        {
+        for (resource, divisor) in [
+            ("limits.cpu", "1m"),
+            ("requests.memory", "1Mi"),
+            ("limits.hugepages-2Mi", "1Mi"),
+            ("limits.ephemeral-storage", "0"),
+        ] {
             of(resource, divisor, &[]);
         }
         let place = "c.env[0].valueFrom.resourceFieldRef";
-        of("limits.foo", "0", &[&format!("{place}.resource: Unsupported value: \"limits.foo\": supported values: \"limits.cpu\"")]);
+        of(
+            "limits.foo",
+            "0",
+            &[&format!("{place}.resource: Unsupported value: \"limits.foo\": supported values: \"limits.cpu\"")],
+        );
         of("", "0", &[&format!("{place}.resource: Required value")]);
-        of("limits.cpu", "2", &[&format!("{place}.divisor: Invalid value: \"limits.cpu\": only divisor's values 1m and 1 are")]);
-        of("limits.memory", "3Mi", &[&format!("{place}.divisor: Invalid value: \"limits.memory\": only divisor's values 1, 1k")]);
+        of(
+            "limits.cpu",
+            "2",
+            &[&format!("{place}.divisor: Invalid value: \"limits.cpu\": only divisor's values 1m and 1 are")],
+        );
+        of(
+            "limits.memory",
+            "3Mi",
+            &[&format!("{place}.divisor: Invalid value: \"limits.memory\": only divisor's values 1, 1k")],
+        );
     }
 
     #[test]
     fn keys_and_files() {
         let place = "c.env[0].valueFrom";
         from(json!({"secretKeyRef": {"name": "a", "key": "b"}}), &[]);
-        from(json!({"secretKeyRef": {"name": "a", "key": ""}}), &[&format!("{place}.secretKeyRef.key: Required value")]);
+        from(
+            json!({"secretKeyRef": {"name": "a", "key": ""}}),
+            &[&format!("{place}.secretKeyRef.key: Required value")],
+        );
         from(
             json!({"configMapKeyRef": {"name": "A", "key": "a/b"}}),
             &[

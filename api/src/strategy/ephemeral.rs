@@ -1,5 +1,5 @@
-//! Ephemeral containers: put into a pod that runs, to look around in it. They come by a path of their own, and what has come stays as it
-//! is: it can neither be changed nor taken away. PURE.
+//! Ephemeral containers: put into a pod that runs, to look around in it. They come by a path of their own, and what has
+//! come stays as it is: it can neither be changed nor taken away. PURE.
 
 use super::checks::{PROBLEMS_MAX, full};
 use super::container::{self, ContainerKind, Surroundings};
@@ -89,9 +89,9 @@ pub fn validate(spec: &Value, pod: &Surroundings<'_>, names: &HashSet<&str>, pat
         if !target.is_empty() && !names.contains(target) {
             found.push(Problem::new(&path.field("targetContainerName"), Reason::NotFound, Some(target.into()), ""));
         }
-        let forbidden = FORBIDDEN
-            .iter()
-            .filter(|field| if field.ends_with("robe") || **field == "lifecycle" { has(one, field) } else { !is_empty(&one[**field]) });
+        let forbidden = FORBIDDEN.iter().filter(|field| {
+            if field.ends_with("robe") || **field == "lifecycle" { has(one, field) } else { !is_empty(&one[**field]) }
+        });
         found.extend(forbidden.map(|field| Problem::forbidden(&path.field(field), NOT_THEIRS)));
         for (at, mount) in list(one, "volumeMounts").iter().enumerate() {
             let path = path.field("volumeMounts").index(at);
@@ -111,10 +111,15 @@ mod tests {
     /// The outcome of writing `sent` over `standing`: the generation, and the problems.
     fn written(standing: &Value, sent: Value, annotation: &str) -> (i64, Vec<String>) {
         let pod = |ephemeral: &Value| {
-            let mut spec = json!({"containers": [{"name": "c", "image": "i:1"}], "initContainers": [{"name": "first", "image": "i:1"}],
+            let mut spec = json!({"containers": [{"name": "c", "image": "i:1"}],
+                "initContainers": [{"name": "first", "image": "i:1"}],
                 "volumes": [{"name": "v"}], "ephemeralContainers": ephemeral});
             pod_defaults::pod(&mut spec);
-            json!({"metadata": {"name": "p", "namespace": "d", "uid": "u", "generation": 4, "annotations": {annotation: "x"}}, "spec": spec})
+            json!({
+                "metadata": {
+                    "name": "p", "namespace": "d", "uid": "u", "generation": 4, "annotations": {annotation: "x"},
+                }, "spec": spec,
+            })
         };
         let (old, mut new) = (pod(standing), pod(&sent));
         new["spec"]["ephemeralContainers"] = sent;
@@ -130,7 +135,10 @@ mod tests {
     #[test]
     fn what_has_come_stays() {
         let check = |standing: Value, sent: Value, generation: i64, expected: &[&str]| {
-            assert_eq!(written(&standing, sent, "note"), (generation, expected.iter().map(|text| (*text).to_owned()).collect()));
+            assert_eq!(
+                written(&standing, sent, "note"),
+                (generation, expected.iter().map(|text| (*text).to_owned()).collect())
+            );
         };
         let one = json!({"name": "dbg", "image": "busybox"});
         let other = json!({"name": "two", "image": "busybox", "targetContainerName": "c", "stdin": true, "tty": true});
@@ -144,29 +152,41 @@ mod tests {
         check(json!([one]), json!([other]), 5, &[gone]);
         let (generation, found) = written(&json!([one]), json!([{"name": "dbg", "image": "alpine"}]), "note");
         assert_eq!((generation, found.len()), (5, 1));
-        let start = "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"dbg\" may not be changed\n@@ ";
+        let start =
+            "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"dbg\" may not be changed\n@@ ";
         assert!(found[0].starts_with(start), "{}", found[0]);
-        assert!(found[0].contains("\n- \"Image\": \"busybox\"") && found[0].contains("\n+ \"Image\": \"alpine\""), "{}", found[0]);
+        assert!(
+            found[0].contains("\n- \"Image\": \"busybox\"") && found[0].contains("\n+ \"Image\": \"alpine\""),
+            "{}",
+            found[0]
+        );
     }
 
     #[test]
     fn what_may_come() {
         let check = |sent: Value, expected: &[&str]| {
             let (_, found) = written(&json!([]), json!([sent]), "note");
-            let found: Vec<&str> = found.iter().map(|text| text.strip_prefix("spec.ephemeralContainers[0].").unwrap()).collect();
+            let found: Vec<&str> =
+                found.iter().map(|text| text.strip_prefix("spec.ephemeralContainers[0].").unwrap()).collect();
             assert_eq!(found, expected);
         };
         check(json!({"name": "dbg"}), &["image: Required value"]);
         check(json!({"name": "c", "image": "i"}), &["name: Duplicate value: \"c\""]);
         check(json!({"name": "first", "image": "i"}), &["name: Duplicate value: \"first\""]);
         check(json!({"name": "x", "image": "i", "targetContainerName": "first"}), &[]);
-        check(json!({"name": "x", "image": "i", "targetContainerName": "x"}), &["targetContainerName: Not found: \"x\""]);
-        let much = json!({"name": "x", "image": "i", "ports": [{"containerPort": 1}], "resources": {"limits": {"cpu": "1"}},
+        check(
+            json!({"name": "x", "image": "i", "targetContainerName": "x"}),
+            &["targetContainerName: Not found: \"x\""],
+        );
+        let much = json!({"name": "x", "image": "i", "ports": [{"containerPort": 1}],
+            "resources": {"limits": {"cpu": "1"}},
             "restartPolicy": "Always", "livenessProbe": {}, "lifecycle": {"preStop": {"exec": {}}},
             "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "s"}]});
         let fields = ["ports", "resources", "restartPolicy", "livenessProbe", "lifecycle", "volumeMounts[0].subPath"];
-        let expected: Vec<String> =
-            fields.iter().map(|field| format!("{field}: Forbidden: cannot be set for an Ephemeral Container")).collect();
+        let expected: Vec<String> = fields
+            .iter()
+            .map(|field| format!("{field}: Forbidden: cannot be set for an Ephemeral Container"))
+            .collect();
         check(much, &expected.iter().map(String::as_str).collect::<Vec<_>>());
     }
 

@@ -1,5 +1,5 @@
-//! Events: what happened to an object. They live in memory only. What is said as events.k8s.io/v1 is held to more than what
-//! is said as v1.
+//! Events: what happened to an object. They live in memory only. What is said as events.k8s.io/v1 is held to more than
+//! what is said as v1.
 
 use super::checks::immutable;
 use super::doc::{has, is_empty, number, text};
@@ -56,7 +56,8 @@ fn any(event: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = Vec::new();
     let (namespace, of) = (text(&event["metadata"], "namespace"), text(&event["involvedObject"], "namespace"));
     let dated = has(event, "eventTime");
-    // Events of what has no namespace, like nodes, live in the default one. Those that are dated may be about another's.
+    // Events of what has no namespace, like nodes, live in the default one. Those that are dated may be about
+    // another's.
     let right = match of.is_empty() {
         true => namespace == "default" || (dated && namespace == "kube-system"),
         false => dated || namespace == of,
@@ -162,8 +163,10 @@ mod tests {
     use serde_json::json;
 
     fn event(more: Value) -> Value {
-        let mut event = json!({"metadata": {"name": "a.1", "namespace": "ns"}, "eventTime": "2020-01-01T00:00:00.000000Z",
-            "involvedObject": {"kind": "Pod", "name": "a", "namespace": "ns"}, "reportingComponent": "x.io/c", "reportingInstance": "i",
+        let mut event = json!({"metadata": {"name": "a.1", "namespace": "ns"},
+            "eventTime": "2020-01-01T00:00:00.000000Z",
+            "involvedObject": {"kind": "Pod", "name": "a", "namespace": "ns"}, "reportingComponent": "x.io/c",
+            "reportingInstance": "i",
             "action": "Do", "reason": "R", "message": "n", "type": "Normal"});
         event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         event
@@ -183,32 +186,49 @@ mod tests {
             made(json!({"metadata": {"name": name, "namespace": "ns"}}), &[], &["metadata.name: Invalid value"]);
         }
         let refused = &["metadata.name: Invalid value: \"a%b\": may not contain '%'"];
-        assert_problems((EVENT.validate)(&event(json!({"metadata": {"name": "a%b", "namespace": "ns"}})), Rules::default()), refused);
+        assert_problems(
+            (EVENT.validate)(&event(json!({"metadata": {"name": "a%b", "namespace": "ns"}})), Rules::default()),
+            refused,
+        );
         let nul = &["metadata.name: Invalid value: \"a\\x00b\": may not contain '\\x00'"];
-        assert_problems((EVENT.validate)(&event(json!({"metadata": {"name": "a\0b", "namespace": "ns"}})), Rules::default()), nul);
+        assert_problems(
+            (EVENT.validate)(&event(json!({"metadata": {"name": "a\0b", "namespace": "ns"}})), Rules::default()),
+            nul,
+        );
         let observed = "2020-01-01T00:00:00.000000Z";
         made(json!({"series": {"count": 2, "lastObservedTime": observed}}), &[], &[]);
         for count in [0, -1, 1] {
             let series = json!({"series": {"count": count, "lastObservedTime": observed}});
             made(series, &[], &["series.count: Invalid value: \"\": should be at least 2"]);
         }
-        made(json!({"series": {"count": 2, "lastObservedTime": null}}), &[], &["series.lastObservedTime: Required value"]);
+        made(
+            json!({"series": {"count": 2, "lastObservedTime": null}}),
+            &[],
+            &["series.lastObservedTime: Required value"],
+        );
         made(json!({"involvedObject": {"namespace": "other"}}), &[], &[]);
         let namespace = &["involvedObject.namespace: Invalid value: \"\": does not match event.namespace"];
         made(json!({"involvedObject": {}}), namespace, namespace);
         made(json!({"involvedObject": {}, "metadata": {"name": "a", "namespace": "kube-system"}}), &[], &[]);
         made(json!({"eventTime": null}), &[], &["eventTime: Required value"]);
         made(json!({"type": "Odd"}), &[], &["type: Invalid value: \"\": has invalid value: Odd"]);
-        let unset =
-            ["firstTimestamp", "lastTimestamp", "count", "source"].map(|field| format!("{field}: Invalid value: \"\": needs to be unset"));
-        let old = json!({"firstTimestamp": observed, "lastTimestamp": observed, "count": 1, "source": {"component": "c"}});
+        let unset = ["firstTimestamp", "lastTimestamp", "count", "source"]
+            .map(|field| format!("{field}: Invalid value: \"\": needs to be unset"));
+        let old =
+            json!({"firstTimestamp": observed, "lastTimestamp": observed, "count": 1, "source": {"component": "c"}});
         made(old, &[], &unset.each_ref().map(String::as_str));
         made(json!({"firstTimestamp": null, "count": 0, "source": {"component": ""}}), &[], &[]);
         let words = "name part must";
         made(
             json!({"reportingComponent": "a b", "reason": "ä".repeat(65)}),
-            &[&format!("reportingComponent: Invalid value: \"a b\": {words}"), "reason: Invalid value: \"\": can have at most 128"],
-            &[&format!("reportingController: Invalid value: \"a b\": {words}"), "reason: Invalid value: \"\": can have at most 128"],
+            &[
+                &format!("reportingComponent: Invalid value: \"a b\": {words}"),
+                "reason: Invalid value: \"\": can have at most 128",
+            ],
+            &[
+                &format!("reportingController: Invalid value: \"a b\": {words}"),
+                "reason: Invalid value: \"\": can have at most 128",
+            ],
         );
     }
 
@@ -217,12 +237,24 @@ mod tests {
         fn check(more: Value, own: &[&str]) {
             for (other_form, expected) in [(false, &[][..]), (true, own)] {
                 let rules = Rules { other_form, ..Rules::default() };
-                assert_problems((EVENT.validate_update)(&event(more.clone()), &event(json!({"series": {"count": 1}})), rules), expected);
+                assert_problems(
+                    (EVENT.validate_update)(&event(more.clone()), &event(json!({"series": {"count": 1}})), rules),
+                    expected,
+                );
             }
         }
         check(json!({"series": {"count": 1}}), &[]);
-        check(json!({"series": {"count": 3, "lastObservedTime": "2020-01-01T00:00:00.000000Z"}, "source": {}, "related": null}), &[]);
-        check(json!({"series": {"count": 0}}), &["series.count: Invalid value", "series.lastObservedTime: Required value"]);
+        check(
+            json!({
+                "series": {"count": 3, "lastObservedTime": "2020-01-01T00:00:00.000000Z"}, "source": {},
+                "related": null,
+            }),
+            &[],
+        );
+        check(
+            json!({"series": {"count": 0}}),
+            &["series.count: Invalid value", "series.lastObservedTime: Required value"],
+        );
         for (field, value) in [
             ("reason", json!("S")),
             ("message", json!("m")),

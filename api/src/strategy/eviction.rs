@@ -27,11 +27,14 @@ pub enum EvictionVerdict {
 
 /// A pod that is over, has not begun, or is going already disturbs nobody.
 fn is_idle(pod: &Value) -> bool {
-    matches!(text(&pod["status"], "phase"), "Succeeded" | "Failed" | "Pending") || has(&pod["metadata"], "deletionTimestamp")
+    matches!(text(&pod["status"], "phase"), "Succeeded" | "Failed" | "Pending")
+        || has(&pod["metadata"], "deletionTimestamp")
 }
 
 fn is_ready(pod: &Value) -> bool {
-    list(&pod["status"], "conditions").iter().any(|condition| text(condition, "type") == "Ready" && text(condition, "status") == "True")
+    list(&pod["status"], "conditions")
+        .iter()
+        .any(|condition| text(condition, "type") == "Ready" && text(condition, "status") == "True")
 }
 
 /// `budgets`: all of the pod's namespace.
@@ -115,7 +118,8 @@ pub fn set_allowance(status: &mut Value, allowance: Allowance<'_>, now: Time) {
 /// The status of a pod that does not go after all.
 pub fn spared(status: &Value, now: Time) -> Value {
     let mut status = status.clone();
-    let condition = json!({"type": DISRUPTED, "status": "False", "lastProbeTime": null, "lastTransitionTime": now.to_string()});
+    let condition =
+        json!({"type": DISRUPTED, "status": "False", "lastProbeTime": null, "lastTransitionTime": now.to_string()});
     set_condition(&mut status, condition);
     status
 }
@@ -165,12 +169,21 @@ mod tests {
     #[test]
     fn verdicts() {
         let web = || json!({"matchLabels": {"app": "web"}});
-        let check =
-            |pod: &Value, budgets: &[Value], expected: EvictionVerdict| assert_eq!(judge(pod, budgets, now()), expected, "{budgets:?}");
+        let check = |pod: &Value, budgets: &[Value], expected: EvictionVerdict| {
+            assert_eq!(judge(pod, budgets, now()), expected, "{budgets:?}")
+        };
         let runs = pod("Running", "True");
         check(&runs, &[], EvictionVerdict::Goes { at_this_state: false });
-        check(&runs, &[budget("b", json!({"matchLabels": {"app": "db"}}), json!({}))], EvictionVerdict::Goes { at_this_state: false });
-        check(&runs, &[budget("b", web(), json!({})), budget("c", json!({}), json!({}))], EvictionVerdict::TooManyBudgets);
+        check(
+            &runs,
+            &[budget("b", json!({"matchLabels": {"app": "db"}}), json!({}))],
+            EvictionVerdict::Goes { at_this_state: false },
+        );
+        check(
+            &runs,
+            &[budget("b", web(), json!({})), budget("c", json!({}), json!({}))],
+            EvictionVerdict::TooManyBudgets,
+        );
         let refused = |why: &str, processing| EvictionVerdict::Refused { why: why.into(), processing };
         let processing = refused("The disruption budget b is still being processed by the server.", true);
         check(&runs, &[budget("b", web(), json!({}))], processing);
@@ -178,14 +191,27 @@ mod tests {
         let why = "The disruption budget b needs 1 healthy pods and has 1 currently";
         check(&runs, &[budget("b", web(), spent.clone())], refused(why, false));
         // It counts for nothing where enough others are healthy; nor does one that has not begun.
-        check(&pod("Running", "False"), &[budget("b", web(), spent.clone())], EvictionVerdict::Goes { at_this_state: true });
-        check(&pod("Pending", "False"), &[budget("b", web(), json!({}))], EvictionVerdict::Goes { at_this_state: true });
+        check(
+            &pod("Running", "False"),
+            &[budget("b", web(), spent.clone())],
+            EvictionVerdict::Goes { at_this_state: true },
+        );
+        check(
+            &pod("Pending", "False"),
+            &[budget("b", web(), json!({}))],
+            EvictionVerdict::Goes { at_this_state: true },
+        );
         let mut always = budget("b", web(), json!({}));
         always["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow".into();
         check(&pod("Running", "False"), &[always], EvictionVerdict::Goes { at_this_state: true });
         let one = json!({"observedGeneration": 1, "disruptionsAllowed": 1});
-        let EvictionVerdict::Counted(after) = judge(&runs, &[budget("b", web(), one)], now()) else { panic!("it is allowed") };
-        assert_eq!((&after["status"]["disruptionsAllowed"], &after["status"]["conditions"][0]["status"]), (&json!(0), &json!("False")));
+        let EvictionVerdict::Counted(after) = judge(&runs, &[budget("b", web(), one)], now()) else {
+            panic!("it is allowed")
+        };
+        assert_eq!(
+            (&after["status"]["disruptionsAllowed"], &after["status"]["conditions"][0]["status"]),
+            (&json!(0), &json!("False"))
+        );
         assert_eq!(after["status"]["disruptedPods"], json!({"p": "2020-09-13T12:26:40Z"}));
     }
 

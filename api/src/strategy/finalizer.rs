@@ -27,7 +27,11 @@ pub fn forms(meta: &Value) -> Vec<Problem> {
         problems.extend(names::problems(&path, name, names::qualified(name)));
     }
     if all.iter().any(|one| one == ORPHAN) && all.iter().any(|one| one == FOREGROUND) {
-        problems.push(Problem::invalid(&path, all.to_vec(), "finalizer orphan and foregroundDeletion cannot be both set"));
+        problems.push(Problem::invalid(
+            &path,
+            all.to_vec(),
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        ));
     }
     problems
 }

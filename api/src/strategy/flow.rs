@@ -57,7 +57,8 @@ fn schema(schema: &Value, rules: Rules) -> Vec<Problem> {
         let wrong = one_of(kind, &["ByNamespace", "ByUser"], &at);
         found.extend(wrong.map(|problem| Problem { value: Some(json!({"Type": kind})), ..problem }));
     }
-    let (name, at) = (text(&spec["priorityLevelConfiguration"], "name"), path.field("priorityLevelConfiguration").field("name"));
+    let (name, at) =
+        (text(&spec["priorityLevelConfiguration"], "name"), path.field("priorityLevelConfiguration").field("name"));
     if name.is_empty() {
         found.push(Problem::required(&at, "must reference a priority level"));
     } else {
@@ -76,7 +77,8 @@ fn schema(schema: &Value, rules: Rules) -> Vec<Problem> {
 /// Checks the subjects and the requests of a rule.
 fn requests(rule: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
-    let (subjects, resources, urls) = (list(rule, "subjects"), list(rule, "resourceRules"), list(rule, "nonResourceRules"));
+    let (subjects, resources, urls) =
+        (list(rule, "subjects"), list(rule, "resourceRules"), list(rule, "nonResourceRules"));
     if subjects.is_empty() {
         found.push(Problem::required(&path.field("subjects"), "subjects must contain at least one value"));
     }
@@ -92,7 +94,13 @@ fn requests(rule: &Value, path: &Path) -> Vec<Problem> {
     for (n, one) in urls.iter().enumerate().take(PROBLEMS_MAX) {
         let path = path.field("nonResourceRules").index(n);
         found.extend(verbs(one, &path));
-        found.extend(stars(one, "nonResourceURLs", "nonResourceURLs must contain at least one value", "non-resource URLs", &path));
+        found.extend(stars(
+            one,
+            "nonResourceURLs",
+            "nonResourceURLs must contain at least one value",
+            "non-resource URLs",
+            &path,
+        ));
         let shown = list(one, "nonResourceURLs").iter().filter_map(Value::as_str).enumerate();
         for (n, url) in shown.filter(|(_, url)| *url != "*" && !url.starts_with('/')).take(PROBLEMS_MAX) {
             found.push(Problem::invalid(&path.field("nonResourceURLs").index(n), url, "must start with slash"));
@@ -124,9 +132,14 @@ fn subject(subject: &Value, path: &Path) -> Vec<Problem> {
             found.extend(names::problems(&at.field("namespace"), namespace, names::label(namespace)));
         }
     }
-    for (other, field) in ["serviceAccount", "user", "group"].map(|field| (KINDS.iter().find(|(_, own)| *own == field), field)) {
+    for (other, field) in
+        ["serviceAccount", "user", "group"].map(|field| (KINDS.iter().find(|(_, own)| *own == field), field))
+    {
         if let Some((other, _)) = other.filter(|_| field != *own && has(subject, field)) {
-            found.push(Problem::forbidden(&path.field(field), format!("{field} is forbidden when subject kind is not '{other}'")));
+            found.push(Problem::forbidden(
+                &path.field(field),
+                format!("{field} is forbidden when subject kind is not '{other}'"),
+            ));
         }
     }
     found
@@ -144,8 +157,9 @@ fn of_resources(rule: &Value, path: &Path) -> Vec<Problem> {
         found.extend(stars(rule, "namespaces", "", "namespaces", path));
     } else {
         for (n, name) in namespaces.iter().filter_map(Value::as_str).enumerate().take(PROBLEMS_MAX) {
-            let faults =
-                names::label(name).into_iter().map(|why| format!("each member of this list must be '*' or a DNS-1123 label; {why}"));
+            let faults = names::label(name)
+                .into_iter()
+                .map(|why| format!("each member of this list must be '*' or a DNS-1123 label; {why}"));
             found.extend(names::problems(&at.index(n), name, faults.collect()));
         }
     }
@@ -166,7 +180,9 @@ fn verbs(rule: &Value, path: &Path) -> Option<Problem> {
     let verbs = list(rule, "verbs");
     let wrong = stars(rule, "verbs", "verbs must contain at least one value", "verbs", path);
     let known = verbs.iter().all(|verb| verb == "*" || verb.as_str().is_some_and(|verb| VERBS.contains(&verb)));
-    let unknown = || Problem::new(&path.field("verbs"), Reason::NotSupported, Some(verbs.to_vec().into()), supported_text(&VERBS));
+    let unknown = || {
+        Problem::new(&path.field("verbs"), Reason::NotSupported, Some(verbs.to_vec().into()), supported_text(&VERBS))
+    };
     wrong.or_else(|| (!known).then(unknown))
 }
 
@@ -208,7 +224,11 @@ fn shares(of: &Value, path: &Path) -> Option<Problem> {
 
 fn lent(of: &Value, path: &Path) -> Option<Problem> {
     let share = number(of, "lendablePercent").filter(|share| !(0..=PERCENT_MAX).contains(share))?;
-    Some(Problem::invalid(&path.field("lendablePercent"), share, format!("must be between 0 and {PERCENT_MAX}, inclusive")))
+    Some(Problem::invalid(
+        &path.field("lendablePercent"),
+        share,
+        format!("must be between 0 and {PERCENT_MAX}, inclusive"),
+    ))
 }
 
 fn limited(limited: &Value, path: &Path) -> Vec<Problem> {
@@ -216,11 +236,17 @@ fn limited(limited: &Value, path: &Path) -> Vec<Problem> {
     let (response, at) = (&limited["limitResponse"], path.field("limitResponse"));
     match text(response, "type") {
         "Reject" if has(response, "queuing") => {
-            found.push(Problem::forbidden(&at.field("queuing"), "must be nil if limited.limitResponse.type is not Limited"));
+            found.push(Problem::forbidden(
+                &at.field("queuing"),
+                "must be nil if limited.limitResponse.type is not Limited",
+            ));
         }
         "Reject" => {}
         "Queue" if has(response, "queuing") => found.extend(queues(&response["queuing"], &at.field("queuing"))),
-        "Queue" => found.push(Problem::required(&at.field("queuing"), "must not be empty if limited.limitResponse.type is Limited")),
+        "Queue" => found.push(Problem::required(
+            &at.field("queuing"),
+            "must not be empty if limited.limitResponse.type is Limited",
+        )),
         kind => found.extend(one_of(kind, &["Queue", "Reject"], &at.field("type"))),
     }
     found.extend(lent(limited, path));
@@ -246,9 +272,15 @@ fn queues(queuing: &Value, path: &Path) -> Vec<Problem> {
     // A hand is dealt by the bits of a hash.
     let bits = ((queues.max(1) as f64).log2() * hand as f64).ceil() as i64;
     if hand > 0 && hand > queues {
-        found.push(Problem::invalid(&path.field("handSize"), hand, format!("should not be greater than queues ({queues})")));
+        found.push(Problem::invalid(
+            &path.field("handSize"),
+            hand,
+            format!("should not be greater than queues ({queues})"),
+        ));
     } else if hand > 0 && bits > HASH_BITS_MAX {
-        let words = format!("required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {HASH_BITS_MAX}");
+        let words = format!(
+            "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {HASH_BITS_MAX}"
+        );
         found.push(Problem::invalid(&path.field("handSize"), hand, words));
     }
     found
@@ -283,13 +315,27 @@ mod tests {
         fn check(spec: Value, expected: &[&str]) {
             assert_problems(schema(&json!({"metadata": {"name": "s"}, "spec": spec}), Rules::default()), expected);
         }
-        let rule = |subject: Value, resources: Value, urls: Value| json!({"subjects": [subject], "resourceRules": resources, "nonResourceRules": urls});
-        let of = |rule: Value| json!({"matchingPrecedence": 9, "priorityLevelConfiguration": {"name": "p"}, "rules": [rule]});
+        let rule = |subject: Value, resources: Value, urls: Value| {
+            json!({
+                "subjects": [subject], "resourceRules": resources, "nonResourceRules": urls,
+            })
+        };
+        let of = |rule: Value| {
+            json!({
+                "matchingPrecedence": 9, "priorityLevelConfiguration": {"name": "p"}, "rules": [rule],
+            })
+        };
         let user = json!({"kind": "User", "user": {"name": "u"}});
         let urls = json!([{"verbs": ["*"], "nonResourceURLs": ["*"]}]);
         check(of(rule(user.clone(), json!([]), urls.clone())), &[]);
-        check(json!({"matchingPrecedence": 1}), &["spec.matchingPrecedence: Invalid", "spec.priorityLevelConfiguration.name: Required"]);
-        check(of(rule(json!({"kind": "Robot"}), json!([]), urls.clone())), &["spec.rules[0].subjects[0].kind: Unsupported"]);
+        check(
+            json!({"matchingPrecedence": 1}),
+            &["spec.matchingPrecedence: Invalid", "spec.priorityLevelConfiguration.name: Required"],
+        );
+        check(
+            of(rule(json!({"kind": "Robot"}), json!([]), urls.clone())),
+            &["spec.rules[0].subjects[0].kind: Unsupported"],
+        );
         check(
             of(rule(json!({"kind": "Group", "user": {"name": "u"}}), json!([]), urls)),
             &["spec.rules[0].subjects[0].group: Required", "spec.rules[0].subjects[0].user: Forbidden"],
@@ -307,7 +353,11 @@ mod tests {
         fn check(name: &str, spec: Value, expected: &[&str]) {
             assert_problems(level(&json!({"metadata": {"name": name}, "spec": spec}), Rules::default()), expected);
         }
-        let limited = |response: Value| json!({"type": "Limited", "limited": {"nominalConcurrencyShares": 2, "limitResponse": response}});
+        let limited = |response: Value| {
+            json!({
+                "type": "Limited", "limited": {"nominalConcurrencyShares": 2, "limitResponse": response},
+            })
+        };
         check("p", limited(json!({"type": "Reject"})), &[]);
         check("exempt", json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0}}), &[]);
         check("exempt", limited(json!({"type": "Reject"})), &["spec.type: Invalid"]);
@@ -315,7 +365,8 @@ mod tests {
         check("p", limited(json!({"type": "Queue"})), &["spec.limited.limitResponse.queuing: Required"]);
         let queuing = json!({"queues": 2, "handSize": 3, "queueLengthLimit": 0});
         let path = "spec.limited.limitResponse.queuing";
-        let expected = [format!("{path}.queueLengthLimit: Invalid"), format!("{path}.handSize: Invalid value: 3: should not be")];
+        let expected =
+            [format!("{path}.queueLengthLimit: Invalid"), format!("{path}.handSize: Invalid value: 3: should not be")];
         check("p", limited(json!({"type": "Queue", "queuing": queuing})), &expected.each_ref().map(String::as_str));
     }
 }

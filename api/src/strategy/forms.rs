@@ -59,7 +59,8 @@ pub fn show_event(event: &mut Value) {
 
 /// autoscaling/v1 -> v2
 pub fn read_autoscaler(scaler: &mut Value) {
-    let mut metrics = taken(scaler, METRICS).and_then(|text| serde_json::from_str::<Vec<Value>>(&text).ok()).unwrap_or_default();
+    let mut metrics =
+        taken(scaler, METRICS).and_then(|text| serde_json::from_str::<Vec<Value>>(&text).ok()).unwrap_or_default();
     let behavior = taken(scaler, BEHAVIOR).and_then(|text| serde_json::from_str::<Value>(&text).ok());
     let conditions = taken(scaler, CONDITIONS).and_then(|text| serde_json::from_str::<Value>(&text).ok());
     let seen = taken(scaler, SEEN_METRICS).and_then(|text| serde_json::from_str::<Value>(&text).ok());
@@ -108,7 +109,8 @@ pub fn show_autoscaler(scaler: &mut Value) {
             status.insert("currentCPUUtilizationPercentage".into(), used);
         }
         aside.extend((!others.is_empty()).then(|| (SEEN_METRICS, others.into())));
-        let conditions = status.remove("conditions").filter(|conditions| !list(&json!({"c": conditions}), "c").is_empty());
+        let conditions =
+            status.remove("conditions").filter(|conditions| !list(&json!({"c": conditions}), "c").is_empty());
         aside.extend(conditions.map(|conditions| (CONDITIONS, conditions)));
         if !status.contains_key("currentReplicas") {
             status.insert("currentReplicas".into(), 0.into());
@@ -130,7 +132,11 @@ fn parted(metrics: &Value, field: &str) -> (Option<Value>, Vec<Value>) {
     let mut others = Vec::new();
     for metric in metrics.as_array().into_iter().flatten() {
         let use_of = &metric["resource"][field]["averageUtilization"];
-        if processor.is_none() && metric["type"] == "Resource" && metric["resource"]["name"] == "cpu" && !use_of.is_null() {
+        if processor.is_none()
+            && metric["type"] == "Resource"
+            && metric["resource"]["name"] == "cpu"
+            && !use_of.is_null()
+        {
             processor = Some(use_of.clone());
         } else {
             others.push(metric.clone());
@@ -183,22 +189,31 @@ mod tests {
         check(
             read_event,
             show_event,
-            json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "eventTime": null, "note": "n", "regarding": {"kind": "Pod"},
-                "deprecatedSource": {"component": "c"}, "deprecatedFirstTimestamp": null, "deprecatedLastTimestamp": null, "deprecatedCount": 2}),
-            json!({"apiVersion": "v1", "kind": "Event", "eventTime": null, "message": "n", "involvedObject": {"kind": "Pod"},
+            json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "eventTime": null, "note": "n",
+                "regarding": {"kind": "Pod"},
+                "deprecatedSource": {"component": "c"}, "deprecatedFirstTimestamp": null,
+                "deprecatedLastTimestamp": null, "deprecatedCount": 2}),
+            json!({"apiVersion": "v1", "kind": "Event", "eventTime": null, "message": "n",
+                "involvedObject": {"kind": "Pod"},
                 "source": {"component": "c"}, "firstTimestamp": null, "lastTimestamp": null, "count": 2}),
         );
         check(
             read_autoscaler,
             show_autoscaler,
             json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
-                "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 60}, "status": {"currentReplicas": 0, "desiredReplicas": 0}}),
+                "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 60},
+                "status": {"currentReplicas": 0, "desiredReplicas": 0}}),
             json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
                 "spec": {"maxReplicas": 3, "metrics": [{"type": "Resource", "resource": {"name": "cpu",
-                    "target": {"type": "Utilization", "averageUtilization": 60}}}]}, "status": {"currentReplicas": 0, "desiredReplicas": 0}}),
+                    "target": {"type": "Utilization", "averageUtilization": 60}}}]},
+                    "status": {"currentReplicas": 0, "desiredReplicas": 0}}),
         );
-        let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
-        let full = json!({"apiVersion": "autoscaling/v2", "metadata": {}, "spec": {"metrics": [memory], "behavior": {"scaleUp": {}}},
+        let memory = json!({
+            "type": "Resource",
+            "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}},
+        });
+        let full = json!({"apiVersion": "autoscaling/v2", "metadata": {},
+            "spec": {"metrics": [memory], "behavior": {"scaleUp": {}}},
             "status": {"currentReplicas": 1}});
         let mut shown = full.clone();
         show_autoscaler(&mut shown);

@@ -11,8 +11,9 @@ pub const ACCOUNT: &str = "default";
 /// Tells pods whom to trust.
 pub const ROOT: &str = "kube-root-ca.crt";
 const ROOT_KEY: &str = "ca.crt";
-const ROOT_WORDS: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the \
-     internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
+const ROOT_WORDS: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
+                          endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
+                          guaranteed across distributions of Kubernetes clusters.";
 
 /// `authority`: the certificate of the cluster, where it has one.
 pub fn furniture(authority: Option<&str>) -> Vec<(Resource, Value)> {
@@ -21,7 +22,10 @@ pub fn furniture(authority: Option<&str>) -> Vec<(Resource, Value)> {
 }
 
 fn root(authority: &str) -> Value {
-    json!({"metadata": {"name": ROOT, "annotations": {"kubernetes.io/description": ROOT_WORDS}}, "data": {ROOT_KEY: authority}})
+    json!({
+        "metadata": {"name": ROOT, "annotations": {"kubernetes.io/description": ROOT_WORDS}},
+        "data": {ROOT_KEY: authority},
+    })
 }
 
 /// Whether a config map says what it should.
@@ -29,7 +33,8 @@ pub fn is_root(map: &Value, authority: &str) -> bool {
     map["data"][ROOT_KEY] == authority && map["data"].as_object().is_some_and(|data| data.len() == 1)
 }
 
-/// The class of claims that name none: a directory on the node of their pod. Who wants another default takes the mark away from this one.
+/// The class of claims that name none: a directory on the node of their pod. Who wants another default takes the mark
+/// away from this one.
 pub fn local_class() -> Value {
     json!({
         "metadata": {"name": "local", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},

@@ -54,7 +54,8 @@ pub fn changed(new: &Value, old: &Value, rules: Rules, validate: fn(&Value, Rule
 pub fn differs(new: &Value, old: &Value) -> bool {
     let asked = |object: &Value| {
         let fields = object.as_object().into_iter().flatten();
-        let asked = fields.filter(|(field, _)| !matches!(field.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
+        let asked =
+            fields.filter(|(field, _)| !matches!(field.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
         asked.map(|(field, value)| (field.clone(), value.clone())).collect::<serde_json::Map<_, _>>()
     };
     asked(new) != asked(old)

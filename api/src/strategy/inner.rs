@@ -16,44 +16,46 @@ static TYPES: Types = types::builtin();
 const OWN: [(&str, &str); 7] = [
     (
         "SecurityContext",
-        "capabilities privileged seLinuxOptions windowsOptions runAsUser runAsGroup runAsNonRoot readOnlyRootFilesystem \
-         allowPrivilegeEscalation procMount seccompProfile appArmorProfile",
+        "capabilities privileged seLinuxOptions windowsOptions runAsUser runAsGroup runAsNonRoot \
+         readOnlyRootFilesystem allowPrivilegeEscalation procMount seccompProfile appArmorProfile",
     ),
     (
         "PodSpec",
-        "volumes initContainers containers ephemeralContainers restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds \
-         dnsPolicy nodeSelector serviceAccountName automountServiceAccountToken nodeName securityContext imagePullSecrets hostname \
-         subdomain setHostnameAsFQDN affinity schedulerName tolerations hostAliases priorityClassName priority preemptionPolicy \
-         dnsConfig readinessGates runtimeClassName overhead enableServiceLinks topologySpreadConstraints os schedulingGates \
-         resourceClaims resources hostnameOverride schedulingGroup",
+        "volumes initContainers containers ephemeralContainers restartPolicy terminationGracePeriodSeconds \
+         activeDeadlineSeconds dnsPolicy nodeSelector serviceAccountName automountServiceAccountToken nodeName \
+         securityContext imagePullSecrets hostname subdomain setHostnameAsFQDN affinity schedulerName tolerations \
+         hostAliases priorityClassName priority preemptionPolicy dnsConfig readinessGates runtimeClassName overhead \
+         enableServiceLinks topologySpreadConstraints os schedulingGates resourceClaims resources hostnameOverride \
+         schedulingGroup",
     ),
     (
         "PodSecurityContext",
-        "hostNetwork:false hostPID:false hostIPC:false shareProcessNamespace:null hostUsers:null seLinuxOptions windowsOptions \
-         runAsUser runAsGroup runAsNonRoot supplementalGroups supplementalGroupsPolicy fsGroup fsGroupChangePolicy sysctls \
-         seccompProfile appArmorProfile seLinuxChangePolicy",
+        "hostNetwork:false hostPID:false hostIPC:false shareProcessNamespace:null hostUsers:null seLinuxOptions \
+         windowsOptions runAsUser runAsGroup runAsNonRoot supplementalGroups supplementalGroupsPolicy fsGroup \
+         fsGroupChangePolicy sysctls seccompProfile appArmorProfile seLinuxChangePolicy",
     ),
     (
         "Container",
-        "name image command args workingDir ports envFrom env resources resizePolicy restartPolicy restartPolicyRules volumeMounts \
-         volumeDevices livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath terminationMessagePolicy \
-         imagePullPolicy securityContext stdin stdinOnce tty",
+        "name image command args workingDir ports envFrom env resources resizePolicy restartPolicy restartPolicyRules \
+         volumeMounts volumeDevices livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath \
+         terminationMessagePolicy imagePullPolicy securityContext stdin stdinOnce tty",
     ),
     (
         "EphemeralContainer",
-        "name image command args workingDir ports envFrom env resources resizePolicy restartPolicy restartPolicyRules volumeMounts \
-         volumeDevices livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath terminationMessagePolicy \
-         imagePullPolicy securityContext stdin stdinOnce tty targetContainerName",
+        "name image command args workingDir ports envFrom env resources resizePolicy restartPolicy restartPolicyRules \
+         volumeMounts volumeDevices livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath \
+         terminationMessagePolicy imagePullPolicy securityContext stdin stdinOnce tty targetContainerName",
     ),
     (
         "PersistentVolumeClaimSpec",
-        "accessModes selector resources volumeName storageClassName volumeMode dataSource dataSourceRef volumeAttributesClassName",
+        "accessModes selector resources volumeName storageClassName volumeMode dataSource dataSourceRef \
+         volumeAttributesClassName",
     ),
     (
         // Its sources alone.
         "PersistentVolumeSpec",
-        "gcePersistentDisk awsElasticBlockStore hostPath glusterfs nfs rbd quobyte iscsi flexVolume cinder cephfs fc flocker azureFile \
-         vsphereVolume azureDisk photonPersistentDisk portworxVolume scaleIO local storageos csi",
+        "gcePersistentDisk awsElasticBlockStore hostPath glusterfs nfs rbd quobyte iscsi flexVolume cinder cephfs fc \
+         flocker azureFile vsphereVolume azureDisk photonPersistentDisk portworxVolume scaleIO local storageos csi",
     ),
 ];
 /// Beginnings of names that Go writes in capitals, and what it makes of them.
@@ -82,7 +84,8 @@ const CAPITALS: [(&str, &str); 22] = [
     ("wwids", "WWIDs"),
 ];
 
-/// Types that Kubernetes' own types share with v1, by their names there, and which of their fields are told though nobody said them.
+/// Types that Kubernetes' own types share with v1, by their names there, and which of their fields are told though
+/// nobody said them.
 const SHARED: [(&str, &[&str]); 2] = [("LabelSelector", &[]), ("LabelSelectorRequirement", &["key", "operator"])];
 
 /// A value of a type on one line. Nothing: what Go has for it.
@@ -167,7 +170,9 @@ fn object(row: &Type, value: &Value, depth: usize, text: &mut String) {
                 match (name.split_once(':'), row.field(name)) {
                     (Some((name, unsaid)), _) => {
                         let said = &value[name];
-                        part(name, &|text| text.push_str(&if said.is_null() { unsaid.to_owned() } else { said.to_string() }));
+                        part(name, &|text| {
+                            text.push_str(&if said.is_null() { unsaid.to_owned() } else { said.to_string() })
+                        });
                     }
                     (None, Some(field)) => part(name, &|text| of_field(field, &value[name], depth + 1, text)),
                     (None, None) => {}
@@ -187,8 +192,11 @@ fn object(row: &Type, value: &Value, depth: usize, text: &mut String) {
 
 /// In the names of v1, and only what was said.
 fn shared(row: &Type, always: &[&str], value: &Value, depth: usize, text: &mut String) {
-    let mut fields: Vec<&Field> =
-        row.fields.iter().filter(|field| always.contains(&&*field.name) || !doc::is_empty(&value[&*field.name])).collect();
+    let mut fields: Vec<&Field> = row
+        .fields
+        .iter()
+        .filter(|field| always.contains(&&*field.name) || !doc::is_empty(&value[&*field.name]))
+        .collect();
     fields.sort_by_key(|field| field.number);
     let parts = fields.into_iter().map(|field| {
         let mut text = format!("{}: ", json!(field.name));
@@ -272,7 +280,9 @@ fn braced((open, close): (char, char), parts: impl Iterator<Item = String>, dept
 /// `dnsPolicy` is `DNSPolicy`.
 fn go_name(name: &str) -> String {
     let end = |rest: &str| rest.is_empty() || rest.starts_with(|c: char| c.is_ascii_uppercase());
-    let capital = CAPITALS.iter().find_map(|(small, capital)| Some((capital, name.strip_prefix(small).filter(|rest| end(rest))?)));
+    let capital = CAPITALS
+        .iter()
+        .find_map(|(small, capital)| Some((capital, name.strip_prefix(small).filter(|rest| end(rest))?)));
     match capital {
         Some((capital, rest)) => format!("{capital}{rest}"),
         None => name[..1].to_ascii_uppercase() + &name[1..],
@@ -285,11 +295,13 @@ mod tests {
 
     #[test]
     fn changes() {
-        let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeMode": "Filesystem"});
+        let claim = json!({
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeMode": "Filesystem",
+        });
         let mut larger = claim.clone();
         larger["resources"]["requests"]["storage"] = "2Gi".into();
-        let expected = "@@ -6,7 +6,7 @@\n  \"Resources\": {\n   \"Limits\": null,\n   \"Requests\": {\n-   \"storage\": \"1Gi\"\n+   \
-            \"storage\": \"2Gi\"\n   }\n  },\n  \"VolumeName\": \"\",\n";
+        let expected = "@@ -6,7 +6,7 @@\n  \"Resources\": {\n   \"Limits\": null,\n   \"Requests\": {\n\
+                        -   \"storage\": \"1Gi\"\n+   \"storage\": \"2Gi\"\n   }\n  },\n  \"VolumeName\": \"\",\n";
         assert_eq!(change("PersistentVolumeClaimSpec", &claim, &larger).as_deref(), Some(expected));
         let reference = json!({"kind": "Pod", "name": "a: b", "apiVersion": "v1"});
         let expected = r#"{"Kind":"Pod","Namespace":"","Name":"a: b","UID":"","APIVersion":"v1","ResourceVersion":"","FieldPath":""}"#;
@@ -297,7 +309,10 @@ mod tests {
         let pod = json!({"containers": [{"name": "a<b"}], "hostNetwork": false});
         let shared = json!({"containers": [{"name": "a<b"}], "hostNetwork": true, "seLinuxOptions": {}});
         let change = change_of_pod(&pod, &shared).unwrap();
-        assert!(change.contains("-  \"HostNetwork\": false,\n+  \"HostNetwork\": true,\n   \"HostPID\": false,\n"), "{change}");
+        assert!(
+            change.contains("-  \"HostNetwork\": false,\n+  \"HostNetwork\": true,\n   \"HostPID\": false,\n"),
+            "{change}"
+        );
     }
 
     #[test]
@@ -329,7 +344,12 @@ mod tests {
                 assert_eq!(fields.split_whitespace().filter(|other| *other == field).count(), 1, "{name}.{field}");
             }
         }
-        for (json, go) in [("dnsPolicy", "DNSPolicy"), ("seLinuxOptions", "SELinuxOptions"), ("secret", "Secret"), ("hostIP", "HostIP")] {
+        for (json, go) in [
+            ("dnsPolicy", "DNSPolicy"),
+            ("seLinuxOptions", "SELinuxOptions"),
+            ("secret", "Secret"),
+            ("hostIP", "HostIP"),
+        ] {
             assert_eq!(go_name(json), go);
         }
     }

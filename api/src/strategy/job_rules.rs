@@ -1,5 +1,5 @@
-//! Jobs in detail: numbers that go together, when a failed pod fails the job and a finished one finishes it, and what may become of a
-//! job's status. PURE.
+//! Jobs in detail: numbers that go together, when a failed pod fails the job and a finished one finishes it, and what
+//! may become of a job's status. PURE.
 
 use super::checks::{full, not_negative, supported_text, too_many};
 use super::doc::{has, is_empty, list, number, text, yes};
@@ -31,7 +31,12 @@ pub fn spec(spec: &Value, path: &Path) -> Vec<Problem> {
     };
     if has(spec, "completionMode") && !matches!(text(spec, "completionMode"), "NonIndexed" | "Indexed") {
         let words = supported_text(&["NonIndexed", "Indexed"]);
-        found.push(Problem::new(&path.field("completionMode"), Reason::NotSupported, Some(spec["completionMode"].clone()), words));
+        found.push(Problem::new(
+            &path.field("completionMode"),
+            Reason::NotSupported,
+            Some(spec["completionMode"].clone()),
+            words,
+        ));
     }
     if is_indexed(spec) {
         if completions.is_none() {
@@ -63,7 +68,12 @@ pub fn spec(spec: &Value, path: &Path) -> Vec<Problem> {
     let replaced = text(spec, "podReplacementPolicy");
     if has(spec, "podFailurePolicy") && has(spec, "podReplacementPolicy") && replaced != "Failed" {
         let words = supported_text(&["Failed"]);
-        found.push(Problem::new(&path.field("podReplacementPolicy"), Reason::NotSupported, Some(replaced.into()), words));
+        found.push(Problem::new(
+            &path.field("podReplacementPolicy"),
+            Reason::NotSupported,
+            Some(replaced.into()),
+            words,
+        ));
     }
     found
 }
@@ -95,7 +105,8 @@ fn success_policy(spec: &Value, path: &Path) -> Vec<Problem> {
     let (rules, path) = (list(policy, "rules"), path.field("rules"));
     let mut found: Vec<Problem> = too_many(rules.len(), SUCCESS_RULES_MAX, &path).into_iter().collect();
     if rules.is_empty() {
-        found.push(Problem::required(&path, "at least one rules must be specified when the successPolicy is specified"));
+        found
+            .push(Problem::required(&path, "at least one rules must be specified when the successPolicy is specified"));
     }
     let completions = number(spec, "completions").unwrap_or(0);
     for (at, rule) in rules.iter().enumerate().take(SUCCESS_RULES_MAX) {
@@ -114,7 +125,12 @@ fn success_rule(rule: &Value, completions: i64, path: &Path) -> Vec<Problem> {
     if let Some(written) = written {
         let path = path.field("succeededIndexes");
         if written.len() > INDEXES_BYTES_MAX {
-            found.push(Problem::new(&path, Reason::TooLong, None, format!("may not be more than {INDEXES_BYTES_MAX} bytes")));
+            found.push(Problem::new(
+                &path,
+                Reason::TooLong,
+                None,
+                format!("may not be more than {INDEXES_BYTES_MAX} bytes"),
+            ));
         }
         match indexes(written, completions) {
             Ok(spans) => total = spans.iter().map(|(first, last)| last - first + 1).sum(),
@@ -148,12 +164,14 @@ fn indexes(written: &str, completions: i64) -> Result<Vec<(i64, i64)>, String> {
             [one] => (index(one)?, None),
             [first, last] => (index(first)?, Some(index(last)?)),
             _ => {
-                let words = "violates the requirement that an index interval can have at most two parts separated by '-'";
+                let words =
+                    "violates the requirement that an index interval can have at most two parts separated by '-'";
                 return Err(format!("the fragment {span:?} {words}"));
             }
         };
         let before = last.map(|last| (first, last)).or_else(|| spans.last().map(|(_, before)| (*before, first)));
-        let before = [before, spans.last().map(|(_, before)| (*before, first))].into_iter().flatten().find(|(a, b)| a >= b);
+        let before =
+            [before, spans.last().map(|(_, before)| (*before, first))].into_iter().flatten().find(|(a, b)| a >= b);
         if let Some((previous, current)) = before {
             return Err(format!("non-increasing order, previous: {previous}, current: {current}"));
         }
@@ -173,13 +191,17 @@ pub fn status(job: &Value) -> Vec<Problem> {
     let conditions = |words: &str| Problem::new(&path.field("conditions"), Reason::Invalid, None, words);
     let mut refuse = |wrong: bool, problem: &dyn Fn() -> Problem| found.extend(wrong.then(problem));
     refuse(complete && failed, &|| conditions("cannot set Complete=True and Failed=true conditions"));
-    refuse(complete && is("FailureTarget"), &|| conditions("cannot set Complete=True and FailureTarget=true conditions"));
+    refuse(complete && is("FailureTarget"), &|| {
+        conditions("cannot set Complete=True and FailureTarget=true conditions")
+    });
     let ended = text(status, "completionTime");
     let invalid = |field: &str, words: &str| Problem::invalid(&path.field(field), status[field].clone(), words);
     let required = |field: &str, words: &str| Problem::required(&path.field(field), words);
     let words = "cannot set completionTime when there is no Complete=True condition";
     refuse(!ended.is_empty() && !complete, &|| invalid("completionTime", words));
-    refuse(complete && ended.is_empty(), &|| required("completionTime", "completionTime is required for Complete jobs"));
+    refuse(complete && ended.is_empty(), &|| {
+        required("completionTime", "completionTime is required for Complete jobs")
+    });
     let begun = text(status, "startTime");
     // Times of one form are in the order of their texts.
     let backwards = !begun.is_empty() && !ended.is_empty() && ended < begun;
@@ -202,7 +224,9 @@ pub fn status(job: &Value) -> Vec<Problem> {
     refuse(more, &|| invalid("ready", "cannot set more ready pods than active"));
     let met = is("SuccessCriteriaMet");
     refuse(met && failed, &|| conditions("cannot set SuccessCriteriaMet=True and Failed=true conditions"));
-    refuse(met && is("FailureTarget"), &|| conditions("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"));
+    refuse(met && is("FailureTarget"), &|| {
+        conditions("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+    });
     found
 }
 
@@ -235,7 +259,9 @@ fn of_indexes(spec: &Value, status: &Value, path: &Path) -> Vec<Problem> {
         for (at, (field, written)) in [("completedIndexes", done), ("failedIndexes", failed)].into_iter().enumerate() {
             match indexes(written, completions) {
                 Ok(read) => spans[at] = read,
-                Err(why) => found.push(Problem::invalid(&path.field(field), written, format!("error parsing {field}: {why}"))),
+                Err(why) => {
+                    found.push(Problem::invalid(&path.field(field), written, format!("error parsing {field}: {why}")))
+                }
             }
         }
     }
@@ -286,7 +312,11 @@ pub fn status_update(new: &Value, old: &Value) -> Vec<Problem> {
         }
     }
     if has(now, "completionTime") && has(was, "completionTime") && now["completionTime"] != was["completionTime"] {
-        found.push(Problem::invalid(&path.field("completionTime"), now["completionTime"].clone(), "completionTime cannot be mutated"));
+        found.push(Problem::invalid(
+            &path.field("completionTime"),
+            now["completionTime"].clone(),
+            "completionTime cannot be mutated",
+        ));
     }
     if has(was, "startTime") && now["startTime"] != was["startTime"] && !yes(spec, "suspend") {
         found.push(Problem::required(&path.field("startTime"), "startTime cannot be removed for unsuspended job"));
@@ -296,7 +326,8 @@ pub fn status_update(new: &Value, old: &Value) -> Vec<Problem> {
         found.push(conditions("cannot disable the SuccessCriteriaMet=True condition".into()));
     }
     if is_true(was, "Complete") && !met(was) && met(now) {
-        found.push(conditions("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions".into()));
+        found
+            .push(conditions("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions".into()));
     }
     found
 }
@@ -325,7 +356,10 @@ mod tests {
             of
         };
         check(json!({"completions": 1}), &[]);
-        check(json!({"completionMode": "Indexed"}), &["spec.completions: Required value: when completion mode is Indexed"]);
+        check(
+            json!({"completionMode": "Indexed"}),
+            &["spec.completions: Required value: when completion mode is Indexed"],
+        );
         check(
             json!({"maxFailedIndexes": 1}),
             &[
@@ -337,32 +371,47 @@ mod tests {
             json!({"managedBy": "me"}),
             &["spec.managedBy: Invalid value: \"me\": must be a domain-prefixed path (such as \"acme.io/foo\")"],
         );
-        let rule = json!({"action": "FailIndex", "onExitCodes": {"operator": "In", "containerName": "x", "values": [3, 0, 3]}});
+        let rule = json!({
+            "action": "FailIndex", "onExitCodes": {"operator": "In", "containerName": "x", "values": [3, 0, 3]},
+        });
         check(
-            json!({"podFailurePolicy": {"rules": [rule, {"action": "Ignore"}]}, "podReplacementPolicy": "TerminatingOrFailed"}),
+            json!({
+                "podFailurePolicy": {"rules": [rule, {"action": "Ignore"}]},
+                "podReplacementPolicy": "TerminatingOrFailed",
+            }),
             &[
-                "spec.podFailurePolicy.rules[0].action: Invalid value: \"FailIndex\": requires the backoffLimitPerIndex to be set",
-                "spec.podFailurePolicy.rules[0].onExitCodes.containerName: Invalid value: \"x\": must be one of the container or \
-                 initContainer names in the pod template",
-                "spec.podFailurePolicy.rules[0].onExitCodes.values[1]: Invalid value: 0: must not be 0 for the In operator",
+                "spec.podFailurePolicy.rules[0].action: Invalid value: \"FailIndex\": requires the \
+                 backoffLimitPerIndex to be set",
+                "spec.podFailurePolicy.rules[0].onExitCodes.containerName: Invalid value: \"x\": must be one of the \
+                 container or initContainer names in the pod template",
+                "spec.podFailurePolicy.rules[0].onExitCodes.values[1]: Invalid value: 0: must not be 0 for the In \
+                 operator",
                 "spec.podFailurePolicy.rules[0].onExitCodes.values[2]: Duplicate value: 3",
                 "spec.podFailurePolicy.rules[0].onExitCodes.values: Invalid value: [3,0,3]: must be ordered",
-                "spec.podFailurePolicy.rules[1]: Invalid value: specifying one of OnExitCodes and OnPodConditions is required",
+                "spec.podFailurePolicy.rules[1]: Invalid value: specifying one of OnExitCodes and OnPodConditions is \
+                 required",
                 "spec.podReplacementPolicy: Unsupported value: \"TerminatingOrFailed\": supported values: \"Failed\"",
             ],
         );
         let words = "must be less than or equal to 3 (the number of indexes in the specified succeededIndexes field)";
         check(
-            indexed(
-                json!({"successPolicy": {"rules": [{"succeededIndexes": "0,2-3", "succeededCount": 4}, {"succeededIndexes": "7"}, {}]}}),
-            ),
+            indexed(json!({
+                "successPolicy": {
+                    "rules": [{"succeededIndexes": "0,2-3", "succeededCount": 4}, {"succeededIndexes": "7"}, {}],
+                },
+            })),
             &[
                 &format!("spec.successPolicy.rules[0].succeededCount: Invalid value: 4: {words}"),
-                "spec.successPolicy.rules[1].succeededIndexes: Invalid value: \"7\": error parsing succeededIndexes: too large index: \"7\"",
-                "spec.successPolicy.rules[2]: Required value: at least one of succeededCount or succeededIndexes must be specified",
+                "spec.successPolicy.rules[1].succeededIndexes: Invalid value: \"7\": error parsing succeededIndexes: \
+                 too large index: \"7\"",
+                "spec.successPolicy.rules[2]: Required value: at least one of succeededCount or succeededIndexes must \
+                 be specified",
             ],
         );
-        check(json!({"successPolicy": {}}), &["spec.successPolicy: Invalid value: {\"Rules\":null}: requires indexed completion mode"]);
+        check(
+            json!({"successPolicy": {}}),
+            &["spec.successPolicy: Invalid value: {\"Rules\":null}: requires indexed completion mode"],
+        );
     }
 
     #[test]
@@ -372,7 +421,10 @@ mod tests {
             ("0,2-4", Ok(vec![(0, 0), (2, 4)])),
             (
                 "1-2-3",
-                Err("the fragment \"1-2-3\" violates the requirement that an index interval can have at most two parts separated by '-'"),
+                Err(
+                    "the fragment \"1-2-3\" violates the requirement that an index interval can have at most two parts \
+                     separated by '-'",
+                ),
             ),
             ("x", Err("cannot convert string to integer for index: \"x\"")),
             ("9", Err("too large index: \"9\"")),
@@ -395,17 +447,21 @@ mod tests {
         }
         check(&done, &[]);
         let mut wrong = done.clone();
-        (wrong["completionTime"], wrong["active"], wrong["conditions"][0]) = (json!("2019-01-01T00:00:00Z"), json!(1), condition("x"));
+        (wrong["completionTime"], wrong["active"], wrong["conditions"][0]) =
+            (json!("2019-01-01T00:00:00Z"), json!(1), condition("x"));
         check(
             &wrong,
             &[
-                "status.completionTime: Invalid value: \"2019-01-01T00:00:00Z\": completionTime cannot be set before startTime",
-                "status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+                "status.completionTime: Invalid value: \"2019-01-01T00:00:00Z\": completionTime cannot be set before \
+                 startTime",
+                "status.conditions: Invalid value: cannot set Complete=True condition without the \
+                 SuccessCriteriaMet=true condition",
                 "status.active: Invalid value: 1: active>0 is invalid for finished job",
             ],
         );
         check(&json!({"ready": 2}), &["status.ready: Invalid value: 2: cannot set more ready pods than active"]);
-        let words = "status.completedIndexes: Invalid value: \"0\": cannot set non-empty completedIndexes when non-indexed completion mode";
+        let words = "status.completedIndexes: Invalid value: \"0\": cannot set non-empty completedIndexes when \
+                     non-indexed completion mode";
         check(&json!({"completedIndexes": "0"}), &[words]);
         let of = |status: &Value| json!({"spec": {}, "status": status});
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Kinds that have no rules of their own, a row each; and how often messages about the metadata of any kind are repeated.
+//! Kinds that have no rules of their own, a row each; and how often messages about the metadata of any kind are
+//! repeated.
 
 use super::general;
 use super::rules::BuiltinStrategy;

@@ -29,10 +29,13 @@ pub fn problem(selector: &Value, path: &Path, words: impl Into<String>) -> Probl
 pub fn operator(rule: &Value, path: &Path, later: bool) -> Option<Problem> {
     let none = list(rule, "values").is_empty();
     match text(rule, "operator") {
-        "In" | "NotIn" if none => Some(Problem::required(&path.field("values"), "must be specified when `operator` is 'In' or 'NotIn'")),
-        "Exists" | "DoesNotExist" if !none => {
-            Some(Problem::forbidden(&path.field("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+        "In" | "NotIn" if none => {
+            Some(Problem::required(&path.field("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
         }
+        "Exists" | "DoesNotExist" if !none => Some(Problem::forbidden(
+            &path.field("values"),
+            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+        )),
         "In" | "NotIn" | "Exists" | "DoesNotExist" => None,
         other => (!later).then(|| Problem::invalid(&path.field("operator"), other, "not a valid selector operator")),
     }

@@ -1,4 +1,5 @@
-//! Leases: who leads, and until when. And slices of endpoints, which are as short-lived where nobody makes them by hand.
+//! Leases: who leads, and until when. And slices of endpoints, which are as short-lived where nobody makes them by
+//! hand.
 
 use super::checks::{NOT_NEGATIVE, full, immutable};
 use super::doc::{list, list_at, number, remove, text};
@@ -183,12 +184,16 @@ mod tests {
     #[test]
     fn slices() {
         fn check(endpoint: Value, expected: &[&str]) {
-            let of = json!({"metadata": {"name": "s", "namespace": "n"}, "addressType": "IPv4", "endpoints": [endpoint], "ports": []});
+            let of = json!({
+                "metadata": {"name": "s", "namespace": "n"}, "addressType": "IPv4", "endpoints": [endpoint],
+                "ports": [],
+            });
             let found: Vec<String> = slice(&of, Rules::default()).iter().map(Problem::to_string).collect();
             assert_eq!(found.len(), expected.len(), "{found:?}");
             assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:?}");
         }
-        let zones = |names: &[&str]| json!({"forZones": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()});
+        let zones =
+            |names: &[&str]| json!({"forZones": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()});
         check(json!({"addresses": ["10.0.0.1"], "hostname": "a", "nodeName": "n", "hints": zones(&["a", "b"])}), &[]);
         check(
             json!({"addresses": ["127.0.0.1"]}),
@@ -202,7 +207,10 @@ mod tests {
                 "endpoints[0].hints.forZones[1].name: Duplicate value: \"a\"",
             ],
         );
-        check(json!({"addresses": ["10.0.0.1"], "hints": zones(&["a"; 9])}), &["endpoints[0].hints.forZones: Too many: 9"]);
+        check(
+            json!({"addresses": ["10.0.0.1"], "hints": zones(&["a"; 9])}),
+            &["endpoints[0].hints.forZones: Too many: 9"],
+        );
         let of = |address: &str, more: Value| {
             let mut endpoint = json!({"addresses": [address]});
             endpoint.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

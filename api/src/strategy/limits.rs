@@ -31,15 +31,20 @@ pub static LIMIT_RANGE: BuiltinStrategy = BuiltinStrategy {
     ..general::strategy::<false, false>()
 };
 
-pub static RESOURCE_QUOTA: BuiltinStrategy =
-    BuiltinStrategy { validate: quota, validate_update: quota_update, durable: without_status, ..general::strategy::<false, false>() };
+pub static RESOURCE_QUOTA: BuiltinStrategy = BuiltinStrategy {
+    validate: quota,
+    validate_update: quota_update,
+    durable: without_status,
+    ..general::strategy::<false, false>()
+};
 
 /// Containers get what is the most as their limit, and their limit, or the least, as their request.
 fn defaults(range: &mut Value) {
     map_at(range, "spec");
     for item in list_at(&mut range["spec"], "limits").filter(|item| text(item, "type") == "Container") {
         for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
-            let amounts: Vec<(String, Value)> = entries(item, from).map(|(name, amount)| (name.clone(), amount.clone())).collect();
+            let amounts: Vec<(String, Value)> =
+                entries(item, from).map(|(name, amount)| (name.clone(), amount.clone())).collect();
             for (name, amount) in amounts {
                 map_at(item, to).entry(name).or_insert(amount);
             }
@@ -58,7 +63,11 @@ fn limit_range(range: &Value, rules: Rules) -> Vec<Problem> {
         let (path, kind) = (path.index(at), text(item, "type"));
         let mut of_kind = names::problems(&path.field("type"), kind, names::qualified(kind));
         if of_kind.is_empty() && !kind.contains('/') && !["Pod", "Container", "PersistentVolumeClaim"].contains(&kind) {
-            of_kind.push(Problem::invalid(&path.field("type"), kind, "must be a standard limit type or fully qualified"));
+            of_kind.push(Problem::invalid(
+                &path.field("type"),
+                kind,
+                "must be a standard limit type or fully qualified",
+            ));
         }
         found.extend(of_kind);
         if !types.insert(kind) {
@@ -88,7 +97,8 @@ fn of_item(item: &Value, kind: &str, path: &Path) -> Vec<Problem> {
         _ => &["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"],
     };
     let item: Value = fields.iter().map(|field| ((*field).to_owned(), item[*field].clone())).collect();
-    let names: BTreeSet<&String> = fields.iter().flat_map(|field| entries(&item, field).map(|(name, _)| name)).collect();
+    let names: BTreeSet<&String> =
+        fields.iter().flat_map(|field| entries(&item, field).map(|(name, _)| name)).collect();
     let whose = if matches!(kind, "Pod" | "Container") { Whose::Container } else { Whose::Any };
     for name in names {
         if full(&found) {
@@ -107,8 +117,20 @@ fn of_resource(item: &Value, name: &str, path: &Path) -> Vec<Problem> {
     // What must not be more than what, how that is said, where, and which of the two is shown.
     const ORDERS: [(&str, &str, &str, &str, &str); 6] = [
         ("min", "max", "min value {} is greater than max value {}", "min", "min"),
-        ("min", "defaultRequest", "min value {} is greater than default request value {}", "defaultRequest", "defaultRequest"),
-        ("defaultRequest", "max", "default request value {} is greater than max value {}", "defaultRequest", "defaultRequest"),
+        (
+            "min",
+            "defaultRequest",
+            "min value {} is greater than default request value {}",
+            "defaultRequest",
+            "defaultRequest",
+        ),
+        (
+            "defaultRequest",
+            "max",
+            "default request value {} is greater than max value {}",
+            "defaultRequest",
+            "defaultRequest",
+        ),
         (
             "defaultRequest",
             "default",
@@ -125,7 +147,8 @@ fn of_resource(item: &Value, name: &str, path: &Path) -> Vec<Problem> {
         if a.is_null() || b.is_null() || quantity(a) <= quantity(b) {
             continue;
         }
-        let said = words.replacen("{}", a.as_str().unwrap_or_default(), 1).replacen("{}", b.as_str().unwrap_or_default(), 1);
+        let said =
+            words.replacen("{}", a.as_str().unwrap_or_default(), 1).replacen("{}", b.as_str().unwrap_or_default(), 1);
         found.push(Problem::invalid(&path.field(at).key(name), item[shown][name].clone(), said));
     }
     let ratio = &item["maxLimitRequestRatio"][name];
@@ -137,7 +160,8 @@ fn of_resource(item: &Value, name: &str, path: &Path) -> Vec<Problem> {
     let (limit, request) = (&item["default"][name], &item["defaultRequest"][name]);
     if amounts::is_not_shared(name) && !limit.is_null() && !request.is_null() && quantity(limit) != quantity(request) {
         let text = |amount: &Value| amount.as_str().unwrap_or_default().to_owned();
-        let words = format!("default value {} must equal to defaultRequest value {} in {name}", text(limit), text(request));
+        let words =
+            format!("default value {} must equal to defaultRequest value {} in {name}", text(limit), text(request));
         found.push(Problem::invalid(&path.field("defaultRequest").key(name), request.clone(), words));
     }
     found
@@ -170,8 +194,15 @@ fn quota(quota: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-const SCOPES: [&str; 7] =
-    ["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "VolumeAttributesClass"];
+const SCOPES: [&str; 7] = [
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "PriorityClass",
+    "Terminating",
+    "VolumeAttributesClass",
+];
 /// Resources that Kubernetes counts under names of its own, and which of them pods take.
 const OF_PODS: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 const OTHERS: [&str; 13] = [
@@ -205,7 +236,8 @@ fn scopes(spec: &Value, path: &Path) -> Vec<Problem> {
     if conflict(&listed) {
         found.push(Problem::invalid(&at, shown.clone(), "conflicting scopes"));
     }
-    let (requirements, at) = (list(&spec["scopeSelector"], "matchExpressions"), path.field("scopeSelector").field("matchExpressions"));
+    let (requirements, at) =
+        (list(&spec["scopeSelector"], "matchExpressions"), path.field("scopeSelector").field("matchExpressions"));
     for one in requirements.iter().take(PROBLEMS_MAX) {
         let scope = text(one, "scopeName");
         let selector = &spec["scopeSelector"];
@@ -248,8 +280,9 @@ fn scope_operator(one: &Value, scope: &str, path: &Path) -> Vec<Problem> {
     let (operator, values) = (text(one, "operator"), list(one, "values"));
     let mut found = Vec::new();
     if !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && SCOPES.contains(&scope) && operator != "Exists" {
-        let words = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
-            ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+        let words = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
+                     ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort \
+                     or ResourceQuotaScopeCrossNamespacePodAffinity";
         found.push(Problem::invalid(&path.field("operator"), operator, words));
     }
     match operator {
@@ -268,7 +301,9 @@ fn scope_operator(one: &Value, scope: &str, path: &Path) -> Vec<Problem> {
 }
 
 fn conflict(scopes: &[&str]) -> bool {
-    [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")].iter().any(|(a, b)| scopes.contains(a) && scopes.contains(b))
+    [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")]
+        .iter()
+        .any(|(a, b)| scopes.contains(a) && scopes.contains(b))
 }
 
 /// The scopes of a quota may not change.
@@ -310,16 +345,27 @@ mod tests {
         check(
             json!({"hard": {"cpu": "1"}, "scopes": ["BestEffort", "NotBestEffort", "x"]}),
             &[
-                "spec.scopes: Invalid value: [\"BestEffort\",\"NotBestEffort\",\"x\"]: unsupported scope applied to resource",
+                "spec.scopes: Invalid value: [\"BestEffort\",\"NotBestEffort\",\"x\"]: unsupported scope applied to \
+                 resource",
                 "spec.scopes: Invalid value: [\"BestEffort\",\"NotBestEffort\",\"x\"]: unsupported scope",
                 "spec.scopes: Invalid value: [\"BestEffort\",\"NotBestEffort\",\"x\"]: conflicting scopes",
             ],
         );
-        let one = |scope: &str, operator: &str, values: &[&str]| json!({"scopeSelector": {"matchExpressions": [{"scopeName": scope, "operator": operator, "values": values}]}});
+        let one = |scope: &str, operator: &str, values: &[&str]| {
+            json!({
+                "scopeSelector": {"matchExpressions": [{"scopeName": scope, "operator": operator, "values": values}]},
+            })
+        };
         check(one("PriorityClass", "In", &["high"]), &[]);
         let place = "spec.scopeSelector.matchExpressions";
-        check(one("PriorityClass", "In", &[]), &[&format!("{place}.values: Required value: must be at least one value")]);
-        check(one("Terminating", "In", &["a"]), &[&format!("{place}.operator: Invalid value: \"In\": must be 'Exists'")]);
+        check(
+            one("PriorityClass", "In", &[]),
+            &[&format!("{place}.values: Required value: must be at least one value")],
+        );
+        check(
+            one("Terminating", "In", &["a"]),
+            &[&format!("{place}.operator: Invalid value: \"In\": must be 'Exists'")],
+        );
         check(
             one("x", "About", &[]),
             &[

@@ -31,7 +31,8 @@ pub fn create(object: &mut Value, making: &mut Making<'_>, generation: bool) {
     tidy(object);
     let base = text(&object["metadata"], "generateName");
     if !base.is_empty() && text(&object["metadata"], "name").is_empty() {
-        let cut = (0..=GENERATED_BASE_BYTES_MAX.min(base.len())).rev().find(|at| base.is_char_boundary(*at)).unwrap_or(0);
+        let cut =
+            (0..=GENERATED_BASE_BYTES_MAX.min(base.len())).rev().find(|at| base.is_char_boundary(*at)).unwrap_or(0);
         let name = format!("{}{}", &base[..cut], (making.suffix)());
         object["metadata"]["name"] = name.into();
     }
@@ -121,8 +122,8 @@ pub fn delete(object: &Value, deleting: Deleting) -> Deletion {
     Deletion::Mark(marked(object, deleting.now, 0))
 }
 
-/// The object with the finalizers that a deletion gives it. `fate`: what the deletion says becomes of what it owns; `default`: what
-/// does where neither that nor a finalizer says it.
+/// The object with the finalizers that a deletion gives it. `fate`: what the deletion says becomes of what it owns;
+/// `default`: what does where neither that nor a finalizer says it.
 pub fn parting(object: &Value, fate: Option<Fate>, default: Fate) -> Value {
     let all = list(&object["metadata"], "finalizers");
     let held = |finalizer: &str| all.iter().any(|one| one == finalizer);
@@ -169,10 +170,13 @@ pub fn marked(object: &Value, now: crate::meta::Time, grace_s: i64) -> Value {
     marked
 }
 
-/// Whether an object being deleted may go now: its grace is over and nothing holds it. For updates that take the last finalizer.
+/// Whether an object being deleted may go now: its grace is over and nothing holds it. For updates that take the last
+/// finalizer.
 pub fn is_released(object: &Value) -> bool {
     let meta = &object["metadata"];
-    has(meta, "deletionTimestamp") && meta["deletionGracePeriodSeconds"].as_i64() == Some(0) && list(meta, "finalizers").is_empty()
+    has(meta, "deletionTimestamp")
+        && meta["deletionGracePeriodSeconds"].as_i64() == Some(0)
+        && list(meta, "finalizers").is_empty()
 }
 
 /// Labels of one map that follow no rule of v1. Nobody had more than a handful.
@@ -188,7 +192,8 @@ pub enum Scope {
 /// The form of a kind's names.
 pub type NameRule = fn(&str) -> names::Faults;
 
-/// Every problem of an object's metadata. `scope`: whether the kind lives in namespaces; `name_rule`: the form of its names.
+/// Every problem of an object's metadata. `scope`: whether the kind lives in namespaces; `name_rule`: the form of its
+/// names.
 pub fn validate(object: &Value, scope: Scope, name_rule: NameRule, rules: Rules) -> Vec<Problem> {
     let mut problems = validate_any(object, scope, name_rule, rules);
     problems.extend(finalizer::unknown(&object["metadata"]));
@@ -224,7 +229,9 @@ pub fn validate_any(object: &Value, scope: Scope, name_rule: NameRule, rules: Ru
         (Scope::Namespaced, false) => {
             problems.extend(names::problems(&path.field("namespace"), namespace, names::label(namespace)));
         }
-        (Scope::Cluster, false) => problems.push(Problem::forbidden(&path.field("namespace"), "not allowed on this type")),
+        (Scope::Cluster, false) => {
+            problems.push(Problem::forbidden(&path.field("namespace"), "not allowed on this type"))
+        }
         (Scope::Cluster, true) => {}
     }
     problems.extend(labels(meta, "labels", &path, rules));
@@ -235,7 +242,8 @@ pub fn validate_any(object: &Value, scope: Scope, name_rule: NameRule, rules: Ru
     problems
 }
 
-/// Whatever follows a base makes a good end, so a dash may end it; Kubernetes judges it with the dash and what stands before it replaced.
+/// Whatever follows a base makes a good end, so a dash may end it; Kubernetes judges it with the dash and what stands
+/// before it replaced.
 fn stem(base: &str) -> String {
     let cut = base.strip_suffix('-').and_then(|rest| rest.char_indices().next_back());
     cut.map_or_else(|| base.to_owned(), |(at, _)| format!("{}a", &base[..at]))
@@ -258,11 +266,13 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
     }
     if has(was, "deletionTimestamp") {
         let held: HashSet<&str> = list(was, "finalizers").iter().filter_map(Value::as_str).collect();
-        let added: Vec<&str> = list(meta, "finalizers").iter().filter_map(Value::as_str).filter(|one| !held.contains(one)).collect();
+        let added: Vec<&str> =
+            list(meta, "finalizers").iter().filter_map(Value::as_str).filter(|one| !held.contains(one)).collect();
         if !added.is_empty() {
             let shown: Vec<String> = added.iter().map(|one| format!("{one:?}")).collect();
             let words = "no new finalizers can be added if the object is being deleted, found new finalizers";
-            let problem = Problem::forbidden(&path.field("finalizers"), format!("{words} []string{{{}}}", shown.join(", ")));
+            let problem =
+                Problem::forbidden(&path.field("finalizers"), format!("{words} []string{{{}}}", shown.join(", ")));
             // Kubernetes looks at the metadata of an update twice, and tells of this twice.
             problems.extend([problem.clone(), problem]);
         }
@@ -270,8 +280,9 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
     problems
 }
 
-/// The problems that `validate` finds in the new object, without those that it finds in the old one at the same place: names that were
-/// taken once (through v1beta1) stay good. Only names can differ so: everything else was good in the old one.
+/// The problems that `validate` finds in the new object, without those that it finds in the old one at the same place:
+/// names that were taken once (through v1beta1) stay good. Only names can differ so: everything else was good in the
+/// old one.
 pub fn new_problems(new: Vec<Problem>, old: &[Problem]) -> Vec<Problem> {
     let old: HashSet<String> = old.iter().map(Problem::to_string).collect();
     new.into_iter().filter(|problem| !old.contains(&problem.to_string())).collect()
@@ -317,7 +328,12 @@ pub fn annotations(meta: &Value, path: &Path) -> Vec<Problem> {
         bytes += key.len() + value.len();
     }
     if bytes > ANNOTATIONS_BYTES_MAX {
-        problems.push(Problem::new(&path, Reason::TooLong, None, format!("may not be more than {ANNOTATIONS_BYTES_MAX} bytes")));
+        problems.push(Problem::new(
+            &path,
+            Reason::TooLong,
+            None,
+            format!("may not be more than {ANNOTATIONS_BYTES_MAX} bytes"),
+        ));
     }
     problems
 }
@@ -353,7 +369,12 @@ mod tests {
         let (strict, old) = (Rules::default(), Rules { old_names: true, ..Rules::default() });
         let ours = |name: &str| json!({"name": name, "namespace": "default"});
         check(ours("a"), Scope::Namespaced, strict, &[]);
-        check(ours("frontendController"), Scope::Namespaced, strict, &["metadata.name: Invalid value: \"frontendController\""]);
+        check(
+            ours("frontendController"),
+            Scope::Namespaced,
+            strict,
+            &["metadata.name: Invalid value: \"frontendController\""],
+        );
         check(ours("frontendController"), Scope::Namespaced, old, &[]);
         check(ours("a/b"), Scope::Namespaced, old, &["metadata.name: Invalid value: \"a/b\": must consist of letters"]);
         for name in ["system:a", ".hidden", "x~", "\u{e9}", &"x".repeat(300)] {
@@ -363,7 +384,12 @@ mod tests {
         check(json!({}), Scope::Cluster, strict, &["metadata.name: Required value: name or generateName is required"]);
         check(json!({"name": "a"}), Scope::Namespaced, strict, &["metadata.namespace: Required value"]);
         check(ours("a"), Scope::Cluster, strict, &["metadata.namespace: Forbidden: not allowed on this type"]);
-        check(json!({"name": "a", "namespace": "B"}), Scope::Namespaced, old, &["metadata.namespace: Invalid value: \"B\""]);
+        check(
+            json!({"name": "a", "namespace": "B"}),
+            Scope::Namespaced,
+            old,
+            &["metadata.namespace: Invalid value: \"B\""],
+        );
         let both = &["metadata.generateName: Invalid value: \"AB-\"", "metadata.name: Invalid value: \"AB-abcde\""];
         check(json!({"generateName": "AB-", "name": "AB-abcde"}), Scope::Cluster, strict, both);
         check(json!({"generateName": "a-", "name": "a-abcde"}), Scope::Cluster, strict, &[]);
@@ -372,7 +398,8 @@ mod tests {
             check(json!({"generateName": base, "name": "a"}), Scope::Cluster, strict, base_alone);
         }
         let labels = json!({"name": "a", "labels": {"a b": "c", "d": "e f"}});
-        let both = &["metadata.labels: Invalid value: \"a b\"", "metadata.labels: Invalid value: \"e f\": a valid label must"];
+        let both =
+            &["metadata.labels: Invalid value: \"a b\"", "metadata.labels: Invalid value: \"e f\": a valid label must"];
         check(labels.clone(), Scope::Cluster, strict, both);
         check(labels, Scope::Cluster, old, &["metadata.labels: Invalid value: \"a b\": must not be empty"]);
         let listed = json!({"name": "a", "labels": {"uses": "redisslave,redis-master"}});
@@ -435,11 +462,14 @@ mod tests {
     fn the_last_finalizer_releases() {
         let deleting = Deleting { grace_s: None, now: crate::meta::Time::from_seconds(1_600_000_000).unwrap() };
         assert_eq!(delete(&json!({"metadata": {}}), deleting), Deletion::Remove);
-        let Deletion::Mark(held) = delete(&json!({"metadata": {"finalizers": ["a.b/c"], "generation": 1}}), deleting) else {
+        let Deletion::Mark(held) = delete(&json!({"metadata": {"finalizers": ["a.b/c"], "generation": 1}}), deleting)
+        else {
             panic!("a finalizer holds");
         };
-        let expected =
-            json!({"finalizers": ["a.b/c"], "generation": 2, "deletionTimestamp": "2020-09-13T12:26:40Z", "deletionGracePeriodSeconds": 0});
+        let expected = json!({
+            "finalizers": ["a.b/c"], "generation": 2, "deletionTimestamp": "2020-09-13T12:26:40Z",
+            "deletionGracePeriodSeconds": 0,
+        });
         assert_eq!(held["metadata"], expected);
         assert_eq!(delete(&held, deleting), Deletion::Mark(held.clone()));
         let parted = |object: &Value, fate| parting(object, fate, Fate::Background)["metadata"]["finalizers"].clone();

@@ -1,5 +1,5 @@
-//! The rules of each kind that a schema cannot express: the fields that a create or an update sets, keeps or refuses, the names and
-//! addresses that the object claims, the part of it that is durable, and how it is deleted.
+//! The rules of each kind that a schema cannot express: the fields that a create or an update sets, keeps or refuses,
+//! the names and addresses that the object claims, the part of it that is durable, and how it is deleted.
 //!
 //!     create:  schema defaults -> Strategy::create -> Strategy::validate -> claims -> Store::write
 //!     update:  schema defaults -> Strategy::update -> Strategy::validate_update -> claims -> Store::write
@@ -95,8 +95,8 @@ pub use batch::{CRON_JOB, JOB};
 pub use binding::{BINDING, bind, no_target};
 pub use claim::{CLAIM, VOLUME};
 pub use classes::{
-    ATTRIBUTES_CLASS, PRIORITY_CLASS, RUNTIME_CLASS, STORAGE_CLASS, VOLUME_ATTACHMENT, refuse_delete as priority_class_stays,
-    system_classes,
+    ATTRIBUTES_CLASS, PRIORITY_CLASS, RUNTIME_CLASS, STORAGE_CLASS, VOLUME_ATTACHMENT,
+    refuse_delete as priority_class_stays, system_classes,
 };
 pub use config::{CONFIG_MAP, SECRET};
 pub use creation_token::{CREATION_TOKEN, CREATION_TOKEN_BYTES_MAX, creation_token};
@@ -117,7 +117,9 @@ pub use policies::{MUTATING_BINDING, MUTATING_POLICY, VALIDATING_BINDING, VALIDA
 pub use rbac::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
 pub use replicationcontroller::REPLICATION_CONTROLLER;
 pub use review::REVIEW;
-pub use rules::{BuiltinStrategy, Deleting, Deletion, Fate, Making, Rules, Share, Strategy, StrategyRef, keep_metadata, keep_status};
+pub use rules::{
+    BuiltinStrategy, Deleting, Deletion, Fate, Making, Rules, Share, Strategy, StrategyRef, keep_metadata, keep_status,
+};
 pub use scale::SCALE;
 pub use scaling::{AUTOSCALER, DISRUPTION_BUDGET};
 pub use service::SERVICE;
@@ -126,12 +128,14 @@ pub use stateful::STATEFUL_SET;
 pub use templates::{CONTROLLER_REVISION, POD_TEMPLATE};
 pub use webhooks::WEBHOOKS;
 
-/// Whether a strategy has reported a problem that the type finds as well: at the same path, at the path without its indexes, of
-/// the whole whose type it is, or elsewhere in the same words.
+/// Whether a strategy has reported a problem that the type finds as well: at the same path, at the path without its
+/// indexes, of the whole whose type it is, or elsewhere in the same words.
 pub fn covers(by_strategy: &Problem, of_type: &Problem) -> bool {
     let (reported, found) = (by_strategy.path.as_str(), of_type.path.as_str());
     let bare: String = found.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect();
-    let alike = by_strategy.reason == of_type.reason && by_strategy.value == of_type.value && by_strategy.detail == of_type.detail;
+    let alike = by_strategy.reason == of_type.reason
+        && by_strategy.value == of_type.value
+        && by_strategy.detail == of_type.detail;
     // That it may not change is another matter.
     let same_path = (reported == found || reported == bare) && by_strategy.detail != "field is immutable";
     same_path || (by_strategy.shown.is_some() && found.strip_suffix(".type") == Some(reported)) || alike

@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 
 /// Every problem of a container's mounts and devices. `volumes`: those of the pod.
 pub fn validate(container: &Value, volumes: &HashMap<&str, &Value>, path: &Path) -> Vec<Problem> {
-    let named = |field: &str, of: &'static str| list(container, field).iter().map(move |one| text(one, of)).collect::<HashSet<_>>();
+    let named = |field: &str, of: &'static str| {
+        list(container, field).iter().map(move |one| text(one, of)).collect::<HashSet<_>>()
+    };
     let (devices, device_paths) = (named("volumeDevices", "name"), named("volumeDevices", "devicePath"));
     let mut found = Vec::new();
     let mut seen = HashSet::new();
@@ -35,13 +37,21 @@ pub fn validate(container: &Value, volumes: &HashMap<&str, &Value>, path: &Path)
             found.push(Problem::invalid(&path.field("name"), name, "must not already exist in volumeDevices"));
         }
         if device_paths.contains(target) {
-            found.push(Problem::invalid(&path.field("mountPath"), target, "must not already exist as a path in volumeDevices"));
+            found.push(Problem::invalid(
+                &path.field("mountPath"),
+                target,
+                "must not already exist as a path in volumeDevices",
+            ));
         }
         let (part, made) = (text(mount, "subPath"), text(mount, "subPathExpr"));
         // Kubernetes names these two, and what a mount passes on, without the index of the mount.
         found.extend(problems(&all.field("subPath"), part, names::descending(part)));
         if !made.is_empty() && !part.is_empty() {
-            found.push(Problem::invalid(&path.field("subPathExpr"), made, "subPathExpr and subPath are mutually exclusive"));
+            found.push(Problem::invalid(
+                &path.field("subPathExpr"),
+                made,
+                "subPathExpr and subPath are mutually exclusive",
+            ));
         }
         found.extend(problems(&all.field("subPathExpr"), made, names::descending(made)));
         let propagation = text(mount, "mountPropagation");
@@ -76,7 +86,8 @@ fn read_only_below(mount: &Value, path: &Path) -> Vec<Problem> {
 
 /// Volumes as bare devices: those of claims alone.
 fn block(container: &Value, volumes: &HashMap<&str, &Value>, path: &Path) -> Vec<Problem> {
-    let named = |of: &'static str| list(container, "volumeMounts").iter().map(move |one| text(one, of)).collect::<HashSet<_>>();
+    let named =
+        |of: &'static str| list(container, "volumeMounts").iter().map(move |one| text(one, of)).collect::<HashSet<_>>();
     let (mounts, mount_paths) = (named("name"), named("mountPath"));
     let (mut names, mut paths, mut found) = (HashSet::new(), HashSet::new(), Vec::new());
     for (at, device) in list(container, "volumeDevices").iter().enumerate() {
@@ -130,7 +141,8 @@ mod tests {
         fn check(container: Value, expected: &[&str]) {
             let (dir, claim) = (json!({"emptyDir": {}}), json!({"persistentVolumeClaim": {}}));
             let volumes = HashMap::from([("dir", &dir), ("claim", &claim)]);
-            let found: Vec<String> = validate(&container, &volumes, &Path::new("c")).iter().map(Problem::to_string).collect();
+            let found: Vec<String> =
+                validate(&container, &volumes, &Path::new("c")).iter().map(Problem::to_string).collect();
             assert_eq!(found, expected, "{container}");
         }
         let mount = |more: Value| {
@@ -144,24 +156,31 @@ mod tests {
             mount(json!({"subPath": "/a", "subPathExpr": "../b"})),
             &[
                 "c.volumeMounts.subPath: Invalid value: \"/a\": must be a relative path",
-                "c.volumeMounts[0].subPathExpr: Invalid value: \"../b\": subPathExpr and subPath are mutually exclusive",
+                "c.volumeMounts[0].subPathExpr: Invalid value: \"../b\": subPathExpr and subPath are mutually \
+                 exclusive",
                 "c.volumeMounts.subPathExpr: Invalid value: \"../b\": must not contain '..'",
             ],
         );
         check(
             mount(json!({"mountPropagation": "Bidirectional", "recursiveReadOnly": "IfPossible"})),
             &[
-                "c.volumeMounts.mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers",
+                "c.volumeMounts.mountPropagation: Forbidden: Bidirectional mount propagation is available only to \
+                 privileged containers",
                 "c.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
-                "c.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when mountPropagation is None or not specified",
+                "c.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when mountPropagation is None or \
+                 not specified",
             ],
         );
         check(json!({"volumeDevices": [{"name": "claim", "devicePath": "/dev/a"}]}), &[]);
         check(
-            json!({"volumeDevices": [{"name": "dir", "devicePath": "/a/../b"}], "volumeMounts": [{"name": "dir", "mountPath": "/c"}]}),
+            json!({
+                "volumeDevices": [{"name": "dir", "devicePath": "/a/../b"}],
+                "volumeMounts": [{"name": "dir", "mountPath": "/c"}],
+            }),
             &[
                 "c.volumeMounts[0].name: Invalid value: \"dir\": must not already exist in volumeDevices",
-                "c.volumeDevices[0].name: Invalid value: \"dir\": can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+                "c.volumeDevices[0].name: Invalid value: \"dir\": can only use volume source type of \
+                 PersistentVolumeClaim or Ephemeral for block mode",
                 "c.volumeDevices[0].devicePath: Invalid value: \"/a/../b\": can not contain backsteps ('..')",
                 "c.volumeDevices[0].name: Invalid value: \"dir\": must not already exist in volumeMounts",
             ],

@@ -13,19 +13,24 @@ const PORT_NAME_BYTES_MAX: usize = 15;
 /// Longest label value that 2014 could hold in a file name or a selector; it set no limit of its own.
 const OLD_LABEL_BYTES_MAX: usize = 253;
 
-const LABEL_WORDS: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with \
-    an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const SUBDOMAIN_WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
-    and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-    '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const SEARCH_WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must \
-    start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-    '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
-const QUALIFIED_WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
-    character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const LABEL_VALUE_WORDS: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start \
-    and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
-    '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const LABEL_WORDS: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
+                           must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex \
+                           used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const SUBDOMAIN_WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' \
+                               or '.', and must start and end with an alphanumeric character (e.g. 'example.com', \
+                               regex used for validation is \
+                               '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const SEARCH_WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', \
+                            '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', \
+                            regex used for validation is \
+                            '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
+const QUALIFIED_WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with \
+                               an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+                               validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE_WORDS: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' \
+                                 or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
+                                 'my_value',  or '12345', regex used for validation is \
+                                 '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 const IP_WORDS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const PATH_WORDS: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
@@ -58,7 +63,10 @@ pub fn subdomain(name: &str) -> Faults {
 /// The same, in the words of what checks kinds by declarations.
 pub fn long_name(name: &str) -> Faults {
     let words = format!("must be no more than {SUBDOMAIN_BYTES_MAX} characters");
-    subdomain(name).into_iter().map(|fault| if fault == words { fault.replace("characters", "bytes") } else { fault }).collect()
+    subdomain(name)
+        .into_iter()
+        .map(|fault| if fault == words { fault.replace("characters", "bytes") } else { fault })
+        .collect()
 }
 
 /// Names of objects within a limit of their own.
@@ -197,13 +205,19 @@ pub fn port_number(port: i64) -> Faults {
 }
 
 pub fn between(number: i64, low: i64, high: i64) -> Faults {
-    if (low..=high).contains(&number) { Vec::new() } else { vec![format!("must be between {low} and {high}, inclusive")] }
+    if (low..=high).contains(&number) {
+        Vec::new()
+    } else {
+        vec![format!("must be between {low} and {high}, inclusive")]
+    }
 }
 
 /// Addresses, of either family.
 pub fn ip(address: &str) -> Faults {
     match address.parse::<std::net::IpAddr>() {
-        Ok(std::net::IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => vec!["must not be an IPv4-mapped IPv6 address".into()],
+        Ok(std::net::IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
+            vec!["must not be an IPv4-mapped IPv6 address".into()]
+        }
         Ok(_) => Vec::new(),
         Err(_) if has_leading_zeros(address) => vec!["must not have leading 0s".into()],
         Err(_) => vec![IP_WORDS.into()],
@@ -213,7 +227,9 @@ pub fn ip(address: &str) -> Faults {
 /// Whether only zeros before its numbers keep an address from being one.
 fn has_leading_zeros(address: &str) -> bool {
     let plain = |part: &str| part.trim_start_matches('0').to_owned();
-    let parts = address.split('.').map(|part| if plain(part).is_empty() && !part.is_empty() { "0".to_owned() } else { plain(part) });
+    let parts = address
+        .split('.')
+        .map(|part| if plain(part).is_empty() && !part.is_empty() { "0".to_owned() } else { plain(part) });
     parts.collect::<Vec<_>>().join(".").parse::<std::net::Ipv4Addr>().is_ok()
 }
 
@@ -224,7 +240,9 @@ pub fn cidr(range: &str) -> Faults {
     let rest = if zeros { format!("0.0.0.0/{bits}") } else { range.to_owned() };
     let said = match Range::parse(&rest) {
         None => CIDR_WORDS,
-        Some(_) if zeros || bits.len() > 1 && bits.starts_with('0') => "must not have leading 0s in IP or prefix length",
+        Some(_) if zeros || bits.len() > 1 && bits.starts_with('0') => {
+            "must not have leading 0s in IP or prefix length"
+        }
         Some(range) if range.is_mapped() => "must not have an IPv4-mapped IPv6 address",
         Some(range) if !range.is_bare() => "must not have bits set beyond the prefix length",
         Some(_) => return Vec::new(),
@@ -258,7 +276,11 @@ pub fn problems(path: &Path, value: impl Into<serde_json::Value>, faults: Faults
 
 /// The problems of keys and values of labels, whose limits are worded otherwise.
 fn no_more_bytes(text: &str) -> Faults {
-    if text.len() <= LABEL_BYTES_MAX { Vec::new() } else { vec![format!("must be no more than {LABEL_BYTES_MAX} bytes")] }
+    if text.len() <= LABEL_BYTES_MAX {
+        Vec::new()
+    } else {
+        vec![format!("must be no more than {LABEL_BYTES_MAX} bytes")]
+    }
 }
 
 pub fn no_longer_than(text: &str, bytes_max: usize) -> Faults {
@@ -268,7 +290,9 @@ pub fn no_longer_than(text: &str, bytes_max: usize) -> Faults {
 fn is_label(name: &str) -> bool {
     let end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = name.as_bytes();
-    bytes.first().is_some_and(end) && bytes.last().is_some_and(end) && bytes.iter().all(|byte| end(byte) || *byte == b'-')
+    bytes.first().is_some_and(end)
+        && bytes.last().is_some_and(end)
+        && bytes.iter().all(|byte| end(byte) || *byte == b'-')
 }
 
 fn is_token(name: &str) -> bool {
@@ -307,21 +331,45 @@ mod tests {
         );
         check(label, &[&long[1..]], &[(&long, &["must be no more than 63 characters"])]);
         let no_subdomain: &[&str] = &["a lowercase RFC 1123 subdomain"];
-        check(subdomain, &["a", "a.b-c.1", &long], &[("a..b", no_subdomain), (".", no_subdomain), ("a_b", no_subdomain)]);
+        check(
+            subdomain,
+            &["a", "a.b-c.1", &long],
+            &[("a..b", no_subdomain), (".", no_subdomain), ("a_b", no_subdomain)],
+        );
         check(subdomain, &[], &[(&longer, &["must be no more than 253 characters"])]);
         let no_id: &[&str] = &["must consist of letters"];
-        check(old_id, &["frontendController", "a_b", "a..b"], &[(".a", no_id), ("a/b", no_id), ("a b", no_id), ("ä", no_id)]);
+        check(
+            old_id,
+            &["frontendController", "a_b", "a..b"],
+            &[(".a", no_id), ("a/b", no_id), ("a b", no_id), ("ä", no_id)],
+        );
         let no_name: &[&str] = &["name part must consist"];
-        check(qualified, &["a", "A_b.c-1", "example.com/a"], &[("a b", no_name), ("-a", no_name), ("a.b/c d", no_name)]);
+        check(
+            qualified,
+            &["a", "A_b.c-1", "example.com/a"],
+            &[("a b", no_name), ("-a", no_name), ("a.b/c d", no_name)],
+        );
         check(qualified, &[], &[("", &["name part must be non-empty", "name part must consist"])]);
-        check(qualified, &[], &[("/a", &["prefix part must be non-empty"]), ("a/b/c", &["a valid label key must consist"])]);
-        check(qualified, &[], &[("A/b", &["prefix part a lowercase"]), (&long, &["name part must be no more than 63 bytes"])]);
+        check(
+            qualified,
+            &[],
+            &[("/a", &["prefix part must be non-empty"]), ("a/b/c", &["a valid label key must consist"])],
+        );
+        check(
+            qualified,
+            &[],
+            &[("A/b", &["prefix part a lowercase"]), (&long, &["name part must be no more than 63 bytes"])],
+        );
         let no_value: &[&str] = &["a valid label must be"];
         check(label_value, &["", "a", "MyValue_1"], &[("a b", no_value), ("-", no_value), ("/", no_value)]);
         check(old_label_key, &["name", "a/b/c"], &[("", &["must not be empty"]), ("a b", &["must not be empty"])]);
         check(old_label_value, &["", "a b", "/", "a,b"], &[("a\n", &["must not hold"])]);
         check(port_name, &["http", "a1-b"], &[("nope!", &["must contain only"]), ("80", &["must contain at least"])]);
-        check(port_name, &[], &[("a--b", &["must not contain consec"]), ("a-", &["must not begin"]), (&long[..16], &["must be no more"])]);
+        check(
+            port_name,
+            &[],
+            &[("a--b", &["must not contain consec"]), ("a-", &["must not begin"]), (&long[..16], &["must be no more"])],
+        );
         let no_env: &[&str] = &["a valid environment variable name"];
         check(env_name, &["A", "1A", "a.b c"], &[("A=B", no_env), ("ä", no_env), ("a\n", no_env)]);
         check(search_domain, &["a.b", "_tcp.a", "a_b"], &[("a_", no_subdomain), ("A", no_subdomain)]);
@@ -339,11 +387,30 @@ mod tests {
                 ("::ffff:10.0.0.1", &["must not be an IPv4-mapped"]),
             ],
         );
-        let (no_cidr, zeros): (&[&str], &[&str]) = (&["must be a valid CIDR"], &["must not have leading 0s in IP or prefix length"]);
+        let (no_cidr, zeros): (&[&str], &[&str]) =
+            (&["must be a valid CIDR"], &["must not have leading 0s in IP or prefix length"]);
         let beyond: &[&str] = &["must not have bits set beyond the prefix length"];
-        let bad = ["", "10.0.0.0", "10.0.0.0/", "10.0.0.0/33", "010.0.0.0/33", "10.0.0.0/+8", "fd00::/129", "10.0/8", "10.0.0.0/8/8"];
-        check(cidr, &["10.0.0.0/24", "fd00::/64", "0.0.0.0/0", "10.0.0.1/32", "::/0", "::1/128"], &bad.map(|range| (range, no_cidr)));
-        check(cidr, &[], &["010.0.0.0/8", "10.0.0.00/8", "10.0.0.0/08", "10.0.0.1/08", "fd00::/064"].map(|range| (range, zeros)));
+        let bad = [
+            "",
+            "10.0.0.0",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "010.0.0.0/33",
+            "10.0.0.0/+8",
+            "fd00::/129",
+            "10.0/8",
+            "10.0.0.0/8/8",
+        ];
+        check(
+            cidr,
+            &["10.0.0.0/24", "fd00::/64", "0.0.0.0/0", "10.0.0.1/32", "::/0", "::1/128"],
+            &bad.map(|range| (range, no_cidr)),
+        );
+        check(
+            cidr,
+            &[],
+            &["010.0.0.0/8", "10.0.0.00/8", "10.0.0.0/08", "10.0.0.1/08", "fd00::/064"].map(|range| (range, zeros)),
+        );
         check(cidr, &[], &["10.0.0.1/8", "192.168.0.5/24", "fd00::1/64", "10.0.0.0/0"].map(|range| (range, beyond)));
         check(cidr, &[], &[("::ffff:10.0.0.0/104", &["must not have an IPv4-mapped IPv6 address"])]);
     }

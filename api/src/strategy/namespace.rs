@@ -18,8 +18,16 @@ pub const SYSTEM: [&str; 4] = ["default", "kube-node-lease", "kube-public", CLUS
 /// Nobody deletes these of them.
 pub const PROTECTED: [&str; 3] = ["default", "kube-public", CLUSTER];
 
-pub static NAMESPACE: BuiltinStrategy =
-    BuiltinStrategy { create, update, status_update, validate, validate_update, delete, released, ..general::strategy::<true, false>() };
+pub static NAMESPACE: BuiltinStrategy = BuiltinStrategy {
+    create,
+    update,
+    status_update,
+    validate,
+    validate_update,
+    delete,
+    released,
+    ..general::strategy::<true, false>()
+};
 
 fn create(namespace: &mut Value, making: &mut Making<'_>) {
     meta::create(namespace, making, false);
@@ -54,7 +62,8 @@ fn label(namespace: &mut Value) {
     meta["labels"][NAME_LABEL] = name;
 }
 
-/// The end begins: nothing can be made in it any more, and the controllers take away what it holds. It goes when no finalizer holds it.
+/// The end begins: nothing can be made in it any more, and the controllers take away what it holds. It goes when no
+/// finalizer holds it.
 fn delete(namespace: &Value, deleting: Deleting) -> Deletion {
     if !is_ending(namespace) {
         let mut ending = namespace.clone();
@@ -71,7 +80,9 @@ fn delete(namespace: &Value, deleting: Deleting) -> Deletion {
 
 /// It has no grace: what is in it has. Its spec says who waits for that.
 fn released(namespace: &Value) -> bool {
-    is_ending(namespace) && list(&namespace["spec"], "finalizers").is_empty() && list(&namespace["metadata"], "finalizers").is_empty()
+    is_ending(namespace)
+        && list(&namespace["spec"], "finalizers").is_empty()
+        && list(&namespace["metadata"], "finalizers").is_empty()
 }
 
 pub fn is_ending(namespace: &Value) -> bool {
@@ -87,7 +98,8 @@ pub fn held_by(namespace: &Value, finalizers: &[Value]) -> Value {
 
 /// The namespace whose content has gone.
 pub fn emptied(namespace: &Value) -> Value {
-    let others: Vec<Value> = list(&namespace["spec"], "finalizers").iter().filter(|one| *one != FINALIZER).cloned().collect();
+    let others: Vec<Value> =
+        list(&namespace["spec"], "finalizers").iter().filter(|one| *one != FINALIZER).cloned().collect();
     held_by(namespace, &others)
 }
 
@@ -160,8 +172,10 @@ mod tests {
         }
         let at = "2020-09-13T12:26:40Z";
         let active = json!({"metadata": {}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
-        let ending =
-            json!({"metadata": {"deletionTimestamp": at}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Terminating"}});
+        let ending = json!({
+            "metadata": {"deletionTimestamp": at}, "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Terminating"},
+        });
         check(active.clone(), Some(ending.clone()));
         check(held_by(&active, &[]), Some(ending.clone()));
         check(ending.clone(), Some(ending.clone()));
@@ -180,20 +194,27 @@ mod tests {
 
     #[test]
     fn what_holds_it_and_how_it_ends() {
-        let of = |finalizers: Value| json!({"metadata": {"name": "a"}, "spec": {"finalizers": finalizers}, "status": {"phase": "Active"}});
+        let of = |finalizers: Value| {
+            json!({
+                "metadata": {"name": "a"}, "spec": {"finalizers": finalizers}, "status": {"phase": "Active"},
+            })
+        };
         let texts = |found: Vec<Problem>| found.iter().map(Problem::to_string).collect::<Vec<_>>();
         assert_eq!(texts(validate(&of(json!(["kubernetes", "a.b/c"])), Rules::default())), Vec::<String>::new());
-        let words = "spec.finalizers: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified";
+        let words = "spec.finalizers: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully \
+                     qualified";
         assert_eq!(texts(validate(&of(json!(["x"])), Rules::default())), [words]);
         let (old, mut new) = (of(json!([])), of(json!([])));
         new["status"]["phase"] = "Terminating".into();
-        let words = "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty";
+        let words =
+            "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty";
         assert_eq!(texts(validate_update(&new, &old, Rules::default())), [words]);
     }
 
     #[test]
     fn the_content_has_gone() {
-        let of = |finalizers: Value| json!({"metadata": {"deletionTimestamp": "x"}, "spec": {"finalizers": finalizers}});
+        let of =
+            |finalizers: Value| json!({"metadata": {"deletionTimestamp": "x"}, "spec": {"finalizers": finalizers}});
         assert!(released(&emptied(&of(json!(["kubernetes"])))));
         let held = emptied(&of(json!(["kubernetes", "x.io/hold"])));
         assert_eq!(held["spec"], json!({"finalizers": ["x.io/hold"]}));

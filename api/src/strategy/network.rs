@@ -13,12 +13,13 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// None unless it is an address, a slash and a prefix length up to 32, written as Kubernetes writes them. Bits after
-    /// the prefix are dropped.
+    /// None unless it is an address, a slash and a prefix length up to 32, written as Kubernetes writes them. Bits
+    /// after the prefix are dropped.
     pub fn parse(text: &str) -> Option<Cidr> {
         let (address, bits) = text.split_once('/')?;
         let address: Ipv4Addr = address.parse().ok()?;
-        let plain = bits == "0" || (!bits.is_empty() && !bits.starts_with('0') && bits.bytes().all(|byte| byte.is_ascii_digit()));
+        let plain = bits == "0"
+            || (!bits.is_empty() && !bits.starts_with('0') && bits.bytes().all(|byte| byte.is_ascii_digit()));
         let bits = bits.parse().ok().filter(|bits| plain && *bits <= 32)?;
         Some(Cidr { base: Ipv4Addr::from(u32::from(address) & mask(bits)), bits })
     }
@@ -108,7 +109,9 @@ impl NodePorts {
     pub fn parse(text: &str) -> Result<NodePorts, String> {
         let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
         let both = text.split_once('-').and_then(|(first, last)| Some((port(first)?, port(last)?)));
-        let (first, last) = both.filter(|(first, last)| first <= last).ok_or("must be the first and the last port, like 30000-32767")?;
+        let (first, last) = both
+            .filter(|(first, last)| first <= last)
+            .ok_or("must be the first and the last port, like 30000-32767")?;
         Ok(NodePorts { first, last })
     }
 
@@ -147,7 +150,8 @@ impl Range {
             IpAddr::V4(address) => (false, u128::from(u32::from(address)) << 96, 32),
             IpAddr::V6(address) => (true, u128::from(address), 128),
         };
-        let bits = bits.parse().ok().filter(|length| *length <= most && bits.bytes().all(|byte| byte.is_ascii_digit()))?;
+        let bits =
+            bits.parse().ok().filter(|length| *length <= most && bits.bytes().all(|byte| byte.is_ascii_digit()))?;
         Some(Range { v6, start, bits })
     }
 
@@ -197,7 +201,9 @@ mod tests {
         check("10.96.0.0/31", Some(("10.96.0.0/31", 0)));
         check("10.96.0.1/32", Some(("10.96.0.1/32", 0)));
         check("0.0.0.0/0", Some(("0.0.0.0/0", u32::MAX - 1)));
-        for bad in ["", "10.96.0.0", "10.96.0.0/", "10.96.0.0/33", "10.96.0.0/016", "10.96.0.0/+8", "10.96.0/16", "fd00::/64"] {
+        for bad in
+            ["", "10.96.0.0", "10.96.0.0/", "10.96.0.0/33", "10.96.0.0/016", "10.96.0.0/+8", "10.96.0/16", "fd00::/64"]
+        {
             check(bad, None);
         }
     }

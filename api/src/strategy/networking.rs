@@ -18,9 +18,10 @@ const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 /// The texts that a path may not contain, in the order of the messages.
 const PATH_PARTS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const PATH_ENDS: [&str; 2] = ["/..", "/."];
-const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of \
-    lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for \
-    validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which \
+                        must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric \
+                        character (e.g. '*.example.com', regex used for validation is \
+                        '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
 /// Where the class stood before it had a field.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
@@ -82,11 +83,18 @@ fn ingress(ingress: &Value, rules: Rules) -> Vec<Problem> {
             if full(&found) {
                 break;
             }
-            found.extend(host_form(name.as_str().unwrap_or_default(), &path.field("tls").index(at).field("hosts").index(n)));
+            found.extend(host_form(
+                name.as_str().unwrap_or_default(),
+                &path.field("tls").index(at).field("hosts").index(n),
+            ));
         }
         let secret = text(tls, "secretName");
         if !secret.is_empty() {
-            found.extend(names::problems(&path.field("tls").index(at).field("secretName"), secret, names::subdomain(secret)));
+            found.extend(names::problems(
+                &path.field("tls").index(at).field("secretName"),
+                secret,
+                names::subdomain(secret),
+            ));
         }
     }
     let class = text(spec, "ingressClassName");
@@ -189,7 +197,9 @@ fn backend(backend: &Value, path: &Path) -> Vec<Problem> {
     let (word, port) = (text(&service["port"], "name"), number(&service["port"], "number").unwrap_or(0));
     let at = path.field("service").field("port");
     match (word.is_empty(), port) {
-        (false, number) if number != 0 => found.push(Problem::invalid(path, "", "cannot set both port name & port number")),
+        (false, number) if number != 0 => {
+            found.push(Problem::invalid(path, "", "cannot set both port name & port number"))
+        }
         (true, 0) => found.push(Problem::required(path, "port name or number is required")),
         (false, _) => found.extend(names::problems(&at.field("name"), word, names::port_name(word))),
         (true, number) => found.extend(names::problems(&at.field("number"), number, names::port_number(number))),
@@ -220,7 +230,12 @@ fn class(class: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&class["spec"], Path::new("spec"));
     let (controller, at) = (text(spec, "controller"), path.field("controller"));
     if controller.len() > CONTROLLER_BYTES_MAX {
-        found.push(Problem::new(&at, Reason::TooLong, None, format!("may not be more than {CONTROLLER_BYTES_MAX} bytes")));
+        found.push(Problem::new(
+            &at,
+            Reason::TooLong,
+            None,
+            format!("may not be more than {CONTROLLER_BYTES_MAX} bytes"),
+        ));
     }
     found.extend(names::domain_prefixed(controller, &at));
     let (parameters, at) = (&spec["parameters"], path.field("parameters"));
@@ -231,8 +246,12 @@ fn class(class: &Value, rules: Rules) -> Vec<Problem> {
             found.extend(names::problems(&at.field("namespace"), namespace, names::label(namespace)));
         }
         match (text(parameters, "scope"), has(parameters, "namespace")) {
-            ("Namespace", false) => found.push(Problem::required(&at.field("namespace"), "`parameters.scope` is set to 'Namespace'")),
-            ("Cluster", true) => found.push(Problem::forbidden(&at.field("namespace"), "`parameters.scope` is set to 'Cluster'")),
+            ("Namespace", false) => {
+                found.push(Problem::required(&at.field("namespace"), "`parameters.scope` is set to 'Namespace'"))
+            }
+            ("Cluster", true) => {
+                found.push(Problem::forbidden(&at.field("namespace"), "`parameters.scope` is set to 'Cluster'"))
+            }
             ("Namespace" | "Cluster", _) => {}
             (other, _) => {
                 let words = supported_text(&["Cluster", "Namespace"]);
@@ -248,7 +267,8 @@ fn policy_defaults(policy: &mut Value) {
     map_at(policy, "spec");
     let spec = &mut policy["spec"];
     if list(spec, "policyTypes").is_empty() {
-        spec["policyTypes"] = if list(spec, "egress").is_empty() { json!(["Ingress"]) } else { json!(["Ingress", "Egress"]) };
+        spec["policyTypes"] =
+            if list(spec, "egress").is_empty() { json!(["Ingress"]) } else { json!(["Ingress", "Egress"]) };
     }
 }
 
@@ -275,7 +295,11 @@ fn policy(policy: &Value, rules: Rules) -> Vec<Problem> {
     }
     let types = list(spec, "policyTypes");
     if types.len() > 2 {
-        found.push(Problem::invalid(&path.field("policyTypes"), spec["policyTypes"].clone(), "may not specify more than two policyTypes"));
+        found.push(Problem::invalid(
+            &path.field("policyTypes"),
+            spec["policyTypes"].clone(),
+            "may not specify more than two policyTypes",
+        ));
         return found;
     }
     for (at, one) in types.iter().enumerate().filter(|(_, one)| *one != "Ingress" && *one != "Egress") {

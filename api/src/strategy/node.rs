@@ -94,9 +94,12 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
 /// On an update each address of a node is reported once.
 fn doubled_addresses(node: &Value) -> Vec<Problem> {
     let mut seen = HashSet::new();
-    let doubled = list(&node["status"], "addresses").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8);
+    let doubled =
+        list(&node["status"], "addresses").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8);
     let at = Path::new("status.addresses");
-    doubled.map(|(n, one)| Problem::new(&at.index(n), Reason::Duplicate, None, inner::shown("NodeAddress", one))).collect()
+    doubled
+        .map(|(n, one)| Problem::new(&at.index(n), Reason::Duplicate, None, inner::shown("NodeAddress", one)))
+        .collect()
 }
 
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
@@ -133,7 +136,9 @@ mod tests {
             service_address: &mut || None,
             node_port: &mut || None,
         };
-        let mut node = json!({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.244.0.0/24"}, "status": {"capacity": {"cpu": "4"}}});
+        let mut node = json!({
+            "metadata": {"name": "n"}, "spec": {"podCIDR": "10.244.0.0/24"}, "status": {"capacity": {"cpu": "4"}},
+        });
         create(&mut node, &mut making);
         assert_eq!(node["spec"], json!({"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"]}));
         assert_eq!(node["status"], json!({"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}}));
@@ -165,7 +170,10 @@ mod tests {
         let mut new = json!({"metadata": {"name": "n", "labels": {"a": "b"}},
             "spec": {"podCIDR": "10.244.0.0/24", "unschedulable": true}, "status": {"capacity": {}}});
         update(&mut new, &node, &mut making);
-        assert_eq!(new["spec"], json!({"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"], "unschedulable": true}));
+        assert_eq!(
+            new["spec"],
+            json!({"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"], "unschedulable": true})
+        );
         assert_eq!(new["status"], node["status"]);
         assert_eq!(validate_update(&new, &node, Rules::default()), []);
         let mut said = json!({"metadata": {"name": "n", "annotations": {"x": "y"}, "labels": {"a": "b"}},
@@ -184,7 +192,10 @@ mod tests {
             node
         };
         let check = |old: Value, new: Value, expected: &[&str]| {
-            crate::strategy::tests::assert_problems(validate_update(&node(new), &node(old), Rules::default()), expected);
+            crate::strategy::tests::assert_problems(
+                validate_update(&node(new), &node(old), Rules::default()),
+                expected,
+            );
         };
         let range = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
         let provider = "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";
@@ -192,7 +203,11 @@ mod tests {
         let known = || json!({"providerID": "a://b", "podCIDR": "10.1.0.0/24"});
         check(known(), known(), &[]);
         check(known(), json!({"providerID": "a://b", "podCIDRs": ["10.1.0.0/24"], "unschedulable": true}), &[]);
-        check(json!({}), json!({"providerID": "a://b", "podCIDR": "10.1.0.0/24", "taints": [{"key": "k", "effect": "NoSchedule"}]}), &[]);
+        check(
+            json!({}),
+            json!({"providerID": "a://b", "podCIDR": "10.1.0.0/24", "taints": [{"key": "k", "effect": "NoSchedule"}]}),
+            &[],
+        );
         check(known(), json!({"podCIDR": "10.1.0.0/24"}), &[provider]);
         check(known(), json!({"providerID": "a://c", "podCIDR": "10.1.0.0/24"}), &[provider]);
         check(known(), json!({"providerID": "a://b"}), &[range]);

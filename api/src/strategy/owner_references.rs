@@ -35,10 +35,13 @@ pub(super) fn validate(meta: &Value, path: &Path) -> Vec<Problem> {
             // Once is enough: each further one would show the whole list again.
             if let Some(first) = controller.as_ref().filter(|_| !several) {
                 several = true;
-                let words =
-                    format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}");
+                let words = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and \
+                     {this}"
+                );
                 let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
-                let all: Vec<String> = list(meta, "ownerReferences").iter().map(|owner| shown(owner, &fields)).collect();
+                let all: Vec<String> =
+                    list(meta, "ownerReferences").iter().map(|owner| shown(owner, &fields)).collect();
                 problems.push(Problem::new(&path, Reason::Invalid, None, format!("[{}]: {words}", all.join(","))));
             }
             controller.get_or_insert(this);
@@ -56,7 +59,7 @@ pub fn doubled(object: &Value) -> Option<String> {
             twice.push(uid);
         }
     }
-    let words = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such \
-                 requests as early as 1.24; please fix your requests; duplicate UID(s) observed";
+    let words = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, \
+                 and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed";
     (!twice.is_empty()).then(|| format!("{words}: {}", twice.join(", ")))
 }

@@ -1,5 +1,5 @@
-//! Certificates and keys in PEM, as far as telling whether a key is a certificate's: the frames, the few fields of their DER that hold
-//! public keys, and the words of Go for what is wrong. PURE.
+//! Certificates and keys in PEM, as far as telling whether a key is a certificate's: the frames, the few fields of
+//! their DER that hold public keys, and the words of Go for what is wrong. PURE.
 
 use super::doc::text;
 use coracle_schema::base64;
@@ -36,7 +36,9 @@ enum Key<'d> {
 
 /// The message for a Secret whose certificate and key do not match.
 pub fn advice(secret: &Value) -> Vec<String> {
-    let data = |key: &str| base64::decode(secret["data"][key].as_str()?).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let data = |key: &str| {
+        base64::decode(secret["data"][key].as_str()?).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    };
     match (text(secret, "type"), data("tls.crt"), data("tls.key")) {
         ("kubernetes.io/tls", Some(certificate), Some(key)) => mismatch(&certificate, &key).into_iter().collect(),
         _ => Vec::new(),
@@ -49,9 +51,11 @@ pub fn mismatch(certificate: &str, key: &str) -> Option<String> {
     let Some(certificate) = block(certificate, |kind| kind == "CERTIFICATE", &mut skipped) else {
         return Some(match &skipped[..] {
             [] => "tls: failed to find any PEM data in certificate input".to_owned(),
-            [one] if one.ends_with("PRIVATE KEY") => "tls: failed to find certificate PEM data in certificate input, but did find a \
+            [one] if one.ends_with("PRIVATE KEY") => {
+                "tls: failed to find certificate PEM data in certificate input, but did find a \
                                                       private key; PEM inputs may have been switched"
-                .to_owned(),
+                    .to_owned()
+            }
             all => {
                 let passed = "in certificate input after skipping PEM blocks of the following types";
                 format!("tls: failed to find \"CERTIFICATE\" PEM block {passed}: [{}]", all.join(" "))
@@ -62,10 +66,15 @@ pub fn mismatch(certificate: &str, key: &str) -> Option<String> {
     let Some(key) = block(key, |kind| kind == "PRIVATE KEY" || kind.ends_with(" PRIVATE KEY"), &mut skipped) else {
         return Some(match &skipped[..] {
             [] => "tls: failed to find any PEM data in key input".to_owned(),
-            [one] if one == "CERTIFICATE" => "tls: found a certificate rather than a key in the PEM for the private key".to_owned(),
+            [one] if one == "CERTIFICATE" => {
+                "tls: found a certificate rather than a key in the PEM for the private key".to_owned()
+            }
             all => {
                 let passed = "in key input after skipping PEM blocks of the following types";
-                format!("tls: failed to find PEM block with type ending in \"PRIVATE KEY\" {passed}: [{}]", all.join(" "))
+                format!(
+                    "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" {passed}: [{}]",
+                    all.join(" ")
+                )
             }
         });
     };
@@ -74,7 +83,9 @@ pub fn mismatch(certificate: &str, key: &str) -> Option<String> {
     match (public, private) {
         (Key::Other, _) => Some("tls: unknown public key algorithm".to_owned()),
         (Key::Rsa(a), Key::Rsa(b)) if a != b => Some("tls: private key does not match public key".to_owned()),
-        (Key::Elliptic(a), Key::Elliptic(Some(b))) if a != Some(b) => Some("tls: private key does not match public key".to_owned()),
+        (Key::Elliptic(a), Key::Elliptic(Some(b))) if a != Some(b) => {
+            Some("tls: private key does not match public key".to_owned())
+        }
         (Key::Rsa(_), Key::Rsa(_)) | (Key::Elliptic(_), Key::Elliptic(_)) | (Key::Edwards, Key::Edwards) => None,
         _ => Some("tls: private key type does not match public key type".to_owned()),
     }
@@ -84,7 +95,9 @@ pub fn mismatch(certificate: &str, key: &str) -> Option<String> {
 fn block(text: &str, wanted: impl Fn(&str) -> bool, skipped: &mut Vec<String>) -> Option<Vec<u8>> {
     let (mut lines, mut broken) = (text.lines(), 0);
     while let Some(line) = lines.next().filter(|_| broken < BROKEN_MAX) {
-        let Some(kind) = line.trim_end().strip_prefix("-----BEGIN ").and_then(|rest| rest.strip_suffix("-----")) else { continue };
+        let Some(kind) = line.trim_end().strip_prefix("-----BEGIN ").and_then(|rest| rest.strip_suffix("-----")) else {
+            continue;
+        };
         let end = format!("-----END {kind}-----");
         let (mut ahead, mut body, mut ended) = (lines.clone(), String::new(), false);
         for line in ahead.by_ref() {
@@ -226,7 +239,10 @@ gcpNd/monCk50ZziEztFZQfO98lzeEQabw==
     #[test]
     fn blocks_without_an_end_are_few() {
         let beginnings = "-----BEGIN A-----\n".repeat(50_000);
-        assert!(mismatch(&beginnings, "x").is_some_and(|found| found.contains("failed to find any PEM data in certificate input")));
+        assert!(
+            mismatch(&beginnings, "x")
+                .is_some_and(|found| found.contains("failed to find any PEM data in certificate input"))
+        );
         let few = "-----BEGIN A-----\n".repeat(BROKEN_MAX - 1);
         assert_eq!(mismatch(&format!("{few}{CERTIFICATE}"), &format!("{few}{KEY}")), None);
     }
@@ -236,7 +252,10 @@ gcpNd/monCk50ZziEztFZQfO98lzeEQabw==
         let junk = |kind: &str| format!("-----BEGIN {kind}-----\nMIIB\n-----END {kind}-----\n");
         let of = |certificate: &str, key: &str, expected: Option<&str>| {
             let found = mismatch(certificate, key);
-            assert!(found.as_deref().is_none_or(|found| expected.is_some_and(|expected| found.contains(expected))), "{found:?}");
+            assert!(
+                found.as_deref().is_none_or(|found| expected.is_some_and(|expected| found.contains(expected))),
+                "{found:?}"
+            );
             assert_eq!(found.is_some(), expected.is_some(), "{expected:?}");
         };
         of(CERTIFICATE, KEY, None);
@@ -247,7 +266,11 @@ gcpNd/monCk50ZziEztFZQfO98lzeEQabw==
         of(KEY, CERTIFICATE, Some("PEM inputs may have been switched"));
         of(CERTIFICATE, CERTIFICATE, Some("found a certificate rather than a key"));
         of(&junk("X"), KEY, Some("after skipping PEM blocks of the following types: [X]"));
-        of(CERTIFICATE, &junk("X"), Some("\"PRIVATE KEY\" in key input after skipping PEM blocks of the following types: [X]"));
+        of(
+            CERTIFICATE,
+            &junk("X"),
+            Some("\"PRIVATE KEY\" in key input after skipping PEM blocks of the following types: [X]"),
+        );
         of(&junk("CERTIFICATE"), KEY, Some("x509: malformed certificate"));
         of(CERTIFICATE, &junk("PRIVATE KEY"), Some("failed to parse private key"));
     }
@@ -255,7 +278,9 @@ gcpNd/monCk50ZziEztFZQfO98lzeEQabw==
     #[test]
     fn no_bytes_are_too_few() {
         for kind in [SEQUENCE, INTEGER, BITS] {
-            for bytes in [&[][..], &[kind], &[kind, 0x81], &[kind, 0x84, 0xff, 0xff, 0xff, 0xff], &[kind, 1], &[kind, 0x85]] {
+            for bytes in
+                [&[][..], &[kind], &[kind, 0x81], &[kind, 0x84, 0xff, 0xff, 0xff, 0xff], &[kind, 1], &[kind, 0x85]]
+            {
                 assert_eq!((of_certificate(bytes), of_private(bytes)), (None, None), "{bytes:?}");
             }
         }

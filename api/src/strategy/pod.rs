@@ -35,7 +35,8 @@ fn create(pod: &mut Value, making: &mut Making<'_>) {
     pod["status"] = json!({"phase": "Pending", "qosClass": qos::class(pod)});
     if !is_empty(&pod["spec"]["schedulingGates"]) {
         pod["status"]["conditions"] = json!([{
-            "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": making.now.to_string(),
+            "type": "PodScheduled", "status": "False", "lastProbeTime": null,
+            "lastTransitionTime": making.now.to_string(),
             "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);
     }
@@ -87,7 +88,10 @@ fn validate(pod: &Value, rules: Rules) -> Vec<Problem> {
         found.push(Problem::forbidden(&path.field("ephemeralContainers"), "cannot be set on create"));
     }
     if !text(spec, "nodeName").is_empty() && !list(spec, "schedulingGates").is_empty() {
-        found.push(Problem::forbidden(&path.field("nodeName"), "cannot be set until all schedulingGates have been cleared"));
+        found.push(Problem::forbidden(
+            &path.field("nodeName"),
+            "cannot be set until all schedulingGates have been cleared",
+        ));
     }
     found.extend(annotated::clashes(&pod["metadata"], spec, &path));
     found
@@ -114,7 +118,11 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         }
     }
     if let Some(new) = number(spec, "activeDeadlineSeconds").filter(|new| *new < 0) {
-        found.push(Problem::invalid(&path.field("activeDeadlineSeconds"), new, "must be between 0 and 2147483647, inclusive"));
+        found.push(Problem::invalid(
+            &path.field("activeDeadlineSeconds"),
+            new,
+            "must be between 0 and 2147483647, inclusive",
+        ));
         return found;
     }
     found.extend(deadline(spec, was, &path.field("activeDeadlineSeconds")));
@@ -158,7 +166,8 @@ fn waits_less(spec: &Value, was: &Value, path: &Path) -> Vec<Problem> {
         found.push(Problem::invalid(&path.field("nodeSelector"), spec["nodeSelector"].clone(), words));
     }
     if is_gated(was) {
-        let required = |spec: &Value| spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].clone();
+        let required =
+            |spec: &Value| spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].clone();
         let path = path.field("affinity").field("nodeAffinity").field("requiredDuringSchedulingIgnoredDuringExecution");
         found.extend(nodes_closer(&required(spec), &required(was), &path.field("nodeSelectorTerms")));
     }
@@ -173,9 +182,15 @@ fn nodes_closer(now: &Value, was: &Value, path: &Path) -> Option<Problem> {
         return Some(Problem::invalid(path, now.to_vec(), words));
     }
     let keeps = |now: &Value, was: &Value, field: &str| list(now, field).starts_with(list(was, field));
-    let lost =
-        was.iter().zip(now).position(|(was, now)| !["matchExpressions", "matchFields"].iter().all(|field| keeps(now, was, field)))?;
-    Some(Problem::invalid(&path.index(lost), now[lost].clone(), "only additions are allowed (no mutations or deletions)"))
+    let lost = was
+        .iter()
+        .zip(now)
+        .position(|(was, now)| !["matchExpressions", "matchFields"].iter().all(|field| keeps(now, was, field)))?;
+    Some(Problem::invalid(
+        &path.index(lost),
+        now[lost].clone(),
+        "only additions are allowed (no mutations or deletions)",
+    ))
 }
 
 fn is_gated(spec: &Value) -> bool {
@@ -201,16 +216,19 @@ fn fixed(spec: &Value, was: &Value, path: &Path) -> Option<Problem> {
             copy(&mut same, was, "affinity");
         }
     }
-    if number(was, "terminationGracePeriodSeconds").is_some_and(|grace| grace < 0) && same["terminationGracePeriodSeconds"] == 1 {
+    if number(was, "terminationGracePeriodSeconds").is_some_and(|grace| grace < 0)
+        && same["terminationGracePeriodSeconds"] == 1
+    {
         same["terminationGracePeriodSeconds"] = was["terminationGracePeriodSeconds"].clone();
     }
     let differing = pod_spec::differing(&same, was);
     if differing.is_empty() {
         return None;
     }
-    let words = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
-        `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
-        (allow it to be set to 1 if it was previously negative)";
+    let words = "pod updates may not change fields other than \
+                 `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.\
+                 tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it \
+                 to be set to 1 if it was previously negative)";
     let change = inner::change_of_pod(was, &same).unwrap_or_else(|| {
         let changed: Vec<String> = differing.iter().map(|field| format!("spec.{field}")).collect();
         format!("changed: {}", changed.join(", "))
@@ -255,7 +273,8 @@ fn ended(marked: Value, grace_s: i64) -> Deletion {
 fn shortened(pod: &Value, running_s: i64, grace_s: i64) -> Value {
     let mut pod = pod.clone();
     let meta = &mut pod["metadata"];
-    let end = Time::parse(text(meta, "deletionTimestamp")).and_then(|end| Time::from_seconds(end.seconds() - running_s + grace_s));
+    let end = Time::parse(text(meta, "deletionTimestamp"))
+        .and_then(|end| Time::from_seconds(end.seconds() - running_s + grace_s));
     if let Some(end) = end {
         meta["deletionTimestamp"] = end.to_string().into();
     }
@@ -274,17 +293,26 @@ mod tests {
     fn made(pod: Value) -> Value {
         let mut pod = pod;
         pod["metadata"]["namespace"] = "default".into();
-        let mut making =
-            Making { now: now(), uid: "u".into(), suffix: &mut || "abcde".into(), service_address: &mut || None, node_port: &mut || None };
+        let mut making = Making {
+            now: now(),
+            uid: "u".into(),
+            suffix: &mut || "abcde".into(),
+            service_address: &mut || None,
+            node_port: &mut || None,
+        };
         create(&mut pod, &mut making);
         pod
     }
 
     #[test]
     fn creates() {
-        let pod = made(json!({"metadata": {"generateName": "web-", "generation": 7, "deletionTimestamp": "2020-01-01T00:00:00Z"},
-            "spec": {"containers": [{"name": "a", "image": "x:1", "resources": {"limits": {"cpu": "1"}}}]}, "status": {"phase": "Running"}}));
-        let meta = json!({"creationTimestamp": "2020-09-13T12:26:40Z", "generateName": "web-", "generation": 1, "name": "web-abcde",
+        let pod = made(
+            json!({"metadata": {"generateName": "web-", "generation": 7, "deletionTimestamp": "2020-01-01T00:00:00Z"},
+            "spec": {"containers": [{"name": "a", "image": "x:1", "resources": {"limits": {"cpu": "1"}}}]},
+            "status": {"phase": "Running"}}),
+        );
+        let meta = json!({"creationTimestamp": "2020-09-13T12:26:40Z", "generateName": "web-", "generation": 1,
+            "name": "web-abcde",
             "namespace": "default", "uid": "u"});
         assert_eq!(pod["metadata"], meta);
         assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "Burstable"}));
@@ -297,8 +325,13 @@ mod tests {
             "containers": [{"name": "a", "image": "x:1"}]}}));
         map_at(&mut old["spec"], "resources").remove("requests").expect("it is defaulted now");
         let mut new = old.clone();
-        let mut making =
-            Making { now: now(), uid: "u".into(), suffix: &mut || "abcde".into(), service_address: &mut || None, node_port: &mut || None };
+        let mut making = Making {
+            now: now(),
+            uid: "u".into(),
+            suffix: &mut || "abcde".into(),
+            service_address: &mut || None,
+            node_port: &mut || None,
+        };
         update(&mut new, &old, &mut making);
         assert_eq!((validate_update(&new, &old, Rules::default()), &new["spec"]), (vec![], &old["spec"]));
     }
@@ -306,7 +339,8 @@ mod tests {
     #[test]
     fn updates() {
         fn check(change: impl Fn(&mut Value), generation: i64, expected: &[&str]) {
-            let old = made(json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "a", "image": "x:1"}],
+            let old = made(json!({"metadata": {"name": "p"}, "spec":
+                    {"nodeName": "n", "containers": [{"name": "a", "image": "x:1"}],
                 "tolerations": [{"key": "k", "operator": "Exists"}]}}));
             let mut new = old.clone();
             change(&mut new);
@@ -318,16 +352,26 @@ mod tests {
                 node_port: &mut || None,
             };
             update(&mut new, &old, &mut making);
-            let found: Vec<String> = validate_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
-            let short: Vec<&str> =
-                found.iter().map(|problem| problem.lines().find(|line| line.starts_with('+')).unwrap_or(problem).trim()).collect();
+            let found: Vec<String> =
+                validate_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
+            let short: Vec<&str> = found
+                .iter()
+                .map(|problem| problem.lines().find(|line| line.starts_with('+')).unwrap_or(problem).trim())
+                .collect();
             assert_eq!(short, expected, "{new}");
             assert_eq!(new["metadata"]["generation"], generation);
-            assert_eq!((&new["metadata"]["creationTimestamp"], &new["status"]), (&old["metadata"]["creationTimestamp"], &old["status"]));
+            assert_eq!(
+                (&new["metadata"]["creationTimestamp"], &new["status"]),
+                (&old["metadata"]["creationTimestamp"], &old["status"])
+            );
         }
         check(|_| {}, 1, &[]);
         check(|pod| pod["status"] = json!({"phase": "Failed"}), 1, &[]);
-        check(|pod| pod["metadata"] = json!({"name": "p", "namespace": "default", "labels": {"a": "b"}, "generation": 9}), 1, &[]);
+        check(
+            |pod| pod["metadata"] = json!({"name": "p", "namespace": "default", "labels": {"a": "b"}, "generation": 9}),
+            1,
+            &[],
+        );
         check(|pod| pod["spec"]["containers"][0]["image"] = "x:2".into(), 2, &[]);
         check(|pod| pod["spec"]["activeDeadlineSeconds"] = 5.into(), 2, &[]);
         let more = json!([{"key": "k", "operator": "Exists"}, {"key": "l", "operator": "Exists"}]);
@@ -337,48 +381,83 @@ mod tests {
         let words = "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds";
         check(|pod| pod["spec"]["tolerations"] = json!([]), 2, &[words]);
         let words = "spec.containers: Forbidden: pod updates may not add or remove containers";
-        check(|pod| pod["spec"]["containers"] = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]), 2, &[words]);
-        check(|pod| pod["spec"]["containers"][0]["image"] = "".into(), 2, &["spec.containers[0].image: Required value"]);
-        check(|pod| pod["metadata"]["uid"] = "v".into(), 1, &["metadata.uid: Invalid value: \"v\": field is immutable"]);
+        check(
+            |pod| pod["spec"]["containers"] = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]),
+            2,
+            &[words],
+        );
+        check(
+            |pod| pod["spec"]["containers"][0]["image"] = "".into(),
+            2,
+            &["spec.containers[0].image: Required value"],
+        );
+        check(
+            |pod| pod["metadata"]["uid"] = "v".into(),
+            1,
+            &["metadata.uid: Invalid value: \"v\": field is immutable"],
+        );
     }
 
     #[test]
     fn gates_fall() {
         fn check(change: impl Fn(&mut Value), expected: &[&str]) {
             let term = json!({"matchExpressions": [{"key": "k", "operator": "Exists"}]});
-            let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
-            let old = made(json!({"metadata": {"name": "p"}, "spec": {"schedulingGates": [{"name": "a"}, {"name": "b"}],
+            let affinity = json!({
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}},
+            });
+            let old =
+                made(json!({"metadata": {"name": "p"}, "spec": {"schedulingGates": [{"name": "a"}, {"name": "b"}],
                 "nodeSelector": {"k": "v"}, "affinity": affinity, "containers": [{"name": "a", "image": "x:1"}]}}));
             let mut new = old.clone();
             change(&mut new);
-            let found: Vec<String> = validate_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
+            let found: Vec<String> =
+                validate_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
             assert_eq!(found.len(), expected.len(), "{found:#?}");
             assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:#?}");
         }
         check(|pod| pod["spec"]["schedulingGates"] = json!([{"name": "b"}]), &[]);
         check(|pod| pod["spec"]["schedulingGates"] = json!([]), &[]);
-        let words = "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'c'";
+        let words =
+            "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'c'";
         check(|pod| pod["spec"]["schedulingGates"] = json!([{"name": "c"}]), &[words]);
         check(|pod| pod["spec"]["nodeSelector"]["l"] = "w".into(), &[]);
         let words = "spec.nodeSelector: Invalid value: {\"l\":\"w\"}: only additions to spec.nodeSelector are allowed";
         check(|pod| pod["spec"]["nodeSelector"] = json!({"l": "w"}), &[words]);
         let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
         let more = json!({"key": "l", "operator": "Exists"});
-        check(|pod| pod.pointer_mut(&format!("{terms}/0/matchExpressions")).unwrap().as_array_mut().unwrap().push(more.clone()), &[]);
-        let words = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]: Invalid value";
-        check(|pod| *pod.pointer_mut(&format!("{terms}/0/matchExpressions")).unwrap() = json!([more.clone()]), &[words]);
+        check(
+            |pod| {
+                pod.pointer_mut(&format!("{terms}/0/matchExpressions"))
+                    .unwrap()
+                    .as_array_mut()
+                    .unwrap()
+                    .push(more.clone())
+            },
+            &[],
+        );
+        let words = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]: \
+                     Invalid value";
+        check(
+            |pod| *pod.pointer_mut(&format!("{terms}/0/matchExpressions")).unwrap() = json!([more.clone()]),
+            &[words],
+        );
     }
 
     #[test]
     fn what_comes_later() {
         let of = |more: Value| {
-            let mut pod = made(json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "x:1"}]}}));
+            let mut pod =
+                made(json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "x:1"}]}}));
             pod["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             validate(&pod, Rules::default()).iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
         };
         assert_eq!(of(json!({})), "");
-        let debugger = json!({"name": "e", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"});
-        assert_eq!(of(json!({"ephemeralContainers": [debugger]})), "spec.ephemeralContainers: Forbidden: cannot be set on create");
+        let debugger =
+            json!({"name": "e", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"});
+        assert_eq!(
+            of(json!({"ephemeralContainers": [debugger]})),
+            "spec.ephemeralContainers: Forbidden: cannot be set on create"
+        );
         assert_eq!(
             of(json!({"nodeName": "n", "schedulingGates": [{"name": "a"}]})),
             "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
@@ -387,7 +466,10 @@ mod tests {
 
     #[test]
     fn statuses() {
-        let old = made(json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "x:1"}]}}));
+        let old = made(json!({
+            "metadata": {"name": "p", "labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "a", "image": "x:1"}]},
+        }));
         let mut new = json!({"metadata": old["metadata"], "spec": {}, "status": {"phase": "Running"}});
         status_update(&mut new, &old);
         let mut expected = old.clone();
@@ -406,7 +488,8 @@ mod tests {
 
     #[test]
     fn deletions() {
-        // Finalizers, the node, what the pod's spec says, and what runs already; what is asked; what stands after (grace, generation, end).
+        // Finalizers, the node, what the pod's spec says, and what runs already; what is asked; what stands after
+        // (grace, generation, end).
         fn check(pod: Value, grace_s: Option<i64>, expected: Option<(i64, i64, &str)>) {
             let deletion = delete(&pod, Deleting { grace_s, now: now() });
             let stands = match &deletion {
@@ -427,7 +510,12 @@ mod tests {
             };
             assert_eq!(found, expected, "{pod} {grace_s:?}");
         }
-        let pod = |node: &str, phase: &str, grace: i64| json!({"metadata": {"generation": 1}, "spec": {"nodeName": node, "terminationGracePeriodSeconds": grace}, "status": {"phase": phase}});
+        let pod = |node: &str, phase: &str, grace: i64| {
+            json!({
+                "metadata": {"generation": 1}, "spec": {"nodeName": node, "terminationGracePeriodSeconds": grace},
+                "status": {"phase": phase},
+            })
+        };
         check(pod("", "Pending", 30), None, None);
         check(pod("", "Pending", 30), Some(60), None);
         check(pod("n", "Succeeded", 30), None, None);
@@ -437,8 +525,13 @@ mod tests {
         check(pod("n", "Running", 30), None, Some((30, 2, "2020-09-13T12:27:10Z")));
         check(pod("n", "Running", 30), Some(5), Some((5, 2, "2020-09-13T12:26:45Z")));
         check(pod("n", "Running", 30), Some(-1), Some((1, 2, "2020-09-13T12:26:41Z")));
-        check(json!({"metadata": {"generation": 1}, "spec": {"nodeName": "n"}}), None, Some((30, 2, "2020-09-13T12:27:10Z")));
-        let ending = json!({"metadata": {"generation": 2, "deletionTimestamp": "2020-09-13T12:27:00Z", "deletionGracePeriodSeconds": 30},
+        check(
+            json!({"metadata": {"generation": 1}, "spec": {"nodeName": "n"}}),
+            None,
+            Some((30, 2, "2020-09-13T12:27:10Z")),
+        );
+        let ending = json!({"metadata": {"generation": 2, "deletionTimestamp": "2020-09-13T12:27:00Z",
+            "deletionGracePeriodSeconds": 30},
             "spec": {"nodeName": "n"}});
         check(ending.clone(), None, Some((30, 2, "2020-09-13T12:27:00Z")));
         check(ending.clone(), Some(60), Some((30, 2, "2020-09-13T12:27:00Z")));

@@ -16,8 +16,9 @@ pub fn pod(spec: &mut Value) {
     }
 }
 
-/// The default requests of a pod: those of a container are its limits; those of the pod, if it has resources as a whole, what its
-/// containers ask for together, and of all else what it is limited to. Large pages are not shared: they are limited first.
+/// The default requests of a pod: those of a container are its limits; those of the pod, if it has resources as a
+/// whole, what its containers ask for together, and of all else what it is limited to. Large pages are not shared: they
+/// are limited first.
 pub fn requests(spec: &mut Value) {
     for field in ["initContainers", "containers"] {
         list_at(spec, field).for_each(request_limits);
@@ -57,9 +58,9 @@ pub fn admitted(spec: &mut Value) {
 /// The defaults of a pod at each write: tolerations of nodes that are away.
 pub fn patience(spec: &mut Value) {
     for away in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let tolerated = list(spec, "tolerations")
-            .iter()
-            .any(|one| (text(one, "key") == away || text(one, "key").is_empty()) && matches!(text(one, "effect"), "NoExecute" | ""));
+        let tolerated = list(spec, "tolerations").iter().any(|one| {
+            (text(one, "key") == away || text(one, "key").is_empty()) && matches!(text(one, "effect"), "NoExecute" | "")
+        });
         if !tolerated {
             let one = json!({"key": away, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
             match spec["tolerations"].as_array_mut() {
@@ -86,13 +87,17 @@ pub fn template(spec: &mut Value) {
         spec["terminationGracePeriodSeconds"] = 1.into();
     }
     // The old name of a field, kept equal to the new one.
-    let account = [text(spec, "serviceAccountName"), text(spec, "serviceAccount")].into_iter().find(|name| !name.is_empty());
+    let account =
+        [text(spec, "serviceAccountName"), text(spec, "serviceAccount")].into_iter().find(|name| !name.is_empty());
     if let Some(account) = account.map(str::to_owned) {
         default_to(spec, "serviceAccountName", account);
         spec["serviceAccount"] = spec["serviceAccountName"].clone();
     }
     for volume in list_at(spec, "volumes") {
-        if volume.as_object().is_some_and(|volume| volume.iter().all(|(field, source)| field == "name" || source.is_null())) {
+        if volume
+            .as_object()
+            .is_some_and(|volume| volume.iter().all(|(field, source)| field == "name" || source.is_null()))
+        {
             volume["emptyDir"] = json!({});
         }
         if has(volume, "hostPath") && !has(&volume["hostPath"], "type") {
@@ -122,7 +127,9 @@ fn container(container: &mut Value) {
     list_at(container, "ports").for_each(|port| default_to(port, "protocol", "TCP"));
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(probe) = container.get_mut(field).filter(|probe| probe.is_object()) {
-            for (field, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)] {
+            for (field, value) in
+                [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+            {
                 // A zero counts as left open.
                 if number(probe, field).unwrap_or(0) == 0 {
                     probe[field] = value.into();
@@ -147,7 +154,9 @@ fn http_get(handler: &mut Value) {
 
 /// A limit without a request is a request as well, of a container or of a pod.
 fn request_limits(of: &mut Value) {
-    let Some(limits) = of["resources"]["limits"].as_object().filter(|limits| !limits.is_empty()).cloned() else { return };
+    let Some(limits) = of["resources"]["limits"].as_object().filter(|limits| !limits.is_empty()).cloned() else {
+        return;
+    };
     let requests = map_at(&mut of["resources"], "requests");
     for (name, limit) in limits {
         requests.entry(name).or_insert(limit);
@@ -230,13 +239,21 @@ mod tests {
         let both = json!({"cpu": "500m", "memory": "1Gi"});
         check(json!({"containers": [{"resources": limited}]}), "/containers/0/resources/requests", both);
         for (own, containers, expected) in [
-            (json!({"limits": {"cpu": "1"}}), vec![json!({})], json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}})),
+            (
+                json!({"limits": {"cpu": "1"}}),
+                vec![json!({})],
+                json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}),
+            ),
             (
                 json!({"limits": {"cpu": "1", "memory": "1Gi"}}),
                 vec![json!({"requests": {"cpu": "100m", "a.b/c": "1"}}), json!({"limits": {"cpu": "300m"}})],
                 json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "400m", "memory": "1Gi"}}),
             ),
-            (json!({"requests": {"cpu": "1"}}), vec![json!({"requests": {"memory": "1Gi"}})], json!({"requests": {"cpu": "1"}})),
+            (
+                json!({"requests": {"cpu": "1"}}),
+                vec![json!({"requests": {"memory": "1Gi"}})],
+                json!({"requests": {"cpu": "1"}}),
+            ),
             (json!({}), vec![json!({"limits": {"cpu": "1"}})], json!({})),
             (
                 json!({"requests": {"cpu": "5m"}}),
@@ -244,11 +261,13 @@ mod tests {
                 json!({"limits": {"hugepages-2Mi": "6Mi"}, "requests": {"cpu": "5m", "hugepages-2Mi": "6Mi"}}),
             ),
         ] {
-            let containers: Vec<Value> = containers.into_iter().map(|resources| json!({"resources": resources})).collect();
+            let containers: Vec<Value> =
+                containers.into_iter().map(|resources| json!({"resources": resources})).collect();
             check(json!({"resources": own, "containers": containers}), "/resources", expected);
         }
         let probe = json!({"httpGet": {"port": 80}, "periodSeconds": 7});
-        let whole = json!({"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "periodSeconds": 7, "timeoutSeconds": 1,
+        let whole = json!({"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "periodSeconds": 7,
+            "timeoutSeconds": 1,
             "successThreshold": 1, "failureThreshold": 3});
         check(json!({"containers": [{"livenessProbe": probe}]}), "/containers/0/livenessProbe", whole);
         let hook = json!({"postStart": {"httpGet": {"port": 80}}});

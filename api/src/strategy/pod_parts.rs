@@ -1,4 +1,5 @@
-//! The smaller parts of a pod's spec: how it finds names, what it waits for, what it tolerates, which resources it claims.
+//! The smaller parts of a pod's spec: how it finds names, what it waits for, what it tolerates, which resources it
+//! claims.
 
 use super::checks::{PROBLEMS_MAX, full, one_of, supported_text};
 use super::doc::{has, is_empty, list, text};
@@ -32,7 +33,11 @@ pub fn dns(spec: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let at = path.field("nameservers");
     if servers.len() > SERVERS_MAX {
-        found.push(Problem::invalid(&at, servers.to_vec(), format!("must not have more than {SERVERS_MAX} nameservers")));
+        found.push(Problem::invalid(
+            &at,
+            servers.to_vec(),
+            format!("must not have more than {SERVERS_MAX} nameservers"),
+        ));
     }
     for (n, server) in servers.iter().enumerate().take(PROBLEMS_MAX) {
         let server = server.as_str().unwrap_or_default();
@@ -40,18 +45,25 @@ pub fn dns(spec: &Value, path: &Path) -> Vec<Problem> {
     }
     let at = path.field("searches");
     if searches.len() > SEARCHES_MAX {
-        found.push(Problem::invalid(&at, searches.to_vec(), format!("must not have more than {SEARCHES_MAX} search paths")));
+        found.push(Problem::invalid(
+            &at,
+            searches.to_vec(),
+            format!("must not have more than {SEARCHES_MAX} search paths"),
+        ));
     }
     let said = || searches.iter().map(|search| search.as_str().unwrap_or_default());
     if said().map(|search| search.len() + 1).sum::<usize>() > SEARCH_BYTES_MAX + 1 {
-        let words = format!("must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the search list");
+        let words =
+            format!("must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the search list");
         found.push(Problem::invalid(&at, searches.to_vec(), words));
     }
     for (n, search) in said().enumerate().filter(|(_, search)| *search != ".").take(PROBLEMS_MAX) {
         let search = search.strip_suffix('.').unwrap_or(search);
         found.extend(problems(&at.index(n), search, names::search_domain(search)));
     }
-    for (n, _) in list(config, "options").iter().enumerate().filter(|(_, option)| is_empty(&option["name"])).take(PROBLEMS_MAX) {
+    for (n, _) in
+        list(config, "options").iter().enumerate().filter(|(_, option)| is_empty(&option["name"])).take(PROBLEMS_MAX)
+    {
         found.push(Problem::required(&path.field("options").index(n), "must not be empty"));
     }
     found
@@ -65,7 +77,11 @@ pub fn gates(spec: &Value, path: &Path) -> Vec<Problem> {
             return found;
         }
         let name = text(gate, "conditionType");
-        found.extend(problems(&path.field("readinessGates").index(at).field("conditionType"), name, names::qualified(name)));
+        found.extend(problems(
+            &path.field("readinessGates").index(at).field("conditionType"),
+            name,
+            names::qualified(name),
+        ));
     }
     let mut seen = HashSet::new();
     for (at, gate) in list(spec, "schedulingGates").iter().enumerate() {
@@ -81,8 +97,8 @@ pub fn gates(spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// The names of a pod's claims to resources; their problems are added to those found. `pod`: its name, of which those of made claims
-/// are made; empty in a template.
+/// The names of a pod's claims to resources; their problems are added to those found. `pod`: its name, of which those
+/// of made claims are made; empty in a template.
 pub fn resource_claims<'s>(spec: &'s Value, pod: &str, path: &Path, found: &mut Vec<Problem>) -> BTreeSet<&'s str> {
     let mut seen = BTreeSet::new();
     for (at, claim) in list(spec, "resourceClaims").iter().enumerate() {
@@ -100,7 +116,10 @@ pub fn resource_claims<'s>(spec: &'s Value, pod: &str, path: &Path, found: &mut 
             found.extend(problems(&at, name, names::label(name)));
         } else if made.is_some() && !pod.is_empty() {
             let whole = format!("{pod}-{name}");
-            let faults = names::subdomain(&whole).into_iter().map(|fault| format!("final ResourceClaim name: {fault}")).collect();
+            let faults = names::subdomain(&whole)
+                .into_iter()
+                .map(|fault| format!("final ResourceClaim name: {fault}"))
+                .collect();
             found.extend(problems(&at, whole, faults));
         }
         match (given, made) {
@@ -201,7 +220,8 @@ fn tolerates(toleration: &Value, path: &Path) -> Vec<Problem> {
         "Exists" => {}
         _ => {
             // What compares numbers is named where it is tried, and not taken before its time.
-            let known: &[&str] = if matches!(operator, "Lt" | "Gt") { &["Equal", "Exists", "Lt", "Gt"] } else { &["Equal", "Exists"] };
+            let known: &[&str] =
+                if matches!(operator, "Lt" | "Gt") { &["Equal", "Exists", "Lt", "Gt"] } else { &["Equal", "Exists"] };
             let words = supported_text(known);
             found.push(Problem::new(&path.field("operator"), Reason::NotSupported, Some(operator.into()), words));
         }
@@ -248,16 +268,25 @@ mod tests {
         let of = |policy: &str, config: Value, expected: &[&str]| {
             assert_problems(dns(&json!({"dnsPolicy": policy, "dnsConfig": config}), &Path::new("spec")), expected);
         };
-        let good = json!({"nameservers": ["10.0.0.1", "fd00::1"], "searches": ["a.b.", ".", "_x.y"], "options": [{"name": "ndots"}]});
+        let good = json!({
+            "nameservers": ["10.0.0.1", "fd00::1"], "searches": ["a.b.", ".", "_x.y"], "options": [{"name": "ndots"}],
+        });
         of("ClusterFirst", good, &[]);
         of("Default", Value::Null, &[]);
         of("None", Value::Null, &["spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"]);
-        of("None", json!({"searches": ["a"]}), &["spec.dnsConfig.nameservers: Required value: must provide at least one"]);
+        of(
+            "None",
+            json!({"searches": ["a"]}),
+            &["spec.dnsConfig.nameservers: Required value: must provide at least one"],
+        );
         of(
             "Default",
-            json!({"nameservers": ["x", "1.1.1.1", "1.1.1.2", "1.1.1.3"], "searches": ["A"], "options": [{"value": "1"}]}),
+            json!({
+                "nameservers": ["x", "1.1.1.1", "1.1.1.2", "1.1.1.3"], "searches": ["A"], "options": [{"value": "1"}],
+            }),
             &[
-                "spec.dnsConfig.nameservers: Invalid value: [\"x\",\"1.1.1.1\",\"1.1.1.2\",\"1.1.1.3\"]: must not have more than 3",
+                "spec.dnsConfig.nameservers: Invalid value: [\"x\",\"1.1.1.1\",\"1.1.1.2\",\"1.1.1.3\"]: must not have \
+                 more than 3",
                 "spec.dnsConfig.nameservers[0]: Invalid value: \"x\": must be a valid IP address",
                 "spec.dnsConfig.searches[0]: Invalid value: \"A\"",
                 "spec.dnsConfig.options[0]: Required value: must not be empty",
@@ -273,8 +302,14 @@ mod tests {
     fn what_is_waited_for() {
         let of = |spec: Value, expected: &[&str]| assert_problems(gates(&spec, &Path::new("spec")), expected);
         of(json!({"readinessGates": [{"conditionType": "a.b/c"}], "schedulingGates": [{"name": "a"}]}), &[]);
-        of(json!({"readinessGates": [{"conditionType": "a b"}]}), &["spec.readinessGates[0].conditionType: Invalid value: \"a b\""]);
-        of(json!({"schedulingGates": [{"name": "a"}, {"name": "a"}]}), &["spec.schedulingGates[1]: Duplicate value: \"a\""]);
+        of(
+            json!({"readinessGates": [{"conditionType": "a b"}]}),
+            &["spec.readinessGates[0].conditionType: Invalid value: \"a b\""],
+        );
+        of(
+            json!({"schedulingGates": [{"name": "a"}, {"name": "a"}]}),
+            &["spec.schedulingGates[1]: Duplicate value: \"a\""],
+        );
     }
 
     #[test]
@@ -287,7 +322,8 @@ mod tests {
             found,
             &[
                 "spec.resourceClaims[1].name: Duplicate value: \"a\"",
-                "spec.resourceClaims[1]: Invalid value: {\"Name\":\"a\",\"ResourceClaimName\":null,\"ResourceClaimTemplateName\":null}: must specify",
+                "spec.resourceClaims[1]: Invalid value: \
+                 {\"Name\":\"a\",\"ResourceClaimName\":null,\"ResourceClaimTemplateName\":null}: must specify",
                 "spec.resourceClaims[2].name: Invalid value: \"A\"",
                 "spec.resourceClaims[2]: Invalid value: {",
                 "spec.resourceClaims[2].resourceClaimName: Invalid value: \"X\"",
@@ -313,7 +349,8 @@ mod tests {
             "Never",
             &[
                 "c.resizePolicy: Unsupported value: \"disk\": supported values: \"cpu\", \"memory\"",
-                "c.resizePolicy: Invalid value: \"RestartContainer\": must be 'NotRequired' when `restartPolicy` is 'Never'",
+                "c.resizePolicy: Invalid value: \"RestartContainer\": must be 'NotRequired' when `restartPolicy` is \
+                 'Never'",
             ],
         );
     }

@@ -101,8 +101,12 @@ fn whole(spec: &Value, path: &Path) -> Vec<Problem> {
     }
     found.extend(container::resources(own, Whose::Pod, &path));
     for which in ["requests", "limits"] {
-        let said = qos::of_containers(spec, which).into_iter().filter(|(name, _)| which == "requests" || name.starts_with("hugepages-"));
-        for (name, sum) in said.filter(|(name, sum)| has(&own[which], name) && sum.amount() > quantity(&own[which][name])) {
+        let said = qos::of_containers(spec, which)
+            .into_iter()
+            .filter(|(name, _)| which == "requests" || name.starts_with("hugepages-"));
+        for (name, sum) in
+            said.filter(|(name, sum)| has(&own[which], name) && sum.amount() > quantity(&own[which][name]))
+        {
             let words = format!("must be greater than or equal to aggregate container {which} of {sum}");
             found.push(Problem::invalid(&path.field(which).key(&name), amounts::shown(&own[which][&name]), words));
         }

@@ -105,7 +105,9 @@ fn standing(status: &Value) -> Vec<Problem> {
     }
     for (field, shown) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
         let (all, at) = (list(status, field), path.field(shown));
-        if let Some(first) = all.first().filter(|first| field == "hostIPs" && has(status, "hostIP") && first["ip"] != status["hostIP"]) {
+        if let Some(first) =
+            all.first().filter(|first| field == "hostIPs" && has(status, "hostIP") && first["ip"] != status["hostIP"])
+        {
             found.push(Problem::invalid(&at.index(0).field("ip"), first["ip"].clone(), "must be equal to `hostIP`"));
         }
         for (n, ip) in all.iter().map(|one| text(one, "ip")).enumerate().take(PROBLEMS_MAX) {
@@ -137,18 +139,30 @@ mod tests {
     fn conditions_and_addresses() {
         let of = |new: Value, expected: &[&str]| check(json!({}), json!({}), new, expected);
         of(json!({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}], "conditions": [{"type": "Ready"}]}), &[]);
-        of(json!({"conditions": [{"type": "Ready"}, {"type": "a b"}]}), &["status.conditions[1].Type: Invalid value: \"a b\""]);
+        of(
+            json!({"conditions": [{"type": "Ready"}, {"type": "a b"}]}),
+            &["status.conditions[1].Type: Invalid value: \"a b\""],
+        );
         of(json!({"podIPs": [{"ip": "x"}]}), &["status.podIPs[0]: Invalid value: \"x\": must be a valid IP address"]);
         of(json!({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]}), &["status.podIPs: Invalid value: "]);
         of(json!({"nominatedNodeName": "A"}), &["status.nominatedNodeName: Invalid value: \"A\""]);
         check(json!({}), json!({"nominatedNodeName": "A"}), json!({"nominatedNodeName": "A"}), &[]);
         let class = |class: &str| json!({"qosClass": class});
-        check(json!({}), class("Burstable"), class("Guaranteed"), &["status.qosClass: Invalid value: \"Guaranteed\": field is immutable"]);
+        check(
+            json!({}),
+            class("Burstable"),
+            class("Guaranteed"),
+            &["status.qosClass: Invalid value: \"Guaranteed\": field is immutable"],
+        );
     }
 
     #[test]
     fn what_ended_stays_so() {
-        let ended = |name: &str, code: i64| json!({"containerStatuses": [{"name": name, "state": {"terminated": {"exitCode": code}}}]});
+        let ended = |name: &str, code: i64| {
+            json!({
+                "containerStatuses": [{"name": name, "state": {"terminated": {"exitCode": code}}}],
+            })
+        };
         let runs = json!({"containerStatuses": [{"name": "b", "state": {}}, {"name": "a", "state": {"running": {}}}]});
         let words = "status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state";
         for (restarts, code, expected) in
@@ -160,8 +174,14 @@ mod tests {
         check(json!({"restartPolicy": "Never"}), ended("a", 0), json!({}), &[]);
         let own = |more: Value| json!({"restartPolicy": "Never", "containers": [more]});
         check(own(json!({"name": "a", "restartPolicy": "Always"})), ended("a", 0), runs.clone(), &[]);
-        check(own(json!({"name": "a", "restartPolicy": "Never", "restartPolicyRules": [{}]})), ended("a", 0), runs.clone(), &[]);
-        let all = json!({"name": "b", "restartPolicy": "Never", "restartPolicyRules": [{"action": "RestartAllContainers"}]});
+        check(
+            own(json!({"name": "a", "restartPolicy": "Never", "restartPolicyRules": [{}]})),
+            ended("a", 0),
+            runs.clone(),
+            &[],
+        );
+        let all =
+            json!({"name": "b", "restartPolicy": "Never", "restartPolicyRules": [{"action": "RestartAllContainers"}]});
         check(json!({"restartPolicy": "Never", "containers": [{"name": "a"}, all]}), ended("a", 0), runs, &[]);
         let debugger = |state: Value| json!({"ephemeralContainerStatuses": [{"name": "e", "state": state}]});
         let words = "status.ephemeralContainerStatuses[0].state: Forbidden";
@@ -171,9 +191,14 @@ mod tests {
     #[test]
     fn claims() {
         let spec = json!({"resourceClaims": [{"name": "a"}]});
-        let of = |new: Value, expected: &[&str]| check(spec.clone(), json!({}), json!({"resourceClaimStatuses": new}), expected);
+        let of = |new: Value, expected: &[&str]| {
+            check(spec.clone(), json!({}), json!({"resourceClaimStatuses": new}), expected)
+        };
         of(json!([{"name": "a", "resourceClaimName": "x"}]), &[]);
         of(json!([{"name": "a"}, {"name": "a"}]), &["status.resourceClaimStatuses[1].name: Duplicate value: \"a\""]);
-        of(json!([{"name": "b"}]), &["status.resourceClaimStatuses[0].name: Invalid value: \"b\": must match the name of an entry"]);
+        of(
+            json!([{"name": "b"}]),
+            &["status.resourceClaimStatuses[0].name: Invalid value: \"b\": must match the name of an entry"],
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Admission policies and what binds them to parameters: complete as far as that shows without evaluating an expression, which nobody
-//! does here. PURE.
+//! Admission policies and what binds them to parameters: complete as far as that shows without evaluating an
+//! expression, which nobody does here. PURE.
 
 use super::checks::{PROBLEMS_MAX, full, one_of, supported};
 use super::doc::{has, list, text};
@@ -96,7 +96,10 @@ fn policy_meta(policy: &Value, rules: Rules) -> Vec<Problem> {
             found.push(Problem::required(&path, ""));
         } else {
             let faults = word(&name.to_ascii_lowercase());
-            let faults = faults.into_iter().map(|why| format!("may have mixed case, but should otherwise match: {why}")).collect();
+            let faults = faults
+                .into_iter()
+                .map(|why| format!("may have mixed case, but should otherwise match: {why}"))
+                .collect();
             found.extend(names::problems(&path, name, faults));
         }
     }
@@ -115,8 +118,9 @@ fn policy_meta(policy: &Value, rules: Rules) -> Vec<Problem> {
 
 /// The rule for kinds and versions: a label that begins with a letter.
 fn word(name: &str) -> names::Faults {
-    const WORDS: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and \
-        end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+    const WORDS: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+                         alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', \
+                         regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
     let good = names::label(name).is_empty() && name.starts_with(|c: char| c.is_ascii_lowercase());
     if good { Vec::new() } else { vec![WORDS.to_owned()] }
 }
@@ -152,7 +156,8 @@ fn meant(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
             }
             let path = path.field(field).index(n);
             let mut seen = HashSet::new();
-            for (n, name) in list(rule, "resourceNames").iter().filter_map(Value::as_str).enumerate().take(PROBLEMS_MAX) {
+            for (n, name) in list(rule, "resourceNames").iter().filter_map(Value::as_str).enumerate().take(PROBLEMS_MAX)
+            {
                 let path = path.field("resourceNames").index(n);
                 found.extend(names::problems(&path, name, rbac::segment(name)));
                 if !seen.insert(name) {
@@ -167,7 +172,8 @@ fn meant(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
 
 /// A policy that changes something means nothing else.
 fn mutable(of: &Value, path: &Path) -> Vec<Problem> {
-    let operations = list(of, "resourceRules").iter().flat_map(|rule| list(rule, "operations")).filter_map(Value::as_str);
+    let operations =
+        list(of, "resourceRules").iter().flat_map(|rule| list(rule, "operations")).filter_map(Value::as_str);
     let path = path.field("resourceRules").field("operations");
     operations.take(PROBLEMS_MAX).filter_map(|one| one_of(one, &MUTABLE, &path)).collect()
 }
@@ -196,7 +202,8 @@ fn expression(of: &Value, field: &str, words: &str, path: &Path) -> Option<Probl
 }
 
 fn of_check(check: &Value, path: &Path) -> Vec<Problem> {
-    let mut found: Vec<Problem> = expression(check, "expression", "expression is not specified", path).into_iter().collect();
+    let mut found: Vec<Problem> =
+        expression(check, "expression", "expression is not specified", path).into_iter().collect();
     for field in ["messageExpression", "message"] {
         let said = text(check, field);
         if !said.is_empty() && said.trim().is_empty() {
@@ -224,7 +231,11 @@ fn of_change(change: &Value, path: &Path) -> Vec<Problem> {
     }
     let others = WAYS.iter().filter(|(_, field)| field != own && has(change, field));
     found.extend(others.map(|(_, field)| {
-        Problem::invalid(&path.field(field), format!("{{{field}}}"), format!("must not be specified when patchType is {way}"))
+        Problem::invalid(
+            &path.field(field),
+            format!("{{{field}}}"),
+            format!("must not be specified when patchType is {way}"),
+        )
     }));
     found
 }
@@ -240,8 +251,8 @@ fn validating_binding(binding: &Value, rules: Rules) -> Vec<Problem> {
         }
     }
     if seen.contains("Deny") && seen.contains("Warn") {
-        let words = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers \
-                     serves no purpose)";
+        let words = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
+                     response and headers serves no purpose)";
         found.push(Problem::invalid(&path, actions.to_vec(), words));
     }
     if actions.is_empty() {
@@ -303,24 +314,38 @@ mod tests {
     }
 
     fn check(validate: Validate, spec: Value, expected: &[&str]) {
-        assert_problems(validate(&json!({"metadata": {"name": "p.example.com"}, "spec": spec}), Rules::default()), expected);
+        assert_problems(
+            validate(&json!({"metadata": {"name": "p.example.com"}, "spec": spec}), Rules::default()),
+            expected,
+        );
     }
 
     #[test]
     fn policies() {
         let of = |more: Value| {
-            let mut spec = json!({"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule()]}, "reinvocationPolicy": "Never"});
+            let mut spec = json!({
+                "failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule()]}, "reinvocationPolicy": "Never",
+            });
             more.as_object().into_iter().flatten().for_each(|(field, value)| spec[field] = value.clone());
             spec
         };
         check(validating, of(json!({"validations": [{"expression": "true"}]})), &[]);
         check(validating, of(json!({})), &["spec.validations: Required", "spec.auditAnnotations: Required"]);
-        let expected =
-            ["spec.matchConstraints: Required", "spec.validations[0].expression: Required", "spec.validations[0].reason: Unsupp"];
+        let expected = [
+            "spec.matchConstraints: Required",
+            "spec.validations[0].expression: Required",
+            "spec.validations[0].reason: Unsupp",
+        ];
         check(validating, json!({"validations": [{"expression": " ", "reason": "Why"}]}), &expected);
-        let more = json!({"variables": [{"name": "1", "expression": "2"}], "auditAnnotations": [{"key": "a b", "valueExpression": ""}]});
-        let expected =
-            ["spec.variables[0].name: Invalid", "spec.auditAnnotations[0].key: Inv", "spec.auditAnnotations[0].valueExpression: R"];
+        let more = json!({
+            "variables": [{"name": "1", "expression": "2"}],
+            "auditAnnotations": [{"key": "a b", "valueExpression": ""}],
+        });
+        let expected = [
+            "spec.variables[0].name: Invalid",
+            "spec.auditAnnotations[0].key: Inv",
+            "spec.auditAnnotations[0].valueExpression: R",
+        ];
         check(validating, of(more), &expected);
         let patch = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}});
         check(mutating, of(json!({"mutations": [patch]})), &[]);
@@ -345,7 +370,11 @@ mod tests {
         check(validating_binding, json!({}), &["spec.policyName: Required", "spec.validationActions: Required"]);
         let both = json!({"policyName": "p", "validationActions": ["Deny", "Warn", "Warn"]});
         check(validating_binding, both, &["spec.validationActions[2]: Duplicate", "spec.validationActions: Invalid"]);
-        check(mutating_binding, json!({"policyName": "p", "paramRef": {"name": "c", "parameterNotFoundAction": "Deny"}}), &[]);
+        check(
+            mutating_binding,
+            json!({"policyName": "p", "paramRef": {"name": "c", "parameterNotFoundAction": "Deny"}}),
+            &[],
+        );
         let expected = ["spec.paramRef: Required", "spec.paramRef.parameterNotFoundAction: Required"];
         check(mutating_binding, json!({"policyName": "p", "paramRef": {}}), &expected);
     }

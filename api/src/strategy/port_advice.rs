@@ -17,7 +17,8 @@ pub(super) fn ports(spec: &Value, path: &Path, said: &mut Vec<String>) {
                 if said.len() >= SENTENCES_MAX {
                     return;
                 }
-                let (here, host) = (path.field(field).index(at).field("ports").index(n), number(port, "hostPort").unwrap_or(0));
+                let (here, host) =
+                    (path.field(field).index(at).field("ports").index(n), number(port, "hostPort").unwrap_or(0));
                 let name = text(port, "name");
                 said.extend(container::unused_address(port, &here));
                 if let Some(first) = names.get(name).filter(|_| !name.is_empty()) {
@@ -26,9 +27,12 @@ pub(super) fn ports(spec: &Value, path: &Path, said: &mut Vec<String>) {
                 } else {
                     names.insert(name, here.clone());
                 }
-                let others = numbers.entry((number(port, "containerPort").unwrap_or(0), text(port, "protocol"))).or_default();
+                let others =
+                    numbers.entry((number(port, "containerPort").unwrap_or(0), text(port, "protocol"))).or_default();
                 for (there, other) in others.iter().take(SENTENCES_MAX) {
-                    said.extend(clash(port, host, other).map(|words| format!("{here}: {words} port definition with {there}")));
+                    said.extend(
+                        clash(port, host, other).map(|words| format!("{here}: {words} port definition with {there}")),
+                    );
                 }
                 others.push((here, port));
             }
@@ -38,7 +42,8 @@ pub(super) fn ports(spec: &Value, path: &Path, said: &mut Vec<String>) {
 
 /// How much two ports of one number and protocol are the same.
 fn clash(port: &Value, host: i64, other: &Value) -> Option<&'static str> {
-    let (ip, other_ip, other_host) = (text(port, "hostIP"), text(other, "hostIP"), number(other, "hostPort").unwrap_or(0));
+    let (ip, other_ip, other_host) =
+        (text(port, "hostIP"), text(other, "hostIP"), number(other, "hostPort").unwrap_or(0));
     match host == other_host {
         true if ip == other_ip => Some("duplicate"),
         _ if host == 0 || other_host == 0 => Some("overlapping"),

@@ -30,7 +30,8 @@ fn at_least(all: &mut Amounts, these: &Amounts) {
     }
 }
 
-/// The amounts of a pod's containers together, or of one init container, whichever is more. `which`: requests or limits.
+/// The amounts of a pod's containers together, or of one init container, whichever is more. `which`: requests or
+/// limits.
 pub fn of_containers(spec: &Value, which: &str) -> Amounts {
     let mut sum = Amounts::new();
     list(spec, "containers").iter().for_each(|container| add_all(&mut sum, &amounts(&container["resources"][which])));
@@ -69,8 +70,11 @@ pub fn is_whole(spec: &Value) -> bool {
 pub fn class(pod: &Value) -> &'static str {
     let spec = &pod["spec"];
     let containers = list(spec, "containers").iter().chain(list(spec, "initContainers"));
-    let all: Vec<&Value> = if is_whole(spec) { vec![&spec["resources"]] } else { containers.map(|one| &one["resources"]).collect() };
-    let says = |resources: &Value, which: &str| entries(resources, which).any(|(name, amount)| matters(name) && is_some(amount));
+    let all: Vec<&Value> =
+        if is_whole(spec) { vec![&spec["resources"]] } else { containers.map(|one| &one["resources"]).collect() };
+    let says = |resources: &Value, which: &str| {
+        entries(resources, which).any(|(name, amount)| matters(name) && is_some(amount))
+    };
     if !all.iter().any(|resources| says(resources, "requests") || says(resources, "limits")) {
         return "BestEffort";
     }
@@ -112,7 +116,10 @@ mod tests {
             let pod = json!({"spec": {"resources": whole, "containers": containers}});
             assert_eq!(class(&pod), expected, "{pod}");
         }
-        let (full, none) = (json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}}), json!({}));
+        let (full, none) = (
+            json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}}),
+            json!({}),
+        );
         let (one, less) = (
             json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}),
             json!({"limits": {"cpu": "1", "memory": "1"}, "requests": {"cpu": "500m", "memory": "1"}}),
@@ -134,7 +141,8 @@ mod tests {
     #[test]
     fn sums() {
         fn check(spec: Value, expected: &str) {
-            let shown: Vec<String> = of_pod(&spec, "requests").iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+            let shown: Vec<String> =
+                of_pod(&spec, "requests").iter().map(|(name, amount)| format!("{name}={amount}")).collect();
             assert_eq!(shown.join(","), expected, "{spec}");
         }
         let own = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});

@@ -12,7 +12,9 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 
 pub static ROLE: BuiltinStrategy = BuiltinStrategy {
     validate: |role, rules| with_rules(role, Scope::Namespaced, rules),
-    validate_update: |new, old, rules| general::changed(new, old, rules, |role, rules| with_rules(role, Scope::Namespaced, rules)),
+    validate_update: |new, old, rules| {
+        general::changed(new, old, rules, |role, rules| with_rules(role, Scope::Namespaced, rules))
+    },
     ..general::strategy::<false, false>()
 };
 pub static CLUSTER_ROLE: BuiltinStrategy = BuiltinStrategy {
@@ -24,14 +26,18 @@ pub static ROLE_BINDING: BuiltinStrategy = BuiltinStrategy {
     create: bind,
     update: rebind,
     validate: |binding, rules| binds(binding, Scope::Namespaced, rules),
-    validate_update: |new, old, rules| same_role(new, old, rules, |binding, rules| binds(binding, Scope::Namespaced, rules)),
+    validate_update: |new, old, rules| {
+        same_role(new, old, rules, |binding, rules| binds(binding, Scope::Namespaced, rules))
+    },
     ..general::strategy::<false, false>()
 };
 pub static CLUSTER_ROLE_BINDING: BuiltinStrategy = BuiltinStrategy {
     create: bind,
     update: rebind,
     validate: |binding, rules| binds(binding, Scope::Cluster, rules),
-    validate_update: |new, old, rules| same_role(new, old, rules, |binding, rules| binds(binding, Scope::Cluster, rules)),
+    validate_update: |new, old, rules| {
+        same_role(new, old, rules, |binding, rules| binds(binding, Scope::Cluster, rules))
+    },
     ..general::strategy::<true, false>()
 };
 
@@ -60,7 +66,11 @@ pub fn segment(name: &str) -> names::Faults {
     match name {
         "." => vec!["may not be '.'".into()],
         ".." => vec!["may not be '..'".into()],
-        _ => NEVER.iter().filter(|(bad, _)| name.contains(*bad)).map(|(_, shown)| format!("may not contain '{shown}'")).collect(),
+        _ => NEVER
+            .iter()
+            .filter(|(bad, _)| name.contains(*bad))
+            .map(|(_, shown)| format!("may not contain '{shown}'"))
+            .collect(),
     }
 }
 
@@ -129,7 +139,9 @@ fn cluster_role(role: &Value, rules: Rules) -> Vec<Problem> {
 fn binds(binding: &Value, scope: Scope, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(binding, scope, segment, rules);
     let (role, path) = (&binding["roleRef"], Path::new("roleRef"));
-    let not_one = |path: Path, value: &str, of: &[&str]| Problem::new(&path, Reason::NotSupported, Some(value.into()), supported_text(of));
+    let not_one = |path: Path, value: &str, of: &[&str]| {
+        Problem::new(&path, Reason::NotSupported, Some(value.into()), supported_text(of))
+    };
     if text(role, "apiGroup") != GROUP {
         found.push(not_one(path.field("apiGroup"), text(role, "apiGroup"), &[GROUP]));
     }
@@ -158,7 +170,9 @@ fn of_subject(subject: &Value, scope: Scope, path: &Path) -> Vec<Problem> {
         found.push(Problem::required(&path.field("name"), ""));
     }
     let group_is = |wanted: &str| {
-        let problem = || Problem::new(&path.field("apiGroup"), Reason::NotSupported, Some(group.into()), supported_text(&[wanted]));
+        let problem = || {
+            Problem::new(&path.field("apiGroup"), Reason::NotSupported, Some(group.into()), supported_text(&[wanted]))
+        };
         (group != wanted).then(problem)
     };
     match text(subject, "kind") {

@@ -8,8 +8,14 @@ use super::{general, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
-pub static REPLICATION_CONTROLLER: BuiltinStrategy =
-    BuiltinStrategy { create, update, validate, validate_update, durable: without_status, ..general::strategy::<false, true>() };
+pub static REPLICATION_CONTROLLER: BuiltinStrategy = BuiltinStrategy {
+    create,
+    update,
+    validate,
+    validate_update,
+    durable: without_status,
+    ..general::strategy::<false, true>()
+};
 
 fn create(controller: &mut Value, making: &mut Making<'_>) {
     defaults(controller);
@@ -72,7 +78,12 @@ fn validate(controller: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&template["spec"], path.field("spec"));
     if matches!(text(spec, "restartPolicy"), "OnFailure" | "Never") {
         let value = Some(spec["restartPolicy"].clone());
-        found.push(Problem::new(&path.field("restartPolicy"), Reason::NotSupported, value, supported_text(&["Always"])));
+        found.push(Problem::new(
+            &path.field("restartPolicy"),
+            Reason::NotSupported,
+            value,
+            supported_text(&["Always"]),
+        ));
     }
     if has(spec, "activeDeadlineSeconds") {
         let words = "activeDeadlineSeconds in ReplicationController is not Supported";
@@ -115,7 +126,10 @@ mod tests {
     }
 
     fn template(labels: Value) -> Value {
-        json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "x:1", "resources": {"limits": {"cpu": "1"}}}]}})
+        json!({
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "a", "image": "x:1", "resources": {"limits": {"cpu": "1"}}}]},
+        })
     }
 
     #[test]
@@ -126,10 +140,14 @@ mod tests {
         assert_eq!((&spec["selector"], &spec["replicas"]), (&json!({"a": "b"}), &json!(1)));
         let pod = json!({"restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler",
             "terminationGracePeriodSeconds": 30, "securityContext": {}, "containers": [{"name": "a", "image": "x:1",
-            "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+            "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
             "resources": {"limits": {"cpu": "1"}}}]});
         assert_eq!(spec["template"]["spec"], pod);
-        assert_eq!((&controller["status"], &controller["metadata"]["generation"]), (&json!({"replicas": 0}), &json!(1)));
+        assert_eq!(
+            (&controller["status"], &controller["metadata"]["generation"]),
+            (&json!({"replicas": 0}), &json!(1))
+        );
         assert_eq!(made("c", json!({"replicas": 0, "template": template(json!({"a": "b"}))}))["spec"]["replicas"], 0);
     }
 
@@ -143,7 +161,10 @@ mod tests {
             assert_eq!(found, expected);
         }
         check(|_| {}, &[]);
-        check(|spec| spec["replicas"] = (-1).into(), &["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]);
+        check(
+            |spec| spec["replicas"] = (-1).into(),
+            &["spec.replicas: Invalid value: -1: must be greater than or equal to 0"],
+        );
         let words = "`selector` does not match template `labels`";
         let problem = format!("spec.template.metadata.labels: Invalid value: {{\"a\":\"b\",\"c\":\"d\"}}: {words}");
         check(|spec| spec["selector"] = json!({"a": "x"}), &[&problem]);
@@ -156,7 +177,8 @@ mod tests {
 
     #[test]
     fn names_of_2014_are_taken_once_and_stay() {
-        let old = made("frontendController", json!({"replicas": 3, "template": template(json!({"name": "my frontend"}))}));
+        let old =
+            made("frontendController", json!({"replicas": 3, "template": template(json!({"name": "my frontend"}))}));
         assert_eq!(validate(&old, Rules { old_names: true, ..Rules::default() }), []);
         assert!(!validate(&old, Rules::default()).is_empty());
         let mut new = old.clone();

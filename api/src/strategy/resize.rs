@@ -1,4 +1,5 @@
-//! A resize: what the containers of a pod that runs may use. It comes by a path of its own, and changes nothing else. PURE.
+//! A resize: what the containers of a pod that runs may use. It comes by a path of its own, and changes nothing else.
+//! PURE.
 
 use super::doc::{copy, has, list, text};
 use super::rules::{Rules, Share};
@@ -17,7 +18,8 @@ pub static RESIZE: Share = Share {
         let mut sent = new["spec"].take();
         meta::keep(new, old);
         let same = |field: &str| {
-            let names = |spec: &Value| list(spec, field).iter().map(|one| text(one, "name").to_owned()).collect::<Vec<_>>();
+            let names =
+                |spec: &Value| list(spec, field).iter().map(|one| text(one, "name").to_owned()).collect::<Vec<_>>();
             names(&sent) == names(&old["spec"])
         };
         if !LISTS.iter().all(|field| same(field)) {
@@ -66,7 +68,11 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     }
     for field in LISTS {
         for (at, (now, was)) in list(spec, field).iter().zip(list(was, field)).enumerate() {
-            found.extend(changes(&now["resources"], &was["resources"], &path.field(field).index(at).field("resources")));
+            found.extend(changes(
+                &now["resources"],
+                &was["resources"],
+                &path.field(field).index(at).field("resources"),
+            ));
             if others(&now["resources"]) != others(&was["resources"]) {
                 let of = if field == "containers" { path.clone() } else { path.field(field).index(at) };
                 let whose = if field == "containers" { "" } else { " for init or sidecar containers" };
@@ -134,7 +140,10 @@ mod tests {
         let check = |now: Value, expected: &[&str]| {
             let found = validate_update(&pod(now), &pod(both("1", "1Gi")), Rules::default());
             let words: Vec<String> = found.iter().map(ToString::to_string).collect();
-            assert!(words.len() == expected.len() && words.iter().zip(expected).all(|(found, part)| found.contains(part)), "{words:#?}");
+            assert!(
+                words.len() == expected.len() && words.iter().zip(expected).all(|(found, part)| found.contains(part)),
+                "{words:#?}"
+            );
         };
         check(both("2", "2Gi"), &[]);
         check(

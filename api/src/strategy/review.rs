@@ -39,12 +39,19 @@ fn validate(review: &Value, _rules: Rules) -> Vec<Problem> {
             }
             (true, true) => {
                 let words = "cannot be specified in combination with resourceAttributes";
-                found.push(Problem::invalid(&path.field("nonResourceAttributes"), spec["nonResourceAttributes"].clone(), words));
+                found.push(Problem::invalid(
+                    &path.field("nonResourceAttributes"),
+                    spec["nonResourceAttributes"].clone(),
+                    words,
+                ));
             }
             _ => {}
         }
     }
-    if matches!(kind, "SubjectAccessReview" | "LocalSubjectAccessReview") && is_empty(&spec["user"]) && is_empty(&spec["groups"]) {
+    if matches!(kind, "SubjectAccessReview" | "LocalSubjectAccessReview")
+        && is_empty(&spec["user"])
+        && is_empty(&spec["groups"])
+    {
         found.push(Problem::invalid(&path.field("user"), "", "at least one of user or group must be specified"));
     }
     if kind == "LocalSubjectAccessReview" {
@@ -68,7 +75,8 @@ fn nameless(meta: &Value, placed: bool) -> Option<Problem> {
     said.then(|| Problem::invalid(&Path::new("metadata"), meta.clone(), words))
 }
 
-/// Which of the objects are meant: as one text, or as a list of rules. Rules with an operator of a later version are let through.
+/// Which of the objects are meant: as one text, or as a list of rules. Rules with an operator of a later version are
+/// let through.
 fn narrowed(selector: &Value, labels: bool, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     if !selector.is_object() {
@@ -77,10 +85,15 @@ fn narrowed(selector: &Value, labels: bool, path: &Path) -> Vec<Problem> {
     let (raw, rules) = (text(selector, "rawSelector"), list(selector, "requirements"));
     let at = path.field("requirements");
     if !raw.is_empty() && !rules.is_empty() {
-        found.push(Problem::invalid(&path.field("rawSelector"), raw, "may not specified at the same time as requirements"));
+        found.push(Problem::invalid(
+            &path.field("rawSelector"),
+            raw,
+            "may not specified at the same time as requirements",
+        ));
     }
     if raw.is_empty() && rules.is_empty() {
-        found.push(Problem::required(&at, format!("when {path} is specified, requirements or rawSelector is required")));
+        found
+            .push(Problem::required(&at, format!("when {path} is specified, requirements or rawSelector is required")));
     }
     for (n, rule) in rules.iter().enumerate() {
         if full(&found) {
@@ -110,7 +123,11 @@ fn local(review: &Value, path: &Path) -> Vec<Problem> {
     }
     if has(spec, "nonResourceAttributes") {
         let path = path.field("nonResourceAttributes");
-        found.push(Problem::invalid(&path, spec["nonResourceAttributes"].clone(), "disallowed on this kind of request"));
+        found.push(Problem::invalid(
+            &path,
+            spec["nonResourceAttributes"].clone(),
+            "disallowed on this kind of request",
+        ));
     }
     found
 }
@@ -169,13 +186,17 @@ mod tests {
             let found = validate(&json!({"kind": kind, "spec": spec}), Rules::default());
             assert_eq!(found.iter().map(Problem::to_string).collect::<Vec<_>>(), expected, "{kind}");
         }
-        let one =
-            "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        let one = "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or \
+                   resourceAttributes must be specified";
         check("SelfSubjectAccessReview", json!({}), &[one]);
         check("SelfSubjectAccessReview", json!({"resourceAttributes": {"verb": "get"}}), &[]);
-        let both =
-            "spec.nonResourceAttributes: Invalid value: {\"path\":\"/x\"}: cannot be specified in combination with resourceAttributes";
-        check("SelfSubjectAccessReview", json!({"resourceAttributes": {"verb": "get"}, "nonResourceAttributes": {"path": "/x"}}), &[both]);
+        let both = "spec.nonResourceAttributes: Invalid value: {\"path\":\"/x\"}: cannot be specified in combination \
+                    with resourceAttributes";
+        check(
+            "SelfSubjectAccessReview",
+            json!({"resourceAttributes": {"verb": "get"}, "nonResourceAttributes": {"path": "/x"}}),
+            &[both],
+        );
         let nobody = "spec.user: Invalid value: \"\": at least one of user or group must be specified";
         check("SubjectAccessReview", json!({"resourceAttributes": {"verb": "get"}}), &[nobody]);
         check("SelfSubjectRulesReview", json!({}), &[]);
@@ -183,17 +204,29 @@ mod tests {
         let of = |namespace: &str| json!({"user": "u", "resourceAttributes": {"verb": "get", "namespace": namespace}});
         check("LocalSubjectAccessReview", of("other"), &[elsewhere]);
         check("LocalSubjectAccessReview", of(""), &[]);
-        let narrowed = |fields: Value, labels: Value| json!({"resourceAttributes": {"fieldSelector": fields, "labelSelector": labels}});
-        let neither = "spec.resourceAttributes.fieldSelector.requirements: Required value: when spec.resourceAttributes.fieldSelector is \
-                       specified, requirements or rawSelector is required";
-        let twice =
-            "spec.resourceAttributes.labelSelector.rawSelector: Invalid value: \"a\": may not specified at the same time as requirements";
+        let narrowed = |fields: Value, labels: Value| {
+            json!({
+                "resourceAttributes": {"fieldSelector": fields, "labelSelector": labels},
+            })
+        };
+        let neither = "spec.resourceAttributes.fieldSelector.requirements: Required value: when \
+                       spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required";
+        let twice = "spec.resourceAttributes.labelSelector.rawSelector: Invalid value: \"a\": may not specified at the \
+                     same time as requirements";
         let rule = json!({"key": "a", "operator": "Later"});
-        check("SelfSubjectAccessReview", narrowed(json!({}), json!({"rawSelector": "a", "requirements": [rule]})), &[neither, twice]);
+        check(
+            "SelfSubjectAccessReview",
+            narrowed(json!({}), json!({"rawSelector": "a", "requirements": [rule]})),
+            &[neither, twice],
+        );
         let keyless = "spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified";
-        let valueless = "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: must be specified when `operator` is \
-                         'In' or 'NotIn'";
-        check("SelfSubjectAccessReview", narrowed(json!({"requirements": [{"operator": "In"}]}), Value::Null), &[keyless, valueless]);
+        let valueless = "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: must be \
+                         specified when `operator` is 'In' or 'NotIn'";
+        check(
+            "SelfSubjectAccessReview",
+            narrowed(json!({"requirements": [{"operator": "In"}]}), Value::Null),
+            &[keyless, valueless],
+        );
     }
 
     #[test]
@@ -204,15 +237,25 @@ mod tests {
             assert_eq!(found.iter().map(Problem::to_string).collect::<Vec<_>>(), expected, "{kind}");
         }
         check("SubjectAccessReview", json!({"managedFields": [{}], "labels": {}}), &[]);
-        check("SubjectAccessReview", json!({"name": "x"}), &["metadata: Invalid value: {\"name\":\"x\"}: must be empty"]);
+        check(
+            "SubjectAccessReview",
+            json!({"name": "x"}),
+            &["metadata: Invalid value: {\"name\":\"x\"}: must be empty"],
+        );
         check("LocalSubjectAccessReview", json!({"namespace": "n"}), &[]);
-        let labelled = "metadata: Invalid value: {\"labels\":{\"a\":\"b\"},\"namespace\":\"n\"}: must be empty except for namespace";
+        let labelled = "metadata: Invalid value: {\"labels\":{\"a\":\"b\"},\"namespace\":\"n\"}: must be empty except \
+                        for namespace";
         check("LocalSubjectAccessReview", json!({"namespace": "n", "labels": {"a": "b"}}), &[labelled]);
     }
 
     #[test]
     fn the_answers() {
-        let asker = Asker { name: "admin".into(), uid: String::new(), groups: vec!["system:masters".into()], ..Asker::default() };
+        let asker = Asker {
+            name: "admin".into(),
+            uid: String::new(),
+            groups: vec!["system:masters".into()],
+            ..Asker::default()
+        };
         let answered = |answer: Answer| {
             let mut review = json!({"spec": {"namespace": "n", "token": "t"}});
             answer(&mut review, &asker, Time::from_seconds(0).unwrap()).unwrap();
@@ -221,6 +264,9 @@ mod tests {
         assert_eq!(answered(who_am_i), json!({"userInfo": {"username": "admin", "groups": ["system:masters"]}}));
         assert_eq!(answered(may_i), json!({"allowed": true}));
         assert_eq!(answered(what_may_i)["incomplete"], false);
-        assert_eq!(what_may_i(&mut json!({"spec": {}}), &asker, Time::from_seconds(0).unwrap()), Err("no namespace on request"));
+        assert_eq!(
+            what_may_i(&mut json!({"spec": {}}), &asker, Time::from_seconds(0).unwrap()),
+            Err("no namespace on request")
+        );
     }
 }

@@ -10,18 +10,19 @@ use std::net::Ipv4Addr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The rules of one kind, beyond its schema. `metadata.namespace` of a namespaced object is set before any of them runs.
+/// The rules of one kind, beyond its schema. `metadata.namespace` of a namespaced object is set before any of them
+/// runs.
 pub trait Strategy: Send + Sync {
-    /// Completes a new object: name from generateName, uid, times, generation, the first status, defaults that depend on
-    /// other fields, addresses. The schema's own defaults are set already.
+    /// Completes a new object: name from generateName, uid, times, generation, the first status, defaults that depend
+    /// on other fields, addresses. The schema's own defaults are set already.
     fn create(&self, object: &mut Value, making: &mut Making<'_>);
 
-    /// Puts back the fields that clients may not change (uid, status, generation, deletion) or may leave out (a service's
-    /// address). The schema's own defaults are set already.
+    /// Puts back the fields that clients may not change (uid, status, generation, deletion) or may leave out (a
+    /// service's address). The schema's own defaults are set already.
     fn update(&self, new: &mut Value, old: &Value, making: &mut Making<'_>);
 
-    /// The same for an update of the status subresource: everything but status and metadata stays as it was. The fields of
-    /// the metadata that stay as well are listed in `Kind::status_keeps`.
+    /// The same for an update of the status subresource: everything but status and metadata stays as it was. The fields
+    /// of the metadata that stay as well are listed in `Kind::status_keeps`.
     fn status_update(&self, new: &mut Value, old: &Value);
 
     /// Every problem of an object on its own, metadata included.
@@ -139,9 +140,9 @@ impl fmt::Debug for Share {
 /// The rules that an object is held to, where they depend on the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Ids, label keys and values and container names as 2014 allowed them: for creates through v1beta1, and for pods that a
-    /// controller makes from a template that was accepted so. Among updates only those through v1beta1 need it: a name that
-    /// the old object has is never a problem of the new one.
+    /// Ids, label keys and values and container names as 2014 allowed them: for creates through v1beta1, and for pods
+    /// that a controller makes from a template that was accepted so. Among updates only those through v1beta1 need it:
+    /// a name that the old object has is never a problem of the new one.
     pub old_names: bool,
     /// Only the values of labels as in 2014: v1beta3, whose names are those of v1.
     pub old_labels: bool,
@@ -151,7 +152,8 @@ pub struct Rules {
     pub node_ports: NodePorts,
     /// The object exists, and its earlier form is unknown: fields that a create may not set may be set.
     pub standing: bool,
-    /// A patch made the document: another uid in it is a problem of that field, and not a sign that another object was meant.
+    /// A patch made the document: another uid in it is a problem of that field, and not a sign that another object was
+    /// meant.
     pub patched: bool,
     /// The object was sent in another form than it is stored in (`Kind::alias`), which may be held to more.
     pub other_form: bool,

@@ -29,7 +29,8 @@ pub fn shown(places: &Scale, object: &Value) -> Value {
             metadata.insert(field.to_owned(), value.clone());
         }
     }
-    let mut scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {}, "status": {}});
+    let mut scale =
+        json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {}, "status": {}});
     let wanted = at(object, places.wanted).as_i64().unwrap_or_default();
     if wanted != 0 {
         scale["spec"]["replicas"] = wanted.into();
@@ -69,8 +70,8 @@ fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
 
 /// A selector as a query would say it: by key, values in order. A map of labels is one too.
 pub fn selector_text(selector: &Value) -> String {
-    let is_whole =
-        selector.get("matchLabels").is_some_and(Value::is_object) || selector.get("matchExpressions").is_some_and(Value::is_array);
+    let is_whole = selector.get("matchLabels").is_some_and(Value::is_object)
+        || selector.get("matchExpressions").is_some_and(Value::is_array);
     let wrapped = json!({"matchLabels": selector});
     let selector = if is_whole { selector } else { &wrapped };
     let mut parts: Vec<(String, String)> =
@@ -96,15 +97,19 @@ pub fn selector_text(selector: &Value) -> String {
 mod tests {
     use super::*;
 
-    const PLACES: Scale = Scale { wanted: "spec.replicas", seen: "status.replicas", selector: "spec.selector", unread: None };
+    const PLACES: Scale =
+        Scale { wanted: "spec.replicas", seen: "status.replicas", selector: "spec.selector", unread: None };
 
     #[test]
     fn there_and_back() {
         let meta = json!({"name": "d", "namespace": "n", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}});
-        let object = json!({"metadata": meta, "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}}, "status": {}});
+        let object = json!({
+            "metadata": meta, "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}}, "status": {},
+        });
         let scale = shown(&PLACES, &object);
         let meta = json!({"name": "d", "namespace": "n", "uid": "u", "resourceVersion": "7"});
-        let expected = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta, "spec": {"replicas": 2},
+        let expected = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta,
+            "spec": {"replicas": 2},
             "status": {"replicas": 0, "selector": "app=web"}});
         assert_eq!(scale, expected);
         assert_eq!(over(&PLACES, &object, &scale), object);
@@ -117,7 +122,8 @@ mod tests {
         let check = |selector: Value, expected: &str| assert_eq!(selector_text(&selector), expected, "{selector}");
         check(json!({"app": "web", "a": "b"}), "a=b,app=web");
         check(Value::Null, "");
-        let rules = json!([{"key": "app", "operator": "In", "values": ["x", "web"]}, {"key": "z", "operator": "DoesNotExist"}]);
+        let rules =
+            json!([{"key": "app", "operator": "In", "values": ["x", "web"]}, {"key": "z", "operator": "DoesNotExist"}]);
         check(json!({"matchExpressions": rules}), "app in (web,x),!z");
         let rules = json!([{"key": "b", "operator": "NotIn", "values": ["y"]}, {"key": "e", "operator": "Exists"}]);
         check(json!({"matchLabels": {"c": "d"}, "matchExpressions": rules}), "b notin (y),c=d,e");

@@ -49,9 +49,13 @@ fn autoscaler_defaults(scaler: &mut Value) {
             (
                 "scaleUp",
                 json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [
-                    {"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}]}),
+                    {"type": "Pods", "value": 4, "periodSeconds": 15},
+                    {"type": "Percent", "value": 100, "periodSeconds": 15}]}),
             ),
-            ("scaleDown", json!({"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]})),
+            (
+                "scaleDown",
+                json!({"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}),
+            ),
         ] {
             map_at(&mut spec["behavior"], way);
             let said = &mut spec["behavior"][way];
@@ -71,7 +75,8 @@ fn new_autoscaler(scaler: &Value, rules: Rules) -> Vec<Problem> {
 
 /// The version of the scale target is checked only if it or the kind changes.
 fn autoscaler_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
-    let target = |scaler: &Value| ["apiVersion", "kind"].map(|field| text(&scaler["spec"]["scaleTargetRef"], field).to_owned());
+    let target =
+        |scaler: &Value| ["apiVersion", "kind"].map(|field| text(&scaler["spec"]["scaleTargetRef"], field).to_owned());
     let mut found = meta::validate_update(new, old);
     let grouped = target(new) != target(old);
     found.extend(meta::new_problems(autoscaler(new, grouped, rules), &autoscaler(old, grouped, rules)));
@@ -92,7 +97,11 @@ fn autoscaler(scaler: &Value, grouped: bool, rules: Rules) -> Vec<Problem> {
         _ => found.push(Problem::invalid(&path.field("maxReplicas"), most, "must be greater than or equal to 1")),
     }
     if least.is_some_and(|least| most < least) {
-        found.push(Problem::invalid(&path.field("maxReplicas"), most, "must be greater than or equal to `minReplicas`"));
+        found.push(Problem::invalid(
+            &path.field("maxReplicas"),
+            most,
+            "must be greater than or equal to `minReplicas`",
+        ));
     }
     let (target, at) = (&spec["scaleTargetRef"], path.field("scaleTargetRef"));
     found.extend(reference(target, &at));
@@ -149,7 +158,11 @@ fn behavior(rules: &Value, path: &Path) -> Vec<Problem> {
             }
         }
         if let Some(period) = number(policy, "periodSeconds").filter(|period| *period > PERIOD_S_MAX) {
-            found.push(Problem::invalid(&path.field("periodSeconds"), period, format!("must be less than or equal to {PERIOD_S_MAX}")));
+            found.push(Problem::invalid(
+                &path.field("periodSeconds"),
+                period,
+                format!("must be less than or equal to {PERIOD_S_MAX}"),
+            ));
         }
     }
     if has(rules, "tolerance") && quantity(&rules["tolerance"]) < Quantity::ZERO {
@@ -331,26 +344,32 @@ mod tests {
     #[test]
     fn autoscalers() {
         fn check(spec: Value, expected: &[&str]) {
-            let mut of = json!({"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}});
+            let mut of = json!({
+                "maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+            });
             of.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
             let scaler = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": of});
             let found: Vec<String> = new_autoscaler(&scaler, Rules::default()).iter().map(Problem::to_string).collect();
             assert_eq!(found, expected, "{spec}");
         }
-        let resource = |target: Value| json!({"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]});
+        let resource =
+            |target: Value| json!({"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]});
         check(resource(json!({"type": "Utilization", "averageUtilization": 80})), &[]);
         check(
             resource(json!({"type": "Much", "averageUtilization": 0, "averageValue": "1"})),
             &[
-                "spec.metrics[0].resource.target.type: Invalid value: \"Much\": must be either Utilization, Value, or AverageValue",
+                "spec.metrics[0].resource.target.type: Invalid value: \"Much\": must be either Utilization, Value, or \
+                 AverageValue",
                 "spec.metrics[0].resource.target.averageUtilization: Invalid value: 0: must be greater than 0",
-                "spec.metrics[0].resource.target.averageValue: Forbidden: may not set both a target raw value and a target utilization",
+                "spec.metrics[0].resource.target.averageValue: Forbidden: may not set both a target raw value and a \
+                 target utilization",
             ],
         );
         check(
             json!({"metrics": [{"type": "Pods", "external": {"metric": {"name": "m"}, "target": {"type": "Value"}}}]}),
             &[
-                "spec.metrics[0].external.target.averageValue: Required value: must set either a target value for metric or a per-pod target",
+                "spec.metrics[0].external.target.averageValue: Required value: must set either a target value for \
+                 metric or a per-pod target",
                 "spec.metrics[0].pods: Required value: must populate information for the given metric source",
             ],
         );
@@ -358,10 +377,13 @@ mod tests {
             json!({"behavior": {"scaleUp": {"stabilizationWindowSeconds": 3601, "selectPolicy": "Most",
                 "policies": [{"type": "Pods", "value": 0, "periodSeconds": 1801}]}}}),
             &[
-                "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600",
-                "spec.behavior.scaleUp.selectPolicy: Unsupported value: \"Most\": supported values: \"Disabled\", \"Max\", \"Min\"",
+                "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to \
+                 3600",
+                "spec.behavior.scaleUp.selectPolicy: Unsupported value: \"Most\": supported values: \"Disabled\", \
+                 \"Max\", \"Min\"",
                 "spec.behavior.scaleUp.policies[0].value: Invalid value: 0: must be greater than zero",
-                "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800",
+                "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to \
+                 1800",
             ],
         );
         check(

@@ -19,12 +19,21 @@ const WINDOWS_USER_BYTES_MAX: usize = 104 + 1 + 256;
 pub fn of_container(context: &Value, host_users: bool, path: &Path) -> Vec<Problem> {
     let mut found = user_numbers(context, path);
     if host_users && text(context, "procMount") == "Unmasked" {
-        found.push(Problem::invalid(&path.field("procMount"), "Unmasked", "`hostUsers` must be false to use `Unmasked`"));
+        found.push(Problem::invalid(
+            &path.field("procMount"),
+            "Unmasked",
+            "`hostUsers` must be false to use `Unmasked`",
+        ));
     }
     found.extend(seccomp(&context["seccompProfile"], &path.field("seccompProfile")));
     if context["allowPrivilegeEscalation"] == false {
         let clash = |words: &str| {
-            inner::invalid("SecurityContext", path, context, &format!("cannot set `allowPrivilegeEscalation` to false and {words}"))
+            inner::invalid(
+                "SecurityContext",
+                path,
+                context,
+                &format!("cannot set `allowPrivilegeEscalation` to false and {words}"),
+            )
         };
         if yes(context, "privileged") {
             found.push(clash("`privileged` to true"));
@@ -48,7 +57,11 @@ pub fn of_pod(spec: &Value, path: &Path) -> Vec<Problem> {
             break;
         }
         let group = group.as_i64().unwrap_or(0);
-        found.extend(problems(&at.field("supplementalGroups").index(n), group, names::between(group, 0, i32::MAX.into())));
+        found.extend(problems(
+            &at.field("supplementalGroups").index(n),
+            group,
+            names::between(group, 0, i32::MAX.into()),
+        ));
     }
     if yes(spec, "shareProcessNamespace") && yes(spec, "hostPID") {
         let words = "ShareProcessNamespace and HostPID cannot both be enabled";
@@ -59,7 +72,9 @@ pub fn of_pod(spec: &Value, path: &Path) -> Vec<Problem> {
     found.extend(windows(&context["windowsOptions"], &at.field("windowsOptions")));
     found.extend(app_armor(&context["appArmorProfile"], &at.field("appArmorProfile")));
     let change = text(context, "seLinuxChangePolicy");
-    for (field, known) in [("supplementalGroupsPolicy", &["Merge", "Strict"][..]), ("seLinuxChangePolicy", &["Recursive"])] {
+    for (field, known) in
+        [("supplementalGroupsPolicy", &["Merge", "Strict"][..]), ("seLinuxChangePolicy", &["Recursive"])]
+    {
         // The other policy is one for clusters that have it.
         if has(context, field) && !(field == "seLinuxChangePolicy" && change == "MountOption") {
             found.extend(one_of(text(context, field), known, &at.field(field)));
@@ -92,7 +107,11 @@ fn host_ports(spec: &Value, path: &Path) -> Vec<Problem> {
                 }
                 if has(port, "hostPort") && port["hostPort"] != port["containerPort"] {
                     let path = path.field(field).index(at).field("ports").index(n).field("hostPort");
-                    found.push(Problem::invalid(&path, port["hostPort"].clone(), "must match `containerPort` when `hostNetwork` is true"));
+                    found.push(Problem::invalid(
+                        &path,
+                        port["hostPort"].clone(),
+                        "must match `containerPort` when `hostNetwork` is true",
+                    ));
                 }
             }
         }
@@ -102,7 +121,9 @@ fn host_ports(spec: &Value, path: &Path) -> Vec<Problem> {
 
 /// The ids of a security context, a pod's or a container's.
 fn user_numbers(context: &Value, path: &Path) -> Vec<Problem> {
-    let ids = ["fsGroup", "runAsUser", "runAsGroup"].iter().filter_map(|field| Some((path.field(field), number(context, field)?)));
+    let ids = ["fsGroup", "runAsUser", "runAsGroup"]
+        .iter()
+        .filter_map(|field| Some((path.field(field), number(context, field)?)));
     ids.flat_map(|(path, id)| problems(&path, id, names::between(id, 0, i32::MAX.into()))).collect()
 }
 
@@ -134,7 +155,8 @@ fn shared_by(sysctl: &str) -> Option<&'static str> {
     // With slashes between its parts a name may have dots inside of them, and the other way round.
     let slashes = sysctl.find(['.', '/']).is_some_and(|first| sysctl[first..].starts_with('/'));
     let name = if slashes { sysctl.replace('/', ".") } else { sysctl.to_owned() };
-    let of_messages = name == "kernel.sem" || ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| name.starts_with(start));
+    let of_messages =
+        name == "kernel.sem" || ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| name.starts_with(start));
     if name.starts_with("net.") { Some("hostNetwork") } else { of_messages.then_some("hostIPC") }
 }
 
@@ -142,7 +164,9 @@ fn is_sysctl(name: &str) -> bool {
     let end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let part = |part: &str| {
         let bytes = part.as_bytes();
-        bytes.first().is_some_and(end) && bytes.last().is_some_and(end) && bytes.iter().all(|byte| end(byte) || b"-_".contains(byte))
+        bytes.first().is_some_and(end)
+            && bytes.last().is_some_and(end)
+            && bytes.iter().all(|byte| end(byte) || b"-_".contains(byte))
     };
     name.len() <= SYSCTL_BYTES_MAX && name.split(['.', '/']).all(part)
 }
@@ -160,7 +184,12 @@ fn seccomp(profile: &Value, path: &Path) -> Vec<Problem> {
         ("Localhost", None) => found.push(Problem::required(&file, "must be set when seccomp type is Localhost")),
         ("Localhost", Some(said)) => found.extend(problems(&file, said, names::descending(said))),
         (_, Some(_)) => {
-            found.push(inner::invalid("SeccompProfile", &file, profile, "can only be set when seccomp type is Localhost"));
+            found.push(inner::invalid(
+                "SeccompProfile",
+                &file,
+                profile,
+                "can only be set when seccomp type is Localhost",
+            ));
         }
         _ => {}
     }
@@ -176,7 +205,9 @@ fn app_armor(profile: &Value, path: &Path) -> Vec<Problem> {
         ("Localhost", said) if said.is_none_or(str::is_empty) => {
             vec![Problem::required(&file, "must be set when AppArmor type is Localhost")]
         }
-        ("Localhost", Some(said)) if said.trim() != said => vec![Problem::invalid(&file, said, "must not be padded with whitespace")],
+        ("Localhost", Some(said)) if said.trim() != said => {
+            vec![Problem::invalid(&file, said, "must not be padded with whitespace")]
+        }
         ("Localhost", Some(said)) if said.len() > PROFILE_BYTES_MAX => {
             vec![Problem::new(&file, Reason::TooLong, None, format!("may not be more than {PROFILE_BYTES_MAX} bytes"))]
         }
@@ -216,49 +247,75 @@ mod tests {
 
     #[test]
     fn pods() {
-        let of =
-            |context: Value, expected: &[&str]| assert_problems(of_pod(&json!({"securityContext": context}), &Path::new("spec")), expected);
+        let of = |context: Value, expected: &[&str]| {
+            assert_problems(of_pod(&json!({"securityContext": context}), &Path::new("spec")), expected)
+        };
         let sysctl = |name: &str| json!({"sysctls": [{"name": name, "value": ""}]});
         for good in ["net.ipv4.ip_forward", "kernel/shm_rmid_forced", "a"] {
             of(sysctl(good), &[]);
         }
         let place = "spec.securityContext";
         for bad in ["A B", "a..b", "a.", "-a", &"a".repeat(254)] {
-            of(sysctl(bad), &[&format!("{place}.sysctls[0].name: Invalid value: \"{bad}\": must have at most 253 characters and")]);
+            of(
+                sysctl(bad),
+                &[&format!("{place}.sysctls[0].name: Invalid value: \"{bad}\": must have at most 253 characters and")],
+            );
         }
         of(sysctl(""), &[&format!("{place}.sysctls[0].name: Required value")]);
-        of(json!({"sysctls": [{"name": "a"}, {"name": "a"}]}), &[&format!("{place}.sysctls[1].name: Duplicate value: \"a\"")]);
+        of(
+            json!({"sysctls": [{"name": "a"}, {"name": "a"}]}),
+            &[&format!("{place}.sysctls[1].name: Duplicate value: \"a\"")],
+        );
         let shared = |name: &str, how: &str, expected: &[&str]| {
             assert_problems(of_pod(&json!({how: true, "securityContext": sysctl(name)}), &Path::new("spec")), expected);
         };
         let words = |name: &str, how: &str| {
             format!("{place}.sysctls[0].name: Invalid value: \"{name}\": may not be specified when '{how}' is true")
         };
-        for (name, how) in
-            [("net.core.x", "hostNetwork"), ("net/core/x", "hostNetwork"), ("kernel.shmmax", "hostIPC"), ("kernel.sem", "hostIPC")]
-        {
+        for (name, how) in [
+            ("net.core.x", "hostNetwork"),
+            ("net/core/x", "hostNetwork"),
+            ("kernel.shmmax", "hostIPC"),
+            ("kernel.sem", "hostIPC"),
+        ] {
             shared(name, how, &[&words(name, how)]);
         }
         shared("kernel.shmmax", "hostNetwork", &[]);
         shared("kernel.semx", "hostIPC", &[]);
-        of(json!({"supplementalGroups": [1, -1]}), &[&format!("{place}.supplementalGroups[1]: Invalid value: -1: must be between 0")]);
+        of(
+            json!({"supplementalGroups": [1, -1]}),
+            &[&format!("{place}.supplementalGroups[1]: Invalid value: -1: must be between 0")],
+        );
         of(json!({"seccompProfile": {"type": "Localhost", "localhostProfile": "a/b.json"}}), &[]);
-        of(json!({"seccompProfile": {"type": "Localhost"}}), &[&format!("{place}.seccompProfile.localhostProfile: Required value: must")]);
+        of(
+            json!({"seccompProfile": {"type": "Localhost"}}),
+            &[&format!("{place}.seccompProfile.localhostProfile: Required value: must")],
+        );
         of(
             json!({"seccompProfile": {"type": "Unconfined", "localhostProfile": "x"}}),
             &[&format!(
-                "{place}.seccompProfile.localhostProfile: Invalid value: {{\"Type\":\"Unconfined\",\"LocalhostProfile\":\"x\"}}: can only"
+                "{place}.seccompProfile.localhostProfile: Invalid value: \
+                 {{\"Type\":\"Unconfined\",\"LocalhostProfile\":\"x\"}}: can only"
             )],
         );
-        of(json!({"seccompProfile": {}}), &[&format!("{place}.seccompProfile.type: Required value: type is required when")]);
+        of(
+            json!({"seccompProfile": {}}),
+            &[&format!("{place}.seccompProfile.type: Required value: type is required when")],
+        );
         of(json!({"appArmorProfile": {"type": "RuntimeDefault"}}), &[]);
-        of(json!({"appArmorProfile": {"type": "x"}}), &[&format!("{place}.appArmorProfile.type: Unsupported value: \"x\"")]);
+        of(
+            json!({"appArmorProfile": {"type": "x"}}),
+            &[&format!("{place}.appArmorProfile.type: Unsupported value: \"x\"")],
+        );
         of(
             json!({"appArmorProfile": {"type": "Localhost", "localhostProfile": " a"}}),
             &[&format!("{place}.appArmorProfile.localhostProfile: Invalid value: \" a\": must not be padded")],
         );
         of(json!({"supplementalGroupsPolicy": "Strict"}), &[]);
-        of(json!({"supplementalGroupsPolicy": "Some"}), &[&format!("{place}.supplementalGroupsPolicy: Unsupported value: \"Some\"")]);
+        of(
+            json!({"supplementalGroupsPolicy": "Some"}),
+            &[&format!("{place}.supplementalGroupsPolicy: Unsupported value: \"Some\"")],
+        );
         assert_problems(
             of_pod(&json!({"hostUsers": false, "hostPID": true}), &Path::new("spec")),
             &["spec.HostPID: Forbidden: when `hostUsers` is false"],
@@ -266,19 +323,28 @@ mod tests {
         let port = json!({"hostPort": 1, "containerPort": 2});
         assert_problems(
             of_pod(&json!({"hostNetwork": true, "containers": [{"ports": [port]}]}), &Path::new("spec")),
-            &["spec.containers[0].ports[0].hostPort: Invalid value: 1: must match `containerPort` when `hostNetwork` is true"],
+            &["spec.containers[0].ports[0].hostPort: Invalid value: 1: must match `containerPort` when `hostNetwork` \
+               is true"],
         );
     }
 
     #[test]
     fn containers() {
-        let of = |context: Value, expected: &[&str]| assert_problems(of_container(&context, true, &Path::new("c")), expected);
+        let of = |context: Value, expected: &[&str]| {
+            assert_problems(of_container(&context, true, &Path::new("c")), expected)
+        };
         of(json!({"runAsUser": 0, "procMount": "Default", "capabilities": {"add": ["NET_ADMIN"]}}), &[]);
-        of(json!({"runAsGroup": -5}), &["c.runAsGroup: Invalid value: -5: must be between 0 and 2147483647, inclusive"]);
+        of(
+            json!({"runAsGroup": -5}),
+            &["c.runAsGroup: Invalid value: -5: must be between 0 and 2147483647, inclusive"],
+        );
         of(json!({"procMount": "Unmasked"}), &["c.procMount: Invalid value: \"Unmasked\": `hostUsers` must be false"]);
         assert_problems(of_container(&json!({"procMount": "Unmasked"}), false, &Path::new("c")), &[]);
         let clash = json!({"allowPrivilegeEscalation": false, "capabilities": {"add": ["CAP_SYS_ADMIN"]}});
-        of(clash, &["c: Invalid value: {\"Capabilities\":{\"Add\":[\"CAP_SYS_ADMIN\"],\"Drop\":null},\"Privileged\":null"]);
+        of(
+            clash,
+            &["c: Invalid value: {\"Capabilities\":{\"Add\":[\"CAP_SYS_ADMIN\"],\"Drop\":null},\"Privileged\":null"],
+        );
         of(
             json!({"windowsOptions": {"runAsUserName": ""}}),
             &["c.windowsOptions.runAsUserName: Invalid value: \"\": runAsUserName cannot"],

@@ -161,9 +161,12 @@ fn give(spec: &mut Value, making: &mut Making<'_>) {
         let mut taken: HashSet<i64> = list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).collect();
         taken.extend(number(spec, "healthCheckNodePort"));
         // A candidate may be one that this very service asks for: then the next. None means that there are no more.
-        let mut free = (0..CANDIDATES_MAX).map_while(|_| (making.node_port)().map(i64::from)).filter(|candidate| taken.insert(*candidate));
+        let mut free = (0..CANDIDATES_MAX)
+            .map_while(|_| (making.node_port)().map(i64::from))
+            .filter(|candidate| taken.insert(*candidate));
         // One port number has one node port over its protocols, as whoever asks a DNS server expects.
-        let known = list(spec, "ports").iter().rev().filter_map(|port| Some((number(port, "port"), number(port, "nodePort")?)));
+        let known =
+            list(spec, "ports").iter().rev().filter_map(|port| Some((number(port, "port"), number(port, "nodePort")?)));
         let mut known: HashMap<_, _> = known.collect();
         for port in list_at(spec, "ports").filter(|port| port.is_object() && is_empty(&port["nodePort"])) {
             let of = number(port, "port");
@@ -217,7 +220,8 @@ fn keep(spec: &mut Value, was: &Value) {
         return;
     }
     let key = |port: &Value| (text(port, "protocol").to_owned(), number(port, "port"));
-    let known: HashMap<_, _> = list(was, "ports").iter().filter_map(|port| Some((key(port), number(port, "nodePort")?))).collect();
+    let known: HashMap<_, _> =
+        list(was, "ports").iter().filter_map(|port| Some((key(port), number(port, "nodePort")?))).collect();
     let mut taken: HashSet<i64> = list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).collect();
     for port in list_at(spec, "ports").filter(|port| port.is_object() && is_empty(&port["nodePort"])) {
         if let Some(kept) = known.get(&key(port)).filter(|kept| taken.insert(**kept)) {
@@ -228,9 +232,14 @@ fn keep(spec: &mut Value, was: &Value) {
 
 /// Removes fields that belong to the old type alone, unless the update sets them.
 fn let_go(spec: &mut Value, was: &Value) {
-    let ports =
-        |spec: &Value| -> Vec<Option<i64>> { list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).map(Some).collect() };
-    if wants_node_ports(was) && !wants_node_ports(spec) && text(spec, "type") != "LoadBalancer" && ports(spec) == ports(was) {
+    let ports = |spec: &Value| -> Vec<Option<i64>> {
+        list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).map(Some).collect()
+    };
+    if wants_node_ports(was)
+        && !wants_node_ports(spec)
+        && text(spec, "type") != "LoadBalancer"
+        && ports(spec) == ports(was)
+    {
         list_at(spec, "ports").for_each(|port| remove(port, "nodePort"));
     }
     let mut fields: Vec<&str> = Vec::new();
@@ -348,9 +357,18 @@ mod tests {
         let ports = json!([{"name": "a", "port": 53}, {"name": "b", "port": 53, "protocol": "UDP", "nodePort": 30001}]);
         let expected = [("clusterIP", "10.96.0.1"), ("nodePort", "TCP/30001"), ("nodePort", "UDP/30001")];
         check(json!({"type": "NodePort", "ports": ports}), &expected);
-        let ports = json!([{"name": "a", "port": 53}, {"name": "b", "port": 80}, {"name": "c", "port": 53, "protocol": "UDP"}]);
+        let ports =
+            json!([{"name": "a", "port": 53}, {"name": "b", "port": 80}, {"name": "c", "port": 53, "protocol": "UDP"}]);
         let ports = json!({"type": "NodePort", "ports": ports});
-        check(ports, &[("clusterIP", "10.96.0.1"), ("nodePort", "TCP/30001"), ("nodePort", "TCP/30002"), ("nodePort", "UDP/30001")]);
+        check(
+            ports,
+            &[
+                ("clusterIP", "10.96.0.1"),
+                ("nodePort", "TCP/30001"),
+                ("nodePort", "TCP/30002"),
+                ("nodePort", "UDP/30001"),
+            ],
+        );
         let ports = json!([{"name": "a", "port": 80}, {"name": "b", "port": 53, "nodePort": 30001}]);
         let expected = [("clusterIP", "10.96.0.1"), ("nodePort", "TCP/30002"), ("nodePort", "TCP/30001")];
         check(json!({"type": "NodePort", "ports": ports}), &expected);
@@ -370,7 +388,10 @@ mod tests {
             &[&format!("spec.clusterIPs: Invalid value: [\"1.2.3.4\"]: {words}")],
         );
         let words = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        check(json!({"clusterIP": "x", "ports": [{"port": 80}]}), &[&format!("spec.clusterIPs[0]: Invalid value: \"x\": {words}")]);
+        check(
+            json!({"clusterIP": "x", "ports": [{"port": 80}]}),
+            &[&format!("spec.clusterIPs[0]: Invalid value: \"x\": {words}")],
+        );
         check(json!({}), &["spec.ports: Required value"]);
         let words = "provided port is not in the valid range. The range of valid ports is 30000-32767";
         let spec = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]});
@@ -388,9 +409,12 @@ mod tests {
         ];
         let service = made(json!({"ports": ports}));
         let found = texts(&service_rules::validate(&service, rules()));
-        assert!(found.len() == 3 && found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:?}");
-        let words =
-            ["port", "targetPort"].map(|field| format!("spec.ports[0].{field}: Invalid value: 0: must be between 1 and 65535, inclusive"));
+        assert!(
+            found.len() == 3 && found.iter().zip(expected).all(|(found, start)| found.starts_with(start)),
+            "{found:?}"
+        );
+        let words = ["port", "targetPort"]
+            .map(|field| format!("spec.ports[0].{field}: Invalid value: 0: must be between 1 and 65535, inclusive"));
         check(json!({"ports": [{"port": 0}]}), &[&words[0], &words[1]]);
         let words = "must contain at least one letter (a-z)";
         check(
@@ -404,14 +428,21 @@ mod tests {
         fn check(kind: &str, ranges: &[&str], annotated: Option<&str>, expected: &[&str]) {
             let mut service = made(json!({"type": kind, "ports": [{"port": 80}], "loadBalancerSourceRanges": ranges}));
             if let Some(said) = annotated {
-                service["metadata"]["annotations"] = json!({"service.beta.kubernetes.io/load-balancer-source-ranges": said});
+                service["metadata"]["annotations"] =
+                    json!({"service.beta.kubernetes.io/load-balancer-source-ranges": said});
             }
             crate::strategy::tests::assert_problems(service_rules::validate(&service, rules()), expected);
         }
-        let beyond = "spec.LoadBalancerSourceRanges[1]: Invalid value: \"192.168.0.5/24\": must not have bits set beyond the prefix length";
+        let beyond = "spec.LoadBalancerSourceRanges[1]: Invalid value: \"192.168.0.5/24\": must not have bits set \
+                      beyond the prefix length";
         check("LoadBalancer", &[" 10.0.0.0/8 ", "192.168.0.5/24"], None, &[beyond]);
         check("LoadBalancer", &["10.0.0.0/8"], Some("nope"), &[]);
-        check("ClusterIP", &["10.0.0.0/8"], None, &["spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type`"]);
+        check(
+            "ClusterIP",
+            &["10.0.0.0/8"],
+            None,
+            &["spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type`"],
+        );
         let at = "metadata.annotations[service.beta.kubernetes.io/load-balancer-source-ranges]";
         let forbidden = format!("{at}: Forbidden: may only be used when `type` is 'LoadBalancer'");
         let invalid = |value: &str, why: &str| format!("{at}: Invalid value: \"{value}\": must {why}");
@@ -445,7 +476,11 @@ mod tests {
         }
         let words = "failed to allocate IP 10.96.7.7: provided IP is already allocated";
         check(CLUSTER_IP, "10.96.7.7", Some(&format!("spec.clusterIPs: Invalid value: [\"10.96.7.7\"]: {words}")));
-        check(NODE_PORT, "TCP/30001", Some("spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated"));
+        check(
+            NODE_PORT,
+            "TCP/30001",
+            Some("spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated"),
+        );
         check("creationToken/services/default", "t", None);
     }
 
@@ -466,10 +501,20 @@ mod tests {
             assert_eq!(new["status"], old["status"]);
         }
         let plain = json!({"ports": [{"port": 80}]});
-        check(plain.clone(), plain.clone(), &[("/clusterIP", json!("10.96.0.1")), ("/clusterIPs", json!(["10.96.0.1"]))], &[]);
+        check(
+            plain.clone(),
+            plain.clone(),
+            &[("/clusterIP", json!("10.96.0.1")), ("/clusterIPs", json!(["10.96.0.1"]))],
+            &[],
+        );
         let mut moved = plain.clone();
         moved["clusterIP"] = "10.96.9.9".into();
-        check(plain.clone(), moved, &[], &["spec.clusterIPs[0]: Invalid value: [\"10.96.9.9\"]: may not change once set"]);
+        check(
+            plain.clone(),
+            moved,
+            &[],
+            &["spec.clusterIPs[0]: Invalid value: [\"10.96.9.9\"]: may not change once set"],
+        );
         let outside = json!({"type": "NodePort", "ports": [{"name": "a", "port": 80}]});
         let more = json!({"type": "NodePort", "ports": [{"name": "b", "port": 81}, {"name": "a", "port": 80}]});
         check(outside.clone(), more, &[("/ports/0/nodePort", json!(30002)), ("/ports/1/nodePort", json!(30001))], &[]);

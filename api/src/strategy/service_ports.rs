@@ -9,7 +9,12 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-pub(super) fn this_port<'a>(port: &'a Value, needs_name: bool, seen: &mut HashSet<&'a str>, path: &Path) -> Vec<Problem> {
+pub(super) fn this_port<'a>(
+    port: &'a Value,
+    needs_name: bool,
+    seen: &mut HashSet<&'a str>,
+    path: &Path,
+) -> Vec<Problem> {
     let mut found = Vec::new();
     let name = text(port, "name");
     if name.is_empty() && needs_name {
@@ -57,7 +62,9 @@ pub(super) fn node_ports(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem
         let same = (port["port"].as_i64(), text(port, "protocol"));
         match seen.insert(number, same) {
             Some((before, protocol)) if before == same.0 && protocol != same.1 => {}
-            Some((before, _)) if before == same.0 => found.push(Problem::new(&path, Reason::Duplicate, Some(number.into()), "")),
+            Some((before, _)) if before == same.0 => {
+                found.push(Problem::new(&path, Reason::Duplicate, Some(number.into()), ""))
+            }
             Some(_) => found.push(Problem::invalid(&path, number, "provided port is already allocated")),
             None => {}
         }
@@ -76,7 +83,8 @@ pub(super) fn duplicates(spec: &Value, path: &Path) -> Vec<Problem> {
         if !seen.insert((protocol, value)) {
             // As Kubernetes shows what it compares: a port of its own type, with these two fields alone.
             let key = format!(
-                "{{\"Name\":\"\",\"Protocol\":{protocol:?},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
+                "{{\"Name\":\"\",\"Protocol\":{protocol:?},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\
+                 \"NodePort\":0}}",
                 value.unwrap_or_default()
             );
             found.push(Problem::new(&path.field("ports").index(at), Reason::Duplicate, None, key));

@@ -48,9 +48,15 @@ pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(meta::labels(spec, "selector", &path, rules));
     found.extend(supported(spec, "sessionAffinity", &["ClientIP", "None"], &path));
     let seconds = &spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"];
-    if text(spec, "sessionAffinity") == "ClientIP" && !seconds.as_i64().is_some_and(|s| (1..=AFFINITY_S_MAX).contains(&s)) {
+    if text(spec, "sessionAffinity") == "ClientIP"
+        && !seconds.as_i64().is_some_and(|s| (1..=AFFINITY_S_MAX).contains(&s))
+    {
         let words = format!("must be greater than 0 and less than {AFFINITY_S_MAX}");
-        found.push(Problem::invalid(&Path::new("spec.sessionAffinityConfig.clientIP.timeoutSeconds"), seconds.clone(), words));
+        found.push(Problem::invalid(
+            &Path::new("spec.sessionAffinityConfig.clientIP.timeoutSeconds"),
+            seconds.clone(),
+            words,
+        ));
     }
     found.extend(addresses(spec, rules, &path));
     for (at, ip) in list(spec, "externalIPs").iter().enumerate() {
@@ -75,7 +81,10 @@ pub fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, was, path) = (&new["spec"], &old["spec"], Path::new("spec"));
     let other = wants_address(was) && !is_empty(&was["clusterIPs"]) && spec["clusterIPs"][0] != was["clusterIPs"][0];
     // What is no address is told as that.
-    if wants_address(spec) && other && spec["clusterIPs"][0].as_str().is_some_and(|ip| ip == HEADLESS || ip.parse::<IpAddr>().is_ok()) {
+    if wants_address(spec)
+        && other
+        && spec["clusterIPs"][0].as_str().is_some_and(|ip| ip == HEADLESS || ip.parse::<IpAddr>().is_ok())
+    {
         let words = "may not change once set";
         found.push(Problem::invalid(&path.field("clusterIPs").index(0), spec["clusterIPs"].clone(), words));
     }
@@ -94,9 +103,12 @@ fn of_type(spec: &Value, kind: &str, path: &Path) -> Vec<Problem> {
         found.push(Problem::invalid(&path.field("clusterIPs").index(0), HEADLESS, words));
     }
     if kind == "LoadBalancer" {
-        let agents = list(spec, "ports").iter().enumerate().filter(|(_, port)| number(port, "port") == Some(AGENT_PORT));
+        let agents =
+            list(spec, "ports").iter().enumerate().filter(|(_, port)| number(port, "port") == Some(AGENT_PORT));
         let words = format!("may not expose port {AGENT_PORT} externally since it is used by kubelet");
-        found.extend(agents.take(8).map(|(at, _)| Problem::invalid(&path.field("ports").index(at), AGENT_PORT, words.clone())));
+        found.extend(
+            agents.take(8).map(|(at, _)| Problem::invalid(&path.field("ports").index(at), AGENT_PORT, words.clone())),
+        );
     }
     if kind != "ExternalName" {
         return found;
@@ -121,7 +133,8 @@ fn addresses(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     }
     let mut found = Vec::new();
     let (ip, ips) = (text(spec, "clusterIP"), list(spec, "clusterIPs"));
-    let (list_path, families_path, policy_path) = (path.field("clusterIPs"), path.field("ipFamilies"), path.field("ipFamilyPolicy"));
+    let (list_path, families_path, policy_path) =
+        (path.field("clusterIPs"), path.field("ipFamilies"), path.field("ipFamilyPolicy"));
     if ip.is_empty() && !ips.is_empty() {
         found.push(Problem::invalid(&list_path, ips.to_vec(), "must be empty when `clusterIP` is not specified"));
     }
@@ -146,7 +159,9 @@ fn addresses(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         found.extend(one_of(policy, &["PreferDualStack", "RequireDualStack", "SingleStack"], &policy_path));
     }
     let of_one_family = |pair: &[Value]| {
-        let is_v6 = |at: usize| pair.get(at).and_then(Value::as_str).and_then(|ip| ip.parse::<IpAddr>().ok()).map(|ip| ip.is_ipv6());
+        let is_v6 = |at: usize| {
+            pair.get(at).and_then(Value::as_str).and_then(|ip| ip.parse::<IpAddr>().ok()).map(|ip| ip.is_ipv6())
+        };
         is_v6(0).is_some() && is_v6(0) == is_v6(1)
     };
     if of_one_family(ips) {
@@ -170,7 +185,11 @@ fn this_address(ip: &str, family: Option<&Value>, all: &[Value], at: usize, rule
     let here = path.index(at);
     if ip == HEADLESS {
         let first = at == 0 && all.len() == 1;
-        return if first { Vec::new() } else { vec![Problem::invalid(&here, ip, "'None' must be the first and only value")] };
+        return if first {
+            Vec::new()
+        } else {
+            vec![Problem::invalid(&here, ip, "'None' must be the first and only value")]
+        };
     }
     let address = match ip.parse::<IpAddr>() {
         Ok(address) => address,
@@ -178,7 +197,11 @@ fn this_address(ip: &str, family: Option<&Value>, all: &[Value], at: usize, rule
     };
     let family = family.and_then(Value::as_str).filter(|family| FAMILIES.contains(family));
     if let Some(family) = family.filter(|family| (*family == "IPv6") != address.is_ipv6()) {
-        return vec![Problem::invalid(&here, ip, format!("expected an {family} value as indicated by `ipFamilies[{at}]`"))];
+        return vec![Problem::invalid(
+            &here,
+            ip,
+            format!("expected an {family} value as indicated by `ipFamilies[{at}]`"),
+        )];
     }
     if family.is_none() && address.is_ipv6() && rules.service_cidr.is_some() {
         return vec![Problem::invalid(&here, all.to_vec(), "IPv6 is not configured on this cluster")];
@@ -217,7 +240,8 @@ fn source_ranges(service: &Value, path: &Path) -> Vec<Problem> {
     // Kubernetes writes this field large.
     let field = path.field("LoadBalancerSourceRanges");
     let said = list(spec, "loadBalancerSourceRanges").iter().enumerate();
-    let mut ranges: Vec<(Path, &str)> = said.map(|(at, range)| (field.index(at), range.as_str().unwrap_or_default())).collect();
+    let mut ranges: Vec<(Path, &str)> =
+        said.map(|(at, range)| (field.index(at), range.as_str().unwrap_or_default())).collect();
     let mut at = &field;
     let annotated = Path::new("metadata.annotations").key(SOURCE_RANGES);
     if let (true, Some(said)) = (ranges.is_empty(), service["metadata"]["annotations"][SOURCE_RANGES].as_str()) {
@@ -275,7 +299,9 @@ pub fn balanced_at(status: &Value, path: &Path) -> Vec<Problem> {
             found.extend(problems(&path.field("ip"), ip, names::ip(ip)));
         }
         match one["ipMode"].as_str() {
-            Some(_) if ip.is_empty() => found.push(Problem::forbidden(&path.field("ipMode"), "may not be specified when `ip` is not set")),
+            Some(_) if ip.is_empty() => {
+                found.push(Problem::forbidden(&path.field("ipMode"), "may not be specified when `ip` is not set"))
+            }
             Some(mode) => found.extend(one_of(mode, &["Proxy", "VIP"], &path.field("ipMode"))),
             None => {}
         }
@@ -308,8 +334,10 @@ fn traffic(spec: &Value, path: &Path) -> Vec<Problem> {
             found.push(Problem::invalid(&path, port, words));
         }
     }
-    let forms: [(&str, &[&str]); 2] =
-        [("internalTrafficPolicy", &policies), ("trafficDistribution", &["PreferClose", "PreferSameZone", "PreferSameNode"])];
+    let forms: [(&str, &[&str]); 2] = [
+        ("internalTrafficPolicy", &policies),
+        ("trafficDistribution", &["PreferClose", "PreferSameZone", "PreferSameNode"]),
+    ];
     for (field, known) in forms {
         let value = text(spec, field);
         if !value.is_empty() {

@@ -107,9 +107,12 @@ fn decisions(conditions: &[Value]) -> Vec<Problem> {
         match (text(condition, "status"), DECISIONS.contains(&kind)) {
             ("", _) => found.push(Problem::required(&path.field("status"), "")),
             ("True", _) | ("False" | "Unknown", false) => {}
-            (other, true) => {
-                found.push(Problem::new(&path.field("status"), Reason::NotSupported, Some(other.into()), supported_text(&["True"])))
-            }
+            (other, true) => found.push(Problem::new(
+                &path.field("status"),
+                Reason::NotSupported,
+                Some(other.into()),
+                supported_text(&["True"]),
+            )),
             (other, false) => {
                 let words = supported_text(&["False", "True", "Unknown"]);
                 found.push(Problem::new(&path.field("status"), Reason::NotSupported, Some(other.into()), words));
@@ -117,7 +120,11 @@ fn decisions(conditions: &[Value]) -> Vec<Problem> {
         }
         let other = if kind == "Approved" { "Denied" } else { "Approved" };
         if ["Approved", "Denied"].contains(&kind) && seen.contains(other) {
-            found.push(Problem::invalid(&path.field("type"), kind, "Approved and Denied conditions are mutually exclusive"));
+            found.push(Problem::invalid(
+                &path.field("type"),
+                kind,
+                "Approved and Denied conditions are mutually exclusive",
+            ));
         }
         if !seen.insert(kind) {
             found.push(Problem::new(&path.field("type"), Reason::Duplicate, Some(kind.into()), ""));
@@ -135,7 +142,8 @@ fn update(new: &mut Value, old: &Value, making: &mut Making<'_>) {
 fn status_update(new: &mut Value, old: &Value) {
     for decision in ["Approved", "Denied"] {
         let was = conditions(old).iter().find(|condition| text(condition, "type") == decision).cloned();
-        let stands = super::doc::list_at(&mut new["status"], "conditions").find(|condition| text(condition, "type") == decision);
+        let stands =
+            super::doc::list_at(&mut new["status"], "conditions").find(|condition| text(condition, "type") == decision);
         if let (Some(stands), Some(was)) = (stands, was) {
             *stands = was;
         }
@@ -174,9 +182,14 @@ fn validate(request: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&request["spec"], Path::new("spec"));
     let sent = text(spec, "request");
     let pem = base64::decode(sent).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-    let whole = pem.trim_start().starts_with(&format!("-----BEGIN {LABEL}-----")) && pem.contains(&format!("-----END {LABEL}-----"));
+    let whole = pem.trim_start().starts_with(&format!("-----BEGIN {LABEL}-----"))
+        && pem.contains(&format!("-----END {LABEL}-----"));
     if !whole {
-        found.push(Problem::invalid(&path.field("request"), spec["request"].clone(), format!("PEM block type must be {LABEL}")));
+        found.push(Problem::invalid(
+            &path.field("request"),
+            spec["request"].clone(),
+            format!("PEM block type must be {LABEL}"),
+        ));
     }
     let usages = list(spec, "usages");
     if usages.is_empty() {
@@ -230,7 +243,9 @@ pub fn signer(name: &str, path: &Path) -> Vec<Problem> {
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, validate);
     found.extend(kept(conditions(new), conditions(old)));
-    let added = ["Approved", "Denied"].into_iter().filter(|decision| holds(conditions(new), decision) && !holds(conditions(old), decision));
+    let added = ["Approved", "Denied"]
+        .into_iter()
+        .filter(|decision| holds(conditions(new), decision) && !holds(conditions(old), decision));
     let words = added.map(|decision| format!("updates may not add a condition of type {decision:?}"));
     found.extend(words.map(|words| Problem::forbidden(&Path::new("status.conditions"), words)));
     let (now, was) = (text(&new["status"], "certificate"), text(&old["status"], "certificate"));
@@ -245,11 +260,15 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
 pub fn wants_masters(request: &Value) -> bool {
     const ORGANIZATION: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x0a];
     const MASTERS: &[u8] = b"system:masters";
-    let pem = base64::decode(text(&request["spec"], "request")).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    let pem = base64::decode(text(&request["spec"], "request"))
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .unwrap_or_default();
     let body: String = pem.lines().filter(|line| !line.contains("-----")).flat_map(str::split_whitespace).collect();
     let der = base64::decode(&body).unwrap_or_default();
     // An organization, a form of text, its length, and the text.
-    let named = |at: &[u8]| at.strip_prefix(ORGANIZATION).and_then(|at| at.get(2..)).is_some_and(|at| at.starts_with(MASTERS));
+    let named =
+        |at: &[u8]| at.strip_prefix(ORGANIZATION).and_then(|at| at.get(2..)).is_some_and(|at| at.starts_with(MASTERS));
     text(&request["spec"], "signerName") == CLIENT_SIGNER && (0..der.len()).any(|at| named(&der[at..]))
 }
 
@@ -263,19 +282,30 @@ mod tests {
     }
 
     fn request(status: Value) -> Value {
-        let spec = json!({"request": pem("CERTIFICATE REQUEST", &[0x30, 0]), "signerName": "a.b/c", "usages": ["client auth"]});
+        let spec = json!({
+            "request": pem("CERTIFICATE REQUEST", &[0x30, 0]), "signerName": "a.b/c", "usages": ["client auth"],
+        });
         json!({"metadata": {"name": "r"}, "spec": spec, "status": status})
     }
 
     #[test]
     fn what_is_answered() {
         fn check(status: Value, expected: &[&str]) {
-            let found: Vec<String> = validate(&request(status), Rules::default()).iter().map(Problem::to_string).collect();
+            let found: Vec<String> =
+                validate(&request(status), Rules::default()).iter().map(Problem::to_string).collect();
             assert_eq!(found, expected);
         }
-        check(json!({"certificate": pem("CERTIFICATE", &[0x30, 0]), "conditions": [{"type": "Approved", "status": "True"}]}), &[]);
+        check(
+            json!({
+                "certificate": pem("CERTIFICATE", &[0x30, 0]), "conditions": [{"type": "Approved", "status": "True"}],
+            }),
+            &[],
+        );
         let place = "status.certificate: Invalid value: \"<certificate data>\"";
-        check(json!({"certificate": base64::encode(b"no")}), &[&format!("{place}: must contain at least one CERTIFICATE PEM block")]);
+        check(
+            json!({"certificate": base64::encode(b"no")}),
+            &[&format!("{place}: must contain at least one CERTIFICATE PEM block")],
+        );
         check(
             json!({"certificate": pem("KEY", &[0x30, 0])}),
             &[&format!("{place}: only CERTIFICATE PEM blocks are allowed, found \"KEY\"")],
@@ -284,10 +314,15 @@ mod tests {
         check(json!({"certificate": base64::encode(b"-----BEGIN CERT")}), &[&torn]);
         check(json!({"certificate": pem("CERTIFICATE", &[1, 0])}), &[&format!("{place}: x509: malformed certificate")]);
         check(
-            json!({"conditions": [{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "False"}, {"type": "X"}]}),
+            json!({
+                "conditions": [
+                    {"type": "Approved", "status": "True"}, {"type": "Denied", "status": "False"}, {"type": "X"},
+                ],
+            }),
             &[
                 "status.conditions[1].status: Unsupported value: \"False\": supported values: \"True\"",
-                "status.conditions[1].type: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive",
+                "status.conditions[1].type: Invalid value: \"Denied\": Approved and Denied conditions are mutually \
+                 exclusive",
                 "status.conditions[2].status: Required value",
             ],
         );
@@ -296,18 +331,22 @@ mod tests {
     #[test]
     fn decisions_stay() {
         fn check(status: Value, expected: &[&str]) {
-            let old = request(
-                json!({"conditions": [{"type": "Approved", "status": "True", "reason": "r"}], "certificate": pem("CERTIFICATE", &[0x30, 0])}),
-            );
+            let old = request(json!({
+                "conditions": [{"type": "Approved", "status": "True", "reason": "r"}],
+                "certificate": pem("CERTIFICATE", &[0x30, 0]),
+            }));
             let mut new = request(status);
             status_update(&mut new, &old);
-            let found: Vec<String> = validate_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
+            let found: Vec<String> =
+                validate_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
             assert_eq!(found, expected);
         }
         let certificate = pem("CERTIFICATE", &[0x30, 0]);
         check(json!({"conditions": [{"type": "Approved", "status": "True"}], "certificate": certificate}), &[]);
         check(
-            json!({"conditions": [{"type": "Failed", "status": "True"}], "certificate": pem("CERTIFICATE", &[0x30, 1])}),
+            json!({
+                "conditions": [{"type": "Failed", "status": "True"}], "certificate": pem("CERTIFICATE", &[0x30, 1]),
+            }),
             &[
                 "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"",
                 "status.certificate: Forbidden: updates may not modify existing certificate content",

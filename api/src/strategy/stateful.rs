@@ -76,10 +76,15 @@ fn stateful_set(set: &Value, new: bool, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&set["spec"], Path::new("spec"));
     let policy = text(spec, "podManagementPolicy");
     if !matches!(policy, "OrderedReady" | "Parallel") {
-        found.push(Problem::invalid(&path.field("podManagementPolicy"), policy, "must be 'OrderedReady' or 'Parallel'"));
+        found.push(Problem::invalid(
+            &path.field("podManagementPolicy"),
+            policy,
+            "must be 'OrderedReady' or 'Parallel'",
+        ));
     }
     found.extend(update_strategy(&spec["updateStrategy"], &path.field("updateStrategy")));
-    let (kept, at) = (&spec["persistentVolumeClaimRetentionPolicy"], path.field("persistentVolumeClaimRetentionPolicy"));
+    let (kept, at) =
+        (&spec["persistentVolumeClaimRetentionPolicy"], path.field("persistentVolumeClaimRetentionPolicy"));
     for field in ["whenDeleted", "whenScaled"].into_iter().filter(|field| !is_empty(&kept[*field])) {
         found.extend(one_of(text(kept, field), &["Retain", "Delete"], &at.field(field)));
     }
@@ -93,7 +98,9 @@ fn stateful_set(set: &Value, new: bool, rules: Rules) -> Vec<Problem> {
         found.extend(names::problems(&path.field("serviceName"), service, names::label(service)));
     }
     let of_selector = apps::selector(spec, "statefulset", "", rules, &path);
-    let good = of_selector.iter().all(|problem| problem.reason == Reason::Required || problem.detail.starts_with("empty selector"));
+    let good = of_selector
+        .iter()
+        .all(|problem| problem.reason == Reason::Required || problem.detail.starts_with("empty selector"));
     found.extend(of_selector);
     if good {
         found.extend(selected(spec, &path));
@@ -108,7 +115,8 @@ fn stateful_set(set: &Value, new: bool, rules: Rules) -> Vec<Problem> {
 }
 
 fn one_of(value: &str, known: &[&str], path: &Path) -> Option<Problem> {
-    (!known.contains(&value)).then(|| Problem::new(path, Reason::NotSupported, Some(value.into()), supported_text(known)))
+    (!known.contains(&value))
+        .then(|| Problem::new(path, Reason::NotSupported, Some(value.into()), supported_text(known)))
 }
 
 fn update_strategy(strategy: &Value, path: &Path) -> Vec<Problem> {
@@ -147,8 +155,8 @@ fn claims(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// The template with a volume for each template of a claim, which its containers may mount, and without the names that each pod gets
-/// from the set.
+/// The template with a volume for each template of a claim, which its containers may mount, and without the names that
+/// each pod gets from the set.
 fn with_claims(spec: &Value) -> Value {
     let mut template = spec["template"].clone();
     if !template["spec"].is_object() {
@@ -161,7 +169,8 @@ fn with_claims(spec: &Value) -> Value {
     if names.is_empty() {
         return template;
     }
-    let mut volumes: Vec<Value> = names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}})).collect();
+    let mut volumes: Vec<Value> =
+        names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}})).collect();
     let others = list(&template["spec"], "volumes").iter().filter(|volume| !names.contains(&&volume["name"])).cloned();
     volumes.extend(others);
     template["spec"]["volumes"] = volumes.into();
@@ -176,8 +185,9 @@ fn update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     };
     let mut found = general::changed(new, old, rules, |set, rules| stateful_set(set, false, rules));
     if kept(new) != kept(old) && !full(&found) {
-        let words = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
-            'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+        let words = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+                     'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
+                     'minReadySeconds' are forbidden";
         found.push(Problem::forbidden(&Path::new("spec"), words));
     }
     found.extend(counts::forgotten(new, old));

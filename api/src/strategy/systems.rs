@@ -128,7 +128,8 @@ fn no_windows(spec: &Value, path: &Path) -> Vec<Problem> {
     let all = std::iter::once((path.clone(), spec)).chain(containers(spec, path));
     let wrong = all.filter(|(_, of)| has(&of["securityContext"], "windowsOptions"));
     let words = "windows options cannot be set for a linux pod";
-    let found = wrong.map(|(path, _)| Problem::forbidden(&path.field("securityContext").field("windowsOptions"), words));
+    let found =
+        wrong.map(|(path, _)| Problem::forbidden(&path.field("securityContext").field("windowsOptions"), words));
     found.take(PROBLEMS_MAX).collect()
 }
 
@@ -136,7 +137,9 @@ fn no_linux(spec: &Value, path: &Path) -> Vec<Problem> {
     const WORDS: &str = "cannot be set for a windows pod";
     let (context, at) = (&spec["securityContext"], path.field("securityContext"));
     // What shares something with the host is asked for only where it is true.
-    let asked = |field: &str| if field.starts_with("host") && field != "hostUsers" { yes(spec, field) } else { has(spec, field) };
+    let asked = |field: &str| {
+        if field.starts_with("host") && field != "hostUsers" { yes(spec, field) } else { has(spec, field) }
+    };
     let said = |field: &str| if field == "sysctls" { !is_empty(&context[field]) } else { has(context, field) };
     let of_pod = NOT_OF_WINDOWS.iter().filter(|field| asked(field)).map(|field| path.field(field));
     let of_context = NOT_OF_WINDOWS_CONTEXT.iter().filter(|field| said(field)).map(|field| at.field(field));
@@ -163,7 +166,11 @@ pub fn host_processes(spec: &Value, path: &Path) -> Vec<Problem> {
             && !full(&found)
         {
             let words = format!("pod hostProcess value must be identical if both are specified, was {pod}");
-            found.push(Problem::invalid(&path.field("securityContext").field("windowsOptions").field("hostProcess"), said, words));
+            found.push(Problem::invalid(
+                &path.field("securityContext").field("windowsOptions").field("hostProcess"),
+                said,
+                words,
+            ));
         }
     }
     if processes > 0 && processes != all {
@@ -188,20 +195,26 @@ mod tests {
         let of = |spec: Value, expected: &[&str]| assert_problems(validate(&spec, &Path::new("spec")), expected);
         of(json!({}), &[]);
         of(json!({"os": {}}), &["spec.os.name: Required value"]);
-        of(json!({"os": {"name": "bad"}}), &["spec.os: Unsupported value: \"bad\": supported values: \"linux\", \"windows\""]);
         of(
-            json!({"os": {"name": "linux"}, "containers": [{"securityContext": {"windowsOptions": {}}}]}),
-            &["spec.containers[0].securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod"],
+            json!({"os": {"name": "bad"}}),
+            &["spec.os: Unsupported value: \"bad\": supported values: \"linux\", \"windows\""],
         );
         of(
-            json!({"os": {"name": "windows"}, "hostPID": false, "hostNetwork": true, "securityContext": {"sysctls": [], "runAsNonRoot": true,
+            json!({"os": {"name": "linux"}, "containers": [{"securityContext": {"windowsOptions": {}}}]}),
+            &["spec.containers[0].securityContext.windowsOptions: Forbidden: windows options cannot be set for a \
+                 linux pod"],
+        );
+        of(
+            json!({"os": {"name": "windows"}, "hostPID": false, "hostNetwork": true,
+                "securityContext": {"sysctls": [], "runAsNonRoot": true,
                 "windowsOptions": {}}, "containers": [{"securityContext": {"runAsNonRoot": true}}]}),
             &[],
         );
         of(
             json!({"os": {"name": "windows"}, "hostUsers": true, "hostPID": true, "shareProcessNamespace": false,
                 "securityContext": {"runAsUser": 1, "sysctls": [{"name": "a"}]},
-                "containers": [{"securityContext": {"privileged": false}}], "initContainers": [{"securityContext": {"capabilities": {}}}]}),
+                "containers": [{"securityContext": {"privileged": false}}],
+                "initContainers": [{"securityContext": {"capabilities": {}}}]}),
             &[
                 "spec.hostUsers: Forbidden: cannot be set for a windows pod",
                 "spec.hostPID: Forbidden",
@@ -238,12 +251,20 @@ mod tests {
         of(json!(null), &[json!(null)], false, &[]);
         of(json!(true), &[json!(null), json!(true)], true, &[]);
         let place = "spec.containers[0].securityContext.windowsOptions.hostProcess";
-        of(json!(true), &[json!(false)], true, &[&format!("{place}: Invalid value: false: pod hostProcess value must be identical")]);
+        of(
+            json!(true),
+            &[json!(false)],
+            true,
+            &[&format!("{place}: Invalid value: false: pod hostProcess value must be identical")],
+        );
         of(
             json!(null),
             &[json!(true), json!(null)],
             false,
-            &["spec: Invalid value: \"\": If pod contains any", "spec.hostNetwork: Invalid value: false: hostNetwork must be true"],
+            &[
+                "spec: Invalid value: \"\": If pod contains any",
+                "spec.hostNetwork: Invalid value: false: hostNetwork must be true",
+            ],
         );
     }
 }

@@ -227,7 +227,8 @@ fn drop_nulls(value: &mut Value) {
 fn alike(found: &Value, expected: &Value) -> bool {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
-            found.len() == expected.len() && expected.iter().all(|(key, value)| found.get(key).is_some_and(|found| alike(found, value)))
+            found.len() == expected.len()
+                && expected.iter().all(|(key, value)| found.get(key).is_some_and(|found| alike(found, value)))
         }
         (Value::Array(found), Value::Array(expected)) => {
             found.len() == expected.len() && found.iter().zip(expected).all(|(found, expected)| alike(found, expected))
@@ -244,7 +245,9 @@ fn alike(found: &Value, expected: &Value) -> bool {
 fn same_words(found: &str, expected: &str) -> bool {
     let value = |words: &str| words.find("value: {").or(words.find("value: [{"));
     match (value(found), value(expected)) {
-        (Some(at), Some(expected_at)) => found[..at] == expected[..expected_at] && found.rsplit('}').next() == expected.rsplit('}').next(),
+        (Some(at), Some(expected_at)) => {
+            found[..at] == expected[..expected_at] && found.rsplit('}').next() == expected.rsplit('}').next()
+        }
         _ => found == expected,
     }
 }
@@ -279,9 +282,13 @@ fn replay(case: &str) -> Vec<String> {
             Answer::Problems(problems) => {
                 let found: Vec<String> = problems.iter().map(Problem::to_string).collect();
                 let causes = list(&expected["body"]["details"], "causes");
-                let causes: Vec<String> =
-                    causes.iter().map(|cause| format!("{}: {}", text(cause, "field"), text(cause, "message"))).collect();
-                if found.len() != causes.len() || !found.iter().zip(&causes).all(|(found, cause)| same_words(found, cause)) {
+                let causes: Vec<String> = causes
+                    .iter()
+                    .map(|cause| format!("{}: {}", text(cause, "field"), text(cause, "message")))
+                    .collect();
+                if found.len() != causes.len()
+                    || !found.iter().zip(&causes).all(|(found, cause)| same_words(found, cause))
+                {
                     tell(format!("\n  found    {found:?}\n  expected {causes:?}"));
                 }
             }
@@ -412,7 +419,9 @@ fn documents_of_2014_are_taken() {
             if plural.is_empty() {
                 continue;
             }
-            let mut object = crate::old::decode(crate::old::Version::V1beta1, text(&document, "kind"), &document).expect(&file).object;
+            let mut object = crate::old::decode(crate::old::Version::V1beta1, text(&document, "kind"), &document)
+                .expect(&file)
+                .object;
             assert!(decoded(plural, &mut object), "{file}");
             // The path says the namespace.
             if matches!(plural, "nodes" | "namespaces") {
@@ -424,7 +433,8 @@ fn documents_of_2014_are_taken() {
             let mut server = Server { objects: BTreeMap::new(), addresses: 0, ports: 30000 };
             server.with_making(|making| (strategy(plural).create)(&mut object, making));
             let rules = Rules { old_names: true, ..Rules::default() };
-            let problems: Vec<String> = (strategy(plural).validate)(&object, rules).iter().map(Problem::to_string).collect();
+            let problems: Vec<String> =
+                (strategy(plural).validate)(&object, rules).iter().map(Problem::to_string).collect();
             assert!(problems.is_empty(), "{file}: {problems:#?}\n{object}");
             let again = object.clone();
             server.with_making(|making| (strategy(plural).update)(&mut object, &again, making));
@@ -442,14 +452,16 @@ fn documents_of_2014_are_taken() {
 fn hostile_documents_are_looked_at_once() {
     let many = |entry: &dyn Fn(usize) -> Value| (0..20_000).map(entry).collect::<Vec<Value>>();
     let labels: serde_json::Map<String, Value> = (0..20_000).map(|n| (format!("a/b/{n}"), " ".into())).collect();
-    let owner = |n: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": format!("u{n}"), "controller": true});
+    let owner =
+        |n: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": format!("u{n}"), "controller": true});
     let toleration = |n: usize| json!({"operator": "Exists", "key": format!("k{n}")});
     let rules = Rules::default();
     let check = |plural: &str, mut object: Value| {
         object["metadata"]["name"] = "a".into();
         let mut server = Server { objects: BTreeMap::new(), addresses: 0, ports: 30000 };
         server.with_making(|making| (strategy(plural).create)(&mut object, making));
-        let count = |problems: Vec<Problem>| assert!((1..20_000).contains(&problems.len()), "{plural}: {}", problems.len());
+        let count =
+            |problems: Vec<Problem>| assert!((1..20_000).contains(&problems.len()), "{plural}: {}", problems.len());
         count((strategy(plural).validate)(&object, rules));
         let mut new = object.clone();
         for list in ["tolerations", "ports", "containers"] {
@@ -463,27 +475,48 @@ fn hostile_documents_are_looked_at_once() {
     };
     check(
         "pods",
-        json!({"spec": json!({"containers": many(&|_| json!({})), "tolerations": many(&toleration), "volumes": many(&|_| json!({}))})}),
+        json!({
+            "spec": json!({
+                "containers": many(&|_| json!({})), "tolerations": many(&toleration), "volumes": many(&|_| json!({})),
+            }),
+        }),
     );
-    let nested = json!({"ports": many(&|_| json!({})), "env": many(&|_| json!({})), "volumeMounts": many(&|_| json!({}))});
+    let nested =
+        json!({"ports": many(&|_| json!({})), "env": many(&|_| json!({})), "volumeMounts": many(&|_| json!({}))});
     check("pods", json!({"spec": json!({"containers": [nested]})}));
     let named = |n: usize| json!({"name": format!("n{n}")});
-    let inner = json!({"resources": {"claims": many(&|n| json!({"name": format!("x{n}")}))}, "volumeDevices": many(&named),
-        "envFrom": many(&|_| json!({})), "resizePolicy": many(&|_| json!({})), "restartPolicyRules": many(&|_| json!({}))});
+    let inner = json!({"resources": {"claims": many(&|n| json!({
+        "name": format!("x{n}"),
+    }))}, "volumeDevices": many(&named),
+        "envFrom": many(&|_| json!({})), "resizePolicy": many(&|_| json!({})), "restartPolicyRules": many(&|_| json!({
+        }))});
     check(
         "pods",
-        json!({"spec": json!({"containers": [inner], "resourceClaims": many(&named), "schedulingGates": many(&|_| json!({"name": "a b"})),
+        json!({"spec": json!({"containers": [inner], "resourceClaims": many(&named),
+            "schedulingGates": many(&|_| json!({
+            "name": "a b",
+        })),
             "topologySpreadConstraints": many(&|_| json!({})), "hostAliases": many(&|_| json!({"hostnames": ["A"]})),
-            "securityContext": {"sysctls": many(&|_| json!({"name": "A"}))}, "dnsConfig": {"searches": many(&|_| "A".into())}})}),
+            "securityContext": {"sysctls": many(&|_| json!({"name": "A"}))},
+            "dnsConfig": {"searches": many(&|_| "A".into())}})}),
     );
     check("services", json!({"spec": json!({"type": "NodePort", "ports": many(&|n| json!({"port": n}))})}));
     check(
         "services",
-        json!({"spec": json!({"clusterIPs": many(&|_| "1.1.1.1".into()), "clusterIP": "1.1.1.1", "ipFamilies": many(&|_| "IPv4".into())})}),
+        json!({
+            "spec": json!({
+                "clusterIPs": many(&|_| "1.1.1.1".into()), "clusterIP": "1.1.1.1",
+                "ipFamilies": many(&|_| "IPv4".into()),
+            }),
+        }),
     );
-    check("nodes", json!({"spec": json!({"taints": many(&|_| json!({})), "podCIDRs": many(&|_| "10.0.0.0/8".into())})}));
+    check(
+        "nodes",
+        json!({"spec": json!({"taints": many(&|_| json!({})), "podCIDRs": many(&|_| "10.0.0.0/8".into())})}),
+    );
     check("endpoints", json!({"subsets": many(&|_| json!({}))}));
     let finalizers = many(&|n| format!("f{n}").into());
-    let meta = json!({"labels": labels, "annotations": labels, "ownerReferences": many(&owner), "finalizers": finalizers});
+    let meta =
+        json!({"labels": labels, "annotations": labels, "ownerReferences": many(&owner), "finalizers": finalizers});
     check("endpoints", json!({"metadata": meta}));
 }

@@ -3,7 +3,8 @@
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
-/// First parts of the names of time zones, and names of one part. Which places are there is the time zone database's to say.
+/// First parts of the names of time zones, and names of one part. Which places are there is the time zone database's to
+/// say.
 const ZONE_AREAS: [&str; 17] = [
     "Africa",
     "America",
@@ -75,7 +76,9 @@ pub(super) fn zone(spec: &Value, path: &Path) -> Option<Problem> {
         _ if zone.eq_ignore_ascii_case("local") => {
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned()
         }
-        _ if zone.split_once('/').is_some_and(|(area, place)| ZONE_AREAS.contains(&area) && !place.is_empty()) => return None,
+        _ if zone.split_once('/').is_some_and(|(area, place)| ZONE_AREAS.contains(&area) && !place.is_empty()) => {
+            return None;
+        }
         _ if ZONE_WORDS.contains(&zone) => return None,
         _ => format!("unknown time zone {zone}"),
     };

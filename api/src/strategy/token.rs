@@ -64,7 +64,8 @@ mod tests {
             (json!(599), "spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes"),
             (
                 json!((1i64 << 32) + 1),
-                "spec.expirationSeconds: Invalid value: 4294967297: may not specify a duration larger than 2^32 seconds",
+                "spec.expirationSeconds: Invalid value: 4294967297: may not specify a duration larger than 2^32 \
+                 seconds",
             ),
         ] {
             let mut request = json!({"spec": {"expirationSeconds": life_s}});

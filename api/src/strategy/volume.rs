@@ -46,14 +46,22 @@ const SOURCES: [&str; 30] = [
     "ephemeral",
     "image",
 ];
-/// The volumes by their names; their problems are added to those found. `pod`: its name, after which claims that are made for it are
-/// called; empty in a template.
-pub fn validate<'s>(spec: &'s Value, pod: &str, rules: Rules, path: &Path, found: &mut Vec<Problem>) -> HashMap<&'s str, &'s Value> {
+/// The volumes by their names; their problems are added to those found. `pod`: its name, after which claims that are
+/// made for it are called; empty in a template.
+pub fn validate<'s>(
+    spec: &'s Value,
+    pod: &str,
+    rules: Rules,
+    path: &Path,
+    found: &mut Vec<Problem>,
+) -> HashMap<&'s str, &'s Value> {
     let mut named = HashMap::new();
     let all = list(spec, "volumes");
     let made: HashSet<String> = match pod {
         "" => HashSet::new(),
-        pod => all.iter().filter(|one| has(one, "ephemeral")).map(|one| format!("{pod}-{}", text(one, "name"))).collect(),
+        pod => {
+            all.iter().filter(|one| has(one, "ephemeral")).map(|one| format!("{pod}-{}", text(one, "name"))).collect()
+        }
     };
     for (at, volume) in all.iter().enumerate() {
         if full(found) {
@@ -91,8 +99,11 @@ fn source(volume: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Problem> 
         "csi" => &[],
         kind => volume_source::needs(kind),
     };
-    let mut found: Vec<Problem> =
-        required.iter().filter(|field| is_empty(&of[**field])).map(|field| volume_source::missing(kind, field, path)).collect();
+    let mut found: Vec<Problem> = required
+        .iter()
+        .filter(|field| is_empty(&of[**field]))
+        .map(|field| volume_source::missing(kind, field, path))
+        .collect();
     found.extend(match *kind {
         "secret" | "configMap" => items(of, &at),
         "downwardAPI" => {
@@ -105,7 +116,9 @@ fn source(volume: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Problem> 
         "ephemeral" => ephemeral(of, text(volume, "name"), pod, rules, &at),
         kind => plain(kind, of, &at),
     });
-    found.extend(others.iter().map(|other| Problem::forbidden(&path.field(other), "may not specify more than 1 volume type")));
+    found.extend(
+        others.iter().map(|other| Problem::forbidden(&path.field(other), "may not specify more than 1 volume type")),
+    );
     found
 }
 
@@ -129,20 +142,26 @@ pub fn plain(kind: &str, of: &Value, path: &Path) -> Vec<Problem> {
         }
         "hostPath" if place.is_empty() => Vec::new(),
         "hostPath" => {
-            let known = ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+            let known =
+                ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
             let mut found = problems(&at, place, names::no_back_steps(place));
             found.extend(one_of(text(of, "type"), &known, &path.field("type")));
             found
         }
-        "gitRepo" => problems(&path.field("directory"), text(of, "directory"), names::descending(text(of, "directory"))),
+        "gitRepo" => {
+            problems(&path.field("directory"), text(of, "directory"), names::descending(text(of, "directory")))
+        }
         "gcePersistentDisk" | "awsElasticBlockStore" => between("partition", "must be between 0 and 255, inclusive"),
         "nfs" if !place.starts_with('/') => vec![Problem::invalid(&at, place, "must be an absolute path")],
         "iscsi" => {
             let name = text(of, "iqn");
-            let form = || Problem::invalid(&path.field("iqn"), name, "must be valid format starting with iqn, eui, or naa");
+            let form =
+                || Problem::invalid(&path.field("iqn"), name, "must be valid format starting with iqn, eui, or naa");
             let lun: Vec<Problem> = between("lun", "must be between 0 and 255, inclusive");
             let mut found = Vec::new();
-            found.extend((!name.is_empty() && !["iqn", "eui", "naa"].iter().any(|start| name.starts_with(start))).then(form));
+            found.extend(
+                (!name.is_empty() && !["iqn", "eui", "naa"].iter().any(|start| name.starts_with(start))).then(form),
+            );
             found.extend(lun);
             if (of["chapAuthDiscovery"] == true || of["chapAuthSession"] == true) && !has(of, "secretRef") {
                 found.push(Problem::required(&path.field("secretRef"), ""));
@@ -152,7 +171,11 @@ pub fn plain(kind: &str, of: &Value, path: &Path) -> Vec<Problem> {
         "flocker" => match (is_empty(&of["datasetName"]), is_empty(&of["datasetUUID"])) {
             (true, true) => vec![Problem::required(path, "one of datasetName and datasetUUID is required")],
             (false, false) => {
-                vec![Problem::invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously")]
+                vec![Problem::invalid(
+                    path,
+                    "resource",
+                    "datasetName and datasetUUID can not be specified simultaneously",
+                )]
             }
             _ => Vec::new(),
         },
@@ -171,7 +194,9 @@ fn fibre(of: &Value, path: &Path) -> Vec<Problem> {
     match (targets, !is_empty(&of["wwids"]), number(of, "lun")) {
         (false, false, _) => vec![Problem::required(&at, words)],
         (true, true, _) => vec![Problem::invalid(&at, of["targetWWNs"].clone(), words)],
-        (true, false, None) => vec![Problem::required(&path.field("lun"), "lun is required if targetWWNs is specified")],
+        (true, false, None) => {
+            vec![Problem::required(&path.field("lun"), "lun is required if targetWWNs is specified")]
+        }
         (true, false, Some(lun)) => problems(&path.field("lun"), lun, names::between(lun, 0, 255)),
         _ => Vec::new(),
     }
@@ -197,10 +222,12 @@ fn ephemeral(of: &Value, name: &str, pod: &str, rules: Rules, path: &Path) -> Ve
     }
     let mut found = super::meta::labels(&template["metadata"], "labels", &path.field("metadata"), rules);
     found.extend(super::meta::annotations(&template["metadata"], &path.field("metadata")));
-    let other =
-        entries(template, "metadata").filter(|(field, said)| !matches!(field.as_str(), "labels" | "annotations") && !is_empty(said));
+    let other = entries(template, "metadata")
+        .filter(|(field, said)| !matches!(field.as_str(), "labels" | "annotations") && !is_empty(said));
     let words = "cannot be set";
-    found.extend(other.take(PROBLEMS_MAX).map(|(field, _)| Problem::forbidden(&path.field("metadata").field(field), words)));
+    found.extend(
+        other.take(PROBLEMS_MAX).map(|(field, _)| Problem::forbidden(&path.field("metadata").field(field), words)),
+    );
     found.extend(claim::of_spec(&template["spec"], rules, &path.field("spec")));
     let whole = format!("{pod}-{name}");
     if !pod.is_empty() && !names::subdomain(&whole).is_empty() {
@@ -235,12 +262,20 @@ mod tests {
         check(json!([{"emptyDir": {}}]), &["spec.volumes[0].name: Required value"]);
         check(
             json!([{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}, "nfs": {}}]),
-            &["spec.volumes[1].nfs: Forbidden: may not specify more than 1", "spec.volumes[1].name: Duplicate value: \"v\""],
+            &[
+                "spec.volumes[1].nfs: Forbidden: may not specify more than 1",
+                "spec.volumes[1].name: Duplicate value: \"v\"",
+            ],
         );
-        let template = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+        let template =
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
         check(
-            json!([{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}, {"name": "w", "persistentVolumeClaim": {"claimName": "p-v"}}]),
-            &["spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: \"p-v\": must not reference a PVC that gets created"],
+            json!([
+                {"name": "v", "ephemeral": {"volumeClaimTemplate": template}},
+                {"name": "w", "persistentVolumeClaim": {"claimName": "p-v"}},
+            ]),
+            &["spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: \"p-v\": must not reference a PVC \
+                 that gets created"],
         );
     }
 
@@ -254,22 +289,40 @@ mod tests {
             json!({"path": "/a/..", "type": "Pipe"}),
             &[".path: Invalid value: \"/a/..\": must not contain '..'", ".type: Unsupported value: \"Pipe\""],
         );
-        one("gitRepo", json!({"repository": "r", "directory": "/x"}), &[".directory: Invalid value: \"/x\": must be a relative path"]);
-        one("gcePersistentDisk", json!({"pdName": "d", "partition": 256}), &[".partition: Invalid value: 256: must be between"]);
+        one(
+            "gitRepo",
+            json!({"repository": "r", "directory": "/x"}),
+            &[".directory: Invalid value: \"/x\": must be a relative path"],
+        );
+        one(
+            "gcePersistentDisk",
+            json!({"pdName": "d", "partition": 256}),
+            &[".partition: Invalid value: 256: must be between"],
+        );
         one("nfs", json!({"server": "s", "path": "x"}), &[".path: Invalid value: \"x\": must be an absolute path"]);
         one(
             "iscsi",
             json!({"targetPortal": "p", "iqn": "x", "lun": -1, "chapAuthSession": true}),
-            &[".iqn: Invalid value: \"x\": must be valid format", ".lun: Invalid value: -1", ".secretRef: Required value"],
+            &[
+                ".iqn: Invalid value: \"x\": must be valid format",
+                ".lun: Invalid value: -1",
+                ".secretRef: Required value",
+            ],
         );
         one("flocker", json!({}), &[": Required value: one of datasetName and datasetUUID is required"]);
         one("fc", json!({"targetWWNs": ["a"]}), &[".lun: Required value: lun is required"]);
         one("fc", json!({"wwids": ["a"]}), &[]);
-        one("csi", json!({"driver": "a.b", "nodePublishSecretRef": {}}), &[".nodePublishSecretRef.name: Required value"]);
+        one(
+            "csi",
+            json!({"driver": "a.b", "nodePublishSecretRef": {}}),
+            &[".nodePublishSecretRef.name: Required value"],
+        );
         one("csi", json!({}), &[".driver: Required value"]);
         one("image", json!({"reference": "a", "pullPolicy": "Often"}), &[".pullPolicy: Unsupported value: \"Often\""]);
         one("ephemeral", json!({}), &[".volumeClaimTemplate: Required value"]);
-        let meta = json!({"name": "n", "labels": {"a": "b"}, "annotations": {"a": "b"}, "creationTimestamp": null, "finalizers": []});
+        let meta = json!({
+            "name": "n", "labels": {"a": "b"}, "annotations": {"a": "b"}, "creationTimestamp": null, "finalizers": [],
+        });
         let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
         one(
             "ephemeral",
@@ -285,7 +338,11 @@ mod tests {
 
     #[test]
     fn files() {
-        one("secret", json!({"secretName": "s", "defaultMode": 256, "items": [{"key": "k", "path": "a/b", "mode": 511}]}), &[]);
+        one(
+            "secret",
+            json!({"secretName": "s", "defaultMode": 256, "items": [{"key": "k", "path": "a/b", "mode": 511}]}),
+            &[],
+        );
         one(
             "secret",
             json!({"defaultMode": 512, "items": [{"path": "../a", "mode": -1}, {"key": "k", "path": "..a"}]}),
@@ -310,20 +367,30 @@ mod tests {
                 ".resourceFieldRef.containerName: Required value",
             ],
         );
-        let token = |path: &str, seconds: i64| json!({"serviceAccountToken": {"path": path, "expirationSeconds": seconds}});
-        one("projected", json!({"sources": [token("t", 3600), {"configMap": {"name": "m", "items": [{"key": "k", "path": "k"}]}}]}), &[]);
+        let token =
+            |path: &str, seconds: i64| json!({"serviceAccountToken": {"path": path, "expirationSeconds": seconds}});
+        one(
+            "projected",
+            json!({"sources": [token("t", 3600), {"configMap": {"name": "m", "items": [{"key": "k", "path": "k"}]}}]}),
+            &[],
+        );
         one(
             "projected",
             json!({"sources": [token("t", 1), {"secret": {"items": [{"key": "k", "path": "t"}]}}]}),
             &[
-                ".sources[0].serviceAccountToken.expirationSeconds: Invalid value: 1: may not specify a duration less than 10",
+                ".sources[0].serviceAccountToken.expirationSeconds: Invalid value: 1: may not specify a duration less \
+                 than 10",
                 ".sources[1].secret.name: Required value",
                 ": Invalid value: \"\": conflicting duplicate paths",
             ],
         );
         one(
             "projected",
-            json!({"sources": [{"clusterTrustBundle": {"path": "a"}}, {"podCertificate": {"signerName": "a.b/c", "keyType": "x"}}]}),
+            json!({
+                "sources": [
+                    {"clusterTrustBundle": {"path": "a"}}, {"podCertificate": {"signerName": "a.b/c", "keyType": "x"}},
+                ],
+            }),
             &[
                 ".sources[0].clusterTrustBundle: Required value: either name or signerName",
                 ".sources[1].podCertificate.keyType: Unsupported value: \"x\"",

@@ -34,7 +34,9 @@ pub fn needs(source: &str) -> &'static [&'static str] {
 pub fn missing(source: &str, field: &str, path: &Path) -> Problem {
     let (at, words) = match (source, field) {
         ("gcePersistentDisk", _) => (path.field("persistentDisk"), ""),
-        ("quobyte", "registry") => (path.field(source), "must be a host:port pair or multiple pairs separated by commas"),
+        ("quobyte", "registry") => {
+            (path.field(source), "must be a host:port pair or multiple pairs separated by commas")
+        }
         _ => (path.field(source), ""),
     };
     Problem::required(&at.field(field), words)
@@ -49,9 +51,11 @@ pub(super) fn of_source(spec: &Value, source: &str, path: &Path) -> Vec<Problem>
     if source == "csi" {
         let driver = text(&spec[source], "driver");
         found.extend(super::csi::driver_name(driver, &at.field("driver")).into_iter().filter(|_| !driver.is_empty()));
-        let secrets = ["controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"].map(|use_of| format!("{use_of}SecretRef"));
+        let secrets = ["controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"]
+            .map(|use_of| format!("{use_of}SecretRef"));
         for secret in secrets.iter().filter(|secret| has(&spec[source], secret)) {
-            let parts = ["name", "namespace"].into_iter().filter(|part| is_empty(&spec[source][secret.as_str()][*part]));
+            let parts =
+                ["name", "namespace"].into_iter().filter(|part| is_empty(&spec[source][secret.as_str()][*part]));
             found.extend(parts.map(|part| Problem::required(&at.field(secret).field(part), "")));
         }
     }

@@ -100,9 +100,12 @@ pub fn conditions(hook: &Value, path: &Path) -> Vec<Problem> {
 pub fn of_rule(rule: &Value, path: &Path) -> Vec<Problem> {
     const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
     let mut found = Vec::new();
-    for (field, what) in
-        [("operations", "other operations"), ("apiGroups", "other API groups"), ("apiVersions", "other API versions"), ("resources", "")]
-    {
+    for (field, what) in [
+        ("operations", "other operations"),
+        ("apiGroups", "other API groups"),
+        ("apiVersions", "other API versions"),
+        ("resources", ""),
+    ] {
         let (values, at) = (list(rule, field), path.field(field));
         if values.is_empty() {
             found.push(Problem::required(&at, ""));
@@ -192,7 +195,11 @@ fn service(service: &Value, path: &Path) -> Vec<Problem> {
         }
     }
     for fault in number(service, "port").map(names::port_number).unwrap_or_default() {
-        found.push(Problem::invalid(&path.field("port"), service["port"].clone(), format!("port is not valid: {fault}")));
+        found.push(Problem::invalid(
+            &path.field("port"),
+            service["port"].clone(),
+            format!("port is not valid: {fault}"),
+        ));
     }
     if let Some(at) = service["path"].as_str().filter(|at| !at.starts_with('/')) {
         found.push(Problem::invalid(&path.field("path"), at, "must start with a '/'"));
@@ -208,8 +215,12 @@ mod tests {
     #[test]
     fn what_they_match() {
         fn check(of: &[(&str, &str)], expected: &[&str]) {
-            let of: Vec<Value> = of.iter().map(|(name, expression)| json!({"name": name, "expression": expression})).collect();
-            crate::strategy::tests::assert_problems(conditions(&json!({"matchConditions": of}), &Path::new("c")), expected);
+            let of: Vec<Value> =
+                of.iter().map(|(name, expression)| json!({"name": name, "expression": expression})).collect();
+            crate::strategy::tests::assert_problems(
+                conditions(&json!({"matchConditions": of}), &Path::new("c")),
+                expected,
+            );
         }
         check(&[], &[]);
         check(&[("a", "true"), ("b.c/d", "true")], &[]);
@@ -234,7 +245,8 @@ mod tests {
         check(
             json!({"url": "http://u@/p?q#f"}),
             &[
-                "c.url: Invalid value: \"http\": 'https' is the only allowed URL scheme; desired format: https://host[/path]",
+                "c.url: Invalid value: \"http\": 'https' is the only allowed URL scheme; desired format: \
+                 https://host[/path]",
                 "c.url: Invalid value: \"\": host must be specified; desired format: https://host[/path]",
                 "c.url: Invalid value: \"u\": user information is not permitted in the URL",
                 "c.url: Invalid value: \"f\": fragments are not permitted in the URL",
@@ -259,7 +271,8 @@ mod tests {
             found,
             [
                 "r.operations: Invalid value: [\"*\",\"MAKE\"]: if '*' is present, must not specify other operations",
-                "r.operations[1]: Unsupported value: \"MAKE\": supported values: \"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \"UPDATE\"",
+                "r.operations[1]: Unsupported value: \"MAKE\": supported values: \"*\", \"CONNECT\", \"CREATE\", \
+                 \"DELETE\", \"UPDATE\"",
                 "r.apiGroups: Invalid value: [\"*\",\"a\"]: if '*' is present, must not specify other API groups",
                 "r.apiVersions[0]: Required value",
                 "r.resources: Required value",

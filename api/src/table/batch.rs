@@ -49,7 +49,9 @@ fn job(job: &Reading, now: Time) -> Vec<Value> {
 
 fn state(job: &Reading) -> &'static str {
     let deleted = !job["metadata"]["deletionTimestamp"].is_null();
-    let is = |condition: &str| if condition.is_empty() { deleted } else { cell::holds(&job["status"]["conditions"], condition) };
+    let is = |condition: &str| {
+        if condition.is_empty() { deleted } else { cell::holds(&job["status"]["conditions"], condition) }
+    };
     STATES.iter().find(|(condition, _)| is(condition)).map_or("Running", |(_, state)| state)
 }
 

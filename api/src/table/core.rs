@@ -15,19 +15,30 @@ const ADDRESSES_MAX: usize = 3;
 pub fn cells_of(kind: &str) -> Option<Cells> {
     Some(match kind {
         "ComponentStatus" => component_status,
-        "ConfigMap" => |map, now| vec![cell::name(map), (count(&map["data"]) + count(&map["binaryData"])).into(), cell::age(map, now)],
-        "Endpoints" => |endpoints, now| vec![cell::name(endpoints), addresses(endpoints).into(), cell::age(endpoints, now)],
+        "ConfigMap" => |map, now| {
+            vec![cell::name(map), (count(&map["data"]) + count(&map["binaryData"])).into(), cell::age(map, now)]
+        },
+        "Endpoints" => {
+            |endpoints, now| vec![cell::name(endpoints), addresses(endpoints).into(), cell::age(endpoints, now)]
+        }
         "Event" => event,
-        "Namespace" => |space, now| vec![cell::name(space), text(&space["status"]["phase"]).into(), cell::age(space, now)],
+        "Namespace" => {
+            |space, now| vec![cell::name(space), text(&space["status"]["phase"]).into(), cell::age(space, now)]
+        }
         "Node" => node,
         "PersistentVolume" => volume,
         "PersistentVolumeClaim" => claim,
         "PodTemplate" => pod_template,
         "ReplicationController" => controller,
         "ResourceQuota" => quota,
-        "Secret" => {
-            |secret, now| vec![cell::name(secret), text(&secret["type"]).into(), count(&secret["data"]).into(), cell::age(secret, now)]
-        }
+        "Secret" => |secret, now| {
+            vec![
+                cell::name(secret),
+                text(&secret["type"]).into(),
+                count(&secret["data"]).into(),
+                cell::age(secret, now),
+            ]
+        },
         "Service" => service,
         "ServiceAccount" => |account, now| vec![cell::name(account), cell::age(account, now)],
         _ => return None,
@@ -255,5 +266,8 @@ fn outside(service: &Reading) -> String {
 /// Addresses or names of a load balancer, sorted.
 pub fn balancers(status: &Reading) -> BTreeSet<String> {
     let entries = list(&status["ingress"]).iter();
-    entries.map(|entry| text_or(&entry["ip"], text(&entry["hostname"])).to_owned()).filter(|address| !address.is_empty()).collect()
+    entries
+        .map(|entry| text_or(&entry["ip"], text(&entry["hostname"])).to_owned())
+        .filter(|address| !address.is_empty())
+        .collect()
 }

@@ -1,5 +1,5 @@
-//! The tables of `kubectl get`: columns for each kind, and a row for each object. Cells are texts and numbers as kube-apiserver gives
-//! them, ages already counted: kubectl prints what it gets.
+//! The tables of `kubectl get`: columns for each kind, and a row for each object. Cells are texts and numbers as
+//! kube-apiserver gives them, ages already counted: kubectl prints what it gets.
 //!
 //! Columns stand as text beside this file; what stands in the cells is one pure function a kind, one file a group.
 
@@ -27,7 +27,8 @@ const PLAIN: &str = "[]\nName: string name -- @name\nCreated At: date -- @age\n"
 
 /// The columns of a kind, as v1 writes them.
 pub fn columns(api_version: &str, kind: &str) -> Vec<Value> {
-    let own = if cells_of(api_version, kind).is_some() { section(COLUMNS, &format!("[{api_version} {kind}]")) } else { None };
+    let own =
+        if cells_of(api_version, kind).is_some() { section(COLUMNS, &format!("[{api_version} {kind}]")) } else { None };
     let section = own.or_else(|| section(PLAIN, "[]")).unwrap_or_default();
     section.lines().filter_map(column).collect()
 }
@@ -61,8 +62,12 @@ fn cells_of(api_version: &str, kind: &str) -> Option<Cells> {
         ("batch", "v1", kind) => return batch::cells_of(kind),
         ("discovery.k8s.io" | "networking.k8s.io", "v1", kind) => return network::cells_of(kind),
         ("storage.k8s.io", "v1", kind) => return storage::cells_of(kind),
-        ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => others::webhooks,
-        ("admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io" | "resource.k8s.io", "v1", kind) => return plain::cells_of(kind),
+        ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
+            others::webhooks
+        }
+        ("admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io" | "resource.k8s.io", "v1", kind) => {
+            return plain::cells_of(kind);
+        }
         ("autoscaling", "v2", "HorizontalPodAutoscaler") => others::autoscaler,
         ("autoscaling", "v1", "Scale") => others::scale,
         ("certificates.k8s.io", "v1", "CertificateSigningRequest") => others::signing_request,
@@ -78,7 +83,8 @@ fn cells_of(api_version: &str, kind: &str) -> Option<Cells> {
 
 /// The lines behind a heading, up to the next.
 fn section(text: &'static str, heading: &str) -> Option<&'static str> {
-    let start = text.match_indices(heading).find(|(at, _)| *at == 0 || text.as_bytes()[at - 1] == b'\n')?.0 + heading.len();
+    let start =
+        text.match_indices(heading).find(|(at, _)| *at == 0 || text.as_bytes()[at - 1] == b'\n')?.0 + heading.len();
     let rest = &text[start..];
     Some(rest.find("\n[").map_or(rest, |end| &rest[..end]))
 }

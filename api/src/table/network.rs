@@ -14,11 +14,13 @@ pub fn cells_of(kind: &str) -> Option<Cells> {
         "EndpointSlice" => slice,
         "Ingress" => ingress,
         "IngressClass" => ingress_class,
-        "NetworkPolicy" => {
-            |policy, now| vec![cell::name(policy), cell::selector(&policy["spec"]["podSelector"]).into(), cell::age(policy, now)]
-        }
+        "NetworkPolicy" => |policy, now| {
+            vec![cell::name(policy), cell::selector(&policy["spec"]["podSelector"]).into(), cell::age(policy, now)]
+        },
         "IPAddress" => taken,
-        "ServiceCIDR" => |range, now| vec![cell::name(range), cell::texts(&range["spec"]["cidrs"]).into(), cell::age(range, now)],
+        "ServiceCIDR" => {
+            |range, now| vec![cell::name(range), cell::texts(&range["spec"]["cidrs"]).into(), cell::age(range, now)]
+        }
         _ => return None,
     })
 }
@@ -29,7 +31,10 @@ fn taken(address: &Reading, _now: Time) -> Vec<Value> {
     let whose = if parent.is_null() {
         NONE.to_owned()
     } else {
-        let group = Some(text(&parent["group"])).filter(|group| !group.is_empty()).map(|group| format!(".{group}")).unwrap_or_default();
+        let group = Some(text(&parent["group"]))
+            .filter(|group| !group.is_empty())
+            .map(|group| format!(".{group}"))
+            .unwrap_or_default();
         let resource = format!("{}{group}", text(&parent["resource"])).to_lowercase();
         let parts = [resource.as_str(), text(&parent["namespace"]), text(&parent["name"])];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
@@ -42,7 +47,10 @@ fn slice(slice: &Reading, now: Time) -> Vec<Value> {
         0 => port["name"].as_str().unwrap_or("*").to_owned(),
         number => number.to_string(),
     });
-    let addresses = list(&slice["endpoints"]).iter().flat_map(|endpoint| list(&endpoint["addresses"])).map(|at| text(at).to_owned());
+    let addresses = list(&slice["endpoints"])
+        .iter()
+        .flat_map(|endpoint| list(&endpoint["addresses"]))
+        .map(|at| text(at).to_owned());
     vec![
         cell::name(slice),
         text(&slice["addressType"]).into(),

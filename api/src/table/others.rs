@@ -46,14 +46,19 @@ fn metric_text(metric: &Reading, current: &Reading) -> String {
     let (name, target, is) = (text(&metric[source]["name"]), &metric[source]["target"], &current[source]["current"]);
     let amount_of = |value: &Reading| if value.is_null() { "<unknown>".to_owned() } else { amount(value).to_owned() };
     let average = || format!("{}/{}", amount_of(&is["averageValue"]), amount(&target["averageValue"]));
-    let share = |value: &Reading, missing: &str| value.as_i64().map_or_else(|| missing.to_owned(), |share| format!("{share}%"));
+    let share =
+        |value: &Reading, missing: &str| value.as_i64().map_or_else(|| missing.to_owned(), |share| format!("{share}%"));
     match source {
         "pods" => average(),
         "external" | "object" if !target["averageValue"].is_null() => format!("{} (avg)", average()),
         "external" | "object" => format!("{}/{}", amount_of(&is["value"]), amount(&target["value"])),
         _ if !target["averageValue"].is_null() => format!("{name}: {}", average()),
         _ => {
-            format!("{name}: {}/{}", share(&is["averageUtilization"], "<unknown>"), share(&target["averageUtilization"], "<auto>"))
+            format!(
+                "{name}: {}/{}",
+                share(&is["averageUtilization"], "<unknown>"),
+                share(&target["averageUtilization"], "<auto>")
+            )
         }
     }
 }

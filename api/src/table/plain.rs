@@ -21,7 +21,11 @@ pub fn cells_of(kind: &str) -> Option<Cells> {
 
 fn policy(policy: &Reading, what: &str, now: Time) -> Vec<Value> {
     let (spec, kind) = (&policy["spec"], &policy["spec"]["paramKind"]);
-    let kind = if kind.is_null() { UNSET.to_owned() } else { format!("{}/{}", text(&kind["apiVersion"]), text(&kind["kind"])) };
+    let kind = if kind.is_null() {
+        UNSET.to_owned()
+    } else {
+        format!("{}/{}", text(&kind["apiVersion"]), text(&kind["kind"]))
+    };
     vec![cell::name(policy), list(&spec[what]).len().into(), kind.into(), cell::age(policy, now)]
 }
 

@@ -42,7 +42,8 @@ fn gates(pod: &Reading) -> String {
     if gates.is_empty() {
         return NONE.to_owned();
     }
-    let open = gates.iter().filter(|gate| cell::holds(&pod["status"]["conditions"], text(&gate["conditionType"]))).count();
+    let open =
+        gates.iter().filter(|gate| cell::holds(&pod["status"]["conditions"], text(&gate["conditionType"]))).count();
     format!("{open}/{}", gates.len())
 }
 
@@ -66,7 +67,8 @@ impl Seen {
             containers: list(&spec["containers"]).len() + sidecars,
             ..Seen::default()
         };
-        let gated = |condition: &&Reading| condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated";
+        let gated =
+            |condition: &&Reading| condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated";
         if list(&status["conditions"]).iter().any(|condition| gated(&condition)) {
             seen.reason = "SchedulingGated".to_owned();
         }

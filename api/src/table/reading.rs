@@ -1,5 +1,6 @@
-//! A document that is only read: its texts stand where they stood in the JSON, and its fields in a row. A tree of values that own what
-//! they hold costs several times as much to make, and a table of a thousand rows is made of a thousand documents.
+//! A document that is only read: its texts stand where they stood in the JSON, and its fields in a row. A tree of
+//! values that own what they hold costs several times as much to make, and a table of a thousand rows is made of a
+//! thousand documents.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -222,7 +223,10 @@ mod tests {
         );
         let numbers = &reading["spec"]["n"];
         assert_eq!((numbers[0].as_i64(), numbers[1].as_i64(), numbers[2].as_bool()), (Some(1), None, Some(true)));
-        assert_eq!((numbers.list().len(), numbers[3].is_null(), numbers[9].is_null(), numbers["x"].is_null()), (5, true, true, true));
+        assert_eq!(
+            (numbers.list().len(), numbers[3].is_null(), numbers[9].is_null(), numbers["x"].is_null()),
+            (5, true, true, true)
+        );
         assert!(reading["kind"] == "Pod" && reading["spec"] != "Pod");
         assert_eq!(Document::read(r#"{"kind":"X"}"#).expect("JSON").metadata, "null");
     }

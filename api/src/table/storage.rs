@@ -8,15 +8,20 @@ use serde_json::Value;
 const MODES: [(&str, &str); 4] =
     [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
 /// Say that a class is the one that claims get which name none.
-const DEFAULT: [&str; 2] = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+const DEFAULT: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
 pub fn cells_of(kind: &str) -> Option<Cells> {
     Some(match kind {
         "CSIDriver" => driver,
-        "CSINode" => |node, now| vec![cell::name(node), list(&node["spec"]["drivers"]).len().into(), cell::age(node, now)],
+        "CSINode" => {
+            |node, now| vec![cell::name(node), list(&node["spec"]["drivers"]).len().into(), cell::age(node, now)]
+        }
         "StorageClass" => class,
         "VolumeAttachment" => attachment,
-        "VolumeAttributesClass" => |class, now| vec![cell::name(class), text(&class["driverName"]).into(), cell::age(class, now)],
+        "VolumeAttributesClass" => {
+            |class, now| vec![cell::name(class), text(&class["driverName"]).into(), cell::age(class, now)]
+        }
         _ => return None,
     })
 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::kinds::Kinds;
 
-/// Cells that kube-apiserver 1.36 gave for these documents, and the edges that its printers have besides. An object was made an hour
-/// and five minutes before now.
+/// Cells that kube-apiserver 1.36 gave for these documents, and the edges that its printers have besides. An object was
+/// made an hour and five minutes before now.
 const CASES: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/tables.jsonl"));
 const NOW: &str = "2020-01-02T01:05:00Z";
 
@@ -64,8 +64,10 @@ fn nothing_in_a_document_is_taken_for_granted() {
     for kind in Kinds::builtin().iter() {
         for wrong in [json!(null), json!("x"), json!(5), json!([]), json!([null, 5, "x"]), json!({"a": 5})] {
             let document = json!({
-                "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": wrong, "spec": wrong, "status": wrong, "data": wrong,
-                "subsets": wrong, "subjects": wrong, "roleRef": wrong, "endpoints": wrong, "ports": wrong, "template": wrong,
+                "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": wrong, "spec": wrong, "status": wrong,
+                "data": wrong,
+                "subsets": wrong, "subjects": wrong, "roleRef": wrong, "endpoints": wrong, "ports": wrong,
+                "template": wrong,
             });
             assert!(!cells_for(&document, now).is_empty());
         }

@@ -57,7 +57,16 @@ fn check_made(case: &str, kind: &str, strategies: &[&str]) {
         let mut theirs = step["answer"]["body"].clone();
         without_nulls(&mut theirs);
         without_nulls(&mut ours);
-        let metadata = ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "namespace", "name", "generateName"];
+        let metadata = [
+            "uid",
+            "resourceVersion",
+            "generation",
+            "creationTimestamp",
+            "managedFields",
+            "namespace",
+            "name",
+            "generateName",
+        ];
         let metadata = metadata.map(|field| format!("metadata/{field}"));
         for pointer in metadata.iter().map(String::as_str).chain(strategies.iter().copied()) {
             without(&mut ours, pointer);
@@ -143,7 +152,8 @@ fn unknown_fields_are_listed_and_gone() {
 #[test]
 fn times_of_a_status() {
     let types = builtin();
-    for step in steps("content/times").iter().filter(|step| step["path"].as_str().unwrap().ends_with("/pods/p/status")) {
+    for step in steps("content/times").iter().filter(|step| step["path"].as_str().unwrap().ends_with("/pods/p/status"))
+    {
         let mut document = step["body"].clone();
         let decoded = decode(&types, "Pod", &mut document);
         match decoded.faults.first() {
@@ -173,7 +183,8 @@ fn every_kind_has_its_type() {
             }
         }
     }
-    for name in ["DeleteOptions", "Status", "PodList", "ObjectReference", "policy.v1.Eviction", "autoscaling.v1.Scale"] {
+    for name in ["DeleteOptions", "Status", "PodList", "ObjectReference", "policy.v1.Eviction", "autoscaling.v1.Scale"]
+    {
         assert!(types.get(name).is_some(), "{name}");
     }
 }
@@ -195,19 +206,23 @@ impl Numbers {
             return self.junk(depth);
         }
         match container {
-            Container::List => (0..self.below(3)).map(|_| self.value(types, element, Container::One, depth + 1)).collect(),
-            Container::Map => {
-                (0..self.below(3)).map(|n| (format!("k{n}"), self.value(types, element, Container::One, depth + 1))).collect()
+            Container::List => {
+                (0..self.below(3)).map(|_| self.value(types, element, Container::One, depth + 1)).collect()
             }
-            Container::MapOfLists => {
-                (0..self.below(3)).map(|n| (format!("k{n}"), self.value(types, element, Container::List, depth + 1))).collect()
-            }
+            Container::Map => (0..self.below(3))
+                .map(|n| (format!("k{n}"), self.value(types, element, Container::One, depth + 1)))
+                .collect(),
+            Container::MapOfLists => (0..self.below(3))
+                .map(|n| (format!("k{n}"), self.value(types, element, Container::List, depth + 1)))
+                .collect(),
             Container::One => match element {
                 Element::Named(name) => self.object(types, name, depth),
                 Element::Bool => json!(self.below(2) == 0),
                 Element::Int32 | Element::Int64 | Element::Float => json!(self.below(1000)),
                 Element::Quantity => json!(["1", "100m", "1.5Gi", "5e3", "x", "1e99", "-0.1"][self.below(7)]),
-                Element::Time => json!(["2020-01-01T00:00:00Z", "2020-02-30T00:00:00Z", "2020-01-01T00:00:00.5+01:00"][self.below(3)]),
+                Element::Time => json!(
+                    ["2020-01-01T00:00:00Z", "2020-02-30T00:00:00Z", "2020-01-01T00:00:00.5+01:00"][self.below(3)]
+                ),
                 Element::MicroTime => json!(["2020-01-01T00:00:00.000001Z", "x"][self.below(2)]),
                 _ => json!(["", "a", "TCP", "Always"][self.below(4)]),
             },

@@ -1,8 +1,8 @@
 //! PURE. Admission to a port without authentication: programs of this host, but no web page that a browser here shows.
 //!
-//! A page of a foreign site can make a browser send requests to 127.0.0.1, and by rebinding its own name also read the answers.
-//! Both show in the head: the origin is the page's, the host is the foreign name. A page of another port of this host is as foreign:
-//! any container serves one.
+//! A page of a foreign site can make a browser send requests to 127.0.0.1, and by rebinding its own name also read the
+//! answers. Both show in the head: the origin is the page's, the host is the foreign name. A page of another port of
+//! this host is as foreign: any container serves one.
 use crate::refusal::Refusal;
 use crate::{HeaderMap, Identity, header};
 use http::uri::Authority;
@@ -49,8 +49,8 @@ pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &Heade
     if let Some(authority) = uri.authority().filter(|authority| !names_loopback(authority.as_str())) {
         return foreign("host", authority.as_str());
     }
-    // Programs and kubectl send none: it is a page's, and only pages of this port may ask. But for some that speak WebSocket: Go's library
-    // makes one up.
+    // Programs and kubectl send none: it is a page's, and only pages of this port may ask. But for some that speak
+    // WebSocket: Go's library makes one up.
     for origin in headers.get_all(header::ORIGIN).iter().filter(|_| !is_program(headers)) {
         let origin = origin.to_str().unwrap_or_default();
         if origin.strip_prefix("http://").is_none_or(|rest| rest.is_empty() || rest != host) {
@@ -70,9 +70,11 @@ pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &Heade
     Ok(())
 }
 
-/// Whether no page can have sent this: a page that opens a WebSocket cannot choose a header, and its browser says what it is.
+/// Whether no page can have sent this: a page that opens a WebSocket cannot choose a header, and its browser says what
+/// it is.
 fn is_program(headers: &HeaderMap) -> bool {
-    let websocket = headers.get(header::UPGRADE).is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let websocket =
+        headers.get(header::UPGRADE).is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
     let called = headers.get_all(header::USER_AGENT).iter().any(|name| name.as_bytes().starts_with(BROWSERS));
     let browser = called || headers.keys().any(|name| name.as_str().starts_with("sec-fetch-"));
     websocket && !browser
@@ -85,7 +87,9 @@ fn names_loopback(authority: &str) -> bool {
         return false;
     }
     let host = parsed.host();
-    host.eq_ignore_ascii_case("localhost") || host == "[::1]" || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || host == "[::1]"
+        || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -168,8 +172,14 @@ mod tests {
         ] {
             assert_eq!(check_head("/", &[("host", host), (name, value)]), code, "{host} {name}: {value}");
         }
-        assert_eq!(check_head("/", &[("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://example.com")]), 403);
-        assert_eq!(check_head("/", &[("host", "localhost"), ("sec-fetch-site", "none"), ("sec-fetch-site", "same-site")]), 403);
+        assert_eq!(
+            check_head("/", &[("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://example.com")]),
+            403
+        );
+        assert_eq!(
+            check_head("/", &[("host", "localhost"), ("sec-fetch-site", "none"), ("sec-fetch-site", "same-site")]),
+            403
+        );
         assert_eq!(check_version(Version::HTTP_10, "/", &[("origin", "http://")]), 403);
         // Go's WebSocket has an origin that it made up; a browser has a name, too.
         let program = [("host", "localhost:8080"), ("origin", "http://localhost"), ("upgrade", "websocket")];

@@ -1,5 +1,6 @@
-//! Many streams are told of the same thing at once, one after the other, by a thread that is not the network's. To wake the network's thread
-//! for each would be a system call each, and often a change of threads. So it is woken for the first, and itself tells the others.
+//! Many streams are told of the same thing at once, one after the other, by a thread that is not the network's. To wake
+//! the network's thread for each would be a system call each, and often a change of threads. So it is woken for the
+//! first, and itself tells the others.
 
 use super::wire::{Chunk, Wire};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

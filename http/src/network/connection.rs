@@ -34,8 +34,8 @@ pub(super) struct ServedClient {
     pub(super) party: Party,
     pub(super) seat: Arc<Seat>,
     pub(super) pace: Pace,
-    /// Streams of HTTP/1.1 as they are, straight to the socket. None: hyper's body carries them, as it must where bytes are enciphered or
-    /// in frames.
+    /// Streams of HTTP/1.1 as they are, straight to the socket. None: hyper's body carries them, as it must where bytes
+    /// are enciphered or in frames.
     pub(super) wire: Option<Arc<Wire>>,
     /// The next bytes begin a request.
     head_due: Arc<AtomicBool>,
@@ -123,7 +123,8 @@ async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client:
     }
 }
 
-/// Ends when the client has let something wait for longer than it may. Where nothing waits, as of an idle watch, there is no timer.
+/// Ends when the client has let something wait for longer than it may. Where nothing waits, as of an idle watch, there
+/// is no timer.
 struct Stalled<'c> {
     client: &'c ServedClient,
     timer: Option<Pin<Box<Sleep>>>,
@@ -172,7 +173,8 @@ mod tests {
     /// A layer between HTTP and the socket, such as TLS, takes its bytes from hyper alone.
     #[test]
     fn a_stream_needs_no_wire() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().expect("a runtime");
         runtime.block_on(async {
             let (sender, events) = channel(STREAM_ITEMS_MAX);
             let events = Mutex::new(Some(events));
@@ -183,7 +185,8 @@ mod tests {
             let (_stop, drain) = watch::channel(false);
             let plane = Arc::new(Plane::new(handler, Limits::EDGE, Access::LoopbackOnly, drain));
             let peer = Peer::User(0);
-            let (party, seat, pace, head_due) = (peer.party(), Arc::default(), Pace::default(), Arc::new(AtomicBool::new(true)));
+            let (party, seat, pace, head_due) =
+                (peer.party(), Arc::default(), Pace::default(), Arc::new(AtomicBool::new(true)));
             let (taken_over, ending) = (Mutex::default(), AtomicBool::new(false));
             let client = ServedClient { plane, peer, party, seat, pace, wire: None, head_due, taken_over, ending };
             let (mut far, near) = tokio::io::duplex(4096);

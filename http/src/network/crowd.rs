@@ -1,4 +1,5 @@
-//! The open connections. When a new one finds no room, one is closed: the longest idle of the address with most connections.
+//! The open connections. When a new one finds no room, one is closed: the longest idle of the address with most
+//! connections.
 //! A client that sends its head byte by byte shuts out nobody but itself.
 use super::plane::Plane;
 use crate::budget::Party;
@@ -21,7 +22,8 @@ pub(super) struct Crowd {
 /// One connection.
 #[derive(Default)]
 pub(super) struct Seat {
-    /// Since when it waits for its client, in milliseconds as the plane counts them. 0: it does not, but works, or has a stream.
+    /// Since when it waits for its client, in milliseconds as the plane counts them. 0: it does not, but works, or has
+    /// a stream.
     waits: AtomicU64,
     task: OnceLock<AbortHandle>,
 }
@@ -64,7 +66,8 @@ impl Crowd {
         Crowd { connections_max, of_one_max, seats: Arc::default() }
     }
 
-    /// A place for a connection that waits for its first request, and the party of the one that had to go for it. Else why there is none.
+    /// A place for a connection that waits for its first request, and the party of the one that had to go for it. Else
+    /// why there is none.
     pub(super) fn enter(&self, party: Party, plane: &Plane) -> Result<(ConnectionSlot, Option<Party>), &'static str> {
         let mut seats = lock(&self.seats);
         let gone = match self.goes(&seats, party)? {
@@ -88,7 +91,9 @@ impl Crowd {
         if !full && seats.values().map(Vec::len).sum::<usize>() < self.connections_max {
             return Ok(None);
         }
-        let longest = |of: &[Arc<Seat>]| of.iter().enumerate().filter_map(|(at, seat)| Some((seat.turn()?, at))).min().map(|(_, at)| at);
+        let longest = |of: &[Arc<Seat>]| {
+            of.iter().enumerate().filter_map(|(at, seat)| Some((seat.turn()?, at))).min().map(|(_, at)| at)
+        };
         // An address never displaces one that has no more connections than it.
         let theirs = seats.iter().filter(|(other, of)| **other == party || (!full && of.len() > own));
         let mut theirs: Vec<(&Party, &Vec<Arc<Seat>>)> = theirs.collect();
@@ -126,12 +131,14 @@ mod tests {
 
     type Table<'t> = &'t [(u8, &'t [&'t str])];
 
-    /// As they came to be, each by what it waits for: `0` nothing, `5` its request since then, `5t` its client to take an answer.
+    /// As they came to be, each by what it waits for: `0` nothing, `5` its request since then, `5t` its client to take
+    /// an answer.
     fn seats(table: Table) -> Seats {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let seat = |waits: &&str| {
             let since: u64 = waits.trim_end_matches('t').parse().expect("a number");
-            let seat = Seat { waits: (since | if waits.ends_with('t') { TAKES } else { 0 }).into(), task: OnceLock::new() };
+            let seat =
+                Seat { waits: (since | if waits.ends_with('t') { TAKES } else { 0 }).into(), task: OnceLock::new() };
             seat.is_of(runtime.spawn(async {}).abort_handle());
             Arc::new(seat)
         };
@@ -147,15 +154,40 @@ mod tests {
         let crowd = Crowd::new(5, 3);
         let table: [(&str, Table, u8, Result<Option<(Party, usize)>, &str>); 11] = [
             ("there is room", &[(1, &["5", "6"]), (2, &["1"])], 1, Ok(None)),
-            ("of the one that has most, the oldest", &[(1, &["5", "4", "6"]), (2, &["1", "1"])], 3, Ok(Some((party(1), 1)))),
+            (
+                "of the one that has most, the oldest",
+                &[(1, &["5", "4", "6"]), (2, &["1", "1"])],
+                3,
+                Ok(Some((party(1), 1))),
+            ),
             ("its own, where it has most", &[(1, &["5", "6"]), (2, &["1", "2", "3"])], 2, Ok(Some((party(2), 0)))),
-            ("its own, however old others are", &[(1, &["5", "6"]), (2, &["1"]), (3, &["1", "1"])], 1, Ok(Some((party(1), 0)))),
-            ("who owes a request before who takes an answer", &[(1, &["5t", "6", "0"]), (2, &["1", "1"])], 3, Ok(Some((party(1), 1)))),
+            (
+                "its own, however old others are",
+                &[(1, &["5", "6"]), (2, &["1"]), (3, &["1", "1"])],
+                1,
+                Ok(Some((party(1), 0))),
+            ),
+            (
+                "who owes a request before who takes an answer",
+                &[(1, &["5t", "6", "0"]), (2, &["1", "1"])],
+                3,
+                Ok(Some((party(1), 1))),
+            ),
             ("then who takes an answer", &[(1, &["7t", "6t", "0"]), (2, &["1", "1"])], 3, Ok(Some((party(1), 1)))),
-            ("the next, where all of the first work", &[(1, &["0", "0", "0"]), (2, &["3", "2"])], 3, Ok(Some((party(2), 1)))),
+            (
+                "the next, where all of the first work",
+                &[(1, &["0", "0", "0"]), (2, &["3", "2"])],
+                3,
+                Ok(Some((party(2), 1))),
+            ),
             ("not for one who has as many", &[(1, &["0", "0", "0"]), (2, &["0", "0"])], 2, Err("too many connections")),
             ("its own share is full", &[(1, &["0", "5", "0"]), (2, &["1"])], 1, Ok(Some((party(1), 1)))),
-            ("its own share is full and works", &[(1, &["0", "0", "0"])], 1, Err("too many connections from one address")),
+            (
+                "its own share is full and works",
+                &[(1, &["0", "0", "0"])],
+                1,
+                Err("too many connections from one address"),
+            ),
             ("all work", &[(1, &["0", "0", "0"]), (2, &["0", "0"])], 3, Err("too many connections")),
         ];
         for (what, connected, new, expected) in table {

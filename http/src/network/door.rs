@@ -1,7 +1,7 @@
 //! Listeners: a TCP port, or a Unix socket that asks the kernel who the peer is.
 //!
-//! The file of a Unix socket is made under another name and renamed, so that it is whole when somebody finds it; one that a killed
-//! process has left is replaced, anything else in its place is left alone and said.
+//! The file of a Unix socket is made under another name and renamed, so that it is whole when somebody finds it; one
+//! that a killed process has left is replaced, anything else in its place is left alone and said.
 use super::socket::{Peer, Socket};
 use crate::socket_file::{SocketFile, as_it_lies, is_trusted, through};
 use nix::fcntl::OFlag;
@@ -57,7 +57,10 @@ impl From<UnixDoor> for Listener {
 /// Binds only; whoever connects waits for `serve`. The folder is made where it is missing.
 pub fn listen_unix(path: &Path, admits: Admits) -> io::Result<UnixDoor> {
     let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
-    let folder = path.parent().filter(|folder| folder.is_absolute()).ok_or_else(|| invalid("the path of a socket must be absolute"))?;
+    let folder = path
+        .parent()
+        .filter(|folder| folder.is_absolute())
+        .ok_or_else(|| invalid("the path of a socket must be absolute"))?;
     let name = path.file_name().ok_or_else(|| invalid("the path of a socket names a file"))?;
     make(folder)?;
     let opened = guarded(folder)?;
@@ -97,7 +100,9 @@ fn guarded(folder: &Path) -> io::Result<File> {
     let found = opened.metadata()?;
     if !is_trusted(found.uid()) || found.mode() & WRITABLE_BY_OTHERS != 0 {
         let folder = folder.display();
-        let why = format!("others can write the directory {folder}: `chown root {folder} && chmod 0711 {folder}`, or choose another");
+        let why = format!(
+            "others can write the directory {folder}: `chown root {folder} && chmod 0711 {folder}`, or choose another"
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(opened)
@@ -107,7 +112,9 @@ fn guarded(folder: &Path) -> io::Result<File> {
 fn vacant(path: &Path) -> io::Result<()> {
     let found = match SocketFile::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(io::Error::new(error.kind(), format!("{error}: take it away, or choose another place"))),
+        Err(error) => {
+            return Err(io::Error::new(error.kind(), format!("{error}: take it away, or choose another place")));
+        }
         Ok(found) => found,
     };
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
@@ -149,7 +156,9 @@ impl Door {
 
     pub(super) async fn accept(&self) -> io::Result<(Socket, Peer)> {
         match self {
-            Door::Tcp(listener) => listener.accept().await.map(|(socket, address)| (Socket::Tcp(socket), Peer::Address(address))),
+            Door::Tcp(listener) => {
+                listener.accept().await.map(|(socket, address)| (Socket::Tcp(socket), Peer::Address(address)))
+            }
             Door::Unix { listener, .. } => {
                 let (socket, _) = listener.accept().await?;
                 let peer = Peer::User(socket.peer_cred()?.uid());

@@ -18,23 +18,23 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Bytes of each answer that no budget counts: clients that fill a budget must not have the small requests of others refused. The
-/// connections are counted themselves, so these have a bound too.
+/// Bytes of each answer that no budget counts: clients that fill a budget must not have the small requests of others
+/// refused. The connections are counted themselves, so these have a bound too.
 const UNCOUNTED_BYTES: usize = 32 * 1024;
 
 /// The same of each body. Fewer: every connection may have one on its way, and what of it is there is in memory.
 const UNCOUNTED_BODY_BYTES: usize = 8 * 1024;
 
-/// Whoever watches over this server is heard however many others there are: it would be restarted for their sake. Nothing that takes
-/// long lies below these.
+/// Whoever watches over this server is heard however many others there are: it would be restarted for their sake.
+/// Nothing that takes long lies below these.
 const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 pub(crate) fn is_health(path: &str) -> bool {
     HEALTH.iter().any(|health| path.starts_with(health))
 }
 
-/// Bytes of a refused body that are still read, and dropped: who sends all before it reads, as Python does, finds the answer then and
-/// no reset. Larger than what is sent by mistake, and for the one thread of all IO some milliseconds.
+/// Bytes of a refused body that are still read, and dropped: who sends all before it reads, as Python does, finds the
+/// answer then and no reset. Larger than what is sent by mistake, and for the one thread of all IO some milliseconds.
 const DROPPED_BYTES_MAX: usize = 16 << 20;
 
 /// A client that sends nothing for so long has read its refusal, or never will; Go's server waits as long.
@@ -49,9 +49,13 @@ struct Asked {
     upgrade: Option<(Vec<String>, OnUpgrade)>,
 }
 
-pub(super) async fn exchange(client: Arc<ServedClient>, mut request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
+pub(super) async fn exchange(
+    client: Arc<ServedClient>,
+    mut request: http::Request<Incoming>,
+) -> Result<Response<Outgoing>, Infallible> {
     let (bare, chunked) = (request.method() == Method::HEAD, request.version() != Version::HTTP_10);
-    let upgrade = upgrade::asked(request.version(), request.headers()).map(|asked| (asked, hyper::upgrade::on(&mut request)));
+    let upgrade =
+        upgrade::asked(request.version(), request.headers()).map(|asked| (asked, hyper::upgrade::on(&mut request)));
     let path = request.uri().path().to_owned();
     client.await_head(false);
     client.seat.awaits_request(&client.plane);
@@ -71,16 +75,26 @@ pub(super) async fn exchange(client: Arc<ServedClient>, mut request: http::Reque
     }))
 }
 
-async fn admitted(client: &Arc<ServedClient>, head: http::request::Parts, body: &mut Incoming) -> Result<Answer, Refusal> {
+async fn admitted(
+    client: &Arc<ServedClient>,
+    head: http::request::Parts,
+    body: &mut Incoming,
+) -> Result<Answer, Refusal> {
     let plane = &client.plane;
     let limits = &plane.limits;
-    let target = head.uri.path_and_query().filter(|target| target.as_str().starts_with('/') && head.method != Method::CONNECT);
+    let target =
+        head.uri.path_and_query().filter(|target| target.as_str().starts_with('/') && head.method != Method::CONNECT);
     let Some(target) = target.cloned() else {
         return Err(Refusal::Malformed("request target is not a path"));
     };
     access::check(plane.access, head.version, &head.uri, &head.headers)?;
     // hyper looks at the last coding alone, and would give the handler what the others made of the body.
-    if head.headers.get_all(header::TRANSFER_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
+    if head
+        .headers
+        .get_all(header::TRANSFER_ENCODING)
+        .iter()
+        .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+    {
         return Err(Refusal::Unspoken("of transfer codings this server knows chunked alone"));
     }
     let (body, held) = timeout(limits.body, take(client, body)).await.map_err(|_| Refusal::Slow)??;
@@ -144,8 +158,9 @@ async fn take(client: &ServedClient, body: &mut Incoming) -> Result<(Bytes, Opti
     Ok((whole.into(), held))
 }
 
-/// Reads on while the refusal goes out: a connection that is closed with bytes unread is reset, and with it goes an answer that the
-/// client has not looked at yet. Of the budgets this holds the connection alone, and for no longer than a body may take.
+/// Reads on while the refusal goes out: a connection that is closed with bytes unread is reset, and with it goes an
+/// answer that the client has not looked at yet. Of the budgets this holds the connection alone, and for no longer than
+/// a body may take.
 async fn drop_rest(mut body: Incoming, patience: Duration) {
     let mut left = DROPPED_BYTES_MAX;
     let read = async {
@@ -187,10 +202,18 @@ async fn response(client: &Arc<ServedClient>, answer: Answer, asked: Asked) -> R
         Body::Forward(forward) => {
             let held = stream()?;
             match outbound::forward(&forward).await? {
-                Reached::Answer(forwarded) => (forwarded.status, forwarded.headers.clone(), Content::Forwarded(Box::new(forwarded)), held),
+                Reached::Answer(forwarded) => {
+                    (forwarded.status, forwarded.headers.clone(), Content::Forwarded(Box::new(forwarded)), held)
+                }
                 Reached::Upgraded(headers, far) => {
                     let idle = forward.idle;
-                    return take_over(client, headers, Upgrade::new(move |near| tunnel(near, far, idle)), upgrade, held);
+                    return take_over(
+                        client,
+                        headers,
+                        Upgrade::new(move |near| tunnel(near, far, idle)),
+                        upgrade,
+                        held,
+                    );
                 }
             }
         }
@@ -209,8 +232,10 @@ fn take_over(
     stream: Held,
 ) -> Result<Response<Outgoing>, Refusal> {
     let agreed = asked.filter(|(asked, _)| upgrade::is_agreed(asked, &headers));
-    let (_, connection) = agreed.ok_or(Refusal::Malformed("this is answered to a request alone that upgrades its connection"))?;
-    let held = client.plane.upgrades.take(client.party, 1).ok_or(Refusal::Busy("too many connections that were upgraded"))?;
+    let (_, connection) =
+        agreed.ok_or(Refusal::Malformed("this is answered to a request alone that upgrades its connection"))?;
+    let held =
+        client.plane.upgrades.take(client.party, 1).ok_or(Refusal::Busy("too many connections that were upgraded"))?;
     client.await_head(false);
     client.give_to(TakenOver { connection, upgrade, _held: [stream, held] });
     Ok(assemble(client, StatusCode::SWITCHING_PROTOCOLS, headers, Content::Whole(Bytes::new()), None))
@@ -225,7 +250,10 @@ fn whole(client: &Arc<ServedClient>, answer: Answer, held: Option<Held>, bare: b
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length(&body)));
         Content::Whole(Bytes::new())
     } else {
-        client.pace.due_ms.store(client.plane.due_after(client.plane.limits.answer), std::sync::atomic::Ordering::Relaxed);
+        client
+            .pace
+            .due_ms
+            .store(client.plane.due_after(client.plane.limits.answer), std::sync::atomic::Ordering::Relaxed);
         match body {
             Body::Whole(bytes) => Content::Whole(bytes),
             Body::Long(long) => Content::Long(long),

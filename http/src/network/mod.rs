@@ -1,13 +1,13 @@
-//! The network side: every byte that comes from TCP, also from this host, and what comes over a Unix socket that others than root may
-//! open. hyper parses, this directory bounds.
+//! The network side: every byte that comes from TCP, also from this host, and what comes over a Unix socket that others
+//! than root may open. hyper parses, this directory bounds.
 //!
 //!     accept -> crowd -> connection -> exchange: check, admit, take the body, run the handler
 //!         -> body: the answer at the client's speed
 //!
-//! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` that read and `writers_max` that may write at a time,
-//! admitted by semaphores because that pool's own queue has no bound. Idle, there is no handler thread, and a connection that has nothing to
-//! send does not wake up. `bell`: one wake-up for all streams that a handler tells of something; `wire`: it writes to their sockets itself,
-//! where they took all before.
+//! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` that read and `writers_max` that
+//! may write at a time, admitted by semaphores because that pool's own queue has no bound. Idle, there is no handler
+//! thread, and a connection that has nothing to send does not wake up. `bell`: one wake-up for all streams that a
+//! handler tells of something; `wire`: it writes to their sockets itself, where they took all before.
 
 mod access;
 mod bell;
@@ -48,7 +48,8 @@ const BACKLOG: i32 = 1024;
 /// Unsent bytes that the kernel takes for a socket before it says "not writable"; by default up to 2.9 MB.
 const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 
-/// A peer that vanished while nothing was sent is noticed after quiet + 4 probes less one: 73 s with `TCP_USER_TIMEOUT`.
+/// A peer that vanished while nothing was sent is noticed after quiet + 4 probes less one: 73 s with
+/// `TCP_USER_TIMEOUT`.
 const KEEPALIVE_QUIET: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
@@ -56,8 +57,8 @@ const KEEPALIVE_PROBES: u32 = 4;
 /// No descriptors is the likely error of an accept: the connection waits in the backlog, and others end meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Bytes: handlers parse and print documents of 3 MiB. A level of YAML costs 5 KiB of stack when it is read, and unoptimised
-/// builds three times that; what is not touched costs nothing.
+/// Bytes: handlers parse and print documents of 3 MiB. A level of YAML costs 5 KiB of stack when it is read, and
+/// unoptimised builds three times that; what is not touched costs nothing.
 pub const HANDLER_STACK_BYTES: usize = 2 << 20;
 
 /// A handler thread that has nothing to do ends after this.
@@ -119,8 +120,8 @@ fn runtime(limits: &Limits) -> io::Result<Runtime> {
         .build()
 }
 
-/// Serves until `drain` turns true or its sender is gone; then says goodbye to everybody and returns when all have left, or after
-/// `Limits::drain`. Runs on any tokio runtime; its blocking pool should have a thread for each handler.
+/// Serves until `drain` turns true or its sender is gone; then says goodbye to everybody and returns when all have
+/// left, or after `Limits::drain`. Runs on any tokio runtime; its blocking pool should have a thread for each handler.
 pub async fn serve(
     listener: impl Into<Listener>,
     handler: Handler,
@@ -137,9 +138,10 @@ pub async fn serve(
         };
         match accepted {
             Ok((_, peer)) if !door.admits(peer) => {
-                plane
-                    .journal
-                    .note("not admitted", &format_args!("closed a connection of {peer} at once: this socket is not for that user"));
+                plane.journal.note(
+                    "not admitted",
+                    &format_args!("closed a connection of {peer} at once: this socket is not for that user"),
+                );
             }
             Ok((socket, peer)) => admit(&plane, socket, peer).await,
             Err(e) => {
@@ -162,7 +164,10 @@ async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
         Err(what) => return plane.journal.note(what, &format_args!("closed a connection of {peer} at once: {what}")),
     };
     if let Some(of) = gone {
-        plane.journal.note("made room", &format_args!("closed a connection of {of}, which has most: {peer} comes and all are taken"));
+        plane.journal.note(
+            "made room",
+            &format_args!("closed a connection of {of}, which has most: {peer} comes and all are taken"),
+        );
     }
     // Who has to go for this one holds its descriptor until its task had its turn.
     let Ok(permit) = plane.connections.clone().acquire_owned().await else { return };
@@ -180,7 +185,8 @@ async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
 fn tune(socket: &Socket, limits: &Limits) -> io::Result<()> {
     let Socket::Tcp(socket) = socket else { return Ok(()) };
     let raw = socket2::SockRef::from(socket);
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_QUIET).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
+    let keepalive =
+        TcpKeepalive::new().with_time(KEEPALIVE_QUIET).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
     socket.set_nodelay(true)?;
     raw.set_tcp_keepalive(&keepalive)?;
     // Ends both: the peer that vanished and the peer that does not read.

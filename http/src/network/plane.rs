@@ -54,7 +54,10 @@ impl Plane {
             bodies: Budget::new(limits.bodies_bytes_max, BYTES_TIMES),
             answers: Budget::new(limits.answers_bytes_max, BYTES_TIMES),
             crowd: Crowd::new(limits.connections_max, limits.connections_per_address_max),
-            asking: Shares::new(limits.requests_per_address_max, (limits.handlers_per_address_max, limits.writers_per_address_max)),
+            asking: Shares::new(
+                limits.requests_per_address_max,
+                (limits.handlers_per_address_max, limits.writers_per_address_max),
+            ),
             journal: Journal::default(),
             started: Instant::now(),
             drain,

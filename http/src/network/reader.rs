@@ -1,4 +1,5 @@
-//! A connection's socket, as hyper reads it: where a head is due, its request line is first put into what hyper's parser takes.
+//! A connection's socket, as hyper reads it: where a head is due, its request line is first put into what hyper's
+//! parser takes.
 //!
 //! `curl '.../pods?labelSelector=a>5'` is taken by Go's server; hyper answers it by itself, with an empty 400.
 use super::socket::ReadHalf;
@@ -68,7 +69,10 @@ mod tests {
     #[test]
     fn request_lines_are_mended_and_nothing_else() {
         for (read, expected) in [
-            ("GET /pods?labelSelector=a>5 HTTP/1.1\r\nA: <b>\r\n\r\n", Some("GET /pods?labelSelector=a%3E5 HTTP/1.1\r\nA: <b>\r\n\r\n")),
+            (
+                "GET /pods?labelSelector=a>5 HTTP/1.1\r\nA: <b>\r\n\r\n",
+                Some("GET /pods?labelSelector=a%3E5 HTTP/1.1\r\nA: <b>\r\n\r\n"),
+            ),
             ("GET /a\"b?c<d", Some("GET /a%22b?c%3Cd")),
             ("GET /pods?a=%3E HTTP/1.1\r\nA: <b>\r\n\r\n", None),
             ("G<T /pods HTTP/1.1\r\n", None),

@@ -82,7 +82,9 @@ mod tests {
         let shares = Shares::new(2, (1, 2));
         let first = shares.enter(Party::Local, false).unwrap();
         let second = shares.enter(Party::Local, false).unwrap();
-        for (method, places) in [(Method::GET, 1), (Method::HEAD, 1), (Method::OPTIONS, 1), (Method::PUT, 2), (Method::DELETE, 2)] {
+        for (method, places) in
+            [(Method::GET, 1), (Method::HEAD, 1), (Method::OPTIONS, 1), (Method::PUT, 2), (Method::DELETE, 2)]
+        {
             assert!(Arc::ptr_eq(&first.places.of(&method), &second.places.of(&method)));
             assert_eq!(first.places.of(&method).available_permits(), places, "{method}");
         }

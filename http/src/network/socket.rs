@@ -107,7 +107,11 @@ impl AsyncWrite for WriteHalf {
         }
     }
 
-    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             WriteHalf::Tcp(half) => Pin::new(half).poll_write_vectored(cx, parts),
             WriteHalf::Unix(half) => Pin::new(half).poll_write_vectored(cx, parts),

@@ -4,9 +4,10 @@
 //!         yes: the chunk, to the socket
 //!         no: the connection's task, at the client's pace
 //!
-//! A thousand who watch are told of the same: by way of a thousand tasks that is several times the work that the writing is. It writes
-//! chunks of HTTP/1.1 as they are. Where that is not what the socket carries (HTTP/1.0, and ciphers or frames in between), a connection
-//! has no wire or leaves it alone: hyper's body takes the items from the same channel (`Content::Stream`).
+//! A thousand who watch are told of the same: by way of a thousand tasks that is several times the work that the
+//! writing is. It writes chunks of HTTP/1.1 as they are. Where that is not what the socket carries (HTTP/1.0, and
+//! ciphers or frames in between), a connection has no wire or leaves it alone: hyper's body takes the items from the
+//! same channel (`Content::Stream`).
 
 use super::bell::Bell;
 use super::socket::WriteHalf;
@@ -162,7 +163,8 @@ impl Chunk {
     }
 }
 
-/// The same socket as hyper writes to it. It is closed with this: a publisher may hold the waker of a stream that has ended.
+/// The same socket as hyper writes to it. It is closed with this: a publisher may hold the waker of a stream that has
+/// ended.
 pub(super) struct Pen(pub(super) Arc<Wire>);
 
 impl Pen {
@@ -176,7 +178,11 @@ impl AsyncWrite for Pen {
         self.write(|socket| socket.poll_write(cx, bytes))
     }
 
-    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         self.write(|socket| socket.poll_write_vectored(cx, parts))
     }
 

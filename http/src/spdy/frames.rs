@@ -1,5 +1,5 @@
-//! PURE. Frames of SPDY/3.1 as a server reads and writes them, as far as kubectl speaks it: streams that the client opens, their bytes, their
-//! ends, pings. Windows are not kept: its clients keep none.
+//! PURE. Frames of SPDY/3.1 as a server reads and writes them, as far as kubectl speaks it: streams that the client
+//! opens, their bytes, their ends, pings. Windows are not kept: its clients keep none.
 use super::headers::{Blocks, nothing};
 use crate::websocket::frames::Lie;
 use bytes::{Buf, Bytes, BytesMut};
@@ -159,8 +159,16 @@ mod tests {
     #[test]
     fn frames_come_however_they_are_cut() {
         let settings = control(4, &[&[0; 4]]);
-        let bytes =
-            [open(1, false), settings, data(1, b"abc", false), open(3, true), ping(5), data(1, b"", true), reset(3, CANCEL)].concat();
+        let bytes = [
+            open(1, false),
+            settings,
+            data(1, b"abc", false),
+            open(3, true),
+            ping(5),
+            data(1, b"", true),
+            reset(3, CANCEL),
+        ]
+        .concat();
         for length in 1..=bytes.len() {
             let frames = read(&bytes, length).unwrap();
             let (mut text, mut others) = (Vec::new(), Vec::new());

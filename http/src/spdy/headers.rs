@@ -1,5 +1,5 @@
-//! PURE. Header blocks of SPDY/3.1: names and values, compressed by zlib with a dictionary that both sides know, all blocks of a
-//! connection as one stream.
+//! PURE. Header blocks of SPDY/3.1: names and values, compressed by zlib with a dictionary that both sides know, all
+//! blocks of a connection as one stream.
 //!
 //! Nothing is compressed on the way out: what is sent has no names, and zlib may store.
 use crate::websocket::frames::Lie;
@@ -15,17 +15,21 @@ const NAMES_MAX: usize = 64;
 const DICTIONARY_ID: [u8; 4] = [0xe3, 0xc6, 0xa7, 0xc2];
 
 /// Each stands there behind its length; what follows stands there as it is.
-const WORDS: &str = "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow \
-    authorization cache-control connection content-base content-encoding content-language content-length content-location content-md5 \
-    content-range content-type date etag expect expires from host if-match if-modified-since if-none-match if-range if-unmodified-since \
-    last-modified location max-forwards pragma proxy-authenticate proxy-authorization range referer retry-after server te trailer \
-    transfer-encoding upgrade user-agent vary via warning www-authenticate method get status 200_OK version HTTP/1.1 url public \
-    set-cookie keep-alive origin";
-const TAIL: &str = "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Authoritative \
-    Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden404 Not Found500 Internal Server Error501 \
-    Not Implemented503 Service UnavailableJan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, \
-    GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,publicprivate\
-    max-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0.";
+const WORDS: &str = "options head post put delete trace accept accept-charset accept-encoding accept-language \
+                     accept-ranges age allow authorization cache-control connection content-base content-encoding \
+                     content-language content-length content-location content-md5 content-range content-type date etag \
+                     expect expires from host if-match if-modified-since if-none-match if-range if-unmodified-since \
+                     last-modified location max-forwards pragma proxy-authenticate proxy-authorization range referer \
+                     retry-after server te trailer transfer-encoding upgrade user-agent vary via warning \
+                     www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie keep-alive \
+                     origin";
+const TAIL: &str = "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 \
+                    Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 \
+                    Forbidden404 Not Found500 Internal Server Error501 Not Implemented503 Service UnavailableJan Feb \
+                    Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, \
+                    GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/\
+                    plain,text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,\
+                    enq=0.";
 
 fn dictionary() -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -79,7 +83,8 @@ impl Blocks {
     fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Lie> {
         let mut whole = Vec::new();
         loop {
-            let (status, read, written) = decompress(&mut self.state, block, &mut self.window, self.at, TINFL_FLAG_HAS_MORE_INPUT);
+            let (status, read, written) =
+                decompress(&mut self.state, block, &mut self.window, self.at, TINFL_FLAG_HAS_MORE_INPUT);
             whole.extend_from_slice(&self.window[self.at..self.at + written]);
             self.at = (self.at + written) % TINFL_LZ_DICT_SIZE;
             block = &block[read..];
@@ -138,7 +143,8 @@ mod tests {
     }
 
     /// Two blocks as Go's zlib writes them, with the dictionary, each flushed.
-    const FIRST: &str = "78f9e3c6a7c202253a50ca0a2e294a4dcc851625aca9a08006a5fc80fc22700eb030b03000d29cd068cc04256f460300000000ffff";
+    const FIRST: &str =
+        "78f9e3c6a7c202253a50ca0a2e294a4dcc851625aca9a08006a5fc80fc22700eb030b03000d29cd068cc04256f460300000000ffff";
     const SECOND: &str = "c2aa19540e2512d60b000000ffff";
 
     fn bytes(hex: &str) -> Vec<u8> {
@@ -149,8 +155,14 @@ mod tests {
     fn blocks_of_a_client() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let mut blocks = Blocks::default();
-        assert_eq!(blocks.read(&bytes(FIRST)), Ok(vec![pair("streamtype", "error"), pair("port", "8080"), pair("requestid", "0")]));
-        assert_eq!(blocks.read(&bytes(SECOND)), Ok(vec![pair("streamtype", "data"), pair("port", "8080"), pair("requestid", "0")]));
+        assert_eq!(
+            blocks.read(&bytes(FIRST)),
+            Ok(vec![pair("streamtype", "error"), pair("port", "8080"), pair("requestid", "0")])
+        );
+        assert_eq!(
+            blocks.read(&bytes(SECOND)),
+            Ok(vec![pair("streamtype", "data"), pair("port", "8080"), pair("requestid", "0")])
+        );
         let mut own = Blocks::default();
         assert_eq!((own.read(&nothing(false)), own.read(&nothing(true))), (Ok(vec![]), Ok(vec![])));
     }

@@ -60,7 +60,8 @@ impl SpdyReader {
     /// None: the client has gone. Safe to drop and call again.
     pub async fn next(&mut self) -> io::Result<Option<Frame>> {
         loop {
-            let frame = self.frames.next(&mut self.read).map_err(|lie| io::Error::new(io::ErrorKind::InvalidData, lie.0))?;
+            let frame =
+                self.frames.next(&mut self.read).map_err(|lie| io::Error::new(io::ErrorKind::InvalidData, lie.0))?;
             if frame.is_some() {
                 return Ok(frame);
             }

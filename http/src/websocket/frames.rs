@@ -1,5 +1,5 @@
-//! PURE. Frames of WebSocket (RFC 6455) as both sides read and write them. tungstenite knows their heads; what a frame carries is passed
-//! on as it comes, so a message of any length takes no more memory than a read.
+//! PURE. Frames of WebSocket (RFC 6455) as both sides read and write them. tungstenite knows their heads; what a frame
+//! carries is passed on as it comes, so a message of any length takes no more memory than a read.
 use bytes::{Buf, Bytes, BytesMut};
 use std::io::Cursor;
 use tungstenite::protocol::frame::FrameHeader;
@@ -117,9 +117,15 @@ impl WebSocketFrames {
             (Side::Client, Some(_)) => return Err(Lie("a frame of a server with a mask")),
         };
         let begins = match head.opcode {
-            OpCode::Data(Data::Continue) if !self.unfinished => return Err(Lie("a frame that goes on with no message")),
-            OpCode::Data(Data::Text | Data::Binary) if self.unfinished => return Err(Lie("a message in the middle of another")),
-            OpCode::Control(_) if !head.is_final || left > CONTROL_BYTES_MAX => return Err(Lie("a control frame in parts")),
+            OpCode::Data(Data::Continue) if !self.unfinished => {
+                return Err(Lie("a frame that goes on with no message"));
+            }
+            OpCode::Data(Data::Text | Data::Binary) if self.unfinished => {
+                return Err(Lie("a message in the middle of another"));
+            }
+            OpCode::Control(_) if !head.is_final || left > CONTROL_BYTES_MAX => {
+                return Err(Lie("a control frame in parts"));
+            }
             code => !matches!(code, OpCode::Data(Data::Continue) | OpCode::Control(_)),
         };
         if matches!(head.opcode, OpCode::Data(_)) {
@@ -277,9 +283,12 @@ mod tests {
             (Side::Client, Side::Server, "a frame of a server with a mask"),
             (Side::Server, Side::Client, "a frame of a client without a mask"),
         ] {
-            let bytes = [writer.message(false, &[b"one"]), writer.message(true, &[&[b'x'; 300]]), writer.close(CLOSE_NORMAL)].concat();
+            let bytes =
+                [writer.message(false, &[b"one"]), writer.message(true, &[&[b'x'; 300]]), writer.close(CLOSE_NORMAL)]
+                    .concat();
             let read = |side: Side| {
-                let (mut frames, mut read, mut pieces) = (WebSocketFrames::read_by(side), BytesMut::from(&bytes[..]), Vec::new());
+                let (mut frames, mut read, mut pieces) =
+                    (WebSocketFrames::read_by(side), BytesMut::from(&bytes[..]), Vec::new());
                 while let Some(piece) = frames.next(&mut read)? {
                     pieces.push(piece);
                 }

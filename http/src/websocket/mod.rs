@@ -46,7 +46,8 @@ impl Offer {
             return Some(Err("WebSocket begins with a key"));
         };
         let named = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|value| value.to_str().ok());
-        let protocols = named.flat_map(|value| value.split(',')).map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+        let protocols =
+            named.flat_map(|value| value.split(',')).map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
         Some(Ok(Offer { key, protocols: protocols.collect() }))
     }
 
@@ -88,7 +89,8 @@ fn halves(upgraded: Upgraded, side: Side) -> (Reader, Writer) {
     let (reading, writing) = split(upgraded);
     // A client that is not answered one of many pings has the others answered.
     let (asked, pings) = mpsc::channel(1);
-    let reader = Reader { connection: reading, read: BytesMut::new(), frames: WebSocketFrames::read_by(side), pings: asked };
+    let reader =
+        Reader { connection: reading, read: BytesMut::new(), frames: WebSocketFrames::read_by(side), pings: asked };
     (reader, Writer { side, connection: writing, pings })
 }
 
@@ -160,7 +162,9 @@ mod tests {
     use super::*;
 
     fn offer(method: Method, fields: &[(&'static str, &'static str)]) -> Option<Result<Offer, &'static str>> {
-        let field = |(name, value): &(&'static str, &'static str)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+        let field = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
         let mut headers = HeaderMap::new();
         for (name, value) in fields.iter().map(field) {
             headers.append(name, value);

@@ -41,8 +41,9 @@ fn no_answer_is_taken_for_what_it_does_not_say_it_is() {
         for (request, code) in &requests {
             let mut peer = peer();
             let head = head(&mut peer, request);
-            // What hyper refuses by itself goes out without a call of ours, and hyper gives no way to its fields: a carrier that
-            // read all that it writes would cost every answer. Such a refusal has no body that could be taken for anything.
+            // What hyper refuses by itself goes out without a call of ours, and hyper gives no way to its fields: a
+            // carrier that read all that it writes would cost every answer. Such a refusal has no body that could be
+            // taken for anything.
             let bare = head.contains("content-length: 0");
             assert_eq!(head.matches("x-content-type-options: nosniff").count(), usize::from(!bare), "{head}");
             assert_eq!(codes(head.to_uppercase().as_bytes()), [*code], "{head}");
@@ -64,7 +65,11 @@ fn pages_of_other_ports_are_not_answered() {
         let port = plane.address.port();
         let fields = fields.replace("OWN", &port.to_string());
         peer.send(
-            format!("POST /dump HTTP/1.1\r\nHost: localhost:{port}\r\n{fields}Content-Length: 0\r\nConnection: close\r\n\r\n").as_bytes(),
+            format!(
+                "POST /dump HTTP/1.1\r\nHost: localhost:{port}\r\n{fields}Content-Length: 0\r\nConnection: close\r\n\
+                 \r\n"
+            )
+            .as_bytes(),
         );
         codes(&peer.rest())
     };
@@ -86,7 +91,9 @@ fn an_agents_answers_are_text_or_json() {
     let (far, near) = (Demo::new(), Demo::new());
     let (far_plane, plane) = (far.network(|_| {}), near.network(|_| {}));
     let port = far_plane.address.port();
-    for (path, content) in [("small", "text/plain; charset=utf-8"), ("list", "application/json"), ("page", "text/plain; charset=utf-8")] {
+    for (path, content) in
+        [("small", "text/plain; charset=utf-8"), ("list", "application/json"), ("page", "text/plain; charset=utf-8")]
+    {
         let answer = ask(Peer::tcp(&plane), &format!("/forward/{port}/20000/{path}")).to_lowercase();
         assert!(
             answer.contains(&format!("content-type: {content}\r\n")),

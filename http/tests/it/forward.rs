@@ -32,9 +32,15 @@ fn status_type_and_body_pass() {
         let answer = ask(peer(), &format!("/forward/{port}/20000/list"));
         assert!(answer.len() > 4 << 20);
         let mut head = peer();
-        head.send(format!("HEAD /forward/{port}/20000/small HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes());
+        head.send(
+            format!("HEAD /forward/{port}/20000/small HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                .as_bytes(),
+        );
         let answer = String::from_utf8(head.rest()).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\n") && !answer.contains("small"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\n") && !answer.contains("small"),
+            "{answer}"
+        );
     });
 }
 

@@ -150,16 +150,32 @@ fn syntax() {
         ("folded field", post("A: b\r\n  c", ""), &[BAD]),
         ("chunk size +5", post("Transfer-Encoding: chunked", "+5\r\nhello\r\n0\r\n\r\n"), &[BAD]),
         ("chunk size zz", post("Transfer-Encoding: chunked", "zz\r\nhello\r\n0\r\n\r\n"), &[BAD]),
-        ("chunk size of 16 digits", post("Transfer-Encoding: chunked", "ffffffffffffffff\r\nhello\r\n0\r\n\r\n"), &[BAD, &[413], &[408]]),
-        ("chunk extension and trailer", post("Transfer-Encoding: chunked", "5;a=1\r\nhello\r\n0\r\nX: y\r\n\r\n"), &[both]),
-        ("endless chunk extension", post("Transfer-Encoding: chunked", &format!("5;{}", "a".repeat(100_000))), &[BAD, &[408], &[]]),
+        (
+            "chunk size of 16 digits",
+            post("Transfer-Encoding: chunked", "ffffffffffffffff\r\nhello\r\n0\r\n\r\n"),
+            &[BAD, &[413], &[408]],
+        ),
+        (
+            "chunk extension and trailer",
+            post("Transfer-Encoding: chunked", "5;a=1\r\nhello\r\n0\r\nX: y\r\n\r\n"),
+            &[both],
+        ),
+        (
+            "endless chunk extension",
+            post("Transfer-Encoding: chunked", &format!("5;{}", "a".repeat(100_000))),
+            &[BAD, &[408], &[]],
+        ),
         ("NUL in the path", get("/du\0mp"), &[BAD]),
         ("leading line end", [b"\r\n".as_slice(), &get("/small")].concat(), &[both]),
         ("no host", b"GET /small HTTP/1.1\r\n\r\n".to_vec(), &[&[400, 200]]),
         ("HTTP/1.0, which knows no host", b"GET /small HTTP/1.0\r\n\r\n".to_vec(), &[OK]),
         ("two hosts", b"GET /small HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n".to_vec(), &[&[400, 200]]),
         ("foreign host", b"GET /small HTTP/1.1\r\nHost: example.com\r\n\r\n".to_vec(), &[&[403, 200]]),
-        ("foreign origin", b"GET /small HTTP/1.1\r\nHost: localhost\r\nOrigin: http://example.com\r\n\r\n".to_vec(), &[&[403, 200]]),
+        (
+            "foreign origin",
+            b"GET /small HTTP/1.1\r\nHost: localhost\r\nOrigin: http://example.com\r\n\r\n".to_vec(),
+            &[&[403, 200]],
+        ),
         ("HTTP/2.0 in words", b"GET /small HTTP/2.0\r\nHost: localhost\r\n\r\n".to_vec(), &[BAD, &[505]]),
         ("HTTP/0.9", b"GET /small\r\n\r\n".to_vec(), &[BAD]),
         ("preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), &[BAD, &[505], &[]]),
@@ -169,7 +185,11 @@ fn syntax() {
         ("no slash", get("small"), &[BAD, &[400, 200]]),
         ("odd method", b"G<T /small HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(), &[BAD]),
         ("bad percent encoding reaches the handler", get("/dump?a=%zz%1"), &[both]),
-        ("upgrade to HTTP/2", b"GET /small HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n".to_vec(), &[both]),
+        (
+            "upgrade to HTTP/2",
+            b"GET /small HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n".to_vec(),
+            &[both],
+        ),
         ("unread body", b"GET /small HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello".to_vec(), &[both]),
         ("panic", get("/panic"), &[&[500, 200]]),
     ];
@@ -191,7 +211,10 @@ fn refusals_are_status_documents() {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("403") && head.to_lowercase().contains("content-type: application/json"), "{head}");
     let status: serde_json::Value = serde_json::from_str(body).unwrap();
-    assert_eq!((&status["kind"], &status["code"], &status["reason"]), (&"Status".into(), &403.into(), &"Forbidden".into()));
+    assert_eq!(
+        (&status["kind"], &status["code"], &status["reason"]),
+        (&"Status".into(), &403.into(), &"Forbidden".into())
+    );
     plane.stop();
 }
 
@@ -357,7 +380,9 @@ fn who_waits_to_write_keeps_nobody_from_reading() {
         limits.slot = Duration::from_millis(100);
     });
     let from = |last| Peer::tcp_from(&plane, [127, 0, 0, last], 1 << 16);
-    let put = |path: &str| format!("PUT {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").into_bytes();
+    let put = |path: &str| {
+        format!("PUT {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").into_bytes()
+    };
     let mut slow: Vec<Peer> = [1, 1, 2].map(from).into();
     for peer in &mut slow {
         peer.send(&put("/gate"));

@@ -47,7 +47,9 @@ fn bodies() {
     let (directory, plane) = serve(&demo);
     let post = |fields: &str, body: &[u8]| {
         let mut peer = Peer::unix(&directory.socket());
-        peer.send(format!("POST /dump HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n\r\n").as_bytes());
+        peer.send(
+            format!("POST /dump HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n\r\n").as_bytes(),
+        );
         peer.send(body);
         String::from_utf8(peer.rest()).unwrap()
     };
@@ -55,7 +57,9 @@ fn bodies() {
     assert!(post("Content-Length: 3145728", &full).contains("POST /dump 3145728"));
     assert!(post("Content-Length: 3145729", &[full.as_slice(), b"a"].concat()).starts_with("HTTP/1.1 413"));
     let chunk = [b"10000\r\n", vec![b'a'; 1 << 16].as_slice(), b"\r\n"].concat();
-    assert!(post("Transfer-Encoding: chunked", &[chunk.as_slice(), b"0\r\n\r\n"].concat()).contains("POST /dump 65536"));
+    assert!(
+        post("Transfer-Encoding: chunked", &[chunk.as_slice(), b"0\r\n\r\n"].concat()).contains("POST /dump 65536")
+    );
     // A disk image sent here by mistake: refused, and the process lives.
     let mut peer = Peer::unix(&directory.socket());
     peer.send(b"POST /dump HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40000000000000\r\n\r\nabc");
@@ -122,7 +126,10 @@ fn those_who_write_keep_nobody_from_reading() {
     let (directory, plane) = serve(&demo);
     let put = |path: &str| {
         let mut peer = Peer::unix(&directory.socket());
-        peer.send(format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").as_bytes());
+        peer.send(
+            format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                .as_bytes(),
+        );
         peer
     };
     let mut slow: Vec<Peer> = Vec::new();

@@ -1,4 +1,5 @@
-//! Both sides and the client over real sockets: bytes in, bytes out. Limits are small here, so that nothing waits for long.
+//! Both sides and the client over real sockets: bytes in, bytes out. Limits are small here, so that nothing waits for
+//! long.
 #![allow(clippy::unwrap_used, reason = "all of this is tests, also what is no #[test] itself")]
 
 mod browsers;

@@ -93,5 +93,8 @@ fn servers_that_break_off() {
     assert!(matches!(watch(b"{}\n{"), Err(CallError::Broken(..))), "a line without its end is no event");
     assert!(matches!(watch(&vec![b'a'; LINE_BYTES_MAX + (1 << 20)]), Err(CallError::TooLarge(..))));
     let nobody: Target = "unix:///nonexistent/api.sock".parse().unwrap();
-    assert!(matches!(on_a_runtime(Client::new(nobody, "test").call(Method::GET, "/", None)), Err(CallError::Unreachable(..))));
+    assert!(matches!(
+        on_a_runtime(Client::new(nobody, "test").call(Method::GET, "/", None)),
+        Err(CallError::Unreachable(..))
+    ));
 }

@@ -104,7 +104,11 @@ fn a_watcher_that_was_behind_goes_on() {
         demo.publish(b"");
         demo.publish(b"b\n");
         let all = peer.until(|all| all.ends_with(b"\r\n2\r\nb\n\r\n"));
-        assert_eq!(items(&all).0.iter().map(|item| item.len()).collect::<Vec<_>>(), [LARGE_BYTES, 2], "an empty item is nothing");
+        assert_eq!(
+            items(&all).0.iter().map(|item| item.len()).collect::<Vec<_>>(),
+            [LARGE_BYTES, 2],
+            "an empty item is nothing"
+        );
         demo.publish(b"c\n");
         assert_eq!(peer.until_text("c\n\r\n"), "2\r\nc\n\r\n");
     }
@@ -164,7 +168,10 @@ fn more_streams_than_there_are_places() {
         }
     };
     let all = [1, 2, 3].map(open);
-    assert_eq!(all.iter().map(|(kept, refused)| (kept.len(), *refused)).collect::<Vec<_>>(), [(17, true), (2, true), (0, true)]);
+    assert_eq!(
+        all.iter().map(|(kept, refused)| (kept.len(), *refused)).collect::<Vec<_>>(),
+        [(17, true), (2, true), (0, true)]
+    );
     drop(all);
     let mut again = from(1);
     crate::wire::eventually("the places come back", || {

@@ -74,7 +74,10 @@ fn whole_answers_and_streams() {
     }
     drop(watcher);
     demo.a_stream_is_left();
-    assert_eq!(codes(&ask_raw(&path, b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40000000000\r\n\r\n")), [413]);
+    assert_eq!(
+        codes(&ask_raw(&path, b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40000000000\r\n\r\n")),
+        [413]
+    );
     drop(plane);
     assert!(!path.exists(), "the file goes with its listener");
 }
@@ -138,7 +141,8 @@ fn what_lies_at_the_path() {
     assert!(serves(Peer::unix(&path)));
     drop(other);
     for make in
-        [&|path: &Path| fs::write(path, "mine").unwrap(), &|path: &Path| symlink("/run/docker.sock", path).unwrap()] as [&dyn Fn(&Path); 2]
+        [&|path: &Path| fs::write(path, "mine").unwrap(), &|path: &Path| symlink("/run/docker.sock", path).unwrap()]
+            as [&dyn Fn(&Path); 2]
     {
         make(&path);
         let (kind, text) = refusal(&path);
@@ -166,7 +170,10 @@ fn a_long_path_is_served_and_asked() {
 
 fn by_socket(plane: &network::NetworkPlane, path: &Path, rest: &str) -> String {
     let mut peer = Peer::tcp(plane);
-    let request = format!("GET /by-socket/{rest} HTTP/1.1\r\nHost: localhost\r\nX-Socket: {}\r\nConnection: close\r\n\r\n", path.display());
+    let request = format!(
+        "GET /by-socket/{rest} HTTP/1.1\r\nHost: localhost\r\nX-Socket: {}\r\nConnection: close\r\n\r\n",
+        path.display()
+    );
     peer.send(request.as_bytes());
     String::from_utf8_lossy(&peer.rest()).into_owned()
 }

@@ -1,7 +1,9 @@
 //! Connections that are taken over: by a handler, and through a second server to the one behind it.
 use crate::wire::{Demo, Peer, Private, codes, eventually, last_get};
 use coracle_http::network::{self, Access, NetworkPlane};
-use coracle_http::{Answer, Forward, HeaderValue, Limits, LocalLimits, Passes, Request, Server, StatusCode, Upgrade, Upgraded, local};
+use coracle_http::{
+    Answer, Forward, HeaderValue, Limits, LocalLimits, Passes, Request, Server, StatusCode, Upgrade, Upgraded, local,
+};
 use std::io::Write;
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -21,7 +23,8 @@ async fn echo(mut upgraded: Upgraded, open: Arc<AtomicUsize>) {
     open.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// A server that goes on with `echo` at `/echo`, and with what nobody asked for at `/other`; and how many speak with it.
+/// A server that goes on with `echo` at `/echo`, and with what nobody asked for at `/other`; and how many speak with
+/// it.
 fn echoing(limits: Limits) -> (NetworkPlane, Arc<AtomicUsize>) {
     let open = Arc::new(AtomicUsize::new(0));
     let speaking = open.clone();
@@ -32,7 +35,8 @@ fn echoing(limits: Limits) -> (NetworkPlane, Arc<AtomicUsize>) {
             _ => return Answer::refuse(StatusCode::NOT_FOUND, "NotFound", "no such path"),
         };
         let open = speaking.clone();
-        let mut answer = Answer::upgrade(HeaderValue::from_static(protocol), Upgrade::new(move |upgraded| echo(upgraded, open)));
+        let mut answer =
+            Answer::upgrade(HeaderValue::from_static(protocol), Upgrade::new(move |upgraded| echo(upgraded, open)));
         answer.headers.insert("x-stream-protocol-version", HeaderValue::from_static("v4"));
         answer.headers.insert("set-cookie", HeaderValue::from_static("a=b"));
         answer
@@ -51,7 +55,12 @@ fn passing_on(far: &NetworkPlane, limits: Limits) -> NetworkPlane {
 fn passes_to(server: Server) -> coracle_http::Handler {
     Arc::new(move |request: Request| {
         let forward = Forward::get(server.clone(), request.target.clone(), crate::wire::PATIENCE);
-        Answer::forward(Forward { passes: Passes::Upgrade, headers: request.headers.clone(), method: request.method.clone(), ..forward })
+        Answer::forward(Forward {
+            passes: Passes::Upgrade,
+            headers: request.headers.clone(),
+            method: request.method.clone(),
+            ..forward
+        })
     })
 }
 
@@ -125,7 +134,8 @@ fn as_a_master_goes_on_to_an_agents_socket() {
     let speaking = open.clone();
     let handler: coracle_http::Handler = Arc::new(move |_| {
         let open = speaking.clone();
-        let mut answer = Answer::upgrade(HeaderValue::from_static("echo/1"), Upgrade::new(move |upgraded| echo(upgraded, open)));
+        let mut answer =
+            Answer::upgrade(HeaderValue::from_static("echo/1"), Upgrade::new(move |upgraded| echo(upgraded, open)));
         answer.headers.insert("x-stream-protocol-version", HeaderValue::from_static("v4"));
         answer
     });
@@ -210,7 +220,8 @@ fn the_local_side_carries_none() {
     let directory = Private::new();
     let upgrade = || Answer::upgrade(HeaderValue::from_static("echo/1"), Upgrade::new(|_| async {}));
     let (forwards, address) = (passes_to(Server::Address(far.address)), far.address);
-    let handler = Arc::new(move |request: Request| if request.target.path() == "/here" { upgrade() } else { forwards(request) });
+    let handler =
+        Arc::new(move |request: Request| if request.target.path() == "/here" { upgrade() } else { forwards(request) });
     let plane = local::start(&directory.socket(), handler, LocalLimits::HOST).unwrap();
     for path in ["/here", "/echo"] {
         let mut peer = Peer::unix(&directory.socket());
@@ -222,7 +233,8 @@ fn the_local_side_carries_none() {
     far.stop();
 }
 
-/// tiny_http takes all that follows an upgrade for the body. One whose length is not plain may hold the options of a deletion.
+/// tiny_http takes all that follows an upgrade for the body. One whose length is not plain may hold the options of a
+/// deletion.
 #[test]
 fn the_local_side_takes_no_body_for_empty_that_is_not() {
     let directory = Private::new();

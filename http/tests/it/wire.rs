@@ -2,7 +2,9 @@
 use bytes::Bytes;
 use coracle_http::channel::{self, channel as stream_channel};
 use coracle_http::network::{self, Access, NetworkPlane};
-use coracle_http::{Answer, Body, Caller, Forward, Handler, Limits, Request, STREAM_ITEMS_MAX, Server, StatusCode, Stream};
+use coracle_http::{
+    Answer, Body, Caller, Forward, Handler, Limits, Request, STREAM_ITEMS_MAX, Server, StatusCode, Stream,
+};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -47,7 +49,9 @@ impl Demo {
             "/list" => Answer::json(StatusCode::OK, vec![b' '; 4 << 20]),
             // A little more than what no budget counts.
             "/middle" => Answer::json(StatusCode::OK, vec![b' '; 40_000]),
-            "/dump" => Answer::text(StatusCode::OK, format!("{} {} {}", request.method, request.target, request.body.len())),
+            "/dump" => {
+                Answer::text(StatusCode::OK, format!("{} {} {}", request.method, request.target, request.body.len()))
+            }
             "/page" => Answer::new(StatusCode::OK, "text/html", Body::Whole(Bytes::from_static(b"<script>"))),
             "/who" => Answer::text(StatusCode::OK, if request.caller == Caller::Local { "local" } else { "network" }),
             "/panic" => panic!("asked for"),

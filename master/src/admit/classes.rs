@@ -10,7 +10,8 @@ use std::cmp::Reverse;
 const STORAGE_CLASSES: (&str, &str) = ("storage.k8s.io", "storageclasses");
 const INGRESS_CLASSES: (&str, &str) = ("networking.k8s.io", "ingressclasses");
 /// Say that a class is that of all others; the second is from before classes of storage were settled.
-const STORAGE_DEFAULT: [&str; 2] = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+const STORAGE_DEFAULT: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 const INGRESS_DEFAULT: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 /// Where a class stood before it had a field.
 const INGRESS_ANNOTATION: &str = "kubernetes.io/ingress.class";
@@ -26,8 +27,18 @@ pub fn ingress(view: &dyn ClusterView, ingress: &mut Value) -> Result<(), String
 
 type Classes = (&'static str, &'static str);
 
-fn give(view: &dyn ClusterView, object: &mut Value, field: &str, noted: &str, classes: Classes, marks: &[&str]) -> Result<(), String> {
-    if !object["spec"][field].is_null() || !object["metadata"]["annotations"][noted].is_null() || !object["spec"].is_object() {
+fn give(
+    view: &dyn ClusterView,
+    object: &mut Value,
+    field: &str,
+    noted: &str,
+    classes: Classes,
+    marks: &[&str],
+) -> Result<(), String> {
+    if !object["spec"][field].is_null()
+        || !object["metadata"]["annotations"][noted].is_null()
+        || !object["spec"].is_object()
+    {
         return Ok(());
     }
     let all = view.list(&resource(classes), None)?.into_iter();
@@ -60,7 +71,8 @@ pub fn growth(view: &dyn ClusterView, claim: &Value, old: &Value) -> Result<(), 
     let grows = !name.is_empty()
         && name == class_of(old)
         && view.get(&key).ok().flatten().is_some_and(|class| class["allowVolumeExpansion"] == true);
-    let words = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+    let words = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
+                 support resize";
     if grows { Ok(()) } else { Err(words.to_owned()) }
 }
 
@@ -86,7 +98,10 @@ mod tests {
             .with(resource(STORAGE_CLASSES), class("old", "2020-01-01T00:00:00Z", mark))
             .with(resource(STORAGE_CLASSES), class("b", "2021-01-01T00:00:00Z", STORAGE_DEFAULT[1]))
             .with(resource(STORAGE_CLASSES), class("a", "2021-01-01T00:00:00Z", mark))
-            .with(resource(STORAGE_CLASSES), json!({"metadata": {"name": "other", "creationTimestamp": "2022-01-01T00:00:00Z"}}))
+            .with(
+                resource(STORAGE_CLASSES),
+                json!({"metadata": {"name": "other", "creationTimestamp": "2022-01-01T00:00:00Z"}}),
+            )
             .with(resource(INGRESS_CLASSES), class("web", "2021-01-01T00:00:00Z", INGRESS_DEFAULT[0]));
         let check = |give: fn(&dyn ClusterView, &mut Value) -> Result<(), String>, object: Value, expected: Value| {
             let mut given = object.clone();
@@ -113,8 +128,12 @@ mod tests {
             json!({"spec": spec, "status": {"phase": phase}})
         };
         let check = |size: &str, class: &str, phase: &str, expected: &str| {
-            let why = growth(&objects, &claim(size, class, phase), &claim("2Gi", class, phase)).err().unwrap_or_default();
-            assert!(why.starts_with(expected) && why.is_empty() == expected.is_empty(), "{size} {class} {phase}: {why}");
+            let why =
+                growth(&objects, &claim(size, class, phase), &claim("2Gi", class, phase)).err().unwrap_or_default();
+            assert!(
+                why.starts_with(expected) && why.is_empty() == expected.is_empty(),
+                "{size} {class} {phase}: {why}"
+            );
         };
         check("3Gi", "grows", "Bound", "");
         check("1Gi", "none", "Pending", "");

@@ -68,14 +68,25 @@ pub fn judge_pod(ranges: &[Value], pod: &Value) -> Result<(), String> {
         let range = std::slice::from_ref(range);
         let mut found = Vec::new();
         for item in items(range, "Container") {
-            let containers = ["containers", "initContainers"].into_iter().flat_map(|field| pod["spec"][field].as_array());
+            let containers =
+                ["containers", "initContainers"].into_iter().flat_map(|field| pod["spec"][field].as_array());
             for container in containers.flatten() {
                 let resources = &container["resources"];
-                found.extend(broken(item, "Container", &amounts(&resources["requests"]), &amounts(&resources["limits"])));
+                found.extend(broken(
+                    item,
+                    "Container",
+                    &amounts(&resources["requests"]),
+                    &amounts(&resources["limits"]),
+                ));
             }
         }
         for item in items(range, "Pod") {
-            found.extend(broken(item, "Pod", &qos::of_pod(&pod["spec"], "requests"), &qos::of_pod(&pod["spec"], "limits")));
+            found.extend(broken(
+                item,
+                "Pod",
+                &qos::of_pod(&pod["spec"], "requests"),
+                &qos::of_pod(&pod["spec"], "limits"),
+            ));
         }
         together(found)?;
     }
@@ -88,8 +99,10 @@ pub fn judge_claim(ranges: &[Value], claim: &Value) -> Result<(), String> {
     for range in ranges {
         let mut found = Vec::new();
         for item in items(std::slice::from_ref(range), "PersistentVolumeClaim") {
-            found
-                .extend(entries(item, "min").filter_map(|(name, least)| too_little("PersistentVolumeClaim", name, least, &requests, None)));
+            found.extend(
+                entries(item, "min")
+                    .filter_map(|(name, least)| too_little("PersistentVolumeClaim", name, least, &requests, None)),
+            );
             for (name, most) in entries(item, "max") {
                 let head = format!("maximum {name} usage per PersistentVolumeClaim is {most}");
                 match requests.get(name) {
@@ -132,8 +145,9 @@ fn below(amount: Sum, least: &str) -> bool {
 }
 
 fn broken(item: &Value, kind: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
-    let mut found: Vec<String> =
-        entries(item, "min").filter_map(|(name, least)| too_little(kind, name, least, requests, Some(limits))).collect();
+    let mut found: Vec<String> = entries(item, "min")
+        .filter_map(|(name, least)| too_little(kind, name, least, requests, Some(limits)))
+        .collect();
     for (name, most) in entries(item, "max") {
         let head = format!("maximum {name} usage per {kind} is {most}");
         match (requests.get(name), limits.get(name)) {
@@ -143,7 +157,9 @@ fn broken(item: &Value, kind: &str, requests: &Amounts, limits: &Amounts) -> Vec
             _ => {}
         }
     }
-    found.extend(entries(item, "maxLimitRequestRatio").filter_map(|(name, most)| too_wide(kind, name, most, requests, limits)));
+    found.extend(
+        entries(item, "maxLimitRequestRatio").filter_map(|(name, most)| too_wide(kind, name, most, requests, limits)),
+    );
     found
 }
 
@@ -160,11 +176,14 @@ fn too_little(kind: &str, name: &str, least: &str, requests: &Amounts, limits: O
 fn too_wide(kind: &str, name: &str, most: &str, requests: &Amounts, limits: &Amounts) -> Option<String> {
     let head = format!("{name} max limit to request ratio per {kind} is {most}");
     let milli = |amounts: &Amounts| amounts.get(name).map(|sum| sum.amount().milli()).filter(|milli| *milli != 0);
-    let Some(asked) = milli(requests) else { return Some(format!("{head}, but no request is specified or request is 0")) };
+    let Some(asked) = milli(requests) else {
+        return Some(format!("{head}, but no request is specified or request is 0"));
+    };
     let Some(limit) = milli(limits) else { return Some(format!("{head}, but no limit is specified or limit is 0")) };
     let ratio = limit as f64 / asked as f64;
     let most = Sum::of_text(most)?.amount();
-    let too_wide = if most.value() <= MILLI_MAX { ratio * 1000.0 > most.milli() as f64 } else { ratio > most.value() as f64 };
+    let too_wide =
+        if most.value() <= MILLI_MAX { ratio * 1000.0 > most.milli() as f64 } else { ratio > most.value() as f64 };
     too_wide.then(|| format!("{head}, but provided ratio is {ratio:.6}"))
 }
 
@@ -210,7 +229,11 @@ mod tests {
         let one = |resources: Value| json!({"containers": [{"name": "c", "resources": resources}]});
         let most = json!({"type": "Container", "max": {"cpu": "1"}});
         check(most.clone(), one(json!({"limits": {"cpu": "1"}})), Ok(()));
-        check(most.clone(), one(json!({"limits": {"cpu": "2"}})), Err("maximum cpu usage per Container is 1, but limit is 2"));
+        check(
+            most.clone(),
+            one(json!({"limits": {"cpu": "2"}})),
+            Err("maximum cpu usage per Container is 1, but limit is 2"),
+        );
         check(most, one(json!({})), Err("maximum cpu usage per Container is 1.  No limit is specified"));
         let least = json!({"type": "Container", "min": {"cpu": "100m", "memory": "1Mi"}});
         let why = "[minimum cpu usage per Container is 100m, but request is 50m, \
@@ -232,7 +255,11 @@ mod tests {
 
     #[test]
     fn claims() {
-        let range = json!({"spec": {"limits": [{"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}}]}});
+        let range = json!({
+            "spec": {
+                "limits": [{"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}}],
+            },
+        });
         for (storage, expected) in [
             ("1Gi", Ok(())),
             ("3Gi", Err("maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi")),

@@ -1,10 +1,11 @@
-//! Admission: the fields that other objects give to a new one, and the limits that they put on it. Priority classes, runtime classes,
-//! storage and ingress classes, service accounts and their secrets, limit ranges, quotas. PURE. Only `View` looks.
+//! Admission: the fields that other objects give to a new one, and the limits that they put on it. Priority classes,
+//! runtime classes, storage and ingress classes, service accounts and their secrets, limit ranges, quotas. PURE. Only
+//! `View` looks.
 //!
 //! `commit` asks: `complete` after the defaults of a new object's type, `judge` after its kind's own rules.
 //!
-//! Everything is looked up in one moment and written in another: what may not be passed in between (quotas) is held by a lock, the rest is
-//! as true as it was when it was looked at, as in Kubernetes.
+//! Everything is looked up in one moment and written in another: what may not be passed in between (quotas) is held by
+//! a lock, the rest is as true as it was when it was looked at, as in Kubernetes.
 
 mod classes;
 mod limits;
@@ -62,7 +63,13 @@ pub fn complete(
 }
 
 /// What other objects forbid. `old`: what is replaced, if it is no new object.
-pub fn judge(view: &dyn ClusterView, kind: &Kind, namespace: &str, object: &Value, old: Option<&Value>) -> Result<(), String> {
+pub fn judge(
+    view: &dyn ClusterView,
+    kind: &Kind,
+    namespace: &str,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), String> {
     match (&*kind.resource.group, &*kind.resource.plural, old) {
         ("", "pods", None) => {
             limits::judge_pod(&ranges(view, namespace)?, object)?;
@@ -144,7 +151,8 @@ pub mod tests {
         }
 
         fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Value>, String> {
-            let held = |key: &&Key| key.resource == *resource && namespace.is_none_or(|namespace| key.namespace == namespace);
+            let held =
+                |key: &&Key| key.resource == *resource && namespace.is_none_or(|namespace| key.namespace == namespace);
             Ok(self.0.iter().filter(|(key, _)| held(key)).map(|(_, object)| object.clone()).collect())
         }
     }
@@ -154,7 +162,10 @@ pub mod tests {
         for (spec, expected) in [
             (json!({}), json!([{"key": NOT_READY, "effect": "NoSchedule"}])),
             (json!({"taints": [{"key": "k"}]}), json!([{"key": "k"}, {"key": NOT_READY, "effect": "NoSchedule"}])),
-            (json!({"taints": [{"key": NOT_READY, "effect": "NoSchedule"}]}), json!([{"key": NOT_READY, "effect": "NoSchedule"}])),
+            (
+                json!({"taints": [{"key": NOT_READY, "effect": "NoSchedule"}]}),
+                json!([{"key": NOT_READY, "effect": "NoSchedule"}]),
+            ),
         ] {
             let mut node = json!({"spec": spec});
             taint(&mut node);

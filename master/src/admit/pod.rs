@@ -14,12 +14,18 @@ const PREEMPTION: &str = "PreemptLowerPriority";
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
 /// Who it is. A pod that its node runs anyway is nobody's to ask.
-pub fn account(view: &dyn ClusterView, namespace: &str, suffix: Option<&dyn Fn() -> String>, pod: &mut Value) -> Result<(), String> {
+pub fn account(
+    view: &dyn ClusterView,
+    namespace: &str,
+    suffix: Option<&dyn Fn() -> String>,
+    pod: &mut Value,
+) -> Result<(), String> {
     if pod["metadata"]["annotations"][MIRROR].is_string() {
         return Ok(());
     }
     let spec = &pod["spec"];
-    let said = [text(spec, "serviceAccountName"), text(spec, "serviceAccount")].into_iter().find(|name| !name.is_empty());
+    let said =
+        [text(spec, "serviceAccountName"), text(spec, "serviceAccount")].into_iter().find(|name| !name.is_empty());
     let name = said.unwrap_or(ACCOUNT).to_owned();
     let key = Key { resource: ACCOUNTS, namespace: namespace.to_owned(), name: name.clone() };
     let lost = |why: String| format!("error looking up service account {namespace}/{name}: {why}");
@@ -63,18 +69,23 @@ pub fn priority(view: &dyn ClusterView, pod: &mut Value) -> Result<(), String> {
         Some(found.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
     };
     let priority = class.as_ref().and_then(|class| class["value"].as_i64()).unwrap_or_default();
-    let preemption = class.as_ref().map(|class| text(class, "preemptionPolicy")).filter(|policy| !policy.is_empty()).unwrap_or(PREEMPTION);
+    let preemption = class
+        .as_ref()
+        .map(|class| text(class, "preemptionPolicy"))
+        .filter(|policy| !policy.is_empty())
+        .unwrap_or(PREEMPTION);
     let spec = &mut pod["spec"];
     let computed = "priority admission controller computed";
     if let Some(said) = spec["priority"].as_i64().filter(|said| *said != priority) {
         return Err(format!(
-            "the integer value of priority ({said}) must not be provided in pod spec; {computed} {priority} from the given PriorityClass name"
+            "the integer value of priority ({said}) must not be provided in pod spec; {computed} {priority} from the \
+             given PriorityClass name"
         ));
     }
     if let Some(said) = spec["preemptionPolicy"].as_str().filter(|said| *said != preemption) {
         return Err(format!(
-            "the string value of PreemptionPolicy ({said}) must not be provided in pod spec; {computed} {preemption} from the given \
-             PriorityClass name"
+            "the string value of PreemptionPolicy ({said}) must not be provided in pod spec; {computed} {preemption} \
+             from the given PriorityClass name"
         ));
     }
     if let Some(class) = class.as_ref().filter(|_| name.is_empty()) {
@@ -134,7 +145,8 @@ pub fn runtime(view: &dyn ClusterView, pod: &mut Value) -> Result<(), String> {
             Some(said) if wanted != said => {
                 let wanted = wanted.as_str().unwrap_or_default();
                 return Err(format!(
-                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = {said}"
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = \
+                     {said}"
                 ));
             }
             _ => spec["nodeSelector"][key] = wanted.clone(),
@@ -161,7 +173,9 @@ pub fn overhead(view: &dyn ClusterView, pod: &Value) -> Result<(), String> {
     let class = class(view, pod)?;
     match class.as_ref().map(|class| &class["overhead"]["podFixed"]).filter(|fixed| !is_empty(fixed)) {
         Some(fixed) if !same(said, fixed) => Err(OTHER_OVERHEAD.to_owned()),
-        None if !is_empty(said) => Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned()),
+        None if !is_empty(said) => {
+            Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned())
+        }
         _ => Ok(()),
     }
 }
@@ -178,7 +192,8 @@ fn entries(map: &Value) -> impl Iterator<Item = (&String, &Value)> {
 fn same(one: &Value, other: &Value) -> bool {
     let amount = |of: &Value| of.as_str().and_then(|text| Quantity::parse(text).ok());
     let count = |of: &Value| of.as_object().map_or(0, Map::len);
-    count(one) == count(other) && entries(one).all(|(name, value)| other.get(name).is_some_and(|other| amount(other) == amount(value)))
+    count(one) == count(other)
+        && entries(one).all(|(name, value)| other.get(name).is_some_and(|other| amount(other) == amount(value)))
 }
 
 /// Whether it asks for more or less than before.
@@ -195,12 +210,16 @@ pub(super) fn fits_its_node(view: &dyn ClusterView, pod: &Value) -> Result<(), S
     let asked = qos::of_pod(&pod["spec"], "requests");
     for resource in ["cpu", "memory"] {
         let of = |amount: Quantity| if resource == "cpu" { amount.milli() } else { amount.value() };
-        let Some(has) = node["status"]["allocatable"][resource].as_str().and_then(|text| Quantity::parse(text).ok()).map(of) else {
+        let Some(has) =
+            node["status"]["allocatable"][resource].as_str().and_then(|text| Quantity::parse(text).ok()).map(of)
+        else {
             continue;
         };
         let wants = asked.get(resource).map_or(0, |sum| of(sum.amount()));
         if wants > has {
-            return Err(format!("node didn't have enough allocatable resources: {resource}, requested: {wants}, allocatable: {has}"));
+            return Err(format!(
+                "node didn't have enough allocatable resources: {resource}, requested: {wants}, allocatable: {has}"
+            ));
         }
     }
     Ok(())
@@ -217,7 +236,10 @@ mod tests {
         Objects::default()
             .with(accounts.clone(), json!({"metadata": named("default", "ns")}))
             .with(accounts, json!({"metadata": named("puller", "ns"), "imagePullSecrets": [{"name": "s"}]}))
-            .with(resource(PRIORITY_CLASSES), json!({"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"}))
+            .with(
+                resource(PRIORITY_CLASSES),
+                json!({"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"}),
+            )
             .with(
                 resource(RUNTIME_CLASSES),
                 json!({"metadata": {"name": "vm"}, "overhead": {"podFixed": {"cpu": "250m"}},
@@ -225,7 +247,12 @@ mod tests {
             )
     }
 
-    fn check(objects: &Objects, spec: Value, give: fn(&dyn ClusterView, &mut Value) -> Result<(), String>, expected: Result<Value, &str>) {
+    fn check(
+        objects: &Objects,
+        spec: Value,
+        give: fn(&dyn ClusterView, &mut Value) -> Result<(), String>,
+        expected: Result<Value, &str>,
+    ) {
         let mut pod = json!({"metadata": {}, "spec": spec.clone()});
         let given = give(objects, &mut pod).map(|()| pod["spec"].take());
         assert_eq!(given, expected.map_err(str::to_owned), "{spec}");
@@ -234,8 +261,9 @@ mod tests {
     #[test]
     fn accounts() {
         let objects = objects();
-        let check =
-            |spec: Value, expected| check(&objects, spec, |view, pod| account(view, "ns", Some(&|| "abcde".to_owned()), pod), expected);
+        let check = |spec: Value, expected| {
+            check(&objects, spec, |view, pod| account(view, "ns", Some(&|| "abcde".to_owned()), pod), expected)
+        };
         let with_token = |mut spec: Value| {
             token_volume::mount(&mut spec, &|| "abcde".to_owned());
             spec
@@ -266,12 +294,17 @@ mod tests {
         check(&objects, usual.clone(), priority, Ok(usual));
         let high = json!({"priorityClassName": "high", "priority": 1000, "preemptionPolicy": "Never"});
         check(&objects, json!({"priorityClassName": "high"}), priority, Ok(high));
-        check(&objects, json!({"priorityClassName": "nope"}), priority, Err("no PriorityClass with name nope was found"));
-        let why = "the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the \
-                   given PriorityClass name";
+        check(
+            &objects,
+            json!({"priorityClassName": "nope"}),
+            priority,
+            Err("no PriorityClass with name nope was found"),
+        );
+        let why = "the integer value of priority (5) must not be provided in pod spec; priority admission controller \
+                   computed 0 from the given PriorityClass name";
         check(&objects, json!({"priority": 5}), priority, Err(why));
-        let why = "the string value of PreemptionPolicy (Maybe) must not be provided in pod spec; priority admission controller computed \
-                   PreemptLowerPriority from the given PriorityClass name";
+        let why = "the string value of PreemptionPolicy (Maybe) must not be provided in pod spec; priority admission \
+                   controller computed PreemptLowerPriority from the given PriorityClass name";
         check(&objects, json!({"preemptionPolicy": "Maybe"}), priority, Err(why));
         let low = json!({"metadata": {"name": "low"}, "value": -5, "globalDefault": true});
         let objects = objects.with(resource(PRIORITY_CLASSES), low.clone());
@@ -279,7 +312,10 @@ mod tests {
         check(&objects, json!({}), priority, Ok(given));
         assert_eq!(one_default(&objects, &low), Ok(()));
         let why = "PriorityClass low is already marked as default. Only one default can exist";
-        assert_eq!(one_default(&objects, &json!({"metadata": {"name": "x"}, "globalDefault": true})), Err(why.to_owned()));
+        assert_eq!(
+            one_default(&objects, &json!({"metadata": {"name": "x"}, "globalDefault": true})),
+            Err(why.to_owned())
+        );
     }
 
     /// Nothing can be read.
@@ -297,9 +333,10 @@ mod tests {
 
     #[test]
     fn a_damaged_class_stops_only_who_names_it() {
-        for (spec, expected) in
-            [(json!({}), Ok(())), (json!({"priorityClassName": "high"}), Err("PriorityClass high is damaged: torn".to_owned()))]
-        {
+        for (spec, expected) in [
+            (json!({}), Ok(())),
+            (json!({"priorityClassName": "high"}), Err("PriorityClass high is damaged: torn".to_owned())),
+        ] {
             assert_eq!(priority(&Damaged, &mut json!({ "spec": spec })), expected);
         }
     }
@@ -308,7 +345,12 @@ mod tests {
     fn runtimes() {
         let objects = objects();
         check(&objects, json!({}), runtime, Ok(json!({})));
-        check(&objects, json!({"runtimeClassName": "nope"}), runtime, Err("pod rejected: RuntimeClass \"nope\" not found"));
+        check(
+            &objects,
+            json!({"runtimeClassName": "nope"}),
+            runtime,
+            Err("pod rejected: RuntimeClass \"nope\" not found"),
+        );
         let mut given = json!({"runtimeClassName": "vm", "overhead": {"cpu": "250m"}, "nodeSelector": {"vm": "yes"}});
         pod_defaults::patience(&mut given);
         given["tolerations"].as_array_mut().unwrap().push(json!({"key": "vm"}));
@@ -318,6 +360,9 @@ mod tests {
         check(&objects, json!({"runtimeClassName": "vm", "nodeSelector": {"vm": "no"}}), runtime, Err(why));
         let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
         assert_eq!(overhead(&objects, &json!({"spec": {"overhead": {"cpu": "1"}}})), Err(why.to_owned()));
-        assert_eq!(overhead(&objects, &json!({"spec": {"runtimeClassName": "vm", "overhead": {"cpu": "250m"}}})), Ok(()));
+        assert_eq!(
+            overhead(&objects, &json!({"spec": {"runtimeClassName": "vm", "overhead": {"cpu": "250m"}}})),
+            Ok(())
+        );
     }
 }

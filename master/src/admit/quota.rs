@@ -8,10 +8,12 @@ use coracle_schema::Sum;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Each container has to say what it asks of these where a quota counts them. An old mistake of Kubernetes that clients rely on.
+/// Each container has to say what it asks of these where a quota counts them. An old mistake of Kubernetes that clients
+/// rely on.
 const TO_BE_SAID: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 /// Counted by their plural, besides by `count/`.
-const COUNTED: [&str; 6] = ["configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "secrets", "services"];
+const COUNTED: [&str; 6] =
+    ["configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "secrets", "services"];
 const CLASS: &str = ".storageclass.storage.k8s.io/";
 
 /// What a pod asks for, and what its runtime needs. `which`: requests or limits.
@@ -111,7 +113,9 @@ fn counts(name: &str) -> Option<Resource> {
     match name {
         "services.nodeports" | "services.loadbalancers" => core("services"),
         "pods" | "cpu" | "memory" | "ephemeral-storage" => core("pods"),
-        name if name.starts_with("requests.") || name.starts_with("limits.") || name.starts_with("hugepages-") => core("pods"),
+        name if name.starts_with("requests.") || name.starts_with("limits.") || name.starts_with("hugepages-") => {
+            core("pods")
+        }
         name => COUNTED.iter().find(|counted| **counted == name).map(|plural| Resource::core(plural)),
     }
 }
@@ -128,7 +132,8 @@ pub fn counted(quota: &Value) -> BTreeSet<Resource> {
 /// Whether an object is within a quota's scopes.
 fn in_scope(quota: &Value, kind: &Kind, object: &Value) -> bool {
     let spec = &quota["spec"];
-    let plain = spec["scopes"].as_array().into_iter().flatten().map(|scope| json!({"scopeName": scope, "operator": "Exists"}));
+    let plain =
+        spec["scopes"].as_array().into_iter().flatten().map(|scope| json!({"scopeName": scope, "operator": "Exists"}));
     let chosen = spec["scopeSelector"]["matchExpressions"].as_array().into_iter().flatten().cloned();
     let pods = kind.resource == Resource::core("pods");
     plain.chain(chosen).all(|scope| match scope["scopeName"].as_str() {
@@ -149,7 +154,9 @@ fn pod_in_scope(name: &str, scope: &Value, pod: &Value) -> bool {
         "BestEffort" => qos::class(pod) == "BestEffort",
         "NotBestEffort" => qos::class(pod) != "BestEffort",
         "PriorityClass" => chosen_by(scope, spec["priorityClassName"].as_str()),
-        "CrossNamespacePodAffinity" => ["podAffinity", "podAntiAffinity"].iter().any(|which| reaches_out(&spec["affinity"][which])),
+        "CrossNamespacePodAffinity" => {
+            ["podAffinity", "podAntiAffinity"].iter().any(|which| reaches_out(&spec["affinity"][which]))
+        }
         _ => false,
     }
 }
@@ -169,7 +176,9 @@ fn reaches_out(affinity: &Value) -> bool {
     let terms = |field: &str| affinity[field].as_array().map(Vec::as_slice).unwrap_or_default();
     let preferred = terms("preferredDuringSchedulingIgnoredDuringExecution").iter().map(|one| &one["podAffinityTerm"]);
     let mut all = terms("requiredDuringSchedulingIgnoredDuringExecution").iter().chain(preferred);
-    all.any(|term| term["namespaces"].as_array().is_some_and(|names| !names.is_empty()) || term["namespaceSelector"].is_object())
+    all.any(|term| {
+        term["namespaces"].as_array().is_some_and(|names| !names.is_empty()) || term["namespaceSelector"].is_object()
+    })
 }
 
 /// What of a quota an object uses, and did not as it was before.
@@ -191,9 +200,11 @@ pub fn unsaid(quota: &Value, kind: &Kind, pod: &Value) -> Result<(), String> {
     if kind.resource != Resource::core("pods") || qos::is_whole(&pod["spec"]) || !in_scope(quota, kind, pod) {
         return Ok(());
     }
-    let needed: BTreeSet<&str> = hard(quota).map(|(name, _)| name.as_str()).filter(|name| TO_BE_SAID.contains(name)).collect();
+    let needed: BTreeSet<&str> =
+        hard(quota).map(|(name, _)| name.as_str()).filter(|name| TO_BE_SAID.contains(name)).collect();
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let containers = ["containers", "initContainers"].into_iter().flat_map(|field| pod["spec"][field].as_array()).flatten();
+    let containers =
+        ["containers", "initContainers"].into_iter().flat_map(|field| pod["spec"][field].as_array()).flatten();
     for container in containers {
         let resources = &container["resources"];
         let said = of_containers(&amounts(&resources["requests"]), &amounts(&resources["limits"]));
@@ -204,8 +215,10 @@ pub fn unsaid(quota: &Value, kind: &Kind, pod: &Value) -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
-    let amounts: Vec<String> =
-        missing.iter().map(|(name, who)| format!("{name} for: {}", who.iter().copied().collect::<Vec<_>>().join(","))).collect();
+    let amounts: Vec<String> = missing
+        .iter()
+        .map(|(name, who)| format!("{name} for: {}", who.iter().copied().collect::<Vec<_>>().join(",")))
+        .collect();
     Err(format!("failed quota: {}: must specify {}", quota_name(quota), amounts.join("; ")))
 }
 
@@ -216,7 +229,9 @@ fn quota_name(quota: &Value) -> &str {
 /// What an object uses of a quota, beside what others do.
 pub fn count(quota: &Value, kind: &Kind, object: &Value, now: Time, used: &mut Amounts) {
     if in_scope(quota, kind, object) {
-        let counted = |name: &str| !quota["spec"]["hard"][name].is_null() && counts(name).is_some_and(|counted| counted == kind.resource);
+        let counted = |name: &str| {
+            !quota["spec"]["hard"][name].is_null() && counts(name).is_some_and(|counted| counted == kind.resource)
+        };
         let own = usage(kind, object, now).into_iter().filter(|(name, _)| counted(name));
         own.for_each(|(name, amount)| add(used, &name, amount));
     }
@@ -226,11 +241,14 @@ pub fn count(quota: &Value, kind: &Kind, object: &Value, now: Time, used: &mut A
 pub fn exceeded(quota: &Value, used: &Amounts, more: &Amounts) -> Result<(), String> {
     let of = |amounts: &Amounts, name: &str| amounts.get(name).copied().unwrap_or_default();
     let most = |name: &str| quota["spec"]["hard"][name].as_str().and_then(Sum::of_text).unwrap_or_default();
-    let over: Vec<&String> = more.keys().filter(|name| of(used, name).plus(of(more, name)).amount() > most(name).amount()).collect();
+    let over: Vec<&String> =
+        more.keys().filter(|name| of(used, name).plus(of(more, name)).amount() > most(name).amount()).collect();
     if over.is_empty() {
         return Ok(());
     }
-    let listed = |amount: &dyn Fn(&str) -> Sum| over.iter().map(|name| format!("{name}={}", amount(name))).collect::<Vec<_>>().join(",");
+    let listed = |amount: &dyn Fn(&str) -> Sum| {
+        over.iter().map(|name| format!("{name}={}", amount(name))).collect::<Vec<_>>().join(",")
+    };
     let (requested, used, limited) = (listed(&|name| of(more, name)), listed(&|name| of(used, name)), listed(&most));
     Err(format!("exceeded quota: {}, requested: {requested}, used: {used}, limited: {limited}", quota_name(quota)))
 }
@@ -270,7 +288,9 @@ mod tests {
 
     #[test]
     fn what_is_used() {
-        let check = |plural, object: Value, expected: &str| assert_eq!(shown(&usage(&kind(plural), &object, now())), expected, "{object}");
+        let check = |plural, object: Value, expected: &str| {
+            assert_eq!(shown(&usage(&kind(plural), &object, now())), expected, "{object}")
+        };
         check("secrets", json!({}), "count/secrets=1,secrets=1");
         check("endpoints", json!({}), "count/endpoints=1");
         let all = "count/pods=1,cpu=600m,limits.memory=512Mi,pods=1,requests.cpu=600m";
@@ -285,8 +305,9 @@ mod tests {
         check("pods", going, "count/pods=1,pods=1");
         let ports = json!([{"port": 1}, {"port": 2, "nodePort": 30001}]);
         let service = |kind: &str| json!({"spec": {"type": kind, "ports": ports}});
-        let counts =
-            |balancers, ports| format!("count/services=1,services=1,services.loadbalancers={balancers},services.nodeports={ports}");
+        let counts = |balancers, ports| {
+            format!("count/services=1,services=1,services.loadbalancers={balancers},services.nodeports={ports}")
+        };
         check("services", service("ClusterIP"), &counts(0, 0));
         check("services", service("NodePort"), &counts(0, 2));
         check("services", service("LoadBalancer"), &counts(1, 2));
@@ -318,12 +339,14 @@ mod tests {
     #[test]
     fn too_much() {
         let check = |hard: Value, used: &[(&str, &str)], more: &[(&str, &str)], expected: Result<(), &str>| {
-            let of = |list: &[(&str, &str)]| list.iter().map(|(name, text)| ((*name).to_owned(), Sum::of_text(text).unwrap())).collect();
+            let of = |list: &[(&str, &str)]| {
+                list.iter().map(|(name, text)| ((*name).to_owned(), Sum::of_text(text).unwrap())).collect()
+            };
             assert_eq!(exceeded(&quota(hard), &of(used), &of(more)), expected.map_err(str::to_owned));
         };
         let hard = || json!({"limits.memory": "1Gi", "pods": "3", "requests.cpu": "1"});
-        let why = "exceeded quota: q, requested: limits.memory=768Mi,requests.cpu=600m, used: limits.memory=512Mi,requests.cpu=600m, \
-                   limited: limits.memory=1Gi,requests.cpu=1";
+        let why = "exceeded quota: q, requested: limits.memory=768Mi,requests.cpu=600m, used: \
+                   limits.memory=512Mi,requests.cpu=600m, limited: limits.memory=1Gi,requests.cpu=1";
         let used = [("limits.memory", "512Mi"), ("requests.cpu", "600m"), ("pods", "1")];
         check(hard(), &used, &[("limits.memory", "768Mi"), ("requests.cpu", "600m"), ("pods", "1")], Err(why));
         check(hard(), &used, &[("limits.memory", "512Mi"), ("requests.cpu", "400m"), ("pods", "1")], Ok(()));
@@ -359,7 +382,13 @@ mod tests {
         check(json!({"scopes": ["BestEffort"]}), &asking, false);
         check(json!({"scopes": ["NotBestEffort", "NotTerminating"]}), &asking, true);
         check(json!({"scopes": ["Terminating"]}), &json!({"spec": {"activeDeadlineSeconds": 5}}), true);
-        let by_class = |operator: &str| json!({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": operator, "values": ["high"]}]}});
+        let by_class = |operator: &str| {
+            json!({
+                "scopeSelector": {
+                    "matchExpressions": [{"scopeName": "PriorityClass", "operator": operator, "values": ["high"]}],
+                },
+            })
+        };
         let high = json!({"spec": {"priorityClassName": "high"}});
         for (operator, of_high, of_none) in
             [("In", true, false), ("NotIn", false, true), ("Exists", true, false), ("DoesNotExist", false, true)]
@@ -367,8 +396,13 @@ mod tests {
             check(by_class(operator), &high, of_high);
             check(by_class(operator), &plain, of_none);
         }
-        let out =
-            json!({"spec": {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"namespaces": ["x"]}]}}}});
+        let out = json!({
+            "spec": {
+                "affinity": {
+                    "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"namespaces": ["x"]}]},
+                },
+            },
+        });
         check(json!({"scopes": ["CrossNamespacePodAffinity"]}), &out, true);
         check(json!({"scopes": ["CrossNamespacePodAffinity"]}), &plain, false);
     }
@@ -379,7 +413,10 @@ mod tests {
         let check = |pod: Value, expected: Result<(), &str>| {
             assert_eq!(unsaid(&quota, &kind("pods"), &pod), expected.map_err(str::to_owned));
         };
-        check(pod(json!({}), json!({})), Err("failed quota: q: must specify limits.memory for: web; requests.cpu for: web"));
+        check(
+            pod(json!({}), json!({})),
+            Err("failed quota: q: must specify limits.memory for: web; requests.cpu for: web"),
+        );
         check(pod(json!({"cpu": "1"}), json!({})), Err("failed quota: q: must specify limits.memory for: web"));
         check(pod(json!({"cpu": "1"}), json!({"memory": "1Mi"})), Ok(()));
         assert_eq!(unsaid(&quota, &kind("secrets"), &json!({})), Ok(()));
@@ -390,7 +427,8 @@ mod tests {
         let quota = quota(json!({"secrets": "2", "count/leases.coordination.k8s.io": "1", "strange": "5"}));
         let mut used = Amounts::new();
         [json!({}), json!({})].iter().for_each(|secret| count(&quota, &kind("secrets"), secret, now(), &mut used));
-        let expected = json!({"hard": quota["spec"]["hard"], "used": {"secrets": "2", "count/leases.coordination.k8s.io": "0"}});
+        let expected =
+            json!({"hard": quota["spec"]["hard"], "used": {"secrets": "2", "count/leases.coordination.k8s.io": "0"}});
         assert_eq!(status(&quota, &used), expected);
         assert_eq!(counted(&quota).len(), 2);
     }

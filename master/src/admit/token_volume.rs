@@ -1,4 +1,5 @@
-//! The volume by which a pod reaches the API: a token of its service account, the authority's certificate, and its namespace. PURE.
+//! The volume by which a pod reaches the API: a token of its service account, the authority's certificate, and its
+//! namespace. PURE.
 
 use coracle_api::strategy::doc::text;
 use coracle_api::strategy::furniture::ROOT;
@@ -54,7 +55,8 @@ fn source() -> Value {
         "sources": [
             {"serviceAccountToken": {"path": "token", "expirationSeconds": EXPIRATION_S}},
             {"configMap": {"name": ROOT, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
+            {"downwardAPI": {"items": [{"path": "namespace",
+                "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
         ],
     })
 }
@@ -65,9 +67,12 @@ mod tests {
 
     #[test]
     fn who_wants_one() {
-        for (account, pod, wanted) in
-            [(None, None, true), (Some(false), None, false), (Some(false), Some(true), true), (Some(true), Some(false), false)]
-        {
+        for (account, pod, wanted) in [
+            (None, None, true),
+            (Some(false), None, false),
+            (Some(false), Some(true), true),
+            (Some(true), Some(false), false),
+        ] {
             let said = |value: Option<bool>| json!({"automountServiceAccountToken": value});
             assert_eq!(is_wanted(&said(account), &said(pod)), wanted, "{account:?} {pod:?}");
         }
@@ -83,9 +88,13 @@ mod tests {
         let given = |name: &str| json!({"name": name, "readOnly": true, "mountPath": PLACE});
         let volume = json!({"name": "kube-api-access-abcde", "projected": source()});
         check(
-            json!({"initContainers": [{"name": "i"}], "containers": [{"name": "a"}, {"name": "b", "volumeMounts": [own]}]}),
-            json!({"initContainers": [{"name": "i", "volumeMounts": [given("kube-api-access-abcde")]}], "volumes": [volume],
-                "containers": [{"name": "a", "volumeMounts": [given("kube-api-access-abcde")]}, {"name": "b", "volumeMounts": [own]}]}),
+            json!({
+                "initContainers": [{"name": "i"}], "containers": [{"name": "a"}, {"name": "b", "volumeMounts": [own]}],
+            }),
+            json!({"initContainers": [{"name": "i", "volumeMounts": [given("kube-api-access-abcde")]}],
+                "volumes": [volume],
+                "containers": [{"name": "a", "volumeMounts": [given("kube-api-access-abcde")]},
+                    {"name": "b", "volumeMounts": [own]}]}),
         );
         let whole = json!({"containers": [{"name": "b", "volumeMounts": [own]}], "volumes": [{"name": "t"}]});
         check(whole.clone(), whole);

@@ -1,7 +1,7 @@
 //! The few words of X.509 that a cluster's own authority says, in DER, and PEM around them. PURE.
 //!
-//! One certificate and one form of key, always the same but for the numbers in them: a library for all of X.509 would be larger than the
-//! rest of the identity.
+//! One certificate and one form of key, always the same but for the numbers in them: a library for all of X.509 would
+//! be larger than the rest of the identity.
 
 use coracle_schema::base64;
 use sha2::{Digest, Sha256};
@@ -94,7 +94,8 @@ pub fn secret(private_key: &[u8]) -> Option<[u8; 32]> {
     secret.try_into().ok()
 }
 
-/// The certificate of an authority that vouches for itself. `sign`: its own signature over bytes, as the numbers r and s.
+/// The certificate of an authority that vouches for itself. `sign`: its own signature over bytes, as the numbers r and
+/// s.
 pub fn authority(name: &str, serial: &[u8; 16], public: &[u8; 65], sign: impl FnOnce(&[u8]) -> [u8; 64]) -> Vec<u8> {
     let signed_with = value(SEQUENCE, &[&value(OBJECT_ID, &[ECDSA_SHA256])]);
     let common_name = value(SEQUENCE, &[&value(OBJECT_ID, &[COMMON_NAME]), &value(UTF8, &[name.as_bytes()])]);
@@ -157,9 +158,12 @@ mod tests {
 
     #[test]
     fn numbers() {
-        for (number, expected) in
-            [(&[0][..], &[2, 1, 0][..]), (&[0, 0, 5], &[2, 1, 5]), (&[0x80], &[2, 2, 0, 0x80]), (&[1, 0], &[2, 2, 1, 0])]
-        {
+        for (number, expected) in [
+            (&[0][..], &[2, 1, 0][..]),
+            (&[0, 0, 5], &[2, 1, 5]),
+            (&[0x80], &[2, 2, 0, 0x80]),
+            (&[1, 0], &[2, 2, 1, 0]),
+        ] {
             assert_eq!(integer(number), expected);
         }
     }

@@ -2,8 +2,9 @@
 //!
 //!     first start: random numbers -> two Secrets in kube-system      later: two Secrets -> ClusterKeys
 //!
-//! They are objects like any other, so the journal, backups and copies of the data directory hold them. Nothing here is logged but their
-//! names. A Secret that is deleted is made anew at the next start: what the old one signed is worth nothing from then on.
+//! They are objects like any other, so the journal, backups and copies of the data directory hold them. Nothing here is
+//! logged but their names. A Secret that is deleted is made anew at the next start: what the old one signed is worth
+//! nothing from then on.
 
 mod der;
 pub mod token;
@@ -47,13 +48,19 @@ struct Signing {
 }
 
 impl ClusterKeys {
-    /// What the store holds, made if it holds none. `Err`: a Secret that is there and cannot be used, or that cannot be written.
+    /// What the store holds, made if it holds none. `Err`: a Secret that is there and cannot be used, or that cannot be
+    /// written.
     pub fn open(registry: &Registry) -> Result<ClusterKeys, String> {
         let authority = secret(registry, AUTHORITY_SECRET, |maker| {
             let key = draw(maker);
             let certificate = der::authority(AUTHORITY_NAME, &serial(maker), &public(&key), |bytes| sign(&key, bytes));
             let data = [("tls.crt", der::pem("CERTIFICATE", &certificate)), ("tls.key", written(&key))];
-            document(AUTHORITY_SECRET, "kubernetes.io/tls", "The authority of this cluster: whoever reads it can be anybody in it.", &data)
+            document(
+                AUTHORITY_SECRET,
+                "kubernetes.io/tls",
+                "The authority of this cluster: whoever reads it can be anybody in it.",
+                &data,
+            )
         })?;
         let authority = text(&authority, "tls.crt").filter(|pem| der::unpem("CERTIFICATE", pem).is_some());
         let authority = authority.ok_or_else(|| unusable(AUTHORITY_SECRET, "tls.crt is no certificate"))?;
@@ -96,7 +103,8 @@ fn unusable(name: &str, why: &str) -> String {
 /// A Secret of the cluster's own, made unless it is there.
 fn secret(registry: &Registry, name: &str, make: impl FnOnce(&Maker) -> Value) -> Result<Value, String> {
     let key = Key { resource: SECRETS, namespace: CLUSTER.to_owned(), name: name.to_owned() };
-    let read = |stored: &Stored| serde_json::from_slice(&stored.json).map_err(|error| unusable(name, &error.to_string()));
+    let read =
+        |stored: &Stored| serde_json::from_slice(&stored.json).map_err(|error| unusable(name, &error.to_string()));
     // The store says what can be done: where nobody knows whether there is one, it is not to delete it.
     if let Some(stored) = registry.store.get(&key).map_err(|damaged| format!("{key}: {}", damaged.why))? {
         return read(&stored);
@@ -179,7 +187,8 @@ mod tests {
             let store = crate::with_rules(&kinds, |rules| FlatStore::open(&dir, None, rules)).expect("it opens").store;
             let shared: Arc<dyn Store> = Arc::new(store.clone());
             let maker =
-                Maker::new(shared.clone(), Cidr::parse("10.96.0.0/16").expect("a network"), NodePorts::default()).expect("there is chance");
+                Maker::new(shared.clone(), Cidr::parse("10.96.0.0/16").expect("a network"), NodePorts::default())
+                    .expect("there is chance");
             (ClusterKeys::open(&Registry::new(kinds.clone(), shared, Arc::new(maker))), store)
         };
         let (made, store) = open();

@@ -1,4 +1,5 @@
-//! Tokens of service accounts: what they claim, and whether a claim still holds. PURE. The signature has no chance in it.
+//! Tokens of service accounts: what they claim, and whether a claim still holds. PURE. The signature has no chance in
+//! it.
 
 use super::{ClusterKeys, from_url_safe, url_safe};
 use coracle_api::meta::Time;
@@ -52,7 +53,11 @@ impl Bearer {
     }
 
     pub fn groups(&self) -> [String; 3] {
-        ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{}", self.namespace), "system:authenticated".to_owned()]
+        [
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{}", self.namespace),
+            "system:authenticated".to_owned(),
+        ]
     }
 }
 
@@ -136,7 +141,13 @@ mod tests {
 
     fn claims() -> Claims {
         let bound = |name: &str| Bound { name: name.into(), uid: format!("u-{name}") };
-        let bearer = Bearer { namespace: "ns".into(), node: None, pod: Some(bound("p")), secret: None, serviceaccount: bound("sa") };
+        let bearer = Bearer {
+            namespace: "ns".into(),
+            node: None,
+            pod: Some(bound("p")),
+            secret: None,
+            serviceaccount: bound("sa"),
+        };
         Claims::new(bearer, vec!["a".into(), "b".into()], "id".into(), at(0), 600)
     }
 
@@ -147,9 +158,11 @@ mod tests {
         assert_eq!(ours.claims(&token), Ok(claims));
         let parts: Vec<&str> = token.split('.').collect();
         let shown: serde_json::Value = parsed(parts[1]).expect("claims");
-        let expected = json!({"aud": ["a", "b"], "exp": 1_600_000_600, "iat": 1_600_000_000, "nbf": 1_600_000_000, "jti": "id",
+        let expected = json!({"aud": ["a", "b"], "exp": 1_600_000_600, "iat": 1_600_000_000, "nbf": 1_600_000_000,
+            "jti": "id",
             "iss": "https://kubernetes.default.svc.cluster.local", "sub": "system:serviceaccount:ns:sa",
-            "kubernetes.io": {"namespace": "ns", "serviceaccount": {"name": "sa", "uid": "u-sa"}, "pod": {"name": "p", "uid": "u-p"}}});
+            "kubernetes.io": {"namespace": "ns", "serviceaccount": {"name": "sa", "uid": "u-sa"},
+                "pod": {"name": "p", "uid": "u-p"}}});
         assert_eq!(shown, expected);
         assert_eq!(from_url_safe(parts[2]).map(|signature| signature.len()), Some(64));
     }
@@ -183,7 +196,9 @@ mod tests {
         let check = |wanted: &[&str], seconds: i64, expected: Result<&[&str], &str>| {
             let wanted: Vec<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
             let found = claims.good(&wanted, at(seconds));
-            let expected = expected.map(|list| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>()).map_err(str::to_owned);
+            let expected = expected
+                .map(|list| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>())
+                .map_err(str::to_owned);
             assert_eq!(found, expected, "{wanted:?} {seconds}");
         };
         check(&["b", "c"], 0, Ok(&["b"]));

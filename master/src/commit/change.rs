@@ -41,7 +41,8 @@ pub enum Expects {
 pub enum Made<'a> {
     /// A document of an object or of a part of it: it takes all steps.
     Document { part: Part, object: Value, ownership: Ownership<'a>, warnings: Vec<String> },
-    /// The stored object, changed by the server itself without asking its strategy: a binding, a mark, a finalizer less.
+    /// The stored object, changed by the server itself without asking its strategy: a binding, a mark, a finalizer
+    /// less.
     Own(Value),
     /// It is written like this, and then it goes.
     Last(Value),
@@ -56,7 +57,8 @@ impl<'a> Made<'a> {
         Made::Document { part, object, ownership, warnings: Vec::new() }
     }
 
-    /// What stands without a finalizer or an owner: where that was the last thing that held an object whose time is over, it goes.
+    /// What stands without a finalizer or an owner: where that was the last thing that held an object whose time is
+    /// over, it goes.
     pub fn relieved(kind: &Kind, object: Value) -> Made<'a> {
         if kind.strategy.released(&object) { Made::Gone } else { Made::Own(object) }
     }
@@ -101,7 +103,13 @@ pub struct Terms<'a> {
 impl Terms<'_> {
     /// Of a writer of this program. Its documents come of others that were taken as they are, ids of 2014 among them.
     pub fn of(writer: Writer) -> Terms<'static> {
-        Terms { writer, identity: &NOBODY, rules: Rules { old_names: true, ..Rules::default() }, rehearsal: false, advised: false }
+        Terms {
+            writer,
+            identity: &NOBODY,
+            rules: Rules { old_names: true, ..Rules::default() },
+            rehearsal: false,
+            advised: false,
+        }
     }
 }
 
@@ -170,7 +178,9 @@ pub enum Homeless {
 impl fmt::Display for Homeless {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Homeless::Missing | Homeless::Ending { .. } => f.write_str("its namespace is not there, or it ends: nothing is made in it"),
+            Homeless::Missing | Homeless::Ending { .. } => {
+                f.write_str("its namespace is not there, or it ends: nothing is made in it")
+            }
             Homeless::Damaged { why } => write!(f, "the file of its namespace is damaged: {why}"),
             Homeless::Unmade { why } => f.write_str(why),
         }

@@ -18,13 +18,21 @@ pub(super) enum Home<'r> {
 
 impl Registry {
     /// `is_new`: nothing stands yet.
-    pub(super) fn home<E>(&self, change: &Change<'_, E>, made: &Made<'_>, is_new: bool, terms: &Terms<'_>) -> Result<Home<'_>, Barred<E>> {
+    pub(super) fn home<E>(
+        &self,
+        change: &Change<'_, E>,
+        made: &Made<'_>,
+        is_new: bool,
+        terms: &Terms<'_>,
+    ) -> Result<Home<'_>, Barred<E>> {
         match made {
             Made::Document { object, .. } if is_new && change.kind.namespaced && terms.writer != Writer::Master => {
                 if terms.writer == Writer::ClientOf2014 {
                     // A document that is refused must not leave a namespace behind.
                     let (kind, object) = (change.kind, object.clone());
-                    let write = self.maker.making(|making| prepare::create(kind, change.namespace, object, terms.rules, making));
+                    let write = self
+                        .maker
+                        .making(|making| prepare::create(kind, change.namespace, object, terms.rules, making));
                     write.map_err(Barred::Unfit)?;
                 }
                 let shared = self.homes.read().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +59,9 @@ impl Registry {
             Ok(Some(_)) => Ok(()),
             // It would be made, and a rehearsal makes nothing.
             Ok(None) if terms.writer == Writer::ClientOf2014 && terms.rehearsal => Ok(()),
-            Ok(None) if terms.writer == Writer::ClientOf2014 => self.ensure_namespace(namespace).map_err(|why| Homeless::Unmade { why }),
+            Ok(None) if terms.writer == Writer::ClientOf2014 => {
+                self.ensure_namespace(namespace).map_err(|why| Homeless::Unmade { why })
+            }
             Ok(None) => Err(Homeless::Missing),
             // What nobody can read is there.
             Err(_) if terms.writer == Writer::Controller => Ok(()),

@@ -1,8 +1,8 @@
-//! Charges quotas under one lock, held from the counting until the write, so that two creates at once cannot both have the last of a
-//! quota. A quota's status is the last count; nothing is decided by it, so it may be lost.
+//! Charges quotas under one lock, held from the counting until the write, so that two creates at once cannot both have
+//! the last of a quota. A quota's status is the last count; nothing is decided by it, so it may be lost.
 //!
-//! The price: what a quota counts is written one after the other, a sync of the disk each, and each such create reads all that its
-//! namespace has of what is counted, once. What no quota counts knows nothing of this.
+//! The price: what a quota counts is written one after the other, a sync of the disk each, and each such create reads
+//! all that its namespace has of what is counted, once. What no quota counts knows nothing of this.
 
 use super::view::{parsed, whole};
 use super::{Barred, Change, Made, Registry, Terms, Writer};
@@ -36,9 +36,16 @@ struct Account {
 }
 
 impl Registry {
-    /// What the quotas say of a write. `Err`: one has not so much left, or needs to be told something. None: no quota counts it.
-    /// What the master makes for itself is counted as well, and kept away by nothing: without it nothing else can be made.
-    pub(super) fn charge(&self, kind: &Kind, write: &Write, old: Option<&Value>, terms: &Terms<'_>) -> Result<Option<Charge<'_>>, String> {
+    /// What the quotas say of a write. `Err`: one has not so much left, or needs to be told something. None: no quota
+    /// counts it. What the master makes for itself is counted as well, and kept away by nothing: without it nothing
+    /// else can be made.
+    pub(super) fn charge(
+        &self,
+        kind: &Kind,
+        write: &Write,
+        old: Option<&Value>,
+        terms: &Terms<'_>,
+    ) -> Result<Option<Charge<'_>>, String> {
         match self.counted(kind, write, old, terms.writer != Writer::Master) {
             Err(why) if terms.writer == Writer::Master => {
                 log::debug!("what it costs the quotas is not known: {why}");
@@ -48,7 +55,13 @@ impl Registry {
         }
     }
 
-    fn counted(&self, kind: &Kind, write: &Write, old: Option<&Value>, refuses: bool) -> Result<Option<Charge<'_>>, String> {
+    fn counted(
+        &self,
+        kind: &Kind,
+        write: &Write,
+        old: Option<&Value>,
+        refuses: bool,
+    ) -> Result<Option<Charge<'_>>, String> {
         let (Write::Create { key, object, .. } | Write::Update { key, object, .. }) = write else { return Ok(None) };
         // Of a quota itself only that there is one more can count; its status is written under this very lock.
         if key.namespace.is_empty() || key.resource == QUOTAS && old.is_some() {
@@ -90,7 +103,8 @@ impl Registry {
         self.maker.making(|making| making.now)
     }
 
-    /// The use of each of these quotas of one namespace. Each object is read once. An unreadable object may use more than is left.
+    /// The use of each of these quotas of one namespace. Each object is read once. An unreadable object may use more
+    /// than is left.
     fn count(&self, quotas: &[&Value], now: Time) -> Result<Vec<Amounts>, String> {
         let mut used = vec![Amounts::new(); quotas.len()];
         let Some(first) = quotas.first() else { return Ok(used) };
@@ -100,7 +114,8 @@ impl Registry {
             let Some(kind) = self.kind(resource) else { continue };
             for stored in whole(self.store.list(resource, Some(namespace)))? {
                 let object = parsed(&stored)?;
-                let those = quotas.iter().zip(&counted).zip(&mut used).filter(|((_, counted), _)| counted.contains(resource));
+                let those =
+                    quotas.iter().zip(&counted).zip(&mut used).filter(|((_, counted), _)| counted.contains(resource));
                 those.for_each(|((quota, _), used)| quota::count(quota, &kind, &object, now, used));
             }
         }
@@ -115,8 +130,8 @@ impl Registry {
         }
     }
 
-    /// Writes what is used of a quota. One that cannot be written now is counted again with the next change. `counted`: what is used of it
-    /// as it is given here.
+    /// Writes what is used of a quota. One that cannot be written now is counted again with the next change. `counted`:
+    /// what is used of it as it is given here.
     fn write_used(&self, quota: &Value, counted: Option<&Amounts>, now: Time) {
         let Some(kind) = self.kind(&QUOTAS) else { return };
         let said = |field: &str| quota["metadata"][field].as_str().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The registry: kinds, store, and the one way to write. Whoever changes an object, a client, a controller or the master itself, hands a
-//! `Change` to `Registry::commit`. Its steps, as `Registry::attempt` takes them:
+//! The registry: kinds, store, and the one way to write. Whoever changes an object, a client, a controller or the
+//! master itself, hands a `Change` to `Registry::commit`. Its steps, as `Registry::attempt` takes them:
 //!
 //!     read        what stands there
 //!     decode      its writer makes a document of that: `Change::make`
@@ -34,8 +34,8 @@ use furniture::NAMESPACES;
 use serde_json::Value;
 use written::{Last, ReadBack, ToWrite, holds, in_place, key_of, to_show};
 
-/// Lost races after which a write is given up. Of those who write one object at a time one wins a batch of writes, so this is more than
-/// there are requests at work at once.
+/// Lost races after which a write is given up. Of those who write one object at a time one wins a batch of writes, so
+/// this is more than there are requests at work at once.
 const RACES_LOST_MAX: usize = 100;
 /// The prefix of the claims' spaces for creation tokens.
 const TOKENS: &str = "creationToken/";
@@ -75,13 +75,17 @@ impl Registry {
         let found = self.read(change)?;
         let made = (change.make)(found.standing()).map_err(Barred::Writer)?;
         let _home = self.home(change, &made, found.standing().is_none(), terms)?;
-        let Some(draft) = self.prepare(change, &found, made, terms)? else { return found.unchanged().ok_or(Barred::Missing.into()) };
+        let Some(draft) = self.prepare(change, &found, made, terms)? else {
+            return found.unchanged().ok_or(Barred::Missing.into());
+        };
         let (old, key) = (found.standing().map(|old| old.object), key_of(&draft.write));
         let charge = self.charge(change.kind, &draft.write, old, terms);
         let charge = charge.map_err(|why| Barred::Unfit(Unfit::Forbidden { name: key.name.clone(), why }))?;
-        let (advice, outcome, written) = (draft.advice(change.kind, terms), draft.outcome(&found), to_show(&draft.write));
-        let stored =
-            self.write(draft.write, terms).map_err(|refused| self.refused(change, &found, (key, written), draft.named, refused))?;
+        let (advice, outcome, written) =
+            (draft.advice(change.kind, terms), draft.outcome(&found), to_show(&draft.write));
+        let stored = self
+            .write(draft.write, terms)
+            .map_err(|refused| self.refused(change, &found, (key, written), draft.named, refused))?;
         if let Some(charge) = charge.filter(|_| !terms.rehearsal) {
             charge.settle(change.namespace);
         }
@@ -130,7 +134,8 @@ impl Registry {
         let (write, last) = match made {
             Made::Document { part, object, ownership, warnings } => {
                 let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
-                let Prepared { write, last } = self.document(change, old, (part, object, ownership), terms).map_err(Barred::Unfit)?;
+                let Prepared { write, last } =
+                    self.document(change, old, (part, object, ownership), terms).map_err(Barred::Unfit)?;
                 let write = if matches!(found, ReadBack::Damaged) { in_place(write) } else { write };
                 return Ok(Some(ToWrite { write, last: last.map(Last::Shown), warnings, named }));
             }
@@ -160,7 +165,8 @@ impl Registry {
             let suffix = || self.maker.suffix();
             // Clients of older versions put back what they wrote, and know of no volume that was added.
             let letters: Option<&dyn Fn() -> String> = if terms.rules.old_labels { None } else { Some(&suffix) };
-            admit::complete(view, kind, namespace, terms.identity, letters, &mut draft.object).map_err(|why| forbidden(&draft, why))?;
+            admit::complete(view, kind, namespace, terms.identity, letters, &mut draft.object)
+                .map_err(|why| forbidden(&draft, why))?;
         }
         self.maker.making(|making| {
             draft.mutate(making);
@@ -200,7 +206,9 @@ impl Registry {
     ) -> Failed<Barred<E>> {
         let refused = match refused {
             // Where both its name and its token are taken, the token tells more.
-            Refused::Exists { revision } => self.token_used(change.kind, written.as_ref()).unwrap_or(Refused::Exists { revision }),
+            Refused::Exists { revision } => {
+                self.token_used(change.kind, written.as_ref()).unwrap_or(Refused::Exists { revision })
+            }
             refused => refused,
         };
         let again = match &refused {

@@ -21,7 +21,14 @@ pub struct Registry {
 
 impl Registry {
     pub fn new(kinds: Arc<Kinds>, store: Arc<dyn Store>, maker: Arc<Maker>) -> Registry {
-        Registry { kinds: RwLock::new(kinds), store, maker, authority: None, counting: Mutex::default(), homes: RwLock::default() }
+        Registry {
+            kinds: RwLock::new(kinds),
+            store,
+            maker,
+            authority: None,
+            counting: Mutex::default(),
+            homes: RwLock::default(),
+        }
     }
 
     /// The kinds that are served now. A request keeps the table that it began with.

@@ -16,7 +16,11 @@ use std::sync::Arc;
 /// Of a store in memory.
 pub fn in_memory() -> Arc<Registry> {
     let kinds = Arc::new(Kinds::builtin());
-    let row = |kind: &Kind| KindRow { resource: kind.resource.clone(), api_version: kind.api_version().into(), kind: kind.kind.clone() };
+    let row = |kind: &Kind| KindRow {
+        resource: kind.resource.clone(),
+        api_version: kind.api_version().into(),
+        kind: kind.kind.clone(),
+    };
     let rules = Rules {
         edited: &|_, object| Ok(object),
         home: &|_| None,
@@ -36,7 +40,11 @@ const SERVICES: Resource = Resource::core("services");
 
 fn service(name: &str, node_port: Option<u16>) -> Value {
     let port = json!({"port": 80, "nodePort": node_port});
-    let spec = if node_port.is_some() { json!({"type": "NodePort", "ports": [port]}) } else { json!({"ports": [{"port": 80}]}) };
+    let spec = if node_port.is_some() {
+        json!({"type": "NodePort", "ports": [port]})
+    } else {
+        json!({"ports": [{"port": 80}]})
+    };
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "a"}, "spec": spec})
 }
 
@@ -62,17 +70,27 @@ fn used(registry: &Registry) -> Value {
     serde_json::from_slice::<Value>(&stored.json).expect("JSON")["status"]["used"]["services.nodeports"].take()
 }
 
-/// Every way in which a client or a controller makes or changes an object, each writing a service with that port: what the answer is.
+/// Every way in which a client or a controller makes or changes an object, each writing a service with that port: what
+/// the answer is.
 fn written(registry: &Arc<Registry>, way: &str, port: u16) -> String {
     let ask = |method: Method, path: &str, language: &'static str, body: Value| {
         let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(language))].into_iter().collect();
         let target = format!("/api/v1/namespaces/a/services{path}").parse().expect("a path");
-        let request = Request { method, target, headers, body: body.to_string().into(), caller: Caller::Local, identity: Arc::default() };
+        let request = Request {
+            method,
+            target,
+            headers,
+            body: body.to_string().into(),
+            caller: Caller::Local,
+            identity: Arc::default(),
+        };
         Serve::new(registry.clone(), None).answer(&request).status.as_u16().to_string()
     };
     let spec = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}});
-    let operations =
-        json!([{"op": "add", "path": "/spec/type", "value": "NodePort"}, {"op": "add", "path": "/spec/ports/0/nodePort", "value": port}]);
+    let operations = json!([
+        {"op": "add", "path": "/spec/type", "value": "NodePort"},
+        {"op": "add", "path": "/spec/ports/0/nodePort", "value": port},
+    ]);
     let intent = |intent: Intent| {
         let now = crate::control::now(std::time::Instant::now());
         match Gate::new(registry.clone()).pass(intent, now) {
@@ -91,12 +109,19 @@ fn written(registry: &Arc<Registry>, way: &str, port: u16) -> String {
     match way {
         "create" => ask(Method::POST, "", json, service("new", Some(port))),
         "create by a rehearsal" => ask(Method::POST, "?dryRun=All", json, service("new", Some(port))),
-        "create by apply" => ask(Method::PATCH, "/new?fieldManager=m", "application/apply-patch+yaml", service("new", Some(port))),
+        "create by apply" => {
+            ask(Method::PATCH, "/new?fieldManager=m", "application/apply-patch+yaml", service("new", Some(port)))
+        }
         "update" => ask(Method::PUT, "/plain", json, service("plain", Some(port))),
         "JSON patch" => ask(Method::PATCH, "/plain", "application/json-patch+json", operations),
         "merge patch" => ask(Method::PATCH, "/plain", "application/merge-patch+json", spec),
         "strategic patch" => ask(Method::PATCH, "/plain", "application/strategic-merge-patch+json", spec),
-        "apply" => ask(Method::PATCH, "/plain?fieldManager=m&force=true", "application/apply-patch+yaml", service("plain", Some(port))),
+        "apply" => ask(
+            Method::PATCH,
+            "/plain?fieldManager=m&force=true",
+            "application/apply-patch+yaml",
+            service("plain", Some(port)),
+        ),
         "intent to create" => {
             let object = service("new", Some(port));
             intent(Intent::Create { resource: SERVICES, namespace: "a".into(), object })
@@ -119,7 +144,8 @@ fn written(registry: &Arc<Registry>, way: &str, port: u16) -> String {
     }
 }
 
-/// Status, scale, bindings, evictions and deletions cannot take a port; that they go the same way is held by `tests/it/tidy.rs`.
+/// Status, scale, bindings, evictions and deletions cannot take a port; that they go the same way is held by
+/// `tests/it/tidy.rs`.
 #[test]
 fn every_way_to_write_passes_the_quota_and_the_claims() {
     for (way, over_quota, taken, done) in [
@@ -154,26 +180,36 @@ fn a_quota_is_counted_and_held() {
     }
     let kind = &*registry.kind(&secrets).expect("a row");
     let check = |name: &str, rehearsal: bool, expected: Result<&str, &str>| {
-        let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, json!({"metadata": {"name": name}}), Ownership::Untold));
+        let make = |_: Option<Standing<'_>>| {
+            Ok(Made::document(Part::Main, json!({"metadata": {"name": name}}), Ownership::Untold))
+        };
         let terms = Terms { rehearsal, ..Terms::of(Writer::Client) };
         let done = registry.commit::<String>(&Change::create(kind, "a", &make), &terms);
         let key = Key { resource: quotas.clone(), namespace: "a".to_owned(), name: "q".to_owned() };
         let stored = registry.store.get(&key).expect("whole").expect("there");
         let quota: Value = serde_json::from_slice(&stored.json).expect("JSON");
         let used = quota["status"]["used"]["secrets"].as_str().unwrap_or_default().to_owned();
-        assert_eq!(done.map(|_| used).map_err(|barred| barred.to_string()), expected.map(str::to_owned).map_err(str::to_owned));
+        assert_eq!(
+            done.map(|_| used).map_err(|barred| barred.to_string()),
+            expected.map(str::to_owned).map_err(str::to_owned)
+        );
     };
     check("x", true, Ok(""));
     check("x", false, Ok("1"));
     check("y", false, Ok("2"));
-    check("z", false, Err("\"z\" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=2, limited: secrets=2"));
+    check(
+        "z",
+        false,
+        Err("\"z\" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=2, limited: secrets=2"),
+    );
 }
 
 #[test]
 fn a_rehearsal_through_an_older_version_makes_no_namespace() {
     let registry = in_memory();
     let kind = &*registry.kind(&Resource::core("configmaps")).expect("a row");
-    let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, json!({"metadata": {"name": "m"}}), Ownership::Untold));
+    let make =
+        |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, json!({"metadata": {"name": "m"}}), Ownership::Untold));
     let stands = || {
         let key = Key { resource: NAMESPACES, namespace: String::new(), name: "new".to_owned() };
         registry.store.get(&key).expect("whole").is_some()
@@ -201,7 +237,8 @@ fn a_race_is_run_again_and_not_for_ever() {
                 let mut other = object.clone();
                 other["data"] = json!({"at": format!("{races} {nth}")});
                 let other = |_: Option<Standing<'_>>| Ok(Made::Own(other.clone()));
-                let changed = registry.commit::<String>(&Change::update(kind, "a", "m", &other), &Terms::of(Writer::Client));
+                let changed =
+                    registry.commit::<String>(&Change::update(kind, "a", "m", &other), &Terms::of(Writer::Client));
                 assert!(changed.is_ok());
             }
             object["data"] = json!({"races": races.to_string()});

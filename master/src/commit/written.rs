@@ -66,7 +66,9 @@ impl ToWrite {
 /// What a refusal would show of what was to be written: where a claim stands in it, if it makes any.
 pub(super) fn to_show(write: &Write) -> Option<Value> {
     match write {
-        Write::Create { object, claims, .. } | Write::Update { object, claims, .. } if !claims.is_empty() => Some(object.clone()),
+        Write::Create { object, claims, .. } | Write::Update { object, claims, .. } if !claims.is_empty() => {
+            Some(object.clone())
+        }
         Write::Create { .. } | Write::Update { .. } => Some(Value::Null),
         Write::Delete { .. } => None,
     }

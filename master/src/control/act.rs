@@ -88,7 +88,8 @@ impl Gate {
         Gate { agents: Some(sockets), ..self }
     }
 
-    /// Asks the agents of these nodes what their pods take. A thread of its own waits for them; what they say is a wake.
+    /// Asks the agents of these nodes what their pods take. A thread of its own waits for them; what they say is a
+    /// wake.
     pub fn measure(&self, nodes: impl Iterator<Item = String>, wakes: &Wakes) {
         let Some(sockets) = &self.agents else { return };
         if wakes.fill.measuring.swap(true, Ordering::AcqRel) {
@@ -125,7 +126,11 @@ impl Gate {
     /// Of all that stands in namespaces.
     pub fn contained(&self) -> Vec<Resource> {
         let kinds = self.registry.kinds();
-        kinds.stored().filter(|kind| kind.namespaced && kind.offers(Verb::List)).map(|kind| kind.resource.clone()).collect()
+        kinds
+            .stored()
+            .filter(|kind| kind.namespaced && kind.offers(Verb::List))
+            .map(|kind| kind.resource.clone())
+            .collect()
     }
 
     /// All that a namespace holds. `None`: it is gone, or cannot be read.
@@ -142,8 +147,8 @@ impl Gate {
         Some(contents)
     }
 
-    /// What was written, or None for a lost race: the winner's event brings the key back. `Err` is a refusal that will not pass by itself,
-    /// in words.
+    /// What was written, or None for a lost race: the winner's event brings the key back. `Err` is a refusal that will
+    /// not pass by itself, in words.
     pub fn pass(&self, intent: Intent, now: Now) -> Result<Option<Key>, Refusal> {
         let deleting = match &intent {
             Intent::Create { resource, namespace, object } => return self.create(resource, namespace, object),
@@ -158,15 +163,23 @@ impl Gate {
         match intent {
             // It is told with what it is about, and made by itself.
             Intent::Tell(_) | Intent::Announce(_) | Intent::Then(_) | Intent::Create { .. } => Ok(None),
-            Intent::Update { key, seen, object } => self.change(&key, seen, |_, _| Ok(whole(Part::Main, object.clone()))),
+            Intent::Update { key, seen, object } => {
+                self.change(&key, seen, |_, _| Ok(whole(Part::Main, object.clone())))
+            }
             Intent::Status { key, seen, status } => self.change(&key, seen, |_, old| {
                 let mut object = old.object.clone();
                 object["status"] = status.clone();
                 Ok(whole(Part::Status, object))
             }),
-            Intent::Note { key, seen, object } => self.change(&key, seen, |_, _| Ok(whole(Part::Status, object.clone()))),
-            Intent::Bind { key, seen, node } => self.change(&key, seen, |_, old| self.bound(old.object, &node, now).map(Made::Own)),
-            Intent::Emptied { key, seen } => self.change(&key, seen, |kind, old| Ok(Made::relieved(kind, namespace::emptied(old.object)))),
+            Intent::Note { key, seen, object } => {
+                self.change(&key, seen, |_, _| Ok(whole(Part::Status, object.clone())))
+            }
+            Intent::Bind { key, seen, node } => {
+                self.change(&key, seen, |_, old| self.bound(old.object, &node, now).map(Made::Own))
+            }
+            Intent::Emptied { key, seen } => {
+                self.change(&key, seen, |kind, old| Ok(Made::relieved(kind, namespace::emptied(old.object))))
+            }
             Intent::Delete { key, seen, at_once } => {
                 // Who watches a pod sees that it goes, as in Kubernetes.
                 let shown = at_once && key.resource == PODS;
@@ -184,21 +197,25 @@ impl Gate {
             Intent::Disown { key, seen, owners } => {
                 self.change(&key, seen, |kind, old| Ok(Made::relieved(kind, without_owners(old.object, &owners))))
             }
-            Intent::Release { key, seen, finalizer } => {
-                self.change(&key, seen, |kind, old| Ok(Made::relieved(kind, without_finalizer(old.object, finalizer.unwrap_or_default()))))
-            }
+            Intent::Release { key, seen, finalizer } => self.change(&key, seen, |kind, old| {
+                Ok(Made::relieved(kind, without_finalizer(old.object, finalizer.unwrap_or_default())))
+            }),
         }
     }
 
-    /// An event that cannot be stored is no reason for anything. `made`: what the tale is about was done to this object.
+    /// An event that cannot be stored is no reason for anything. `made`: what the tale is about was done to this
+    /// object.
     pub fn tell(&self, tale: &Tale, made: Option<&Key>, now: Now) {
         let made = made.filter(|_| tale.names_made).map(|key| key.name.as_str()).unwrap_or_default();
         let name = name_of(tale, self.tales.fetch_add(1, Ordering::Relaxed), now);
         let message = format!("{}{made}", tale.message);
-        let telling = self.correlator.lock().unwrap_or_else(PoisonError::into_inner).tell(tale, message, &name, now.uptime);
+        let telling =
+            self.correlator.lock().unwrap_or_else(PoisonError::into_inner).tell(tale, message, &name, now.uptime);
         let written = match telling {
             Telling::Nothing => return,
-            Telling::New { message } => self.create(&EVENTS, &namespace_of(tale), &document(tale, (&name, &message, 1), now)).map(drop),
+            Telling::New { message } => {
+                self.create(&EVENTS, &namespace_of(tale), &document(tale, (&name, &message, 1), now)).map(drop)
+            }
             Telling::Again { name, count, message } => self.tell_again(tale, (&name, &message, count), now),
         };
         if let Err(refusal) = written {
@@ -225,7 +242,11 @@ impl Gate {
     /// Damaged files, as events about the objects that they were: whoever looks at one hears of it.
     pub fn tell_files(&self, reason: &'static str, files: &[Damage], now: Now) {
         // What is no object's is told of the namespace that is the cluster.
-        let cluster = Key { resource: Resource::core("namespaces"), namespace: String::new(), name: namespace::CLUSTER.to_owned() };
+        let cluster = Key {
+            resource: Resource::core("namespaces"),
+            namespace: String::new(),
+            name: namespace::CLUSTER.to_owned(),
+        };
         for damage in files.iter().take(DAMAGE_EVENTS_MAX) {
             let key = damage.key.as_ref().unwrap_or(&cluster);
             let Some(kind) = self.registry.kind(&key.resource) else { continue };
@@ -245,7 +266,8 @@ impl Gate {
     }
 
     fn create(&self, resource: &Resource, namespace: &str, object: &Value) -> Result<Option<Key>, Refusal> {
-        let said = object["metadata"]["name"].as_str().or(object["metadata"]["generateName"].as_str()).unwrap_or_default();
+        let said =
+            object["metadata"]["name"].as_str().or(object["metadata"]["generateName"].as_str()).unwrap_or_default();
         let doing = Doing::Making(resource.clone(), said.to_owned());
         let refused = |why: String| Refusal { doing: doing.clone(), ..Refusal::from(why) };
         let make = |_: Option<Standing<'_>>| Ok(whole(Part::Main, object.clone()));
@@ -256,7 +278,9 @@ impl Gate {
             Err(barred) if barred.is_taken() && !object["metadata"]["name"].is_null() => Ok(None),
             // Whoever asks for it goes with its namespace: there is nothing to tell.
             Err(Barred::Homeless(Homeless::Ending { .. })) => Ok(None),
-            Err(Barred::Homeless(Homeless::Missing)) => Err(refused(format!("namespace {namespace} is not there: nothing is made in it"))),
+            Err(Barred::Homeless(Homeless::Missing)) => {
+                Err(refused(format!("namespace {namespace} is not there: nothing is made in it")))
+            }
             Err(Barred::Unfit(Unfit::Forbidden { name, why })) => {
                 let gist = format!("{resource} {said:?} is forbidden: {why}");
                 Err(Refusal { why: format!("{resource} {name:?} is forbidden: {why}"), gist, doing })
@@ -265,7 +289,8 @@ impl Gate {
         }
     }
 
-    /// A change of the object that the controller saw; None: it has changed or gone since, or there is nothing to change.
+    /// A change of the object that the controller saw; None: it has changed or gone since, or there is nothing to
+    /// change.
     fn change<'a>(
         &'a self,
         key: &'a Key,
@@ -300,7 +325,8 @@ impl Gate {
 
     fn bound(&self, pod: &Value, node: &str, now: Now) -> Result<Value, String> {
         let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() };
-        let found = self.registry.store.get(&key).ok().flatten().and_then(|stored| serde_json::from_slice(&stored.json).ok());
+        let found =
+            self.registry.store.get(&key).ok().flatten().and_then(|stored| serde_json::from_slice(&stored.json).ok());
         bind(pod, &json!({"target": {"kind": "Node", "name": node}}), &found.unwrap_or_default(), now.wall)
     }
 
@@ -320,11 +346,23 @@ fn whole<'a>(part: Part, object: Value) -> Made<'a> {
     Made::document(part, object, Ownership::Untold)
 }
 
-fn departed<'a>(kind: &Kind, old: Standing<'_>, grace_s: Option<i64>, fate: Option<Fate>, now: Now) -> Result<Made<'a>, String> {
+fn departed<'a>(
+    kind: &Kind,
+    old: Standing<'_>,
+    grace_s: Option<i64>,
+    fate: Option<Fate>,
+    now: Now,
+) -> Result<Made<'a>, String> {
     departure(kind, old, grace_s, fate, now).map(Made::from)
 }
 
-fn departure(kind: &Kind, old: Standing<'_>, grace_s: Option<i64>, fate: Option<Fate>, now: Now) -> Result<Departure, String> {
+fn departure(
+    kind: &Kind,
+    old: Standing<'_>,
+    grace_s: Option<i64>,
+    fate: Option<Fate>,
+    now: Now,
+) -> Result<Departure, String> {
     let deleting = Deleting { grace_s, now: now.wall };
     prepare::depart(kind, old, &Preconditions::default(), deleting, fate).map_err(|unfit| unfit.to_string())
 }

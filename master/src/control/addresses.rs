@@ -30,7 +30,8 @@ impl View for AddressedView {
         let spec = &document(stored)["spec"];
         let all = spec["clusterIPs"].as_array().cloned().unwrap_or_else(|| vec![spec["clusterIP"].clone()]);
         let texts = all.iter().filter_map(Value::as_str);
-        let addresses = texts.filter_map(|text| text.parse::<IpAddr>().ok()).map(|address| address.to_string()).collect();
+        let addresses =
+            texts.filter_map(|text| text.parse::<IpAddr>().ok()).map(|address| address.to_string()).collect();
         Some(AddressedView { addresses })
     }
 }
@@ -65,7 +66,8 @@ fn key_of(address: &str) -> Key {
 }
 
 pub fn all(cluster: &Cluster) -> Vec<Key> {
-    let of_services = cluster.all::<AddressedView>().flat_map(|(_, service)| &service.addresses).map(|address| key_of(address));
+    let of_services =
+        cluster.all::<AddressedView>().flat_map(|(_, service)| &service.addresses).map(|address| key_of(address));
     of_services.chain(cluster.all::<AddressView>().map(|(key, _)| key.clone())).collect()
 }
 
@@ -86,7 +88,9 @@ pub fn decide(look: &Look<'_>) -> Decision {
             // What cannot be read may still have it.
             match cluster.damaged.contains(&Key { resource: SERVICES, namespace, name }) {
                 true => Decision::default(),
-                false => Decision::of(vec![Intent::Delete { key: key.clone(), seen: standing.revision, at_once: true }]),
+                false => {
+                    Decision::of(vec![Intent::Delete { key: key.clone(), seen: standing.revision, at_once: true }])
+                }
             }
         }
         _ => Decision::default(),

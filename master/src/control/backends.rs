@@ -30,13 +30,19 @@ impl Backend<'_> {
         // Most pods are not worth parsing.
         memchr::memmem::find(&self.pod.document.json, b"\"subdomain\"")?;
         let spec = &document(&self.pod.document)["spec"];
-        let named = spec["subdomain"].as_str().is_some_and(|subdomain| !subdomain.is_empty() && subdomain == service.name);
+        let named =
+            spec["subdomain"].as_str().is_some_and(|subdomain| !subdomain.is_empty() && subdomain == service.name);
         spec["hostname"].as_str().filter(|name| named && !name.is_empty()).map(str::to_owned)
     }
 }
 
 /// `standing`: the Endpoints of the service as they stand.
-pub fn backends<'a>(cluster: &'a Cluster, key: &'a Key, service: &'a ServiceView, standing: Option<&EndpointsView>) -> Vec<Backend<'a>> {
+pub fn backends<'a>(
+    cluster: &'a Cluster,
+    key: &'a Key,
+    service: &'a ServiceView,
+    standing: Option<&EndpointsView>,
+) -> Vec<Backend<'a>> {
     let selected = cluster.pods_labelled(&key.namespace, &service.selector).filter(|(_, pod)| !pod.terminal());
     let mut backends = Vec::new();
     for (key, pod) in selected {
@@ -68,7 +74,8 @@ fn address(cluster: &Cluster, pod: &PodView, standing: Option<&EndpointsView>) -
     let silent = cluster.nodes.get(&pod.node).is_some_and(|node| node.silent());
     let takes = |ready: bool| ready && !silent;
     if let (None, Some(standing)) = (pod.ready, standing) {
-        let named = |address: &&EndpointAddress| address.target_ref.as_ref().is_some_and(|target| target.uid == pod.uid);
+        let named =
+            |address: &&EndpointAddress| address.target_ref.as_ref().is_some_and(|target| target.uid == pod.uid);
         for subset in &standing.subsets {
             for (half, ready) in [(&subset.addresses, true), (&subset.not_ready_addresses, false)] {
                 if let Some(address) = half.iter().find(named) {
@@ -89,7 +96,9 @@ fn resolve(port: &ServicePort, pod: &PodView) -> Option<Port> {
     let number = match &port.target_port {
         None | Some(IntOrString::Int(0)) => port.port,
         Some(IntOrString::Int(number)) => *number,
-        Some(IntOrString::String(name)) => pod.ports.iter().find(|(other, _, protocol)| other == name && *protocol == wanted)?.1,
+        Some(IntOrString::String(name)) => {
+            pod.ports.iter().find(|(other, _, protocol)| other == name && *protocol == wanted)?.1
+        }
     };
     Some((port.name.clone(), number, wanted))
 }

@@ -35,8 +35,11 @@ impl View for BalancedView {
         let document = document(stored);
         let service = Service::read(&document).ok()?;
         let wants = service.spec.kind == "LoadBalancer" && service.spec.load_balancer_class.is_none();
-        let port =
-            |port: &coracle_api::service::ServicePort| HostPort { port: port.port, protocol: protocol(&port.protocol), ip: String::new() };
+        let port = |port: &coracle_api::service::ServicePort| HostPort {
+            port: port.port,
+            protocol: protocol(&port.protocol),
+            ip: String::new(),
+        };
         Some(BalancedView {
             wants: wants && document["metadata"]["deletionTimestamp"].is_null(),
             revision: stored.revision,
@@ -58,7 +61,9 @@ impl BalancedView {
     /// Whether a pod may have a port that it could not have before.
     pub fn leaves(was: Option<&BalancedView>, is: Option<&BalancedView>) -> bool {
         let stays = |was: &BalancedView| {
-            is.is_some_and(|is| was.ports.iter().all(|port| is.ports.contains(port)) && was.given.iter().all(|address| is.has(*address)))
+            is.is_some_and(|is| {
+                was.ports.iter().all(|port| is.ports.contains(port)) && was.given.iter().all(|address| is.has(*address))
+            })
         };
         was.is_some_and(|was| was.wants && !was.given.is_empty() && !stays(was))
     }
@@ -77,7 +82,8 @@ pub fn address(node: &NodeView) -> Option<IpAddr> {
 fn said(node: &NodeView) -> Option<(bool, Option<IpAddr>)> {
     let document: Value = serde_json::from_slice(&node.document.json).ok()?;
     let Node { status, .. } = serde_json::from_value(document.clone()).ok()?;
-    let ours = document["status"]["nodeInfo"]["kubeletVersion"].as_str().is_some_and(|version| version.ends_with(AGENT));
+    let ours =
+        document["status"]["nodeInfo"]["kubeletVersion"].as_str().is_some_and(|version| version.ends_with(AGENT));
     let address = status.addresses.iter().find(|one| one.kind == "InternalIP").and_then(|one| one.address.parse().ok());
     Some((ours, address.filter(|address: &IpAddr| !address.is_loopback())))
 }

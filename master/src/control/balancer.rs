@@ -1,12 +1,13 @@
-//! A load balancer of the cluster's own: a service of that type gets the addresses of the nodes, whose agents lead its ports on. PURE.
+//! A load balancer of the cluster's own: a service of that type gets the addresses of the nodes, whose agents lead its
+//! ports on. PURE.
 //!
 //!     every service of the type -> the nodes where its ports are nobody else's
 //!         -> `status.loadBalancer`, and an event of the others
 //!
-//! A port of a node has one holder, as between pods: what stands there stays. Pods that stand there come first, since nobody can take a
-//! host port from them; then services that have the node already, the oldest first; then those that ask. The scheduler keeps pods off the
-//! ports that services hold. Only nodes of this project's agent take part: another kubelet would not lead the ports on. Whoever names
-//! another balancer in `spec.loadBalancerClass` has that.
+//! A port of a node has one holder, as between pods: what stands there stays. Pods that stand there come first, since
+//! nobody can take a host port from them; then services that have the node already, the oldest first; then those that
+//! ask. The scheduler keeps pods off the ports that services hold. Only nodes of this project's agent take part:
+//! another kubelet would not lead the ports on. Whoever names another balancer in `spec.loadBalancerClass` has that.
 
 use super::balanced::{BalancedView, address};
 use super::cluster::Cluster;
@@ -54,7 +55,8 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 pub fn decide(look: &Look<'_>) -> Decision {
     let (cluster, key) = (look.cluster, look.key);
     let Some((_, service)) = wanting(cluster).find(|(other, _)| *other == key) else { return Decision::default() };
-    let nodes: Vec<(&str, IpAddr)> = cluster.nodes.iter().filter_map(|(name, node)| Some((name.as_str(), address(node)?))).collect();
+    let nodes: Vec<(&str, IpAddr)> =
+        cluster.nodes.iter().filter_map(|(name, node)| Some((name.as_str(), address(node)?))).collect();
     let mut announced: Option<String> = look.remembered();
     // Nodes that have not said where they are yet: what stands may be true.
     if nodes.is_empty() {
@@ -78,7 +80,12 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let trouble = words(&clashes);
     if let Some(message) = trouble.as_ref().filter(|message| announced.as_ref() != Some(message)) {
         let about = About::new(("v1", "Service"), key, &service.uid, service.revision);
-        intents.push(Intent::Announce(Tale::warning("service-controller", about, "SyncLoadBalancerFailed", message.clone())));
+        intents.push(Intent::Announce(Tale::warning(
+            "service-controller",
+            about,
+            "SyncLoadBalancerFailed",
+            message.clone(),
+        )));
     }
     announced = trouble;
     Decision { memo: announced.map(|announced| Memo::of(Some(announced))), ..Decision::of(intents) }
@@ -92,7 +99,11 @@ struct Clash<'c> {
 }
 
 /// Whether somebody comes before a service at one of its ports of a node.
-fn clash<'c>(cluster: &'c Cluster, (node, address): (&'c str, IpAddr), (own, service): (&Key, &BalancedView)) -> Option<Clash<'c>> {
+fn clash<'c>(
+    cluster: &'c Cluster,
+    (node, address): (&'c str, IpAddr),
+    (own, service): (&Key, &BalancedView),
+) -> Option<Clash<'c>> {
     let named = |what: &str, key: &Key| format!("{what} {}/{}", key.namespace, key.name);
     let pods = cluster.pods_on(node).filter(|(_, pod)| !pod.terminal());
     let mut taken: Vec<(HostPort, String)> =
@@ -100,7 +111,9 @@ fn clash<'c>(cluster: &'c Cluster, (node, address): (&'c str, IpAddr), (own, ser
     let mut before: Vec<(&Key, &BalancedView)> = wanting(cluster).collect();
     before.sort_by_key(|(key, view)| (!view.has(address), &view.made, *key));
     let first = |taken: &[(HostPort, String)], view: &BalancedView| {
-        view.ports.iter().find_map(|port| taken.iter().find(|(other, _)| other.clashes(port)).map(|(_, by)| (port.clone(), by.clone())))
+        view.ports.iter().find_map(|port| {
+            taken.iter().find(|(other, _)| other.clashes(port)).map(|(_, by)| (port.clone(), by.clone()))
+        })
     };
     for (key, view) in before.into_iter().take_while(|(key, _)| *key != own) {
         // One that has nothing of this node holds nothing there.

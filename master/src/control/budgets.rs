@@ -87,7 +87,12 @@ impl View for ScaleView {
         }
         let Scaled { metadata, spec } = read(stored)?;
         let owner = metadata.controller().map(|owner| (owner.uid.clone(), owner.name.clone()));
-        Some(ScaleView { uid: metadata.uid, replicas: spec.replicas.unwrap_or(1).into(), owner, document: stored.clone() })
+        Some(ScaleView {
+            uid: metadata.uid,
+            replicas: spec.replicas.unwrap_or(1).into(),
+            owner,
+            document: stored.clone(),
+        })
     }
 }
 
@@ -174,9 +179,9 @@ impl Expected {
         }
         if self.unmanaged {
             let words = format!(
-                "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the \
-                 PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \
-                 \".spec.minAvailable\" field of the PDB to an integer value.",
+                "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \
+                 status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account \
+                 for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
                 go_text(selector)
             );
             tales.push(Tale::warning(SOURCE, about(), "UnmanagedPods", words));
@@ -196,7 +201,10 @@ fn go_text(selector: &Value) -> String {
         format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
     });
     let rules: String = rules.collect();
-    format!("&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{rules}}},}}")
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},\
+         MatchExpressions:[]LabelSelectorRequirement{{{rules}}},}}"
+    )
 }
 
 fn expect(cluster: &Cluster, key: &Key, spec: &Value, guarded: &Guarded) -> Result<Expected, String> {
@@ -220,7 +228,8 @@ fn expect(cluster: &Cluster, key: &Key, spec: &Value, guarded: &Guarded) -> Resu
 /// A number, or a share of the pods, rounded up.
 fn resolved(value: &Value, pods: i64) -> i64 {
     let share = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
-    share.map_or_else(|| value.as_i64().unwrap_or_default(), |share| share.saturating_mul(pods).saturating_add(99) / 100)
+    share
+        .map_or_else(|| value.as_i64().unwrap_or_default(), |share| share.saturating_mul(pods).saturating_add(99) / 100)
 }
 
 /// How many pods the owners of these are to have, each owner counted once; and whether some have no owner.
@@ -255,7 +264,9 @@ fn unscaled(cluster: &Cluster, key: &Key, pod: &PodView) -> String {
     }
     let owned: Option<Owned> = serde_json::from_slice(&pod.document.json).ok();
     let owner = owned.as_ref().and_then(|owned| owned.metadata.controller());
-    let Some(OwnerReference { api_version, kind, name, .. }) = owner else { return format!("found no controllers for pod {:?}", key.name) };
+    let Some(OwnerReference { api_version, kind, name, .. }) = owner else {
+        return format!("found no controllers for pod {:?}", key.name);
+    };
     let Some(resource) = cluster.references.resource(api_version, kind) else {
         return format!("no matches for kind {kind:?} in version {api_version:?}");
     };
@@ -299,7 +310,9 @@ impl<'c> Disrupted<'c> {
 }
 
 fn counted(budget: &Value, guarded: &Guarded, expected: &Expected, disrupted: &Disrupted, now: Time) -> Value {
-    let healthy = |(key, pod): &&(&Key, &PodView)| pod.ready == Some(true) && !pod.deleting && !disrupted.awaited.contains_key(&key.name);
+    let healthy = |(key, pod): &&(&Key, &PodView)| {
+        pod.ready == Some(true) && !pod.deleting && !disrupted.awaited.contains_key(&key.name)
+    };
     let healthy = count(guarded.iter().filter(healthy).count());
     let allowed = if expected.pods > 0 { (healthy - expected.healthy).max(0) } else { 0 };
     let mut status = json!({
@@ -313,7 +326,11 @@ fn counted(budget: &Value, guarded: &Guarded, expected: &Expected, disrupted: &D
     if !disrupted.awaited.is_empty() {
         status["disruptedPods"] = disrupted.awaited.clone().into();
     }
-    eviction::set_allowance(&mut status, if allowed > 0 { Allowance::Sufficient } else { Allowance::Insufficient }, now);
+    eviction::set_allowance(
+        &mut status,
+        if allowed > 0 { Allowance::Sufficient } else { Allowance::Insufficient },
+        now,
+    );
     status
 }
 
@@ -345,7 +362,8 @@ mod tests {
         let rule = |text: &str| format!("LabelSelectorRequirement{{{text},}},");
         let expected = rule("Key:k,Operator:In,Values:[x y]") + &rule("Key:l,Operator:Exists,Values:[]");
         let expected = format!(
-            "&LabelSelector{{MatchLabels:map[string]string{{a: 1,b: 2,}},MatchExpressions:[]LabelSelectorRequirement{{{expected}}},}}"
+            "&LabelSelector{{MatchLabels:map[string]string{{a: 1,b: \
+             2,}},MatchExpressions:[]LabelSelectorRequirement{{{expected}}},}}"
         );
         assert_eq!(go_text(&rules), expected);
     }

@@ -1,4 +1,5 @@
-//! Hears when somebody sets the clock of this host, or the host has slept: what waits for a time of day looks at the clock again.
+//! Hears when somebody sets the clock of this host, or the host has slept: what waits for a time of day looks at the
+//! clock again.
 
 use super::wakes::Wakes;
 use nix::errno::Errno;
@@ -28,14 +29,16 @@ impl ClockWatch {
         let timer = TimerFd::new(ClockId::CLOCK_REALTIME, TimerFlags::TFD_CLOEXEC)?;
         let watch = Arc::new(Watch { timer, stopped: AtomicBool::new(false) });
         let theirs = watch.clone();
-        let thread = thread::Builder::new().name("clock".into()).stack_size(128 << 10).spawn(move || theirs.run(&wakes))?;
+        let thread =
+            thread::Builder::new().name("clock".into()).stack_size(128 << 10).spawn(move || theirs.run(&wakes))?;
         Ok(ClockWatch { watch, thread: Some(thread) })
     }
 }
 
 impl Watch {
     fn run(&self, wakes: &Wakes) {
-        let (never, cancel_on_set) = (Expiration::OneShot(TimeSpec::new(NEVER_S, 0)), TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET);
+        let (never, cancel_on_set) =
+            (Expiration::OneShot(TimeSpec::new(NEVER_S, 0)), TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET);
         loop {
             let waited = self.timer.set(never, TimerSetTimeFlags::TFD_TIMER_ABSTIME | cancel_on_set).and_then(|()| {
                 // Who stops it may have done so before the timer was set.
@@ -45,7 +48,9 @@ impl Watch {
                 _ if self.stopped.load(Ordering::Acquire) => return,
                 Ok(()) | Err(Errno::ECANCELED) => wakes.clock_was_set(),
                 Err(error) => {
-                    log::warn!("cron jobs wait as long as they thought, whatever the clock says: it cannot be watched: {error}");
+                    log::warn!(
+                        "cron jobs wait as long as they thought, whatever the clock says: it cannot be watched: {error}"
+                    );
                     return;
                 }
             }

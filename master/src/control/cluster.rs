@@ -12,7 +12,9 @@ use super::settings::Settings;
 use super::shelf::{Shelf, Shelves, View};
 use super::storage::view::{CLAIMS, CLASSES, CSI_NODES, VOLUMES};
 use super::usage::Usage;
-use super::view::{self, EVENTS, LEASES, Labels, NODE_LEASES, NODES, NodeView, PODS, PodView, SERVICES, Selector, node_key};
+use super::view::{
+    self, EVENTS, LEASES, Labels, NODE_LEASES, NODES, NodeView, PODS, PodView, SERVICES, Selector, node_key,
+};
 use crate::store::{Event, Stored};
 use coracle_api::meta::Key;
 use std::any::Any;
@@ -186,7 +188,13 @@ impl Cluster {
         }
     }
 
-    fn apply_node(&mut self, name: &str, new: Option<&Stored>, uptime: Duration, was_damaged: bool) -> (Vec<Box<dyn Any>>, bool) {
+    fn apply_node(
+        &mut self,
+        name: &str,
+        new: Option<&Stored>,
+        uptime: Duration,
+        was_damaged: bool,
+    ) -> (Vec<Box<dyn Any>>, bool) {
         let was = self.nodes.remove(name);
         let view = new.map(view::node);
         let read = !matches!(view, Some(None));
@@ -230,7 +238,11 @@ impl Cluster {
     }
 
     /// The pods of a namespace that have all of these labels; without one, none.
-    pub fn pods_labelled<'a>(&'a self, namespace: &'a str, wanted: &'a Labels) -> impl Iterator<Item = (&'a Key, &'a PodView)> {
+    pub fn pods_labelled<'a>(
+        &'a self,
+        namespace: &'a str,
+        wanted: &'a Labels,
+    ) -> impl Iterator<Item = (&'a Key, &'a PodView)> {
         let pairs: Vec<_> = wanted.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let candidates = self.labelled.candidates(namespace, &pairs).filter_map(|key| Some((&**key, self.pod(key)?)));
         candidates.filter(move |(key, pod)| key.namespace == namespace && view::selects(wanted, pod.labels()))
@@ -308,7 +320,8 @@ impl Cluster {
         };
         // One that cannot be read may use anything.
         let unknown = self.damaged_pods(&claim.namespace).next().is_some();
-        unknown || self.pods_in(&claim.namespace).any(|(key, pod)| pod.claims && !pod.node.is_empty() && names(key, pod))
+        unknown
+            || self.pods_in(&claim.namespace).any(|(key, pod)| pod.claims && !pod.node.is_empty() && names(key, pod))
     }
 
     /// The names of the nodes that pods are bound to.
@@ -324,7 +337,9 @@ impl Cluster {
     /// All there is has been seen. A node that does not exist and yet has pods of controllers was deleted before this
     /// process began: nobody but the scheduler puts such pods on nodes.
     pub fn complete(&mut self) {
-        let absent = |name: &&String| !name.is_empty() && !self.nodes.contains_key(*name) && !self.damaged.contains(&node_key(name));
+        let absent = |name: &&String| {
+            !name.is_empty() && !self.nodes.contains_key(*name) && !self.damaged.contains(&node_key(name))
+        };
         let owned = |name: &&String| self.pods_on(name).any(|(_, pod)| pod.owner.is_some());
         let removed: Vec<String> = self.pods_by_node.keys().filter(absent).filter(owned).cloned().collect();
         self.removed_nodes.extend(removed.into_iter().map(|name| (name, Duration::ZERO)));
@@ -341,7 +356,10 @@ impl Cluster {
         }
         let gone = old.nodes.into_keys().map(|name| (name, uptime)).chain(old.removed_nodes);
         for (name, at) in gone {
-            if !self.nodes.contains_key(&name) && !self.damaged.contains(&node_key(&name)) && self.pods_by_node.contains_key(&name) {
+            if !self.nodes.contains_key(&name)
+                && !self.damaged.contains(&node_key(&name))
+                && self.pods_by_node.contains_key(&name)
+            {
                 self.removed_nodes.insert(name, at);
             }
         }

@@ -1,4 +1,5 @@
-//! Complaints: why the intents of each key were refused, so that each reason is told once, and when each is tried again. PURE.
+//! Complaints: why the intents of each key were refused, so that each reason is told once, and when each is tried
+//! again. PURE.
 
 use super::controller::Patience;
 use super::intent::Refusal;
@@ -40,7 +41,13 @@ impl Complaints {
     }
 
     /// The answer: whether it says anything new, and when to look again.
-    pub fn put(&mut self, owner: &Owner, refusal: Refusal, patience: Patience, uptime: Duration) -> (Novelty, Duration) {
+    pub fn put(
+        &mut self,
+        owner: &Owner,
+        refusal: Refusal,
+        patience: Patience,
+        uptime: Duration,
+    ) -> (Novelty, Duration) {
         if self.complaints.len() >= COMPLAINTS_MAX && !self.complaints.contains_key(owner) {
             self.complaints.clear();
         }
@@ -57,7 +64,8 @@ impl Complaints {
     /// When all that may be repeated at once is used up: not before this.
     fn next(&mut self, uptime: Duration) -> Duration {
         let (used, since) = self.used;
-        let back = u32::try_from(uptime.saturating_sub(since).as_millis() / ONE_MORE_AFTER.as_millis()).unwrap_or(u32::MAX);
+        let back =
+            u32::try_from(uptime.saturating_sub(since).as_millis() / ONE_MORE_AFTER.as_millis()).unwrap_or(u32::MAX);
         let used = used.saturating_sub(back);
         let since = if used == 0 { uptime } else { since + ONE_MORE_AFTER * back };
         self.used = (used.saturating_add(1), since);
@@ -85,7 +93,8 @@ mod tests {
     fn ever_later() {
         let (controllers, mut complaints) = (Controllers::builtin(), Complaints::default());
         let owner = controllers.owner("events", events::key()).unwrap();
-        let mut put = |gist: &str| complaints.put(&owner, Refusal::from(gist.to_owned()), Patience::USUAL, Duration::ZERO);
+        let mut put =
+            |gist: &str| complaints.put(&owner, Refusal::from(gist.to_owned()), Patience::USUAL, Duration::ZERO);
         assert_eq!(put("a"), (Novelty::First, Duration::from_millis(5)));
         assert_eq!(put("a"), (Novelty::TheSame, Duration::from_millis(10)));
         assert_eq!(put("b"), (Novelty::Another, Duration::from_millis(20)));

@@ -1,4 +1,5 @@
-//! Conditions of workloads: found, set and taken away by type, as Kubernetes orders them: one that changes goes to the end. PURE.
+//! Conditions of workloads: found, set and taken away by type, as Kubernetes orders them: one that changes goes to the
+//! end. PURE.
 
 use super::controller::Now;
 use coracle_api::workload::Condition;

@@ -15,7 +15,8 @@ use serde_json::Value;
 use std::any::Any;
 use std::time::Duration;
 
-/// A look that ended in a refusal is repeated after the first of these, then after twice as long, and so on to the second, as in Kubernetes.
+/// A look that ended in a refusal is repeated after the first of these, then after twice as long, and so on to the
+/// second, as in Kubernetes.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience(pub Duration, pub Duration);
 

@@ -87,7 +87,8 @@ impl Correlator {
     /// `message`: with the name of what was made. `name`: of the event, if it is told anew.
     pub fn tell(&mut self, tale: &Tale, message: String, name: &str, uptime: Duration) -> Telling {
         let about = &tale.about;
-        let object = (tale.source, &about.api_version, &about.kind, &about.namespace, &about.name, &about.uid, tale.severity);
+        let object =
+            (tale.source, &about.api_version, &about.kind, &about.namespace, &about.name, &about.uid, tale.severity);
         let group = hash((object, tale.reason));
         let (at, messages) = self.messages.entry(group, uptime, MESSAGES_FORGOTTEN_AFTER);
         *at = uptime;
@@ -114,7 +115,8 @@ impl Correlator {
 
     fn allowed(&mut self, object: u64, uptime: Duration) -> bool {
         let (since, used) = self.used.entry(object, uptime, ONE_MORE_AFTER * (AT_ONCE + 1));
-        let back = u32::try_from(uptime.saturating_sub(*since).as_secs() / ONE_MORE_AFTER.as_secs()).unwrap_or(u32::MAX);
+        let back =
+            u32::try_from(uptime.saturating_sub(*since).as_secs() / ONE_MORE_AFTER.as_secs()).unwrap_or(u32::MAX);
         *used = used.saturating_sub(back);
         *since = if *used == 0 { uptime } else { *since + ONE_MORE_AFTER * back };
         *used += u32::from(*used < AT_ONCE + 1);
@@ -140,8 +142,9 @@ mod tests {
     #[test]
     fn the_same_again() {
         let mut correlator = Correlator::default();
-        let mut tell =
-            |name: &str, message: &str, event: &str| correlator.tell(&tale(name, "R"), message.to_owned(), event, Duration::from_secs(1));
+        let mut tell = |name: &str, message: &str, event: &str| {
+            correlator.tell(&tale(name, "R"), message.to_owned(), event, Duration::from_secs(1))
+        };
         assert_eq!(tell("a", "x", "a.1"), Telling::New { message: "x".to_owned() });
         assert_eq!(tell("a", "x", "a.2"), Telling::Again { name: "a.1".to_owned(), count: 2, message: "x".to_owned() });
         assert_eq!(tell("a", "y", "a.3"), Telling::New { message: "y".to_owned() });
@@ -151,19 +154,25 @@ mod tests {
     #[test]
     fn many_are_combined() {
         let mut correlator = Correlator::default();
-        let tellings: Vec<Telling> =
-            (0..12).map(|n| correlator.tell(&tale("a", "R"), format!("m{n}"), &format!("a.{n}"), Duration::from_secs(1))).collect();
+        let tellings: Vec<Telling> = (0..12)
+            .map(|n| correlator.tell(&tale("a", "R"), format!("m{n}"), &format!("a.{n}"), Duration::from_secs(1)))
+            .collect();
         assert_eq!(tellings[8], Telling::New { message: "m8".to_owned() });
         assert_eq!(tellings[9], Telling::New { message: "(combined from similar events): m9".to_owned() });
-        let again =
-            |n: u32| Telling::Again { name: "a.9".to_owned(), count: n - 8, message: format!("(combined from similar events): m{n}") };
+        let again = |n: u32| Telling::Again {
+            name: "a.9".to_owned(),
+            count: n - 8,
+            message: format!("(combined from similar events): m{n}"),
+        };
         assert_eq!(tellings[10..], [again(10), again(11)]);
     }
 
     #[test]
     fn too_much_is_left_out() {
         let mut correlator = Correlator::default();
-        let mut tell = |s: u64| correlator.tell(&tale("a", "R"), "x".to_owned(), "a.1", Duration::from_secs(s)) != Telling::Nothing;
+        let mut tell = |s: u64| {
+            correlator.tell(&tale("a", "R"), "x".to_owned(), "a.1", Duration::from_secs(s)) != Telling::Nothing
+        };
         assert_eq!((0..30).filter(|_| tell(1)).count(), 25);
         assert!(!tell(299));
         assert!(tell(302));

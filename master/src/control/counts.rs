@@ -1,4 +1,5 @@
-//! The status of a workload as it is written: counts and conditions over what stands, zeros left out as Kubernetes does. PURE.
+//! The status of a workload as it is written: counts and conditions over what stands, zeros left out as Kubernetes
+//! does. PURE.
 
 use super::view::document;
 use crate::store::Stored;

@@ -6,7 +6,8 @@ use super::controller::{Change, Look, all as keys_of};
 use super::intent::{About, Decision, Intent, Memo, Tale};
 use super::trigger::{self, Moments, stamp};
 use super::view::{
-    ENDPOINTS, EndpointsView, MANAGED_BY, NodeView, PodView, SERVICES, ServiceView, SliceView, TRUNCATED, document, selects,
+    ENDPOINTS, EndpointsView, MANAGED_BY, NodeView, PodView, SERVICES, ServiceView, SliceView, TRUNCATED, document,
+    selects,
 };
 use super::{own, slices};
 use coracle_api::meta::{Key, Revision, Time};
@@ -108,7 +109,13 @@ fn of_service(cluster: &Cluster, service_key: &Key, moments: &mut Moments) -> Ve
 }
 
 /// Pods on nodes that are not there are in no slice: nobody knows where they are.
-fn strays(cluster: &Cluster, key: &Key, service: &ServiceView, backends: &[Backend<'_>], moments: &mut Moments) -> Vec<Intent> {
+fn strays(
+    cluster: &Cluster,
+    key: &Key,
+    service: &ServiceView,
+    backends: &[Backend<'_>],
+    moments: &mut Moments,
+) -> Vec<Intent> {
     let stray = |backend: &&Backend<'_>| !slices::is_placed(cluster, service, backend);
     let text = |backend: &Backend<'_>| {
         let (namespace, name, pod, node) = (&key.namespace, &key.name, &backend.key.name, &backend.pod.node);
@@ -154,11 +161,16 @@ impl Shown {
 }
 
 /// Ports that the same addresses have are in one subset.
-fn subsets(service: &ServiceView, backends: Vec<Backend<'_>>, ready: impl Fn(&Backend<'_>) -> bool) -> Vec<EndpointSubset> {
+fn subsets(
+    service: &ServiceView,
+    backends: Vec<Backend<'_>>,
+    ready: impl Fn(&Backend<'_>) -> bool,
+) -> Vec<EndpointSubset> {
     let mut by_port: BTreeMap<Option<Port>, Addresses> = BTreeMap::new();
     for backend in backends {
         let (ready, address) = (ready(&backend), address(service, &backend));
-        let ports: Vec<Option<Port>> = if backend.ports.is_empty() { vec![None] } else { backend.ports.into_iter().map(Some).collect() };
+        let ports: Vec<Option<Port>> =
+            if backend.ports.is_empty() { vec![None] } else { backend.ports.into_iter().map(Some).collect() };
         for port in ports {
             let addresses = by_port.entry(port).or_default();
             let half = if ready { &mut addresses.ready } else { &mut addresses.not_ready };
@@ -167,11 +179,16 @@ fn subsets(service: &ServiceView, backends: Vec<Backend<'_>>, ready: impl Fn(&Ba
     }
     let mut subsets: Vec<EndpointSubset> = Vec::new();
     for (port, addresses) in by_port {
-        let (ready, not_ready): (Vec<_>, Vec<_>) = (addresses.ready.into_values().collect(), addresses.not_ready.into_values().collect());
+        let (ready, not_ready): (Vec<_>, Vec<_>) =
+            (addresses.ready.into_values().collect(), addresses.not_ready.into_values().collect());
         let port = port.map(|(name, port, protocol)| EndpointPort { name, port, protocol, app_protocol: None });
         match subsets.iter_mut().find(|subset| subset.addresses == ready && subset.not_ready_addresses == not_ready) {
             Some(subset) => subset.ports.extend(port),
-            None => subsets.push(EndpointSubset { addresses: ready, not_ready_addresses: not_ready, ports: port.into_iter().collect() }),
+            None => subsets.push(EndpointSubset {
+                addresses: ready,
+                not_ready_addresses: not_ready,
+                ports: port.into_iter().collect(),
+            }),
         }
     }
     subsets
@@ -185,7 +202,13 @@ fn address(service: &ServiceView, backend: &Backend<'_>) -> EndpointAddress {
 }
 
 /// The write that brings the Endpoints up to date, if they are not.
-fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, shown: Shown, moment: Option<Time>) -> Option<Intent> {
+fn write(
+    key: Key,
+    service: &ServiceView,
+    standing: Option<&EndpointsView>,
+    shown: Shown,
+    moment: Option<Time>,
+) -> Option<Intent> {
     let mut labels = service.labels.clone();
     labels.insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
     if service.headless {
@@ -224,7 +247,8 @@ fn fill(object: &mut Value, shown: &Shown) {
 fn subset(subset: &EndpointSubset) -> Value {
     let address = |address: &EndpointAddress| {
         let target = address.target_ref.clone().unwrap_or_default();
-        let target = json!({"kind": target.kind, "namespace": target.namespace, "name": target.name, "uid": target.uid});
+        let target =
+            json!({"kind": target.kind, "namespace": target.namespace, "name": target.name, "uid": target.uid});
         let mut shown = json!({"ip": address.ip, "targetRef": target});
         if !address.hostname.is_empty() {
             shown["hostname"] = address.hostname.as_str().into();

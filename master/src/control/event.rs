@@ -37,7 +37,8 @@ pub fn document(tale: &Tale, (name, message, count): (&str, &str, u32), now: Now
     let mut event = json!({
         "metadata": {"name": name, "namespace": namespace_of(tale)},
         "involvedObject": reference(about),
-        "type": tale.severity, "reason": tale.reason, "message": cut_message(message), "source": {"component": tale.source},
+        "type": tale.severity, "reason": tale.reason, "message": cut_message(message),
+        "source": {"component": tale.source},
         "eventTime": null, "reportingComponent": tale.source, "reportingInstance": "",
         "firstTimestamp": at, "lastTimestamp": at, "count": count,
     });

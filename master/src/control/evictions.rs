@@ -1,7 +1,7 @@
 //! Pods leave nodes with NoExecute taints that they do not tolerate, or tolerate for some time only. PURE.
 //!
-//! Time is uptime. A timer that runs is not changed by a further taint; after a restart of the master all of them begin anew, so a pod
-//! stays rather too long than too short.
+//! Time is uptime. A timer that runs is not changed by a further taint; after a restart of the master all of them begin
+//! anew, so a pod stays rather too long than too short.
 
 use super::cluster::Cluster;
 use super::controller::{Change, Look};
@@ -37,7 +37,9 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
 }
 
 pub fn by_node(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
-    let expelling = |node: Option<&NodeView>| node.map(|node| node.expelling().cloned().collect::<Vec<Taint>>()).unwrap_or_default();
+    let expelling = |node: Option<&NodeView>| {
+        node.map(|node| node.expelling().cloned().collect::<Vec<Taint>>()).unwrap_or_default()
+    };
     let (was, is) = (expelling(change.was::<NodeView>()), expelling(cluster.nodes.get(&change.key.name)));
     if was == is { Vec::new() } else { vec![change.key.clone()] }
 }
@@ -113,7 +115,9 @@ fn patience(node: &NodeView, pod: &PodView) -> Option<Duration> {
     let tolerations = read::<Pod>(&pod.document).map(|pod| pod.spec.tolerations).unwrap_or_default();
     let mut shortest = None;
     for taint in node.expelling() {
-        let Some(bearing) = tolerations.iter().find(|toleration| tolerates(toleration, taint)) else { return Some(Duration::ZERO) };
+        let Some(bearing) = tolerations.iter().find(|toleration| tolerates(toleration, taint)) else {
+            return Some(Duration::ZERO);
+        };
         if let Some(seconds) = bearing.toleration_seconds {
             let time = Duration::from_secs(u64::try_from(seconds).unwrap_or_default()).min(TOLERATED_MAX);
             shortest = Some(shortest.map_or(time, |shortest: Duration| shortest.min(time)));
@@ -124,8 +128,13 @@ fn patience(node: &NodeView, pod: &PodView) -> Option<Duration> {
 
 /// It says why it goes.
 fn evicted(key: &Key, pod: &PodView, wall: Time) -> [Intent; 2] {
-    let status =
-        doomed(&document(&pod.document), pod.generation, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", wall);
+    let status = doomed(
+        &document(&pod.document),
+        pod.generation,
+        "DeletionByTaintManager",
+        "Taint manager: deleting due to NoExecute taint",
+        wall,
+    );
     let about = About { uid: String::new(), revision: Revision(0), ..About::pod(key, pod) };
     let message = format!("Marking for deletion Pod {}/{}", key.namespace, key.name);
     let tale = Tale::normal(SOURCE, about, "TaintManagerEviction", message);

@@ -1,7 +1,9 @@
-//! The taints that make running pods leave nodes which are not well, put there with restraint; and which nodes there are. PURE.
+//! The taints that make running pods leave nodes which are not well, put there with restraint; and which nodes there
+//! are. PURE.
 //!
-//! Where many nodes fail at once it is rather the network that has failed: in each zone one node is given up every ten seconds, fewer or
-//! none where most of a large or small zone are down, and none at all where every node is down: then nobody knows better.
+//! Where many nodes fail at once it is rather the network that has failed: in each zone one node is given up every ten
+//! seconds, fewer or none where most of a large or small zone are down, and none at all where every node is down: then
+//! nobody knows better.
 
 use super::cluster::Cluster;
 use super::controller::{Change, Look};
@@ -62,13 +64,17 @@ pub fn decide(look: &Look<'_>) -> Decision {
     if work.is_empty() {
         memory.due = None;
     } else {
-        // Halfway after the next round: nodes that fell silent together, but on two sides of a round's beginning, are seen together.
-        let due = *memory.due.get_or_insert(cluster.settings.round_after(now.uptime) + cluster.settings.node_round() / 2);
+        // Halfway after the next round: nodes that fell silent together, but on two sides of a round's beginning, are
+        // seen together.
+        let due =
+            *memory.due.get_or_insert(cluster.settings.round_after(now.uptime) + cluster.settings.node_round() / 2);
         if now.uptime < due {
             wake_at = Some(wake_at.map_or(due, |wake: Duration| wake.min(due)));
         } else {
             for Work { name, zone, node, task, at } in work {
-                if at > now.uptime || (task == Task::GiveUp && memory.next.get(&zone).is_some_and(|next| *next > now.uptime)) {
+                if at > now.uptime
+                    || (task == Task::GiveUp && memory.next.get(&zone).is_some_and(|next| *next > now.uptime))
+                {
                     let at = memory.next.get(&zone).copied().unwrap_or(at).max(at);
                     wake_at = Some(wake_at.map_or(at, |wake: Duration| wake.min(at)));
                     continue;
@@ -150,10 +156,12 @@ fn carried_out(name: &str, node: &NodeView, task: Task, wall: coracle_api::meta:
     match task {
         Task::GiveUp => add_taints(&mut object, &[wanted], "NoExecute", wall),
         Task::Swap if !stands(wanted) => add_taints(&mut object, &[wanted], "NoExecute", wall),
-        Task::Swap => {
-            remove_taints(&mut object, |key, effect| effect == "NoExecute" && [NOT_READY, UNREACHABLE].contains(&key) && key != wanted)
+        Task::Swap => remove_taints(&mut object, |key, effect| {
+            effect == "NoExecute" && [NOT_READY, UNREACHABLE].contains(&key) && key != wanted
+        }),
+        Task::Spare => {
+            remove_taints(&mut object, |key, effect| effect == "NoExecute" && [NOT_READY, UNREACHABLE].contains(&key))
         }
-        Task::Spare => remove_taints(&mut object, |key, effect| effect == "NoExecute" && [NOT_READY, UNREACHABLE].contains(&key)),
     }
     Intent::Update { key: node_key(name), seen: node.revision, object }
 }

@@ -92,7 +92,13 @@ mod tests {
         for (revision, (name, meta)) in (1..).map(Revision).zip(events) {
             let key = Arc::new(key("configmaps", name));
             let stored = || Stored::of(key.clone(), revision, &mut json!({"metadata": meta}));
-            graph.apply(&Event { revision, key: key.clone(), old: None, new: (!meta.is_null()).then(stored), renewed: false });
+            graph.apply(&Event {
+                revision,
+                key: key.clone(),
+                old: None,
+                new: (!meta.is_null()).then(stored),
+                renewed: false,
+            });
         }
         graph
     }
@@ -101,8 +107,14 @@ mod tests {
     fn look(graph: &mut References) {
         for key in graph.unlooked() {
             let found = match key.name.as_str() {
-                "other" => Ok(Some(Stored::of(Arc::new(key.clone()), Revision(1), &mut json!({"metadata": {"uid": "another"}})))),
-                "there" => Ok(Some(Stored::of(Arc::new(key.clone()), Revision(1), &mut json!({"metadata": {"uid": "there"}})))),
+                "other" => Ok(Some(Stored::of(
+                    Arc::new(key.clone()),
+                    Revision(1),
+                    &mut json!({"metadata": {"uid": "another"}}),
+                ))),
+                "there" => {
+                    Ok(Some(Stored::of(Arc::new(key.clone()), Revision(1), &mut json!({"metadata": {"uid": "there"}}))))
+                }
                 "damaged" => Err(Damaged { why: "half a file".to_owned() }),
                 _ => Ok(None),
             };
@@ -114,13 +126,18 @@ mod tests {
         let mut graph = graph(events);
         look(&mut graph);
         let line = |intent: Intent| match intent {
-            Intent::Collect { key, foreground, .. } => format!("{} goes{}", key.name, if foreground { " after what it owns" } else { "" }),
+            Intent::Collect { key, foreground, .. } => {
+                format!("{} goes{}", key.name, if foreground { " after what it owns" } else { "" })
+            }
             Intent::Disown { key, owners, .. } => format!("{} loses {}", key.name, owners.join(" ")),
-            Intent::Release { key, finalizer, .. } => format!("{} is released: {}", key.name, finalizer.unwrap_or("nothing holds it")),
+            Intent::Release { key, finalizer, .. } => {
+                format!("{} is released: {}", key.name, finalizer.unwrap_or("nothing holds it"))
+            }
             other => panic!("{other:?}"),
         };
         let keys: Vec<Key> = graph.keys().cloned().collect();
-        let found: Vec<String> = keys.iter().flat_map(|key| collect(&graph, key, |key| key.name == "used").intents).map(line).collect();
+        let found: Vec<String> =
+            keys.iter().flat_map(|key| collect(&graph, key, |key| key.name == "used").intents).map(line).collect();
         assert_eq!(found, expected, "{events:?}");
     }
 
@@ -134,7 +151,10 @@ mod tests {
     }
 
     fn leaving(uid: &str, finalizers: &[&str]) -> Value {
-        json!({"uid": uid, "deletionTimestamp": "2027-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0, "finalizers": finalizers})
+        json!({
+            "uid": uid, "deletionTimestamp": "2027-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+            "finalizers": finalizers,
+        })
     }
 
     #[test]
@@ -146,7 +166,8 @@ mod tests {
         // Unknown is not absent.
         check(&[("a", owned(&["damaged"]))], &[]);
         check(&[("a", owned(&["damaged", "gone"]))], &["a loses gone"]);
-        let foreign = json!({"ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t"}]});
+        let foreign =
+            json!({"ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t"}]});
         check(&[("a", foreign)], &[]);
         // It came, and went.
         check(&[("o", owned(&["there"])), ("a", owned(&["o"])), ("o", Value::Null)], &["a goes"]);
@@ -201,7 +222,10 @@ mod tests {
             meta
         };
         // As long as one of them has still to go, they wait.
-        check(&[("a", of("a", "!c", true)), ("b", of("b", "!a", true)), ("c", of("c", "!b", false))], &["c goes after what it owns"]);
+        check(
+            &[("a", of("a", "!c", true)), ("b", of("b", "!a", true)), ("c", of("c", "!b", false))],
+            &["c goes after what it owns"],
+        );
         let released = ["a", "b", "c"].map(|name| format!("{name} is released: foregroundDeletion"));
         let released = released.each_ref().map(String::as_str);
         let circle = [("a", of("a", "!c", true)), ("b", of("b", "!a", true)), ("c", of("c", "!b", true))];
@@ -229,7 +253,10 @@ mod tests {
     fn what_is_used_stays() {
         check(&[("c", leaving("c", &[GUARDS[0]]))], &["c is released: kubernetes.io/pvc-protection"]);
         check(&[("used", leaving("c", &[GUARDS[0]]))], &[]);
-        check(&[("c", leaving("c", &[GUARDS[0], "example.com/mine"]))], &["c is released: kubernetes.io/pvc-protection"]);
+        check(
+            &[("c", leaving("c", &[GUARDS[0], "example.com/mine"]))],
+            &["c is released: kubernetes.io/pvc-protection"],
+        );
     }
 
     /// Old news comes after newer: what was looked up has seen more than the events that are on their way.
@@ -240,11 +267,27 @@ mod tests {
         let stored = Stored::of(Arc::new(owner.clone()), Revision(9), &mut json!({"metadata": {"uid": "new"}}));
         assert_eq!(graph.unlooked(), BTreeSet::from([owner.clone()]));
         graph.saw(&owner, Revision(8), &Ok(Some(stored)));
-        graph.apply(&Event { revision: Revision(5), key: Arc::new(owner.clone()), old: None, new: None, renewed: false });
-        assert_eq!(collect(&graph, &key("configmaps", "a"), |_| false), Decision::default(), "its forerunner went at 5");
+        graph.apply(&Event {
+            revision: Revision(5),
+            key: Arc::new(owner.clone()),
+            old: None,
+            new: None,
+            renewed: false,
+        });
+        assert_eq!(
+            collect(&graph, &key("configmaps", "a"), |_| false),
+            Decision::default(),
+            "its forerunner went at 5"
+        );
         graph.apply(&Event { revision: Revision(10), key: Arc::new(owner), old: None, new: None, renewed: false });
         assert_eq!(collect(&graph, &key("configmaps", "a"), |_| false).intents.len(), 1);
-        graph.apply(&Event { revision: Revision(11), key: Arc::new(key("configmaps", "a")), old: None, new: None, renewed: false });
+        graph.apply(&Event {
+            revision: Revision(11),
+            key: Arc::new(key("configmaps", "a")),
+            old: None,
+            new: None,
+            renewed: false,
+        });
         assert_eq!(graph.keys().count(), 0, "what is over is forgotten");
     }
 }

@@ -86,5 +86,6 @@ fn same(was: &NodeView, is: &NodeView) -> bool {
     was.labels == is.labels
         && was.unschedulable == is.unschedulable
         && was.ready.is_empty() == is.ready.is_empty()
-        && (was.cpu_milli, was.memory_bytes, was.pods_max, &was.others) == (is.cpu_milli, is.memory_bytes, is.pods_max, &is.others)
+        && (was.cpu_milli, was.memory_bytes, was.pods_max, &was.others)
+            == (is.cpu_milli, is.memory_bytes, is.pods_max, &is.others)
 }

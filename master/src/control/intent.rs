@@ -77,8 +77,8 @@ pub enum Intent {
     },
     /// Carried out only if the intent before it was.
     Then(Box<Intent>),
-    /// Something to tell whoever looks at the object, about the intent before it: told only if that was done. As the first intent of a list
-    /// it is always told.
+    /// Something to tell whoever looks at the object, about the intent before it: told only if that was done. As the
+    /// first intent of a list it is always told.
     Tell(Tale),
     /// Something to tell in any case. Who decides so remembers that it was told.
     Announce(Tale),
@@ -120,7 +120,8 @@ pub struct Tale {
     pub message: String,
     /// The message ends with the name of the object that the intent before it made.
     pub names_made: bool,
-    /// The component that reports it: `default-scheduler`, `replication-controller`, `node-controller`, `controllermanager`, `store`.
+    /// The component that reports it: `default-scheduler`, `replication-controller`, `node-controller`,
+    /// `controllermanager`, `store`.
     pub source: &'static str,
     /// What was done, of the components that say so in their events. `None`: an event of the old form.
     pub action: Option<&'static str>,
@@ -208,7 +209,8 @@ pub struct Decision {
     pub trouble: Option<Refusal>,
     /// What the next look at this key is to know, from this process alone. `None`: what it knows already.
     pub memory: Option<Value>,
-    /// What the next look at this key is given: what cannot be read off the cluster, such as when something was noticed.
+    /// What the next look at this key is given: what cannot be read off the cluster, such as when something was
+    /// noticed.
     pub memo: Option<Memo>,
 }
 

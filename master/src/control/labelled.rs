@@ -39,7 +39,11 @@ impl Labelled {
     }
 
     /// Candidates for those that have all of these labels: those with the rarest of them. None wanted: nobody is one.
-    pub fn candidates<'a>(&'a self, namespace: &str, wanted: &[(&str, &str)]) -> impl Iterator<Item = &'a Arc<Key>> + use<'a> {
+    pub fn candidates<'a>(
+        &'a self,
+        namespace: &str,
+        wanted: &[(&str, &str)],
+    ) -> impl Iterator<Item = &'a Arc<Key>> + use<'a> {
         let sets = wanted.iter().map(|(name, value)| self.by_pair.get(&pair(namespace, name, value)));
         // A label that nobody has has no set.
         let rarest = sets.min_by_key(|set| set.map_or(0, BTreeSet::len)).flatten();

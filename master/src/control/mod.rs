@@ -1,9 +1,11 @@
 //! The controllers: one thread that owns `Cluster` and brings it to what was asked.
 //!
-//!     event -> Cluster::apply -> keys (hints) -> decide(&Look { cluster, key, now }) -> intents -> Registry::commit -> event ...
+//!     event -> Cluster::apply -> keys (hints) -> decide(&Look { cluster, key, now }) -> intents -> Registry::commit
+//!         -> event ...
 //!
-//! A controller is a row of `table`: a pure function of the cluster and one key, and the objects that it follows. It returns `Intent`s with
-//! the revision that was seen. Losing the race is silent: the winner's write is an event, and the key is looked at again.
+//! A controller is a row of `table`: a pure function of the cluster and one key, and the objects that it follows. It
+//! returns `Intent`s with the revision that was seen. Losing the race is silent: the winner's write is an event, and
+//! the key is looked at again.
 
 mod act;
 mod addresses;
@@ -97,7 +99,8 @@ impl Control {
         let run = move || run(step(), started);
         let thread = thread::Builder::new().name("control".into()).stack_size(1 << 20).spawn(run)?;
         // A host whose clock is never set does without.
-        let clock = ClockWatch::start(wakes.clone()).inspect_err(|error| log::warn!("the clock is not watched: {error}")).ok();
+        let clock =
+            ClockWatch::start(wakes.clone()).inspect_err(|error| log::warn!("the clock is not watched: {error}")).ok();
         Ok(Control { wakes, thread: Some(thread), _clock: clock })
     }
 }

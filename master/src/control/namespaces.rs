@@ -64,7 +64,9 @@ pub fn decide(look: &Look<'_>) -> Decision {
         (Some(NamespaceView { ends: false, .. }), _) => Decision::of(lacking(look.cluster, &look.key.name)),
         (Some(_), _) if !look.cluster.holds(Rule::EndingNamespacesAreEmptied) => Decision::default(),
         (Some(NamespaceView { ends: true, .. }), None) => Decision::errand(Errand::Contents(look.key.name.clone())),
-        (Some(NamespaceView { ends: true, .. }), Some(contents)) => Decision::of(end(look.key, contents, look.now.wall)),
+        (Some(NamespaceView { ends: true, .. }), Some(contents)) => {
+            Decision::of(end(look.key, contents, look.now.wall))
+        }
     }
 }
 
@@ -75,7 +77,9 @@ fn lacking(cluster: &Cluster, name: &str) -> Vec<Intent> {
     for (resource, object) in furniture(authority) {
         let inside = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = Key { resource: resource.clone(), namespace: name.to_owned(), name: inside };
-        let right = |map: &Stored| resource != CONFIG_MAPS || authority.is_none_or(|authority| is_root(&document(map), authority));
+        let right = |map: &Stored| {
+            resource != CONFIG_MAPS || authority.is_none_or(|authority| is_root(&document(map), authority))
+        };
         match cluster.get::<FurnitureView>(&key) {
             None if cluster.damaged.contains(&key) => {}
             None => intents.push(Intent::Create { resource, namespace: name.to_owned(), object }),
@@ -96,7 +100,8 @@ fn end(key: &Key, Contents { namespace, seen, items, damaged }: &Contents, wall:
         let delete = |item: &&&Item| Intent::Delete { key: item.key.clone(), seen: item.revision, at_once: false };
         return due.iter().map(delete).collect();
     }
-    // An object that cannot be read is not deleted over somebody's head: the namespace waits until a person gives it up.
+    // An object that cannot be read is not deleted over somebody's head: the namespace waits until a person gives it
+    // up.
     let (empty, waits_for) = (left.is_empty() && damaged.is_empty(), waits_for(namespace));
     let emptied = || vec![Intent::Emptied { key: key.clone(), seen: *seen }];
     if empty && waits_for == WaitsFor::Nothing {
@@ -145,18 +150,34 @@ fn conditions(status: &Value, left: &[&Item], damaged: &[Key], wall: Time) -> Va
     let remaining = count(left.iter().map(|item| resource(&item.key)).chain(damaged.iter().map(resource)).collect());
     let held = count(left.iter().flat_map(|item| item.finalizers.iter().cloned()).collect());
     let listing = |counts: BTreeMap<String, i32>, words: &str| {
-        counts.into_iter().map(|(name, count)| format!("{name} {words} {count} resource instances")).collect::<Vec<_>>().join(", ")
+        counts
+            .into_iter()
+            .map(|(name, count)| format!("{name} {words} {count} resource instances"))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     let unreadable: Vec<String> = damaged.iter().map(|key| format!("{key} is damaged: delete it")).collect();
-    let remaining = (!remaining.is_empty()).then(|| ("SomeResourcesRemain", listing(remaining, "has"), "Some resources are remaining: "));
-    let held = (!held.is_empty())
-        .then(|| ("SomeFinalizersRemain", listing(held, "in"), "Some content in the namespace has finalizers remaining: "));
-    let failed =
-        (!unreadable.is_empty()).then(|| ("ContentDeletionFailed", unreadable.join(", "), "Failed to delete all resource types: "));
+    let remaining = (!remaining.is_empty())
+        .then(|| ("SomeResourcesRemain", listing(remaining, "has"), "Some resources are remaining: "));
+    let held = (!held.is_empty()).then(|| {
+        ("SomeFinalizersRemain", listing(held, "in"), "Some content in the namespace has finalizers remaining: ")
+    });
+    let failed = (!unreadable.is_empty())
+        .then(|| ("ContentDeletionFailed", unreadable.join(", "), "Failed to delete all resource types: "));
     let rows = [
         ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered", None),
-        ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed", None),
-        ("NamespaceDeletionContentFailure", "ContentDeleted", "All content successfully deleted, may be waiting on finalization", failed),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+            None,
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+            failed,
+        ),
         ("NamespaceContentRemaining", "ContentRemoved", "All content successfully removed", remaining),
         ("NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished", held),
     ];
@@ -193,7 +214,8 @@ mod tests {
     }
 
     fn ended(spec: Value, items: Vec<Item>, damaged: Vec<Key>) -> Vec<Intent> {
-        let namespace = json!({"metadata": {"deletionTimestamp": "x"}, "spec": spec, "status": {"phase": "Terminating"}});
+        let namespace =
+            json!({"metadata": {"deletionTimestamp": "x"}, "spec": spec, "status": {"phase": "Terminating"}});
         let of = Key { namespace: String::new(), ..key("namespaces", "ns") };
         let contents = Contents { namespace, seen: Revision(9), items, damaged };
         end(&of, &contents, Time::from_seconds(1_600_000_000).unwrap())
@@ -204,7 +226,8 @@ mod tests {
             Intent::Delete { key, .. } => format!("delete {key}"),
             Intent::Emptied { key, .. } => format!("emptied {key}"),
             Intent::Status { status, .. } => {
-                let bad = status["conditions"].as_array().unwrap().iter().filter(|condition| condition["status"] == "True");
+                let bad =
+                    status["conditions"].as_array().unwrap().iter().filter(|condition| condition["status"] == "True");
                 bad.map(|condition| condition["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join("; ")
             }
             other => format!("{other:?}"),
@@ -218,7 +241,8 @@ mod tests {
         let check = |spec: Value, items: Vec<Item>, damaged: Vec<Key>, expected: &[&str]| {
             assert_eq!(texts(&ended(spec, items.clone(), damaged)), expected, "{items:?}");
         };
-        let (map, pod, going) = (item("configmaps", "m", false, &[]), item("pods", "p", false, &[]), item("pods", "q", true, &[]));
+        let (map, pod, going) =
+            (item("configmaps", "m", false, &[]), item("pods", "p", false, &[]), item("pods", "q", true, &[]));
         check(held(), vec![map.clone(), pod, going.clone()], vec![], &["delete pods/ns/p"]);
         check(held(), vec![map.clone(), going], vec![], &[""]);
         check(held(), vec![map.clone()], vec![], &["delete configmaps/ns/m"]);
@@ -239,10 +263,15 @@ mod tests {
     #[test]
     fn an_empty_namespace_says_so_before_it_goes() {
         let of = Key { namespace: String::new(), ..key("namespaces", "ns") };
-        let mut namespace = json!({"metadata": {"deletionTimestamp": "x"}, "spec": {"finalizers": ["kubernetes"]}, "status": {}});
+        let mut namespace =
+            json!({"metadata": {"deletionTimestamp": "x"}, "spec": {"finalizers": ["kubernetes"]}, "status": {}});
         let wall = Time::from_seconds(1_600_000_000).unwrap();
         let look = |namespace: &Value| {
-            end(&of, &Contents { namespace: namespace.clone(), seen: Revision(9), items: vec![], damaged: vec![] }, wall)
+            end(
+                &of,
+                &Contents { namespace: namespace.clone(), seen: Revision(9), items: vec![], damaged: vec![] },
+                wall,
+            )
         };
         let first = look(&namespace);
         let [Intent::Status { status, .. }] = first.as_slice() else { panic!("{first:?}") };
@@ -263,13 +292,22 @@ mod tests {
         let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
         let check = |cluster: &Cluster, expected: &[&str]| {
             let one = |intent: &Intent| match intent {
-                Intent::Create { resource, object, .. } => format!("create {resource}/{}", object["metadata"]["name"].as_str().unwrap()),
+                Intent::Create { resource, object, .. } => {
+                    format!("create {resource}/{}", object["metadata"]["name"].as_str().unwrap())
+                }
                 Intent::Update { key, .. } => format!("update {key}"),
                 other => format!("{other:?}"),
             };
             let now = Now { wall: Time::from_seconds(1_600_000_000).unwrap(), uptime: Duration::ZERO };
-            let decision =
-                decide(&Look { cluster, key: &namespace_key("ns"), now, refusal: None, contents: None, memory: None, memo: None });
+            let decision = decide(&Look {
+                cluster,
+                key: &namespace_key("ns"),
+                now,
+                refusal: None,
+                contents: None,
+                memory: None,
+                memo: None,
+            });
             assert_eq!(decision.intents.iter().map(one).collect::<Vec<_>>(), expected);
             decision.errand
         };
@@ -291,7 +329,11 @@ mod tests {
         put(&mut cluster, key("configmaps", "kube-root-ca.crt"), Value::Null);
         cluster.damaged.insert(key("configmaps", "kube-root-ca.crt"));
         check(&cluster, &[]);
-        put(&mut cluster, namespace_key("ns"), json!({"metadata": {"name": "ns", "deletionTimestamp": "2027-01-01T00:00:00Z"}}));
+        put(
+            &mut cluster,
+            namespace_key("ns"),
+            json!({"metadata": {"name": "ns", "deletionTimestamp": "2027-01-01T00:00:00Z"}}),
+        );
         assert_eq!(check(&cluster, &[]), Some(Errand::Contents("ns".to_owned())));
     }
 }

@@ -1,7 +1,8 @@
-//! Node life: a node that is silent for too long is Unknown and its pods are not ready; its conditions keep new pods off it; the pods of
-//! a node that is not there, and has not come for a while, are given up. PURE.
+//! Node life: a node that is silent for too long is Unknown and its pods are not ready; its conditions keep new pods
+//! off it; the pods of a node that is not there, and has not come for a while, are given up. PURE.
 //!
-//! Silence is measured by uptime, never by the clocks of two hosts. A node that comes back says so itself, with its next status.
+//! Silence is measured by uptime, never by the clocks of two hosts. A node that comes back says so itself, with its
+//! next status.
 
 use super::cluster::Cluster;
 use super::controller::{Change, Look, Now};
@@ -13,8 +14,8 @@ use coracle_api::meta::{Key, Time};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A node that was deleted may register again within this, and its pods stay: an agent that lives does so with its next beat. As long as
-/// Kubernetes waits.
+/// A node that was deleted may register again within this, and its pods stay: an agent that lives does so with its next
+/// beat. As long as Kubernetes waits.
 pub const ABSENCE_MAX: Duration = Duration::from_secs(40);
 /// What a node that has never said how it is has for its first word, beyond what silence has.
 const STARTUP_GRACE: Duration = Duration::from_secs(10);
@@ -31,12 +32,14 @@ const OURS: [&str; 7] = [
 ];
 /// Conditions that nobody knows any more once a node is silent.
 const DOUBTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
-/// How long kubelets may keep what they have read of secrets, by the number of nodes; nobody reads it but people and old clients.
+/// How long kubelets may keep what they have read of secrets, by the number of nodes; nobody reads it but people and
+/// old clients.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 const TTL_S: [(usize, &str); 4] = [(100, "0"), (500, "15"), (1000, "30"), (2000, "60")];
 const TTL_S_MAX: &str = "300";
 /// Labels, and the older names that say the same.
-const MIRRORED: [(&str, &str); 2] = [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+const MIRRORED: [(&str, &str); 2] =
+    [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 const SOURCE: &str = "node-controller";
 
 /// Nodes, and those that pods are bound to or that have a lease though they are not there.
@@ -55,7 +58,8 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 
 /// A lease is called like its node. Its renewal matters to who is thought to be gone, or is.
 pub fn by_lease(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
-    let silent = cluster.get::<LeaseView>(change.key).is_some() && cluster.nodes.get(&change.key.name).is_none_or(NodeView::silent);
+    let silent = cluster.get::<LeaseView>(change.key).is_some()
+        && cluster.nodes.get(&change.key.name).is_none_or(NodeView::silent);
     if silent { vec![node_key(&change.key.name)] } else { Vec::new() }
 }
 
@@ -77,7 +81,9 @@ pub fn decide(look: &Look<'_>) -> Decision {
         let tale = Intent::Tell(Tale::normal(SOURCE, about, "NodeNotReady", message));
         return Decision::of(vec![unknown(name, node, now.wall), tale]);
     }
-    let tale_of = |key: &Key, pod: &PodView| Tale::warning(SOURCE, About::pod(key, pod), "NodeNotReady", "Node is not ready".to_owned());
+    let tale_of = |key: &Key, pod: &PodView| {
+        Tale::warning(SOURCE, About::pod(key, pod), "NodeNotReady", "Node is not ready".to_owned())
+    };
     let left = cluster.pods_on(name).filter(|(_, pod)| pod.ready == Some(true));
     let mut intents: Vec<Intent> = marked(cluster, name, node, now).into_iter().collect();
     intents.extend(left.flat_map(|(key, pod)| [not_ready(key, pod, now.wall), Intent::Tell(tale_of(key, pod))]));
@@ -90,7 +96,8 @@ fn silent_at(cluster: &Cluster, name: &str, node: &NodeView) -> Duration {
     cluster.settings.round_after(cluster.heard(name).unwrap_or_default() + cluster.settings.node_grace + first)
 }
 
-/// The next write that makes a node's marks agree with what it says of itself. One at a time: its event brings the next.
+/// The next write that makes a node's marks agree with what it says of itself. One at a time: its event brings the
+/// next.
 fn marked(cluster: &Cluster, name: &str, node: &NodeView, now: Now) -> Option<Intent> {
     let mut object = document(&node.document);
     let many = cluster.nodes.len();
@@ -111,7 +118,8 @@ fn tainted(object: &mut Value, node: &NodeView, opens: bool, wall: Time) -> bool
     let cordoned = node.unschedulable.then_some(UNSCHEDULABLE);
     let wanted: Vec<&str> = node.troubles.iter().copied().chain(cordoned).collect();
     let ours = |key: &str, effect: &str| effect == "NoSchedule" && OURS.contains(&key);
-    let stand: Vec<&str> = node.taints.iter().filter(|one| ours(&one.key, &one.effect)).map(|one| one.key.as_str()).collect();
+    let stand: Vec<&str> =
+        node.taints.iter().filter(|one| ours(&one.key, &one.effect)).map(|one| one.key.as_str()).collect();
     let lacking: Vec<&str> = wanted.iter().copied().filter(|key| !stand.contains(key)).collect();
     if !lacking.is_empty() {
         add_taints(object, &lacking, "NoSchedule", wall);
@@ -133,7 +141,8 @@ pub fn add_taints(node: &mut Value, keys: &[&str], effect: &str, wall: Time) {
 
 pub fn remove_taints(node: &mut Value, goes: impl Fn(&str, &str) -> bool) {
     let Some(taints) = node["spec"]["taints"].as_array_mut() else { return };
-    taints.retain(|taint| !goes(taint["key"].as_str().unwrap_or_default(), taint["effect"].as_str().unwrap_or_default()));
+    taints
+        .retain(|taint| !goes(taint["key"].as_str().unwrap_or_default(), taint["effect"].as_str().unwrap_or_default()));
     if taints.is_empty()
         && let Some(spec) = node["spec"].as_object_mut()
     {
@@ -152,8 +161,8 @@ fn mirrored(object: &mut Value, node: &NodeView) -> bool {
     changed
 }
 
-/// The pods of a node that is not there: nobody will stop them, nobody will say that they have stopped. They are given up when it has not
-/// come for a while.
+/// The pods of a node that is not there: nobody will stop them, nobody will say that they have stopped. They are given
+/// up when it has not come for a while.
 fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
     // What cannot be read is there.
     if cluster.damaged.contains(&node_key(name)) || !cluster.holds(Rule::PodsOfLostNodesAreGivenUp) {
@@ -187,7 +196,8 @@ fn given_up(key: &Key, pod: &PodView, wall: Time) -> Intent {
     if pod.terminal() {
         return Intent::Delete { key: key.clone(), seen: pod.revision, at_once: true };
     }
-    let mut status = doomed(&document(&pod.document), pod.generation, "DeletionByPodGC", "PodGC: node no longer exists", wall);
+    let mut status =
+        doomed(&document(&pod.document), pod.generation, "DeletionByPodGC", "PodGC: node no longer exists", wall);
     status["phase"] = "Failed".into();
     Intent::Status { key: key.clone(), seen: pod.revision, status }
 }
@@ -200,7 +210,8 @@ fn unknown(name: &str, node: &NodeView, wall: Time) -> Intent {
     for kind in DOUBTED {
         let Some(condition) = conditions.iter_mut().find(|condition| condition["type"] == kind) else {
             conditions.push(json!({
-                "type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated", "message": "Kubelet never posted node status.",
+                "type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated",
+                "message": "Kubelet never posted node status.",
                 "lastHeartbeatTime": document["metadata"]["creationTimestamp"], "lastTransitionTime": wall.to_string(),
             }));
             continue;
@@ -220,7 +231,9 @@ fn unknown(name: &str, node: &NodeView, wall: Time) -> Intent {
 fn not_ready(key: &Key, pod: &PodView, wall: Time) -> Intent {
     let document = document(&pod.document);
     let mut status = document["status"].clone();
-    for condition in status["conditions"].as_array_mut().into_iter().flatten().filter(|condition| condition["type"] == "Ready") {
+    for condition in
+        status["conditions"].as_array_mut().into_iter().flatten().filter(|condition| condition["type"] == "Ready")
+    {
         condition["status"] = "False".into();
         condition["lastTransitionTime"] = wall.to_string().into();
     }

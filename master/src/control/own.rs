@@ -16,7 +16,10 @@ use super::intent::{Decision, Intent};
 use super::ranges::RangeView;
 use super::settings::Own;
 use super::slices;
-use super::view::{ENDPOINTS, EndpointsView, NamespaceView, NodeView, SERVICES, SLICES, ServiceView, SliceView, document, namespace_key};
+use super::view::{
+    ENDPOINTS, EndpointsView, NamespaceView, NodeView, SERVICES, SLICES, ServiceView, SliceView, document,
+    namespace_key,
+};
 use coracle_api::meta::Key;
 use coracle_api::node::Node;
 use coracle_api::strategy::addresses::{OWN, RANGES, own_range};
@@ -108,10 +111,15 @@ fn dns(cluster: &Cluster, own: &Own) -> Option<Intent> {
     if !lives || there || !cluster.nodes.values().any(balanced::is_ours) {
         return None;
     }
-    let port = |name: &str, protocol: &str| json!({"name": name, "protocol": protocol, "port": DNS_PORT, "targetPort": DNS_PORT});
+    let port = |name: &str, protocol: &str| {
+        json!({
+            "name": name, "protocol": protocol, "port": DNS_PORT, "targetPort": DNS_PORT,
+        })
+    };
     let object = json!({
         "metadata": {"name": DNS, "labels": {"k8s-app": DNS, "kubernetes.io/cluster-service": "true"}},
-        "spec": {"clusterIP": own.range.nth(DNS_ADDRESS)?.to_string(), "ports": [port("dns", "UDP"), port("dns-tcp", "TCP")],
+        "spec": {"clusterIP": own.range.nth(DNS_ADDRESS)?.to_string(),
+            "ports": [port("dns", "UDP"), port("dns-tcp", "TCP")],
             "type": "ClusterIP"},
     });
     Some(Intent::Create { resource: SERVICES, namespace: SYSTEM.to_owned(), object })
@@ -121,7 +129,8 @@ fn new_service(own: &Own) -> Option<Intent> {
     let port = json!({"name": PORT_NAME, "protocol": "TCP", "port": PORT, "targetPort": TARGET_PORT});
     let object = json!({
         "metadata": {"name": OWN, "labels": {"component": "apiserver", "provider": "kubernetes"}},
-        "spec": {"clusterIP": own.range.nth(0)?.to_string(), "ipFamilyPolicy": "SingleStack", "ports": [port], "sessionAffinity": "None",
+        "spec": {"clusterIP": own.range.nth(0)?.to_string(), "ipFamilyPolicy": "SingleStack", "ports": [port],
+            "sessionAffinity": "None",
             "type": "ClusterIP"},
     });
     Some(Intent::Create { resource: key().resource, namespace: NAMESPACE.to_owned(), object })
@@ -132,7 +141,8 @@ fn address(cluster: &Cluster, own: &Own) -> Option<String> {
     let here = |node: &&NodeView| own.host.is_some() && said(node, "Hostname") == own.host;
     let alone = || cluster.nodes.values().next().filter(|_| cluster.nodes.len() == 1);
     let node = cluster.nodes.values().find(here).or_else(alone)?;
-    said(node, "InternalIP").filter(|address| address.parse::<std::net::IpAddr>().is_ok() && elsewhere(address).is_none())
+    said(node, "InternalIP")
+        .filter(|address| address.parse::<std::net::IpAddr>().is_ok() && elsewhere(address).is_none())
 }
 
 /// What a node says of its addresses. None: it has not said.
@@ -240,7 +250,8 @@ mod tests {
         for (revision, (resource, name, object)) in (1..).map(Revision).zip([namespace].iter().chain(objects)) {
             let of_cluster = [RANGES, NODES, NAMESPACES].contains(resource);
             let namespace = if of_cluster { "" } else { NAMESPACE };
-            let key = Arc::new(Key { resource: resource.clone(), namespace: namespace.to_owned(), name: (*name).to_owned() });
+            let key =
+                Arc::new(Key { resource: resource.clone(), namespace: namespace.to_owned(), name: (*name).to_owned() });
             let new = (!object.is_null()).then(|| Stored::of(key.clone(), revision, &mut object.clone()));
             cluster.apply(&Event { revision, key, old: None, new, renewed: false }, NOW);
         }
@@ -251,14 +262,21 @@ mod tests {
         let wall = Time::from_seconds(1_600_000_000).unwrap();
         let line = |intent: &Intent| match intent {
             Intent::Create { resource, object, .. } => {
-                let said =
-                    [&object["spec"]["clusterIP"], &object["subsets"][0]["addresses"][0]["ip"], &object["endpoints"][0]["addresses"][0]];
+                let said = [
+                    &object["spec"]["clusterIP"],
+                    &object["subsets"][0]["addresses"][0]["ip"],
+                    &object["endpoints"][0]["addresses"][0],
+                ];
                 let said = said.iter().find_map(|value| value.as_str()).unwrap_or_default();
                 format!("make {} {said}", resource.plural).trim_end().to_owned()
             }
             Intent::Update { key, object, .. } => {
                 let said = [&object["subsets"][0]["addresses"][0]["ip"], &object["endpoints"][0]["addresses"][0]];
-                format!("write {} {}", key.resource.plural, said.iter().find_map(|value| value.as_str()).unwrap_or_default())
+                format!(
+                    "write {} {}",
+                    key.resource.plural,
+                    said.iter().find_map(|value| value.as_str()).unwrap_or_default()
+                )
             }
             Intent::Status { key, .. } => format!("status {}", key.resource.plural),
             Intent::Delete { key, .. } => format!("delete {}", key.resource.plural),
@@ -281,7 +299,8 @@ mod tests {
 
     fn standing() -> Vec<(Resource, &'static str, Value)> {
         let ready = json!([{"type": "Ready", "status": "True"}]);
-        let range = json!({"metadata": {"name": OWN}, "spec": {"cidrs": ["10.96.0.0/16"]}, "status": {"conditions": ready}});
+        let range =
+            json!({"metadata": {"name": OWN}, "spec": {"cidrs": ["10.96.0.0/16"]}, "status": {"conditions": ready}});
         let service = json!({"metadata": {"name": OWN}, "spec": {"clusterIP": "10.96.0.1"}});
         vec![(RANGES, OWN, range), (key().resource, OWN, service)]
     }
@@ -337,8 +356,10 @@ mod tests {
         let slice = |address: &str| {
             let endpoints = json!([{"addresses": [address], "conditions": {"ready": true}}]);
             let labels = json!({SERVICE: OWN});
-            let slice =
-                json!({"metadata": {"name": OWN, "labels": labels}, "addressType": "IPv4", "endpoints": endpoints, "ports": [port]});
+            let slice = json!({
+                "metadata": {"name": OWN, "labels": labels}, "addressType": "IPv4", "endpoints": endpoints,
+                "ports": [port],
+            });
             (SLICES, OWN, slice)
         };
         check(&with(&[here.clone(), endpoints("192.0.2.7"), slice("192.0.2.7")]), &[]);

@@ -8,7 +8,8 @@ use coracle_api::meta::Key;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Pods that have ended and are kept, in all namespaces. Kubernetes keeps 12,500; here each takes some 8 KB of memory and of flash.
+/// Pods that have ended and are kept, in all namespaces. Kubernetes keeps 12,500; here each takes some 8 KB of memory
+/// and of flash.
 pub const ENDED_MAX: usize = 500;
 
 /// Pods that have ended, the oldest first.
@@ -53,5 +54,7 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 pub fn decide(look: &Look<'_>) -> Decision {
     let cluster = look.cluster;
     let beyond = cluster.ended.beyond(ENDED_MAX).filter_map(|key| Some((key, cluster.pod(key)?)));
-    Decision::of(beyond.map(|(key, pod)| Intent::Delete { key: key.clone(), seen: pod.revision, at_once: true }).collect())
+    Decision::of(
+        beyond.map(|(key, pod)| Intent::Delete { key: key.clone(), seen: pod.revision, at_once: true }).collect(),
+    )
 }

@@ -1,4 +1,5 @@
-//! The quotas of a namespace: their use is counted anew when something has gone, or uses something else than before. PURE.
+//! The quotas of a namespace: their use is counted anew when something has gone, or uses something else than before.
+//! PURE.
 //!
 //! Counting is no decision, for it must not run beside a write that is being charged.
 

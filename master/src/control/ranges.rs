@@ -1,4 +1,5 @@
-//! ServiceCIDRs: the ranges that service addresses come from. One that has addresses in use is not given up before they are. PURE.
+//! ServiceCIDRs: the ranges that service addresses come from. One that has addresses in use is not given up before they
+//! are. PURE.
 //!
 //!     a range                        -> a finalizer, and `Ready`: addresses are given from it
 //!     one that is to go, in use      -> `Terminating`: none are given any more
@@ -23,7 +24,8 @@ use std::time::Duration;
 /// Between a deletion and the end of the range, as in Kubernetes.
 const GRACE: Duration = Duration::from_secs(10);
 const READY: &str = "Kubernetes Service CIDR is ready";
-const IN_USE: &str = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
+const IN_USE: &str =
+    "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
 
 /// A ServiceCIDR.
 #[derive(Clone, Debug)]
@@ -58,7 +60,8 @@ pub fn by_service(cluster: &Cluster, _: &Change<'_>) -> Vec<Key> {
 
 pub fn decide(look: &Look<'_>) -> Decision {
     let Some(range) = look.cluster.get::<RangeView>(look.key) else { return Decision::default() };
-    let held = range.document["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|one| one == FINALIZER));
+    let held =
+        range.document["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|one| one == FINALIZER));
     let intent = match range.deleting {
         None if !held => Some(update(look.key, range, |object| protect(object, FINALIZER))),
         None => says(look, range, ("True", "", READY)),
@@ -96,14 +99,19 @@ fn gone_at(look: &Look<'_>, range: &RangeView, since: Since) -> Ending {
 
 /// A service has an address of it that no other range has.
 fn is_used(look: &Look<'_>, range: &RangeView) -> bool {
-    let others: Vec<Cidr> =
-        look.cluster.all::<RangeView>().filter(|(key, _)| *key != look.key).flat_map(|(_, other)| other.cidrs.iter().copied()).collect();
+    let others: Vec<Cidr> = look
+        .cluster
+        .all::<RangeView>()
+        .filter(|(key, _)| *key != look.key)
+        .flat_map(|(_, other)| other.cidrs.iter().copied())
+        .collect();
     if range.cidrs.iter().all(|cidr| others.iter().any(|other| other.holds(*cidr))) {
         return false;
     }
     let of_it = |text: &String| {
         let address = text.parse::<Ipv4Addr>();
-        let given = |cidrs: &[Cidr]| address.as_ref().is_ok_and(|address| cidrs.iter().any(|cidr| cidr.can_give(*address)));
+        let given =
+            |cidrs: &[Cidr]| address.as_ref().is_ok_and(|address| cidrs.iter().any(|cidr| cidr.can_give(*address)));
         given(&range.cidrs) && !given(&others)
     };
     look.cluster.all::<AddressedView>().any(|(_, service)| service.addresses.iter().any(of_it))
@@ -123,12 +131,14 @@ fn release(object: &mut Value) {
 
 /// None: it says so already.
 fn says(look: &Look<'_>, range: &RangeView, (status, reason, message): (&str, &str, &str)) -> Option<Intent> {
-    let standing = range.document["status"]["conditions"].as_array().and_then(|all| all.iter().find(|one| one["type"] == "Ready"));
+    let standing =
+        range.document["status"]["conditions"].as_array().and_then(|all| all.iter().find(|one| one["type"] == "Ready"));
     if standing.is_some_and(|one| one["status"] == status && one["message"] == message) {
         return None;
     }
     let ready = json!({
-        "type": "Ready", "status": status, "lastTransitionTime": look.now.wall.to_string(), "reason": reason, "message": message,
+        "type": "Ready", "status": status, "lastTransitionTime": look.now.wall.to_string(), "reason": reason,
+        "message": message,
     });
     Some(Intent::Status { key: look.key.clone(), seen: range.revision, status: json!({"conditions": [ready]}) })
 }

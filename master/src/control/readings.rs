@@ -31,10 +31,17 @@ impl Readings {
         let mut pods = HashMap::new();
         for usage in usages {
             let at = Time::parse(&usage.timestamp);
-            let window = usage.window.trim_end_matches('s').parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            let window = usage
+                .window
+                .trim_end_matches('s')
+                .parse()
+                .ok()
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             for pod in &usage.pods {
                 let containers = pod.containers.as_array().into_iter().flatten().map(|container| {
-                    let amount = |text: &serde_json::Value| text.as_str().and_then(|text| Quantity::parse(text).ok()).map(Quantity::milli);
+                    let amount = |text: &serde_json::Value| {
+                        text.as_str().and_then(|text| Quantity::parse(text).ok()).map(Quantity::milli)
+                    };
                     let usage = container["usage"].as_object().into_iter().flatten();
                     let usage = usage.filter_map(|(name, text)| Some((name.clone(), amount(text)?)));
                     (container["name"].as_str().unwrap_or_default().to_owned(), usage.collect())
@@ -57,7 +64,8 @@ impl Readings {
 }
 
 impl Reading {
-    /// What all containers take of a resource, or the one of this name, in thousandths. `None`: nobody knows of one of them.
+    /// What all containers take of a resource, or the one of this name, in thousandths. `None`: nobody knows of one of
+    /// them.
     pub fn amount(&self, resource: &str, container: Option<&str>) -> Option<i64> {
         let wanted = |name: &str| container.is_none_or(|container| container == name);
         let mut of = self.containers.iter().filter(|(name, _)| wanted(name)).peekable();
@@ -76,12 +84,15 @@ mod tests {
         let usage = json!({
             "timestamp": "2027-01-01T00:00:00Z", "window": "15.5s",
             "pods": [{"namespace": "ns", "name": "p", "containers": [
-                {"name": "a", "usage": {"cpu": "250m", "memory": "1Ki"}}, {"name": "b", "usage": {"cpu": "1500000n"}}]}],
+                {"name": "a", "usage": {"cpu": "250m", "memory": "1Ki"}},
+                {"name": "b", "usage": {"cpu": "1500000n"}}]}],
         });
         let readings = Readings::of(&[serde_json::from_value(usage).unwrap()], Duration::from_secs(20));
         let pod = readings.pod("ns", "p").unwrap();
         assert_eq!(pod.window, Duration::from_millis(15_500));
-        let check = |resource, container, expected| assert_eq!(pod.amount(resource, container), expected, "{resource} {container:?}");
+        let check = |resource, container, expected| {
+            assert_eq!(pod.amount(resource, container), expected, "{resource} {container:?}")
+        };
         check("cpu", None, Some(252));
         check("cpu", Some("a"), Some(250));
         check("cpu", Some("c"), None);

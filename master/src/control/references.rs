@@ -12,7 +12,8 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Hold claims, volumes and classes of attributes that are being deleted while somebody uses them.
-pub const GUARDS: [&str; 3] = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", "kubernetes.io/vac-protection"];
+pub const GUARDS: [&str; 3] =
+    ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", "kubernetes.io/vac-protection"];
 
 /// The objects that own, are owned, or are being deleted.
 #[derive(Default)]
@@ -194,7 +195,8 @@ impl References {
         })
     }
 
-    /// An owner is in the same namespace, or in none. What is in no namespace cannot say in which its owner would be: that one may be there.
+    /// An owner is in the same namespace, or in none. What is in no namespace cannot say in which its owner would be:
+    /// that one may be there.
     fn owner(&self, key: &Key, owner: &OwnerReference) -> Reference {
         let kind = self.kinds.get(&(owner.api_version.clone(), owner.kind.clone()));
         let kind = kind.filter(|kind| !(kind.namespaced && key.namespace.is_empty()));
@@ -303,7 +305,9 @@ impl References {
     /// Whether anything names this object as its owner; `blocking`: in a way that the owner has to wait for.
     pub fn owns(&self, vertex: &Vertex, uid: &str, blocking: bool) -> bool {
         let names = |dependent: &Key| match self.known.get(dependent).map(|known| &known.state) {
-            Some(State::Here(object)) => object.owners.iter().any(|owner| owner.uid == uid && (owner.blocking || !blocking)),
+            Some(State::Here(object)) => {
+                object.owners.iter().any(|owner| owner.uid == uid && (owner.blocking || !blocking))
+            }
             _ => false,
         };
         vertex.dependents.iter().any(names)

@@ -57,7 +57,13 @@ pub struct TemplateView {
 }
 
 impl TemplateView {
-    pub fn of(of: &'static ParentKind, stored: &Stored, metadata: &ObjectMeta, selector: Selector, labels: Labels) -> TemplateView {
+    pub fn of(
+        of: &'static ParentKind,
+        stored: &Stored,
+        metadata: &ObjectMeta,
+        selector: Selector,
+        labels: Labels,
+    ) -> TemplateView {
         TemplateView {
             of,
             uid: metadata.uid.clone(),
@@ -98,8 +104,8 @@ pub trait Parent: View {
     fn template(&self) -> &TemplateView;
 }
 
-/// The parents that a pod concerns: the one that acts on it, or of one that has none those that select it. They may have
-/// before the change, too.
+/// The parents that a pod concerns: the one that acts on it, or of one that has none those that select it. They may
+/// have before the change, too.
 pub fn by_pod<V: Parent>(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     let namespace = &change.key.namespace;
     if change.is_unreadable() {
@@ -110,7 +116,9 @@ pub fn by_pod<V: Parent>(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
         match &pod.owner {
             Some(uid) => keys.extend(owner::<V>(cluster, namespace, &pod.owner_name, uid)),
             None => {
-                let takers = cluster.within::<V>(namespace).filter(|(_, parent)| parent.template().selector.selects(pod.labels()));
+                let takers = cluster
+                    .within::<V>(namespace)
+                    .filter(|(_, parent)| parent.template().selector.selects(pod.labels()));
                 keys.extend(takers.map(|(key, _)| key.clone()));
             }
         }
@@ -120,8 +128,11 @@ pub fn by_pod<V: Parent>(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 
 /// The parent of this name and uid.
 pub fn owner<V: Parent>(cluster: &Cluster, namespace: &str, name: &str, uid: &str) -> Option<Key> {
-    let key =
-        |resource: &coracle_api::meta::Resource| Key { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
+    let key = |resource: &coracle_api::meta::Resource| Key {
+        resource: resource.clone(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
     V::OF.iter().map(key).find(|key| cluster.get::<V>(key).is_some_and(|parent| parent.template().uid == uid))
 }
 
@@ -185,7 +196,8 @@ pub fn claim_of<'c>(
 
 fn damaged(cluster: &Cluster, key: &Key) -> usize {
     let base = generated_base(&key.name);
-    let cut = (0..=GENERATED_BASE_BYTES_MAX.min(base.len())).rev().find(|at| base.is_char_boundary(*at)).unwrap_or_default();
+    let cut =
+        (0..=GENERATED_BASE_BYTES_MAX.min(base.len())).rev().find(|at| base.is_char_boundary(*at)).unwrap_or_default();
     let ours = |name: &str| name.len() == cut + SUFFIX_BYTES && name.starts_with(&base[..cut]);
     cluster.damaged_pods(&key.namespace).filter(|pod| ours(&pod.name)).count()
 }
@@ -267,7 +279,8 @@ pub fn patience(over: &[Pod<'_>], wanted: usize) -> Option<Duration> {
 
 /// Deletes failed pods beyond those that are kept, the oldest first.
 pub fn failed_long_ago(over: &[Pod<'_>], wanted: usize) -> Vec<Intent> {
-    let mut failed: Vec<Pod<'_>> = over.iter().filter(|(_, pod)| pod.phase == "Failed" && !pod.deleting).copied().collect();
+    let mut failed: Vec<Pod<'_>> =
+        over.iter().filter(|(_, pod)| pod.phase == "Failed" && !pod.deleting).copied().collect();
     failed.sort_by_key(|(key, pod)| (pod.created.map(|time| time.seconds()), pod.came, *key));
     let surplus = failed.len().saturating_sub(FAILED_KEPT_EACH * wanted.max(1)).min(BURST_MAX);
     failed[..surplus].iter().copied().map(delete_silently).collect()

@@ -1,4 +1,5 @@
-//! ReplicaSets and ReplicationControllers: as many pods of the template as were asked for, and the counts in the status.
+//! ReplicaSets and ReplicationControllers: as many pods of the template as were asked for, and the counts in the
+//! status.
 //! PURE.
 
 use super::cluster::Cluster;
@@ -19,9 +20,14 @@ use std::time::Duration;
 
 pub const CONTROLLERS: Resource = Resource::core("replicationcontrollers");
 pub const REPLICA_SETS: Resource = of_group("apps", "replicasets");
-const CONTROLLER: ParentKind =
-    ParentKind { api_version: "v1", kind: "ReplicationController", source: "replication-controller", claims_finished: false };
-const SET: ParentKind = ParentKind { api_version: "apps/v1", kind: "ReplicaSet", source: "replicaset-controller", claims_finished: false };
+const CONTROLLER: ParentKind = ParentKind {
+    api_version: "v1",
+    kind: "ReplicationController",
+    source: "replication-controller",
+    claims_finished: false,
+};
+const SET: ParentKind =
+    ParentKind { api_version: "apps/v1", kind: "ReplicaSet", source: "replicaset-controller", claims_finished: false };
 /// The condition of one that cannot make its pods.
 pub const FAILURE: &str = "ReplicaFailure";
 
@@ -168,19 +174,29 @@ fn status(
     now: Now,
 ) -> (Option<Intent>, Option<Duration>) {
     let active = &pods.active;
-    let count = |counts: &dyn Fn(&PodView) -> bool| i32::try_from(active.iter().filter(|(_, pod)| counts(pod)).count()).unwrap_or(i32::MAX);
+    let count = |counts: &dyn Fn(&PodView) -> bool| {
+        i32::try_from(active.iter().filter(|(_, pod)| counts(pod)).count()).unwrap_or(i32::MAX)
+    };
     let ready = |pod: &PodView| pod.ready == Some(true);
     let counts = ReplicaSetStatus {
         replicas: count(&|_| true),
-        fully_labeled_replicas: count(&|pod| set.template.labels.is_empty() || selects(&set.template.labels, pod.labels())),
+        fully_labeled_replicas: count(&|pod| {
+            set.template.labels.is_empty() || selects(&set.template.labels, pod.labels())
+        }),
         ready_replicas: count(&ready),
         available_replicas: count(&|pod| pod.available(set.min_ready, now.uptime)),
-        terminating_replicas: (key.resource == REPLICA_SETS).then(|| i32::try_from(pods.terminating()).unwrap_or(i32::MAX)),
+        terminating_replicas: (key.resource == REPLICA_SETS)
+            .then(|| i32::try_from(pods.terminating()).unwrap_or(i32::MAX)),
         observed_generation: set.generation,
         conditions: with_failure(&set.status.conditions, failure, now),
     };
     let available_at = |pod: &PodView| pod.ready_at + set.min_ready;
-    let later = active.iter().filter(|(_, pod)| ready(pod)).map(|(_, pod)| available_at(pod)).filter(|at| *at > now.uptime).min();
+    let later = active
+        .iter()
+        .filter(|(_, pod)| ready(pod))
+        .map(|(_, pod)| available_at(pod))
+        .filter(|at| *at > now.uptime)
+        .min();
     let intent = (counts != set.status).then(|| shown(key, set, &counts));
     (intent, later)
 }

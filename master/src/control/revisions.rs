@@ -1,4 +1,5 @@
-//! ControllerRevisions: the templates that a StatefulSet or DaemonSet has had, numbered in the order in which they were used last. PURE.
+//! ControllerRevisions: the templates that a StatefulSet or DaemonSet has had, numbered in the order in which they were
+//! used last. PURE.
 
 use super::cluster::Cluster;
 use super::controller::Change;
@@ -73,9 +74,15 @@ pub fn by_revision<V: Parent>(cluster: &Cluster, change: &Change<'_>) -> Vec<Key
 }
 
 /// The revisions of an object, the newest last; orphans that it selects are adopted.
-pub fn claim<'c>(cluster: &'c Cluster, key: &'c Key, parent: &'c TemplateView, intents: &mut Vec<Intent>) -> Vec<Revision<'c>> {
+pub fn claim<'c>(
+    cluster: &'c Cluster,
+    key: &'c Key,
+    parent: &'c TemplateView,
+    intents: &mut Vec<Intent>,
+) -> Vec<Revision<'c>> {
     let mine = |revision: &RevisionView| revision.owner.as_ref().is_some_and(|owner| owner.uid == parent.uid);
-    let mut all: Vec<Revision<'c>> = cluster.dependents::<RevisionView>(key).filter(|(_, revision)| mine(revision)).collect();
+    let mut all: Vec<Revision<'c>> =
+        cluster.dependents::<RevisionView>(key).filter(|(_, revision)| mine(revision)).collect();
     for (revision_key, revision) in cluster.orphans_in::<RevisionView>(&key.namespace) {
         if !parent.deleting && !revision.deleting && parent.selector.selects(&revision.document.labels) {
             let object = with_owners(document(&revision.document), |owners| owners.insert(0, parent.reference(key)));
@@ -158,6 +165,7 @@ pub fn clean_up(all: &[Revision<'_>], kept: Option<i32>, used: impl Fn(Revision<
     let Some(kept) = kept.and_then(|kept| usize::try_from(kept).ok()) else { return Vec::new() };
     let unused: Vec<Revision<'_>> = all.iter().copied().filter(|revision| !used(*revision)).collect();
     let surplus = unused.len().saturating_sub(kept);
-    let delete = |(key, revision): &Revision<'_>| Intent::Delete { key: Key::clone(key), seen: revision.seen, at_once: false };
+    let delete =
+        |(key, revision): &Revision<'_>| Intent::Delete { key: Key::clone(key), seen: revision.seen, at_once: false };
     unused[..surplus].iter().filter(|(_, revision)| !revision.deleting).map(delete).collect()
 }

@@ -1,5 +1,5 @@
-//! The rules of the controllers that the simulation of a cluster switches off, one at a time, to show that each is needed and would be
-//! missed. PURE.
+//! The rules of the controllers that the simulation of a cluster switches off, one at a time, to show that each is
+//! needed and would be missed. PURE.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {

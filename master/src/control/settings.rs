@@ -39,7 +39,8 @@ pub struct Zones(pub fn(&str) -> Result<TimeZone, String>);
 impl Default for Zones {
     /// A host without any.
     fn default() -> Zones {
-        let none = |name: &str| if name.is_empty() { Ok(TimeZone::UTC) } else { Err(format!("unknown time zone {name}")) };
+        let none =
+            |name: &str| if name.is_empty() { Ok(TimeZone::UTC) } else { Err(format!("unknown time zone {name}")) };
         Zones(none)
     }
 }
@@ -50,7 +51,8 @@ impl Settings {
     /// Nodes are looked after at moments so far apart at most.
     const ROUND_MAX: Duration = Duration::from_secs(5);
 
-    /// How far apart the moments are at which silences are noticed and pods expelled: nodes that fall silent together are seen together.
+    /// How far apart the moments are at which silences are noticed and pods expelled: nodes that fall silent together
+    /// are seen together.
     pub fn node_round(&self) -> Duration {
         (self.node_grace / 10).clamp(Duration::from_secs(1), Self::ROUND_MAX)
     }

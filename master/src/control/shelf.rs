@@ -130,7 +130,8 @@ impl Shelves {
     /// the document.
     pub fn put(&mut self, key: &Arc<Key>, new: Option<&Stored>, uptime: Duration) -> (Vec<Box<dyn Any>>, bool) {
         let (mut before, mut read) = (Vec::new(), true);
-        for entry in self.shelves.values_mut().filter(|entry| entry.of.contains(&key.resource) && (entry.concerns)(key)) {
+        for entry in self.shelves.values_mut().filter(|entry| entry.of.contains(&key.resource) && (entry.concerns)(key))
+        {
             let (was, sense) = entry.shelf.put(key, new, uptime);
             before.extend(was);
             read &= sense;

@@ -1,7 +1,8 @@
 //! The two clocks, and how long ago something happened whose wall time an object tells. PURE.
 //!
-//! What this process has seen happen is as old as its uptime says: a clock that is put right makes no deadline pass, and moves none
-//! away. What happened before is as old as the wall clock says, and at least as old as it has been known.
+//! What this process has seen happen is as old as its uptime says: a clock that is put right makes no deadline pass,
+//! and moves none away. What happened before is as old as the wall clock says, and at least as old as it has been
+//! known.
 
 use coracle_api::meta::Time;
 use std::time::Duration;
@@ -32,7 +33,8 @@ impl Since {
     pub fn elapsed(self, at: Option<Time>, now: Now) -> Duration {
         let seen = now.uptime.saturating_sub(self.seen);
         let recorded = at.map(|at| now.wall.0.as_millisecond() - at.0.as_millisecond());
-        let recorded = recorded.and_then(|recorded| u64::try_from(recorded).ok()).map(Duration::from_millis).unwrap_or_default();
+        let recorded =
+            recorded.and_then(|recorded| u64::try_from(recorded).ok()).map(Duration::from_millis).unwrap_or_default();
         if self.witnessed { seen } else { seen.max(recorded) }
     }
 }
@@ -51,10 +53,17 @@ mod tests {
 
     #[test]
     fn a_clock_that_jumps_ages_nothing_that_was_seen_to_happen() {
-        let at = |uptime_s: u64, wall_s: i64| Now { wall: Time::from_seconds(wall_s).unwrap(), uptime: Duration::from_secs(uptime_s) };
+        let at = |uptime_s: u64, wall_s: i64| Now {
+            wall: Time::from_seconds(wall_s).unwrap(),
+            uptime: Duration::from_secs(uptime_s),
+        };
         let check = |known: bool, recorded_s: i64, now: Now, expected_s: u64| {
             let since = Since::of(None, known, Duration::from_secs(10));
-            assert_eq!(since.elapsed(Time::from_seconds(recorded_s), now).as_secs(), expected_s, "{known} {recorded_s} {now:?}");
+            assert_eq!(
+                since.elapsed(Time::from_seconds(recorded_s), now).as_secs(),
+                expected_s,
+                "{known} {recorded_s} {now:?}"
+            );
         };
         // Seen to happen: whatever the clock says since.
         check(true, 1000, at(15, 1005), 5);

@@ -12,7 +12,9 @@ use super::cluster::Cluster;
 use super::controller::Change;
 use super::intent::Intent;
 use super::trigger::{LAST_CHANGE, stamp};
-use super::view::{EndpointsView, Labels, NamespaceView, SLICES, ServiceView, SliceView, document, namespace_key, node_key, protocol};
+use super::view::{
+    EndpointsView, Labels, NamespaceView, SLICES, ServiceView, SliceView, document, namespace_key, node_key, protocol,
+};
 use coracle_api::meta::{Key, ObjectReference, Time};
 use coracle_api::service::EndpointPort;
 use coracle_api::strategy::lease::{CONTROLLER, MANAGED_BY, MIRROR, SERVICE};
@@ -102,7 +104,9 @@ pub fn services<'a>(cluster: &'a Cluster, change: &'a Change<'_>) -> impl Iterat
 
 /// Whether a slice can say where a pod is. Whoever publishes all publishes it all the same.
 pub fn is_placed(cluster: &Cluster, service: &ServiceView, backend: &Backend<'_>) -> bool {
-    let there = |node: &String| node.is_empty() || cluster.nodes.contains_key(node) || cluster.damaged.contains(&node_key(node));
+    let there = |node: &String| {
+        node.is_empty() || cluster.nodes.contains_key(node) || cluster.damaged.contains(&node_key(node))
+    };
     service.publish_not_ready || there(&backend.pod.node)
 }
 
@@ -113,12 +117,16 @@ pub fn of_backends(cluster: &Cluster, key: &Key, service: &ServiceView, backends
         labels.insert(HEADLESS.to_owned(), String::new());
     }
     let mut wanted = Wanted::new(CONTROLLER, labels, ("Service", key, &service.uid), key);
-    let spoken: BTreeMap<&str, &str> = service.ports.iter().map(|port| (port.name.as_str(), port.app_protocol.as_str())).collect();
+    let spoken: BTreeMap<&str, &str> =
+        service.ports.iter().map(|port| (port.name.as_str(), port.app_protocol.as_str())).collect();
     for backend in backends.iter().filter(|backend| is_placed(cluster, service, backend)) {
         let zone = cluster.nodes.get(&backend.pod.node).and_then(|node| node.labels.get(ZONE)).cloned();
         let ready = service.publish_not_ready || (backend.serving && !backend.pod.deleting);
         let terminating = backend.pod.deleting;
-        let ports = backend.ports.iter().map(|port| (port.clone(), spoken.get(port.0.as_str()).copied().unwrap_or_default().to_owned()));
+        let ports = backend
+            .ports
+            .iter()
+            .map(|port| (port.clone(), spoken.get(port.0.as_str()).copied().unwrap_or_default().to_owned()));
         let spot = Spot {
             ip: backend.ip.clone(),
             ready,
@@ -151,9 +159,20 @@ pub fn mirrored(key: &Key, endpoints: &EndpointsView) -> Option<Wanted> {
         let ports: Vec<(Port, String)> = subset.ports.iter().map(port).collect();
         for (half, ready) in [(&subset.addresses, true), (&subset.not_ready_addresses, false)] {
             for address in half {
-                let (hostname, node, target) = (address.hostname.clone(), address.node_name.clone(), address.target_ref.clone().map(plain));
+                let (hostname, node, target) =
+                    (address.hostname.clone(), address.node_name.clone(), address.target_ref.clone().map(plain));
                 let (zone, hints) = (None, Hints::default());
-                let spot = Spot { ip: address.ip.clone(), ready, serving: ready, terminating: false, hostname, node, zone, hints, target };
+                let spot = Spot {
+                    ip: address.ip.clone(),
+                    ready,
+                    serving: ready,
+                    terminating: false,
+                    hostname,
+                    node,
+                    zone,
+                    hints,
+                    target,
+                };
                 wanted.put(ports.clone(), spot);
             }
         }
@@ -165,8 +184,12 @@ impl Wanted {
     fn new(by: &'static str, mut labels: Labels, (kind, owner, uid): (&str, &Key, &str), service: &Key) -> Wanted {
         labels.insert(SERVICE.to_owned(), service.name.clone());
         labels.insert(MANAGED_BY.to_owned(), by.to_owned());
-        let owner =
-            json!([{"apiVersion": "v1", "kind": kind, "name": owner.name, "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
+        let owner = json!([
+            {
+                "apiVersion": "v1", "kind": kind, "name": owner.name, "uid": uid, "controller": true,
+                "blockOwnerDeletion": true,
+            },
+        ]);
         Wanted { by, labels, annotations: Labels::new(), owner, spots: BTreeMap::new() }
     }
 
@@ -193,7 +216,8 @@ pub fn decide_mirrored(cluster: &Cluster, service: &Key, wanted: Option<Wanted>)
     decide_of(cluster, service, wanted, None, |by| by == MIRROR)
 }
 
-/// `wanted`: none, where the service is to have no slices of ours. `moment`: what a slice that is written shows as its last change.
+/// `wanted`: none, where the service is to have no slices of ours. `moment`: what a slice that is written shows as its
+/// last change.
 pub fn decide(cluster: &Cluster, service: &Key, wanted: Option<Wanted>, moment: Option<Time>) -> Vec<Intent> {
     decide_of(cluster, service, wanted, moment, |_| true)
 }
@@ -209,7 +233,8 @@ fn decide_of(
     if cluster.get::<NamespaceView>(&namespace_key(&service.namespace)).is_some_and(|namespace| namespace.ends) {
         return Vec::new();
     }
-    let ours = cluster.within::<SliceView>(&service.namespace).filter(|(_, view)| view.service == service.name && view.ours());
+    let ours =
+        cluster.within::<SliceView>(&service.namespace).filter(|(_, view)| view.service == service.name && view.ours());
     let ours = ours.filter(|(_, view)| view.document.labels.get(MANAGED_BY).is_some_and(&kept_by));
     let Some(mut wanted) = wanted else { return ours.map(|(key, view)| gone(key, view)).collect() };
     let (mut standing, mut over) = (Vec::new(), Vec::new());
@@ -264,7 +289,13 @@ fn gone(key: &Key, view: &SliceView) -> Intent {
 }
 
 /// The slice with other ports and spots, unless it is that already.
-fn turned(key: &Key, view: &SliceView, wanted: &Wanted, (group, spots): (&Group, &[Spot]), moment: Option<Time>) -> Option<Intent> {
+fn turned(
+    key: &Key,
+    view: &SliceView,
+    wanted: &Wanted,
+    (group, spots): (&Group, &[Spot]),
+    moment: Option<Time>,
+) -> Option<Intent> {
     let mut object = document(&view.document);
     let before = object.clone();
     object["metadata"]["labels"] = json!(wanted.labels);
@@ -314,7 +345,8 @@ impl Standing<'_> {
 
 fn create(service: &Key, wanted: &Wanted, (family, ports): &Group, spots: &[Spot], moment: Option<Time>) -> Intent {
     let mut object = json!({
-        "metadata": {"generateName": format!("{}-", generated_base(&service.name).trim_end_matches('-')), "labels": wanted.labels,
+        "metadata": {"generateName": format!("{}-", generated_base(&service.name).trim_end_matches('-')),
+            "labels": wanted.labels,
             "ownerReferences": wanted.owner},
         "addressType": family,
         "endpoints": shown_spots(wanted, spots),

@@ -1,5 +1,5 @@
-//! One step of the controllers: take in what happened, look at every key whose world changed. The thread is a thin loop around it, and a
-//! test drives it with a time of its own.
+//! One step of the controllers: take in what happened, look at every key whose world changed. The thread is a thin loop
+//! around it, and a test drives it with a time of its own.
 
 use super::act::Gate;
 use super::cluster::{Before, Cluster};
@@ -68,7 +68,13 @@ pub struct Step {
 
 impl Step {
     /// Begins with all that is in the store.
-    pub fn new(store: Arc<dyn Store>, gate: Gate, controllers: Controllers, (wakes, inbox): (Wakes, Inbox), now: Now) -> Step {
+    pub fn new(
+        store: Arc<dyn Store>,
+        gate: Gate,
+        controllers: Controllers,
+        (wakes, inbox): (Wakes, Inbox),
+        now: Now,
+    ) -> Step {
         let mut step = Step {
             cluster: controllers.cluster(&gate.kinds(), gate.settings()),
             store,
@@ -160,7 +166,9 @@ impl Step {
             let wakes = self.wakes.clone();
             // Of most kinds only references matter, and departures while a controller waits for them.
             let sink = Box::new(move |event: &Event| match event {
-                event if followed(&event.key) || references::concerns(event) => wakes.send(|| Wake::Event(Box::new(event.clone()))),
+                event if followed(&event.key) || references::concerns(event) => {
+                    wakes.send(|| Wake::Event(Box::new(event.clone())))
+                }
                 event if event.new.is_none() && wakes.fill.departures_awaited.load(Ordering::Acquire) => {
                     wakes.send(|| Wake::Left(Key::clone(&event.key)))
                 }
@@ -315,7 +323,8 @@ impl Step {
         let decision = self.decided(owner, now);
         self.effort.looks += 1;
         self.effort.intents +=
-            decision.intents.iter().filter(|intent| !matches!(intent, Intent::Tell(_) | Intent::Announce(_))).count() as u64;
+            decision.intents.iter().filter(|intent| !matches!(intent, Intent::Tell(_) | Intent::Announce(_))).count()
+                as u64;
         // A deletion that only begins is no event that an end waits for.
         let goes_on = matches!(decision.errand, Some(Errand::Contents(_)));
         let mut wake_at = decision.wake_at;

@@ -1,4 +1,5 @@
-//! The table of controllers, and its lookups: from a change to the keys that it concerns, from a key to its decision. PURE.
+//! The table of controllers, and its lookups: from a change to the keys that it concerns, from a key to its decision.
+//! PURE.
 //!
 //! A new controller is a file and a row here. Rows that stand earlier are looked at earlier.
 
@@ -20,8 +21,8 @@ use super::storage::view::{ClaimView, ClassView, CsiNodeView, VolumeView};
 use super::storage::{binding, ephemeral, volumes};
 use super::view::{EndpointsView, LeaseView, NamespaceView, ServiceView, SliceView};
 use super::{
-    addresses, autoscale, balancer, budgets, cron, disruption, endpoints, events, evictions, expulsion, garbage, namespaces, nodes, own,
-    pod_garbage, quotas, ranges, replicas, replication, schedule, ttl,
+    addresses, autoscale, balancer, budgets, cron, disruption, endpoints, events, evictions, expulsion, garbage,
+    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, schedule, ttl,
 };
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};
@@ -125,11 +126,9 @@ fn network() -> Vec<Controller> {
         row("addresses", addresses::all, addresses::decide)
             .follows(Follow::view::<addresses::AddressedView>(addresses::by_service))
             .follows(Follow::view::<addresses::AddressView>(itself)),
-        row("ranges", all::<RangeView>, ranges::decide).follows(Follow::view::<RangeView>(ranges::by_range)).follows(Follow::view::<
-            addresses::AddressedView,
-        >(
-            ranges::by_service
-        )),
+        row("ranges", all::<RangeView>, ranges::decide)
+            .follows(Follow::view::<RangeView>(ranges::by_range))
+            .follows(Follow::view::<addresses::AddressedView>(ranges::by_service)),
         row("balancer", balancer::all, balancer::decide)
             .follows(Follow::view::<BalancedView>(balancer::by_service))
             .follows(Follow::pods(balancer::by_pod))
@@ -264,23 +263,34 @@ impl Controllers {
     pub fn referring(&self, changed: &BTreeSet<Key>) -> BTreeSet<Owner> {
         let rows = self.rows.iter().enumerate();
         let rows = rows.filter(|(_, row)| row.follows.iter().any(|follow| matches!(follow, Follow::References)));
-        let owner = |(row, controller): (usize, &Controller), key: &Key| Owner { row, controller: controller.name, key: key.clone() };
+        let owner = |(row, controller): (usize, &Controller), key: &Key| Owner {
+            row,
+            controller: controller.name,
+            key: key.clone(),
+        };
         rows.flat_map(|row| changed.iter().map(move |key| owner(row, key))).collect()
     }
 
     /// Every key of those controllers that follow such news.
     pub fn hearing(&self, news: News, cluster: &Cluster) -> BTreeSet<Owner> {
         let rows = self.rows.iter().enumerate();
-        let rows = rows.filter(|(_, row)| row.follows.iter().any(|follow| matches!(follow, Follow::News(of) if *of == news)));
+        let rows =
+            rows.filter(|(_, row)| row.follows.iter().any(|follow| matches!(follow, Follow::News(of) if *of == news)));
         let owner = |row, controller: &Controller, key| Owner { row, controller: controller.name, key };
-        rows.flat_map(|(row, controller)| (controller.all)(cluster).into_iter().map(move |key| owner(row, controller, key))).collect()
+        rows.flat_map(|(row, controller)| {
+            (controller.all)(cluster).into_iter().map(move |key| owner(row, controller, key))
+        })
+        .collect()
     }
 
     /// Every key of every controller.
     pub fn all(&self, cluster: &Cluster) -> BTreeSet<Owner> {
         let rows = self.rows.iter().enumerate();
         let owner = |row, controller: &Controller, key| Owner { row, controller: controller.name, key };
-        rows.flat_map(|(row, controller)| (controller.all)(cluster).into_iter().map(move |key| owner(row, controller, key))).collect()
+        rows.flat_map(|(row, controller)| {
+            (controller.all)(cluster).into_iter().map(move |key| owner(row, controller, key))
+        })
+        .collect()
     }
 
     /// The key of a controller of this name.

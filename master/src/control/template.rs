@@ -1,5 +1,5 @@
-//! Templates of pods, told from each other: by a number that stands for their content, and by the hash in the names of what is made of
-//! them. PURE.
+//! Templates of pods, told from each other: by a number that stands for their content, and by the hash in the names of
+//! what is made of them. PURE.
 
 use serde_json::Value;
 
@@ -10,7 +10,8 @@ pub const PATCH: &str = "$patch";
 /// The letters of generated names: no vowels, so no words.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Two templates are the same if these are. The label with the hash does not count, nor how a revision is to be put back.
+/// Two templates are the same if these are. The label with the hash does not count, nor how a revision is to be put
+/// back.
 pub fn identity(template: &Value) -> u64 {
     let mut template = template.clone();
     if let Some(template) = template.as_object_mut() {
@@ -69,6 +70,9 @@ mod tests {
         assert_eq!(encoded(1_234_567_890), "5678".to_owned() + "9bcdf4");
         let (one, other) = (hash(1, None), hash(1, Some(0)));
         assert!(one != other && other != hash(1, Some(1)) && (1..=10).contains(&one.len()));
-        assert_eq!((fnv1a_32(b"foobar"), fnv1_32(b"foobar"), fnv1a_64(b"foobar")), (0xbf9c_f968, 0x31f0_b262, 0x8594_4171_f739_67e8));
+        assert_eq!(
+            (fnv1a_32(b"foobar"), fnv1_32(b"foobar"), fnv1a_64(b"foobar")),
+            (0xbf9c_f968, 0x31f0_b262, 0x8594_4171_f739_67e8)
+        );
     }
 }

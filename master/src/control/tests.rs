@@ -59,7 +59,15 @@ fn empty() -> Cluster {
 fn decide(cluster: &Cluster, controller: &str, key: Key, now: Now) -> Decision {
     let controllers = Controllers::builtin();
     let owner = controllers.owner(controller, key).expect("a row of the table");
-    (controllers.row(&owner).decide)(&Look { cluster, key: &owner.key, now, refusal: None, contents: None, memory: None, memo: None })
+    (controllers.row(&owner).decide)(&Look {
+        cluster,
+        key: &owner.key,
+        now,
+        refusal: None,
+        contents: None,
+        memory: None,
+        memo: None,
+    })
 }
 
 /// A cluster of these objects, each by its plural.
@@ -81,7 +89,8 @@ fn node(name: &str, more: Value) -> (&'static str, Value) {
         "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {"zone": name},
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"}},
         "spec": {},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "2", "memory": "1Gi", "pods": "10"}},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}],
+            "allocatable": {"cpu": "2", "memory": "1Gi", "pods": "10"}},
     });
     merge(&mut node, more);
     ("nodes", node)
@@ -89,7 +98,8 @@ fn node(name: &str, more: Value) -> (&'static str, Value) {
 
 fn pod(name: &str, more: Value) -> (&'static str, Value) {
     let mut pod = json!({
-        "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {"app": "web"}, "creationTimestamp": "2027-01-01T00:00:00Z"},
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {"app": "web"},
+            "creationTimestamp": "2027-01-01T00:00:00Z"},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
         "status": {"phase": "Pending"},
     });
@@ -99,11 +109,15 @@ fn pod(name: &str, more: Value) -> (&'static str, Value) {
 
 fn running(name: &str, node: &str, ip: &str, ready: bool) -> (&'static str, Value) {
     let conditions = json!([{"type": "Ready", "status": if ready { "True" } else { "False" }}]);
-    pod(name, json!({"spec": {"nodeName": node}, "status": {"phase": "Running", "podIP": ip, "conditions": conditions}}))
+    pod(
+        name,
+        json!({"spec": {"nodeName": node}, "status": {"phase": "Running", "podIP": ip, "conditions": conditions}}),
+    )
 }
 
 fn controller(replicas: i64) -> (&'static str, Value) {
-    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let template =
+        json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let spec = json!({"replicas": replicas, "selector": {"app": "web"}, "template": template});
     (
         "replicationcontrollers",
@@ -114,15 +128,25 @@ fn controller(replicas: i64) -> (&'static str, Value) {
 fn owned(name: &str, more: Value) -> (&'static str, Value) {
     let (plural, mut pod) = pod(
         name,
-        json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ReplicationController", "name": "Web", "uid": "uid-rc", "controller": true}]}}),
+        json!({
+            "metadata": {
+                "ownerReferences": [
+                    {
+                        "apiVersion": "v1", "kind": "ReplicationController", "name": "Web", "uid": "uid-rc",
+                        "controller": true,
+                    },
+                ],
+            },
+        }),
     );
     merge(&mut pod, more);
     (plural, pod)
 }
 
 fn service(more: Value) -> (&'static str, Value) {
-    let mut service =
-        json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}});
+    let mut service = json!({
+        "metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+    });
     merge(&mut service, more);
     ("services", service)
 }
@@ -155,7 +179,11 @@ fn host_port(port: i64) -> Value {
 }
 
 fn asking(cpu: &str, memory: &str) -> Value {
-    json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}})
+    json!({
+        "spec": {
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": memory}}}],
+        },
+    })
 }
 
 #[test]
@@ -169,17 +197,24 @@ fn a_reason_is_said_once() {
 fn replicated(objects: &[(&'static str, Value)]) -> Vec<String> {
     let line = |intent: Intent| match intent {
         Intent::Create { object, .. } => {
-            assert_eq!((&object["metadata"]["generateName"], &object["metadata"]["labels"]["app"]), (&json!("web-"), &json!("web")));
+            assert_eq!(
+                (&object["metadata"]["generateName"], &object["metadata"]["labels"]["app"]),
+                (&json!("web-"), &json!("web"))
+            );
             Some("+".to_owned())
         }
         Intent::Delete { key, .. } => Some(format!("-{}", key.name)),
         Intent::Update { key, object, .. } => {
             Some(format!("{}{}", if object["metadata"]["ownerReferences"].is_null() { ">" } else { "<" }, key.name))
         }
-        Intent::Status { status, .. } => Some(format!("={}/{}", status["replicas"], status["readyReplicas"].as_i64().unwrap_or_default())),
+        Intent::Status { status, .. } => {
+            Some(format!("={}/{}", status["replicas"], status["readyReplicas"].as_i64().unwrap_or_default()))
+        }
         Intent::Bind { .. } | Intent::Emptied { .. } | Intent::Note { .. } | Intent::Then(_) | Intent::Tell(_) => None,
         Intent::Announce(tale) => Some(format!("announce {}", tale.message)),
-        Intent::Collect { .. } | Intent::Disown { .. } | Intent::Release { .. } | Intent::Disrupt { .. } => panic!("not its own matter"),
+        Intent::Collect { .. } | Intent::Disown { .. } | Intent::Release { .. } | Intent::Disrupt { .. } => {
+            panic!("not its own matter")
+        }
     };
     decide(&cluster(objects), "replication", key("replicationcontrollers", "Web"), at(MINUTE))
         .intents
@@ -190,23 +225,41 @@ fn replicated(objects: &[(&'static str, Value)]) -> Vec<String> {
 
 #[test]
 fn replication() {
-    let check = |objects: &[(&'static str, Value)], expected: &[&str]| assert_eq!(replicated(objects), expected, "{objects:?}");
+    let check =
+        |objects: &[(&'static str, Value)], expected: &[&str]| assert_eq!(replicated(objects), expected, "{objects:?}");
     let none = json!({});
     check(&[controller(2)], &["=0/0", "+", "+"]);
     check(&[controller(1), owned("a", none.clone())], &["=1/0"]);
     check(&[controller(2), pod("a", none.clone())], &["<a", "=1/0", "+"]);
     check(&[controller(1), owned("a", json!({"metadata": {"labels": {"app": "else"}}}))], &[">a", "=0/0", "+"]);
-    check(&[controller(1), pod("a", json!({"metadata": {"ownerReferences": [{"uid": "another", "controller": true}]}}))], &["=0/0", "+"]);
+    check(
+        &[controller(1), pod("a", json!({"metadata": {"ownerReferences": [{"uid": "another", "controller": true}]}}))],
+        &["=0/0", "+"],
+    );
     // Finished pods and those that are being deleted are no replicas.
     check(&[controller(1), owned("a", json!({"status": {"phase": "Failed"}}))], &["=0/0", "+"]);
-    check(&[controller(1), owned("a", json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}))], &["=0/0", "+"]);
+    check(
+        &[controller(1), owned("a", json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}))],
+        &["=0/0", "+"],
+    );
     // The cheapest goes first: on no node, then waiting, then not ready, then the youngest.
-    let on = |ready: &str| json!({"spec": {"nodeName": "n"}, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
+    let on = |ready: &str| {
+        json!({
+            "spec": {"nodeName": "n"}, "status": {"phase": "Running",
+                "conditions": [{"type": "Ready", "status": ready}]},
+        })
+    };
     let young = json!({"metadata": {"creationTimestamp": "2027-01-14T00:00:00Z"}});
     let mut younger = on("True");
     merge(&mut younger, young);
     let all = |replicas| {
-        [controller(replicas), owned("a", on("True")), owned("b", on("False")), owned("c", none.clone()), owned("d", younger.clone())]
+        [
+            controller(replicas),
+            owned("a", on("True")),
+            owned("b", on("False")),
+            owned("c", none.clone()),
+            owned("d", younger.clone()),
+        ]
     };
     check(&all(3), &["=4/2", "-c"]);
     check(&all(2), &["=4/2", "-c", "-b"]);
@@ -230,10 +283,13 @@ fn endpoints_of(decision: &Decision) -> Option<Vec<String>> {
     });
     let object = written.into_iter().find(|object| object["addressType"].is_null())?;
     assert!(!object.to_string().contains(r#""nodeName":"""#), "no endpoints could be written so: {object}");
-    let ips = |list: &Value| list.as_array().into_iter().flatten().filter_map(|a| a["ip"].as_str()).collect::<Vec<_>>().join(",");
+    let ips = |list: &Value| {
+        list.as_array().into_iter().flatten().filter_map(|a| a["ip"].as_str()).collect::<Vec<_>>().join(",")
+    };
     let port = |p: &Value| format!("{}{}", p["name"].as_str().map(|n| format!("{n}=")).unwrap_or_default(), p["port"]);
     let ports = |list: &Value| list.as_array().into_iter().flatten().map(port).collect::<Vec<_>>().join(",");
-    let subset = |s: &Value| format!("{}|{}:{}", ips(&s["addresses"]), ips(&s["notReadyAddresses"]), ports(&s["ports"]));
+    let subset =
+        |s: &Value| format!("{}|{}:{}", ips(&s["addresses"]), ips(&s["notReadyAddresses"]), ports(&s["ports"]));
     Some(object["subsets"].as_array().into_iter().flatten().map(subset).collect())
 }
 
@@ -255,7 +311,10 @@ fn endpoints() {
     let done = json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Failed", "podIP": "10.0.0.9"}});
     check(&[service(none.clone()), pod("a", none.clone()), pod("b", done)], &[]);
     // Nor where nobody can be sent: the others have theirs all the same.
-    check(&[service(none.clone()), running("a", "n1", "127.0.0.1", true), running("b", "n1", "10.0.0.3", true)], &["10.0.0.3|:8080"]);
+    check(
+        &[service(none.clone()), running("a", "n1", "127.0.0.1", true), running("b", "n1", "10.0.0.3", true)],
+        &["10.0.0.3|:8080"],
+    );
     let mut leaving = running("a", "n1", "10.0.0.2", true);
     merge(&mut leaving.1, json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}));
     check(&[service(none.clone()), leaving.clone()], &[]);
@@ -265,7 +324,11 @@ fn endpoints() {
         let mut pod = running(name, "n1", ip, true);
         merge(
             &mut pod.1,
-            json!({"spec": {"containers": [{"name": "c", "image": "i", "ports": [{"name": "www", "containerPort": port}]}]}}),
+            json!({
+                "spec": {
+                    "containers": [{"name": "c", "image": "i", "ports": [{"name": "www", "containerPort": port}]}],
+                },
+            }),
         );
         pod
     };
@@ -274,23 +337,34 @@ fn endpoints() {
         &[by_name, named("a", "10.0.0.2", 80), named("b", "10.0.0.3", 81), running("c", "n1", "10.0.0.4", true)],
         &["10.0.0.2|:http=80", "10.0.0.3|:http=81"],
     );
-    check(&[service(json!({"spec": {"ports": [{"port": 80}]}})), running("a", "n1", "10.0.0.2", true)], &["10.0.0.2|:80"]);
+    check(
+        &[service(json!({"spec": {"ports": [{"port": 80}]}})), running("a", "n1", "10.0.0.2", true)],
+        &["10.0.0.2|:80"],
+    );
     let silent = node("n1", json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
     check(&[silent, service(none), running("a", "n1", "10.0.0.2", true)], &["|10.0.0.2:8080"]);
 }
 
 #[test]
 fn endpoints_of_a_lost_status_stay() {
-    let place =
-        json!({"ip": "10.0.0.2", "nodeName": "n1", "targetRef": {"kind": "Pod", "namespace": "default", "name": "a", "uid": "uid-a"}});
+    let place = json!({
+        "ip": "10.0.0.2", "nodeName": "n1",
+        "targetRef": {"kind": "Pod", "namespace": "default", "name": "a", "uid": "uid-a"},
+    });
     let labels = json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller"});
     let subsets = json!([{"addresses": [place], "ports": [{"port": 8080, "protocol": "TCP"}]}]);
     let standing = ("endpoints", json!({"metadata": {"name": "web", "labels": labels}, "subsets": subsets}));
     let lost = pod("a", json!({"spec": {"nodeName": "n1"}}));
-    let decision = decide(&cluster(&[service(json!({})), standing.clone(), lost]), "endpoints", key("services", "web"), at(MINUTE));
+    let decision = decide(
+        &cluster(&[service(json!({})), standing.clone(), lost]),
+        "endpoints",
+        key("services", "web"),
+        at(MINUTE),
+    );
     assert_eq!(endpoints_of(&decision), None);
     // Without the pod it goes, without the service all of it goes, and a person's endpoints stay.
-    let decision = decide(&cluster(&[service(json!({})), standing.clone()]), "endpoints", key("services", "web"), at(MINUTE));
+    let decision =
+        decide(&cluster(&[service(json!({})), standing.clone()]), "endpoints", key("services", "web"), at(MINUTE));
     assert_eq!(endpoints_of(&decision), Some(vec![]));
     let decision = decide(&cluster(std::slice::from_ref(&standing)), "endpoints", key("services", "web"), at(MINUTE));
     assert!(matches!(decision.intents[..], [Intent::Delete { at_once: true, .. }]), "{decision:?}");
@@ -332,7 +406,10 @@ fn pods_of_a_node_that_is_not_there_are_given_up() {
 fn events_live_an_hour() {
     let mut cluster = empty();
     for (name, minute) in [("a", 0), ("b", 30)] {
-        cluster.apply(&event("events", minute + 1, Some(json!({"metadata": {"name": name}})), name), MINUTE * minute as u32);
+        cluster.apply(
+            &event("events", minute + 1, Some(json!({"metadata": {"name": name}})), name),
+            MINUTE * minute as u32,
+        );
     }
     let decision = decide(&cluster, "events", events::key(), at(MINUTE * 59));
     assert_eq!((decision.intents.len(), decision.wake_at), (0, Some(MINUTE * 60)));
@@ -350,8 +427,11 @@ fn the_oldest_events_make_room() {
         cluster.apply(&event("events", minute + 1, Some(body), name), MINUTE * minute as u32);
     }
     let decision = decide(&cluster, "events", events::key(), at(MINUTE * 5));
-    let gone: Vec<&str> =
-        decision.intents.iter().map(|intent| if let Intent::Delete { key, .. } = intent { &*key.name } else { "" }).collect();
+    let gone: Vec<&str> = decision
+        .intents
+        .iter()
+        .map(|intent| if let Intent::Delete { key, .. } = intent { &*key.name } else { "" })
+        .collect();
     assert_eq!((&gone[..], decision.wake_at), (&["a", "b"][..], Some(MINUTE * 62)));
     for name in gone {
         cluster.apply(&event("events", 9, None, name), MINUTE * 6);
@@ -362,7 +442,8 @@ fn the_oldest_events_make_room() {
 /// The hints of an event cover all that the full pass finds.
 #[test]
 fn keys_cover_what_changes() {
-    let objects = [node("n1", json!({})), controller(1), service(json!({})), owned("a", json!({"spec": {"nodeName": "n1"}}))];
+    let objects =
+        [node("n1", json!({})), controller(1), service(json!({})), owned("a", json!({"spec": {"nodeName": "n1"}}))];
     let (controllers, mut cluster) = (Controllers::builtin(), cluster(&objects));
     let mut expected = controllers.all(&cluster);
     let event = event("pods", 9, None, "a");
@@ -391,7 +472,8 @@ fn pods_that_fail_are_made_anew_ever_later() {
         }
         let due = decide(&cluster, "replication", web(), at(Duration::from_secs(after_s)));
         assert!(made(&due), "{count}");
-        let deleted = |intent: &Intent| if let Intent::Delete { key, .. } = intent { Some(key.name.clone()) } else { None };
+        let deleted =
+            |intent: &Intent| if let Intent::Delete { key, .. } = intent { Some(key.name.clone()) } else { None };
         assert_eq!(due.intents.iter().filter_map(deleted).collect::<Vec<_>>(), gone, "{count}");
     };
     check(0, 0, &[]);
@@ -413,10 +495,12 @@ fn a_controller_that_is_being_deleted_only_counts() {
 fn available_is_ready_for_long_enough() {
     let mut patient = controller(1);
     merge(&mut patient.1, json!({"spec": {"minReadySeconds": 30}}));
-    let ready = owned("a", json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}));
+    let ready =
+        owned("a", json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}));
     let cluster = cluster(&[patient, ready]);
     let available = |s: u64| {
-        let decision = decide(&cluster, "replication", key("replicationcontrollers", "Web"), at(Duration::from_secs(s)));
+        let decision =
+            decide(&cluster, "replication", key("replicationcontrollers", "Web"), at(Duration::from_secs(s)));
         let Some(Intent::Status { status, .. }) = decision.intents.first() else { panic!("{decision:?}") };
         (status["readyReplicas"].clone(), status["availableReplicas"].clone(), decision.wake_at)
     };

@@ -1,4 +1,5 @@
-//! Controllers that answer each other for ever are slowed down: a key whose looks write again and again is looked at less often. PURE.
+//! Controllers that answer each other for ever are slowed down: a key whose looks write again and again is looked at
+//! less often. PURE.
 
 use super::table::Owner;
 use std::collections::BTreeMap;

@@ -34,7 +34,9 @@ impl Tracked {
         if !uncounted && meta.controller().is_none_or(|owner| owner.kind != "Job") {
             return None;
         }
-        let number = |name: &str| meta.annotations.get(name).and_then(|text| text.parse::<i32>().ok()).filter(|number| *number >= 0);
+        let number = |name: &str| {
+            meta.annotations.get(name).and_then(|text| text.parse::<i32>().ok()).filter(|number| *number >= 0)
+        };
         let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
         let over = pod.status.terminal() || meta.deletion_timestamp.is_some();
         Some(Tracked {
@@ -52,12 +54,18 @@ impl Tracked {
 /// The end of its last container; else when it was ready no more, or its deletion began, or it was made.
 fn finished(pod: &Pod) -> Option<Time> {
     let is_sidecar = |status: &&ContainerStatus| {
-        pod.spec.init_containers.iter().any(|container| container.name == status.name && container.restart_policy == "Always")
+        pod.spec
+            .init_containers
+            .iter()
+            .any(|container| container.name == status.name && container.restart_policy == "Always")
     };
     let sidecars = pod.status.init_container_statuses.iter().filter(is_sidecar);
     let ends: Option<Vec<Time>> = pod.status.container_statuses.iter().chain(sidecars).map(ended).collect();
     let unready = || pod.status.condition("Ready").filter(|ready| ready.status == "False")?.last_transition_time;
-    ends.and_then(|ends| ends.into_iter().max()).or_else(unready).or_else(|| deleted(&pod.metadata)).or(pod.metadata.creation_timestamp)
+    ends.and_then(|ends| ends.into_iter().max())
+        .or_else(unready)
+        .or_else(|| deleted(&pod.metadata))
+        .or(pod.metadata.creation_timestamp)
 }
 
 fn ended(status: &ContainerStatus) -> Option<Time> {

@@ -1,4 +1,5 @@
-//! When the change happened that made endpoints what they are: the start of the pods and the service, as far as they are news. PURE.
+//! When the change happened that made endpoints what they are: the start of the pods and the service, as far as they
+//! are news. PURE.
 //!
 //! What was told is remembered by service, so that a change without such a moment shows none.
 

@@ -130,7 +130,9 @@ pub struct HostPort {
 impl HostPort {
     pub fn clashes(&self, other: &HostPort) -> bool {
         let every = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
-        self.port == other.port && self.protocol == other.protocol && (self.ip == other.ip || every(&self.ip) || every(&other.ip))
+        self.port == other.port
+            && self.protocol == other.protocol
+            && (self.ip == other.ip || every(&self.ip) || every(&other.ip))
     }
 }
 
@@ -306,9 +308,13 @@ pub fn node(stored: &Stored) -> Option<NodeView> {
     let node: Node = read(stored)?;
     let allocatable = if node.status.allocatable.is_empty() { &node.status.capacity } else { &node.status.allocatable };
     let said = !allocatable.is_empty();
-    let has = |name: &str, amount: fn(Quantity) -> i64| allocatable.get(name).map_or(if said { 0 } else { i64::MAX }, |one| amount(*one));
+    let has = |name: &str, amount: fn(Quantity) -> i64| {
+        allocatable.get(name).map_or(if said { 0 } else { i64::MAX }, |one| amount(*one))
+    };
     let others = allocatable.iter().filter(|(name, _)| !matches!(name.as_str(), "cpu" | "memory" | "pods"));
-    let image = |image: &ContainerImage| image.names.iter().map(|name| (image_mark(name), image.size_bytes)).collect::<Vec<_>>();
+    let image = |image: &ContainerImage| {
+        image.names.iter().map(|name| (image_mark(name), image.size_bytes)).collect::<Vec<_>>()
+    };
     Some(NodeView {
         revision: stored.revision,
         ready: node.status.condition("Ready").map(|condition| condition.status.clone()).unwrap_or_default(),

@@ -6,10 +6,12 @@ use coracle_api::meta::Key;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// Wakes in the queue, of some hundred bytes each. A cluster that writes faster than its controllers take it in is read anew from the store.
+/// Wakes in the queue, of some hundred bytes each. A cluster that writes faster than its controllers take it in is read
+/// anew from the store.
 pub const QUEUE_MAX: usize = 20_000;
 
-/// What wakes the controllers. Events of the store come with their content because the cluster is made of them; nothing else does.
+/// What wakes the controllers. Events of the store come with their content because the cluster is made of them; nothing
+/// else does.
 pub enum Wake {
     Event(Box<Event>),
     /// An object has gone of a kind that no controller follows.

@@ -29,7 +29,8 @@ pub struct Prepared {
 }
 
 impl<'a> Draft<'a> {
-    /// A new object, with the defaults of its type. `namespace` is where it goes: the document's own has been compared with it.
+    /// A new object, with the defaults of its type. `namespace` is where it goes: the document's own has been compared
+    /// with it.
     pub fn create(kind: &'a Kind, namespace: &'a str, mut object: Value, ownership: Ownership<'a>) -> Draft<'a> {
         place(kind, namespace, &mut object);
         if kind.keeps_status
@@ -42,8 +43,9 @@ impl<'a> Draft<'a> {
         Draft { kind, namespace, old: None, part: Part::Main, ownership, said, object }
     }
 
-    /// A document that replaces what stands, or a part of it; the defaults of a part come when the rest is taken over (`mutate`).
-    /// A document with a resourceVersion is meant for exactly that revision, one without (or with 0) for any, where the kind allows that.
+    /// A document that replaces what stands, or a part of it; the defaults of a part come when the rest is taken over
+    /// (`mutate`). A document with a resourceVersion is meant for exactly that revision, one without (or with 0) for
+    /// any, where the kind allows that.
     pub fn update(
         kind: &'a Kind,
         old: Standing<'a>,

@@ -73,7 +73,15 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
 }
 
 /// Writes the owners into what will stand there. Where nothing else has changed, no time moves.
-pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, said: ClientFields, ownership: Ownership<'_>, now: Time) {
+pub fn settle(
+    kind: &Kind,
+    part: Part,
+    old: Option<&Value>,
+    new: &mut Value,
+    said: ClientFields,
+    ownership: Ownership<'_>,
+    now: Time,
+) {
     let managed = match ownership {
         Ownership::Untold => {
             // As it stood, unread.
@@ -87,7 +95,10 @@ pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, sai
             let zero = old.is_none().then(|| apply::zero(&kind.types, &kind.type_name));
             let before = old.or(zero.as_ref()).unwrap_or(&Value::Null);
             let mut counted = new.clone();
-            let named = said.object.as_ref().is_some_and(|said| said["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty()));
+            let named = said
+                .object
+                .as_ref()
+                .is_some_and(|said| said["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty()));
             let unnamed: &[&str] = if named { &[] } else { kind.given_unnamed };
             for path in kind.given.iter().chain(unnamed) {
                 put_back(&mut counted, said.object.as_ref(), Some(before), &steps(path));
@@ -100,14 +111,18 @@ pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, sai
                 Part::Status | Part::Share(_) | Part::Scale => Managed::of(before),
             };
             match shown.and_then(|shown| Some((shown, shown.alias?))) {
-                None => with_writer(kind, part, manager, now, |w| apply::track(&kind.types, before, &counted, managed, w, old.is_none())),
+                None => with_writer(kind, part, manager, now, |w| {
+                    apply::track(&kind.types, before, &counted, managed, w, old.is_none())
+                }),
                 Some((shown, alias)) => {
                     let before = match old {
                         Some(old) => in_form(old.clone(), alias.show),
                         None => apply::zero(&shown.types, &shown.type_name),
                     };
                     let counted = in_form(counted, alias.show);
-                    with_writer(shown, part, manager, now, |w| apply::track(&shown.types, &before, &counted, managed, w, old.is_none()))
+                    with_writer(shown, part, manager, now, |w| {
+                        apply::track(&shown.types, &before, &counted, managed, w, old.is_none())
+                    })
                 }
             }
         }
@@ -145,8 +160,16 @@ pub fn answered(object: &mut Value, (type_name, part): (&str, &str), manager: &s
     let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
     let (api_version, kind, now) = (text("apiVersion"), text("kind"), now.to_string());
     let ignored = Fields::named(&["status"]);
-    let writer =
-        Writer { manager, subresource: part, api_version: &api_version, kind: &kind, type_name, now: &now, ignored: &ignored, other: None };
+    let writer = Writer {
+        manager,
+        subresource: part,
+        api_version: &api_version,
+        kind: &kind,
+        type_name,
+        now: &now,
+        ignored: &ignored,
+        other: None,
+    };
     let managed = apply::track(&MACHINERY, &before, object, Managed::default(), writer, true);
     managed.put(object);
 }
@@ -160,7 +183,12 @@ fn ignored(kind: &Kind, part: Part) -> Fields {
             Fields::named(&status.into_iter().chain(kind.unowned.iter().copied()).collect::<Vec<_>>())
         }
         Part::Status => {
-            let fields = kind.types.get(&kind.type_name).map(|row| row.fields.iter().map(|field| &*field.name)).into_iter().flatten();
+            let fields = kind
+                .types
+                .get(&kind.type_name)
+                .map(|row| row.fields.iter().map(|field| &*field.name))
+                .into_iter()
+                .flatten();
             let asked: Vec<&str> = fields.filter(|name| !matches!(*name, "status" | "metadata")).collect();
             let kept: Vec<String> = kind.status_keeps.iter().map(|field| format!("metadata.{field}")).collect();
             Fields::named(&asked).union(&Fields::named(&kept.iter().map(String::as_str).collect::<Vec<_>>()))
@@ -191,7 +219,8 @@ fn put_back(counted: &mut Value, said: Option<&Value>, before: Option<&Value>, p
             let Some(inside) = counted.get_mut(name) else { return };
             put_back(inside, said, before, rest);
             // A map that was made for what was given goes with it.
-            let emptied = inside.as_object().is_some_and(Map::is_empty) && said.is_none_or(Value::is_null) && before.is_none();
+            let emptied =
+                inside.as_object().is_some_and(Map::is_empty) && said.is_none_or(Value::is_null) && before.is_none();
             if let Some(fields) = counted.as_object_mut().filter(|_| emptied) {
                 fields.remove(*name);
             }

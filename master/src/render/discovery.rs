@@ -1,7 +1,7 @@
 //! Documents about the server: what is served, and by what version. PURE.
 //!
-//! Which resources there are is told in two forms: as lists by group and version, and for those who ask, as one document
-//! (`aggregated`).
+//! Which resources there are is told in two forms: as lists by group and version, and for those who ask, as one
+//! document (`aggregated`).
 
 use coracle_api::kinds::{Kind, Kinds, Subresource, Verb};
 use coracle_api::old::Version;
@@ -63,7 +63,8 @@ pub fn groups(kinds: &Kinds) -> Vec<Group<'_>> {
 
 /// Rows of a group and version, by name.
 pub fn rows<'k>(kinds: &'k Kinds, group: &str, version: &str) -> Vec<&'k Kind> {
-    let mut rows: Vec<&Kind> = kinds.iter().filter(|kind| kind.resource.group == group && kind.version == version).collect();
+    let mut rows: Vec<&Kind> =
+        kinds.iter().filter(|kind| kind.resource.group == group && kind.version == version).collect();
     rows.sort_by(|a, b| a.resource.plural.cmp(&b.resource.plural));
     rows
 }
@@ -170,9 +171,12 @@ fn group(group: &Group) -> Value {
 /// `/api/v1`, `/apis/G/V`.
 pub fn resources(kinds: &Kinds, group: &str, version: &str) -> Value {
     let rows = rows(kinds, group, version);
-    let resources: Vec<Value> =
-        rows.iter().flat_map(|kind| std::iter::once(resource(kind)).chain(subresources(kind).map(|sub| subresource(kind, sub)))).collect();
-    let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version(group, version), "resources": resources});
+    let resources: Vec<Value> = rows
+        .iter()
+        .flat_map(|kind| std::iter::once(resource(kind)).chain(subresources(kind).map(|sub| subresource(kind, sub))))
+        .collect();
+    let mut list =
+        json!({"kind": "APIResourceList", "groupVersion": group_version(group, version), "resources": resources});
     if !group.is_empty() {
         list["apiVersion"] = json!("v1");
     }
@@ -244,14 +248,16 @@ fn storage_hash(kind: &Kind) -> String {
     coracle_schema::base64::encode(&Sha256::digest(format!("{slash}{stored}/{}", kind.kind))[..8])
 }
 
-/// `/api` and `/apis` as one document: all resources of the core group, or of all others. `version` is that of the document.
+/// `/api` and `/apis` as one document: all resources of the core group, or of all others. `version` is that of the
+/// document.
 pub fn aggregated(kinds: &Kinds, core: bool, version: &str) -> Value {
     let items: Vec<Value> = if core {
         let versions = [whole_version(kinds, "", "v1")];
         vec![json!({"metadata": {}, "versions": versions})]
     } else {
         let shown = |group: &Group| {
-            let versions: Vec<Value> = group.versions.iter().map(|version| whole_version(kinds, group.name, version)).collect();
+            let versions: Vec<Value> =
+                group.versions.iter().map(|version| whole_version(kinds, group.name, version)).collect();
             json!({"metadata": {"name": group.name}, "versions": versions})
         };
         groups(kinds).iter().map(shown).collect()
@@ -298,7 +304,8 @@ mod tests {
     #[test]
     fn hashes_are_those_of_kubernetes() {
         let kinds = Kinds::builtin();
-        for (plural, expected) in [("endpoints", "fWeeMqaN/OA="), ("events", "r2yiGXH7wu8="), ("pods", "xPOwRZ+Yhw8=")] {
+        for (plural, expected) in [("endpoints", "fWeeMqaN/OA="), ("events", "r2yiGXH7wu8="), ("pods", "xPOwRZ+Yhw8=")]
+        {
             assert_eq!(storage_hash(kinds.by_path("", "v1", plural).unwrap()), expected);
         }
     }

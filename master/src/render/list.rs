@@ -1,7 +1,7 @@
 //! Lists, and pages of them: what a list says of itself, and each object in the form that was asked for. PURE.
 //!
-//! Objects are rendered one by one, so that a long list costs little more than its bytes. Plain JSON is spliced of the stored
-//! bytes, unread, and a long one only while it is sent.
+//! Objects are rendered one by one, so that a long list costs little more than its bytes. Plain JSON is spliced of the
+//! stored bytes, unread, and a long one only while it is sent.
 
 use super::table::{self, Row};
 use super::{ListMeta, Message, bare, columns, parsed, put_metadata, said, text, yaml};
@@ -15,8 +15,8 @@ use coracle_http::{Body, Long};
 use coracle_schema::protobuf;
 use serde_json::{Value, json};
 
-/// The smallest list that is put together while it is sent. What is larger the allocator takes from the kernel, page by page, and gives
-/// back: that costs three times the copying.
+/// The smallest list that is put together while it is sent. What is larger the allocator takes from the kernel, page by
+/// page, and gives back: that costs three times the copying.
 const LONG_BYTES_MIN: usize = 128 << 10;
 /// Of one piece of it: few writes, and little that waits.
 const PIECE_BYTES: usize = 32 << 10;
@@ -32,7 +32,9 @@ pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: Vec<Stored>, now: T
     Body::Whole(match (form.media, form.shape) {
         (Media::Json, Shape::Whole) if kind.alias.is_none() => return spliced(kind, meta, items),
         (Media::Json, shape) => joined(kind, meta, shape, &items, now),
-        (Media::Yaml, shape) => yaml::write_list(&head(shape, kind, meta), field(shape), items.iter().map(value)).into(),
+        (Media::Yaml, shape) => {
+            yaml::write_list(&head(shape, kind, meta), field(shape), items.iter().map(value)).into()
+        }
         (Media::Protobuf, shape) => {
             let message = match shape {
                 // Nobody is promised a table in protobuf.
@@ -57,7 +59,10 @@ fn head(shape: Shape, kind: &Kind, meta: &ListMeta) -> Value {
             json!({"kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": meta})
         }
         Shape::Table(version, _) => {
-            json!({"kind": "Table", "apiVersion": version.api_version(), "metadata": meta, "columnDefinitions": columns(kind)})
+            json!({
+                "kind": "Table", "apiVersion": version.api_version(), "metadata": meta,
+                "columnDefinitions": columns(kind),
+            })
         }
     }
 }
@@ -109,9 +114,11 @@ fn spliced(kind: &Kind, meta: &ListMeta, items: Vec<Stored>) -> Body {
     let (api_version, list_kind) = (kind.api_version(), kind.list_kind());
     let head = format!(r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{},"items":["#, meta.to_v1());
     let prefix = format!(r#"{{"apiVersion":"{api_version}","kind":"{}","#, kind.kind);
-    let of_items: usize = items.iter().map(|stored| entry(&prefix, stored).map_or(stored.json.len(), |rest| rest.len() + 1)).sum();
+    let of_items: usize =
+        items.iter().map(|stored| entry(&prefix, stored).map_or(stored.json.len(), |rest| rest.len() + 1)).sum();
     let bytes = head.len() + of_items + items.len().saturating_sub(1) + END.len();
-    let pieces = Box::new(Spliced { head: head.into_bytes(), prefix, items: items.into_iter(), begun: false, ended: false });
+    let pieces =
+        Box::new(Spliced { head: head.into_bytes(), prefix, items: items.into_iter(), begun: false, ended: false });
     let long = Long { bytes, pieces };
     if bytes < LONG_BYTES_MIN { Body::Whole(long.whole()) } else { Body::Long(long) }
 }
@@ -173,7 +180,9 @@ mod tests {
     use std::sync::Arc;
 
     fn stored(kind: &Kind, name: &str) -> Stored {
-        let mut object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "data": {"k": name}});
+        let mut object = json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "data": {"k": name},
+        });
         let key = Key { resource: kind.resource.clone(), namespace: "default".to_owned(), name: name.to_owned() };
         Stored::of(Arc::new(key), Revision(5), &mut object)
     }
@@ -192,15 +201,21 @@ mod tests {
         let names: Vec<String> = (0..3000).map(|n| format!("map-{n:04}")).collect();
         let mut items: Vec<Stored> = names.iter().map(|name| stored(kind, name)).collect();
         items.push(stored(kind, &"x".repeat(3 * PIECE_BYTES)));
-        let Body::Long(long) = list(Form::default(), kind, &ListMeta::default(), items, Time::from_seconds(0).expect("a time")) else {
+        let Body::Long(long) =
+            list(Form::default(), kind, &ListMeta::default(), items, Time::from_seconds(0).expect("a time"))
+        else {
             panic!("it is long")
         };
         let pieces: Vec<Bytes> = long.pieces.collect();
         assert!(pieces.len() > 5 && pieces.iter().all(|piece| !piece.is_empty()));
         assert_eq!(pieces.iter().map(Bytes::len).sum::<usize>(), long.bytes);
         let found: Value = serde_json::from_slice(&pieces.concat()).expect("JSON");
-        let found: Vec<&str> =
-            found["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str()).collect();
+        let found: Vec<&str> = found["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|item| item["metadata"]["name"].as_str())
+            .collect();
         assert_eq!((found.len(), &found[..3000]), (3001, &names.iter().map(String::as_str).collect::<Vec<_>>()[..]));
     }
 
@@ -213,15 +228,19 @@ mod tests {
         let now = Time::from_seconds(0).expect("a time");
         let list_meta = json!({"resourceVersion": "7", "continue": "c", "remainingItemCount": 3});
         let whole = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": list_meta,
-            "items": [{"metadata": {"name": "a", "resourceVersion": "5"}, "data": {"k": "a"}}, {"metadata": {"name": "b", "resourceVersion": "5"}, "data": {"k": "b"}}]});
+            "items": [{"metadata": {"name": "a", "resourceVersion": "5"}, "data": {"k": "a"}},
+                {"metadata": {"name": "b", "resourceVersion": "5"}, "data": {"k": "b"}}]});
         let partial = |name: &str| {
             json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
             "metadata": {"name": name, "resourceVersion": "5"}})
         };
-        let metadata = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta,
+        let metadata = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+            "metadata": list_meta,
             "items": [partial("a"), partial("b")]});
-        let rows = json!([{"cells": ["a", 1, "<unknown>"], "object": null}, {"cells": ["b", 1, "<unknown>"], "object": null}]);
-        let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta, "columnDefinitions": columns(kind),
+        let rows =
+            json!([{"cells": ["a", 1, "<unknown>"], "object": null}, {"cells": ["b", 1, "<unknown>"], "object": null}]);
+        let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta,
+            "columnDefinitions": columns(kind),
             "rows": rows});
         for (shape, expected) in [
             (Shape::Whole, whole),
@@ -239,8 +258,11 @@ mod tests {
         let sealed = at_once(Form { media: Media::Protobuf, ..Form::default() }, kind, &meta, &items, now);
         let envelope = protobuf::open(&sealed).expect("an envelope");
         assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "ConfigMapList"));
-        let item =
-            protobuf::encode(&kind.types, "ConfigMap", &json!({"metadata": {"name": "b", "resourceVersion": "5"}, "data": {"k": "b"}}));
+        let item = protobuf::encode(
+            &kind.types,
+            "ConfigMap",
+            &json!({"metadata": {"name": "b", "resourceVersion": "5"}, "data": {"k": "b"}}),
+        );
         assert!(envelope.raw.ends_with(&item));
     }
 }

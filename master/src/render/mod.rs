@@ -1,9 +1,10 @@
-//! Renders answers: v1 as it is stored, as metadata or as a table, in JSON, YAML or protobuf; older versions encoded. PURE.
+//! Renders answers: v1 as it is stored, as metadata or as a table, in JSON, YAML or protobuf; older versions encoded.
+//! PURE.
 //!
 //!     Stored -> shape (the object, its metadata, rows of a table) -> media (bytes)
 //!
-//! `form` says which, from the Accept header. A plain JSON answer is the stored bytes, spliced and unread; every other one is
-//! made of a parsed document. `now` is for the ages in tables.
+//! `form` says which, from the Accept header. A plain JSON answer is the stored bytes, spliced and unread; every other
+//! one is made of a parsed document. `now` is for the ages in tables.
 
 pub mod discovery;
 pub mod gnostic;
@@ -67,7 +68,9 @@ pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
         (Version::V1, media, Shape::Table(version, include)) => {
             rewritten(media, TABLE, table::of(version, include, columns(kind), &Row::of(kind, stored), now))
         }
-        (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => metadata(media, version, text(stored)),
+        (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => {
+            metadata(media, version, text(stored))
+        }
         (Version::V1, _, Shape::Whole) => document(form, Message::of(kind), &said(kind, stored), now),
     }
 }
@@ -85,9 +88,17 @@ pub fn document(form: Form, message: Message<'_>, document: &Value, now: Time) -
     }
 }
 
-/// One event of a watch. A deletion shows the last state that the watcher could see, at the revision of the deletion. The
-/// `first` of a table brings the columns.
-pub fn event(form: Form, kind: &Kind, change: Change, stored: &Stored, revision: Revision, first: bool, now: Time) -> Vec<u8> {
+/// One event of a watch. A deletion shows the last state that the watcher could see, at the revision of the deletion.
+/// The `first` of a table brings the columns.
+pub fn event(
+    form: Form,
+    kind: &Kind,
+    change: Change,
+    stored: &Stored,
+    revision: Revision,
+    first: bool,
+    now: Time,
+) -> Vec<u8> {
     let stale = change == Change::Deleted && stored.revision != revision;
     let late;
     let stored = if stale {
@@ -108,9 +119,12 @@ pub fn event(form: Form, kind: &Kind, change: Change, stored: &Stored, revision:
 
 /// Up to which revision a watcher has seen everything. `annotations` say more of it.
 pub fn bookmark(form: Form, kind: &Kind, revision: Revision, annotations: &[(&str, &str)], now: Time) -> Vec<u8> {
-    let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": {"resourceVersion": revision.to_string()}});
+    let mut object = json!({
+        "kind": kind.kind, "apiVersion": kind.api_version(), "metadata": {"resourceVersion": revision.to_string()},
+    });
     if !annotations.is_empty() {
-        let annotations: Map<String, Value> = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+        let annotations: Map<String, Value> =
+            annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
         object["metadata"]["annotations"] = annotations.into();
     }
     let shown = match (form.version, form.shape) {

@@ -2,8 +2,8 @@
 //!
 //!     kinds -> items, one at a time -> JSON text, or the protobuf message that old clients read (`gnostic`)
 //!
-//! The documents together have some megabytes, so none is kept: each is written piece by piece to where it goes, which is an
-//! answer, or a hash over it.
+//! The documents together have some megabytes, so none is kept: each is written piece by piece to where it goes, which
+//! is an answer, or a hash over it.
 
 use super::discovery;
 use super::gnostic;
@@ -26,7 +26,8 @@ const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 const OF_WRITES: &[(&str, &str)] = &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
 const OF_PATCHES: &[(&str, &str)] =
     &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
-const OF_DELETES: &[(&str, &str)] = &[("dryRun", "string"), ("gracePeriodSeconds", "integer"), ("propagationPolicy", "string")];
+const OF_DELETES: &[(&str, &str)] =
+    &[("dryRun", "string"), ("gracePeriodSeconds", "integer"), ("propagationPolicy", "string")];
 const OF_LISTS: &[(&str, &str)] = &[
     ("allowWatchBookmarks", "boolean"),
     ("continue", "string"),
@@ -116,8 +117,9 @@ pub fn swagger_message(kinds: &Kinds, into: Output) {
 
 /// All groups and versions, the core group first.
 pub fn versions(kinds: &Kinds) -> Vec<(&str, &str)> {
-    let others =
-        discovery::groups(kinds).into_iter().flat_map(|group| group.versions.into_iter().map(move |version| (group.name, version)));
+    let others = discovery::groups(kinds)
+        .into_iter()
+        .flat_map(|group| group.versions.into_iter().map(move |version| (group.name, version)));
     std::iter::once(("", "v1")).chain(others).collect()
 }
 
@@ -210,12 +212,14 @@ fn part_type(kind: &Kind, part: &Subresource) -> String {
 fn path_items(kind: &Kind) -> Vec<PathItem> {
     let (group, plural) = (&kind.resource.group, &kind.resource.plural);
     let base = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/{}", kind.version) };
-    let inside = if kind.namespaced { format!("{base}/namespaces/{{namespace}}/{plural}") } else { format!("{base}/{plural}") };
+    let inside =
+        if kind.namespaced { format!("{base}/namespaces/{{namespace}}/{plural}") } else { format!("{base}/{plural}") };
     let schema = |name: &str| kind.types.get(name).map(openapi::name);
     let (own, list) = (schema(&kind.type_name), schema(&format!("{}List", kind.type_name)));
     let about = (group.to_string(), kind.version.to_string(), kind.kind.to_string());
     let operations = |verbs: &[Verb], all: bool| {
-        let verbs = verbs.iter().filter(|verb| all == matches!(verb, Verb::List | Verb::Create | Verb::DeleteCollection));
+        let verbs =
+            verbs.iter().filter(|verb| all == matches!(verb, Verb::List | Verb::Create | Verb::DeleteCollection));
         verbs.filter_map(|verb| operation(*verb, &about, &own, &list)).collect::<Vec<_>>()
     };
     let group_title = if group.is_empty() { "core" } else { group.trim_end_matches(".k8s.io") };
@@ -239,16 +243,27 @@ fn path_items(kind: &Kind) -> Vec<PathItem> {
         if own.is_none() {
             continue;
         }
-        let (group, version) = part.group_version.map_or((about.0.clone(), about.1.clone()), |(g, v)| (g.to_owned(), v.to_owned()));
+        let (group, version) =
+            part.group_version.map_or((about.0.clone(), about.1.clone()), |(g, v)| (g.to_owned(), v.to_owned()));
         let about = (group, version, part.kind.to_string());
         let operations = part.verbs.iter().filter_map(|verb| operation(*verb, &about, &own, &None)).collect();
-        items.push(place(format!("{inside}/{{name}}/{}", part.name), title.clone() + &capital(&part.name), true, operations));
+        items.push(place(
+            format!("{inside}/{{name}}/{}", part.name),
+            title.clone() + &capital(&part.name),
+            true,
+            operations,
+        ));
     }
     items.retain(|place| !place.operations.is_empty());
     items
 }
 
-fn operation(verb: Verb, about: &(String, String, String), own: &Option<String>, list: &Option<String>) -> Option<Operation> {
+fn operation(
+    verb: Verb,
+    about: &(String, String, String),
+    own: &Option<String>,
+    list: &Option<String>,
+) -> Option<Operation> {
     let (method, action, query) = match verb {
         Verb::Create => ("post", "post", OF_WRITES),
         Verb::Delete => ("delete", "delete", OF_DELETES),
@@ -276,7 +291,10 @@ fn operation(verb: Verb, about: &(String, String, String), own: &Option<String>,
 
 /// The parameters of a path.
 fn names(place: &PathItem) -> impl Iterator<Item = &'static str> {
-    [("name", place.named), ("namespace", place.namespaced)].into_iter().filter(|(_, there)| *there).map(|(name, _)| name)
+    [("name", place.named), ("namespace", place.namespaced)]
+        .into_iter()
+        .filter(|(_, there)| *there)
+        .map(|(name, _)| name)
 }
 
 /// `rbac.authorization` is `RbacAuthorization`.
@@ -308,8 +326,10 @@ fn place_v3(place: &PathItem) -> Value {
         let parameter = |(name, kind): &(&str, &str)| json!({"name": name, "in": "query", "schema": {"type": kind}});
         let body = operation.takes.as_ref().map(|schema| {
             let media: &[&str] = if operation.action == "patch" { &PATCHES } else { &["*/*"] };
-            let content: Map<String, Value> =
-                media.iter().map(|media| ((*media).to_owned(), json!({"schema": Dialect::V3.reference(schema)}))).collect();
+            let content: Map<String, Value> = media
+                .iter()
+                .map(|media| ((*media).to_owned(), json!({"schema": Dialect::V3.reference(schema)})))
+                .collect();
             json!({"content": content, "required": operation.method != "delete"})
         });
         let mut document = about(operation);
@@ -339,8 +359,13 @@ fn place_v2(place: &PathItem) -> Value {
         document.insert("operationId".to_owned(), id(place, operation).into());
         if let Some(schema) = &operation.takes {
             let required = operation.method != "delete";
-            parameters.push(json!({"name": "body", "in": "body", "required": required, "schema": Dialect::V2.reference(schema)}));
-            document.insert("consumes".to_owned(), if operation.action == "patch" { json!(PATCHES) } else { json!(["*/*"]) });
+            parameters.push(
+                json!({"name": "body", "in": "body", "required": required, "schema": Dialect::V2.reference(schema)}),
+            );
+            document.insert(
+                "consumes".to_owned(),
+                if operation.action == "patch" { json!(PATCHES) } else { json!(["*/*"]) },
+            );
         }
         document.insert("parameters".to_owned(), parameters.into());
         let mut done = json!({"description": "OK"});
@@ -359,7 +384,10 @@ fn about(operation: &Operation) -> Map<String, Value> {
     let (group, version, kind) = &operation.about;
     let mut document = Map::new();
     document.insert("x-kubernetes-action".to_owned(), json!(operation.action));
-    document.insert("x-kubernetes-group-version-kind".to_owned(), json!({"group": group, "version": version, "kind": kind}));
+    document.insert(
+        "x-kubernetes-group-version-kind".to_owned(),
+        json!({"group": group, "version": version, "kind": kind}),
+    );
     document
 }
 

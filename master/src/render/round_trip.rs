@@ -48,7 +48,8 @@ fn value(types: &Types, field: &Field, chance: &mut Chance, depth: usize) -> Opt
         Container::Map => json!({"a": entry(true), "b.c/d": entry(true)}),
         Container::MapOfLists => json!({"a": [], "b": [entry(true), entry(true)]}),
     };
-    let nothing = value == json!({}) && field.container == Container::One && field.rules.default.as_deref() == Some("{}");
+    let nothing =
+        value == json!({}) && field.container == Container::One && field.rules.default.as_deref() == Some("{}");
     (!nothing).then_some(value)
 }
 
@@ -56,7 +57,9 @@ fn element(types: &Types, element: &Element, chance: &mut Chance, depth: usize, 
     let zero = zero && chance.draw(4) == 0;
     match element {
         Element::Text if zero => json!(""),
-        Element::Text => json!(["text", "yes", "1.5", "two\nlines\n", " ä: # \u{1f680}\t", "null", "- x"][chance.draw(7)]),
+        Element::Text => {
+            json!(["text", "yes", "1.5", "two\nlines\n", " ä: # \u{1f680}\t", "null", "- x"][chance.draw(7)])
+        }
         Element::Bool => json!(!zero),
         Element::Int32 if zero => json!(0),
         Element::Int64 if zero => json!(0),
@@ -87,7 +90,12 @@ fn every_field_of_every_type() {
             let message = protobuf::encode(&types, &row.name, &written);
             assert_eq!(protobuf::decode(&types, &row.name, &message).as_ref(), Ok(&written), "{}", row.name);
             let text = yaml::write(&written);
-            assert_eq!(coracle_schema::yaml::read(&text).map(|(document, _)| document).as_ref(), Ok(&written), "{}:\n{text}", row.name);
+            assert_eq!(
+                coracle_schema::yaml::read(&text).map(|(document, _)| document).as_ref(),
+                Ok(&written),
+                "{}:\n{text}",
+                row.name
+            );
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Tables: the columns of a kind and a row an object. What stands in the cells is decided in `coracle_api::table`. PURE.
+//! Tables: the columns of a kind and a row an object. What stands in the cells is decided in `coracle_api::table`.
+//! PURE.
 //!
-//! Rows are written as JSON at once: of the object only what cells are made of is looked at, and its metadata is copied as it stands.
+//! Rows are written as JSON at once: of the object only what cells are made of is looked at, and its metadata is copied
+//! as it stands.
 
 use super::{ListMeta, put_partial, text};
 use crate::form::{Include, MetaVersion};
@@ -43,7 +45,8 @@ pub fn columns(api_version: &str, kind: &str) -> Value {
 /// A table of one object, at the object's revision, as JSON.
 pub fn of(version: MetaVersion, include: Include, columns: Value, entry: &Row<'_>, now: Time) -> Vec<u8> {
     let meta = list_meta(&ListMeta::at(entry.revision()));
-    let head = json!({"kind": "Table", "apiVersion": version.api_version(), "metadata": meta, "columnDefinitions": columns});
+    let head =
+        json!({"kind": "Table", "apiVersion": version.api_version(), "metadata": meta, "columnDefinitions": columns});
     let mut out = head.to_string().into_bytes();
     out.pop();
     out.extend_from_slice(b",\"rows\":[");

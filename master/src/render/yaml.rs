@@ -1,5 +1,5 @@
-//! YAML as kube-apiserver writes it: keys sorted, lists at the level of their key, texts plain where a reader of YAML 1.1
-//! takes them for texts, else quoted, and as blocks where they have lines. Long lines are not folded. PURE.
+//! YAML as kube-apiserver writes it: keys sorted, lists at the level of their key, texts plain where a reader of YAML
+//! 1.1 takes them for texts, else quoted, and as blocks where they have lines. Long lines are not folded. PURE.
 
 use serde_json::Value;
 use std::fmt::Write;
@@ -24,7 +24,8 @@ pub fn write(document: &Value) -> String {
 /// Writes `head` with a list as its `field`, item by item, as `write` would write the whole.
 pub fn write_list(head: &Value, field: &str, items: impl Iterator<Item = Value>) -> String {
     let mut out = String::new();
-    let (before, behind): (Vec<_>, Vec<_>) = head.as_object().into_iter().flatten().partition(|(key, _)| key.as_str() < field);
+    let (before, behind): (Vec<_>, Vec<_>) =
+        head.as_object().into_iter().flatten().partition(|(key, _)| key.as_str() < field);
     let entries = |out: &mut String, entries: Vec<(&String, &Value)>| {
         for (key, value) in entries {
             let begins = out.is_empty();
@@ -203,7 +204,9 @@ impl Analysis {
             let blank_behind = letters.peek().is_none_or(|next| matches!(next, ' ' | '\t'));
             let blank_before = before.is_none_or(|last| matches!(last, ' ' | '\t' | '\n'));
             indicator |= match letter {
-                ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`' => before.is_none(),
+                ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`' => {
+                    before.is_none()
+                }
                 '-' | '?' => before.is_none() && blank_behind,
                 ':' => blank_behind,
                 '#' => blank_before,
@@ -241,7 +244,9 @@ fn reads_as_text(given: &str) -> bool {
     }
     let lower = given.to_ascii_lowercase();
     // Only `true`, `True` and `TRUE` are truths; `tRUE` is a text.
-    let spelled = given == lower || *given == given.to_ascii_uppercase() || given.get(1..).is_some_and(|rest| *rest == lower[1..]);
+    let spelled = given == lower
+        || *given == given.to_ascii_uppercase()
+        || given.get(1..).is_some_and(|rest| *rest == lower[1..]);
     if spelled && WORDS.contains(&lower.as_str()) {
         return false;
     }
@@ -273,8 +278,11 @@ fn is_number(given: &str) -> bool {
 fn is_time(given: &str) -> bool {
     let (date, rest) = given.split_at(given.find(['T', 't', ' ']).unwrap_or(given.len()));
     let parts: Vec<&str> = date.split('-').collect();
-    let number = |text: &str, min: usize, max: usize| (min..=max).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-    let is_date = matches!(parts[..], [year, month, day] if number(year, 4, 4) && number(month, 1, 2) && number(day, 1, 2));
+    let number = |text: &str, min: usize, max: usize| {
+        (min..=max).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+    };
+    let is_date =
+        matches!(parts[..], [year, month, day] if number(year, 4, 4) && number(month, 1, 2) && number(day, 1, 2));
     is_date && rest.bytes().skip(1).all(|byte| byte.is_ascii_digit() || b":.Z+-".contains(&byte))
 }
 
@@ -306,10 +314,19 @@ mod tests {
                 "items:\n- args:\n  - x\n  - \"y\"\n  name: a\n- b\n- - 1\n  - - 2\nz:\n  \"on\": true\n",
             ),
             (
-                json!({"data": {"empty": "", "folded": "a b", "multi": "one\ntwo\n", "open": "a\n\nb", "many": "a\n\n", "indented": " a\n"}}),
-                "data:\n  empty: \"\"\n  folded: a b\n  indented: |2\n     a\n  many: |+\n    a\n\n  multi: |\n    one\n    two\n  open: |-\n    a\n\n    b\n",
+                json!({
+                    "data": {
+                        "empty": "", "folded": "a b", "multi": "one\ntwo\n", "open": "a\n\nb", "many": "a\n\n",
+                        "indented": " a\n",
+                    },
+                }),
+                "data:\n  empty: \"\"\n  folded: a b\n  indented: |2\n     a\n  many: |+\n    a\n\
+                 \n  multi: |\n    one\n    two\n  open: |-\n    a\n\n    b\n",
             ),
-            (json!({"fieldsV1": {"k:{\"name\":\"web\"}": {".": {}}}}), "fieldsV1:\n  k:{\"name\":\"web\"}:\n    .: {}\n"),
+            (
+                json!({"fieldsV1": {"k:{\"name\":\"web\"}": {".": {}}}}),
+                "fieldsV1:\n  k:{\"name\":\"web\"}:\n    .: {}\n",
+            ),
             (json!([{"a": "x\ny"}]), "- a: |-\n    x\n    y\n"),
             (json!({"a\nb": 1}), "? |-\n  a\n  b\n: 1\n"),
             (json!("\ny\n\n"), "|2+\n\n  y\n\n"),

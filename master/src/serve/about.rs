@@ -25,7 +25,9 @@ pub fn answer(serve: &Serve, page: &AboutPage, request: &Request) -> Result<Answ
         AboutPage::Groups => return listed(kinds, false, headers),
         AboutPage::Swagger => return description::of_all(serve, headers),
         AboutPage::OpenApiIndex => return description::index(serve, headers),
-        AboutPage::OpenApi { group, version, hash } => return description::of_group(serve, headers, group, version, hash.as_deref()),
+        AboutPage::OpenApi { group, version, hash } => {
+            return description::of_group(serve, headers, group, version, hash.as_deref());
+        }
         AboutPage::Root => discovery::root(kinds, &health::paths()),
         AboutPage::Version => discovery::version(),
         AboutPage::Group { group } => discovery::one_group(kinds, group),
@@ -51,7 +53,9 @@ fn listed(kinds: &Kinds, core: bool, headers: &HeaderMap) -> Result<Answer, Faul
     });
     match aggregated {
         None => Err(Status::not_acceptable(OFFERED).into()),
-        Some(Some((version, content_type))) => Ok(tagged(discovery::aggregated(kinds, core, version), content_type, headers)),
+        Some(Some((version, content_type))) => {
+            Ok(tagged(discovery::aggregated(kinds, core, version), content_type, headers))
+        }
         Some(None) => {
             let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
             let document = if core { discovery::versions(host) } else { discovery::group_list(kinds) };
@@ -66,7 +70,11 @@ fn listed(kinds: &Kinds, core: bool, headers: &HeaderMap) -> Result<Answer, Faul
 fn tagged(document: Value, content_type: &'static str, headers: &HeaderMap) -> Answer {
     let text = document.to_string();
     let tag = hex(&Sha256::digest(&text));
-    let mut answer = if known(headers, &tag) { unchanged() } else { Answer::new(StatusCode::OK, content_type, Body::Whole(text.into())) };
+    let mut answer = if known(headers, &tag) {
+        unchanged()
+    } else {
+        Answer::new(StatusCode::OK, content_type, Body::Whole(text.into()))
+    };
     mark(&mut answer, &tag);
     answer
 }

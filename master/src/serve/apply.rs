@@ -64,7 +64,10 @@ fn refuse_uid(call: &Call, config: &Value) -> Result<(), Fault> {
 /// An apply must name its field manager.
 pub fn wish<'k>(call: &Call<'k>, request: &Request) -> Result<WriteOptions<'k>, Fault> {
     if call.options.field_manager.as_deref().unwrap_or_default().is_empty() {
-        return Err(options::wrong("PatchOptions", &[Problem::required(&Path::new("fieldManager"), "is required for apply patch")]));
+        return Err(options::wrong(
+            "PatchOptions",
+            &[Problem::required(&Path::new("fieldManager"), "is required for apply patch")],
+        ));
     }
     options::wish(call, &request.headers, "PatchOptions")
 }
@@ -72,8 +75,10 @@ pub fn wish<'k>(call: &Call<'k>, request: &Request) -> Result<WriteOptions<'k>, 
 pub fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &WriteOptions) -> Result<Applied, Fault> {
     let now = crate::making::wall_clock();
     let force = call.options.force.unwrap_or_default();
-    prepare::with_writer(call.shown, part, &wish.manager, now, |writer| apply::apply(&call.shown.types, live, config, writer, force))
-        .map_err(|refusal| refused(call, config, refusal))
+    prepare::with_writer(call.shown, part, &wish.manager, now, |writer| {
+        apply::apply(&call.shown.types, live, config, writer, force)
+    })
+    .map_err(|refusal| refused(call, config, refusal))
 }
 
 pub fn typed(call: &Call, config: &Value, object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
@@ -126,7 +131,8 @@ pub fn read(serve: &Serve, bytes: &[u8]) -> Result<AppliedConfig, Fault> {
         other => {
             let kind = coracle_schema::json_kind(&other);
             let why = format!(
-                "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+                "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go value of type \
+                 map[string]interface {{}}"
             );
             Err(Fault::bad_request(format!("error decoding YAML: {why}")))
         }
@@ -137,7 +143,8 @@ pub fn read(serve: &Serve, bytes: &[u8]) -> Result<AppliedConfig, Fault> {
 fn unconverted(call: &Call, config: &Value, why: &body::Misfit) -> Fault {
     let (version, kind, why) = (grouped(call), &call.kind.kind, why.restored());
     patch::nameless(format!(
-        "failed to convert new object ({}) to proper version: unable to convert unstructured object to {version}, Kind={kind}: {why}",
+        "failed to convert new object ({}) to proper version: unable to convert unstructured object to {version}, \
+         Kind={kind}: {why}",
         identity(call, config)
     ))
 }
@@ -156,7 +163,9 @@ fn identity(call: &Call, config: &Value) -> String {
 fn refused(call: &Call, config: &Value, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Malformed(why) => Fault::bad_request(why),
-        Refusal::Mistyped(why) => patch::nameless(format!("failed to create typed patch object ({}): {why}", identity(call, config))),
+        Refusal::Mistyped(why) => {
+            patch::nameless(format!("failed to create typed patch object ({}): {why}", identity(call, config)))
+        }
         Refusal::Conflicts(conflicts) => {
             let cause = |conflict: &Conflict| Cause {
                 reason: "FieldManagerConflict".into(),
@@ -166,7 +175,8 @@ fn refused(call: &Call, config: &Value, refusal: Refusal) -> Fault {
             let details = Details { causes: conflicts.iter().map(cause).collect(), ..Details::default() };
             let message = conflict_message(&conflicts);
             let mut status = Status::bad_request(message);
-            (status.code, status.reason, status.details) = (Reason::Conflict.code(), Some(Reason::Conflict), Some(details));
+            (status.code, status.reason, status.details) =
+                (Reason::Conflict.code(), Some(Reason::Conflict), Some(details));
             status.into()
         }
     }
@@ -181,7 +191,10 @@ fn conflict_message(conflicts: &[Conflict]) -> String {
     owners.dedup();
     let mut lines = Vec::new();
     for owner in owners {
-        let paths = conflicts.iter().filter(|conflict| conflict.owner.shown() == owner).map(|conflict| format!("- {}", conflict.path));
+        let paths = conflicts
+            .iter()
+            .filter(|conflict| conflict.owner.shown() == owner)
+            .map(|conflict| format!("- {}", conflict.path));
         lines.push(format!("conflicts with {owner}:"));
         lines.extend(paths);
     }

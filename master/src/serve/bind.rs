@@ -69,7 +69,8 @@ fn conflict(call: &Call, name: &str, why: &str) -> Status {
         return Status::conflict(&Resource::core("pods/binding"), name, why);
     }
     let key = format!("/registry/pods/{}/{name}", call.namespace);
-    let why = format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}");
+    let why =
+        format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}");
     Status::conflict(&Resource::core("pods"), name, &why)
 }
 

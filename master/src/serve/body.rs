@@ -91,7 +91,12 @@ pub fn older(call: &Call, version: old::Version, document: &Value) -> Result<Sen
     })
 }
 
-fn read_older(call: &Call, version: old::Version, wanted: Expected<'_>, document: &Value) -> Result<(Decoded, Vec<Path>), Fault> {
+fn read_older(
+    call: &Call,
+    version: old::Version,
+    wanted: Expected<'_>,
+    document: &Value,
+) -> Result<(Decoded, Vec<Path>), Fault> {
     let mut decoded = decode(call, version, document)?;
     let unknown = decoded.unknown.clone();
     // Amounts and times come into the one form in which they are stored.
@@ -102,7 +107,8 @@ fn read_older(call: &Call, version: old::Version, wanted: Expected<'_>, document
 /// The same of a document that is not of the call's kind: a scale, a token request.
 pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Expected<'_>) -> Result<SentObject, Fault> {
     let BodyText { document, twice, turn: _turn } = read(serve, call, request, wanted)?;
-    let json = (call.version == Version::V1 && matches!(media(call, request), Ok(Media::Json))).then_some(&*request.body);
+    let json =
+        (call.version == Version::V1 && matches!(media(call, request), Ok(Media::Json))).then_some(&*request.body);
     let (sent, unknown) = match call.version {
         Version::V1 => {
             right_kind(call.kinds, wanted, &document)?;
@@ -120,7 +126,9 @@ pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Expected<
             let kind = wanted.kind;
             let version = if call.version == Version::V1 { wanted.version } else { call.version.name() };
             let unknown = shortened(unknown).join(", ");
-            let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {unknown}");
+            let message = format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {unknown}"
+            );
             Err(Fault::bad_request(message))
         }
         FieldValidation::Warn | FieldValidation::Strict => {
@@ -145,11 +153,15 @@ impl SentObject {
     }
 }
 
-/// The document in a body, by its content type, and its fields that stand there twice. Nothing in YAML is an empty document.
+/// The document in a body, by its content type, and its fields that stand there twice. Nothing in YAML is an empty
+/// document.
 pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Expected<'_>) -> Result<BodyText, Fault> {
     let unrecognized = |why: &str| {
         let summary = summary(&request.body);
-        Fault::bad_request(format!("the object provided is unrecognized (must be of type {}): {why} ({summary})", wanted.kind))
+        Fault::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {why} ({summary})",
+            wanted.kind
+        ))
     };
     // Kubernetes stores what is no UTF-8 with a sign in its place.
     let text = || String::from_utf8_lossy(&request.body);
@@ -169,7 +181,9 @@ pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Expected<'_>)
             turn = yaml::may_repeat(&text).then_some(reading);
             read
         }
-        Media::Protobuf => return Ok(BodyText { document: protobuf(&request.body, wanted, unrecognized)?, twice: Vec::new(), turn }),
+        Media::Protobuf => {
+            return Ok(BodyText { document: protobuf(&request.body, wanted, unrecognized)?, twice: Vec::new(), turn });
+        }
     };
     match &document {
         Value::Object(_) => Ok(BodyText { document, twice, turn }),
@@ -182,7 +196,10 @@ pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Expected<'_>)
                 _ => "number",
             };
             let target = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-            let why = format!("couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {target}");
+            let why = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type \
+                 {target}"
+            );
             Err(unrecognized(&why))
         }
     }
@@ -199,8 +216,9 @@ fn protobuf(body: &[u8], wanted: Expected<'_>, unrecognized: impl Fn(&str) -> Fa
     let mut document = Value::Object(Map::new());
     if envelope.kind.is_empty() || envelope.kind == wanted.kind {
         let (kind, version) = (wanted.kind, wanted.version);
-        let refused =
-            |why: protobuf::Malformed| Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"));
+        let refused = |why: protobuf::Malformed| {
+            Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+        };
         document = protobuf::decode(wanted.types, wanted.type_name, envelope.raw).map_err(refused)?;
     }
     for (field, text) in [("apiVersion", envelope.api_version), ("kind", envelope.kind)] {
@@ -226,8 +244,8 @@ fn media(call: &Call, request: &Request) -> Result<Media, Fault> {
     }
 }
 
-/// Clients of 2014 name their bodies anyhow or not at all (`curl -d` says that it sends a form), and send the files that
-/// they were given: what does not begin as a JSON object may be YAML.
+/// Clients of 2014 name their bodies anyhow or not at all (`curl -d` says that it sends a form), and send the files
+/// that they were given: what does not begin as a JSON object may be YAML.
 fn media_of_old(call: &Call, request: &Request) -> Result<Media, Fault> {
     let named = request.headers.get(header::CONTENT_TYPE).and_then(|named| named.to_str().ok()).unwrap_or_default();
     match Media::named(named) {
@@ -273,13 +291,16 @@ fn shape(wanted: Expected<'_>, mut object: Value, json: Option<&[u8]>) -> Result
     }
     if let Some(message) = decoded.message() {
         let kind = wanted.kind;
-        return Err(Fault::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {message}", wanted.version)));
+        return Err(Fault::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: {message}",
+            wanted.version
+        )));
     }
     Ok((object, decoded.unknown))
 }
 
-/// What strictness finds, in the order of the text where that is JSON. What is not known is not looked into: nothing is said of what stands
-/// twice there.
+/// What strictness finds, in the order of the text where that is JSON. What is not known is not looked into: nothing is
+/// said of what stands twice there.
 fn strictly(json: Option<&[u8]>, twice: Vec<Path>, unknown: Vec<Path>) -> Vec<String> {
     let strange: HashSet<&str> = unknown.iter().map(Path::as_str).collect();
     let looked_into = |path: &Path| {
@@ -292,13 +313,18 @@ fn strictly(json: Option<&[u8]>, twice: Vec<Path>, unknown: Vec<Path>) -> Vec<St
     if let Some(json) = json.filter(|_| all.len() > 1) {
         coracle_schema::in_order_of(json, &mut all, |path| 1 + usize::from(doubled.contains(path.as_str())));
     }
-    let text =
-        |path: &Path| if doubled.contains(path.as_str()) { format!("duplicate field {:?}", path.as_str()) } else { self::unknown(path) };
+    let text = |path: &Path| {
+        if doubled.contains(path.as_str()) {
+            format!("duplicate field {:?}", path.as_str())
+        } else {
+            self::unknown(path)
+        }
+    };
     all.iter().map(text).collect()
 }
 
-/// A v1 document that the server made itself, of what stands and a client's words: brought into the form of its type. The
-/// error says why it has none, or what strictness finds in it; `twice`: what the client said twice.
+/// A v1 document that the server made itself, of what stands and a client's words: brought into the form of its type.
+/// The error says why it has none, or what strictness finds in it; `twice`: what the client said twice.
 pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Misfit> {
     let decoded = coracle_schema::decode(&kind.types, &kind.type_name, &mut object);
     if let Some(fault) = decoded.faults.first() {
@@ -306,7 +332,9 @@ pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> R
     }
     let found: Vec<String> = twice.iter().cloned().chain(decoded.unknown.iter().map(unknown)).collect();
     match call.options.field_validation {
-        FieldValidation::Strict if !found.is_empty() => Err(Misfit::of(format!("strict decoding error: {}", found.join(", ")))),
+        FieldValidation::Strict if !found.is_empty() => {
+            Err(Misfit::of(format!("strict decoding error: {}", found.join(", "))))
+        }
         FieldValidation::Strict | FieldValidation::Warn => Ok((object, with_kind_warning(call, shortened(found)))),
         FieldValidation::Ignore => Ok((object, with_kind_warning(call, Vec::new()))),
     }

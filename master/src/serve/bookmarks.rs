@@ -1,5 +1,5 @@
-//! Bookmarks: once a minute those watchers that asked for it hear up to where they have seen everything, if that has moved though nothing
-//! of theirs happened. Then a client resumes there, and not at an event that is long forgotten.
+//! Bookmarks: once a minute those watchers that asked for it hear up to where they have seen everything, if that has
+//! moved though nothing of theirs happened. Then a client resumes there, and not at an event that is long forgotten.
 //!
 //! One appointment for all, and none where nobody asked.
 
@@ -71,7 +71,11 @@ mod tests {
     fn create(store: &dyn Store, plural: &'static str, kind: &str) -> u64 {
         let key = Key { resource: Resource::core(plural), namespace: "a".to_owned(), name: "b".to_owned() };
         let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "b", "namespace": "a"}});
-        store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new").revision.0
+        store
+            .write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() })
+            .expect("it is new")
+            .revision
+            .0
     }
 
     #[test]
@@ -94,7 +98,10 @@ mod tests {
             let line = marked.events.try_recv()?;
             let event: Value = serde_json::from_slice(&line).expect("JSON");
             assert!(marked.events.try_recv().is_none(), "one at a time");
-            Some((event["type"].as_str().unwrap_or_default().to_owned(), event["object"]["metadata"]["resourceVersion"].clone()))
+            Some((
+                event["type"].as_str().unwrap_or_default().to_owned(),
+                event["object"]["metadata"]["resourceVersion"].clone(),
+            ))
         };
         assert_eq!(minute(), None, "nothing has happened");
         let others = create(&*store, "services", "Service");
@@ -131,10 +138,13 @@ mod tests {
             let key = Key { resource: Resource::core("pods"), namespace: "a".to_owned(), name: format!("p{number}") };
             let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": key.name, "namespace": "a"}});
             // Nobody reads, and nobody waits for that.
-            store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
+            store
+                .write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() })
+                .expect("it is new");
         }
-        let marks: Vec<Value> =
-            std::iter::from_fn(|| stream.events.try_recv()).map(|line| serde_json::from_slice(&line).expect("JSON")).collect();
+        let marks: Vec<Value> = std::iter::from_fn(|| stream.events.try_recv())
+            .map(|line| serde_json::from_slice(&line).expect("JSON"))
+            .collect();
         let Some((last, in_time)) = marks.split_last() else { panic!("it was told") };
         assert_eq!(in_time.len(), STREAM_ITEMS_MAX, "what was in time is not taken back");
         assert!(in_time.iter().all(|event| event["type"] == "ADDED"));

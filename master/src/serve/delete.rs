@@ -1,4 +1,5 @@
-//! Delete: at once, or marked to go when its grace is over or its finalizers are gone. One object, or all that a selector names.
+//! Delete: at once, or marked to go when its grace is over or its finalizers are gone. One object, or all that a
+//! selector names.
 
 use super::{Serve, body, document, finish, options, read, selector, warn, write};
 use crate::call::{Call, Version};
@@ -58,7 +59,8 @@ pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     Ok(answer)
 }
 
-/// All that is selected, one by one: what is gone already when its turn comes is nobody's fault. The answer is the list as it was.
+/// All that is selected, one by one: what is gone already when its turn comes is nobody's fault. The answer is the list
+/// as it was.
 pub fn collection(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let wishes = wishes(serve, call, request)?;
     let selector = selector::of(call)?;
@@ -73,7 +75,8 @@ pub fn collection(serve: &Serve, call: &Call, request: &Request) -> Result<Answe
         }
     }
     let _room = serve.lists.room_at_last(call.party, &items);
-    let mut answer = super::shown_as(call, StatusCode::OK, render::list(call.form, call.shown, &meta, items, wall_clock()));
+    let mut answer =
+        super::shown_as(call, StatusCode::OK, render::list(call.form, call.shown, &meta, items, wall_clock()));
     warn_of_dependents(&mut answer, call, &wishes);
     Ok(answer)
 }
@@ -84,8 +87,9 @@ fn warn_of_dependents(answer: &mut Answer, call: &Call, wishes: &Wishes) {
     }
 }
 
-/// Deletes the object of this name in the call's namespace. A damaged object, of which nobody can say more than its name, is given up
-/// by a plain DELETE, as `/readyz?verbose` advises. One with preconditions meant a certain object, and nobody can say whether it is that.
+/// Deletes the object of this name in the call's namespace. A damaged object, of which nobody can say more than its
+/// name, is given up by a plain DELETE, as `/readyz?verbose` advises. One with preconditions meant a certain object,
+/// and nobody can say whether it is that.
 pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Committed, Fault> {
     let deleting = Deleting { grace_s: wishes.grace_s, now: wall_clock() };
     let make = |old: Option<Standing<'_>>| {
@@ -141,8 +145,8 @@ fn answer(call: &Call, object: &Value) -> Answer {
     super::shown(call, StatusCode::OK, render::deleted(call.form, &status))
 }
 
-/// The options of a deletion, from the body or else from the query; `dryRun` is heeded wherever it stands. (Kubernetes hears nothing of
-/// the query where there is a body.)
+/// The options of a deletion, from the body or else from the query; `dryRun` is heeded wherever it stands. (Kubernetes
+/// hears nothing of the query where there is a body.)
 fn wishes(serve: &Serve, call: &Call, request: &Request) -> Result<Wishes, Fault> {
     let options = &call.options;
     let empty = request.body.iter().all(u8::is_ascii_whitespace);
@@ -162,31 +166,43 @@ fn wishes(serve: &Serve, call: &Call, request: &Request) -> Result<Wishes, Fault
 }
 
 fn sent_options(serve: &Serve, call: &Call, request: &Request) -> Result<Value, Fault> {
-    let body::BodyText { document: mut sent, twice, turn: _turn } = body::read(serve, call, request, OPTIONS).map_err(|mut fault| {
-        // Kubernetes reads options another way than objects, and says less.
-        let plain = fault.status.message.split_once("): ").map(|(_, why)| why.rsplit_once(" (").map_or(why, |(why, _)| why).to_owned());
-        if let Some(why) = plain.filter(|_| fault.status.message.starts_with("the object provided is unrecognized")) {
-            fault.status.message = why;
-        }
-        fault
-    })?;
+    let body::BodyText { document: mut sent, twice, turn: _turn } =
+        body::read(serve, call, request, OPTIONS).map_err(|mut fault| {
+            // Kubernetes reads options another way than objects, and says less.
+            let plain = fault
+                .status
+                .message
+                .split_once("): ")
+                .map(|(_, why)| why.rsplit_once(" (").map_or(why, |(why, _)| why).to_owned());
+            if let Some(why) = plain.filter(|_| fault.status.message.starts_with("the object provided is unrecognized"))
+            {
+                fault.status.message = why;
+            }
+            fault
+        })?;
     // A word said twice could be the wrong one, and what is deleted stays so.
     if let Some(field) = twice.first() {
         return Err(Fault::bad_request(format!("DeleteOptions: duplicate field {:?}", field.as_str())));
     }
-    // The schema is that of every version: those of before said the same in the same words. `dryRun: All`, as the query has it, is no list.
+    // The schema is that of every version: those of before said the same in the same words. `dryRun: All`, as the query
+    // has it, is no list.
     let decoded = coracle_schema::decode(OPTIONS.types, OPTIONS.type_name, &mut sent);
     if let Some(why) = decoded.message() {
         return Err(Fault::bad_request(why));
     }
     let version = sent["apiVersion"].as_str().unwrap_or_default();
     if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
-        return Err(Fault::bad_request(format!("no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}")));
+        return Err(Fault::bad_request(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}"
+        )));
     }
-    // Every version of objects has options of its own, which all say the same. Kubernetes minds it for collections alone.
-    let known = || matches!(version, "" | "v1" | "meta.k8s.io/v1") || call.kinds.iter().any(|row| row.api_version() == version);
+    // Every version of objects has options of its own, which all say the same. Kubernetes minds it for collections
+    // alone.
+    let known =
+        || matches!(version, "" | "v1" | "meta.k8s.io/v1") || call.kinds.iter().any(|row| row.api_version() == version);
     if call.version == Version::V1 && call.name.is_empty() && !known() {
-        let why = format!("no kind \"DeleteOptions\" is registered for version {version:?} in scheme {:?}", body::SCHEME);
+        let why =
+            format!("no kind \"DeleteOptions\" is registered for version {version:?} in scheme {:?}", body::SCHEME);
         return Err(Fault::bad_request(why));
     }
     Ok(sent)
@@ -203,16 +219,23 @@ struct Sent {
     dry_run: Vec<String>,
 }
 
-/// DeleteOptions, from wherever they come. What cannot be read is refused and never passed over: what is deleted stays so.
+/// DeleteOptions, from wherever they come. What cannot be read is refused and never passed over: what is deleted stays
+/// so.
 pub fn asked(sent: &Value, dry_run: &[String]) -> Result<Wishes, Fault> {
-    let sent = Option::<Sent>::deserialize(sent).map_err(|why| Fault::bad_request(format!("DeleteOptions: {why}")))?.unwrap_or_default();
+    let sent = Option::<Sent>::deserialize(sent)
+        .map_err(|why| Fault::bad_request(format!("DeleteOptions: {why}")))?
+        .unwrap_or_default();
     let (policy, orphan) = (sent.propagation_policy, sent.orphan_dependents);
     let fate = policy.as_deref().and_then(Fate::parse);
     let mut problems = Vec::new();
     if let Some(policy) = &policy {
         let path = Path::new("propagationPolicy");
         if orphan.is_some() {
-            problems.push(Problem::invalid(&path, policy.as_str(), "orphanDependents and deletionPropagation cannot be both set"));
+            problems.push(Problem::invalid(
+                &path,
+                policy.as_str(),
+                "orphanDependents and deletionPropagation cannot be both set",
+            ));
         }
         if fate.is_none() {
             let known: Vec<String> = Fate::WIRE.iter().map(|(name, _)| format!("{name:?}")).collect();

@@ -1,4 +1,5 @@
-//! `/openapi/v2`, `/openapi/v3`: the documents are made when they are asked for, and not kept; what is kept is a hash of each.
+//! `/openapi/v2`, `/openapi/v3`: the documents are made when they are asked for, and not kept; what is kept is a hash
+//! of each.
 
 use super::Serve;
 use super::accepted::plain;
@@ -12,8 +13,10 @@ use serde_json::{Map, json};
 use std::sync::Arc;
 
 /// The document that clients before 1.29 ask for, under its older and its newer name.
-const MESSAGES: [&str; 2] =
-    ["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"];
+const MESSAGES: [&str; 2] = [
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+];
 /// Bytes to begin with: the largest documents have so many, and growing would copy them.
 const DOCUMENT_BYTES: usize = 1 << 20;
 
@@ -29,10 +32,18 @@ pub fn index(serve: &Serve, headers: &HeaderMap) -> Result<Answer, Fault> {
     Ok(Answer::json(StatusCode::OK, json!({ "paths": paths }).to_string()))
 }
 
-pub fn of_group(serve: &Serve, headers: &HeaderMap, group: &str, version: &str, hash: Option<&str>) -> Result<Answer, Fault> {
+pub fn of_group(
+    serve: &Serve,
+    headers: &HeaderMap,
+    group: &str,
+    version: &str,
+    hash: Option<&str>,
+) -> Result<Answer, Fault> {
     plain(headers)?;
     let hashes = described(serve);
-    let Some((_, tag)) = hashes.groups().iter().find(|((known, of), _)| known == group && of == version) else { return Ok(nothing()) };
+    let Some((_, tag)) = hashes.groups().iter().find(|((known, of), _)| known == group && of == version) else {
+        return Ok(nothing());
+    };
     if hash.is_some_and(|hash| hash != tag) {
         let mut answer = Answer { status: StatusCode::MOVED_PERMANENTLY, ..unchanged() };
         if let Ok(place) = HeaderValue::from_str(&format!("/openapi/v3/{}?hash={tag}", place(group, version))) {
@@ -40,7 +51,8 @@ pub fn of_group(serve: &Serve, headers: &HeaderMap, group: &str, version: &str, 
         }
         return Ok(answer);
     }
-    let mut answer = made(headers, tag, "application/json", |into| openapi::document(&hashes.kinds, group, version, into));
+    let mut answer =
+        made(headers, tag, "application/json", |into| openapi::document(&hashes.kinds, group, version, into));
     if hash.is_some() {
         // At this address there will never be anything else.
         answer.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -51,8 +63,9 @@ pub fn of_group(serve: &Serve, headers: &HeaderMap, group: &str, version: &str, 
 /// `/openapi/v2`.
 pub fn of_all(serve: &Serve, headers: &HeaderMap) -> Result<Answer, Fault> {
     let given = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let message =
-        given.flat_map(|value| value.split(',')).any(|wanted| MESSAGES.contains(&wanted.split(';').next().unwrap_or_default().trim()));
+    let message = given
+        .flat_map(|value| value.split(','))
+        .any(|wanted| MESSAGES.contains(&wanted.split(';').next().unwrap_or_default().trim()));
     let hashes = described(serve);
     let kinds = &hashes.kinds;
     if message {

@@ -16,8 +16,13 @@ use coracle_api::types::MACHINERY;
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
 
-const EVICTION: body::Expected<'static> =
-    body::Expected { group: "policy", version: "v1", kind: "Eviction", type_name: "policy.v1.Eviction", types: &MACHINERY };
+const EVICTION: body::Expected<'static> = body::Expected {
+    group: "policy",
+    version: "v1",
+    kind: "Eviction",
+    type_name: "policy.v1.Eviction",
+    types: &MACHINERY,
+};
 /// Whoever counts budgets should have counted a new one by then.
 const AGAIN_S: u32 = 10;
 
@@ -37,7 +42,11 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
         let object = write::parsed(&old)?;
         match eviction::judge(&object, &budgets(serve, call)?, wall_clock()) {
             EvictionVerdict::Goes { at_this_state } => {
-                delete::meant(call, Standing { key: &old.key, revision: old.revision, object: &object }, &wishes.preconditions)?;
+                delete::meant(
+                    call,
+                    Standing { key: &old.key, revision: old.revision, object: &object },
+                    &wishes.preconditions,
+                )?;
                 go(serve, call, &wishes, Some(Judged { revision: old.revision, at_this_state }))
             }
             EvictionVerdict::Counted(budget) => {
@@ -48,9 +57,12 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
                 go(serve, call, &wishes, None)
             }
             EvictionVerdict::Refused { why, processing } => Err(refused(why, processing).into()),
-            EvictionVerdict::Forbidden { budget, why } => Err(Fault::from(Status::forbidden(&guard(call)?.resource, &budget, &why)).into()),
+            EvictionVerdict::Forbidden { budget, why } => {
+                Err(Fault::from(Status::forbidden(&guard(call)?.resource, &budget, &why)).into())
+            }
             EvictionVerdict::TooManyBudgets => {
-                let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                let why =
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
                 Err(patch::nameless(why.to_owned()).into())
             }
         }
@@ -81,7 +93,8 @@ fn go(serve: &Serve, call: &Call, wishes: &Wishes, judged: Option<Judged>) -> Re
     };
     if !wishes.rehearsal {
         let terms = Terms { advised: false, ..serve.terms(call, false) };
-        let marked = write::commit(serve, call, &write::change(call, &make), &terms).map_err(|fault| lost(fault, judged.is_some()))?;
+        let marked = write::commit(serve, call, &write::change(call, &make), &terms)
+            .map_err(|fault| lost(fault, judged.is_some()))?;
         at_this_state = judged.is_some_and(|judged| judged.at_this_state);
         // The preconditions held for what stood there before it was told why it goes.
         wishes.preconditions.resource_version = at_this_state.then(|| marked.stored.revision.to_string());
@@ -90,8 +103,8 @@ fn go(serve: &Serve, call: &Call, wishes: &Wishes, judged: Option<Judged>) -> Re
     Ok(shown(call, StatusCode::CREATED, render::status(call.form, &Status::success(201))))
 }
 
-/// Writes the budget with one disruption less. It names the revision that was judged: where somebody else counted meanwhile, all is
-/// judged again.
+/// Writes the budget with one disruption less. It names the revision that was judged: where somebody else counted
+/// meanwhile, all is judged again.
 fn count(serve: &Serve, call: &Call, budget: &Value) -> Result<(), Failed<Fault>> {
     let name = budget["metadata"]["name"].as_str().unwrap_or_default();
     let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Status, budget.clone(), Ownership::Untold));
@@ -122,6 +135,7 @@ fn refused(why: String, processing: bool) -> Fault {
     let mut status = Status::bad_request("Cannot evict pod as it would violate the pod's disruption budget.");
     let cause = Cause { reason: "DisruptionBudget".into(), message: why, ..Cause::default() };
     let details = Details { causes: vec![cause], retry_after_s: processing.then_some(AGAIN_S), ..Details::default() };
-    (status.code, status.reason, status.details) = (Reason::TooManyRequests.code(), Some(Reason::TooManyRequests), Some(details));
+    (status.code, status.reason, status.details) =
+        (Reason::TooManyRequests.code(), Some(Reason::TooManyRequests), Some(details));
     status.into()
 }

@@ -1,7 +1,8 @@
-//! `metrics.k8s.io`: what nodes and pods take now, asked of the agents of this host when somebody asks, and never stored.
+//! `metrics.k8s.io`: what nodes and pods take now, asked of the agents of this host when somebody asks, and never
+//! stored.
 //!
-//! Who and what there is says the store, and with it which are selected; what they take say the agents. An object without figures, as a
-//! pod that begins, is left out of lists and is not found.
+//! Who and what there is says the store, and with it which are selected; what they take say the agents. An object
+//! without figures, as a pod that begins, is left out of lists and is not found.
 
 use super::server::key_of;
 use super::{Serve, log, selector};
@@ -70,7 +71,12 @@ fn figures(serve: &Serve, call: &Call) -> Result<Figures, Fault> {
     let nodes = Resource::core(NODES);
     let all = || {
         let listing = Listing { resource: &nodes, namespace: None, at: None, after: None, limit: None, matches: None };
-        serve.registry.store.page(&listing).map(|page| page.items.iter().map(|node| node.key.name.clone()).collect()).unwrap_or_default()
+        serve
+            .registry
+            .store
+            .page(&listing)
+            .map(|page| page.items.iter().map(|node| node.key.name.clone()).collect())
+            .unwrap_or_default()
     };
     let names: Vec<String> = if is_nodes && call.verb == Verb::Get { vec![call.name.clone()] } else { all() };
     let asked: Vec<Server> = names.iter().filter_map(|name| log::agent(serve, name).ok()).collect();
@@ -102,7 +108,8 @@ fn shown(call: &Call, stored: &Stored, figures: &Figures) -> Option<Stored> {
         }
     }
     // The first two fields, as of every object that is stored.
-    let mut text = format!("{{\"apiVersion\":{:?},\"kind\":{:?},\"metadata\":{metadata}", call.kind.api_version(), call.kind.kind);
+    let mut text =
+        format!("{{\"apiVersion\":{:?},\"kind\":{:?},\"metadata\":{metadata}", call.kind.api_version(), call.kind.kind);
     for (field, value) in figures {
         text += &format!(",{field:?}:{value}");
     }

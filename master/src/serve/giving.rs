@@ -10,8 +10,8 @@ use coracle_http::{Answer, Body, Method, Request, resident};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The store forgets its events after five minutes: some seconds later its keeper has done so. After ten it brings the files up to the
-/// journal, and the threads of a crowd have ended, which keep some free memory to themselves.
+/// The store forgets its events after five minutes: some seconds later its keeper has done so. After ten it brings the
+/// files up to the journal, and the threads of a crowd have ended, which keep some free memory to themselves.
 const LATER: &[Duration] = &[Duration::from_secs(310), Duration::from_secs(330)];
 /// The weight of a request beside its body and its answer, and that of a commit.
 const EACH_BYTES: u64 = 1 << 10;
@@ -103,10 +103,17 @@ mod tests {
             ("one large, though it is refused", vec![(Method::POST, "/api/v1/nothing", body(300_000))], 1),
             (
                 "a deletion",
-                vec![(Method::POST, maps, body(10)), (Method::DELETE, "/api/v1/namespaces/default/configmaps/a", String::new())],
+                vec![
+                    (Method::POST, maps, body(10)),
+                    (Method::DELETE, "/api/v1/namespaces/default/configmaps/a", String::new()),
+                ],
                 1,
             ),
-            ("a deletion of nothing", vec![(Method::DELETE, "/api/v1/namespaces/default/configmaps/a", String::new())], 0),
+            (
+                "a deletion of nothing",
+                vec![(Method::DELETE, "/api/v1/namespaces/default/configmaps/a", String::new())],
+                0,
+            ),
         ] {
             let (serve, _) = serve();
             serve.registry.ensure_namespace("default").expect("it is new");

@@ -161,7 +161,8 @@ impl Reader<'_> {
     }
 
     fn number(&mut self, first: u8) -> Result<(), String> {
-        let leading = if first == b'-' { self.take(|byte| byte.is_ascii_digit(), "in numeric literal")? } else { first };
+        let leading =
+            if first == b'-' { self.take(|byte| byte.is_ascii_digit(), "in numeric literal")? } else { first };
         if leading != b'0' {
             self.digits();
         }
@@ -237,7 +238,13 @@ mod tests {
 
     #[test]
     fn json_has_no_fault() {
-        for json in ["{}", " [] ", "{\"a\": [1, -0.5e+10, true, false, null, \"\\u00e4\\n\"], \"b\": {\"c\": {}}}", "0", "\"x\""] {
+        for json in [
+            "{}",
+            " [] ",
+            "{\"a\": [1, -0.5e+10, true, false, null, \"\\u00e4\\n\"], \"b\": {\"c\": {}}}",
+            "0",
+            "\"x\"",
+        ] {
             assert_eq!(fault(json.as_bytes()), None, "{json}");
         }
         let deep = "[".repeat(100_000);

@@ -1,8 +1,8 @@
 //! `/healthz`, `/livez`, `/readyz`: whether this master serves, and with `?verbose` what it could not read.
 //!
-//! Damaged objects do not make a master unhealthy: it serves all others, and a restart would not mend them. A disk that takes
-//! nothing does, but it is no reason to be restarted either: `livez` does not look at it. A store that is full takes deletes and answers
-//! reads, so it is well; `readyz` says it all the same, without being asked for more.
+//! Damaged objects do not make a master unhealthy: it serves all others, and a restart would not mend them. A disk that
+//! takes nothing does, but it is no reason to be restarted either: `livez` does not look at it. A store that is full
+//! takes deletes and answers reads, so it is well; `readyz` says it all the same, without being asked for more.
 
 use crate::page;
 use crate::store::{self, Store};
@@ -91,7 +91,9 @@ fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {
     }
     let _ = writeln!(text, "{} check {}", asked.endpoint, if well { "passed" } else { "failed" });
     match (well, asked.verbose) {
-        (true, false) if asked.endpoint == "readyz" && !full.is_empty() => Answer::text(StatusCode::OK, format!("ok\n{full}")),
+        (true, false) if asked.endpoint == "readyz" && !full.is_empty() => {
+            Answer::text(StatusCode::OK, format!("ok\n{full}"))
+        }
         (true, false) => Answer::text(StatusCode::OK, "ok"),
         (true, true) => Answer::text(StatusCode::OK, text),
         (false, _) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text),
@@ -142,10 +144,16 @@ mod tests {
         let full = Some("no space left");
         check(None, asked("healthz", false, &[]), 200, "ok");
         check(None, asked("readyz", true, &[]), 200, "[+]ping ok\n[+]store ok\nreadyz check passed\n");
-        check(full, asked("readyz", false, &[]), 500, "[+]ping ok\n[-]store failed: no space left\nreadyz check failed\n");
+        check(
+            full,
+            asked("readyz", false, &[]),
+            500,
+            "[+]ping ok\n[-]store failed: no space left\nreadyz check failed\n",
+        );
         check(full, asked("livez", false, &[]), 200, "ok");
         check(full, asked("readyz", true, &["store"]), 200, "[+]ping ok\n[+]store excluded: ok\nreadyz check passed\n");
-        let warning = "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"etcd\"\nlivez check passed\n";
+        let warning =
+            "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"etcd\"\nlivez check passed\n";
         check(None, asked("livez", true, &["etcd"]), 200, warning);
     }
 }

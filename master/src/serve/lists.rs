@@ -6,8 +6,8 @@ use coracle_api::status::Status;
 use coracle_http::BYTES_TIMES;
 use coracle_http::budget::{Budget, Held, Party};
 
-/// Lists that are being written, the sum of their objects' bytes; one client may have `BYTES_TIMES` what it leaves to others. A single one
-/// may be larger; else over it 429. Once written, the carriers count them.
+/// Lists that are being written, the sum of their objects' bytes; one client may have `BYTES_TIMES` what it leaves to
+/// others. A single one may be larger; else over it 429. Once written, the carriers count them.
 pub const LISTS_BYTES_MAX: usize = 64 << 20;
 const AGAIN_S: u32 = 1;
 
@@ -22,7 +22,9 @@ impl Default for Lists {
 
 impl Lists {
     pub fn room_for(&self, party: Party, bytes: usize) -> Result<Held, Fault> {
-        self.0.take_most(party, bytes).ok_or_else(|| Status::too_many_requests("others are being given long lists", AGAIN_S).into())
+        self.0
+            .take_most(party, bytes)
+            .ok_or_else(|| Status::too_many_requests("others are being given long lists", AGAIN_S).into())
     }
 
     /// Of what has to be answered: what it tells of is done.
@@ -45,7 +47,10 @@ mod tests {
         let other = Party::Address([10, 0, 0, 1].into());
         let long = lists.room_for(Party::Local, 2 * LISTS_BYTES_MAX).expect("a single one may be larger");
         let Err(refused) = lists.room_for(Party::Local, 1) else { panic!("it is too much") };
-        assert_eq!((refused.status.code, refused.status.details.and_then(|details| details.retry_after_s)), (429, Some(AGAIN_S)));
+        assert_eq!(
+            (refused.status.code, refused.status.details.and_then(|details| details.retry_after_s)),
+            (429, Some(AGAIN_S))
+        );
         assert!(lists.room_for(other, 1 << 20).is_ok(), "others find room");
         drop(long);
         let part = || lists.room_for(Party::Local, LISTS_BYTES_MAX / 2);

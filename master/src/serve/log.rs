@@ -11,7 +11,8 @@ use coracle_api::pod::Pod;
 use coracle_api::query::LogOptions;
 use coracle_api::status::Status;
 use coracle_http::{
-    Answer, Body, FORWARD_FOLLOW_IDLE, FORWARD_IDLE, Forward, HeaderMap, Passes, PathAndQuery, Request, Server, StatusCode,
+    Answer, Body, FORWARD_FOLLOW_IDLE, FORWARD_IDLE, Forward, HeaderMap, Passes, PathAndQuery, Request, Server,
+    StatusCode,
 };
 use serde::de::DeserializeOwned;
 
@@ -20,7 +21,11 @@ pub fn log(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Faul
     let pod: Pod = view(&serve.standing(call)?)?;
     let container = container(call, &options.container, &pod)?;
     if pod.spec.node_name.is_empty() {
-        return Ok(Answer { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: Body::Whole(Default::default()) });
+        return Ok(Answer {
+            status: StatusCode::NO_CONTENT,
+            headers: HeaderMap::new(),
+            body: Body::Whole(Default::default()),
+        });
     }
     let agent = agent(serve, &pod.spec.node_name)?;
     let place = format!("{}/{}/{}", encoded(&call.namespace), encoded(&call.name), encoded(&container));
@@ -41,10 +46,16 @@ pub fn container(call: &Call, asked: &str, pod: &Pod) -> Result<String, Fault> {
     let names: Vec<&str> = all.map(|container| container.name.as_str()).collect();
     match spec.containers.as_slice() {
         _ if names.contains(&asked) => Ok(asked.to_owned()),
-        _ if !asked.is_empty() => Err(Fault::bad_request(format!("container {asked} is not valid for pod {}", call.name))),
+        _ if !asked.is_empty() => {
+            Err(Fault::bad_request(format!("container {asked} is not valid for pod {}", call.name)))
+        }
         [one] => Ok(one.name.clone()),
         _ => {
-            let message = format!("a container name must be specified for pod {}, choose one of: [{}]", call.name, names.join(" "));
+            let message = format!(
+                "a container name must be specified for pod {}, choose one of: [{}]",
+                call.name,
+                names.join(" ")
+            );
             Err(Fault::bad_request(message))
         }
     }
@@ -54,7 +65,8 @@ pub fn container(call: &Call, asked: &str, pod: &Pod) -> Result<String, Fault> {
 pub fn agent(serve: &Serve, node: &str) -> Result<Server, Fault> {
     let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() };
     let stored = serve.registry.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
-    let unknown = |why: &str| Fault::from(Status::unavailable(format!("the agent of node {node:?} cannot be asked: {why}")));
+    let unknown =
+        |why: &str| Fault::from(Status::unavailable(format!("the agent of node {node:?} cannot be asked: {why}")));
     stored.ok_or_else(|| unknown("the node is not registered"))?;
     figures::agent(&serve.agent_sockets, node).ok_or_else(|| unknown("no socket can have that name"))
 }

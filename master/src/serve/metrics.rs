@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Kinds of requests that are told apart: all verbs of all kinds and the codes that they have in practice are far fewer.
+/// Kinds of requests that are told apart: all verbs of all kinds and the codes that they have in practice are far
+/// fewer.
 const SERIES_MAX: usize = 4096;
 
 /// In seconds: of the bounds that Kubernetes has those that its alerts name, and what is needed between them.
@@ -204,11 +205,22 @@ impl Metrics {
             let labels: Vec<(&str, &str)> = [("code", code.as_str())].into_iter().chain(asked.labels()).collect();
             line(text, "apiserver_request_total", &labels, *count);
         }
-        head(text, "apiserver_request_duration_seconds", "histogram", "How long answers took, but for watches and other servers' answers.");
+        head(
+            text,
+            "apiserver_request_duration_seconds",
+            "histogram",
+            "How long answers took, but for watches and other servers' answers.",
+        );
         for (asked, durations) in &requests.took {
             histogram(text, asked, durations);
         }
-        one(text, "coracle_requests_untold_total", "counter", "Requests of more kinds than there are rows for.", requests.untold);
+        one(
+            text,
+            "coracle_requests_untold_total",
+            "counter",
+            "Requests of more kinds than there are rows for.",
+            requests.untold,
+        );
     }
 }
 
@@ -238,7 +250,13 @@ fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {
         line(text, "apiserver_resource_objects", &labels, count as u64);
     }
     one(text, "coracle_store_revision", "gauge", "The revision of the last write.", store.revision().0);
-    one(text, "coracle_store_writable", "gauge", "Whether the disk takes writes.", u64::from(health.degraded.is_none()));
+    one(
+        text,
+        "coracle_store_writable",
+        "gauge",
+        "Whether the disk takes writes.",
+        u64::from(health.degraded.is_none()),
+    );
     let behind = u64::from(health.behind.is_some());
     one(text, "coracle_store_files_stuck", "gauge", "Whether the files cannot be brought up to the journal.", behind);
     one(text, "coracle_store_bytes", "gauge", "What all objects take in memory.", health.fill.bytes);
@@ -246,8 +264,20 @@ fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {
     let figures = health.figures;
     one(text, "coracle_store_commits_total", "counter", "Appends to the journal that are durable.", figures.commits);
     one(text, "coracle_store_records_total", "counter", "Changes that were made durable.", figures.records);
-    one(text, "coracle_store_journal_bytes", "gauge", "Journal that the files have not caught up with.", figures.journal_bytes);
-    one(text, "coracle_store_damaged_objects", "gauge", "Files that could not be read as objects.", health.damaged.len() as u64);
+    one(
+        text,
+        "coracle_store_journal_bytes",
+        "gauge",
+        "Journal that the files have not caught up with.",
+        figures.journal_bytes,
+    );
+    one(
+        text,
+        "coracle_store_damaged_objects",
+        "gauge",
+        "Files that could not be read as objects.",
+        health.damaged.len() as u64,
+    );
 }
 
 /// The kernel's figures of this process; unknown ones are left out.
@@ -281,7 +311,8 @@ fn times(own: &str, host: &str) -> Option<(f64, f64)> {
     /// The kernel tells times in these whatever it counts in itself.
     const TICKS_A_SECOND: f64 = 100.0;
     // The name of the program, which comes before, may hold anything.
-    let fields: Vec<f64> = own.rsplit_once(')')?.1.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect();
+    let fields: Vec<f64> =
+        own.rsplit_once(')')?.1.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect();
     let booted: f64 = host.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
     Some(((fields.get(11)? + fields.get(12)?) / TICKS_A_SECOND, booted + fields.get(19)? / TICKS_A_SECOND))
 }
@@ -320,7 +351,11 @@ mod tests {
                 _ => Series::page(method),
             };
             let Series { group, resource, subresource, version, verb, scope, dry_run } = asked;
-            assert_eq!([&*group, &*version, &*resource, subresource, verb, scope, dry_run].join(" "), expected, "{request}");
+            assert_eq!(
+                [&*group, &*version, &*resource, subresource, verb, scope, dry_run].join(" "),
+                expected,
+                "{request}"
+            );
         }
         let pods = "/api/v1/namespaces/n/pods";
         check(&format!("GET {pods}"), false, " v1 pods  LIST namespace ");
@@ -340,7 +375,11 @@ mod tests {
         check(&format!("GET {pods}/p/proxy/"), false, " v1 pods proxy CONNECT resource ");
         check("POST /api/v1/namespaces/n/bindings", false, " v1 bindings  POST resource ");
         check("GET /apis/apps/v1/namespaces/n/deployments/d/scale", false, "apps v1 deployments scale GET resource ");
-        check("GET /apis/autoscaling/v1/horizontalpodautoscalers", false, "autoscaling v1 horizontalpodautoscalers  LIST cluster ");
+        check(
+            "GET /apis/autoscaling/v1/horizontalpodautoscalers",
+            false,
+            "autoscaling v1 horizontalpodautoscalers  LIST cluster ",
+        );
         check("GET /api/v1beta1/redirect/pods/p", false, " v1beta1 pods redirect CONNECT resource ");
         check("GET /healthz", false, "    GET  ");
         check("HEAD /nowhere", false, "    GET  ");
@@ -357,7 +396,10 @@ mod tests {
         histogram(&mut text, &Series::page("GET"), &requests.took[&Series::page("GET")]);
         let values: Vec<&str> = text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(_, value)| value).collect();
         assert_eq!(values, ["2", "3", "3", "3", "3", "3", "3", "4", "4", "4", "4", "4", "5", "90.712", "5"]);
-        assert!(text.contains(",verb=\"GET\",version=\"\",le=\"0.005\"} 2\n") && text.contains("le=\"+Inf\"} 5\n"), "{text}");
+        assert!(
+            text.contains(",verb=\"GET\",version=\"\",le=\"0.005\"} 2\n") && text.contains("le=\"+Inf\"} 5\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!     Request -> call (what is asked) -> body (decoded to v1) -> prepare -> Store::write
 //!         -> render (in the version of the request)
 //!
-//! One file a verb family; the verbs name no kind, and what is one kind's own (namespaces, bindings, tokens, logs, streams, proxies) has its file. Every way out is an `Answer` or a `Fault`, which becomes a Status.
+//! One file a verb family; the verbs name no kind, and what is one kind's own (namespaces, bindings, tokens, logs,
+//! streams, proxies) has its file. Every way out is an `Answer` or a `Fault`, which becomes a Status.
 
 mod about;
 mod accepted;
@@ -96,11 +97,13 @@ impl Serve {
         answer
     }
 
-    /// As people read it, unless nobody would read it all. What is long is in memory as a whole meanwhile, as it was and as it becomes:
-    /// that takes room among the lists.
+    /// As people read it, unless nobody would read it all. What is long is in memory as a whole meanwhile, as it was
+    /// and as it becomes: that takes room among the lists.
     fn indent(&self, party: Party, body: Body) -> Result<(Body, Option<Held>), Fault> {
         Ok(match body {
-            Body::Whole(document) if document.len() <= INDENTED_BYTES_MAX => (Body::Whole(indented(&document).into()), None),
+            Body::Whole(document) if document.len() <= INDENTED_BYTES_MAX => {
+                (Body::Whole(indented(&document).into()), None)
+            }
             Body::Long(long) if long.bytes <= INDENTED_BYTES_MAX => {
                 let room = self.lists.room_for(party, long.bytes * INDENTED)?;
                 (Body::Whole(indented(&long.whole()).into()), Some(room))
@@ -110,14 +113,17 @@ impl Serve {
     }
 
     fn route(&self, request: &Request, pretty: &mut bool, asked: &mut metrics::Series) -> Result<Answer, Fault> {
-        let (method, path, query) = (request.method.as_str(), request.target.path(), request.target.query().unwrap_or_default());
+        let (method, path, query) =
+            (request.method.as_str(), request.target.path(), request.target.query().unwrap_or_default());
         let kinds = self.registry.kinds();
         let route = call::parse(&kinds, method, path, query);
         let attributes = Attributes::of(&route, method, path);
         if let Err(why) = (self.authorizer)(&attributes, &request.identity) {
             return match &route {
                 // Whoever watches over this server would restart it.
-                Ok(Route::Page(AboutPage::Health(asked))) => Ok(health::bare(&*self.registry.store, asked).unwrap_or_else(nothing)),
+                Ok(Route::Page(AboutPage::Health(asked))) => {
+                    Ok(health::bare(&*self.registry.store, asked).unwrap_or_else(nothing))
+                }
                 _ => Err(attributes.refusal(&request.identity, &why).into()),
             };
         }
@@ -208,21 +214,28 @@ fn form(call: &Call, headers: &HeaderMap) -> Result<Form, Fault> {
         _ if call.kind.answer.is_some() => Subject::Reply,
         _ => Subject::One,
     };
-    Form::negotiate(call.version, subject, &accept(headers), &call.options.include_object).map_err(|why| unacceptable(call.shown, why))
+    Form::negotiate(call.version, subject, &accept(headers), &call.options.include_object)
+        .map_err(|why| unacceptable(call.shown, why))
 }
 
 fn unacceptable(kind: &Kind, why: Unacceptable) -> Fault {
     match why {
         Unacceptable::Media => Status::not_representable(&Media::offered()),
         Unacceptable::Shape => Status::not_acceptable(&Media::offered()),
-        Unacceptable::Stream => Status::not_acceptable("application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"),
+        Unacceptable::Stream => {
+            Status::not_acceptable("application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
+        }
         Unacceptable::Number { asked, list } => {
             let group = kind.resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-            let (what, number) = if list { ("a list", kind.list_kind()) } else { ("not a list", kind.kind.to_string()) };
-            Status::other_number(&format!("you requested {asked}, but the requested object is {what} (*{group}.{number})"))
+            let (what, number) =
+                if list { ("a list", kind.list_kind()) } else { ("not a list", kind.kind.to_string()) };
+            Status::other_number(&format!(
+                "you requested {asked}, but the requested object is {what} (*{group}.{number})"
+            ))
         }
         Unacceptable::Include(given) => Status::bad_request(format!(
-            "Unable to convert to Table as requested: includeObject: Invalid value: {given:?}: must be 'Metadata', 'Object', 'None', or empty"
+            "Unable to convert to Table as requested: includeObject: Invalid value: {given:?}: must be 'Metadata', \
+             'Object', 'None', or empty"
         )),
     }
     .into()
@@ -250,16 +263,28 @@ mod tests {
     fn get(target: &str, headers: &[(header::HeaderName, &'static str)]) -> Request {
         let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
         let target = target.parse().expect("a path");
-        Request { method: Method::GET, target, headers, body: Bytes::new(), caller: Caller::Local, identity: Arc::default() }
+        Request {
+            method: Method::GET,
+            target,
+            headers,
+            body: Bytes::new(),
+            caller: Caller::Local,
+            identity: Arc::default(),
+        }
     }
 
     #[test]
     fn what_people_read_takes_its_room() {
         let (serve, store) = serve();
         let key = Key { resource: Resource::core("configmaps"), namespace: "a".to_owned(), name: "b".to_owned() };
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "namespace": "a"}, "data": {"x": "x".repeat(600_000)}});
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "namespace": "a"},
+            "data": {"x": "x".repeat(600_000)},
+        });
         store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
-        let asked = |agent: &'static str| serve.answer(&get("/api/v1/configmaps", &[(header::USER_AGENT, agent)])).status.as_u16();
+        let asked = |agent: &'static str| {
+            serve.answer(&get("/api/v1/configmaps", &[(header::USER_AGENT, agent)])).status.as_u16()
+        };
         let check = |taken: usize, machine: u16, person: u16| {
             let _room = serve.lists.room_for(Party::Local, taken);
             assert_eq!((asked("kubectl/v1.36.0"), asked("curl/8.0")), (machine, person), "{taken}");
@@ -277,9 +302,13 @@ mod tests {
         for (at, is_indented) in [(1, true), (2, true), (3, true), (4, false)] {
             let key = Key { resource: Resource::core("configmaps"), namespace: "a".to_owned(), name: format!("b{at}") };
             let metadata = json!({"name": key.name, "namespace": "a"});
-            let object =
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "x".repeat(INDENTED_BYTES_MAX / 4)}});
-            store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
+            let object = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
+                "data": {"x": "x".repeat(INDENTED_BYTES_MAX / 4)},
+            });
+            store
+                .write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() })
+                .expect("it is new");
             let answer = serve.answer(&get("/api/v1/configmaps", &[(header::USER_AGENT, "curl/8.0")]));
             let text = match answer.body {
                 Body::Whole(text) => text,
@@ -295,7 +324,8 @@ mod tests {
         let (serve, _) = serve();
         let check = |path: &str, accepted: &'static str, vary: &[&str], encoding: Option<&str>| {
             let answer = serve.answer(&get(path, &[(header::ACCEPT_ENCODING, accepted)]));
-            let said: Vec<&str> = answer.headers.get_all(header::VARY).iter().filter_map(|value| value.to_str().ok()).collect();
+            let said: Vec<&str> =
+                answer.headers.get_all(header::VARY).iter().filter_map(|value| value.to_str().ok()).collect();
             let encoded = answer.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());
             assert_eq!((&*said, encoded), (vary, encoding), "{path} {accepted}");
         };
@@ -305,11 +335,16 @@ mod tests {
         check("/api/v1/pods", "gzip", &[], None);
     }
 
-    /// Every route there is, by the discovery: each resource and subresource with each of its verbs, and what is no resource.
+    /// Every route there is, by the discovery: each resource and subresource with each of its verbs, and what is no
+    /// resource.
     fn routes(serve: &Serve) -> Vec<(Method, String)> {
         let mut routes = Vec::new();
         for kind in serve.registry.kinds().iter() {
-            let root = if kind.resource.group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{}", kind.api_version()) };
+            let root = if kind.resource.group.is_empty() {
+                "/api/v1".to_owned()
+            } else {
+                format!("/apis/{}", kind.api_version())
+            };
             let all = format!("{root}{}/{}", if kind.namespaced { "/namespaces/a" } else { "" }, kind.resource.plural);
             let at = |verb: &kinds::Verb, named: &str| match verb {
                 kinds::Verb::Create => vec![(Method::POST, all.clone())],
@@ -324,7 +359,8 @@ mod tests {
             routes.extend(kind.verbs.iter().flat_map(|verb| at(verb, &format!("{all}/b"))));
             for part in &kind.subresources {
                 let named = format!("{all}/b/{}", part.name);
-                let posted = |routes: Vec<(Method, String)>| routes.into_iter().map(|(method, _)| (method, named.clone()));
+                let posted =
+                    |routes: Vec<(Method, String)>| routes.into_iter().map(|(method, _)| (method, named.clone()));
                 routes.extend(part.verbs.iter().flat_map(|verb| posted(at(verb, &named))));
             }
         }
@@ -356,7 +392,8 @@ mod tests {
         let serve = serve.authorized_by(|_, identity| Err(format!("{} may nothing", identity.groups.join(","))));
         let before = store.revision();
         let ask = |method: Method, path: &str| {
-            let identity = Arc::new(coracle_http::Identity { user: "eve".into(), groups: vec!["g".into()], ..Default::default() });
+            let identity =
+                Arc::new(coracle_http::Identity { user: "eve".into(), groups: vec!["g".into()], ..Default::default() });
             let target = path.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
             let (headers, body) = (HeaderMap::new(), Bytes::from_static(b"{no JSON"));
             let answer = serve.answer(&Request { method, target, headers, body, caller: Caller::Local, identity });
@@ -367,7 +404,10 @@ mod tests {
         assert!(routes.len() > 500, "{}", routes.len());
         for (method, path) in routes {
             let (code, body) = ask(method.clone(), &path);
-            assert!(code == 403 && body.contains("eve") && body.contains("g may nothing"), "{method} {path}: {code} {body}");
+            assert!(
+                code == 403 && body.contains("eve") && body.contains("g may nothing"),
+                "{method} {path}: {code} {body}"
+            );
         }
         assert_eq!(store.revision(), before);
         for path in ["/healthz", "/livez", "/readyz?verbose", "/readyz/store"] {
@@ -380,7 +420,8 @@ mod tests {
         let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))].into_iter().collect();
         let target = path.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
         let identity = Arc::default();
-        let answer = serve.answer(&Request { method, target, headers, body: body.into(), caller: Caller::Local, identity });
+        let answer =
+            serve.answer(&Request { method, target, headers, body: body.into(), caller: Caller::Local, identity });
         let Body::Whole(body) = answer.body else { panic!("{path}: it is whole") };
         (answer.status.as_u16(), String::from_utf8_lossy(&body).into_owned())
     }
@@ -391,11 +432,14 @@ mod tests {
         let (serve, _) = serve();
         let kinds = serve.registry.kinds();
         let kind = kinds.by_resource(&Resource::core("namespaces")).expect("a row");
-        for (api_version, said, code) in [("v1", "Namespace", 201), ("", "", 201), ("", "Namespace", 201), ("v1", "Pod", 400)] {
+        for (api_version, said, code) in
+            [("v1", "Namespace", 201), ("", "", 201), ("", "Namespace", 201), ("v1", "Pod", 400)]
+        {
             let name = format!("n{}{}", api_version, said.to_lowercase());
             let raw = encode(&kind.types, &kind.type_name, &json!({"metadata": {"name": name}}));
             let body = seal(api_version, said, |out| out.extend_from_slice(&raw));
-            let (answered, text) = send(&serve, Method::POST, "/api/v1/namespaces", "application/vnd.kubernetes.protobuf", body);
+            let (answered, text) =
+                send(&serve, Method::POST, "/api/v1/namespaces", "application/vnd.kubernetes.protobuf", body);
             assert_eq!(answered, code, "{api_version:?} {said:?}: {text}");
             assert!(code != 201 || text.contains(&format!("\"name\":\"{name}\"")), "{text}");
         }
@@ -411,7 +455,8 @@ mod tests {
         for kind in patched {
             let namespace = if kind.namespaced { "a" } else { "" };
             let key = Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name: "b".to_owned() };
-            let mut object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "b", "uid": "u1"}});
+            let mut object =
+                json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "b", "uid": "u1"}});
             if kind.namespaced {
                 object["metadata"]["namespace"] = namespace.into();
             }
@@ -419,9 +464,16 @@ mod tests {
             if kind.resource.plural == "endpointslices" {
                 object["addressType"] = "IPv4".into();
             }
-            store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
-            let root = if kind.resource.group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{}", kind.api_version()) };
-            let path = format!("{root}{}/{}/b", if kind.namespaced { "/namespaces/a" } else { "" }, kind.resource.plural);
+            store
+                .write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() })
+                .expect("it is new");
+            let root = if kind.resource.group.is_empty() {
+                "/api/v1".to_owned()
+            } else {
+                format!("/apis/{}", kind.api_version())
+            };
+            let path =
+                format!("{root}{}/{}/b", if kind.namespaced { "/namespaces/a" } else { "" }, kind.resource.plural);
             let patch = br#"{"metadata": {"uid": "u2"}}"#.to_vec();
             let (code, text) = send(&serve, Method::PATCH, &path, "application/merge-patch+json", patch);
             if code != 422 || !text.contains("metadata.uid") {
@@ -437,14 +489,24 @@ mod tests {
     fn reviews_tell_who_asks() {
         let (serve, _) = serve();
         let serve = serve.authorized_by(|attributes, identity| match attributes {
-            Attributes::Resource { verb, .. } if identity.user == "eve" && verb == "delete" => Err("she may not".to_owned()),
+            Attributes::Resource { verb, .. } if identity.user == "eve" && verb == "delete" => {
+                Err("she may not".to_owned())
+            }
             _ => Ok(()),
         });
         let ask = |group: &str, plural: &str, spec: serde_json::Value| {
-            let identity = Arc::new(coracle_http::Identity { user: "eve".into(), groups: vec!["g".into()], ..Default::default() });
+            let identity =
+                Arc::new(coracle_http::Identity { user: "eve".into(), groups: vec!["g".into()], ..Default::default() });
             let body = json!({"spec": spec}).to_string().into();
             let target = format!("/apis/{group}/v1/{plural}").parse().expect("a path");
-            let request = Request { method: Method::POST, target, headers: HeaderMap::new(), body, caller: Caller::Local, identity };
+            let request = Request {
+                method: Method::POST,
+                target,
+                headers: HeaderMap::new(),
+                body,
+                caller: Caller::Local,
+                identity,
+            };
             let Body::Whole(body) = serve.answer(&request).body else { panic!("it is whole") };
             serde_json::from_slice::<serde_json::Value>(&body).expect("JSON")["status"].take()
         };
@@ -458,6 +520,9 @@ mod tests {
             ask(authorization, "subjectaccessreviews", json!({"resourceAttributes": delete, "user": "adam"})),
             json!({"allowed": true})
         );
-        assert_eq!(ask(authorization, "subjectaccessreviews", json!({"resourceAttributes": delete, "user": "eve"})), refused);
+        assert_eq!(
+            ask(authorization, "subjectaccessreviews", json!({"resourceAttributes": delete, "user": "eve"})),
+            refused
+        );
     }
 }

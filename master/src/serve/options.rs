@@ -63,7 +63,9 @@ pub fn wrong(kind: &str, problems: &[Problem]) -> Fault {
 
 fn run_problem(dry_run: &[String]) -> Option<Problem> {
     let wrong = dry_run.iter().any(|run| run != "All");
-    wrong.then(|| Problem::new(&Path::new("dryRun"), Reason::NotSupported, Some(json!(dry_run)), "supported values: \"All\""))
+    wrong.then(|| {
+        Problem::new(&Path::new("dryRun"), Reason::NotSupported, Some(json!(dry_run)), "supported values: \"All\"")
+    })
 }
 
 fn validation_problem(given: &str) -> Problem {

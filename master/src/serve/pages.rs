@@ -1,8 +1,8 @@
 //! Revisions, limits and continue tokens of lists and watches, checked as Kubernetes checks them. PURE.
 //!
-//! A token is the revision of the first page, when that was made in seconds since 1970, and the last object of the page before:
-//! `1042@1764000000/default/web-7`. Nothing is kept for it. After `TOKEN_LIFE`, or once the history no longer reaches back to its
-//! revision, the client gets `now/default/web-7`, which goes on with the present.
+//! A token is the revision of the first page, when that was made in seconds since 1970, and the last object of the page
+//! before: `1042@1764000000/default/web-7`. Nothing is kept for it. After `TOKEN_LIFE`, or once the history no longer
+//! reaches back to its revision, the client gets `now/default/web-7`, which goes on with the present.
 
 use crate::call::{Call, Options};
 use crate::fault::Fault;
@@ -13,8 +13,8 @@ use coracle_schema::{Path, Problem, Reason};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// A token holds as long as the history does, even where nothing was written since: Kubernetes compacts its store by time alone, and
-/// clients that are tested against it wait for that.
+/// A token holds as long as the history does, even where nothing was written since: Kubernetes compacts its store by
+/// time alone, and clients that are tested against it wait for that.
 pub const TOKEN_LIFE: Duration = HISTORY_LIFE;
 
 /// The parameters of a list.
@@ -69,7 +69,12 @@ pub fn of_list(call: &Call) -> Result<ListRange, Fault> {
         "" => options.limit.is_some(),
         _ => false,
     };
-    Ok(ListRange { at: exact.then_some(revision), not_before: Some(revision), limit: options.limit, ..ListRange::default() })
+    Ok(ListRange {
+        at: exact.then_some(revision),
+        not_before: Some(revision),
+        limit: options.limit,
+        ..ListRange::default()
+    })
 }
 
 impl ListRange {
@@ -110,7 +115,8 @@ pub fn of_get(options: &Options) -> Result<Option<Revision>, Fault> {
 
 /// The token for what is behind an object. None: from the present on.
 fn token(snapshot: Option<(Revision, Time)>, after: &Key) -> String {
-    let snapshot = snapshot.map_or_else(|| "now".to_owned(), |(revision, since)| format!("{revision}@{}", since.seconds()));
+    let snapshot =
+        snapshot.map_or_else(|| "now".to_owned(), |(revision, since)| format!("{revision}@{}", since.seconds()));
     format!("{snapshot}/{}/{}", after.namespace, after.name)
 }
 
@@ -126,14 +132,20 @@ pub fn expired(wanted: &ListRange) -> Fault {
 fn continued(call: &Call, token: &str) -> Result<(Option<(Revision, Time)>, Key), Fault> {
     let bad = || Fault::bad_request(format!("invalid continue token: continue key is not valid{}", no_base64(token)));
     let mut parts = token.splitn(3, '/');
-    let (Some(snapshot), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next()) else { return Err(bad()) };
+    let (Some(snapshot), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(bad());
+    };
     let snapshot = match snapshot {
         "now" => None,
         text => Some(revision_and_time(text).ok_or_else(bad)?),
     };
-    // One of another namespace would begin somewhere in this list. Of another resource it means the same name here, as in kube-apiserver,
-    // whose keys begin behind the resource.
-    let inside = if call.kind.namespaced { call.namespace.is_empty() || namespace == call.namespace } else { namespace.is_empty() };
+    // One of another namespace would begin somewhere in this list. Of another resource it means the same name here, as
+    // in kube-apiserver, whose keys begin behind the resource.
+    let inside = if call.kind.namespaced {
+        call.namespace.is_empty() || namespace == call.namespace
+    } else {
+        namespace.is_empty()
+    };
     if !inside || name.is_empty() || name.contains('/') {
         return Err(bad());
     }
@@ -172,16 +184,23 @@ fn list_problems(options: &Options) -> Vec<Problem> {
     let asked = options.resource_version_match.as_str();
     if !asked.is_empty() {
         if options.resource_version.is_empty() {
-            problems.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+            problems.push(forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
         }
         if !options.continues.is_empty() {
-            problems.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"));
+            problems
+                .push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"));
         }
         if !matches!(asked, "Exact" | "NotOlderThan") {
             problems.push(unsupported(asked, "supported values: \"Exact\", \"NotOlderThan\", \"\""));
         }
         if asked == "Exact" && options.resource_version == "0" {
-            problems.push(forbidden("resourceVersionMatch", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+            problems.push(forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ));
         }
     }
     if options.initial_events.is_some() {
@@ -194,7 +213,10 @@ fn watch_problems(options: &Options) -> Vec<Problem> {
     let mut problems = Vec::new();
     let asked = options.resource_version_match.as_str();
     if options.initial_events.is_some() && asked != "NotOlderThan" {
-        problems.push(forbidden("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+        problems.push(forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
     }
     if !asked.is_empty() {
         if options.initial_events.is_none() {
@@ -222,7 +244,11 @@ fn unsupported(asked: &str, supported: &str) -> Problem {
 }
 
 fn refuse(problems: Vec<Problem>) -> Result<(), Fault> {
-    if problems.is_empty() { Ok(()) } else { Err(Status::invalid_of("meta.k8s.io", "ListOptions", "", &problems).into()) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid_of("meta.k8s.io", "ListOptions", "", &problems).into())
+    }
 }
 
 #[cfg(test)]
@@ -265,7 +291,11 @@ mod tests {
 
     #[test]
     fn all_pages_of_a_list_end_at_once() {
-        let key = Key { resource: coracle_api::meta::Resource::core("pods"), namespace: "a".to_owned(), name: "b".to_owned() };
+        let key = Key {
+            resource: coracle_api::meta::Resource::core("pods"),
+            namespace: "a".to_owned(),
+            name: "b".to_owned(),
+        };
         let (then, now) = (Time::from_seconds(100), Time::from_seconds(200).expect("a time"));
         for (since, token) in [(None, "7@200/a/b"), (then, "7@100/a/b")] {
             assert_eq!(ListRange { since, ..ListRange::default() }.token(Revision(7), &key, now), token);

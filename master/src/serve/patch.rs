@@ -88,7 +88,10 @@ pub fn refuse_force(call: &Call) -> Result<(), Fault> {
     if call.options.force.is_none() {
         return Ok(());
     }
-    Err(options::wrong("PatchOptions", &[Problem::forbidden(&Path::new("force"), "may not be specified for non-apply patch")]))
+    Err(options::wrong(
+        "PatchOptions",
+        &[Problem::forbidden(&Path::new("force"), "may not be specified for non-apply patch")],
+    ))
 }
 
 /// And what of it stands there twice, or means nothing.
@@ -129,7 +132,8 @@ pub fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -
     if let Some(why) = body::other_kind(call.kinds, body::Expected::of(call.shown), &made) {
         return Err(refused(call, patch, standing, &body::Misfit::of(why)));
     }
-    let (mut object, warnings) = body::typed(call, call.shown, made, twice).map_err(|why| refused(call, patch, standing, &why))?;
+    let (mut object, warnings) =
+        body::typed(call, call.shown, made, twice).map_err(|why| refused(call, patch, standing, &why))?;
     body::right_kind(call.kinds, body::Expected::of(call.shown), &object)?;
     if let Some(alias) = call.shown.alias {
         (alias.read)(&mut object);
@@ -140,7 +144,13 @@ pub fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -
 }
 
 /// A patch in an older version is done to what that version shows; the outcome is a PUT in that version.
-fn patched_old(call: &Call, version: old::Version, part: Part, patch: &Patch, standing: &Value) -> Result<(Value, Vec<String>), Fault> {
+fn patched_old(
+    call: &Call,
+    version: old::Version,
+    part: Part,
+    patch: &Patch,
+    standing: &Value,
+) -> Result<(Value, Vec<String>), Fault> {
     let mut shown = old::encode(version, standing);
     let changed = match (patch, &mut shown) {
         (Patch::Json(operations), _) => patch::json::apply(shown, operations).map_err(unpatched)?,
@@ -211,7 +221,8 @@ fn unpatched(why: Unpatched) -> Fault {
         Unpatched::Failed(why) => {
             log::debug!("a patch was refused: {why}");
             let mut status = Status::bad_request("the server rejected our request due to an error in our request");
-            (status.code, status.reason, status.details) = (Reason::Invalid.code(), Some(Reason::Invalid), Some(Default::default()));
+            (status.code, status.reason, status.details) =
+                (Reason::Invalid.code(), Some(Reason::Invalid), Some(Default::default()));
             status.into()
         }
         Unpatched::Unmergeable(why) => nameless(why),

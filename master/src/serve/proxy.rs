@@ -1,7 +1,7 @@
 //! The way through the master to a pod, a service or a node: the carrier asks there and passes everything on.
 //!
-//! Only GETs of what agents answer reach an agent, and only at its own socket; whatever else is asked for is never asked of this host's
-//! own loopback.
+//! Only GETs of what agents answer reach an agent, and only at its own socket; whatever else is asked for is never
+//! asked of this host's own loopback.
 
 use super::server::key_of;
 use super::upgrade::upgrades;
@@ -13,8 +13,8 @@ use coracle_api::kinds::Way;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
 use coracle_http::{
-    Answer, Body, Caller, FORWARD_FOLLOW_IDLE, FORWARD_PROXY_HEAD, Forward, HeaderMap, HeaderName, HeaderValue, Method, Passes,
-    PathAndQuery, Request, Server, StatusCode, end_to_end, header,
+    Answer, Body, Caller, FORWARD_FOLLOW_IDLE, FORWARD_PROXY_HEAD, Forward, HeaderMap, HeaderName, HeaderValue, Method,
+    Passes, PathAndQuery, Request, Server, StatusCode, end_to_end, header,
 };
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -22,8 +22,16 @@ use std::sync::atomic::Ordering;
 /// The port that agents of 2014 listened on, and that clients name when they mean the agent.
 const AGENT_PORT: &str = "10250";
 /// The paths that agents answer.
-const AGENT_PATHS: [&str; 8] =
-    ["/healthz", "/pods", "/stats/summary", "/metrics", "/metrics/resource", "/metrics/cadvisor", "/metrics/probes", AGENT_LOGS];
+const AGENT_PATHS: [&str; 8] = [
+    "/healthz",
+    "/pods",
+    "/stats/summary",
+    "/metrics",
+    "/metrics/resource",
+    "/metrics/cadvisor",
+    "/metrics/probes",
+    AGENT_LOGS,
+];
 const AGENT_LOGS: &str = "/containerLogs/";
 /// Says who asks of this server, and of nobody behind it; also all that begin with one of `ASKER_PREFIXES`.
 const ASKER: [HeaderName; 2] = [header::AUTHORIZATION, header::COOKIE];
@@ -32,7 +40,10 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Answer, Fault> {
     if upgrades(&request.headers) {
-        return Err(refused(StatusCode::NOT_IMPLEMENTED, "a connection cannot be upgraded on the way through this server"));
+        return Err(refused(
+            StatusCode::NOT_IMPLEMENTED,
+            "a connection cannot be upgraded on the way through this server",
+        ));
     }
     let Named { name, secure, .. } = &through.named;
     let key = key_of(through.kind, &through.namespace, name);
@@ -43,11 +54,16 @@ pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Ans
         return ask_agent(serve, name, rest, request);
     }
     if to_agent {
-        return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "agents listen to their own host alone: ask for it with proxy"));
+        return Err(refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "agents listen to their own host alone: ask for it with proxy",
+        ));
     }
     let address = address(serve, through, &stored).map_err(|nowhere| lost(through, nowhere))?;
     match &through.means {
-        Means::Redirect => redirect(&format!("{}://{address}", if *secure { "https" } else { "http" }), StatusCode::TEMPORARY_REDIRECT),
+        Means::Redirect => {
+            redirect(&format!("{}://{address}", if *secure { "https" } else { "http" }), StatusCode::TEMPORARY_REDIRECT)
+        }
         // A page's own links would lead beside it.
         Means::Proxy { rest, .. } if rest.is_empty() && [Method::GET, Method::HEAD].contains(&request.method) => {
             let query = request.target.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -68,7 +84,8 @@ fn address(serve: &Serve, through: &Through, stored: &Stored) -> Result<SocketAd
         Way::Node => through::of_node(&log::view(stored).map_err(unread)?, &through.named.port),
         Way::Service => {
             let key = Key { resource: Resource::core("endpoints"), ..(*stored.key).clone() };
-            let endpoints = serve.registry.store.get(&key).map_err(|_| Nowhere::Unplaced("its endpoints cannot be read"))?;
+            let endpoints =
+                serve.registry.store.get(&key).map_err(|_| Nowhere::Unplaced("its endpoints cannot be read"))?;
             let endpoints = endpoints.map(|endpoints| log::view(&endpoints)).transpose().map_err(unread)?;
             let turn = serve.turn.fetch_add(1, Ordering::Relaxed);
             through::of_service(&log::view(stored).map_err(unread)?, endpoints.as_ref(), &through.named, turn)
@@ -81,7 +98,9 @@ fn lost(through: &Through, nowhere: Nowhere) -> Fault {
     match nowhere {
         Nowhere::Forbidden(why) => Fault::bad_request(why),
         Nowhere::NoPort(port) => Status::unavailable(format!("no {what} port {port} found for {what} {name:?}")).into(),
-        Nowhere::NoEndpoints | Nowhere::NoneReady => Status::unavailable(format!("no endpoints available for {what} {name:?}")).into(),
+        Nowhere::NoEndpoints | Nowhere::NoneReady => {
+            Status::unavailable(format!("no endpoints available for {what} {name:?}")).into()
+        }
         Nowhere::Unplaced(why) => Status::unavailable(format!("{what} {name:?} cannot be reached: {why}")).into(),
     }
 }
@@ -91,14 +110,16 @@ fn ask_agent(serve: &Serve, node: &str, rest: &str, request: &Request) -> Result
     if ![Method::GET, Method::HEAD].contains(&request.method) {
         return Err(Status::method_not_allowed().into());
     }
-    let known = |path: &&str| if path.ends_with('/') { rest.starts_with(*path) } else { rest.trim_end_matches('/') == *path };
+    let known =
+        |path: &&str| if path.ends_with('/') { rest.starts_with(*path) } else { rest.trim_end_matches('/') == *path };
     if !AGENT_PATHS.iter().any(known) {
-        let words =
-            "an agent answers nothing but /healthz, /pods, /stats/summary, /metrics and its kin, and /containerLogs/ through this server";
+        let words = "an agent answers nothing but /healthz, /pods, /stats/summary, /metrics and its kin, and \
+                     /containerLogs/ through this server";
         return Err(Status::forbidden(&Resource::core("nodes"), node, words).into());
     }
     let agent = log::agent(serve, node)?;
-    let headers = request.headers.get(header::ACCEPT).map(|accept| (header::ACCEPT, accept.clone())).into_iter().collect();
+    let headers =
+        request.headers.get(header::ACCEPT).map(|accept| (header::ACCEPT, accept.clone())).into_iter().collect();
     let forward = Forward::get(agent, target(rest, request)?, FORWARD_FOLLOW_IDLE);
     let passes = if rest.starts_with(AGENT_LOGS) { Passes::Log } else { Passes::ContentType };
     Ok(Answer::forward(Forward { method: request.method.clone(), headers, passes, ..forward }))
@@ -126,8 +147,8 @@ fn target(rest: &str, request: &Request) -> Result<PathAndQuery, Fault> {
     PathAndQuery::try_from(text).map_err(|error| Fault::bad_request(format!("what to ask for is no path: {error}")))
 }
 
-/// What tells who is asking of this server stays here; what the other one needs to make right links goes with it, whatever a client names
-/// in `Connection`.
+/// What tells who is asking of this server stays here; what the other one needs to make right links goes with it,
+/// whatever a client names in `Connection`.
 fn headers(request: &Request) -> HeaderMap {
     let mut headers = end_to_end(&request.headers);
     let asker: Vec<HeaderName> = headers.keys().filter(|name| tells_the_asker(name)).cloned().collect();
@@ -159,7 +180,8 @@ fn tells_the_asker(name: &HeaderName) -> bool {
 }
 
 fn redirect(to: &str, status: StatusCode) -> Result<Answer, Fault> {
-    let location = HeaderValue::from_str(to).map_err(|error| Fault::bad_request(format!("{to:?} is no address to send to: {error}")))?;
+    let location = HeaderValue::from_str(to)
+        .map_err(|error| Fault::bad_request(format!("{to:?} is no address to send to: {error}")))?;
     let headers = HeaderMap::from_iter([(header::LOCATION, location)]);
     Ok(Answer { status, headers, body: Body::Whole(Default::default()) })
 }

@@ -26,7 +26,8 @@ pub fn get(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
 pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let selector = selector::of(call)?;
     let page = page(serve, call, &selector)?;
-    let mut answer = shown_as(call, StatusCode::OK, render::list(call.form, call.shown, &page.meta, page.items, wall_clock()));
+    let mut answer =
+        shown_as(call, StatusCode::OK, render::list(call.form, call.shown, &page.meta, page.items, wall_clock()));
     let damaged = page.damaged.iter().map(|key| format!("{key} is left out: its file is damaged, see /readyz?verbose"));
     warn(&mut answer, &damaged.collect::<Vec<_>>());
     Ok(answer)

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 
 /// One piece of a replay: large enough that few writes are made, small enough that little waits.
 const PIECE_BYTES: usize = 32 * 1024;
-/// Replays that their watchers have not yet taken, all together; one client may have `BYTES_TIMES` what it leaves to others. A single one
-/// may be larger; else over it 429.
+/// Replays that their watchers have not yet taken, all together; one client may have `BYTES_TIMES` what it leaves to
+/// others. A single one may be larger; else over it 429.
 const REPLAYS_BYTES_MAX: usize = 64 << 20;
-/// `Retry-After` in seconds for a watcher that found no place for its replay: places are free as soon as replays are read.
+/// `Retry-After` in seconds for a watcher that found no place for its replay: places are free as soon as replays are
+/// read.
 const SOON_S: u32 = 1;
 
 /// Bytes of replays that are not taken yet.
@@ -81,7 +82,10 @@ mod tests {
         assert!((0..3).all(|_| large.push(vec![0; REPLAYS_BYTES_MAX / 2]).is_ok()), "a single one may be larger");
         let mut second = replays.of(Party::Local);
         let refused = second.push(vec![0; 1]).expect_err("it is too much");
-        assert_eq!((refused.status.code, refused.status.details.and_then(|details| details.retry_after_s)), (429, Some(SOON_S)));
+        assert_eq!(
+            (refused.status.code, refused.status.details.and_then(|details| details.retry_after_s)),
+            (429, Some(SOON_S))
+        );
         let mut others = replays.of(other);
         assert!(others.push(vec![0; 1 << 20]).is_ok(), "others find room");
         // What was not counted is given back first.

@@ -17,8 +17,9 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     let wish = options::wish(call, &request.headers, "CreateOptions")?;
     let now = wall_clock();
     let question = sent.object_mut().take();
-    let mut question = prepare::question(call.kind, &call.namespace, question, serve.rules(call), now, wish.ownership())
-        .map_err(|unfit| Fault::unfit(call, "", unfit))?;
+    let mut question =
+        prepare::question(call.kind, &call.namespace, question, serve.rules(call), now, wish.ownership())
+            .map_err(|unfit| Fault::unfit(call, "", unfit))?;
     let Identity { user, uid, groups, extra } = (*request.identity).clone();
     reply(&mut question, &Asker { name: user, uid, groups, extra }, now).map_err(Fault::bad_request)?;
     if let Some(attributes) = Attributes::of_review(&question["spec"]) {
@@ -36,7 +37,8 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
 /// The identity that a review is about: the one that it names, or the client's own.
 fn about(spec: &Value, asker: &Identity) -> Identity {
     let named = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
-    let texts = |list: &Value| list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let texts =
+        |list: &Value| list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     let (user, groups): (String, Vec<String>) = (named("user"), texts(&spec["groups"]));
     if user.is_empty() && groups.is_empty() {
         return asker.clone();

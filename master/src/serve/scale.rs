@@ -1,4 +1,5 @@
-//! The scale of an object: how many replicas are wanted and seen, in a document of its own. A write of it is a write of that one number.
+//! The scale of an object: how many replicas are wanted and seen, in a document of its own. A write of it is a write of
+//! that one number.
 
 use super::apply;
 use super::options::{self, WriteOptions};
@@ -71,7 +72,12 @@ pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
             }
             Said::Applied(config) => applied(call, &as_scale, (standing, live), &config.value, &config.twice, &wish)?,
         };
-        Ok(Made::Document { part: Part::Scale, object: over(serve, call, &as_scale, standing, &scale)?, ownership, warnings })
+        Ok(Made::Document {
+            part: Part::Scale,
+            object: over(serve, call, &as_scale, standing, &scale)?,
+            ownership,
+            warnings,
+        })
     };
     let Committed { stored, warnings, .. } = put(serve, call, &make, wish.rehearsal)?;
     warned_answer(call, &row, &stored, &warnings)

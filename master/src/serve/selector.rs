@@ -26,7 +26,9 @@ const OLD_PHASES: [(&str, &str); 2] = [("Waiting", "Pending"), ("Terminated", "F
 pub fn of(call: &Call) -> Result<Selector, Fault> {
     let options = &call.options;
     let (labels, fields) = match call.version {
-        Version::V1 => (LabelSelector::parse(&options.labels, Grammar::V1), FieldSelector::parse(&options.fields, call.shown)),
+        Version::V1 => {
+            (LabelSelector::parse(&options.labels, Grammar::V1), FieldSelector::parse(&options.fields, call.shown))
+        }
         Version::Old(old) => {
             let grammar = if old.is_flat() { Grammar::Old } else { Grammar::V1 };
             (LabelSelector::parse(&options.labels, grammar), old_fields(call.kind, &options.fields))

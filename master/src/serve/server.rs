@@ -118,7 +118,13 @@ impl Serve {
     /// How a client's change is written.
     pub(super) fn terms<'c>(&self, call: &'c Call, rehearsal: bool) -> Terms<'c> {
         let writer = if call.version.is_flat() { Writer::ClientOf2014 } else { Writer::Client };
-        Terms { writer, identity: &call.identity, rules: self.rules(call), rehearsal, advised: call.version == Version::V1 }
+        Terms {
+            writer,
+            identity: &call.identity,
+            rules: self.rules(call),
+            rehearsal,
+            advised: call.version == Version::V1,
+        }
     }
 
     pub(super) fn rules(&self, call: &Call) -> Rules {
@@ -127,7 +133,15 @@ impl Serve {
         let (old_names, old_labels) = (call.version.is_flat(), call.version != Version::V1);
         let maker = &self.registry.maker;
         let service_cidr = (call.kind.resource == Resource::core("services")).then(|| maker.service_ranges());
-        Rules { old_names, old_labels, service_cidr, node_ports: maker.node_ports(), patched, other_form, ..Rules::default() }
+        Rules {
+            old_names,
+            old_labels,
+            service_cidr,
+            node_ports: maker.node_ports(),
+            patched,
+            other_form,
+            ..Rules::default()
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Conversations with what runs in a pod: exec, attach, portforward. The agent of its node holds them, the carrier passes their bytes on.
+//! Conversations with what runs in a pod: exec, attach, portforward. The agent of its node holds them, the carrier
+//! passes their bytes on.
 
 use super::Serve;
 use super::log::{agent, container, encoded, view};
@@ -18,7 +19,9 @@ pub fn stream(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let entry = Attributes::of_entry(call);
     (serve.authorizer)(&entry, &request.identity).map_err(|why| entry.refusal(&request.identity, &why))?;
     let pod: Pod = view(&serve.standing(call)?)?;
-    let said = |name: &str| call.options.of_node.iter().find(|(parameter, _)| parameter == name).map(|(_, value)| value.as_str());
+    let said = |name: &str| {
+        call.options.of_node.iter().find(|(parameter, _)| parameter == name).map(|(_, value)| value.as_str())
+    };
     let place = format!("{}/{}", encoded(&call.namespace), encoded(&call.name));
     let path = match call.verb {
         Verb::PortForward => format!("/portForward/{place}"),
@@ -37,10 +40,16 @@ pub fn stream(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let flags = FLAGS.iter().filter(|(name, _)| said(name).is_some_and(truth)).map(|(_, name)| format!("{name}=1"));
     let repeated = |name: &'static str| call.options.of_node.iter().filter(move |(parameter, _)| parameter == name);
     let words = ["command", "ports"].into_iter().flat_map(repeated);
-    let words = words.map(|(name, value)| format!("{}={}", if name == "ports" { "port" } else { name }, encoded(value)));
+    let words =
+        words.map(|(name, value)| format!("{}={}", if name == "ports" { "port" } else { name }, encoded(value)));
     let query: Vec<String> = flags.chain(words).collect();
     let target = PathAndQuery::try_from(format!("{path}?{}", query.join("&")));
     let target = target.map_err(|error| Status::internal_error(format!("ask the agent: {error}")))?;
     let forward = Forward::get(agent, target, FORWARD_FOLLOW_IDLE);
-    Ok(Answer::forward(Forward { method: request.method.clone(), headers: headers(request), passes: Passes::Upgrade, ..forward }))
+    Ok(Answer::forward(Forward {
+        method: request.method.clone(),
+        headers: headers(request),
+        passes: Passes::Upgrade,
+        ..forward
+    }))
 }

@@ -1,4 +1,5 @@
-//! Ends of watches, bookmarks, memory that goes back: one thread for all that wait for a time. It starts with the first and sleeps until the next is due.
+//! Ends of watches, bookmarks, memory that goes back: one thread for all that wait for a time. It starts with the first
+//! and sleeps until the next is due.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -93,7 +94,9 @@ impl Shared {
                     }
                     waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 }
-                Some(at) => waiting = self.changed.wait_timeout(waiting, at - now).unwrap_or_else(PoisonError::into_inner).0,
+                Some(at) => {
+                    waiting = self.changed.wait_timeout(waiting, at - now).unwrap_or_else(PoisonError::into_inner).0
+                }
                 None => waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner),
             }
         }

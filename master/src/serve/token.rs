@@ -40,7 +40,8 @@ pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     token::complete(&mut object);
     let named = object["metadata"]["name"].as_str().unwrap_or_default();
     if !named.is_empty() && named != call.name {
-        let problem = Problem::invalid(&Path::new("metadata.name"), named, "must match the service account name if specified");
+        let problem =
+            Problem::invalid(&Path::new("metadata.name"), named, "must match the service account name if specified");
         return Err(Status::invalid_of(REQUEST.group, REQUEST.kind, &call.name, &[problem]).into());
     }
     let reference = &object["spec"]["boundObjectRef"];
@@ -69,7 +70,11 @@ pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     // A rehearsal makes nothing that counts.
     let token = if wish.rehearsal { String::new() } else { keys(serve)?.token(&claims) };
     object["status"] = json!({"token": token, "expirationTimestamp": until.to_string()});
-    let mut answer = shown(call, StatusCode::CREATED, render::document(call.form, Message::Machinery(REQUEST.type_name), &object, now));
+    let mut answer = shown(
+        call,
+        StatusCode::CREATED,
+        render::document(call.form, Message::Machinery(REQUEST.type_name), &object, now),
+    );
     warn(&mut answer, &sent.warnings);
     Ok(answer)
 }
@@ -97,8 +102,8 @@ fn bearer(serve: &Serve, call: &Call, account: &Value, reference: &Value) -> Res
     let found = bound(&object);
     if !said("uid").is_empty() && said("uid") != found.uid {
         let why = format!(
-            "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted and then \
-             recreated",
+            "the UID in the bound object reference ({}) does not match the UID in record. The object might have been \
+             deleted and then recreated",
             said("uid")
         );
         return Err(Status::conflict(&Resource::core(kind), said("name"), &why).into());
@@ -106,13 +111,19 @@ fn bearer(serve: &Serve, call: &Call, account: &Value, reference: &Value) -> Res
     match *kind {
         "Pod" => {
             if object["spec"]["serviceAccountName"] != *call.name {
-                let why =
-                    format!("cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.", call.name);
+                let why = format!(
+                    "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+                    call.name
+                );
                 return Err(Fault::bad_request(why));
             }
             let node = object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
             bearer.node = node.map(|name| {
-                let uid = self::object(serve, "nodes", "", name).ok().flatten().map(|node| bound(&node).uid).unwrap_or_default();
+                let uid = self::object(serve, "nodes", "", name)
+                    .ok()
+                    .flatten()
+                    .map(|node| bound(&node).uid)
+                    .unwrap_or_default();
                 Bound { name: name.to_owned(), uid }
             });
             bearer.pod = Some(found);
@@ -158,7 +169,8 @@ pub fn review(serve: &Serve, spec: &Value, now: Time) -> Value {
 fn judge(serve: &Serve, spec: &Value, now: Time) -> Result<(Bearer, String, Vec<String>), String> {
     let keys = keys(serve).map_err(|fault| fault.status.message)?;
     let claims = keys.claims(spec["token"].as_str().unwrap_or_default())?;
-    let wanted = Some(texts(&spec["audiences"])).filter(|wanted| !wanted.is_empty()).unwrap_or_else(|| vec![ISSUER.to_owned()]);
+    let wanted =
+        Some(texts(&spec["audiences"])).filter(|wanted| !wanted.is_empty()).unwrap_or_else(|| vec![ISSUER.to_owned()]);
     let audiences = claims.good(&wanted, now)?;
     let bearer = claims.bearer;
     let namespace = bearer.namespace.as_str();
@@ -172,7 +184,8 @@ fn judge(serve: &Serve, spec: &Value, now: Time) -> Result<(Bearer, String, Vec<
     for (resource, namespace, bound) in alive {
         let Some(bound) = bound else { continue };
         let key = Key { resource, namespace: namespace.to_owned(), name: bound.name.clone() };
-        let stored = serve.registry.store.get(&key).map_err(|damaged| format!("{key} cannot be read: {}", damaged.why))?;
+        let stored =
+            serve.registry.store.get(&key).map_err(|damaged| format!("{key} cannot be read: {}", damaged.why))?;
         let found: Option<Value> = stored.and_then(|stored| serde_json::from_slice(&stored.json).ok());
         if found.is_none_or(|found| found["metadata"]["uid"] != *bound.uid) {
             return Err(format!("service account token has been invalidated: {key} is not what it was"));

@@ -1,5 +1,5 @@
-//! Few YAML bodies are read at a time: reading YAML takes more memory than its text, and aliases multiply it. The byte limits count
-//! neither.
+//! Few YAML bodies are read at a time: reading YAML takes more memory than its text, and aliases multiply it. The byte
+//! limits count neither.
 
 use crate::fault::Fault;
 use coracle_api::status::Status;
@@ -17,7 +17,8 @@ pub struct Turns {
     wait: Duration,
 }
 
-/// Given back when it is dropped: by who has read the body, or, of what may be larger than its body, by who has answered.
+/// Given back when it is dropped: by who has read the body, or, of what may be larger than its body, by who has
+/// answered.
 pub struct Turn(Arc<Turns>);
 
 impl Default for Turns {
@@ -63,7 +64,10 @@ mod tests {
         let turns = Arc::new(Turns { wait: Duration::ZERO, ..Turns::default() });
         let mut taken: Vec<Turn> = (0..READERS_MAX).map(|_| turns.take().expect("there is room")).collect();
         let Err(refused) = turns.take() else { panic!("it is one too many") };
-        assert_eq!((refused.status.code, refused.status.details.and_then(|details| details.retry_after_s)), (429, Some(AGAIN_S)));
+        assert_eq!(
+            (refused.status.code, refused.status.details.and_then(|details| details.retry_after_s)),
+            (429, Some(AGAIN_S))
+        );
         taken.pop();
         taken.push(turns.take().expect("one is done"));
         let patient = Arc::new(Turns { wait: Duration::MAX, taken: Mutex::new(READERS_MAX), ..Turns::default() });
@@ -108,8 +112,11 @@ mod tests {
         let (serve, _) = serve();
         for (text, kept) in [("metadata: {name: a}", 0), ("metadata: &a {name: b}\ndata: *a", 1), ("metadata: [", 0)] {
             let kinds = serve.registry.kinds();
-            let Ok(Route::Object(call)) = call::parse(&kinds, "POST", "/api/v1/namespaces", "") else { panic!("it is one") };
-            let sent = body::object(&serve, &call, &request(Method::POST, "/api/v1/namespaces", "application/yaml", text));
+            let Ok(Route::Object(call)) = call::parse(&kinds, "POST", "/api/v1/namespaces", "") else {
+                panic!("it is one")
+            };
+            let sent =
+                body::object(&serve, &call, &request(Method::POST, "/api/v1/namespaces", "application/yaml", text));
             assert_eq!(*serve.turns.taken(), kept, "{text}");
             drop(sent);
             assert_eq!(*serve.turns.taken(), 0, "{text}");

@@ -17,7 +17,8 @@ pub fn upgrades(headers: &HeaderMap) -> bool {
         && connection.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("upgrade"))
 }
 
-/// Of a request that goes on to an agent, and may take over its connection. Its Host and Origin are this server's, not the agent's.
+/// Of a request that goes on to an agent, and may take over its connection. Its Host and Origin are this server's, not
+/// the agent's.
 pub fn headers(request: &Request) -> HeaderMap {
     let goes = |name: &HeaderName| PROTOCOL.contains(name) || [header::CONNECTION, header::UPGRADE].contains(name);
     let mut headers = HeaderMap::new();

@@ -2,7 +2,8 @@
 //!
 //!     Store::watch -> the replay, whole, and then each event -> a channel -> the carrier writes at the client's pace
 //!
-//! No watch has a thread. Whoever reads slower than events come is told that what it has not read is gone, and has its channel closed.
+//! No watch has a thread. Whoever reads slower than events come is told that what it has not read is gone, and has its
+//! channel closed.
 
 use super::pages::{self, Begin};
 use super::{Serve, read, selector};
@@ -35,12 +36,17 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     };
     let watches = &serve.watches;
     let watcher = watches.views.watcher(call.form, call.shown, selector);
-    let scope = Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
+    let scope =
+        Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
     let follower = watcher.clone();
     let watch = match serve.registry.store.watch(scope, after, Box::new(move |event| follower.tell(event))) {
         Ok(watch) => watch,
-        Err(Unwatched::Gone(gone)) => return Ok(expired(call.form, &Status::expired(after.unwrap_or_default(), gone.oldest))),
-        Err(Unwatched::Future { now }) => return Ok(expired(call.form, &Status::expired_future(after.unwrap_or_default(), now))),
+        Err(Unwatched::Gone(gone)) => {
+            return Ok(expired(call.form, &Status::expired(after.unwrap_or_default(), gone.oldest)));
+        }
+        Err(Unwatched::Future { now }) => {
+            return Ok(expired(call.form, &Status::expired_future(after.unwrap_or_default(), now)));
+        }
         Err(Unwatched::TooMany) => return Err(Status::too_many_requests("as many watch as may", AGAIN_S).into()),
     };
     let mut replay = watcher.replay(&watch.replay, watches.replays.of(call.party))?;
@@ -92,7 +98,8 @@ mod tests {
         let now = store.revision().0;
         assert!(!watching(now).events.is_closed(), "the present is waited from");
         let mut future = watching(now + 1);
-        let event: Value = serde_json::from_slice(&future.events.try_recv().expect("it is told at once")).expect("JSON");
+        let event: Value =
+            serde_json::from_slice(&future.events.try_recv().expect("it is told at once")).expect("JSON");
         let said = (&event["type"], &event["object"]["code"], &event["object"]["reason"]);
         assert_eq!(said, (&json!("ERROR"), &json!(410), &json!("Expired")), "{event}");
         let message = event["object"]["message"].as_str().unwrap_or_default();

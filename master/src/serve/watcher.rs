@@ -1,5 +1,5 @@
-//! Those who watch: an event becomes a line in the words that they asked for, one for all who asked for the same, and goes into the
-//! channel of each.
+//! Those who watch: an event becomes a line in the words that they asked for, one for all who asked for the same, and
+//! goes into the channel of each.
 
 use super::replay::{Piece, Replay};
 use super::selector;
@@ -27,7 +27,8 @@ const READS_MAX: usize = 16;
 /// Place in a watcher's channel that no event takes.
 const LAST_WORD: usize = 1;
 
-/// The rendered event, made for one watcher and reused for the next: the thread that tells them is one that all writers wait for.
+/// The rendered event, made for one watcher and reused for the next: the thread that tells them is one that all writers
+/// wait for.
 #[derive(Default)]
 struct Shared {
     rendered: Mutex<Option<Rendered>>,
@@ -60,7 +61,8 @@ struct Words {
 
 /// Where a watcher's events go.
 enum Feed {
-    /// What happens while the replay is being made ready, `STREAM_ITEMS_MAX` at most: then the watch ends, and the client resumes there.
+    /// What happens while the replay is being made ready, `STREAM_ITEMS_MAX` at most: then the watch ends, and the
+    /// client resumes there.
     Waiting(Vec<Bytes>),
     Live {
         sender: channel::Sender,
@@ -71,7 +73,8 @@ enum Feed {
     Ended,
 }
 
-/// The replay goes into a channel that holds it whole, as many live events as a watcher may be late with, and the word that it was too late.
+/// The replay goes into a channel that holds it whole, as many live events as a watcher may be late with, and the word
+/// that it was too late.
 fn go_live(feed: &Mutex<Feed>, pieces: Vec<Piece>, begun: Revision) -> channel::Receiver {
     let mut feed = locked(feed);
     let waiting = match std::mem::replace(&mut *feed, Feed::Ended) {
@@ -129,7 +132,8 @@ impl Views {
         if let Some(view) = views.iter().filter_map(Weak::upgrade).find(same) {
             return view;
         }
-        let view = Arc::new(View { words, kind: kind.clone(), selector, shared: self.shared.clone(), seen: Mutex::default() });
+        let view =
+            Arc::new(View { words, kind: kind.clone(), selector, shared: self.shared.clone(), seen: Mutex::default() });
         views.push(Arc::downgrade(&view));
         view
     }
@@ -167,7 +171,9 @@ impl Watcher {
 
     pub fn replay(&self, events: &[Event], mut replay: Replay) -> Result<Replay, Fault> {
         for event in events {
-            let shown = project(event.old.as_ref(), event.new.as_ref(), |stored| selector::matches(&self.view.selector, stored));
+            let shown = project(event.old.as_ref(), event.new.as_ref(), |stored| {
+                selector::matches(&self.view.selector, stored)
+            });
             let Some((change, stored)) = shown else { continue };
             let first = self.view.is_table() && self.fresh.swap(false, Ordering::Relaxed);
             replay.push(self.view.render(event.revision, change, stored, first))?;
@@ -178,7 +184,8 @@ impl Watcher {
     /// On the committing thread. `false` ends the watch.
     pub fn tell(&self, event: &Event) -> bool {
         let mut feed = locked(&self.feed);
-        // What happens while the replay is being made ready cannot know whether the replay will bring the columns: it brings them too.
+        // What happens while the replay is being made ready cannot know whether the replay will bring the columns: it
+        // brings them too.
         let early = matches!(*feed, Feed::Waiting(_));
         let Some((change, stored)) = self.view.shown(event) else { return !matches!(*feed, Feed::Ended) };
         let first = self.view.is_table() && (early || self.fresh.swap(false, Ordering::Relaxed));
@@ -223,14 +230,17 @@ impl View {
     fn projected(&self, event: &Event) -> Option<Change> {
         let Selector { labels, fields } = &self.selector;
         let selects = |stored: &Stored| {
-            labels.matches(&stored.labels) && (fields.is_everything() || fields.matches_found(|path| self.shared.read(stored, path)))
+            labels.matches(&stored.labels)
+                && (fields.is_everything() || fields.matches_found(|path| self.shared.read(stored, path)))
         };
         project(event.old.as_ref(), event.new.as_ref(), selects).map(|(change, _)| change)
     }
 
     fn line(&self, revision: Revision, change: Change, stored: &Stored, first: bool) -> Bytes {
         let mut rendered = locked(&self.shared.rendered);
-        let same = |last: &&Rendered| (last.first, last.revision, last.change) == (first, revision, change) && last.words == self.words;
+        let same = |last: &&Rendered| {
+            (last.first, last.revision, last.change) == (first, revision, change) && last.words == self.words
+        };
         if let Some(last) = rendered.as_ref().filter(same) {
             return last.line.clone();
         }

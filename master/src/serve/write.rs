@@ -13,8 +13,8 @@ use coracle_api::strategy;
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
 
-const RENEWED: &str = "the file of the object that stood here is damaged, and is kept: this is a new object with a uid of its own; what the \
-                       old one owned goes with it";
+const RENEWED: &str = "the file of the object that stood here is damaged, and is kept: this is a new object with a uid \
+                       of its own; what the old one owned goes with it";
 
 pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let wish = options::wish(call, &request.headers, "CreateOptions")?;
@@ -70,7 +70,8 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     Ok(answer)
 }
 
-/// Whether a document says all of an object, whichever it is that stands there. What an older version cannot say would have to stay.
+/// Whether a document says all of an object, whichever it is that stands there. What an older version cannot say would
+/// have to stay.
 fn is_whole(call: &Call, object: &Value) -> bool {
     let unnamed = |field: &str| object["metadata"][field].as_str().is_none_or(str::is_empty);
     call.version == Version::V1 && unnamed("uid") && unnamed("resourceVersion")
@@ -124,7 +125,9 @@ pub fn fault(call: &Call, barred: Barred<Fault>) -> Fault {
         Barred::Damaged { why } => Fault::damaged(&key(call), &why),
         Barred::Homeless(homeless) => homeless_fault(call, homeless),
         Barred::Unfit(unfit) => Fault::unfit(call, &call.name, unfit),
-        Barred::NoneFree { key, space } => Status::conflict(&key.resource, &key.name, &format!("no free {space} was found")).into(),
+        Barred::NoneFree { key, space } => {
+            Status::conflict(&key.resource, &key.name, &format!("no free {space} was found")).into()
+        }
         Barred::Refused(not_stored) => {
             let NotStored { key, written, refused } = *not_stored;
             Fault::refused(call, &key, written.as_ref(), refused)
@@ -175,12 +178,16 @@ pub fn right_namespace(call: &Call, object: &Value) -> Result<(), Fault> {
 pub fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
     match object["metadata"]["name"].as_str() {
         Some(given) if !given.is_empty() && given != call.name => {
-            let message = format!("the name of the object ({given}) does not match the name on the URL ({})", call.name);
+            let message =
+                format!("the name of the object ({given}) does not match the name on the URL ({})", call.name);
             Err(Fault::bad_request(message))
         }
         Some(given) if !given.is_empty() => Ok(()),
         _ if call.version == Version::V1 => {
-            let message = format!("the name of the object ({} based on URL) was undeterminable: name must be provided", call.name);
+            let message = format!(
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                call.name
+            );
             Err(Fault::bad_request(message))
         }
         _ => {
@@ -194,7 +201,9 @@ pub fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
 fn refuse_uid(call: &Call, object: &Value) -> Result<(), Fault> {
     match object["metadata"]["uid"].as_str() {
         None | Some("") => Ok(()),
-        Some(given) => Err(Fault::unfit(call, &call.name, Unfit::OtherUid { given: given.to_owned(), stands: String::new() })),
+        Some(given) => {
+            Err(Fault::unfit(call, &call.name, Unfit::OtherUid { given: given.to_owned(), stands: String::new() }))
+        }
     }
 }
 

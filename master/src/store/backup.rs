@@ -1,4 +1,5 @@
-//! A backup: everything durable at one revision, as lines of JSON that a person can read and a pipe can carry; and back.
+//! A backup: everything durable at one revision, as lines of JSON that a person can read and a pipe can carry; and
+//! back.
 //!
 //! ```text
 //! {"backup":1,"store":"...","revision":1234,"objects":57,"left_out":[]}
@@ -6,8 +7,8 @@
 //! {"end":57,"crc":"1f00ba77"}                                   CRC-32 of all bytes before this line
 //! ```
 //!
-//! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the backup: whoever saw
-//! what came after it has to look again.
+//! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the
+//! backup: whoever saw what came after it has to look again.
 
 use super::content::FILE_BYTES_MAX;
 use super::content::OBJECT_BYTES_MAX;
@@ -82,9 +83,11 @@ impl FlatStore {
     pub fn backup(&self) -> Backup {
         let state = self.state();
         let durable = state.all().filter(|entry| entry.file_crc.is_some());
-        let objects: Vec<_> = durable.map(|entry| (entry.stored.key.clone(), entry.stored.json.clone(), entry.durable)).collect();
+        let objects: Vec<_> =
+            durable.map(|entry| (entry.stored.key.clone(), entry.stored.json.clone(), entry.durable)).collect();
         let damaged = state.all_damage().cloned();
-        let unknown = state.unknown().map(|(folder, why)| LeftOut { file: format!("{OBJECTS}/{folder}"), why: why.to_owned() });
+        let unknown =
+            state.unknown().map(|(folder, why)| LeftOut { file: format!("{OBJECTS}/{folder}"), why: why.to_owned() });
         let trouble = locked(&self.inner.trouble);
         let (foreign, left_alone) = (trouble.foreign.clone(), trouble.left_alone.clone());
         let first = First {
@@ -99,7 +102,13 @@ impl FlatStore {
                 .chain(unknown)
                 .collect(),
         };
-        Backup { count: objects.len(), first: Some(first), objects: objects.into_iter(), crc: Crc::default(), ended: false }
+        Backup {
+            count: objects.len(),
+            first: Some(first),
+            objects: objects.into_iter(),
+            crc: Crc::default(),
+            ended: false,
+        }
     }
 }
 
@@ -123,7 +132,8 @@ impl Iterator for Backup {
             };
             let object = document::durable_part(&json, durable, None).unwrap_or(json);
             let Ok(object) = serde_json::from_slice::<&RawValue>(&object) else {
-                // A start believes most of a file unread that a store has put. Who restores from this is told that it is not whole.
+                // A start believes most of a file unread that a store has put. Who restores from this is told that it
+                // is not whole.
                 log::error!("{OBJECTS}/{}: it is not JSON, so the backup is not whole", names::path(&key));
                 continue;
             };
@@ -144,18 +154,28 @@ pub struct Restored {
 }
 
 /// Reads a backup to its end and looks whether it is whole. `object`: called with each object's place and document.
-pub fn read(mut file: impl BufRead, mut object: impl FnMut(Key, &[u8]) -> Result<(), String>) -> Result<Restored, String> {
+pub fn read(
+    mut file: impl BufRead,
+    mut object: impl FnMut(Key, &[u8]) -> Result<(), String>,
+) -> Result<Restored, String> {
     let mut text = Vec::new();
     let mut crc = Crc::default();
     let first: First = match next_line(&mut file, &mut text)? {
-        true => serde_json::from_slice(&text).map_err(|_| "it does not begin as a backup of coracle-master does".to_owned())?,
+        true => serde_json::from_slice(&text)
+            .map_err(|_| "it does not begin as a backup of coracle-master does".to_owned())?,
         false => return Err("it is empty".to_owned()),
     };
     if first.backup > BACKUP {
-        return Err(format!("it is of form {}, made by a newer coracle-master: restore it with that version", first.backup));
+        return Err(format!(
+            "it is of form {}, made by a newer coracle-master: restore it with that version",
+            first.backup
+        ));
     }
     if first.revision > BACKUP_REVISION_MAX {
-        return Err(format!("it says revision {}, beyond all that a master comes to: it was changed after it was made", first.revision));
+        return Err(format!(
+            "it says revision {}, beyond all that a master comes to: it was changed after it was made",
+            first.revision
+        ));
     }
     crc.add(&text);
     let mut places = HashSet::new();
@@ -166,7 +186,8 @@ pub fn read(mut file: impl BufRead, mut object: impl FnMut(Key, &[u8]) -> Result
         }
         crc.add(&text);
         let line: Line = serde_json::from_slice(&text).map_err(|error| format!("line {}: {error}", nth + 1))?;
-        let key = names::key(&line.path).ok_or_else(|| format!("line {}: {:?} is no place of an object", nth + 1, line.path))?;
+        let key = names::key(&line.path)
+            .ok_or_else(|| format!("line {}: {:?} is no place of an object", nth + 1, line.path))?;
         if !places.insert(line.path.to_string()) {
             return Err(format!("line {}: {:?} stands there twice", nth + 1, line.path));
         }
@@ -187,27 +208,34 @@ pub fn read(mut file: impl BufRead, mut object: impl FnMut(Key, &[u8]) -> Result
     Ok(Restored { objects: first.objects, revision: first.revision, left_out: first.left_out })
 }
 
-/// Writes what a backup holds into a data directory that holds nothing yet. `file` is called for the backup, twice: nothing is written
-/// before all of it was read.
+/// Writes what a backup holds into a data directory that holds nothing yet. `file` is called for the backup, twice:
+/// nothing is written before all of it was read.
 pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Result<Restored, String> {
     let opened = || file().map_err(|error| error.to_string());
     let restored = read(opened()?, |_, _| Ok(()))?;
     let folders = Fresh::folders(dir);
-    let done =
-        RealDisk::new(dir).map_err(|error| format!("{}: {error}", dir.display())).and_then(|disk| fill(&disk, dir, opened, &restored));
+    let done = RealDisk::new(dir)
+        .map_err(|error| format!("{}: {error}", dir.display()))
+        .and_then(|disk| fill(&disk, dir, opened, &restored));
     if done.is_err() {
         folders.remove_empty();
     }
     done.map(|()| restored)
 }
 
-fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, String>, restored: &Restored) -> Result<(), String> {
+fn fill<R: BufRead>(
+    disk: &RealDisk,
+    dir: &Path,
+    opened: impl Fn() -> Result<R, String>,
+    restored: &Restored,
+) -> Result<(), String> {
     discover::refuse_newer(disk, dir).and_then(|()| discover::find_head(disk)).map_err(|error| error.to_string())?;
     let unlocked = Fresh::inside(dir, &[LOCK]);
     let _lock = lock::lock(dir).map_err(|error| error.to_string())?;
     // Nobody else makes anything from here on.
     let fresh = Fresh::inside(dir, &[HEAD, OBJECTS, TMP]);
-    let done = free(disk, dir).and_then(|()| put(disk, STAGED, &opened, restored).map_err(|error| format!("{}: {error}", dir.display())));
+    let done = free(disk, dir)
+        .and_then(|()| put(disk, STAGED, &opened, restored).map_err(|error| format!("{}: {error}", dir.display())));
     clear(disk, dir);
     if done.is_err() {
         fresh.remove();
@@ -222,8 +250,8 @@ pub fn unfinished(disk: &dyn Disk) -> Option<String> {
     let is_filled = |folder| disk.list(folder).is_ok_and(|found| !found.is_empty());
     (!is_filled(OBJECTS) && !is_filled(WAL)).then(|| {
         format!(
-            "a restore was begun here and did not come to its end: stop the master and run coracle-master restore FILE again, or \
-             remove {STAGED} to begin with what there is"
+            "a restore was begun here and did not come to its end: stop the master and run coracle-master restore FILE \
+             again, or remove {STAGED} to begin with what there is"
         )
     })
 }
@@ -248,7 +276,12 @@ fn free(disk: &RealDisk, dir: &Path) -> Result<(), String> {
 }
 
 /// The objects come into their place all at once, behind a HEAD.json that knows that revisions were lost.
-fn put<R: BufRead>(disk: &RealDisk, staged: &str, opened: impl Fn() -> Result<R, String>, restored: &Restored) -> Result<(), String> {
+fn put<R: BufRead>(
+    disk: &RealDisk,
+    staged: &str,
+    opened: impl Fn() -> Result<R, String>,
+    restored: &Restored,
+) -> Result<(), String> {
     make_folder(disk, TMP).map_err(|error| error.to_string())?;
     disk.remove_tree(staged).map_err(|error| failed("remove", staged)(error).to_string())?;
     make_folder(disk, staged).map_err(|error| error.to_string())?;
@@ -315,7 +348,8 @@ impl Fresh {
     }
 
     fn of(paths: impl Iterator<Item = PathBuf>) -> Fresh {
-        let absent = |path: &PathBuf| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let absent =
+            |path: &PathBuf| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         Fresh { absent: paths.filter(absent).collect() }
     }
 
@@ -332,7 +366,9 @@ impl Fresh {
     fn remove_by(&self, remove: impl Fn(&Path) -> io::Result<()>) {
         for path in &self.absent {
             match remove(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => log::warn!("{}: it stays: {error}", path.display()),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    log::warn!("{}: it stays: {error}", path.display())
+                }
                 _ => {}
             }
         }

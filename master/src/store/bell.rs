@@ -56,7 +56,9 @@ impl Bell {
         let (rung, quiet) = (locked(&self.rung), |rung: &mut Rung| !rung.called && !rung.ended);
         let mut rung = match timeout {
             None => self.heard.wait_while(rung, quiet).unwrap_or_else(PoisonError::into_inner),
-            Some(timeout) => self.heard.wait_timeout_while(rung, timeout, quiet).unwrap_or_else(PoisonError::into_inner).0,
+            Some(timeout) => {
+                self.heard.wait_timeout_while(rung, timeout, quiet).unwrap_or_else(PoisonError::into_inner).0
+            }
         };
         rung.called = false;
         !rung.ended

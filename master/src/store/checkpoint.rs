@@ -1,4 +1,5 @@
-//! Brings the files up to what the journal has said since the last time, so that the journal may be forgotten. Commits go on meanwhile.
+//! Brings the files up to what the journal has said since the last time, so that the journal may be forgotten. Commits
+//! go on meanwhile.
 //!
 //! ```text
 //! begin (with the writer: what changed, where the journal stands)
@@ -7,8 +8,8 @@
 //!   -> with the writer: segments before it are superseded
 //! ```
 //!
-//! A value that advances in steps, so that the simulation can put commits and cuts between them. Where a step fails, HEAD.json stays, the
-//! journal stays, and what is not durable is brought anew by the next checkpoint.
+//! A value that advances in steps, so that the simulation can put commits and cuts between them. Where a step fails,
+//! HEAD.json stays, the journal stays, and what is not durable is brought anew by the next checkpoint.
 
 use super::content::FILE_BYTES_MAX;
 use super::disk::{Disk, Stamp};
@@ -29,8 +30,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An object that the journal has and its file does not hold yet. It shares the bytes that memory holds anyway, and is taken out of
-/// them when the file is brought.
+/// An object that the journal has and its file does not hold yet. It shares the bytes that memory holds anyway, and is
+/// taken out of them when the file is brought.
 pub struct NewFile {
     json: Bytes,
     durable: Durable,
@@ -43,7 +44,12 @@ impl NewFile {
     /// An object that has just become durable. None: nothing of it is.
     pub fn of(entry: &entry::Entry) -> Option<NewFile> {
         let entry::Entry { stored, durable, file_crc, .. } = entry;
-        Some(NewFile { json: stored.json.clone(), durable: *durable, crc: (*file_crc)?, revision: Some(stored.revision) })
+        Some(NewFile {
+            json: stored.json.clone(),
+            durable: *durable,
+            crc: (*file_crc)?,
+            revision: Some(stored.revision),
+        })
     }
 
     /// A durable part by itself, compact.
@@ -217,7 +223,8 @@ impl Checkpoint {
         Ok(true)
     }
 
-    /// Files that do not all fit would take the last block, and no delete had room for its record, least of all after a start.
+    /// Files that do not all fit would take the last block, and no delete had room for its record, least of all after a
+    /// start.
     fn take_room(&mut self, key: &Key, bytes: usize) -> Result<(), DiskError> {
         if room_of(bytes) > self.room.left {
             let Some(room) = self.disk.room() else { return Ok(()) };
@@ -228,7 +235,8 @@ impl Checkpoint {
             self.room = Room { left: room.saturating_sub(spared), spared: Some(spared) };
         }
         let short = || {
-            let why = format!("the last {} bytes are left to the journal, for deletes", self.room.spared.unwrap_or_default());
+            let why =
+                format!("the last {} bytes are left to the journal, for deletes", self.room.spared.unwrap_or_default());
             failed("write", &format!("{OBJECTS}/{}", names::path(key)))(io::Error::new(io::ErrorKind::StorageFull, why))
         };
         self.room.left = self.room.left.checked_sub(room_of(bytes)).ok_or_else(short)?;
@@ -271,8 +279,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Makes the files durable: by one sync of everything, or where that fails or is not to be had, each by itself. They are written anew
-    /// for it: after a sync that failed nobody knows what the cache shows.
+    /// Makes the files durable: by one sync of everything, or where that fails or is not to be had, each by itself.
+    /// They are written anew for it: after a sync that failed nobody knows what the cache shows.
     fn settle(&mut self) -> Result<(), DiskError> {
         if !self.protocol.holds(Rule::SyncObjects) || self.done == 0 {
             return Ok(());
@@ -297,11 +305,13 @@ impl Checkpoint {
         false
     }
 
-    /// A file could not be brought. Those before it are made durable: they are not written again each time that this one is tried.
+    /// A file could not be brought. Those before it are made durable: they are not written again each time that this
+    /// one is tried.
     pub fn keep_brought(&mut self) {
         let brought = self.done.min(self.wanted.len());
         if brought > 0 && if self.files.each { self.files.sync_folders(&*self.disk).is_ok() } else { self.sync_all() } {
-            self.brought_bytes += self.wanted.drain(..brought).filter_map(|(_, due)| due.wanted).map(|wanted| wanted.room()).sum::<u64>();
+            self.brought_bytes +=
+                self.wanted.drain(..brought).filter_map(|(_, due)| due.wanted).map(|wanted| wanted.room()).sum::<u64>();
         }
     }
 

@@ -6,11 +6,11 @@
 //!   -> apply all -> tell the watchers -> answer the writers -> the lead goes on
 //! ```
 //!
-//! The lead goes on last: who was answered is back in the queue when the next batch is taken, and one sync serves all. Were it handed on
-//! before, writers would go in two halves, each waiting for the other's sync.
+//! The lead goes on last: who was answered is back in the queue when the next batch is taken, and one sync serves all.
+//! Were it handed on before, writers would go in two halves, each waiting for the other's sync.
 //!
-//! What lives in memory alone rides in the same queue, so that revisions stay in order, and costs no disk. The revisions of a batch that
-//! failed are spent: nobody can say whether the disk knows of them after all.
+//! What lives in memory alone rides in the same queue, so that revisions stay in order, and costs no disk. The
+//! revisions of a batch that failed are spent: nobody can say whether the disk knows of them after all.
 
 use super::checkpoint::NewFile;
 use super::committer::Committer;
@@ -91,7 +91,8 @@ impl FlatStore {
             writer.put_right(&batch.changes);
         }
         let mut followers = locked(&self.inner.followers);
-        let (mut events, mut answers) = (Vec::with_capacity(batch.changes.len()), Vec::with_capacity(batch.changes.len()));
+        let (mut events, mut answers) =
+            (Vec::with_capacity(batch.changes.len()), Vec::with_capacity(batch.changes.len()));
         {
             let mut state = self.inner.state.write().unwrap_or_else(PoisonError::into_inner);
             for (change, reply) in batch.changes {
@@ -140,7 +141,8 @@ impl FlatStore {
         writer.journal.append(records)
     }
 
-    /// Decides what may be done together; the rest waits for the next batch. Refusals and what changes nothing are answered.
+    /// Decides what may be done together; the rest waits for the next batch. Refusals and what changes nothing are
+    /// answered.
     fn decide(&self, writer: &Committer, tickets: Vec<Ticket>, uptime: Duration) -> (Batch, Vec<Ticket>) {
         let state = self.state();
         let mut batch = Batch { revision: state.spent(), ..Batch::default() };
@@ -157,7 +159,8 @@ impl FlatStore {
                 Err(refused) => ticket.reply.give(Err(refused)),
                 Ok(WriteVerdict::Unchanged(stored)) => ticket.reply.give(Ok(stored)),
                 Ok(WriteVerdict::Change(change)) if grows(&change) && writer.full => {
-                    let why = "the disk is full: until there is room only deletes and what shrinks are taken".to_owned();
+                    let why =
+                        "the disk is full: until there is room only deletes and what shrinks are taken".to_owned();
                     ticket.reply.give(Err(Refused::Disk { why, space: true }));
                 }
                 Ok(WriteVerdict::Change(change)) if backlog && !shrinks(&change) => {
@@ -229,8 +232,8 @@ impl Batch {
         self.changes.push((change, reply));
     }
 
-    /// Gives damaged objects up, as people asked for: those that go before they are gone, and of those that are replaced at first only
-    /// the files.
+    /// Gives damaged objects up, as people asked for: those that go before they are gone, and of those that are
+    /// replaced at first only the files.
     fn settle(&mut self, writer: &mut Committer) {
         if writer.incidents.is_empty() {
             return;
@@ -252,12 +255,15 @@ impl Batch {
         }
     }
 
-    /// Adds what the revisions of this batch need: reserved ahead, so that it is seldom anything, and none that is spent without a record
-    /// is ever given again.
+    /// Adds what the revisions of this batch need: reserved ahead, so that it is seldom anything, and none that is
+    /// spent without a record is ever given again.
     fn reserve(&mut self, journal: &Journal, setup: &Setup) {
-        let unrecorded = self.changes.iter().filter(|(change, _)| unrecorded(change)).map(|(change, _)| change.revision.0).max();
+        let unrecorded =
+            self.changes.iter().filter(|(change, _)| unrecorded(change)).map(|(change, _)| change.revision.0).max();
         let short = unrecorded.is_some_and(|revision| revision > journal.reserved());
-        if setup.protocol.holds(Rule::Reserve) && (short || (!self.records.is_empty() && journal.reserves_soon(self.revision.0))) {
+        if setup.protocol.holds(Rule::Reserve)
+            && (short || (!self.records.is_empty() && journal.reserves_soon(self.revision.0)))
+        {
             self.records.push(Record::Reserve { reserved: self.revision.0 + setup.reserve });
         }
     }
@@ -274,7 +280,8 @@ fn grows(change: &PlannedChange) -> bool {
     matches!(change.step, Durability::Put(_)) && new > change.old.as_ref().map_or(0, length)
 }
 
-/// Whether it can be asked for only so often: a record of what neither goes nor shrinks may be followed by any number of the same.
+/// Whether it can be asked for only so often: a record of what neither goes nor shrinks may be followed by any number
+/// of the same.
 fn shrinks(change: &PlannedChange) -> bool {
     let length = |stored: &Stored| stored.json.len();
     match (&change.step, &change.entry) {
@@ -290,7 +297,8 @@ fn refused(done: &Result<(), DiskError>, change: &PlannedChange, journal: &Journ
     if unrecorded(change) && reserved { None } else { Some(refusal(error)) }
 }
 
-/// A failed disk may have taken any part of it: the revision is spent, and the next start may find the write all the same.
+/// A failed disk may have taken any part of it: the revision is spent, and the next start may find the write all the
+/// same.
 fn refusal(error: &DiskError) -> Refused {
     Refused::Disk { why: format!("{error}; it may be there after a restart of the master"), space: error.no_space() }
 }

@@ -1,4 +1,5 @@
-//! What only the committing thread may touch, and the keeper between two batches: the disk, the journal, and how far the files are.
+//! What only the committing thread may touch, and the keeper between two batches: the disk, the journal, and how far
+//! the files are.
 
 use super::Refused;
 use super::checkpoint::Dirty;
@@ -56,7 +57,8 @@ impl Committer {
         self.frozen.clone()
     }
 
-    /// HEAD.json says that the store is not closed, where the start could not say it: a journal that is gone would not be missed.
+    /// HEAD.json says that the store is not closed, where the start could not say it: a journal that is gone would not
+    /// be missed.
     pub(super) fn begin_to_write(&mut self, protocol: &Protocol) -> Result<(), DiskError> {
         if self.head.clean {
             here(&*self.disk)?;
@@ -67,8 +69,8 @@ impl Committer {
         Ok(())
     }
 
-    /// Records that a start could not write are journaled before the files hold them. A full disk has room for a segment only once
-    /// they do: they come first there.
+    /// Records that a start could not write are journaled before the files hold them. A full disk has room for a
+    /// segment only once they do: they come first there.
     pub(super) fn settle_debt(&mut self) -> Result<(), DiskError> {
         match if self.journal.owes() { self.journal.heal() } else { Ok(()) } {
             Err(error) if error.no_space() => Ok(()),
@@ -83,13 +85,15 @@ impl Committer {
             None if left.is_some_and(|left| setup.nearly_full(left)) => {
                 let left_kib = left.unwrap_or_default() >> 10;
                 let why = format!(
-                    "the disk is nearly full: {left_kib} KiB are left, and the files that the journal is ahead of need them; make room on its \
-                     file system, or delete something"
+                    "the disk is nearly full: {left_kib} KiB are left, and the files that the journal is ahead of need \
+                     them; make room on its file system, or delete something"
                 );
                 Refused::Disk { why, space: true }
             }
             None => {
-                let why = "the disk is slower than what is written: the files are far behind the journal, and catching up".to_owned();
+                let why =
+                    "the disk is slower than what is written: the files are far behind the journal, and catching up"
+                        .to_owned();
                 Refused::Busy { why, retry_after_s: BACKLOG_RETRY_S }
             }
             Some(failed) => {

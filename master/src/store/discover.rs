@@ -1,6 +1,7 @@
 //! Reads HEAD.json and the journal at a start. Changes nothing, except that what is read is made durable.
 //!
-//! HEAD.json and each segment name the journal that they belong to: what was copied in from another store is not taken for this one's.
+//! HEAD.json and each segment name the journal that they belong to: what was copied in from another store is not taken
+//! for this one's.
 
 use super::OpenError;
 use super::disk::Disk;
@@ -32,7 +33,8 @@ pub struct FoundJournal {
     pub unlisted: Option<String>,
 }
 
-/// Whether the journal has nothing to add to what HEAD.json says. An empty segment, which its master could not remove, adds nothing.
+/// Whether the journal has nothing to add to what HEAD.json says. An empty segment, which its master could not remove,
+/// adds nothing.
 pub fn silent(found: &FoundJournal) -> bool {
     let recovered = &found.recovered;
     recovered.records.is_empty() && !recovered.unclear && recovered.torn.is_empty() && recovered.missing.is_none()
@@ -85,8 +87,9 @@ pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
         Err(error) if is_no_file(&error) => return Ok((None, true)),
         Err(error) => {
             let why = format!(
-                "{error}; what it says is unknown, so nothing is written: start again, or copy the directory to a disk that is well; where it \
-                 is lost for good, move {HEAD} out of the directory, and everything else goes on under a new identity"
+                "{error}; what it says is unknown, so nothing is written: start again, or copy the directory to a disk \
+                 that is well; where it is lost for good, move {HEAD} out of the directory, and everything else goes \
+                 on under a new identity"
             );
             return Err(OpenError::Io { path: PathBuf::from(HEAD), error: io::Error::new(error.kind(), why) });
         }
@@ -102,7 +105,8 @@ pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
 /// A folder, a pipe, a link: there is nothing to be read.
 fn is_no_file(error: &io::Error) -> bool {
     let link = rustix::io::Errno::LOOP.raw_os_error();
-    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory) || error.raw_os_error() == Some(link)
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory)
+        || error.raw_os_error() == Some(link)
 }
 
 /// Reads the journal and changes nothing but that what is read is durable.
@@ -153,7 +157,8 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     let mut recovered = recover(head, closed, unknown.into_iter().chain(counted.iter().map(read)), &setup.protocol);
     if let Some(segment) = marks.stranger {
         let why = "it is of another store's journal; bring HEAD.json, wal/ and objects/ of one store together".into();
-        recovered.missing = Some(Missing { place: JournalPlace { segment, offset: 0 }, n: head.map_or(1, |head| head.n), why });
+        recovered.missing =
+            Some(Missing { place: JournalPlace { segment, offset: 0 }, n: head.map_or(1, |head| head.n), why });
     }
     let live: VecDeque<_> = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
     // The one that stands ready was made once the one before it was written to.
@@ -165,15 +170,20 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
 
 fn cannot_list(error: io::Error) -> String {
     format!(
-        "{WAL} cannot be read ({error}): the store was closed in order and nothing is missing, but a new segment might be put over one that \
-         lies there; nothing is written before it can be read: see to the disk or to who may read the folder, and restart the master"
+        "{WAL} cannot be read ({error}): the store was closed in order and nothing is missing, but a new segment might \
+         be put over one that lies there; nothing is written before it can be read: see to the disk or to who may read \
+         the folder, and restart the master"
     )
 }
 
 /// A segment as it lies there.
 fn scanned(disk: &dyn Disk, segment: u64, protocol: &Protocol) -> ScannedSegment {
     let path = journal::path(segment);
-    let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
+    let text = disk
+        .read(&path, SEGMENT_BYTES_READ_MAX)
+        .map(Bytes::from)
+        .inspect_err(|error| log::error!("{path}: {error}"))
+        .ok();
     let bytes = text.as_ref().map_or(0, Bytes::len);
     ScannedSegment { segment, bytes, found: text.map(|text| scan(&text, segment, protocol)) }
 }

@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 
 /// Paths are relative to the store's directory, with `/`; the empty one is the directory itself.
 pub trait Disk: Send + Sync {
-    /// Creates or truncates a file of mode 0600, writes it and makes its content durable: its name is not, before `sync_dir`.
-    /// After an error nothing is known of the file.
+    /// Creates or truncates a file of mode 0600, writes it and makes its content durable: its name is not, before
+    /// `sync_dir`. After an error nothing is known of the file.
     fn create(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
     /// As `create`, with so many times the same byte.
     fn create_filled(&self, path: &str, byte: u8, bytes: usize) -> io::Result<()> {
         self.create(path, &vec![byte; bytes])
     }
-    /// As `create`, but always a new file, and nothing is durable before `sync_all`. `stamp` is the checksum of the bytes, kept beside the file for `stamp`,
-    /// best effort.
+    /// As `create`, but always a new file, and nothing is durable before `sync_all`. `stamp` is the checksum of the
+    /// bytes, kept beside the file for `stamp`, best effort.
     fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()>;
     /// Keeps a checksum beside an existing file, as `put` does, and leaves its content alone.
     fn mark(&self, path: &str, stamp: u32) -> io::Result<()>;
@@ -133,7 +133,8 @@ impl RealDisk {
     /// Makes the directory where it is missing.
     pub fn new(root: &Path) -> io::Result<RealDisk> {
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-        let syncs_all = fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| tells_sync_errors(&release));
+        let syncs_all =
+            fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| tells_sync_errors(&release));
         let top = File::open(root)?;
         Ok(RealDisk { root: root.to_owned(), identity: which(&top.metadata()?), top, syncs_all })
     }
@@ -141,7 +142,8 @@ impl RealDisk {
     /// A folder and all that is in it, where it is.
     pub fn remove_tree(&self, path: &str) -> io::Result<()> {
         let done = fs::remove_dir_all(self.at(path));
-        let is_gone = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        let is_gone =
+            |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
         done.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
     }
 
@@ -207,14 +209,19 @@ impl Disk for RealDisk {
         // Absent, too long for one of ours, or not kept by this file system: all the same.
         let Ok(length) = rustix::fs::lgetxattr(&path, STAMP, &mut value[..]) else { return Ok(Stamp::None) };
         let Ok(value) = std::str::from_utf8(&value[..length]) else { return Ok(Stamp::None) };
-        let Some(crc) = value.split(' ').nth(1).and_then(|crc| u32::from_str_radix(crc, 16).ok()) else { return Ok(Stamp::None) };
+        let Some(crc) = value.split(' ').nth(1).and_then(|crc| u32::from_str_radix(crc, 16).ok()) else {
+            return Ok(Stamp::None);
+        };
         let as_left = value == stamp_value(crc, &fs::symlink_metadata(path)?);
         Ok(if as_left { Stamp::Intact(crc) } else { Stamp::Touched(crc) })
     }
 
     fn sync_all(&self) -> io::Result<()> {
         if !self.syncs_all {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "a kernel before 5.8 does not say what it could not write"));
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "a kernel before 5.8 does not say what it could not write",
+            ));
         }
         Ok(rustix::fs::syncfs(&self.top)?)
     }
@@ -229,7 +236,8 @@ impl Disk for RealDisk {
         fs::rename(self.at(from), self.at(to))
     }
 
-    /// Both change places, and the old one goes: a rename over it would make ext4 write the new one out at once, each by itself.
+    /// Both change places, and the old one goes: a rename over it would make ext4 write the new one out at once, each
+    /// by itself.
     fn replace(&self, from: &str, to: &str) -> io::Result<()> {
         let (from, to) = (self.at(from), self.at(to));
         let exchange = || renameat_with(CWD, &from, CWD, &to, RenameFlags::EXCHANGE);
@@ -315,8 +323,9 @@ impl Disk for RealDisk {
     fn gone(&self) -> Option<String> {
         leads_elsewhere(&self.root, self.identity).then(|| {
             format!(
-                "{0} is not the directory any more that the master opened: it was removed or moved, or something is mounted over it; put it \
-                 back, or save everything from memory by `coracle-master backup FILE --data-dir {0}` while this master runs",
+                "{0} is not the directory any more that the master opened: it was removed or moved, or something is \
+                 mounted over it; put it back, or save everything from memory by `coracle-master backup FILE \
+                 --data-dir {0}` while this master runs",
                 self.root.display()
             )
         })
@@ -361,7 +370,8 @@ fn which(found: &Metadata) -> (u64, u64) {
 /// `release`: as uname(2) has it.
 fn tells_sync_errors(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= TELLS_SYNC_ERRORS)
+    matches!((numbers.next(), numbers.next()),
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= TELLS_SYNC_ERRORS)
 }
 
 fn stamp_value(crc: u32, metadata: &Metadata) -> String {

@@ -20,10 +20,12 @@ impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.error)?;
         match self.error.kind() {
-            _ if self.no_space() => f.write_str("; make room on its file system, or move the data directory to a larger one"),
-            io::ErrorKind::CrossesDevices => {
-                f.write_str("; the whole data directory has to lie on one file system: mount nothing on its folders, but on itself")
+            _ if self.no_space() => {
+                f.write_str("; make room on its file system, or move the data directory to a larger one")
             }
+            io::ErrorKind::CrossesDevices => f.write_str(
+                "; the whole data directory has to lie on one file system: mount nothing on its folders, but on itself",
+            ),
             io::ErrorKind::ReadOnlyFilesystem => f.write_str("; mount it for writing again"),
             _ => Ok(()),
         }

@@ -49,8 +49,8 @@ pub fn indented(compact: &[u8]) -> Vec<u8> {
     indented_within(compact, usize::MAX)
 }
 
-/// As it lies on disk: the same, but where a deep document would get longer than so many bytes, its lines are indented no more from there
-/// on. At most half of them are its own.
+/// As it lies on disk: the same, but where a deep document would get longer than so many bytes, its lines are indented
+/// no more from there on. At most half of them are its own.
 pub fn indented_within(compact: &[u8], bytes_max: usize) -> Vec<u8> {
     // What follows needs at most a line end or a blank for each of its bytes.
     let line = |out: &mut Vec<u8>, depth: usize, at: usize| {
@@ -98,8 +98,8 @@ pub fn indented_within(compact: &[u8], bytes_max: usize) -> Vec<u8> {
     out
 }
 
-/// JSON without the white space between its words. A start does this to every file: strings are copied by the word while their end is
-/// looked for.
+/// JSON without the white space between its words. A start does this to every file: strings are copied by the word
+/// while their end is looked for.
 pub fn stripped(text: &[u8], out: &mut Vec<u8>) {
     // The last word may be written beyond what counts.
     out.resize(text.len() + WORD, 0);
@@ -184,16 +184,21 @@ fn string_end_from(text: &[u8], mut end: usize) -> usize {
     text.len()
 }
 
-/// The durable part of a compact document; None: there is none, or it is not a document. `revision`: its new one, if that is not the
-/// document's own. What stays is copied as text, for a number that is read and written need not be the same.
+/// The durable part of a compact document; None: there is none, or it is not a document. `revision`: its new one, if
+/// that is not the document's own. What stays is copied as text, for a number that is read and written need not be the
+/// same.
 pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>) -> Option<Bytes> {
     let own = "a text, and what was JSON before";
     if durable == Durable::Nothing {
         return None;
     }
     let mut fields: Fields = serde_json::from_slice(compact).ok()?;
-    let mut metadata: Fields = fields.get("metadata").map_or(Some(Fields::new()), |text| serde_json::from_str(text.get()).ok())?;
-    let owners = metadata.get("managedFields").filter(|_| durable == Durable::WithoutStatus).and_then(|owners| outlasting(owners));
+    let mut metadata: Fields =
+        fields.get("metadata").map_or(Some(Fields::new()), |text| serde_json::from_str(text.get()).ok())?;
+    let owners = metadata
+        .get("managedFields")
+        .filter(|_| durable == Durable::WithoutStatus)
+        .and_then(|owners| outlasting(owners));
     if durable == Durable::WithoutStatus {
         fields.remove("status");
     }
@@ -283,8 +288,8 @@ fn metadata_mut(document: &mut Value) -> Option<&mut Map<String, Value>> {
     document.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new())).as_object_mut()
 }
 
-/// The fields of an object, sorted, as they are written down: apiVersion and kind lead, for people and for whoever reads the front of
-/// the bytes.
+/// The fields of an object, sorted, as they are written down: apiVersion and kind lead, for people and for whoever
+/// reads the front of the bytes.
 fn written<'a, V: Serialize>(fields: impl Iterator<Item = (&'a str, V)>) -> Vec<u8> {
     let mut fields: Vec<(&str, V)> = fields.collect();
     fields.sort_by_key(|(name, _)| match *name {
@@ -345,7 +350,9 @@ mod tests {
     #[test]
     fn white_space_comes_and_goes() {
         for value in [
-            serde_json::json!({"a": {}, "b": [], "c": [1, -2.5e3, null, true, [{"d": "e f\\\" \n{},:[]"}], {"": ""}], "z": "\u{1f6f6}"}),
+            serde_json::json!({
+                "a": {}, "b": [], "c": [1, -2.5e3, null, true, [{"d": "e f\\\" \n{},:[]"}], {"": ""}], "z": "\u{1f6f6}",
+            }),
             serde_json::json!([]),
             serde_json::json!("a \"b\" \\"),
             serde_json::json!([
@@ -367,7 +374,9 @@ mod tests {
             assert_eq!(back, compact);
         }
         // Whatever it is, it ends.
-        for torn in ["\"", "{\"a\\", "\\", "]]", "{,:", "\"", "\"0123456789abcde", "\"0123456789abcdef", "\"0123456789abcde\\"] {
+        for torn in
+            ["\"", "{\"a\\", "\\", "]]", "{,:", "\"", "\"0123456789abcde", "\"0123456789abcdef", "\"0123456789abcde\\"]
+        {
             indented(torn.as_bytes());
             stripped(torn.as_bytes(), &mut Vec::new());
         }
@@ -409,8 +418,12 @@ mod tests {
         let owners = |status: &str| format!(r#"[{{"manager":"a","operation":"Update"}}{status}]"#);
         let (both, one) = (owners(r#",{"manager":"b","subresource":"status"}"#), owners(""));
         let document = |version: u64, owners: &str, status: &str| {
-            let meta = format!(r#"{{"annotations":{{"a/\"b":"\u0001ü"}},"managedFields":{owners},"resourceVersion":"{version}"}}"#);
-            format!(r#"{{"apiVersion":"v1","kind":"K","big":[1e400,0.1000000000000000055],"metadata":{meta},"spec":{{}}{status}}}"#)
+            let meta = format!(
+                r#"{{"annotations":{{"a/\"b":"\u0001ü"}},"managedFields":{owners},"resourceVersion":"{version}"}}"#
+            );
+            format!(
+                r#"{{"apiVersion":"v1","kind":"K","big":[1e400,0.1000000000000000055],"metadata":{meta},"spec":{{}}{status}}}"#
+            )
         };
         let status = r#","status":{"phase":"Running"}"#;
         let whole = document(23, &both, status);

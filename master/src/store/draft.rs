@@ -1,5 +1,5 @@
-//! PURE. A write as it is when only its revision is missing: each writer makes its own, before it waits for others, so that whoever
-//! commits for all has little left to do.
+//! PURE. A write as it is when only its revision is missing: each writer makes its own, before it waits for others, so
+//! that whoever commits for all has little left to do.
 
 use super::{Claimed, Write, document};
 use bytes::Bytes;
@@ -77,7 +77,9 @@ impl NewObject {
         let has_status = object.get("status").is_some();
         let part = match durable {
             Durable::Nothing => DiskPart::Nothing,
-            Durable::WithoutStatus if has_status && !document::has_status_owner(&object) => DiskPart::Less(text.without_status()),
+            Durable::WithoutStatus if has_status && !document::has_status_owner(&object) => {
+                DiskPart::Less(text.without_status())
+            }
             Durable::WithoutStatus if has_status => {
                 document::keep_durable(&mut object, durable);
                 DiskPart::Less(CompactText::of(&mut object))
@@ -190,11 +192,14 @@ impl CompactText {
                 self.bytes.push(b']');
             }
             Value::String(text) => self.string(text),
-            Value::Null | Value::Bool(_) | Value::Number(_) => serde_json::to_writer(&mut self.bytes, value).expect("a Vec takes all"),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                serde_json::to_writer(&mut self.bytes, value).expect("a Vec takes all")
+            }
         }
     }
 
-    /// Nearly all that is written is strings in which nothing is escaped: those are copied, which is most of what a writer does.
+    /// Nearly all that is written is strings in which nothing is escaped: those are copied, which is most of what a
+    /// writer does.
     fn string(&mut self, text: &str) {
         if is_plain(text.as_bytes()) {
             self.bytes.push(b'"');
@@ -213,7 +218,10 @@ fn is_plain(text: &[u8]) -> bool {
     let less = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word & (ONES << 7);
     let is = |word: u64, byte: u8| less(word ^ (ONES * u64::from(byte)), 1);
     let (words, rest) = text.as_chunks::<8>();
-    let words_are = words.iter().map(|word| u64::from_le_bytes(*word)).all(|word| less(word, b' ') | is(word, b'"') | is(word, b'\\') == 0);
+    let words_are = words
+        .iter()
+        .map(|word| u64::from_le_bytes(*word))
+        .all(|word| less(word, b' ') | is(word, b'"') | is(word, b'\\') == 0);
     words_are && rest.iter().all(|byte| *byte >= b' ' && *byte != b'"' && *byte != b'\\')
 }
 
@@ -225,7 +233,10 @@ mod tests {
     #[test]
     fn a_draft_becomes_what_the_document_is_at_the_revision() {
         for object in [
-            json!({"metadata": {"name": "a", "labels": {"resourceVersion": "5"}, "uid": "u", "resourceVersion": "old"}, "kind": "K", "apiVersion": "v1", "a": {}, "z": [1, null]}),
+            json!({
+                "metadata": {"name": "a", "labels": {"resourceVersion": "5"}, "uid": "u", "resourceVersion": "old"},
+                "kind": "K", "apiVersion": "v1", "a": {}, "z": [1, null],
+            }),
             json!({"kind": "K", "involved": {"metadata": {"resourceVersion": "7"}}, "metadata": {}}),
             json!({"kind": "K"}),
             json!({"metadata": "text"}),
@@ -280,8 +291,11 @@ mod tests {
         assert_eq!(part(object(), Durable::Whole), "whole");
         assert_eq!(part(object(), Durable::WithoutStatus), r#"{"metadata":{"resourceVersion":"3"}}"#);
         assert_eq!(part(json!({"metadata": {}}), Durable::WithoutStatus), "whole");
-        let owned =
-            |owners: Value| json!({"kind": "K", "metadata": {"managedFields": owners}, "spec": 1, "status": {}, "z": {"status": 1}});
+        let owned = |owners: Value| {
+            json!({
+                "kind": "K", "metadata": {"managedFields": owners}, "spec": 1, "status": {}, "z": {"status": 1},
+            })
+        };
         let (one, other) = (json!({"manager": "a"}), json!({"manager": "b", "subresource": "status"}));
         for owners in [json!([one]), json!([one, other])] {
             let left = r#"{"kind":"K","metadata":{"managedFields":[{"manager":"a"}],"resourceVersion":"3"},"spec":1,"z":{"status":1}}"#;

@@ -1,5 +1,5 @@
-//! The objects' files and their folders, as a checkpoint writes them: `tmp/N`, put in the place of `objects/...`. Nothing of it is durable
-//! before the checkpoint's one sync.
+//! The objects' files and their folders, as a checkpoint writes them: `tmp/N`, put in the place of `objects/...`.
+//! Nothing of it is durable before the checkpoint's one sync.
 
 use super::content::FILE_BYTES_MAX;
 use super::disk::{Disk, Stamp};
@@ -35,7 +35,8 @@ impl Files {
         Files { root: format!("{folder}/"), ..Files::default() }
     }
 
-    /// The same beside people who may have written to the files while the master runs. `was`: what the file was left with.
+    /// The same beside people who may have written to the files while the master runs. `was`: what the file was left
+    /// with.
     pub fn replace(&mut self, disk: &dyn Disk, key: &Key, wanted: Option<&[u8]>, was: Was) -> Result<(), DiskError> {
         self.keep_edit(disk, key, wanted, was)?;
         match self.bring(disk, key, wanted) {
@@ -76,7 +77,9 @@ impl Files {
         let tmp = format!("{TMP}/{}", self.tmp_next);
         let text = document::indented_within(compact, FILE_BYTES_MAX);
         let written = disk.put(&tmp, &text, Some(document::crc32(compact)));
-        let written = written.and_then(|()| if self.each { disk.open(&tmp)?.sync() } else { Ok(()) }).map_err(failed("write", &tmp));
+        let written = written
+            .and_then(|()| if self.each { disk.open(&tmp)?.sync() } else { Ok(()) })
+            .map_err(failed("write", &tmp));
         let done = written.and_then(|()| match disk.replace(&tmp, &path) {
             // Somebody removed the folder under us.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -108,11 +111,16 @@ impl Files {
                 document::stripped(&bytes, &mut compact);
                 let crc = document::crc32(&compact);
                 // A start that could not write knows of an edit that the stamp shows as well.
-                left != Was::Unknown && ![left, was].contains(&Was::Sum(crc)) && wanted.map(document::crc32) != Some(crc)
+                left != Was::Unknown
+                    && ![left, was].contains(&Was::Sum(crc))
+                    && wanted.map(document::crc32) != Some(crc)
             }
             Err(error) => match error.kind() {
                 // What is no file is in the way.
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => false,
+                io::ErrorKind::NotFound
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::IsADirectory
+                | io::ErrorKind::InvalidInput => false,
                 io::ErrorKind::FileTooLarge => true,
                 _ if touched || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => true,
                 // It may be anybody's: that is known at the next try, or the one after it.
@@ -125,8 +133,9 @@ impl Files {
         let number = quarantine::next_number(disk).map_err(failed("list", QUARANTINE))?;
         let to = quarantine::keep(disk, &path, &names::path(key), number)?;
         self.next_incident = number + 1;
-        self.kept
-            .push(format!("{path} was edited while the master ran, and then written by it: the edit does not count, and lies in {to}"));
+        self.kept.push(format!(
+            "{path} was edited while the master ran, and then written by it: the edit does not count, and lies in {to}"
+        ));
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! `FlatStore`: one JSON file an object, behind a journal. How it is opened and closed, and how it reads; its writes are in `commit`,
-//! and what every part of it shares is in `handle`.
+//! `FlatStore`: one JSON file an object, behind a journal. How it is opened and closed, and how it reads; its writes
+//! are in `commit`, and what every part of it shares is in `handle`.
 
 use super::bell::Keeper;
 use super::disk::{self, Disk, RealDisk};
@@ -21,7 +21,8 @@ use super::state::StoreState;
 use super::store_api::Store;
 use super::trouble::Trouble;
 use super::{
-    Damaged, Event, Health, OpenError, Refused, Rules, Scope, Sink, Stored, Unlisted, Unwatched, Write, backup, discover, lock, volatile,
+    Damaged, Event, Health, OpenError, Refused, Rules, Scope, Sink, Stored, Unlisted, Unwatched, Write, backup,
+    discover, lock, volatile,
 };
 use coracle_api::meta::{Durable, Key, Revision};
 use std::path::Path;
@@ -45,11 +46,21 @@ impl FlatStore {
     }
 
     /// The same with a limit to the bytes that it may hold in memory. One that holds more already serves, and shrinks.
-    pub fn open_within(dir: &Path, volatile: Option<&Path>, rules: &Rules, bytes_max: u64) -> Result<Opened, OpenError> {
+    pub fn open_within(
+        dir: &Path,
+        volatile: Option<&Path>,
+        rules: &Rules,
+        bytes_max: u64,
+    ) -> Result<Opened, OpenError> {
         FlatStore::open_in(dir, volatile, rules, Setup { bytes_max, ..Setup::PRODUCT })
     }
 
-    pub(super) fn open_in(dir: &Path, volatile: Option<&Path>, rules: &Rules, setup: Setup) -> Result<Opened, OpenError> {
+    pub(super) fn open_in(
+        dir: &Path,
+        volatile: Option<&Path>,
+        rules: &Rules,
+        setup: Setup,
+    ) -> Result<Opened, OpenError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |error| OpenError::Io { path, error }
@@ -69,7 +80,8 @@ impl FlatStore {
             }
             None => None,
         };
-        let kernel = || -> std::io::Result<Ids> { Ok(Ids { fresh_store: disk::random_uuid()?, boot: disk::boot_id()? }) };
+        let kernel =
+            || -> std::io::Result<Ids> { Ok(Ids { fresh_store: disk::random_uuid()?, boot: disk::boot_id()? }) };
         let ids = kernel().map_err(failed(Path::new("/proc/sys/kernel/random")))?;
         let opened = FlatStore::open_on(Arc::new(disk), volatile, Some(lock), ids, rules, setup)?;
         let inner = &opened.store.inner;
@@ -122,7 +134,9 @@ impl FlatStore {
     pub(crate) fn in_memory(rules: &Rules) -> FlatStore {
         let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
         let disk = super::tests::sim::SimDisk::new(1);
-        FlatStore::open_on(Arc::new(disk), None, None, ids, rules, Setup::PRODUCT).expect("an empty disk is a new store").store
+        FlatStore::open_on(Arc::new(disk), None, None, ids, rules, Setup::PRODUCT)
+            .expect("an empty disk is a new store")
+            .store
     }
 
     /// Lets the directory go without a word, as a master that is killed does: nothing more is written once the last
@@ -148,7 +162,8 @@ impl FlatStore {
         let state = self.state();
         if let Some(disk) = &self.inner.volatile {
             let entries = state.all().filter(|entry| entry.durable != Durable::Whole);
-            if let Err(error) = volatile::write(&**disk, &self.inner.uuid, &self.inner.boot, state.revision(), entries) {
+            if let Err(error) = volatile::write(&**disk, &self.inner.uuid, &self.inner.boot, state.revision(), entries)
+            {
                 log::warn!("{error}; statuses are not kept over this restart");
             }
         }
@@ -248,7 +263,9 @@ impl Store for FlatStore {
     fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
         let draft = PreparedWrite::of(write);
         let state = self.state();
-        let verdict = state.decide(draft, Revision(state.revision().0 + 1), self.uptime())?.within(state.room(), &Usage::default())?;
+        let verdict = state
+            .decide(draft, Revision(state.revision().0 + 1), self.uptime())?
+            .within(state.room(), &Usage::default())?;
         drop(state);
         Ok(match verdict {
             WriteVerdict::Unchanged(stored) => stored,

@@ -16,7 +16,8 @@ pub fn here(disk: &dyn Disk) -> Result<(), DiskError> {
     }
 }
 
-/// Makes every missing level of a path, durable in the level above: a folder that stands may be one that a crash left half made.
+/// Makes every missing level of a path, durable in the level above: a folder that stands may be one that a crash left
+/// half made.
 pub fn make_folder(disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {
     for level in levels(folder) {
         make_one(disk, level)?;

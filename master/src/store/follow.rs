@@ -74,7 +74,12 @@ impl Followers {
         Ok(self.history.after(after)?.filter(|event| scope.holds(&event.key)).cloned().collect())
     }
 
-    pub fn add(&mut self, followers: &Arc<Mutex<Followers>>, scope: Scope, sink: Sink) -> Result<WatchHandle, Unwatched> {
+    pub fn add(
+        &mut self,
+        followers: &Arc<Mutex<Followers>>,
+        scope: Scope,
+        sink: Sink,
+    ) -> Result<WatchHandle, Unwatched> {
         self.sweep();
         if self.all.len() >= WATCHERS_MAX {
             return Err(Unwatched::TooMany);

@@ -1,5 +1,6 @@
-//! A data directory that somebody takes away while the master runs, whole or in part: nothing is written where nobody would find it, or
-//! to what lies there now. Memory holds everything: a backup can be made, and what is only missing its folders is made anew.
+//! A data directory that somebody takes away while the master runs, whole or in part: nothing is written where nobody
+//! would find it, or to what lies there now. Memory holds everything: a backup can be made, and what is only missing
+//! its folders is made anew.
 
 use super::checkpoint::NewFile;
 use super::committer::Committer;
@@ -13,7 +14,8 @@ use std::io;
 use std::sync::PoisonError;
 
 impl FlatStore {
-    /// The checkpoint that begins now brings the records of a removed segment to the files; if the files went with it, all of them.
+    /// The checkpoint that begins now brings the records of a removed segment to the files; if the files went with it,
+    /// all of them.
     pub(super) fn go_on_elsewhere(&self, writer: &mut Committer) -> Result<(), DiskError> {
         here(&*writer.disk)?;
         if !writer.journal.leave_gone() {
@@ -29,10 +31,14 @@ impl FlatStore {
         if all {
             self.write_all_anew(writer);
         }
-        let whose =
-            if all { "all objects are written to their files anew" } else { "all that was acknowledged is brought to the files now" };
+        let whose = if all {
+            "all objects are written to their files anew"
+        } else {
+            "all that was acknowledged is brought to the files now"
+        };
         self.remark(format!(
-            "{WAL}/: somebody took away a segment while the master wrote to it: {whose}, and the journal goes on in a new segment"
+            "{WAL}/: somebody took away a segment while the master wrote to it: {whose}, and the journal goes on in a \
+             new segment"
         ));
         self.note(&Ok(()), false);
         Ok(())
@@ -42,7 +48,8 @@ impl FlatStore {
         let uptime = self.uptime();
         let mut state = self.inner.state.write().unwrap_or_else(PoisonError::into_inner);
         let durable = |entry: &Entry| {
-            let object = document::durable_part(&entry.stored.json, entry.durable, None).filter(|_| entry.file_crc.is_some())?;
+            let object =
+                document::durable_part(&entry.stored.json, entry.durable, None).filter(|_| entry.file_crc.is_some())?;
             Some((entry.stored.key.clone(), object))
         };
         for (key, object) in state.all().filter_map(durable).collect::<Vec<_>>() {

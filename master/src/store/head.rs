@@ -10,8 +10,8 @@ use super::setup::REVISION_MAX;
 use super::sums::Sums;
 use serde::{Deserialize, Serialize};
 
-/// The form of the directory that this program writes. It reads those before as well: 1, the same files without a journal; 2, a journal
-/// whose lines do not say which segment they belong to; 3, one sum over all files.
+/// The form of the directory that this program writes. It reads those before as well: 1, the same files without a
+/// journal; 2, a journal whose lines do not say which segment they belong to; 3, one sum over all files.
 pub const FORMAT: u32 = 4;
 /// HEAD.json is a line of some 2,500 bytes; that of a newer master may be longer, and is still to be known for one.
 pub const HEAD_BYTES_MAX: usize = 16 << 20;
@@ -28,15 +28,16 @@ pub struct Head {
     /// The mark of the journal that belongs to it; 0: an older master does not say it.
     #[serde(default)]
     pub journal: u32,
-    /// The segment that the last start began with: a journal that ends before it is not whole. 0: an older master does not say it.
+    /// The segment that the last start began with: a journal that ends before it is not whole. 0: an older master does
+    /// not say it.
     #[serde(default)]
     pub begun: u64,
     /// No revision above this one has been used but by what the journal says.
     pub reserved: u64,
     /// Closed by its master: `reserved` is exact, and the journal says nothing more.
     pub clean: bool,
-    /// The sum of all files where the journal gets ahead of them: it tells whether somebody edited files since, and which ones may
-    /// differ.
+    /// The sum of all files where the journal gets ahead of them: it tells whether somebody edited files since, and
+    /// which ones may differ.
     pub files: Sums,
     /// Not every master says it where the store was not closed.
     #[serde(default)]
@@ -87,11 +88,18 @@ impl Head {
             disk.create(HEAD, text.as_bytes()).map_err(failed("write", HEAD))?;
         } else {
             let tmp = format!("{TMP}/{HEAD}");
-            let written =
-                if protocol.holds(Rule::SyncHead) { disk.create(&tmp, text.as_bytes()) } else { disk.put(&tmp, text.as_bytes(), None) };
+            let written = if protocol.holds(Rule::SyncHead) {
+                disk.create(&tmp, text.as_bytes())
+            } else {
+                disk.put(&tmp, text.as_bytes(), None)
+            };
             written.map_err(failed("write", &tmp))?;
             disk.rename(&tmp, HEAD).map_err(failed("rename", HEAD))?;
         }
-        if protocol.holds(Rule::HeadBeforeUnlink) { disk.sync_dir("").map_err(failed("fsync", "the data directory")) } else { Ok(()) }
+        if protocol.holds(Rule::HeadBeforeUnlink) {
+            disk.sync_dir("").map_err(failed("fsync", "the data directory"))
+        } else {
+            Ok(())
+        }
     }
 }

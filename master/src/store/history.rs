@@ -5,7 +5,8 @@ use coracle_api::meta::Revision;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Events kept, whichever of the three is reached first: a client may be away for some minutes of a busy cluster, and the memory stays small.
+/// Events kept, whichever of the three is reached first: a client may be away for some minutes of a busy cluster, and
+/// the memory stays small.
 pub const HISTORY_EVENTS_MAX: usize = 10_000;
 pub const HISTORY_BYTES_MAX: usize = 16 << 20;
 /// Kubernetes forgets what is older as well: it has its store compacted this often.
@@ -37,7 +38,8 @@ impl History {
         self.forget(uptime);
     }
 
-    /// Forgets what is too old, and the room for it. When to do it again, though nothing happens until then: once for all that is left.
+    /// Forgets what is too old, and the room for it. When to do it again, though nothing happens until then: once for
+    /// all that is left.
     pub fn age(&mut self, uptime: Duration) -> Option<Duration> {
         self.forget(uptime);
         if self.events.capacity() - self.events.len() > GROWTH_EVENTS {
@@ -51,7 +53,8 @@ impl History {
     }
 
     fn forget(&mut self, uptime: Duration) {
-        let too_many = |history: &History| history.events.len() > history.events_max || history.bytes > history.bytes_max;
+        let too_many =
+            |history: &History| history.events.len() > history.events_max || history.bytes > history.bytes_max;
         while let Some((came, _)) = self.events.front()
             && (*came + HISTORY_LIFE <= uptime || too_many(self))
         {
@@ -71,8 +74,8 @@ impl History {
     }
 }
 
-/// The memory of an event. Its old object usually is the `new` of an earlier event and shares that memory, but if an object got
-/// shorter, the old one may be most of it. So the history never keeps twice of what it weighs.
+/// The memory of an event. Its old object usually is the `new` of an earlier event and shares that memory, but if an
+/// object got shorter, the old one may be most of it. So the history never keeps twice of what it weighs.
 fn weight(event: &Event) -> usize {
     let length = |stored: &Option<Stored>| stored.as_ref().map_or(0, |stored| stored.json.len());
     length(&event.new).max(length(&event.old)) + size_of::<(Duration, Event)>()
@@ -107,15 +110,18 @@ mod tests {
     #[test]
     fn what_is_old_is_forgotten() {
         let (second, life) = (Duration::from_secs(1), HISTORY_LIFE);
-        // Revisions 11, 12, .. came at these times. At this one: the oldest revision to begin from, and when it is looked at again.
+        // Revisions 11, 12, .. came at these times. At this one: the oldest revision to begin from, and when it is
+        // looked at again.
         let check = |came: &[Duration], now: Duration, floor: u64, again: Option<Duration>| {
             let mut history = History::with_limits(Revision(10), 1000, 100_000);
             came.iter().zip(11..).for_each(|(at, revision)| history.push(event(revision, (0, 10)), *at));
             assert_eq!((history.age(now), history.floor.0), (again, floor), "{came:?} at {now:?}");
             assert_eq!(history.after(Revision(floor - 1)).err().map(|gone| gone.oldest.0), Some(floor));
             let last = 10 + came.len() as u64;
-            let kept: Vec<u64> =
-                history.after(Revision(floor)).map(|events| events.map(|event| event.revision.0).collect()).unwrap_or_default();
+            let kept: Vec<u64> = history
+                .after(Revision(floor))
+                .map(|events| events.map(|event| event.revision.0).collect())
+                .unwrap_or_default();
             assert_eq!(kept, (floor + 1..=last).collect::<Vec<_>>());
             assert_eq!(history.is_empty(), floor == last);
             assert_eq!(history.bytes == 0, history.is_empty());

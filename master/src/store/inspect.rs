@@ -1,5 +1,5 @@
-//! Reports what a start would find in a data directory, and changes nothing. Also `salvage`: the way out if a start would serve reads
-//! alone because acknowledged records are missing.
+//! Reports what a start would find in a data directory, and changes nothing. Also `salvage`: the way out if a start
+//! would serve reads alone because acknowledged records are missing.
 
 use super::discover::{self, FoundJournal, SEGMENT_BYTES_READ_MAX};
 use super::disk::{self, Disk, RealDisk, What};
@@ -25,11 +25,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The message about a path that is not a store's directory.
-pub const NO_STORE: &str = "there is no store; name its directory by --data-dir or --config, or mount the disk that it lies on";
+pub const NO_STORE: &str =
+    "there is no store; name its directory by --data-dir or --config, or mount the disk that it lies on";
 
 /// Whether a directory is no store: it is not there, or is empty, as one is where the disk is to be mounted.
 pub fn is_none(dir: &Path) -> bool {
-    [HEAD, OBJECTS, WAL, TMP].iter().all(|name| fs::symlink_metadata(dir.join(name)).is_err_and(|error| !is_unknown(&error)))
+    [HEAD, OBJECTS, WAL, TMP]
+        .iter()
+        .all(|name| fs::symlink_metadata(dir.join(name)).is_err_and(|error| !is_unknown(&error)))
 }
 
 fn is_unknown(error: &io::Error) -> bool {
@@ -90,8 +93,14 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
     }
     let missing = found.recovered.missing;
     let missing_text = missing.as_ref().map(Missing::to_string);
-    let is_the_missing = |why: &str| missing_text.as_ref().is_some_and(|missing_text| why.starts_with(missing_text.as_str()));
-    let unknown = state.unknown().map(|(_, why)| why.to_owned()).filter(|why| !is_the_missing(why)).chain(found.unlisted).collect();
+    let is_the_missing =
+        |why: &str| missing_text.as_ref().is_some_and(|missing_text| why.starts_with(missing_text.as_str()));
+    let unknown = state
+        .unknown()
+        .map(|(_, why)| why.to_owned())
+        .filter(|why| !is_the_missing(why))
+        .chain(found.unlisted)
+        .collect();
     Ok(Findings {
         store: loaded.writer.head.store.clone(),
         revision: state.revision(),
@@ -105,13 +114,15 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
     })
 }
 
-/// Gives up the records that are missing: everything that can be read stays, the journal as it was found goes to quarantine, and the next
-/// start serves reads and writes.  What may be missing is told no more.
+/// Gives up the records that are missing: everything that can be read stays, the journal as it was found goes to
+/// quarantine, and the next start serves reads and writes. What may be missing is told no more.
 pub fn salvage(dir: &Path, rules: &Rules) -> Result<Salvaged, OpenError> {
     let (disk, _lock) = existing(dir)?;
     discover::find_head(&*disk)?;
-    let failed_at = |error: DiskError| OpenError::Io { path: dir.to_owned(), error: io::Error::other(error.to_string()) };
-    let fresh_store = disk::random_uuid().map_err(|error| OpenError::Io { path: "/proc/sys/kernel/random/uuid".into(), error })?;
+    let failed_at =
+        |error: DiskError| OpenError::Io { path: dir.to_owned(), error: io::Error::other(error.to_string()) };
+    let fresh_store =
+        disk::random_uuid().map_err(|error| OpenError::Io { path: "/proc/sys/kernel/random/uuid".into(), error })?;
     let (loaded, found) = look(&disk, rules, fresh_store)?;
     let mut lost = None;
     if let Some(missing) = found.recovered.missing.clone() {
@@ -170,8 +181,8 @@ fn keep_evidence(disk: &dyn Disk) -> Result<String, DiskError> {
     Ok(folder)
 }
 
-/// First the files, then a segment that continues behind everything that was ever written, then HEAD.json, which makes it count. Cut
-/// anywhere, the same is missing as before, and it can be done again.
+/// First the files, then a segment that continues behind everything that was ever written, then HEAD.json, which makes
+/// it count. Cut anywhere, the same is missing as before, and it can be done again.
 fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &FoundJournal) -> Result<(), DiskError> {
     make_folder(&*disk, TMP)?;
     make_folder(&*disk, journal::SPARE)?;
@@ -185,21 +196,48 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &FoundJournal) -> Result
             break;
         }
     }
-    let last = recovered.records.iter().chain(&recovered.beyond).map(|line| line.n).chain([recovered.last]).max().unwrap_or_default();
+    let last = recovered
+        .records
+        .iter()
+        .chain(&recovered.beyond)
+        .map(|line| line.n)
+        .chain([recovered.last])
+        .max()
+        .unwrap_or_default();
     let reserved = loaded.state.revision().0 + LOST_REVISIONS;
     let behind = Recovered { last, ..Recovered::default() };
-    let mut journal =
-        Journal::new(disk.clone(), Setup::PRODUCT, &behind, VecDeque::new(), found.next, reserved, loaded.writer.head.journal);
+    let mut journal = Journal::new(
+        disk.clone(),
+        Setup::PRODUCT,
+        &behind,
+        VecDeque::new(),
+        found.next,
+        reserved,
+        loaded.writer.head.journal,
+    );
     journal.append(&[Record::Reserve { reserved }])?;
     let start = Position { segment: found.next, n: last + 1 };
     // Where the files are what was taken of them, one that is gone later is missed. An edit is still to be found.
-    let (files, summed) = (loaded.state.files_sum(), there(&*disk).is_ok_and(|there| loaded.state.files_sum() == there));
-    // Only the files of the journal were written: in a directory that was copied the others have no stamps, and nobody edited them for that.
+    let (files, summed) =
+        (loaded.state.files_sum(), there(&*disk).is_ok_and(|there| loaded.state.files_sum() == there));
+    // Only the files of the journal were written: in a directory that was copied the others have no stamps, and nobody
+    // edited them for that.
     let (objects, stamped) = (loaded.state.files_count(), loaded.writer.head.stamped && loaded.writer.stamping);
     let was = loaded.writer.head.clone();
     // What was set aside before is not among those that are counted now, and the evidence is none of them.
     let incidents = quarantine::next_number(&*disk).unwrap_or(was.incidents);
-    let head = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files, summed, objects, incidents, stamped, ..was };
+    let head = Head {
+        format: FORMAT,
+        wal: Some(start),
+        reserved,
+        clean: false,
+        files,
+        summed,
+        objects,
+        incidents,
+        stamped,
+        ..was
+    };
     head.write(&*disk, &Protocol::WHOLE)
 }
 

@@ -1,7 +1,9 @@
-//! The store's one thread in the background: it keeps the next segment ready, brings the files up to the journal, forgets superseded
-//! segments and old events, finds out when a disk that failed is well again. At rest it sleeps, but for a look at all files once a week.
+//! The store's one thread in the background: it keeps the next segment ready, brings the files up to the journal,
+//! forgets superseded segments and old events, finds out when a disk that failed is well again. At rest it sleeps, but
+//! for a look at all files once a week.
 //!
-//! `tend` does all that is due and says when something will be; the thread is a thin loop around it, and tests call it themselves.
+//! `tend` does all that is due and says when something will be; the thread is a thin loop around it, and tests call it
+//! themselves.
 
 use super::bell::Keeper;
 use super::checkpoint::Checkpoint;
@@ -95,12 +97,15 @@ impl FlatStore {
             return None;
         }
         let probe = (writer.journal.is_broken() || writer.full || writer.journal.wants_next()).then_some(PROBE_EVERY);
-        let files =
-            writer.checkpoint_after.or(writer.dirty.since().map(|since| since + CHECKPOINT_AFTER)).filter(|_| !writer.checkpointing);
+        let files = writer
+            .checkpoint_after
+            .or(writer.dirty.since().map(|since| since + CHECKPOINT_AFTER))
+            .filter(|_| !writer.checkpointing);
         let retired = writer.journal.retired.get(writer.journal.free).map(|retired| retired.since + RETAINED_FOR);
         // More was written meanwhile than one checkpoint takes.
         let again = checkpoint_is_large(&writer).then_some(uptime);
-        let times = [files, retired, again, forget, Some(scrub)].into_iter().flatten().map(|at| at.saturating_sub(uptime));
+        let times =
+            [files, retired, again, forget, Some(scrub)].into_iter().flatten().map(|at| at.saturating_sub(uptime));
         times.chain(probe).min()
     }
 
@@ -149,7 +154,11 @@ impl FlatStore {
         let writer = locked(&self.inner.writer);
         let uptime = self.uptime();
         let old = writer.dirty.since().is_some_and(|since| uptime >= since + CHECKPOINT_AFTER);
-        let due = old || writer.full || writer.journal.is_lost() || writer.unsettled.is_some() || checkpoint_is_large(&writer);
+        let due = old
+            || writer.full
+            || writer.journal.is_lost()
+            || writer.unsettled.is_some()
+            || checkpoint_is_large(&writer);
         due && writer.checkpoint_after.is_none_or(|after| uptime >= after)
     }
 
@@ -222,7 +231,8 @@ impl FlatStore {
 
     /// Nobody writes any more: HEAD.json says the exact revision, and what the files sum up to.
     pub(super) fn last_checkpoint(&self, last: Revision, files: Sums) -> Result<(), DiskError> {
-        let clean = |head: &mut Head| (head.reserved, head.clean, head.files, head.summed) = (last.0, true, files, true);
+        let clean =
+            |head: &mut Head| (head.reserved, head.clean, head.files, head.summed) = (last.0, true, files, true);
         if let Some(mut checkpoint) = self.begin_checkpoint()? {
             clean(&mut checkpoint.head);
             return self.finish_checkpoint(checkpoint);
@@ -288,8 +298,9 @@ impl Committer {
         self.full || self.unsettled.is_some() || self.journal.is_broken()
     }
 
-    /// Superseded segments that are old enough, or too many, may be written over: as many as the journal grows by from one
-    /// checkpoint to the next, and some, for no two take the same time. The others are removed, and on a full disk all.
+    /// Superseded segments that are old enough, or too many, may be written over: as many as the journal grows by from
+    /// one checkpoint to the next, and some, for no two take the same time. The others are removed, and on a full disk
+    /// all.
     fn forget(&mut self, uptime: Duration) {
         let Committer { journal, disk, full, limits, .. } = self;
         let mut kept: u64 = journal.retired.iter().map(|retired| retired.bytes).sum();

@@ -32,10 +32,12 @@ pub fn lock(root: &Path) -> Result<Lock, OpenError> {
     }
     let folder = File::open(root).map_err(failed)?;
     let alone = folder.try_lock();
-    // A file that is open for writing would keep a file system from being mounted read-only; an existing one locks there as well.
+    // A file that is open for writing would keep a file system from being mounted read-only; an existing one locks
+    // there as well.
     let open = |options: &mut OpenOptions| options.mode(0o600).custom_flags(UNFOLLOWED.bits()).open(&path);
     let writing = open(OpenOptions::new().write(true).create(true));
-    let file = open(OpenOptions::new().read(true)).map_err(|error| failed(writing.as_ref().err().map_or(error, again)))?;
+    let file =
+        open(OpenOptions::new().read(true)).map_err(|error| failed(writing.as_ref().err().map_or(error, again)))?;
     match alone.and_then(|()| file.try_lock()) {
         Ok(()) => {
             let renewed = writing.and_then(|writing| note_pid(&path, writing)).unwrap_or_else(|error| {
@@ -59,8 +61,8 @@ pub fn lock(root: &Path) -> Result<Lock, OpenError> {
     }
 }
 
-/// The pid is for people: the lock holds without it, on a full disk too. A file that has another name as well is not written to, for it
-/// may be anybody's: a new one takes this name.
+/// The pid is for people: the lock holds without it, on a full disk too. A file that has another name as well is not
+/// written to, for it may be anybody's: a new one takes this name.
 fn note_pid(path: &Path, mut file: File) -> io::Result<Option<File>> {
     let is_linked = file.metadata()?.nlink() > 1;
     if is_linked {

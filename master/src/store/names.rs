@@ -1,8 +1,10 @@
-//! PURE. The path of an object's file, `core/pods/default/web.json`, and back. A bijection, so that a path alone names its key.
+//! PURE. The path of an object's file, `core/pods/default/web.json`, and back. A bijection, so that a path alone names
+//! its key.
 //!
-//! Lower-case letters, digits, `-` and a `.` that does not lead stay as they are; every other byte becomes `%XX`. So names that differ
-//! in case alone lie apart on every file system, and no name can leave its folder. A name too long for one file name is cut: every piece
-//! but the last is a folder that ends in `~`, every piece but the first begins with one.
+//! Lower-case letters, digits, `-` and a `.` that does not lead stay as they are; every other byte becomes `%XX`. So
+//! names that differ in case alone lie apart on every file system, and no name can leave its folder. A name too long
+//! for one file name is cut: every piece but the last is a folder that ends in `~`, every piece but the first begins
+//! with one.
 
 use coracle_api::meta::{Key, Resource};
 use std::borrow::Cow;

@@ -37,7 +37,12 @@ pub fn outline(
         Trust::File => memchr::memmem::find(compact, STATUS).is_none(),
     };
     let sketch = if front { Sketch::of_front(compact, &row.api_version, &row.kind).filter(is_about) } else { None };
-    let whole = || Some(compact).filter(|text| summary::leads(text, &row.api_version, &row.kind)).and_then(Sketch::of).filter(is_about);
+    let whole = || {
+        Some(compact)
+            .filter(|text| summary::leads(text, &row.api_version, &row.kind))
+            .and_then(Sketch::of)
+            .filter(is_about)
+    };
     let sketch = sketch.or_else(whole)?;
     let durable = durable_by_sketch(key, &sketch)?;
     Some(Outline { said: sketch.revision(), durable, labels: sketch.labels() })

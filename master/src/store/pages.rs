@@ -1,7 +1,9 @@
-//! PURE. A page of a list, as the objects are now or as they were at a revision: what the history says happened since is undone.
+//! PURE. A page of a list, as the objects are now or as they were at a revision: what the history says happened since
+//! is undone.
 //!
-//! No snapshot is kept for anybody. The objects at revision R are those of now, but for each key that was written after R, what stood
-//! there before the first of these writes; so a list of many pages is consistent as long as the history reaches back to its first page.
+//! No snapshot is kept for anybody. The objects at revision R are those of now, but for each key that was written after
+//! R, what stood there before the first of these writes; so a list of many pages is consistent as long as the history
+//! reaches back to its first page.
 
 use super::{Event, Stored};
 use coracle_api::meta::{Key, Resource, Revision};
@@ -84,8 +86,13 @@ pub fn fill<'a>(listing: &Listing, revision: Revision, candidates: impl Iterator
     Page { revision, items, damaged: Vec::new(), more }
 }
 
-/// The objects of a listing before `since`, which are all events after that moment, oldest first. `now` is what is so, in order.
-pub fn undone<'a>(listing: &Listing, now: impl Iterator<Item = &'a Stored>, since: impl Iterator<Item = &'a Event>) -> Vec<Stored> {
+/// The objects of a listing before `since`, which are all events after that moment, oldest first. `now` is what is so,
+/// in order.
+pub fn undone<'a>(
+    listing: &Listing,
+    now: impl Iterator<Item = &'a Stored>,
+    since: impl Iterator<Item = &'a Event>,
+) -> Vec<Stored> {
     let mut before: BTreeMap<&Key, Option<&Stored>> = BTreeMap::new();
     for event in since.filter(|event| listing.holds(&event.key)) {
         before.entry(&event.key).or_insert(event.old.as_ref());
@@ -131,7 +138,11 @@ mod tests {
     }
 
     fn shown(items: &[Stored]) -> String {
-        items.iter().map(|stored| format!("{}/{}@{}", stored.key.namespace, stored.key.name, stored.revision)).collect::<Vec<_>>().join(" ")
+        items
+            .iter()
+            .map(|stored| format!("{}/{}@{}", stored.key.namespace, stored.key.name, stored.revision))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// `old>new`, either of which may be missing.

@@ -1,7 +1,7 @@
 //! The many files of a start, looked at by two threads: each takes the next stretch of them.
 //!
-//! Where they have to wait for the disk they take turns at it, and one works on what it has read while the other reads: a card reads on
-//! where it has just read, and two that read at once would have it jump between two places.
+//! Where they have to wait for the disk they take turns at it, and one works on what it has read while the other reads:
+//! a card reads on where it has just read, and two that read at once would have it jump between two places.
 
 use super::content::FILE_BYTES_MAX;
 use super::disk::Disk;
@@ -18,7 +18,8 @@ use std::thread;
 const STRETCH: usize = 32;
 /// For fewer a thread costs more than it saves.
 const SHARED_MIN: usize = 256;
-/// A thread that waited so often over one stretch waited for the disk: no more than now and then, where all is in memory.
+/// A thread that waited so often over one stretch waited for the disk: no more than now and then, where all is in
+/// memory.
 const WAITS_MIN: i64 = STRETCH as i64 / 4;
 /// Read in one turn, and not worked on yet: few files are large, but a stretch of them would be.
 const TURN_BYTES_MAX: usize = 1 << 20;
@@ -53,7 +54,8 @@ fn gather_waiting<T: Sync, R: Send + Sync>(
     waits: impl Fn() -> i64 + Sync,
 ) -> Vec<io::Result<R>> {
     let (slow, turn) = (AtomicBool::new(false), Mutex::new(()));
-    let worked = |(one, bytes): (&T, io::Result<Vec<u8>>), scratch: &mut Vec<u8>| bytes.map(|bytes| work(one, &bytes, scratch));
+    let worked =
+        |(one, bytes): (&T, io::Result<Vec<u8>>), scratch: &mut Vec<u8>| bytes.map(|bytes| work(one, &bytes, scratch));
     let begin = || slow.load(Ordering::Relaxed).then(|| turn.lock().unwrap_or_else(PoisonError::into_inner));
     let make = |turn: Option<MutexGuard<()>>, stretch: &[T], scratch: &mut Vec<u8>| {
         if turn.is_none() {
@@ -81,13 +83,15 @@ fn gather_waiting<T: Sync, R: Send + Sync>(
     share(all, begin, make)
 }
 
-/// The results of `make` for each stretch, in order. It is lent memory, and the result of `begin` before the stretch was taken.
+/// The results of `make` for each stretch, in order. It is lent memory, and the result of `begin` before the stretch
+/// was taken.
 fn share<T: Sync, R: Send + Sync, B>(
     all: &[T],
     begin: impl Fn() -> B + Sync,
     make: impl Fn(B, &[T], &mut Vec<u8>) -> Vec<R> + Sync,
 ) -> Vec<R> {
-    let stretches: Vec<(&[T], OnceLock<Vec<R>>)> = all.chunks(STRETCH).map(|stretch| (stretch, OnceLock::new())).collect();
+    let stretches: Vec<(&[T], OnceLock<Vec<R>>)> =
+        all.chunks(STRETCH).map(|stretch| (stretch, OnceLock::new())).collect();
     let next = AtomicUsize::new(0);
     let run = || {
         let mut scratch = Vec::new();
@@ -155,8 +159,8 @@ mod tests {
         }
     }
 
-    /// How many read at once, of what comes after each thread's first stretch; and whether that was in order. `free`: they need not take
-    /// turns, so the two next stretches are begun by both.
+    /// How many read at once, of what comes after each thread's first stretch; and whether that was in order. `free`:
+    /// they need not take turns, so the two next stretches are begun by both.
     fn readers(waits: i64, free: bool) -> (usize, bool) {
         let all: Vec<usize> = (0..100 * STRETCH).collect();
         let (waited, reading, most) = (AtomicI64::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -180,7 +184,12 @@ mod tests {
             // Some are as large as all that is held at a time.
             Ok(vec![1; if one.is_multiple_of(7 * STRETCH) { TURN_BYTES_MAX + 1 } else { 1 }])
         };
-        let made = gather_waiting(&all, read, |one, bytes, _| one * usize::from(bytes[0]), || waited.fetch_add(waits, Ordering::SeqCst));
+        let made = gather_waiting(
+            &all,
+            read,
+            |one, bytes, _| one * usize::from(bytes[0]),
+            || waited.fetch_add(waits, Ordering::SeqCst),
+        );
         assert_eq!(made.into_iter().map(|made| made.expect("it was read")).collect::<Vec<_>>(), all);
         (most.into_inner(), order.into_inner().expect("nobody panics").is_sorted())
     }
@@ -198,7 +207,10 @@ mod tests {
             let waited = AtomicI64::new(0);
             let read = |one: &usize| if *one == 99 { Err(io::ErrorKind::NotFound.into()) } else { Ok(Vec::new()) };
             let made = gather_waiting(&all, read, |one, _, _| *one, || waited.fetch_add(waits, Ordering::SeqCst));
-            assert!(made.iter().enumerate().all(|(at, made)| made.as_ref().ok() == Some(&at).filter(|at| **at != 99)), "{waits}");
+            assert!(
+                made.iter().enumerate().all(|(at, made)| made.as_ref().ok() == Some(&at).filter(|at| **at != 99)),
+                "{waits}"
+            );
         }
     }
 

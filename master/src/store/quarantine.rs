@@ -1,8 +1,9 @@
 //! Moves damaged and foreign files to a folder of their own whose name says why,
-//! `quarantine/0001-not-json/core/pods/default/web.json`. The folder is the memory of the damage: it ends in `-settled` once the object
-//! was given up or put right. Nothing in it is ever removed.
+//! `quarantine/0001-not-json/core/pods/default/web.json`. The folder is the memory of the damage: it ends in `-settled`
+//! once the object was given up or put right. Nothing in it is ever removed.
 //!
-//! Where something may be missing of which nobody can say what, there is a folder as well, with nothing but the reason in it.
+//! Where something may be missing of which nobody can say what, there is a folder as well, with nothing but the reason
+//! in it.
 
 use super::disk::{Disk, FolderEntry, What};
 use super::disk_error::{DiskError, failed};
@@ -101,7 +102,8 @@ pub fn settled(folder: &str) -> String {
     format!("{folder}{SETTLED}")
 }
 
-/// Moves a file aside. The new place is durable before the old one is given up for good. `why` lies beside it, for whoever comes later.
+/// Moves a file aside. The new place is durable before the old one is given up for good. `why` lies beside it, for
+/// whoever comes later.
 pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str, why: &str) -> Result<String, DiskError> {
     let to = format!("{QUARANTINE}/{folder}/{path}");
     let (to_folder, _) = to.rsplit_once('/').expect("it lies in quarantine");
@@ -120,8 +122,8 @@ pub fn keep(disk: &dyn Disk, from: &str, path: &str, number: u32) -> Result<Stri
     set_aside(disk, from, path, &settled(&folder(number, "edited")), "it was edited while the master ran")
 }
 
-/// Sets aside what stands where a file, or a folder that it lies in, is to be written: people may put something there at any time. Says
-/// what it did.
+/// Sets aside what stands where a file, or a folder that it lies in, is to be written: people may put something there
+/// at any time. Says what it did.
 pub fn make_way(disk: &dyn Disk, path: &str) -> Result<Vec<String>, DiskError> {
     let mut done = Vec::new();
     for level in levels(path) {
@@ -132,7 +134,13 @@ pub fn make_way(disk: &dyn Disk, path: &str) -> Result<Vec<String>, DiskError> {
         if stands {
             let number = next_number(disk).map_err(failed("list", QUARANTINE))?;
             let place = level.strip_prefix("objects/").unwrap_or(level);
-            let to = set_aside(disk, level, place, &settled(&folder(number, "foreign")), "it stood where the master writes")?;
+            let to = set_aside(
+                disk,
+                level,
+                place,
+                &settled(&folder(number, "foreign")),
+                "it stood where the master writes",
+            )?;
             done.push(format!("{level} stood where the master writes, and lies in {to} now"));
         }
     }
@@ -168,7 +176,8 @@ pub fn doubt(disk: &dyn Disk, number: u32, why: &str) -> Result<(), DiskError> {
 
 /// A person has looked: gives the folders of which nobody is told any more.
 pub fn settle_doubts(disk: &dyn Disk) -> Result<Vec<String>, DiskError> {
-    let doubts: Vec<String> = open_incidents(disk)?.into_iter().filter(|open| open.path.is_none()).map(|open| open.folder).collect();
+    let doubts: Vec<String> =
+        open_incidents(disk)?.into_iter().filter(|open| open.path.is_none()).map(|open| open.folder).collect();
     doubts.iter().try_for_each(|folder| settle(disk, folder))?;
     Ok(doubts)
 }
@@ -192,7 +201,8 @@ pub fn open_incidents(disk: &dyn Disk) -> Result<Vec<Incident>, DiskError> {
                         folders.push(format!("{above}{}/", found.name))
                     }
                     _ if above.is_empty() && found.name == REASON => {}
-                    _ => incidents.push(Incident { folder: incident.name.clone(), path: Some(format!("{above}{}", found.name)) }),
+                    _ => incidents
+                        .push(Incident { folder: incident.name.clone(), path: Some(format!("{above}{}", found.name)) }),
                 }
             }
         }

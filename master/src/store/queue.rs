@@ -1,6 +1,6 @@
-//! Writers in a row. The first becomes leader: it takes everybody who waits, makes their writes durable in one go, tells them, and leaves
-//! the lead to whoever has come meanwhile. So no write waits for more than the one batch before its own, a lone writer waits for nobody,
-//! and there is no thread between a writer and the disk.
+//! Writers in a row. The first becomes leader: it takes everybody who waits, makes their writes durable in one go,
+//! tells them, and leaves the lead to whoever has come meanwhile. So no write waits for more than the one batch before
+//! its own, a lone writer waits for nobody, and there is no thread between a writer and the disk.
 
 use super::draft::PreparedWrite;
 use super::setup::BATCH_WRITES_MAX;
@@ -73,13 +73,15 @@ impl Queue {
     /// As many writers as come at the same time, one after the other.
     #[cfg(test)]
     pub fn pass_all(&self, writes: Vec<Write>, commit: impl Fn(Lead<'_>)) -> Vec<Answer> {
-        let desks: Vec<_> = writes.iter().map(|_| Arc::new(Desk { turn: Mutex::new(Turn::Waits), turned: Condvar::new() })).collect();
+        let desks: Vec<_> =
+            writes.iter().map(|_| Arc::new(Desk { turn: Mutex::new(Turn::Waits), turned: Condvar::new() })).collect();
         {
             let mut waiting = locked(&self.waiting);
             let tickets = writes.into_iter().zip(&desks);
-            waiting
-                .tickets
-                .extend(tickets.map(|(write, desk)| Ticket { draft: PreparedWrite::of(write), reply: Reply(Some(desk.clone())) }));
+            waiting.tickets.extend(
+                tickets
+                    .map(|(write, desk)| Ticket { draft: PreparedWrite::of(write), reply: Reply(Some(desk.clone())) }),
+            );
             waiting.led = true;
         }
         commit(Lead { queue: self });

@@ -1,5 +1,5 @@
-//! PURE. Limits the memory of the store: in all, of one namespace, and of objects that live in memory alone. Exact, because it is counted
-//! where objects come and go.
+//! PURE. Limits the memory of the store: in all, of one namespace, and of objects that live in memory alone. Exact,
+//! because it is counted where objects come and go.
 
 use super::entry::{Entry, PlannedChange, WriteVerdict};
 use super::{FillLevel, Refused, Stored};
@@ -86,7 +86,9 @@ impl WriteVerdict {
     /// Refused where there is no room for what it adds. `ahead`: what those add that are decided and not done.
     pub fn within(self, room: &StoreRoom, ahead: &Usage) -> Result<WriteVerdict, Refused> {
         match &self {
-            WriteVerdict::Change(change) => room.refuses(change, ahead).map_or(Ok(self), |why| Err(Refused::Full { why })),
+            WriteVerdict::Change(change) => {
+                room.refuses(change, ahead).map_or(Ok(self), |why| Err(Refused::Full { why }))
+            }
             WriteVerdict::Unchanged(_) => Ok(self),
         }
     }
@@ -128,7 +130,12 @@ impl StoreRoom {
         } else if over(&|held| held.all, self.limit) {
             Some(full("the store", self.held.all, "it may", self.limit))
         } else if !namespace.is_empty() && over(&|held| held.of(namespace), self.namespace_limit()) {
-            Some(full(&format!("namespace {namespace}"), self.held.of(namespace), "one namespace may", self.namespace_limit()))
+            Some(full(
+                &format!("namespace {namespace}"),
+                self.held.of(namespace),
+                "one namespace may",
+                self.namespace_limit(),
+            ))
         } else if is_volatile(entry) && over(&|held| held.volatile, self.volatile_limit()) {
             let limit = self.volatile_limit();
             Some(format!(
@@ -149,7 +156,8 @@ impl StoreRoom {
         // Where one may have all, that all is full says it.
         let shares = self.held.namespaces.iter().filter(|(name, _)| !name.is_empty() && limit < self.limit);
         let namespaces = shares.filter(|(_, held)| near(**held, limit));
-        let namespaces = namespaces.map(|(name, held)| full(&format!("namespace {name}"), *held, "one namespace may", limit));
+        let namespaces =
+            namespaces.map(|(name, held)| full(&format!("namespace {name}"), *held, "one namespace may", limit));
         FillLevel { bytes: self.held.all, bytes_max: self.limit, warnings: all.into_iter().chain(namespaces).collect() }
     }
 
@@ -177,7 +185,10 @@ fn growth(change: &PlannedChange) -> u64 {
 
 fn full(what: &str, held: u64, may: &str, limit: u64) -> String {
     let (held, limit) = (megabytes(held), megabytes(limit));
-    format!("{what} holds {held} of the {limit} that {may}: delete what is not needed, or start the master with a larger --store-limit")
+    format!(
+        "{what} holds {held} of the {limit} that {may}: delete what is not needed, or start the master with a larger \
+         --store-limit"
+    )
 }
 
 /// `127.9 MB`, never more than it is.
@@ -209,7 +220,16 @@ mod tests {
         let known = new.clone().or(old.clone()).expect("one of both");
         let entry = new.map(|stored| Entry { stored, durable, file_crc: None, claims: Box::default() });
         let (revision, key) = (Revision(2), known.key.clone());
-        PlannedChange { revision, key, step: Durability::Keep, old, former: Box::default(), former_crc: None, entry, answer: known }
+        PlannedChange {
+            revision,
+            key,
+            step: Durability::Keep,
+            old,
+            former: Box::default(),
+            former_crc: None,
+            entry,
+            answer: known,
+        }
     }
 
     /// `held`: in all, in namespace `a`, in memory alone. `ahead`: of it, what is decided and not done.
@@ -235,8 +255,10 @@ mod tests {
     #[test]
     fn what_has_room() {
         let made = |bytes: u64| change(None, Some(stored("a", bytes, false)), Durable::Whole);
-        let grown = |from: u64, to: u64| change(Some(stored("a", from, false)), Some(stored("a", to, false)), Durable::Whole);
-        let marked = |from: u64, to: u64| change(Some(stored("a", from, false)), Some(stored("a", to, true)), Durable::Whole);
+        let grown =
+            |from: u64, to: u64| change(Some(stored("a", from, false)), Some(stored("a", to, false)), Durable::Whole);
+        let marked =
+            |from: u64, to: u64| change(Some(stored("a", from, false)), Some(stored("a", to, true)), Durable::Whole);
         let gone = change(Some(stored("a", MB, false)), None, Durable::Whole);
         let whole = Some("the store holds 100 MB of the 100 MB that it may: delete");
         let half = Some("namespace a holds 50 MB of the 50 MB that one namespace may: delete");
@@ -262,7 +284,13 @@ mod tests {
         // What is on no disk.
         let event = change(None, Some(stored("a", 1_000, false)), Durable::Nothing);
         check(100 * MB, (25 * MB, MB, 25 * MB - 1_000), 0, &event, None);
-        check(100 * MB, (25 * MB, MB, 25 * MB), 0, &event, Some("what lives in memory alone is full: it holds 25 MB of 25 MB"));
+        check(
+            100 * MB,
+            (25 * MB, MB, 25 * MB),
+            0,
+            &event,
+            Some("what lives in memory alone is full: it holds 25 MB of 25 MB"),
+        );
         check(100 * MB, (25 * MB, MB, 25 * MB), 0, &made(1_000), None);
         check(u64::MAX, (100 * MB, 100 * MB, 100 * MB), 0, &event, None);
     }
@@ -270,25 +298,35 @@ mod tests {
     #[test]
     fn what_is_over_its_limit_at_the_start_goes_on_as_it_is() {
         let mut held = Usage::default();
-        let entry = |bytes: u64| change(None, Some(stored("a", bytes, false)), Durable::Whole).entry.expect("it is made");
+        let entry =
+            |bytes: u64| change(None, Some(stored("a", bytes, false)), Durable::Whole).entry.expect("it is made");
         held.add(&entry(20 * MB));
         let room = StoreRoom::new(held, 10 * MB);
         let grown = change(Some(stored("a", 1_000, false)), Some(stored("a", 2_000, false)), Durable::Whole);
         assert_eq!(room.refuses(&grown, &Usage::default()), None);
-        assert!(room.refuses(&change(None, Some(stored("a", 1_000, false)), Durable::Whole), &Usage::default()).is_some());
-        let warnings: Vec<String> = room.fill().warnings.iter().map(|warning| warning.chars().take(40).collect()).collect();
+        assert!(
+            room.refuses(&change(None, Some(stored("a", 1_000, false)), Durable::Whole), &Usage::default()).is_some()
+        );
+        let warnings: Vec<String> =
+            room.fill().warnings.iter().map(|warning| warning.chars().take(40).collect()).collect();
         assert_eq!(warnings, ["the store holds 20 MB of the 10 MB that "]);
         let room = StoreRoom {
             limit: 40 * MB,
             held: Usage { namespaces: BTreeMap::from([("a".to_owned(), 30 * MB)]), ..Usage::default() },
             ..room
         };
-        assert!(room.fill().warnings[0].starts_with("namespace a holds 30 MB of the 32 MB that one namespace may"), "{:?}", room.fill());
+        assert!(
+            room.fill().warnings[0].starts_with("namespace a holds 30 MB of the 32 MB that one namespace may"),
+            "{:?}",
+            room.fill()
+        );
     }
 
     #[test]
     fn bytes_for_people() {
-        for (bytes, shown) in [(0, "0 MB"), (MB, "1 MB"), (MB + MB / 2, "1.5 MB"), (MB - 1, "0.9 MB"), (128 * MB, "128 MB")] {
+        for (bytes, shown) in
+            [(0, "0 MB"), (MB, "1 MB"), (MB + MB / 2, "1.5 MB"), (MB - 1, "0.9 MB"), (128 * MB, "128 MB")]
+        {
             assert_eq!(megabytes(bytes), shown);
         }
     }

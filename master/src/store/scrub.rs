@@ -1,6 +1,6 @@
-//! Once a week of uptime every object's file is read again from the medium, one after the other with a pause between two, and held
-//! against memory, which is right. A file that says something else is written anew at once: the next start would have to believe it, or
-//! to set it aside.
+//! Once a week of uptime every object's file is read again from the medium, one after the other with a pause between
+//! two, and held against memory, which is right. A file that says something else is written anew at once: the next
+//! start would have to believe it, or to set it aside.
 //!
 //! The keeper calls it after all that is more urgent; between two rounds it costs nothing, not even a wake-up.
 
@@ -83,7 +83,8 @@ impl FlatStore {
             let mut writer = locked(&self.inner.writer);
             let mut state = self.inner.state.write().unwrap_or_else(PoisonError::into_inner);
             let was = Was::of(state.get(key).and_then(|entry| entry.file_crc));
-            let object = state.get(key).and_then(|entry| document::durable_part(&entry.stored.json, entry.durable, None));
+            let object =
+                state.get(key).and_then(|entry| document::durable_part(&entry.stored.json, entry.durable, None));
             // Deleted, or written since: then its file is on its way.
             let Some(object) = object.filter(|_| !writer.dirty.holds(key)) else { return false };
             state.rewritten(key, crc32(&object));

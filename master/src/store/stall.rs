@@ -1,5 +1,5 @@
-//! Measures for how long the disk has left a commit unanswered. A card that stalls reports no error: without this nobody would be told
-//! why writes get no answer.
+//! Measures for how long the disk has left a commit unanswered. A card that stalls reports no error: without this
+//! nobody would be told why writes get no answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,8 +25,12 @@ impl Silence {
     pub fn complaint(&self, uptime: Duration, bearable: Duration) -> Option<String> {
         let since = self.0.load(Ordering::Relaxed).checked_sub(1)?;
         let waited = Duration::from_millis(millis(uptime).saturating_sub(since));
-        (waited >= bearable)
-            .then(|| format!("the disk has not answered for {} s: writes wait for it, and will be answered when it does", waited.as_secs()))
+        (waited >= bearable).then(|| {
+            format!(
+                "the disk has not answered for {} s: writes wait for it, and will be answered when it does",
+                waited.as_secs()
+            )
+        })
     }
 }
 

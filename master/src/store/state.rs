@@ -1,4 +1,5 @@
-//! PURE. The objects in memory: `decide` says what a write would change, the disk makes it durable, `apply` makes it visible.
+//! PURE. The objects in memory: `decide` says what a write would change, the disk makes it durable, `apply` makes it
+//! visible.
 
 use super::content::OBJECT_BYTES_MAX;
 use super::draft::{DiskPart, NewObject, Operation, PreparedWrite};
@@ -36,7 +37,8 @@ pub struct StoreState {
     files: Sums,
     files_count: u64,
     room: StoreRoom,
-    /// Folders of objects that nobody could read, and why; the empty one is all of them. An object that is not known may lie there.
+    /// Folders of objects that nobody could read, and why; the empty one is all of them. An object that is not known
+    /// may lie there.
     unread: Vec<(String, Damage)>,
 }
 
@@ -48,8 +50,18 @@ impl StoreState {
         let (claims, graves, unread) = (BTreeMap::new(), VecDeque::new(), Vec::new());
         objects.values().for_each(|entry| held.add(entry));
         let room = StoreRoom::new(held, u64::MAX);
-        let mut state =
-            StoreState { objects: BTreeMap::new(), damaged, claims, graves, revision, spent: revision, files, files_count, room, unread };
+        let mut state = StoreState {
+            objects: BTreeMap::new(),
+            damaged,
+            claims,
+            graves,
+            revision,
+            spent: revision,
+            files,
+            files_count,
+            room,
+            unread,
+        };
         for (key, entry) in &objects {
             state.claim(key, &entry.claims);
         }
@@ -84,7 +96,8 @@ impl StoreState {
         self.files_count
     }
 
-    /// A revision that a failed write may have left on disk is not used again. Nobody is shown it either: it need not be reserved.
+    /// A revision that a failed write may have left on disk is not used again. Nobody is shown it either: it need not
+    /// be reserved.
     pub fn burn(&mut self, revision: Revision) {
         self.spent = self.spent.max(revision);
     }
@@ -160,7 +173,8 @@ impl StoreState {
     pub fn claimed(&self, space: &str, uptime: Duration) -> Vec<(String, Key)> {
         let from = Claim { space: space.to_owned().into(), value: String::new() };
         let holds = |owner: &Owner| owner.until.is_none_or(|until| uptime < until);
-        let owners = self.claims.range(from..).take_while(|(claim, _)| claim.space == space).filter(|(_, owner)| holds(owner));
+        let owners =
+            self.claims.range(from..).take_while(|(claim, _)| claim.space == space).filter(|(_, owner)| holds(owner));
         owners.map(|(claim, owner)| (claim.value.clone(), owner.key.clone())).collect()
     }
 
@@ -287,7 +301,11 @@ impl StoreState {
     }
 
     fn bury(&mut self, key: &Key, claimed: &Claimed, uptime: Duration) {
-        let Some(owner) = self.claims.get_mut(&claimed.claim).filter(|owner| owner.key == *key && owner.until.is_none()) else { return };
+        let Some(owner) =
+            self.claims.get_mut(&claimed.claim).filter(|owner| owner.key == *key && owner.until.is_none())
+        else {
+            return;
+        };
         if claimed.after_death.is_zero() {
             self.claims.remove(&claimed.claim);
         } else {
@@ -315,7 +333,12 @@ fn change(change: PlannedChange) -> WriteVerdict {
     WriteVerdict::Change(Box::new(change))
 }
 
-fn put(key: Arc<Key>, document: NewObject, revision: Revision, former: Option<&Entry>) -> Result<WriteVerdict, Refused> {
+fn put(
+    key: Arc<Key>,
+    document: NewObject,
+    revision: Revision,
+    former: Option<&Entry>,
+) -> Result<WriteVerdict, Refused> {
     let kept = former.filter(|former| is_on_disk(&document, former)).and_then(|former| former.file_crc);
     let json = document.text.at(revision);
     if json.len() > OBJECT_BYTES_MAX {

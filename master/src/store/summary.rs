@@ -46,7 +46,8 @@ impl<'a> Sketch<'a> {
         serde_json::from_str(std::str::from_utf8(text).ok()?).ok()
     }
 
-    /// The summary of a text that the store wrote itself: the part behind its metadata is not read, and no status is seen.
+    /// The summary of a text that the store wrote itself: the part behind its metadata is not read, and no status is
+    /// seen.
     pub fn of_front(text: &'a [u8], api_version: &'a str, kind: &'a str) -> Option<Sketch<'a>> {
         let text = std::str::from_utf8(text).ok().filter(|text| leads(text.as_bytes(), api_version, kind))?;
         let mut metadata = None;
@@ -152,11 +153,17 @@ mod tests {
     fn what_the_store_must_know() {
         let text = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":"\u00fc"},"labels":{"x":"y"},"name":"web","namespace":"ns","resourceVersion":"17"},"spec":{"deep":[1,{"status":2}]}}"#;
         let sketch = Sketch::of(text).expect("one of ours");
-        assert_eq!((sketch.api_version.as_ref(), sketch.kind.as_ref(), sketch.revision()), ("v1", "Pod", Some(Revision(17))));
+        assert_eq!(
+            (sketch.api_version.as_ref(), sketch.kind.as_ref(), sketch.revision()),
+            ("v1", "Pod", Some(Revision(17)))
+        );
         assert_eq!((sketch.metadata.annotations.get("a"), sketch.labels().get("x")), (Some("ü"), Some("y")));
         assert!(sketch.status.is_none());
         let front = Sketch::of_front(text, "v1", "Pod").expect("one of ours");
-        assert_eq!((front.metadata.name.as_ref(), front.revision(), front.labels()), ("web", sketch.revision(), sketch.labels()));
+        assert_eq!(
+            (front.metadata.name.as_ref(), front.revision(), front.labels()),
+            ("web", sketch.revision(), sketch.labels())
+        );
         assert!(Sketch::of_front(text, "v1", "Node").is_none());
         let event =
             br#"{"apiVersion":"v1","kind":"Event","involvedObject":{"metadata":{"name":"p"}},"metadata":{"name":"e"},"reason":"r"}"#;
@@ -178,6 +185,9 @@ mod tests {
         ] {
             assert!(Sketch::of(text.as_bytes()).is_none(), "{text}");
         }
-        assert!(Sketch::of(b"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"},\"spec\":\"\xff\"}").is_none());
+        assert!(
+            Sketch::of(b"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"},\"spec\":\"\xff\"}")
+                .is_none()
+        );
     }
 }

@@ -40,10 +40,13 @@ impl TryFrom<Written> for Sums {
     fn try_from(written: Written) -> Result<Sums, &'static str> {
         let text = match written {
             Written::One(sum) => return Ok(Sums(sum)),
-            Written::Parts(text) if !text.is_empty() && text.len().is_multiple_of(PART_DIGITS) && text.is_ascii() => text,
+            Written::Parts(text) if !text.is_empty() && text.len().is_multiple_of(PART_DIGITS) && text.is_ascii() => {
+                text
+            }
             Written::Parts(_) => return Err("no parts of a sum"),
         };
-        let part = |at: usize| u128::from_str_radix(&text[at..at + PART_DIGITS], 16).map_err(|_| "no hexadecimal number");
+        let part =
+            |at: usize| u128::from_str_radix(&text[at..at + PART_DIGITS], 16).map_err(|_| "no hexadecimal number");
         (0..text.len()).step_by(PART_DIGITS).try_fold(Sums(0), |sum, at| Ok(Sums(sum.0.wrapping_add(part(at)? as u64))))
     }
 }
@@ -64,7 +67,11 @@ mod tests {
     use coracle_api::meta::Resource;
 
     fn of(files: impl IntoIterator<Item = (u32, u32)>) -> Sums {
-        let key = |number: u32| Key { resource: Resource::core("pods"), namespace: "ns".to_owned(), name: format!("p-{number}") };
+        let key = |number: u32| Key {
+            resource: Resource::core("pods"),
+            namespace: "ns".to_owned(),
+            name: format!("p-{number}"),
+        };
         let mut sums = Sums::default();
         files.into_iter().for_each(|(number, crc)| sums.add(&key(number), crc));
         sums

@@ -1,4 +1,5 @@
-//! For tests outside of this crate, behind the feature `trial` that no package is built with: stores of other sizes, or with a rule off.
+//! For tests outside of this crate, behind the feature `trial` that no package is built with: stores of other sizes, or
+//! with a rule off.
 
 use super::journal::recover::{ScannedSegment, recover};
 use super::journal::scan::scan;

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An object as it is stored: compact v1 JSON, resourceVersion inside. It always begins `{"apiVersion":"..","kind":"..",`.
+/// An object as it is stored: compact v1 JSON, resourceVersion inside. It always begins
+/// `{"apiVersion":"..","kind":"..",`.
 ///
 /// Shared by the state, the history, lists and events: a clone costs a counter.
 #[derive(Clone, Debug)]
@@ -89,8 +90,8 @@ pub const UNSEEN: Revision = Revision(0);
 pub enum Write {
     /// Absent before.
     Create { key: Key, object: Value, durable: Durable, claims: Vec<Claimed> },
-    /// Present, at `seen`. An object equal to the stored one but for its resourceVersion changes nothing: no revision, no event, no byte.
-    /// At `UNSEEN`: damaged, and what is written is a new object.
+    /// Present, at `seen`. An object equal to the stored one but for its resourceVersion changes nothing: no revision,
+    /// no event, no byte. At `UNSEEN`: damaged, and what is written is a new object.
     Update { key: Key, object: Value, seen: Revision, durable: Durable, claims: Vec<Claimed> },
     /// Present, at `seen`.
     Delete { key: Key, seen: Revision },
@@ -218,8 +219,8 @@ impl Scope {
     }
 }
 
-/// The callback of a watcher, called in order on the committing thread: it must not block, nor write to the store. `false` ends the
-/// watch (slow or gone).
+/// The callback of a watcher, called in order on the committing thread: it must not block, nor write to the store.
+/// `false` ends the watch (slow or gone).
 pub type Sink = Box<dyn FnMut(&Event) -> bool + Send>;
 
 pub type Edit<'a> = dyn Fn(&Key, Value) -> Result<Value, String> + 'a;
@@ -235,7 +236,8 @@ pub struct Rules<'a> {
     pub edited: &'a Edit<'a>,
     /// The object without which there is no place for this one, as its namespace.
     pub home: &'a dyn Fn(&Key) -> Option<Key>,
-    /// How much of an object was worth flash, where that and that it claims nothing can be told without reading it whole.
+    /// How much of an object was worth flash, where that and that it claims nothing can be told without reading it
+    /// whole.
     pub durable_by_sketch: &'a (dyn Fn(&Key, &Sketch) -> Option<Durable> + Sync),
     /// How much of a loaded object was worth flash.
     pub durable: &'a dyn Fn(&Key, &Value) -> Durable,
@@ -269,11 +271,19 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::InUse { dir, pid } => {
                 let pid = pid.as_ref().map_or_else(String::new, |pid| format!(", pid {pid}"));
-                write!(f, "{}: a master is running on it{pid}; stop it first, or choose another --data-dir", dir.display())
+                write!(
+                    f,
+                    "{}: a master is running on it{pid}; stop it first, or choose another --data-dir",
+                    dir.display()
+                )
             }
             OpenError::Newer { dir, format } => {
                 let shown = dir.display();
-                write!(f, "{shown}: written in format {format} by a newer master; nothing was touched, install that version again")
+                write!(
+                    f,
+                    "{shown}: written in format {format} by a newer master; nothing was touched, install that version \
+                     again"
+                )
             }
             OpenError::Io { path, error } => write!(f, "{}: {error}", path.display()),
         }

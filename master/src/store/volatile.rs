@@ -1,5 +1,6 @@
-//! Keeps objects that live in memory alone over a restart of the process, in one file on tmpfs: written at a clean close, read and removed
-//! at the next start. A file of another store, another boot of the host, or another moment is ignored.
+//! Keeps objects that live in memory alone over a restart of the process, in one file on tmpfs: written at a clean
+//! close, read and removed at the next start. A file of another store, another boot of the host, or another moment is
+//! ignored.
 
 use super::disk::Disk;
 use super::disk_error::failed;
@@ -48,7 +49,8 @@ struct Facts<'a> {
     labels: Texts<'a>,
 }
 
-/// A line is `{"path":"PATH","told":TOLD,"object":OBJECT}`. A path holds nothing that JSON escapes, so it ends where the next name begins.
+/// A line is `{"path":"PATH","told":TOLD,"object":OBJECT}`. A path holds nothing that JSON escapes, so it ends where
+/// the next name begins.
 const PATH: &str = "{\"path\":\"";
 const FACTS: &str = "\",\"told\":";
 const OBJECT: &str = ",\"object\":";
@@ -81,11 +83,12 @@ fn facts(entry: &Entry) -> String {
         return "null".to_owned();
     }
     let labels: BTreeMap<&str, &str> = entry.stored.labels.iter().collect();
-    json!({"revision": entry.stored.revision.0, "part": entry.durable == Durable::WithoutStatus, "labels": labels}).to_string()
+    json!({"revision": entry.stored.revision.0, "part": entry.durable == Durable::WithoutStatus, "labels": labels})
+        .to_string()
 }
 
-/// None: there is none that belongs to this store, this run of the host and this very revision. It is read line by line, so that what it
-/// says is in memory once.
+/// None: there is none that belongs to this store, this run of the host and this very revision. It is read line by
+/// line, so that what it says is in memory once.
 pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Option<Vec<(Key, Kept)>> {
     let mut text = BufReader::with_capacity(PIECE_BYTES, disk.reader(FILE).ok()?.take(FILE_BYTES_MAX));
     let mut line = Vec::new();
@@ -100,7 +103,8 @@ pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Opt
         crc.update(&line);
         kept.push(kept_of(&line)?);
     }
-    (said == First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc.finalize() }).then_some(kept)
+    (said == First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc.finalize() })
+        .then_some(kept)
 }
 
 fn kept_of(line: &[u8]) -> Option<(Key, Kept)> {

@@ -28,7 +28,8 @@ impl Client {
             None => BufReader::new(TcpStream::connect(self.address)?),
         };
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+             \r\n",
             body.len()
         );
         stream.get_mut().write_all(format!("{head}{body}").as_bytes())?;

@@ -68,7 +68,9 @@ impl Ledger {
         let wanted = if was.is_some() && self.below(5) == 0 { None } else { Some(self.writes) };
         let length = self.below(FILLER_BYTES_MAX);
         let write = self.writes.to_string();
-        let data = json!({"write": write, "again": write, "length": length.to_string(), "filler": "z".repeat(length as usize)});
+        let data = json!({
+            "write": write, "again": write, "length": length.to_string(), "filler": "z".repeat(length as usize),
+        });
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
         self.open = Some((name.clone(), wanted));
         (name, was, wanted, object.to_string())
@@ -76,7 +78,12 @@ impl Ledger {
 
     /// Each name is as it was acknowledged last, or as it was asked for last.
     pub fn compare(&mut self, found: &Found, when: &str) {
-        assert!(found.revision >= self.revision, "{when}: revision {} was acknowledged, and it is {}", self.revision, found.revision);
+        assert!(
+            found.revision >= self.revision,
+            "{when}: revision {} was acknowledged, and it is {}",
+            self.revision,
+            found.revision
+        );
         self.settle(found);
         for (name, states) in &self.names {
             let last = states.last().copied().flatten();
@@ -100,7 +107,11 @@ impl Ledger {
             let state = found.objects.get(name).copied();
             let fits = states[had.saturating_sub(1)..].contains(&state) || had == 0 && state.is_none();
             let was = had.checked_sub(1).map(|last| states[last]);
-            assert!(fits, "{way}: {name} is {state:?}; it was {was:?} when the copy began, and later {:?}", &states[had..]);
+            assert!(
+                fits,
+                "{way}: {name} is {state:?}; it was {was:?} when the copy began, and later {:?}",
+                &states[had..]
+            );
         }
     }
 

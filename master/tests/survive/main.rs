@@ -1,7 +1,8 @@
-//! The real master under load, killed with SIGKILL again and again, and copied while it writes: what it had acknowledged is there.
+//! The real master under load, killed with SIGKILL again and again, and copied while it writes: what it had
+//! acknowledged is there.
 //!
-//! A kill leaves the page cache whole, so this is about the master's own order of things, threads and all; power cuts are the affair of
-//! the simulation and of `make test-crash`.
+//! A kill leaves the page cache whole, so this is about the master's own order of things, threads and all; power cuts
+//! are the affair of the simulation and of `make test-crash`.
 
 // Helpers of tests are tests too.
 #![allow(clippy::unwrap_used)]
@@ -25,10 +26,12 @@ const KILLS: u64 = 30;
 const KILLED_AFTER_MS_MAX: u64 = 200;
 /// Copies of each kind.
 const COPIES: u64 = 3;
-/// The documented order, HEAD.json first and the journal last, from $1 to $2, with extended attributes and without; what changes or goes
-/// while it is copied is no mistake of theirs.
-const WAYS: [&str; 2] =
-    ["tar -C $1 --sort=name -cf - . | tar -C $2 -xf -", "tar -C $1 --xattrs --sort=name -cf - . | tar -C $2 --xattrs -xf -"];
+/// The documented order, HEAD.json first and the journal last, from $1 to $2, with extended attributes and without;
+/// what changes or goes while it is copied is no mistake of theirs.
+const WAYS: [&str; 2] = [
+    "tar -C $1 --sort=name -cf - . | tar -C $2 -xf -",
+    "tar -C $1 --xattrs --sort=name -cf - . | tar -C $2 --xattrs -xf -",
+];
 
 fn ledgers() -> Vec<Mutex<Ledger>> {
     let seed = std::env::var("CORACLE_SEED").ok().and_then(|text| text.parse().ok());
@@ -181,7 +184,8 @@ fn a_directory_that_is_taken_away_takes_no_write_and_is_saved_from_memory() {
     let folder = Folder::new("gone");
     let master = Master::start(&folder, "data");
     let mut client = Client::new(master.address);
-    let mut post = |name: &str| client.call("POST", CONFIG_MAPS, &format!(r#"{{"metadata": {{"name": "{name}"}}}}"#)).unwrap();
+    let mut post =
+        |name: &str| client.call("POST", CONFIG_MAPS, &format!(r#"{{"metadata": {{"name": "{name}"}}}}"#)).unwrap();
     assert_eq!(post("before").0, 201);
     // The keeper may put one more file into a folder that is being emptied.
     while let Err(error) = std::fs::remove_dir_all(folder.path("data")) {
@@ -189,7 +193,10 @@ fn a_directory_that_is_taken_away_takes_no_write_and_is_saved_from_memory() {
     }
     for _ in 0..3 {
         let (code, status) = post("after");
-        assert!(code == 503 && status["message"].as_str().unwrap().contains("is not the directory any more"), "{code} {status}");
+        assert!(
+            code == 503 && status["message"].as_str().unwrap().contains("is not the directory any more"),
+            "{code} {status}"
+        );
     }
     assert_eq!(folder.log("data").matches("the store cannot be written to").count(), 1, "{}", folder.log("data"));
     let mut client = Client::new(master.address);
@@ -244,7 +251,9 @@ fn a_command_of_root_leaves_no_file_of_roots() {
         let found = Command::new("find").args([&folder.path(name), "!", "-uid", &NOBODY.to_string()]).output().unwrap();
         String::from_utf8(found.stdout).unwrap()
     };
-    for words in [&["backup", &file][..], &["store", "verify"], &["store", "fsck"], &["store", "flush"], &["store", "salvage"]] {
+    for words in
+        [&["backup", &file][..], &["store", "verify"], &["store", "fsck"], &["store", "flush"], &["store", "salvage"]]
+    {
         let (said, code) = command(&folder, words, "data", "none");
         assert_eq!((code, &*stray("data")), (Some(0), ""), "{words:?}: {said}");
     }

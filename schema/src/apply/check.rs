@@ -49,14 +49,18 @@ impl Check<'_> {
                 for (name, value) in map {
                     let (step, place) = child(row, name);
                     match place {
-                        Position::Anything => self.at(way, &step, |check, way| check.tell(way, "field not declared in schema".to_owned())),
+                        Position::Anything => {
+                            self.at(way, &step, |check, way| check.tell(way, "field not declared in schema".to_owned()))
+                        }
                         place => self.at(way, &step, |check, way| check.value(place, value, way, depth + 1)),
                     }
                 }
             }
             (Shape::Keys(field), Value::Object(map)) => {
                 for (key, value) in map {
-                    self.at(way, &fields::field(key), |check, way| check.value(Position::Entry(field), value, way, depth + 1));
+                    self.at(way, &fields::field(key), |check, way| {
+                        check.value(Position::Entry(field), value, way, depth + 1)
+                    });
                 }
             }
             (Shape::Set(field) | Shape::List(field, _), Value::Array(list)) => {
@@ -72,7 +76,9 @@ impl Check<'_> {
                             if !seen.insert(step.clone()) {
                                 self.tell(way, format!("duplicate entries for key {}", shown(&step)));
                             }
-                            self.at(way, &step, |check, way| check.value(Position::Entry(field), entry, way, depth + 1));
+                            self.at(way, &step, |check, way| {
+                                check.value(Position::Entry(field), entry, way, depth + 1)
+                            });
                         }
                     }
                 }
@@ -87,7 +93,9 @@ impl Check<'_> {
         let Position::Field(field) = place else { return };
         if let Value::Array(list) = value {
             for (at, entry) in list.iter().enumerate() {
-                self.at(way, &format!("i:{at}"), |check, way| check.value(Position::Entry(field), entry, way, depth + 1));
+                self.at(way, &format!("i:{at}"), |check, way| {
+                    check.value(Position::Entry(field), entry, way, depth + 1)
+                });
             }
         }
     }

@@ -80,7 +80,10 @@ impl Differences {
 }
 
 pub fn compare(types: &Types, name: &str, old: &Value, new: &Value) -> Differences {
-    types.get(name).map(|row| Walk { types }.compare(Position::Root(row), Some(old), Some(new), 0).inside).unwrap_or_default()
+    types
+        .get(name)
+        .map(|row| Walk { types }.compare(Position::Root(row), Some(old), Some(new), 0).inside)
+        .unwrap_or_default()
 }
 
 /// The change of one position, and of those inside it.
@@ -118,7 +121,13 @@ impl Walk<'_> {
         found
     }
 
-    fn maps(&self, shape: &Shape<'_>, old: Option<&Map<String, Value>>, new: Option<&Map<String, Value>>, depth: usize) -> Differences {
+    fn maps(
+        &self,
+        shape: &Shape<'_>,
+        old: Option<&Map<String, Value>>,
+        new: Option<&Map<String, Value>>,
+        depth: usize,
+    ) -> Differences {
         let mut all = Differences::default();
         let gone = names(old).filter(|name| new.is_none_or(|new| !new.contains_key(*name)));
         for name in names(new).chain(gone) {
@@ -132,7 +141,9 @@ impl Walk<'_> {
     /// Entries that are there several times are looked at together, as one.
     fn lists(&self, shape: &Shape<'_>, place: Position<'_>, old: &[Value], new: &[Value], depth: usize) -> Differences {
         let mut differences = Differences::default();
-        let (Ok(before), Ok(after)) = (steps(self.types, shape, old), steps(self.types, shape, new)) else { return differences };
+        let (Ok(before), Ok(after)) = (steps(self.types, shape, old), steps(self.types, shape, new)) else {
+            return differences;
+        };
         let mut all: BTreeMap<String, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for (step, value) in before.into_iter().zip(old) {
             all.entry(step).or_default().0.push(value);
@@ -141,7 +152,9 @@ impl Walk<'_> {
             all.entry(step).or_default().1.push(value);
         }
         for (step, (old, new)) in all {
-            let of = |old: &[&Value], new: &[&Value]| self.compare(place, old.first().copied(), new.first().copied(), depth + 1);
+            let of = |old: &[&Value], new: &[&Value]| {
+                self.compare(place, old.first().copied(), new.first().copied(), depth + 1)
+            };
             let found = match (old.as_slice(), new.as_slice()) {
                 (old @ ([] | [_]), new @ ([] | [_])) => of(old, new),
                 ([_, _, ..], [_, _, ..]) => Found { changed: old != new, ..Found::default() },

@@ -3,8 +3,8 @@
 //!     {"f:spec": {"f:ports": {"k:{\"port\":80}": {".": {}, "f:port": {}}}},
 //!      "f:metadata": {"f:finalizers": {"v:\"a\"": {}}}}
 //!
-//! A step is kept as it is written: `f:NAME` a field or key, `k:{..}` an entry by its keys, `v:..` an entry of a set, `i:N`
-//! one by its place. A point stands for the field itself where something inside is in the set, too.
+//! A step is kept as it is written: `f:NAME` a field or key, `k:{..}` an entry by its keys, `v:..` an entry of a set,
+//! `i:N` one by its place. A point stands for the field itself where something inside is in the set, too.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -218,7 +218,8 @@ mod tests {
 
     #[test]
     fn what_is_read_is_written_again() {
-        let value = json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}, "f:a": {}},
+        let value = json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}},
+            "f:a": {}},
             "f:metadata": {"f:finalizers": {"v:\"a.io/1\"": {}}, "f:list": {"i:3": {}}}});
         let fields = Fields::read(&value).unwrap();
         assert_eq!(fields.to_value(), value);
@@ -232,7 +233,9 @@ mod tests {
         assert_eq!(fields.paths(), paths);
         let spaced = json!({"f:x": {"k:{ \"b\": 1, \"a\": \"y\" }": {}}});
         assert_eq!(Fields::read(&spaced).unwrap().to_value(), json!({"f:x": {"k:{\"a\":\"y\",\"b\":1}": {}}}));
-        for bad in [json!({"x": {}}), json!({"q:x": {}}), json!({"f:x": 1}), json!({"k:x": {}}), json!({"i:x": {}}), json!([])] {
+        for bad in
+            [json!({"x": {}}), json!({"q:x": {}}), json!({"f:x": 1}), json!({"k:x": {}}), json!({"i:x": {}}), json!([])]
+        {
             assert_eq!(Fields::read(&bad), None, "{bad}");
         }
     }
@@ -240,12 +243,23 @@ mod tests {
     #[test]
     fn sets() {
         let read = |value: Value| Fields::read(&value).unwrap();
-        let (a, b) = (read(json!({"f:x": {".": {}, "f:y": {}, "f:z": {}}, "f:w": {}})), read(json!({"f:x": {".": {}, "f:y": {}}})));
+        let (a, b) = (
+            read(json!({"f:x": {".": {}, "f:y": {}, "f:z": {}}, "f:w": {}})),
+            read(json!({"f:x": {".": {}, "f:y": {}}})),
+        );
         assert_eq!(a.clone().difference(&b), read(json!({"f:x": {"f:z": {}}, "f:w": {}})));
         assert_eq!(a.clone().without(&b), read(json!({"f:w": {}})));
         assert_eq!(a.intersection(&b), b);
-        assert_eq!(Fields::named(&["status", "metadata.labels"]), read(json!({"f:status": {}, "f:metadata": {"f:labels": {}}})));
-        assert!(a.clone().difference(&a).is_empty() && a.has("f:x") && !a.inside("f:x").unwrap().is_empty() && a.inside("f:w").is_none());
+        assert_eq!(
+            Fields::named(&["status", "metadata.labels"]),
+            read(json!({"f:status": {}, "f:metadata": {"f:labels": {}}}))
+        );
+        assert!(
+            a.clone().difference(&a).is_empty()
+                && a.has("f:x")
+                && !a.inside("f:x").unwrap().is_empty()
+                && a.inside("f:w").is_none()
+        );
     }
 
     fn any(chance: &mut Chance) -> Fields {

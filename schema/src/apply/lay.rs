@@ -1,5 +1,5 @@
-//! Server-side apply: a configuration is laid over what stands; fields that the applier said before and says no more go, unless
-//! somebody else owns them; a field of somebody else with another value is a conflict, unless forced.
+//! Server-side apply: a configuration is laid over what stands; fields that the applier said before and says no more
+//! go, unless somebody else owns them; a field of somebody else with another value is a conflict, unless forced.
 
 use super::fields::Fields;
 use super::managed::{Entry, Managed, Moved, NOBODYS, Owner, updated};
@@ -61,8 +61,9 @@ pub fn apply(types: &Types, live: &Value, config: &Value, writer: Writer<'_>, fo
         outcome => outcome,
     };
     let mut applied = outcome.map_err(|conflicts| {
-        let paths =
-            |(owner, fields): &(Owner, Fields)| fields.paths().into_iter().map(|path| Conflict { owner: owner.clone(), path }).collect();
+        let paths = |(owner, fields): &(Owner, Fields)| {
+            fields.paths().into_iter().map(|path| Conflict { owner: owner.clone(), path }).collect()
+        };
         Refusal::Conflicts(conflicts.iter().flat_map(|one| -> Vec<Conflict> { paths(one) }).collect())
     })?;
     if writer.manager == KUBECTL {
@@ -138,7 +139,8 @@ fn pruned(types: &Types, writer: Writer<'_>, laid: &Value, managed: &Managed, la
     let last = merge::with_names(types, name, last);
     let cut = merge::removed(types, name, laid, &last);
     // What somebody owns comes back, and what the cut took along without being asked to.
-    let (there, here): (Vec<&Entry>, Vec<&Entry>) = managed.entries.iter().partition(|entry| writer.other_of(&entry.owner).is_some());
+    let (there, here): (Vec<&Entry>, Vec<&Entry>) =
+        managed.entries.iter().partition(|entry| writer.other_of(&entry.owner).is_some());
     let cut = kept(types, name, laid, &cut, &here);
     let cut = match writer.other.filter(|_| !there.is_empty()) {
         Some(form) => form.tell_back(&kept(types, form.type_name, &form.tell(laid), &form.tell(&cut), &there)),
@@ -159,7 +161,8 @@ fn kept(types: &Types, name: &str, laid: &Value, cut: &Value, owners: &[&Entry])
 fn conflicts_left(types: &Types, live: &Value, conflicts: Conflicts, writer: Writer<'_>) -> Conflicts {
     let allowed = live["metadata"]["annotations"][LAST_APPLIED].as_str().and_then(|text| {
         let applied: Value = serde_json::from_str(text).ok()?;
-        let fits = applied["apiVersion"] == writer.api_version && check::problems(types, writer.type_name, &applied).is_empty();
+        let fits = applied["apiVersion"] == writer.api_version
+            && check::problems(types, writer.type_name, &applied).is_empty();
         let differences = fits.then(|| compare::compare(types, writer.type_name, &applied, live))?;
         let fields = compare::fields_of(types, writer.type_name, &applied);
         Some(fields.difference(&differences.changed).difference(&differences.added).difference(&differences.removed))
@@ -171,7 +174,11 @@ fn conflicts_left(types: &Types, live: &Value, conflicts: Conflicts, writer: Wri
 
 /// kubectl's own note of what it applied is kept true where there is one.
 fn note_applied(object: &mut Value, config: &Value) {
-    let Some(note) = object.pointer_mut("/metadata/annotations").and_then(|annotations| annotations.get_mut(LAST_APPLIED)) else { return };
+    let Some(note) =
+        object.pointer_mut("/metadata/annotations").and_then(|annotations| annotations.get_mut(LAST_APPLIED))
+    else {
+        return;
+    };
     if note.as_str().is_none_or(str::is_empty) {
         return;
     }

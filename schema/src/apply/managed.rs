@@ -2,9 +2,9 @@
 //!
 //!     any write   what it adds or changes becomes the writer's and nobody else's; what it takes away is nobody's
 //!
-//! Nobody owns what every object has (its name, uid, times), nor what a path cannot change (`ignored`). Times move only when
-//! something is moved. A plain write does not start tracking an object that has no managedFields: the first apply does that, for
-//! `before-first-apply`.
+//! Nobody owns what every object has (its name, uid, times), nor what a path cannot change (`ignored`). Times move only
+//! when something is moved. A plain write does not start tracking an object that has no managedFields: the first apply
+//! does that, for `before-first-apply`.
 
 use super::compare;
 use super::fields::Fields;
@@ -77,7 +77,10 @@ impl Owner {
 
     pub(super) fn is(&self, other: &Owner) -> bool {
         let version = self.applies || self.api_version == other.api_version;
-        version && self.manager == other.manager && self.applies == other.applies && self.subresource == other.subresource
+        version
+            && self.manager == other.manager
+            && self.applies == other.applies
+            && self.subresource == other.subresource
     }
 
     /// `"scaler" with subresource "scale" using apps/v1`
@@ -105,8 +108,8 @@ impl Managed {
         Managed::read(&object["metadata"]["managedFields"]).unwrap_or_default()
     }
 
-    /// The owners that a write leaves before it is counted itself: a client may set the list; an empty one, or one with an empty
-    /// entry, takes all away; nonsense, and nothing, leaves it.
+    /// The owners that a write leaves before it is counted itself: a client may set the list; an empty one, or one with
+    /// an empty entry, takes all away; nonsense, and nothing, leaves it.
     pub fn sent(sent: &Value, standing: &Value) -> Managed {
         match sent.as_array().map(Vec::as_slice) {
             Some([]) => Managed::default(),
@@ -135,7 +138,8 @@ impl Managed {
         self.entries.is_empty()
     }
 
-    /// The owners of a field, as another document tells of them in which it stands elsewhere. Each of them owns it there alone.
+    /// The owners of a field, as another document tells of them in which it stands elsewhere. Each of them owns it
+    /// there alone.
     pub fn through(&self, here: &Fields, there: &Fields, api_version: &str) -> Managed {
         let owns = |entry: &&Entry| !entry.fields.intersection(here).is_empty();
         let turned = |entry: &Entry| {
@@ -169,7 +173,9 @@ impl Managed {
 
     /// Without the times of what was written through this path: Kubernetes keeps none of a scale.
     pub fn untimed(mut self, subresource: &str) -> Managed {
-        for entry in self.entries.iter_mut().filter(|entry| entry.owner.subresource == subresource && !entry.owner.applies) {
+        for entry in
+            self.entries.iter_mut().filter(|entry| entry.owner.subresource == subresource && !entry.owner.applies)
+        {
             entry.time = None;
         }
         self
@@ -223,7 +229,8 @@ impl Managed {
             };
             let (fields, time) = (take(&mut self.entries[at].fields), self.entries[at].time.take());
             let bucket = &mut self.entries[*bucket];
-            bucket.owner = Owner { manager: ANCIENT.to_owned(), applies: false, api_version: version, subresource: String::new() };
+            bucket.owner =
+                Owner { manager: ANCIENT.to_owned(), applies: false, api_version: version, subresource: String::new() };
             bucket.fields = take(&mut bucket.fields).union(&fields);
             bucket.time = time;
             left -= 1;
@@ -259,7 +266,8 @@ fn entry(value: &Value) -> Option<Entry> {
         "Update" => false,
         _ => return None,
     };
-    let owner = Owner { manager: text("manager"), applies, api_version: text("apiVersion"), subresource: text("subresource") };
+    let owner =
+        Owner { manager: text("manager"), applies, api_version: text("apiVersion"), subresource: text("subresource") };
     if owner.api_version.is_empty() || value["fieldsType"] != "FieldsV1" {
         return None;
     }
@@ -283,9 +291,11 @@ pub(super) struct Moved<'a> {
 
 impl<'a> Moved<'a> {
     pub(super) fn of(types: &Types, old: &Value, new: &Value, managed: &Managed, writer: Writer<'a>) -> Moved<'a> {
-        let moved =
-            |name: &str, old: &Value, new: &Value| compare::compare(types, name, old, new).without(writer.ignored).set_and_removed();
-        let other = writer.other.filter(|form| managed.entries.iter().any(|entry| entry.owner.api_version == form.api_version));
+        let moved = |name: &str, old: &Value, new: &Value| {
+            compare::compare(types, name, old, new).without(writer.ignored).set_and_removed()
+        };
+        let other =
+            writer.other.filter(|form| managed.entries.iter().any(|entry| entry.owner.api_version == form.api_version));
         let other = other.map(|form| (form.api_version, moved(form.type_name, &form.tell(old), &form.tell(new))));
         Moved { here: moved(writer.type_name, old, new), other }
     }
@@ -325,7 +335,8 @@ pub(super) fn updated(types: &Types, old: &Value, new: &Value, mut managed: Mana
     managed
 }
 
-/// Whether two states of an object differ in nothing but times of `managedFields` and the revision: then the older one stays.
+/// Whether two states of an object differ in nothing but times of `managedFields` and the revision: then the older one
+/// stays.
 pub fn same_but_times(old: &Value, new: &Value) -> bool {
     let bare = |object: &Value| {
         let mut managed = Managed::of(object);
@@ -334,7 +345,9 @@ pub fn same_but_times(old: &Value, new: &Value) -> bool {
         entries.sort_by_cached_key(|entry| entry.to_value().to_string());
         entries
     };
-    same_rest(old, new) && old["metadata"]["managedFields"] != new["metadata"]["managedFields"] && bare(old) == bare(new)
+    same_rest(old, new)
+        && old["metadata"]["managedFields"] != new["metadata"]["managedFields"]
+        && bare(old) == bare(new)
 }
 
 /// Whether two states of an object are the same but for its owners and revision.

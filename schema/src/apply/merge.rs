@@ -15,19 +15,27 @@ pub fn merge(types: &Types, name: &str, standing: &Value, applied: &Value) -> Va
     }
 }
 
-fn merged(types: &Types, place: Position<'_>, standing: Option<&Value>, applied: Option<&Value>, depth: usize) -> Option<Value> {
+fn merged(
+    types: &Types,
+    place: Position<'_>,
+    standing: Option<&Value>,
+    applied: Option<&Value>,
+    depth: usize,
+) -> Option<Value> {
     let shape = place.shape(types);
     let (old, new) = (standing.unwrap_or(&Value::Null), applied.unwrap_or(&Value::Null));
     match &shape {
         _ if depth > DEPTH_MAX => {}
         Shape::Fields(_) | Shape::Keys(_) => {
-            let (old, new) = (old.as_object().filter(|map| !map.is_empty()), new.as_object().filter(|map| !map.is_empty()));
+            let (old, new) =
+                (old.as_object().filter(|map| !map.is_empty()), new.as_object().filter(|map| !map.is_empty()));
             if old.is_some() || new.is_some() {
                 return maps(types, &shape, old, new, depth);
             }
         }
         Shape::Set(_) | Shape::List(..) => {
-            let (old, new) = (old.as_array().map_or(&[][..], Vec::as_slice), new.as_array().map_or(&[][..], Vec::as_slice));
+            let (old, new) =
+                (old.as_array().map_or(&[][..], Vec::as_slice), new.as_array().map_or(&[][..], Vec::as_slice));
             if !old.is_empty() || !new.is_empty() {
                 return lists(types, &shape, old, new, depth);
             }
@@ -65,14 +73,17 @@ fn maps(
 /// Entries of both keep the order of what is applied; what only stands there stays where it is between them.
 fn lists(types: &Types, shape: &Shape<'_>, old: &[Value], new: &[Value], depth: usize) -> Option<Value> {
     let (Shape::Set(list) | Shape::List(list, _)) = shape else { return None };
-    let (Ok(old_steps), Ok(new_steps)) = (steps(types, shape, old), steps(types, shape, new)) else { return Some(new.into()) };
+    let (Ok(old_steps), Ok(new_steps)) = (steps(types, shape, old), steps(types, shape, new)) else {
+        return Some(new.into());
+    };
     let wanted: HashMap<&str, &Value> = new_steps.iter().map(String::as_str).zip(new).collect();
     let mut standing: HashMap<&str, Option<&Value>> = HashMap::new();
     for (step, value) in old_steps.iter().zip(old) {
         // What is there several times is no partner for what is applied.
         standing.entry(step).and_modify(|one| *one = None).or_insert(Some(value));
     }
-    let mut shared: VecDeque<&str> = new_steps.iter().map(String::as_str).filter(|step| standing.contains_key(step)).collect();
+    let mut shared: VecDeque<&str> =
+        new_steps.iter().map(String::as_str).filter(|step| standing.contains_key(step)).collect();
     let join = |old: Option<&Value>, new: Option<&Value>| merged(types, Position::Entry(list), old, new, depth + 1);
     let mut out = Vec::with_capacity(old.len().max(new.len()));
     let mut done: HashSet<&str> = HashSet::new();
@@ -139,7 +150,9 @@ fn take_out(types: &Types, place: Position<'_>, value: &Value, gone: &Fields) ->
             let kept = steps.iter().zip(entries).filter(|(step, _)| !gone.has(step));
             let out: Vec<Value> = kept
                 .map(|(step, value)| match gone.inside(step) {
-                    Some(gone) => take_out(types, Position::Entry(list), value, gone).unwrap_or_else(|| bare(&shape, value)),
+                    Some(gone) => {
+                        take_out(types, Position::Entry(list), value, gone).unwrap_or_else(|| bare(&shape, value))
+                    }
                     None => value.clone(),
                 })
                 .collect();
@@ -154,7 +167,10 @@ fn take_out(types: &Types, place: Position<'_>, value: &Value, gone: &Fields) ->
 /// An entry without all that can be taken from it: its keys remain, without which it would not be an entry.
 fn bare(shape: &Shape<'_>, entry: &Value) -> Value {
     let (Shape::List(_, keys), Value::Object(fields)) = (shape, entry) else { return Value::Null };
-    keys.iter().filter_map(|key| fields.get(&**key).map(|value| (key.to_string(), value.clone()))).collect::<Map<_, _>>().into()
+    keys.iter()
+        .filter_map(|key| fields.get(&**key).map(|value| (key.to_string(), value.clone())))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// A set in which every field that has a name of its own is a member where something inside it is one.

@@ -1,4 +1,5 @@
-//! Owners of the fields of a document, and server-side apply: a client names the fields that it cares for, and nothing else is touched.
+//! Owners of the fields of a document, and server-side apply: a client names the fields that it cares for, and nothing
+//! else is touched.
 //!
 //!     fields     sets of fields, as `fieldsV1` writes them
 //!     shape      what the types say of how two versions of a place meet: field by field, as a set, by keys, or as a
@@ -11,7 +12,8 @@
 //!     manager    how a manager may be called
 //!     lay        apply: a configuration laid over what stands
 //!
-//! As `sigs.k8s.io/structured-merge-diff` decides, so that clients find the owners, conflicts and orders that they know.
+//! As `sigs.k8s.io/structured-merge-diff` decides, so that clients find the owners, conflicts and orders that they
+//! know.
 
 mod check;
 mod compare;

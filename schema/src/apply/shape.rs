@@ -92,8 +92,8 @@ fn element<'t>(types: &'t Types, field: &'t Field, own_rule: bool) -> Shape<'t> 
     }
 }
 
-/// The step to an entry of a list with keys; why there is none. A key that is not there, null or empty is what the types say is its
-/// default: so it is stored, and so the next apply finds it.
+/// The step to an entry of a list with keys; why there is none. A key that is not there, null or empty is what the
+/// types say is its default: so it is stored, and so the next apply finds it.
 pub fn keyed(types: &Types, field: &Field, keys: &[Cow<'static, str>], entry: &Value) -> Result<String, String> {
     let Value::Object(map) = entry else {
         let what = if entry.is_null() { "a null element" } else { "non-map elements" };
@@ -110,9 +110,13 @@ pub fn keyed(types: &Types, field: &Field, keys: &[Cow<'static, str>], entry: &V
             default.and_then(|default| serde_json::from_str(default).ok()).filter(|value: &Value| !value.is_null())
         };
         let said = map.get(&**key).filter(|value| !value.is_null());
-        let value = said.filter(|value| *value != "").cloned().or_else(default).or_else(|| said.cloned()).ok_or_else(|| {
-            format!("associative list with keys has an element that omits key field {key:?} (and doesn't have default value)")
-        })?;
+        let value =
+            said.filter(|value| *value != "").cloned().or_else(default).or_else(|| said.cloned()).ok_or_else(|| {
+                format!(
+                    "associative list with keys has an element that omits key field {key:?} (and doesn't have default \
+                     value)"
+                )
+            })?;
         step.insert(key.to_string(), value);
     }
     Ok(format!("k:{}", Value::Object(step)))

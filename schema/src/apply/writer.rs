@@ -65,7 +65,8 @@ fn without_nulls(value: &Value) -> Value {
 impl<'a> Writer<'a> {
     /// The same writer, as if it wrote in its other version.
     pub(super) fn turned(self, form: Form<'a>) -> Writer<'a> {
-        let back = Form { api_version: self.api_version, type_name: self.type_name, convert: form.back, back: form.convert };
+        let back =
+            Form { api_version: self.api_version, type_name: self.type_name, convert: form.back, back: form.convert };
         Writer { api_version: form.api_version, type_name: form.type_name, other: Some(back), ..self }
     }
 

@@ -1,6 +1,6 @@
-//! JSON patch (RFC 6902), as Kubernetes reads it: what the standard leaves open, or forbids where the original does not mind,
-//! is done as there. An index may count from the end (`-1`), a `replace` of a member that is not there adds it, a `test` of
-//! one against null passes, a value left out is null.
+//! JSON patch (RFC 6902), as Kubernetes reads it: what the standard leaves open, or forbids where the original does not
+//! mind, is done as there. An index may count from the end (`-1`), a `replace` of a member that is not there adds it, a
+//! `test` of one against null passes, a value left out is null.
 
 use super::Unpatched;
 use crate::problem::Path;
@@ -32,7 +32,8 @@ pub fn parse(patch: Value) -> Result<(Vec<Operation>, Vec<Path>), Unpatched> {
         return Err(Unpatched::TooLarge(why));
     }
     let mut unknown = Vec::new();
-    let operations = list.into_iter().enumerate().map(|(at, entry)| operation(at, entry, &mut unknown)).collect::<Result<_, _>>()?;
+    let operations =
+        list.into_iter().enumerate().map(|(at, entry)| operation(at, entry, &mut unknown)).collect::<Result<_, _>>()?;
     Ok((operations, unknown))
 }
 
@@ -61,16 +62,21 @@ pub fn apply(mut document: Value, operations: &[Operation]) -> Result<Value, Unp
     let mut spent = Spent::default();
     for (at, operation) in operations.iter().enumerate() {
         let done = one(&mut document, operation, &mut spent);
-        done.map_err(|why| Unpatched::Failed(format!("operation {at}, {:?} of {:?}: {why}", operation.op, operation.path)))?;
+        done.map_err(|why| {
+            Unpatched::Failed(format!("operation {at}, {:?} of {:?}: {why}", operation.op, operation.path))
+        })?;
         if spent.copied_bytes > COPIED_BYTES_MAX {
             let why = format!(
-                "Unable to complete the copy, the accumulated size increase of copy is {}, exceeding the limit {COPIED_BYTES_MAX}",
+                "Unable to complete the copy, the accumulated size increase of copy is {}, exceeding the limit \
+                 {COPIED_BYTES_MAX}",
                 spent.copied_bytes
             );
             return Err(Unpatched::TooLarge(why));
         }
         if spent.work > WORK_MAX {
-            let why = format!("the patch moves long lists and large values about too often: more than {WORK_MAX} were touched");
+            let why = format!(
+                "the patch moves long lists and large values about too often: more than {WORK_MAX} were touched"
+            );
             return Err(Unpatched::TooLarge(why));
         }
     }
@@ -177,8 +183,8 @@ fn get<'a>(document: &'a mut Value, path: &str) -> Result<Option<&'a Value>, Str
     }
 }
 
-/// The parent of the last step of a path, and that step. A path should begin with a slash; text before the first one is skipped, as in
-/// Kubernetes.
+/// The parent of the last step of a path, and that step. A path should begin with a slash; text before the first one is
+/// skipped, as in Kubernetes.
 fn parent<'a>(document: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), String> {
     let (_, path) = path.split_once('/').ok_or(NO_PLACE)?;
     let (way, last) = path.rsplit_once('/').map_or((None, path), |(way, last)| (Some(way), last));
@@ -211,7 +217,11 @@ fn index(text: &str, end: usize) -> Result<usize, String> {
 
 fn not_too_deep(path: &str, value: &Value, spent: &mut Spent) -> Result<(), String> {
     let levels = path.split('/').count() + levels(value, spent);
-    if levels > LEVELS_MAX { Err(format!("the document would be nested deeper than {LEVELS_MAX} levels")) } else { Ok(()) }
+    if levels > LEVELS_MAX {
+        Err(format!("the document would be nested deeper than {LEVELS_MAX} levels"))
+    } else {
+        Ok(())
+    }
 }
 
 fn levels(value: &Value, spent: &mut Spent) -> usize {
@@ -257,8 +267,16 @@ mod tests {
     fn operations() {
         for (document, patch, expected) in [
             // From the standard's appendix.
-            (json!({"foo": "bar"}), json!([{"op": "add", "path": "/baz", "value": "qux"}]), Ok(json!({"baz": "qux", "foo": "bar"}))),
-            (json!({"a": ["x", "y"]}), json!([{"op": "add", "path": "/a/1", "value": "q"}]), Ok(json!({"a": ["x", "q", "y"]}))),
+            (
+                json!({"foo": "bar"}),
+                json!([{"op": "add", "path": "/baz", "value": "qux"}]),
+                Ok(json!({"baz": "qux", "foo": "bar"})),
+            ),
+            (
+                json!({"a": ["x", "y"]}),
+                json!([{"op": "add", "path": "/a/1", "value": "q"}]),
+                Ok(json!({"a": ["x", "q", "y"]})),
+            ),
             (json!({"a": 1, "b": 2}), json!([{"op": "remove", "path": "/a"}]), Ok(json!({"b": 2}))),
             (json!({"a": ["x", "y", "z"]}), json!([{"op": "remove", "path": "/a/1"}]), Ok(json!({"a": ["x", "z"]}))),
             (json!({"a": 1}), json!([{"op": "replace", "path": "/a", "value": 2}]), Ok(json!({"a": 2}))),
@@ -267,15 +285,35 @@ mod tests {
                 json!([{"op": "move", "from": "/foo/waldo", "path": "/qux/thud"}]),
                 Ok(json!({"foo": {"bar": "baz"}, "qux": {"corge": "grault", "thud": "fred"}})),
             ),
-            (json!({"a": ["1", "2", "3"]}), json!([{"op": "move", "from": "/a/0", "path": "/a/2"}]), Ok(json!({"a": ["2", "3", "1"]}))),
-            (json!({"a": {"b": 1}}), json!([{"op": "test", "path": "/a", "value": {"b": 1}}]), Ok(json!({"a": {"b": 1}}))),
+            (
+                json!({"a": ["1", "2", "3"]}),
+                json!([{"op": "move", "from": "/a/0", "path": "/a/2"}]),
+                Ok(json!({"a": ["2", "3", "1"]})),
+            ),
+            (
+                json!({"a": {"b": 1}}),
+                json!([{"op": "test", "path": "/a", "value": {"b": 1}}]),
+                Ok(json!({"a": {"b": 1}})),
+            ),
             (json!({"a": 1}), json!([{"op": "test", "path": "/a", "value": "1"}]), Err("the test failed")),
-            (json!({"a": {}}), json!([{"op": "add", "path": "/a/b", "value": {"c": 1}}]), Ok(json!({"a": {"b": {"c": 1}}}))),
+            (
+                json!({"a": {}}),
+                json!([{"op": "add", "path": "/a/b", "value": {"c": 1}}]),
+                Ok(json!({"a": {"b": {"c": 1}}})),
+            ),
             (json!({"a": 1}), json!([{"op": "add", "path": "/b/c", "value": 1}]), Err(NO_PLACE)),
-            (json!({"/": 9, "~1": 10}), json!([{"op": "test", "path": "/~01", "value": 10}]), Ok(json!({"/": 9, "~1": 10}))),
+            (
+                json!({"/": 9, "~1": 10}),
+                json!([{"op": "test", "path": "/~01", "value": 10}]),
+                Ok(json!({"/": 9, "~1": 10})),
+            ),
             (json!({"a": [1]}), json!([{"op": "add", "path": "/a/-", "value": [2]}]), Ok(json!({"a": [1, [2]]}))),
             // Escapes.
-            (json!({"a": {}}), json!([{"op": "add", "path": "/a/x~1y~0z", "value": 1}]), Ok(json!({"a": {"x/y~z": 1}}))),
+            (
+                json!({"a": {}}),
+                json!([{"op": "add", "path": "/a/x~1y~0z", "value": 1}]),
+                Ok(json!({"a": {"x/y~z": 1}})),
+            ),
             // What Kubernetes lets pass.
             (json!({}), json!([{"op": "replace", "path": "/a", "value": 2}]), Ok(json!({"a": 2}))),
             (json!({}), json!([{"op": "test", "path": "/a", "value": null}]), Ok(json!({}))),
@@ -301,9 +339,17 @@ mod tests {
             (json!({"a": [1]}), json!([{"op": "test", "path": "/a/9", "value": null}]), Err("out of bounds")),
             (json!({"a": "x"}), json!([{"op": "add", "path": "/a/b", "value": 1}]), Err(NO_PLACE)),
             // What is no patch.
-            (json!({}), json!({"a": 1}), Err("json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp")),
+            (
+                json!({}),
+                json!({"a": 1}),
+                Err("json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
+            ),
             (json!({}), json!([1]), Err("json: cannot unmarshal number into Go value of type handlers.jsonPatchOp")),
-            (json!({}), json!([{"op": 1}]), Err("json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string")),
+            (
+                json!({}),
+                json!([{"op": 1}]),
+                Err("json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"),
+            ),
         ] {
             check(document, patch, expected);
         }
@@ -342,7 +388,9 @@ mod tests {
         for _ in 0..20_000 {
             let document = chance.value(4);
             let path = |chance: &mut Chance| {
-                (0..chance.below(4)).map(|_| format!("/{}", chance.key().replace('~', "~0").replace('/', "~1"))).collect()
+                (0..chance.below(4))
+                    .map(|_| format!("/{}", chance.key().replace('~', "~0").replace('/', "~1")))
+                    .collect()
             };
             let operations: Vec<Operation> = (0..chance.below(4))
                 .map(|_| Operation {

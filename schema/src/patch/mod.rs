@@ -1,5 +1,5 @@
-//! Applies a PATCH to a document, in three languages. All work on plain JSON; the outcome is decoded, defaulted and checked like any
-//! document.
+//! Applies a PATCH to a document, in three languages. All work on plain JSON; the outcome is decoded, defaulted and
+//! checked like any document.
 //!
 //!     json        a list of operations, done all or not at all (RFC 6902)
 //!     merge       a document laid over another: null deletes, lists are replaced (RFC 7386)
@@ -31,7 +31,10 @@ pub enum Unpatched {
 impl fmt::Display for Unpatched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unpatched::Malformed(why) | Unpatched::TooLarge(why) | Unpatched::Failed(why) | Unpatched::Unmergeable(why) => f.write_str(why),
+            Unpatched::Malformed(why)
+            | Unpatched::TooLarge(why)
+            | Unpatched::Failed(why)
+            | Unpatched::Unmergeable(why) => f.write_str(why),
         }
     }
 }
@@ -120,7 +123,10 @@ pub(crate) mod tests {
                 2 => json!(self.below(2) == 0),
                 3 | 4 => json!(["", "a", "b/c", "~"][self.below(4)]),
                 5 => (0..self.below(4)).map(|_| self.value(depth - 1)).collect(),
-                _ => (0..self.below(4)).map(|_| (self.key(), self.value(depth - 1))).collect::<serde_json::Map<_, _>>().into(),
+                _ => (0..self.below(4))
+                    .map(|_| (self.key(), self.value(depth - 1)))
+                    .collect::<serde_json::Map<_, _>>()
+                    .into(),
             }
         }
 
@@ -131,8 +137,10 @@ pub(crate) mod tests {
 
     #[test]
     fn levels_that_are_gone_into() {
-        let (operations, _) =
-            json::parse(json!([{"op": "add", "path": "/a/b~1c/0", "value": 1}, {"op": "move", "path": "/a/d", "from": "/e/f"}])).unwrap();
+        let (operations, _) = json::parse(
+            json!([{"op": "add", "path": "/a/b~1c/0", "value": 1}, {"op": "move", "path": "/a/d", "from": "/e/f"}]),
+        )
+        .unwrap();
         assert_eq!(touched(&operations), json!({"a": {"b/c": {}}, "e": {}}));
     }
 

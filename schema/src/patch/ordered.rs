@@ -6,17 +6,25 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// Applies the special entries of a patch to a list: the remaining list, and the remaining patch.
-pub(super) fn special_entries(mut standing: Vec<Value>, changes: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), Unpatched> {
+pub(super) fn special_entries(
+    mut standing: Vec<Value>,
+    changes: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), Unpatched> {
     let (mut plain, mut gone, mut replace) = (Vec::new(), HashMap::new(), false);
     for entry in changes {
-        let Value::Object(map) = &entry else { return Err(Unpatched::Unmergeable("an entry of the list is not a map".to_owned())) };
+        let Value::Object(map) = &entry else {
+            return Err(Unpatched::Unmergeable("an entry of the list is not a map".to_owned()));
+        };
         match map.get(DIRECTIVE).map(Value::as_str) {
             None => plain.push(entry),
             Some(Some("delete")) => {
                 gone.insert(text(map.get(key).ok_or_else(|| no_key(map, key))?), 0);
             }
             Some(Some("replace")) => replace = true,
-            Some(Some("merge")) => return Err(Unpatched::Unmergeable("merging lists cannot yet be specified in the patch".to_owned())),
+            Some(Some("merge")) => {
+                return Err(Unpatched::Unmergeable("merging lists cannot yet be specified in the patch".to_owned()));
+            }
             Some(_) => return Err(unknown_directive(map)),
         }
     }
@@ -29,9 +37,14 @@ pub(super) fn special_entries(mut standing: Vec<Value>, changes: Vec<Value>, key
     Ok((standing, plain))
 }
 
-/// A merged list in order: what `order` names as it says, the rest as it stood before; the rest goes in between as near to where
-/// it stood as the first rule lets it.
-pub(super) fn arranged(merged: Vec<Value>, order: &[Value], before: &[Value], key: &str) -> Result<Vec<Value>, Unpatched> {
+/// A merged list in order: what `order` names as it says, the rest as it stood before; the rest goes in between as near
+/// to where it stood as the first rule lets it.
+pub(super) fn arranged(
+    merged: Vec<Value>,
+    order: &[Value],
+    before: &[Value],
+    key: &str,
+) -> Result<Vec<Value>, Unpatched> {
     let (wanted, stood) = (positions(order, key), positions(before, key));
     let mut ordered: Vec<(usize, Option<usize>, Value)> = Vec::new();
     let mut others: Vec<(usize, Value)> = Vec::new();
@@ -112,7 +125,10 @@ pub(super) fn key_of(entry: &Value, key: &str) -> Result<String, Unpatched> {
         return Ok(text(entry));
     }
     let Value::Object(map) = entry else {
-        return Err(Unpatched::Unmergeable(format!("expected a map[string]interface {{}}, but received a {}", go_kind(entry))));
+        return Err(Unpatched::Unmergeable(format!(
+            "expected a map[string]interface {{}}, but received a {}",
+            go_kind(entry)
+        )));
     };
     map.get(key).map(text).ok_or_else(|| no_key(map, key))
 }

@@ -9,7 +9,8 @@
 //!                                                 between
 //!     "$retainKeys": [FIELD]                      every other field of the map goes
 //!
-//! As in Kubernetes new entries come first where no order is given, and what is wrong with a patch is said in its words.
+//! As in Kubernetes new entries come first where no order is given, and what is wrong with a patch is said in its
+//! words.
 
 use super::ordered::{alike, arranged, in_order, positions, special_entries, text};
 use super::{Unpatched, shown};
@@ -21,7 +22,8 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 pub(super) const SET_ORDER: &str = "$setElementOrder";
 
-/// Does a patch to a document of the type called `name`. Where no type says what is there, maps are merged and lists replaced.
+/// Does a patch to a document of the type called `name`. Where no type says what is there, maps are merged and lists
+/// replaced.
 pub fn apply(types: &Types, name: &str, document: Value, patch: Map<String, Value>) -> Result<Value, Unpatched> {
     let Value::Object(document) = document else { return Ok(Value::Object(patch)) };
     let shape = types.get(name).map_or(Shape::Unknown, Shape::Of);
@@ -89,13 +91,18 @@ impl<'t> Strategy<'t> {
             let merged = match (standing, value) {
                 (Value::Object(standing), Value::Object(value)) => {
                     let known = self.field(shape, &name)?;
-                    // What replaces something whole is taken as it is, its directives too: they are told of as unknown fields.
+                    // What replaces something whole is taken as it is, its directives too: they are told of as unknown
+                    // fields.
                     Value::Object(if known.replaced { value } else { self.map(standing, value, known.shape)? })
                 }
                 (Value::Array(standing), Value::Array(value)) => {
                     let known = self.field(shape, &name)?;
                     // Entries are deleted from a list of any strategy.
-                    Value::Array(if known.merged || deletes { self.list(standing, value, known, deletes)? } else { value })
+                    Value::Array(if known.merged || deletes {
+                        self.list(standing, value, known, deletes)?
+                    } else {
+                        value
+                    })
                 }
                 (standing, _) if deletes => standing,
                 (_, value) => match plain(value) {
@@ -109,13 +116,20 @@ impl<'t> Strategy<'t> {
     }
 
     /// Lists whose order the patch gives; they are done, and gone from the patch.
-    fn ordered_lists(&self, original: &mut Map<String, Value>, patch: &mut Map<String, Value>, shape: Shape<'t>) -> Result<(), Unpatched> {
+    fn ordered_lists(
+        &self,
+        original: &mut Map<String, Value>,
+        patch: &mut Map<String, Value>,
+        shape: Shape<'t>,
+    ) -> Result<(), Unpatched> {
         let directives: Vec<String> = patch.keys().filter(|name| name.starts_with(SET_ORDER)).cloned().collect();
         for directive in directives {
             let Some(order) = patch.remove(&directive) else { continue };
             let order = entries(order)?;
-            let name =
-                directive.strip_prefix(SET_ORDER).and_then(|list| list.strip_prefix('/')).ok_or_else(|| bad("setElementOrder list"))?;
+            let name = directive
+                .strip_prefix(SET_ORDER)
+                .and_then(|list| list.strip_prefix('/'))
+                .ok_or_else(|| bad("setElementOrder list"))?;
             let standing = original.remove(name).map(entries).transpose()?;
             let changes = patch.remove(name).map(entries).transpose()?;
             let known = self.field(shape, name)?;
@@ -133,7 +147,13 @@ impl<'t> Strategy<'t> {
         Ok(())
     }
 
-    fn list(&self, mut standing: Vec<Value>, changes: Vec<Value>, known: Known<'t>, deletes: bool) -> Result<Vec<Value>, Unpatched> {
+    fn list(
+        &self,
+        mut standing: Vec<Value>,
+        changes: Vec<Value>,
+        known: Known<'t>,
+        deletes: bool,
+    ) -> Result<Vec<Value>, Unpatched> {
         if standing.is_empty() && changes.is_empty() {
             return Ok(standing);
         }
@@ -167,7 +187,9 @@ impl<'t> Strategy<'t> {
         let mut merged = standing;
         let mut at = positions(&merged, known.key);
         for entry in changes {
-            let Value::Object(entry) = entry else { return Err(Unpatched::Unmergeable("an entry of the list is not a map".to_owned())) };
+            let Value::Object(entry) = entry else {
+                return Err(Unpatched::Unmergeable("an entry of the list is not a map".to_owned()));
+            };
             let key = text(entry.get(known.key).ok_or_else(|| no_key(&entry, known.key))?);
             match at.get(&key).copied() {
                 Some(place) => {
@@ -189,8 +211,12 @@ impl<'t> Strategy<'t> {
             Shape::Unknown => Ok(plain(Shape::Unknown)),
             Shape::Entries(field) => Ok(plain(self.inside(field))),
             Shape::Of(row) => {
-                let missing =
-                    || format!("unable to find api field in struct {} for the json field {name:?}", crate::types::short(&row.name));
+                let missing = || {
+                    format!(
+                        "unable to find api field in struct {} for the json field {name:?}",
+                        crate::types::short(&row.name)
+                    )
+                };
                 let field = row.field(name).ok_or_else(|| Unpatched::Unmergeable(missing()))?;
                 let shape = if matches!(field.container, Container::Map | Container::MapOfLists) {
                     Shape::Entries(field)
@@ -225,7 +251,8 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
     Ok(())
 }
 
-/// A patch's value where nothing stands yet: without the directives, which have nothing to direct. None: it is one itself.
+/// A patch's value where nothing stands yet: without the directives, which have nothing to direct. None: it is one
+/// itself.
 fn plain(value: Value) -> Option<Value> {
     match value {
         Value::Object(mut map) => {
@@ -233,8 +260,9 @@ fn plain(value: Value) -> Option<Value> {
             if map.contains_key(DIRECTIVE) {
                 return None;
             }
-            let directive =
-                |name: &str| name == DIRECTIVE || name == RETAIN_KEYS || name.starts_with(SET_ORDER) || name.starts_with(DELETE_FROM);
+            let directive = |name: &str| {
+                name == DIRECTIVE || name == RETAIN_KEYS || name.starts_with(SET_ORDER) || name.starts_with(DELETE_FROM)
+            };
             map.retain(|name, _| !directive(name));
             Some(map.into_iter().filter_map(|(name, value)| Some((name, plain(value)?))).collect::<Map<_, _>>().into())
         }
@@ -247,7 +275,9 @@ fn entries(list: Value) -> Result<Vec<Value>, Unpatched> {
     match list {
         Value::Array(list) => Ok(list),
         Value::Null => Ok(Vec::new()),
-        other => Err(Unpatched::Unmergeable(format!("expected a []interface {{}}, but received a {}", go_kind(&other)))),
+        other => {
+            Err(Unpatched::Unmergeable(format!("expected a []interface {{}}, but received a {}", go_kind(&other))))
+        }
     }
 }
 

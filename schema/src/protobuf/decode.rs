@@ -22,7 +22,13 @@ struct Decoder<'t> {
 
 impl Decoder<'_> {
     /// A message that comes twice is one: the second adds to the first.
-    fn message(&mut self, type_name: &str, message: &[u8], into: &mut Map<String, Value>, depth: usize) -> Result<(), Malformed> {
+    fn message(
+        &mut self,
+        type_name: &str,
+        message: &[u8],
+        into: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), Malformed> {
         let types = self.types;
         match types.get(type_name) {
             Some(row) => self.part(row, (0, 0), message, into, depth),
@@ -44,7 +50,9 @@ impl Decoder<'_> {
         }
         let mut reader = Reader::new(message);
         while let Some((number, wire)) = reader.field()? {
-            if let Some(field) = row.fields.iter().find(|field| field.inside == inside && u32::from(field.number) == number) {
+            if let Some(field) =
+                row.fields.iter().find(|field| field.inside == inside && u32::from(field.number) == number)
+            {
                 self.field(field, wire, into, depth)?;
                 continue;
             }
@@ -62,7 +70,13 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    fn field(&mut self, field: &Field, wire: Wire<'_>, into: &mut Map<String, Value>, depth: usize) -> Result<(), Malformed> {
+    fn field(
+        &mut self,
+        field: &Field,
+        wire: Wire<'_>,
+        into: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), Malformed> {
         match field.container {
             Container::One => self.one(field, wire, into, depth),
             Container::List => {
@@ -78,7 +92,13 @@ impl Decoder<'_> {
         }
     }
 
-    fn one(&mut self, field: &Field, wire: Wire<'_>, into: &mut Map<String, Value>, depth: usize) -> Result<(), Malformed> {
+    fn one(
+        &mut self,
+        field: &Field,
+        wire: Wire<'_>,
+        into: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), Malformed> {
         let name = &*field.name;
         if let Element::Named(type_name) = &field.element {
             self.count()?;
@@ -103,7 +123,13 @@ impl Decoder<'_> {
     }
 
     /// One entry of a list, or a run of numbers in one field.
-    fn entries(&mut self, element: &Element, wire: Wire<'_>, list: &mut Vec<Value>, depth: usize) -> Result<(), Malformed> {
+    fn entries(
+        &mut self,
+        element: &Element,
+        wire: Wire<'_>,
+        list: &mut Vec<Value>,
+        depth: usize,
+    ) -> Result<(), Malformed> {
         if let (Element::Int32 | Element::Int64 | Element::Bool, Wire::Bytes(packed)) = (element, wire) {
             let mut reader = Reader::new(packed);
             while !reader.is_empty() {
@@ -124,7 +150,13 @@ impl Decoder<'_> {
         Ok(Value::Object(inner))
     }
 
-    fn map_entry(&mut self, field: &Field, entry: &[u8], map: &mut Map<String, Value>, depth: usize) -> Result<(), Malformed> {
+    fn map_entry(
+        &mut self,
+        field: &Field,
+        entry: &[u8],
+        map: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), Malformed> {
         let (mut key, mut value) = (String::new(), None);
         let mut reader = Reader::new(entry);
         while let Some((number, wire)) = reader.field()? {

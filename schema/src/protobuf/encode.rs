@@ -22,8 +22,11 @@ pub fn put(types: &Types, type_name: &str, document: &Value, out: &mut Vec<u8>) 
 
 fn message(types: &Types, type_name: &str, document: &Map<String, Value>, out: &mut Vec<u8>) {
     let Some(row) = types.get(type_name) else { return };
-    let mut fields: Vec<(&Field, &Value)> =
-        document.iter().filter_map(|(name, value)| Some((row.field(name)?, value))).filter(|(field, _)| field.number > 0).collect();
+    let mut fields: Vec<(&Field, &Value)> = document
+        .iter()
+        .filter_map(|(name, value)| Some((row.field(name)?, value)))
+        .filter(|(field, _)| field.number > 0)
+        .collect();
     fields.sort_by_key(|(field, _)| field.way());
     parts(types, &fields, 0, out);
 }
@@ -74,8 +77,12 @@ fn element(types: &Types, number: u16, element: &Element, value: &Value, out: &m
         (_, Value::Null) if !matches!(element, Element::Any) => {}
         (Element::Text, Value::String(text)) => put_bytes(out, number, text.as_bytes()),
         (Element::Bool, Value::Bool(yes)) => put_varint(out, number, u64::from(*yes)),
-        (Element::Int32 | Element::Int64, Value::Number(given)) => put_varint(out, number, given.as_i64().unwrap_or_default() as u64),
-        (Element::Float, Value::Number(given)) => put_fixed64(out, number, given.as_f64().unwrap_or_default().to_bits()),
+        (Element::Int32 | Element::Int64, Value::Number(given)) => {
+            put_varint(out, number, given.as_i64().unwrap_or_default() as u64)
+        }
+        (Element::Float, Value::Number(given)) => {
+            put_fixed64(out, number, given.as_f64().unwrap_or_default().to_bits())
+        }
         (Element::Bytes, Value::String(text)) => put_bytes(out, number, &base64::decode(text).unwrap_or_default()),
         (Element::Time | Element::MicroTime, Value::String(text)) => {
             if let Some((seconds, nanos)) = time::moment(text) {
@@ -92,7 +99,9 @@ fn element(types: &Types, number: u16, element: &Element, value: &Value, out: &m
             put_bytes(out, 3, value.as_str().unwrap_or_default().as_bytes());
         }),
         (Element::Any, value) => put_message(out, number, |out| put_bytes(out, 1, value.to_string().as_bytes())),
-        (Element::Named(name), Value::Object(fields)) => put_message(out, number, |out| message(types, name, fields, out)),
+        (Element::Named(name), Value::Object(fields)) => {
+            put_message(out, number, |out| message(types, name, fields, out))
+        }
         _ => {}
     }
 }

@@ -4,7 +4,8 @@
 //!     a document  ->  encode (by type)  ->  seal
 //!
 //! What Go writes of a field that is a plain value, it writes even when nobody set it: such a zero says nothing and is
-//! dropped, one behind a `pointer` is a value. Decoding is linear in the bytes, whatever they are: bounded in depth and nodes.
+//! dropped, one behind a `pointer` is a value. Decoding is linear in the bytes, whatever they are: bounded in depth and
+//! nodes.
 
 mod decode;
 mod encode;
@@ -47,7 +48,9 @@ pub enum Malformed {
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Malformed::NoEnvelope => f.write_str("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"),
+            Malformed::NoEnvelope => {
+                f.write_str("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+            }
             Malformed::Encoding(encoding) => write!(f, "contents encoded as {encoding:?} are not supported"),
             Malformed::Truncated => f.write_str("unexpected EOF"),
             Malformed::Number => f.write_str("proto: integer overflow"),

@@ -45,18 +45,31 @@ fn check(document: Value) {
 #[test]
 fn there_and_back() {
     check(json!({}));
-    check(
-        json!({"metadata": {"name": "a", "made": "2020-01-01T00:00:00Z", "labels": {"a": "", "": "b"}, "extra": {"x": [], "y": ["", "z"]}}}),
-    );
+    check(json!({
+        "metadata": {
+            "name": "a", "made": "2020-01-01T00:00:00Z", "labels": {"a": "", "": "b"},
+            "extra": {"x": [], "y": ["", "z"]},
+        },
+    }));
     check(json!({"spec": {}}));
-    check(
-        json!({"spec": {"replicas": 0, "count": -5, "on": true, "size": "1Gi", "port": "http", "groups": [0, -1, i64::MAX], "args": ["", "b"]}}),
-    );
-    check(
-        json!({"spec": {"port": 80, "secret": {"k": "AAEC", "e": ""}, "seen": "2020-01-01T00:00:00.123456Z", "free": {"a": [1, null]}, "share": 1.5}}),
-    );
+    check(json!({
+        "spec": {
+            "replicas": 0, "count": -5, "on": true, "size": "1Gi", "port": "http", "groups": [0, -1, i64::MAX],
+            "args": ["", "b"],
+        },
+    }));
+    check(json!({
+        "spec": {
+            "port": 80, "secret": {"k": "AAEC", "e": ""}, "seen": "2020-01-01T00:00:00.123456Z",
+            "free": {"a": [1, null]}, "share": 1.5,
+        },
+    }));
     check(json!({"spec": {"emptyDir": {}, "limits": {"cpu": "500m"}, "things": [{}, {"metadata": {"name": "b"}}]}}));
-    check(json!({"spec": {"hostPath": {"name": "x"}, "emptyDir": {"name": "y"}, "replicas": -1, "verbs": ["get"], "scope": "x"}}));
+    check(json!({
+        "spec": {
+            "hostPath": {"name": "x"}, "emptyDir": {"name": "y"}, "replicas": -1, "verbs": ["get"], "scope": "x",
+        },
+    }));
 }
 
 #[test]
@@ -86,7 +99,10 @@ fn amounts_without_a_text() {
         put_bytes(&mut entry, 2, amount);
         put_bytes(&mut spec, 14, &entry);
         put_bytes(&mut thing, 2, &spec);
-        assert_eq!(decode(&types(), "Thing", &thing), Ok(json!({"spec": {"size": expected, "limits": {"cpu": expected}}})));
+        assert_eq!(
+            decode(&types(), "Thing", &thing),
+            Ok(json!({"spec": {"size": expected, "limits": {"cpu": expected}}}))
+        );
     };
     check(&[], "0".into());
     // It is no amount, and stays for whoever reads amounts to refuse.
@@ -106,7 +122,10 @@ fn numbers_may_come_packed_and_messages_in_parts() {
     for part in [spec, first, second] {
         put_bytes(&mut thing, 2, &part);
     }
-    assert_eq!(decode(&types(), "Thing", &thing), Ok(json!({"spec": {"groups": [1, 2, 128, 7], "replicas": 3, "on": true}})));
+    assert_eq!(
+        decode(&types(), "Thing", &thing),
+        Ok(json!({"spec": {"groups": [1, 2, 128, 7], "replicas": 3, "on": true}}))
+    );
 }
 
 #[test]
@@ -121,7 +140,10 @@ fn malformed() {
         (&[0x0f], Malformed::WireType(7)),
         (&[0x08, 1], Malformed::WireType(0)),
         (&[0x0a, 4, 0x42, 2, 0x08, 0xff], Malformed::Truncated),
-        (&[0x12, 5, 0x52, 3, 0x0a, 1, b'{'], Malformed::Json("EOF while parsing an object at line 1 column 1".to_owned())),
+        (
+            &[0x12, 5, 0x52, 3, 0x0a, 1, b'{'],
+            Malformed::Json("EOF while parsing an object at line 1 column 1".to_owned()),
+        ),
     ] {
         assert_eq!(decode(&types(), "Thing", bytes), Err(why), "{bytes:?}");
     }
@@ -146,8 +168,10 @@ fn depth_and_number_of_values_end() {
 /// Every cut and every changed byte of a good message is decoded or refused.
 #[test]
 fn broken_messages_do_no_harm() {
-    let document = json!({"metadata": {"name": "a", "made": "2020-01-01T00:00:00Z", "labels": {"a": "b"}, "extra": {"x": ["y"]}},
-        "spec": {"size": "1Gi", "port": "http", "groups": [1], "free": {"a": 1}, "things": [{"spec": {"emptyDir": {}}}], "share": 0.5}});
+    let document = json!({"metadata": {"name": "a", "made": "2020-01-01T00:00:00Z", "labels": {"a": "b"},
+        "extra": {"x": ["y"]}},
+        "spec": {"size": "1Gi", "port": "http", "groups": [1], "free": {"a": 1}, "things": [{"spec": {"emptyDir": {}}}],
+            "share": 0.5}});
     let good = encode(&types(), "Thing", &document);
     for at in 0..good.len() {
         let _ = decode(&types(), "Thing", &good[..at]);

@@ -9,9 +9,10 @@
 //!       name 1 string default="" -- What the rest of the pod calls it.
 //!       ports 6 [ContainerPort] keys=containerPort,protocol patch=merge:containerPort
 //!
-//! That is: name, protobuf number (`2.5`: number 5 of the message that is field 2 and that JSON does not show, `2.3.5` one deeper; 0: none),
-//! type, attributes, prose. A type is one of `string bool int32 int64 float bytes time microtime quantity intorstring any`
-//! or the name of another type; `[T]` is a list, `{T}` a map with text keys. Attributes, without blanks inside:
+//! That is: name, protobuf number (`2.5`: number 5 of the message that is field 2 and that JSON does not show, `2.3.5`
+//! one deeper; 0: none), type, attributes, prose. A type is one of `string bool int32 int64 float bytes time microtime
+//! quantity intorstring any` or the name of another type; `[T]` is a list, `{T}` a map with text keys. Attributes,
+//! without blanks inside:
 //!
 //!     default=JSON   written where the field is missing (and where its text is empty)
 //!     nonzero        zero is missing, too
@@ -27,8 +28,8 @@
 //!     pointer        in protobuf zero, or an empty text, is a value; without this it is on the wire and says nothing
 //!                    (messages: only those with `default={}` say nothing when they are empty)
 //!
-//! `{[T]}` is a map of lists (in protobuf each list is field 1 of a message). `[NAME atomic]` is a type whose values are
-//! replaced as a whole when two versions meet.
+//! `{[T]}` is a map of lists (in protobuf each list is field 1 of a message). `[NAME atomic]` is a type whose values
+//! are replaced as a whole when two versions meet.
 //!
 //! Types of different API groups may have one short name, so a type's full name begins with its package, which is said
 //! once before its types, together with what OpenAPI calls it:
@@ -106,7 +107,8 @@ impl Types {
             row.fields.to_mut().push(field);
         }
         for row in &mut rows {
-            sort(row.fields.to_mut(), FIELDS_MAX, |field| &field.name).map_err(|why| whole(format!("{}: {why}", row.name)))?;
+            sort(row.fields.to_mut(), FIELDS_MAX, |field| &field.name)
+                .map_err(|why| whole(format!("{}: {why}", row.name)))?;
         }
         resolve(&mut rows);
         sort(&mut rows, TYPES_MAX, |row| &row.name).map_err(whole)?;
@@ -205,7 +207,8 @@ fn read_attribute(rule: &mut Rule, attribute: &str) -> Result<(), String> {
         "patch" => rule.patch = Cow::Owned(value.to_owned()),
         "enum" => rule.choices = Cow::Owned(parts('|')),
         "default" => {
-            serde_json::from_str::<serde_json::Value>(value).map_err(|why| format!("default {value:?} is no JSON: {why}"))?;
+            serde_json::from_str::<serde_json::Value>(value)
+                .map_err(|why| format!("default {value:?} is no JSON: {why}"))?;
             rule.default = Some(Cow::Owned(value.to_owned()));
         }
         _ => return Err(format!("{attribute:?} is no attribute")),
@@ -219,7 +222,8 @@ mod tests {
 
     #[test]
     fn a_text_is_read() {
-        let text = "# c\n[B]\n  port 1 int32 default=0 nonzero\n[A]\n  bs 2.3 [B] keys=port patch=merge:port -- Some bs.\n  m 4 {string}\n";
+        let text = "# c\n[B]\n  port 1 int32 default=0 nonzero\n[A]\n  bs 2.3 [B] keys=port patch=merge:port -- Some \
+                    bs.\n  m 4 {string}\n";
         let types = Types::parse(text, &Types::default()).unwrap();
         assert_eq!(types.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["A", "B"]);
         let bs = types.get("A").unwrap().field("bs").unwrap();
@@ -239,9 +243,11 @@ mod tests {
 
     #[test]
     fn prose() {
-        let known = Types::parse("[Pod] -- Runs.\n  spec 1 string -- What — asked.\n  status 2 string\n", &Types::default()).unwrap();
-        let text =
-            "package x.v1 = io.x\n[Pod]\n  spec 1 string -- Another.\n[Zoo] -- Animals.\n  a 1 string -- One.\n  z 2 string -- Last.";
+        let known =
+            Types::parse("[Pod] -- Runs.\n  spec 1 string -- What — asked.\n  status 2 string\n", &Types::default())
+                .unwrap();
+        let text = "package x.v1 = io.x\n[Pod]\n  spec 1 string -- Another.\n\
+                    [Zoo] -- Animals.\n  a 1 string -- One.\n  z 2 string -- Last.";
         let types = Types::parse(text, &known).unwrap();
         let cases = [
             ("Pod", "Runs."),
@@ -266,7 +272,10 @@ mod tests {
         let text = "package = core\n[Event]\n  a 1 Ref\n[Ref atomic]\n  x 1 string pointer declared\n
 package events.v1 = io.events.v1\n[Event]\n  a 1 Ref\n  b 2 {[Series]}\n  c 3 Ref granular\n[Series]\n";
         let types = Types::parse(text, &Types::default()).unwrap();
-        assert_eq!(types.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["Event", "Ref", "events.v1.Event", "events.v1.Series"]);
+        assert_eq!(
+            types.iter().map(|row| &*row.name).collect::<Vec<_>>(),
+            ["Event", "Ref", "events.v1.Event", "events.v1.Series"]
+        );
         let event = types.get("events.v1.Event").unwrap();
         assert_eq!((event.short(), &*event.package), ("Event", "io.events.v1"));
         assert_eq!(event.field("a").unwrap().element, Element::Named("Ref".into()));

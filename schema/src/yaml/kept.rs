@@ -1,5 +1,6 @@
-//! PURE. Bounds the memory that the YAML reader needs beside the text: repeated aliases, remembered anchors and merge keys. It is counted
-//! before any of it is built, so a line that repeats itself a million times costs what a line costs.
+//! PURE. Bounds the memory that the YAML reader needs beside the text: repeated aliases, remembered anchors and merge
+//! keys. It is counted before any of it is built, so a line that repeats itself a million times costs what a line
+//! costs.
 
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 use std::collections::HashMap;
@@ -31,7 +32,11 @@ impl Weight {
 
     /// With one more copy of it.
     fn kept(self) -> Weight {
-        Weight { kept_nodes: self.kept_nodes.saturating_add(self.nodes), kept_bytes: self.kept_bytes.saturating_add(self.bytes), ..self }
+        Weight {
+            kept_nodes: self.kept_nodes.saturating_add(self.nodes),
+            kept_bytes: self.kept_bytes.saturating_add(self.bytes),
+            ..self
+        }
     }
 }
 
@@ -59,8 +64,8 @@ struct Count {
     all: Weight,
 }
 
-/// Refuses a text of whose first document more is kept than there is room for. One that cannot be read is let through: the reader says
-/// why.
+/// Refuses a text of whose first document more is kept than there is room for. One that cannot be read is let through:
+/// the reader says why.
 pub fn check(text: &str) -> Result<(), String> {
     if !text.contains('&') && !text.contains("<<") {
         return Ok(());
@@ -70,7 +75,9 @@ pub fn check(text: &str) -> Result<(), String> {
         return Err(format!("its anchors, aliases and merge keys come to {kept_nodes} nodes, at most {NODES_MAX}"));
     }
     if kept_bytes > BYTES_MAX {
-        return Err(format!("its anchors, aliases and merge keys come to {kept_bytes} bytes of text, at most {BYTES_MAX}"));
+        return Err(format!(
+            "its anchors, aliases and merge keys come to {kept_bytes} bytes of text, at most {BYTES_MAX}"
+        ));
     }
     Ok(())
 }
@@ -89,8 +96,12 @@ fn counted(text: &str) -> Weight {
                 let weight = count.anchors.get(&anchor).copied().unwrap_or_default();
                 count.put(weight.kept(), false, false);
             }
-            Event::SequenceStart(_, anchor, _) => count.open.push(Open { weight: Weight::default(), anchor, next: Next::Item }),
-            Event::MappingStart(_, anchor, _) => count.open.push(Open { weight: Weight::default(), anchor, next: Next::Key }),
+            Event::SequenceStart(_, anchor, _) => {
+                count.open.push(Open { weight: Weight::default(), anchor, next: Next::Item })
+            }
+            Event::MappingStart(_, anchor, _) => {
+                count.open.push(Open { weight: Weight::default(), anchor, next: Next::Key })
+            }
             Event::SequenceEnd | Event::MappingEnd => count.close(),
             _ => {}
         }
@@ -118,7 +129,9 @@ impl Count {
         };
         let (weight, next) = match open.next {
             Next::Item => (weight, Next::Item),
-            Next::Key => (if is_scalar { weight } else { weight.kept() }, if merges { Next::Merged } else { Next::Value }),
+            Next::Key => {
+                (if is_scalar { weight } else { weight.kept() }, if merges { Next::Merged } else { Next::Value })
+            }
             Next::Value => (weight, Next::Key),
             Next::Merged => (weight.kept(), Next::Key),
         };
@@ -167,7 +180,8 @@ mod tests {
         let letters = || "abcdefgh".chars().zip("bcdefghij".chars());
         let many = |from: char, times: usize| vec![format!("*{from}"); times].join(",");
         let laugh: String = letters().map(|(from, to)| format!("{to}: &{to} [{}]\n", many(from, 10))).collect();
-        let merge: String = letters().map(|(from, to)| format!("{to}: &{to} {{<<: [{}], k{to}: 1}}\n", many(from, 50))).collect();
+        let merge: String =
+            letters().map(|(from, to)| format!("{to}: &{to} {{<<: [{}], k{to}: 1}}\n", many(from, 50))).collect();
         let scalar = format!("a: &a \"{}\"\nb: [{}]", "x".repeat(100_000), many('a', 42));
         let nested = format!("{}{}{}", "&a [".repeat(50), "a,".repeat(1_000), "]".repeat(50));
         for (text, unit) in [
@@ -185,7 +199,8 @@ mod tests {
     fn what_people_write_has_room() {
         let anchor = "a: &a {limits: {cpu: 1, memory: 128Mi}, requests: {cpu: 1, memory: 128Mi}}\n";
         let often: String = (0..100).map(|at| format!("c{at}: {{resources: *a, env: {{<<: *a, b: c}}}}\n")).collect();
-        let block = format!("&all\nkind: ConfigMap\ndata:\n  a: |\n{}", format!("    {}\n", "y".repeat(75)).repeat(11_400));
+        let block =
+            format!("&all\nkind: ConfigMap\ndata:\n  a: |\n{}", format!("    {}\n", "y".repeat(75)).repeat(11_400));
         let large: String = (0..40_000).map(|at| format!("k{at}: v\n")).collect();
         for text in [format!("{anchor}{often}"), block, format!("a: & b && c\n{large}")] {
             assert_eq!(check(&text), Ok(()));

@@ -46,7 +46,8 @@ impl Client {
 
     fn call(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Vec<u8>, String> {
         loop {
-            let (code, answer) = self.exchange(method, path, headers, body).map_err(|e| format!("{method} {path}: {e}"))?;
+            let (code, answer) =
+                self.exchange(method, path, headers, body).map_err(|e| format!("{method} {path}: {e}"))?;
             match code {
                 200..300 => return Ok(answer),
                 // Too many large answers wait for their readers: the time until it is this one's turn counts.
@@ -56,8 +57,15 @@ impl Client {
         }
     }
 
-    fn exchange(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
-        let mut text = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len()).into_bytes();
+    fn exchange(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> std::io::Result<(u16, Vec<u8>)> {
+        let mut text =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len()).into_bytes();
         for (name, value) in headers {
             write!(text, "{name}: {value}\r\n")?;
         }

@@ -1,6 +1,6 @@
-//! `make bench-api`: what the API costs, in one run: how soon it is there, what it keeps in memory, what a request takes, as ratios to a
-//! kube-apiserver with its etcd, where one can be built, and to what lies below it: the store alone, in this process, and an etcd alone, over
-//! its socket.
+//! `make bench-api`: what the API costs, in one run: how soon it is there, what it keeps in memory, what a request
+//! takes, as ratios to a kube-apiserver with its etcd, where one can be built, and to what lies below it: the store
+//! alone, in this process, and an etcd alone, over its socket.
 //!
 //! Nothing is asserted of time; a row that could not be measured says so and fails the bench.
 
@@ -28,8 +28,12 @@ use std::process::ExitCode;
 
 type Row = (&'static str, fn(&Ground) -> Result<String, String>);
 
-const ROWS: &[Row] =
-    &[("ready after a start", rest::ready), ("memory", rest::memory), ("watchers", watchers::table), ("requests", requests::table)];
+const ROWS: &[Row] = &[
+    ("ready after a start", rest::ready),
+    ("memory", rest::memory),
+    ("watchers", watchers::table),
+    ("requests", requests::table),
+];
 
 fn main() -> ExitCode {
     let ground = match Ground::new() {

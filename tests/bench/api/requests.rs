@@ -1,5 +1,5 @@
-//! What a request takes with 1, 16 and 64 clients, and what the same takes of a kube-apiserver with its etcd, of the store alone
-//! and of an etcd alone.
+//! What a request takes with 1, 16 and 64 clients, and what the same takes of a kube-apiserver with its etcd, of the
+//! store alone and of an etcd alone.
 
 use super::Ground;
 use super::client::Client;
@@ -58,12 +58,17 @@ pub fn table(ground: &Ground) -> Result<String, String> {
     let mut others: Vec<(&str, Of)> = Vec::new();
     for &which in Which::all() {
         let server = Server::start(which, &ground.path(which.name()))?;
-        server.fill("/api/v1/namespaces", 0..1, |_| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns-00"}}))?;
+        server.fill(
+            "/api/v1/namespaces",
+            0..1,
+            |_| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns-00"}}),
+        )?;
         server.fill("/api/v1/namespaces/ns-00/pods", 0..LISTED, pod)?;
         server.fill("/api/v1/namespaces/ns-00/configmaps", 0..LISTED, |n| config(n, 0))?;
         others.push((which.name(), Of::Server(server)));
     }
-    let store = with_rules(|rules| FlatStore::open(&ground.path("store"), None, rules)).map_err(|e| e.to_string())?.store;
+    let store =
+        with_rules(|rules| FlatStore::open(&ground.path("store"), None, rules)).map_err(|e| e.to_string())?.store;
     others.push(("the store alone", Of::Store(Real(store))));
     others.push(("etcd alone", Of::Etcd(Etcd::start(&ground.path("etcd"))?)));
     for layer in others.iter().filter_map(|(_, other)| other.layer()) {
@@ -83,10 +88,12 @@ pub fn table(ground: &Ground) -> Result<String, String> {
         for (at, cells) in rows.iter().enumerate() {
             text += &format!("  {:<30}{:<25}", if at == 0 { name } else { "" }, others[at].0);
             for cell in cells {
-                text += &format!("{:>12.0} {:>7.2}/{:<8.2}{:>7.0}", cell.rate, cell.median_ms, cell.p99_ms, cell.cpu_us);
+                text +=
+                    &format!("{:>12.0} {:>7.2}/{:<8.2}{:>7.0}", cell.rate, cell.median_ms, cell.p99_ms, cell.cpu_us);
             }
             if at > 0 {
-                let ratios: Vec<String> = rows[0].iter().zip(cells).map(|(api, other)| format!("{:.2}", api.rate / other.rate)).collect();
+                let ratios: Vec<String> =
+                    rows[0].iter().zip(cells).map(|(api, other)| format!("{:.2}", api.rate / other.rate)).collect();
                 text += &format!("   API / this: a second x {}", ratios.join(", "));
             }
             text.push('\n');
@@ -148,7 +155,10 @@ fn measure(of: &Of, what: What, clients: usize) -> Result<Figures, String> {
     let outcomes: Result<Vec<Vec<f64>>, String> = std::thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> = (0..clients).map(|client| scope.spawn(move || work(client))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a client panicked".to_owned()))).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a client panicked".to_owned())))
+            .collect()
     });
     let seconds = begun.elapsed().as_secs_f64();
     let used_ms = of.cpu_ms()? - before;
@@ -208,7 +218,11 @@ fn ask_etcd(etcd: &Etcd, what: What, n: usize, at: usize) -> Result<(), String> 
 fn listed(n: usize, said: usize) -> Item {
     let Item { object, .. } = objects::pod(n as u64, said as u64);
     let name = format!("p{n:03}");
-    Item { key: Key { resource: Resource::core("pods"), namespace: "ns-00".to_owned(), name }, object, durable: Durable::Whole }
+    Item {
+        key: Key { resource: Resource::core("pods"), namespace: "ns-00".to_owned(), name },
+        object,
+        durable: Durable::Whole,
+    }
 }
 
 fn config(n: usize, said: usize) -> Value {

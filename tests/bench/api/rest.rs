@@ -33,7 +33,8 @@ pub fn ready(ground: &Ground) -> Result<String, String> {
         let bytes = read_all(&folder.join("data/objects"))?;
         let raw = begun.elapsed().as_secs_f64() * 1e3;
         text += &format!(
-            "  {pods:>5} pods, {events:>4} events: {ms:6.1} ms, {cpu_ms:4.0} ms of CPU; {:.1} x a raw read of the files ({} kB, {raw:.1} ms)\n",
+            "  {pods:>5} pods, {events:>4} events: {ms:6.1} ms, {cpu_ms:4.0} ms of CPU; {:.1} x a raw read of the \
+             files ({} kB, {raw:.1} ms)\n",
             ms / raw,
             bytes >> 10
         );
@@ -47,7 +48,10 @@ pub fn ready(ground: &Ground) -> Result<String, String> {
             let (again, ms, cpu_ms) = restarted(server, KUBE_ROUNDS)?;
             server = again;
             let name = which.name();
-            text += &format!("  {pods:>5} pods, {name}: {ms:6.1} ms, {cpu_ms:4.0} ms of CPU; the API / this: {:.4}\n", ours / ms);
+            text += &format!(
+                "  {pods:>5} pods, {name}: {ms:6.1} ms, {cpu_ms:4.0} ms of CPU; the API / this: {:.4}\n",
+                ours / ms
+            );
         }
         server.stop()?;
         ground.remove(&folder);
@@ -80,19 +84,23 @@ pub fn memory(ground: &Ground) -> Result<String, String> {
         let grown = (kb.saturating_sub(idle) << 10) as f64;
         let over = (grown - 1.4 * json) / MANY as f64;
         format!(
-            "  {MANY} pods, {:.1} MB of JSON, {when}: {kb} kB = {:.2} x beside the rest; {over:.0} bytes an object over 1.4 x; aim 300: {}\n",
+            "  {MANY} pods, {:.1} MB of JSON, {when}: {kb} kB = {:.2} x beside the rest; {over:.0} bytes an object \
+             over 1.4 x; aim 300: {}\n",
             json / 1e6,
             grown / json,
             if over <= 300.0 { "met" } else { "NOT MET" }
         )
     };
-    let mut text = format!("  at rest {idle} kB; {quiet}") + &line("after the writes", written) + &line("after a start", started);
+    let mut text =
+        format!("  at rest {idle} kB; {quiet}") + &line("after the writes", written) + &line("after a start", started);
     for &which in &Which::all()[1..] {
         let other = kept(ground, which)?;
         text += &format!("  {}: {}", which.name(), other.quiet);
-        for (when, ours, kb) in
-            [("at rest", idle, other.idle), ("after the writes", written, other.written), ("after a start", started, other.started)]
-        {
+        for (when, ours, kb) in [
+            ("at rest", idle, other.idle),
+            ("after the writes", written, other.written),
+            ("after a start", started, other.started),
+        ] {
             text += &format!("  {when}: {kb} kB; the API / this: {:.4}\n", ours as f64 / kb as f64);
         }
     }

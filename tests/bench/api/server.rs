@@ -1,4 +1,5 @@
-//! What is asked: the real master, as it is released, or a kube-apiserver with its etcd. Each has a directory of its own.
+//! What is asked: the real master, as it is released, or a kube-apiserver with its etcd. Each has a directory of its
+//! own.
 
 use super::client::{Client, address};
 use super::etcd::{self, free_address};
@@ -16,9 +17,13 @@ const AGAIN: Duration = Duration::from_micros(200);
 /// Who waits long asks less often, so that it is not in the way.
 const AGAIN_PART: u32 = 100;
 const FILLERS: usize = 8;
-/// What waits for other programs (service accounts, addresses of the API for pods) or for turns, of which those without a name get few.
-const WITHOUT: [&str; 3] =
-    ["--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none", "--enable-priority-and-fairness=false"];
+/// What waits for other programs (service accounts, addresses of the API for pods) or for turns, of which those without
+/// a name get few.
+const WITHOUT: [&str; 3] = [
+    "--disable-admission-plugins=ServiceAccount",
+    "--endpoint-reconciler-type=none",
+    "--enable-priority-and-fairness=false",
+];
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Which {
@@ -52,15 +57,22 @@ impl Which {
 
 impl Server {
     pub fn start(which: Which, folder: &Path) -> Result<Server, String> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|e| format!("{}: {e}", folder.display()))?;
         let begun = Instant::now();
-        let mut server = Server { which, folder: folder.to_owned(), address: free_address()?, processes: Vec::new(), ready_ms: 0.0 };
+        let mut server =
+            Server { which, folder: folder.to_owned(), address: free_address()?, processes: Vec::new(), ready_ms: 0.0 };
         match which {
             Which::Ours => server.spawn_master()?,
             Which::Kube => server.spawn_kube()?,
         }
         while server.client(0).and_then(|mut client| client.get("/readyz", "*/*")).is_err() {
-            if begun.elapsed() > PATIENCE || server.processes.iter_mut().any(|process| !matches!(process.try_wait(), Ok(None))) {
+            if begun.elapsed() > PATIENCE
+                || server.processes.iter_mut().any(|process| !matches!(process.try_wait(), Ok(None)))
+            {
                 return Err(format!("{} does not answer", which.name()));
             }
             std::thread::sleep(AGAIN.max(begun.elapsed() / AGAIN_PART));
@@ -81,23 +93,35 @@ impl Server {
         self.processes.push(etcd::spawn(&self.folder.join("etcd"), etcd)?);
         let (policy, keys) = (self.folder.join("policy"), self.folder.join("keys"));
         // Who has no name may do everything: our API asks nobody for one.
-        let all = json!({"group": "system:unauthenticated", "namespace": "*", "resource": "*", "apiGroup": "*", "nonResourcePath": "*"});
-        let text = json!({"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": all}).to_string();
+        let all = json!({
+            "group": "system:unauthenticated", "namespace": "*", "resource": "*", "apiGroup": "*",
+            "nonResourcePath": "*",
+        });
+        let text = json!({"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": all})
+            .to_string();
         fs::write(&policy, text).map_err(|e| format!("{}: {e}", policy.display()))?;
         // The key that it makes for itself does for accounts, too.
         let key = keys.join("apiserver.key").display().to_string();
         let mut command = Command::new(kube_apiserver());
-        command.arg(format!("--etcd-servers=http://{etcd}")).args(WITHOUT).arg("--service-cluster-ip-range=10.96.0.0/16");
-        command.args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"]).arg(format!("--secure-port={}", self.address.port()));
+        command
+            .arg(format!("--etcd-servers=http://{etcd}"))
+            .args(WITHOUT)
+            .arg("--service-cluster-ip-range=10.96.0.0/16");
+        command
+            .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
+            .arg(format!("--secure-port={}", self.address.port()));
         command.arg("--authorization-mode=ABAC").arg(format!("--authorization-policy-file={}", policy.display()));
         command.arg(format!("--cert-dir={}", keys.display())).arg("--service-account-issuer=https://bench");
-        command.arg(format!("--service-account-key-file={key}")).arg(format!("--service-account-signing-key-file={key}"));
+        command
+            .arg(format!("--service-account-key-file={key}"))
+            .arg(format!("--service-account-signing-key-file={key}"));
         self.spawn(command)
     }
 
     fn spawn(&mut self, mut command: Command) -> Result<(), String> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let started = command.spawn().map_err(|e| format!("{}: {e}; run make bench-api", command.get_program().display()))?;
+        let started =
+            command.spawn().map_err(|e| format!("{}: {e}; run make bench-api", command.get_program().display()))?;
         self.processes.push(started);
         Ok(())
     }
@@ -148,7 +172,9 @@ impl Server {
         };
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..FILLERS).map(|first| scope.spawn(move || fill(first))).collect();
-            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a client panicked".to_owned())))
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a client panicked".to_owned())))
         })
     }
 }
@@ -179,13 +205,15 @@ pub fn pod(n: usize) -> Value {
     let filler = "x".repeat(900);
     let container = json!({"name": "web", "image": "registry.local/web:1.2", "command": ["/bin/web", "--listen=:8080"],
         "ports": [{"name": "http", "containerPort": 8080}], "env": [{"name": "FILLER", "value": filler}]});
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{n}"), "labels": {"app": "web", "n": (n % 7).to_string()}},
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("p{n}"), "labels": {"app": "web", "n": (n % 7).to_string()}},
         "spec": {"nodeName": "edge-1", "containers": [container]}})
 }
 
 pub fn event(n: usize) -> Value {
     let pod = format!("p{n}");
-    json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("e{n}")}, "reason": "Pulled", "type": "Normal",
+    json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("e{n}")}, "reason": "Pulled",
+        "type": "Normal",
         "involvedObject": {"kind": "Pod", "name": pod, "namespace": "default"}, "source": {"component": "agent"},
         "message": "m".repeat(200)})
 }

@@ -27,7 +27,8 @@ pub fn table(ground: &Ground) -> Result<String, String> {
     // Both sides of a thousand connections, the master's by inheritance.
     coracle_http::system::granted();
     let mut text = String::new();
-    for (what, query) in [("all pods", ""), ("pods of one node each, by field", "&fieldSelector=spec.nodeName=edge-1")] {
+    for (what, query) in [("all pods", ""), ("pods of one node each, by field", "&fieldSelector=spec.nodeName=edge-1")]
+    {
         let mut ours = None;
         for &which in Which::all() {
             let measured = watched(ground, which, query)?;
@@ -38,8 +39,8 @@ pub fn table(ground: &Ground) -> Result<String, String> {
             };
             ours.get_or_insert(measured.share);
             text += &format!(
-                "  {}: {WATCHERS} watchers of {what}, 10 events a second: {:.1} % of a core (alone {:.1} %), {:.1} us an event and watcher; \
-                 {verdict}\n  {:.1} kB a watcher; {:.1} of {WATCHERS} were told of each event\n",
+                "  {}: {WATCHERS} watchers of {what}, 10 events a second: {:.1} % of a core (alone {:.1} %), {:.1} us \
+                 an event and watcher; {verdict}\n  {:.1} kB a watcher; {:.1} of {WATCHERS} were told of each event\n",
                 which.name(),
                 measured.share,
                 measured.alone,
@@ -123,7 +124,13 @@ fn spent(server: &Server, heard: &AtomicU64) -> Result<Spent, String> {
 }
 
 /// Counts what it is told. It ends with the runtime.
-async fn watch(server: SocketAddr, from: usize, query: &'static str, open: Arc<AtomicU64>, heard: Arc<AtomicU64>) -> std::io::Result<()> {
+async fn watch(
+    server: SocketAddr,
+    from: usize,
+    query: &'static str,
+    open: Arc<AtomicU64>,
+    heard: Arc<AtomicU64>,
+) -> std::io::Result<()> {
     let mut bytes = vec![0; 16 << 10];
     let mut stream = loop {
         let socket = TcpSocket::new_v4()?;

@@ -1,4 +1,5 @@
-//! An etcd of Debian's, alone, over gRPC on one connection as its clients do; its messages are small enough to be written by hand.
+//! An etcd of Debian's, alone, over gRPC on one connection as its clients do; its messages are small enough to be
+//! written by hand.
 
 use super::layers::Layer;
 use super::objects::Item;
@@ -92,7 +93,14 @@ pub fn spawn(root: &Path, address: SocketAddr) -> Result<Child, String> {
         .args(["--name", "bench", "--data-dir"])
         .arg(root)
         .args(["--listen-client-urls", &client, "--advertise-client-urls", &client, "--listen-peer-urls", &peer])
-        .args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("bench={peer}"), "--log-level", "error"])
+        .args([
+            "--initial-advertise-peer-urls",
+            &peer,
+            "--initial-cluster",
+            &format!("bench={peer}"),
+            "--log-level",
+            "error",
+        ])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -140,7 +148,12 @@ fn message(fields: &[&[u8]; 2]) -> Bytes {
     framed.freeze()
 }
 
-async fn exchange(requests: SendRequest<Bytes>, address: SocketAddr, method: &str, body: Bytes) -> Result<usize, String> {
+async fn exchange(
+    requests: SendRequest<Bytes>,
+    address: SocketAddr,
+    method: &str,
+    body: Bytes,
+) -> Result<usize, String> {
     let request = http::Request::post(format!("http://{address}/etcdserverpb.KV/{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")

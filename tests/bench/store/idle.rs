@@ -22,8 +22,8 @@ const REST: &str = "rest-store";
 /// It is looked at twice, so far apart. What is shown is that nothing can wake it, not that it was lucky for an hour.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
 
-/// The hour's writes one after the other: what reaches the device does not depend on the time between them, but for the journal of the file
-/// system, which is fairer to those who write much.
+/// The hour's writes one after the other: what reaches the device does not depend on the time between them, but for the
+/// journal of the file system, which is fairer to those who write much.
 pub fn hour(host: &Host) -> Result<String, String> {
     let ground = Ground::fast(host)?;
     let mut text = format!(
@@ -65,9 +65,9 @@ pub fn hour(host: &Host) -> Result<String, String> {
     Ok(text)
 }
 
-/// An hour is not waited for (segments that are kept an hour for backups are given up at once here): no thread of a store at
-/// rest has a timer that ends within it, so that nothing but a write can wake it (the weekly look at the files only reads),
-/// and in the time in which it is looked at no byte reaches the device.
+/// An hour is not waited for (segments that are kept an hour for backups are given up at once here): no thread of a
+/// store at rest has a timer that ends within it, so that nothing but a write can wake it (the weekly look at the files
+/// only reads), and in the time in which it is looked at no byte reaches the device.
 pub fn quiet(host: &Host) -> Result<String, String> {
     let ground = Ground::fast(host)?;
     let mounted = ground.mount(host)?;
@@ -99,7 +99,8 @@ pub fn quiet(host: &Host) -> Result<String, String> {
     let met = cost.bytes == 0 && sleeping.iter().all(|thread| thread.timer.is_none_or(|left| left > HOUR));
     let threads: Vec<String> = sleeping.iter().map(Asleep::to_string).collect();
     Ok(format!(
-        "  {} bytes, {} flushes, {} wake-ups while it was looked at; its threads: {}\n  aim: 0 bytes in a quiet hour: {}\n",
+        "  {} bytes, {} flushes, {} wake-ups while it was looked at; its threads: {}\n  aim: 0 bytes in a quiet hour: \
+         {}\n",
         cost.bytes,
         cost.flushes,
         after.1 - before.1,
@@ -116,7 +117,8 @@ pub fn child() -> bool {
         return false;
     }
     let setup = Setup { retained_bytes_max: 0, ..Setup::PRODUCT };
-    let opened = with_rules(|rules| FlatStore::open_as(&Path::new(at).join("data"), None, rules, setup)).expect("a store opens");
+    let opened =
+        with_rules(|rules| FlatStore::open_as(&Path::new(at).join("data"), None, rules, setup)).expect("a store opens");
     println!("open");
     // Until the one who looks is gone.
     std::io::Read::read_to_end(&mut std::io::stdin(), &mut Vec::new()).ok();
@@ -143,7 +145,9 @@ impl std::fmt::Display for Asleep {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self.timer {
             None => write!(f, "{} sleeps without a timer", self.name),
-            Some(left) => write!(f, "{} sleeps another {:.1} hours", self.name, left.as_secs_f64() / HOUR.as_secs_f64()),
+            Some(left) => {
+                write!(f, "{} sleeps another {:.1} hours", self.name, left.as_secs_f64() / HOUR.as_secs_f64())
+            }
         }
     }
 }
@@ -164,13 +168,14 @@ fn threads(pid: u32) -> Result<Vec<Asleep>, String> {
     Ok(tasks.flatten().filter_map(|task| asleep(&task.path())).collect())
 }
 
-/// What is left until the moment that a sleeper's `timespec` at this address names, by the clock that std waits by; nothing
-/// where it cannot be read.
+/// What is left until the moment that a sleeper's `timespec` at this address names, by the clock that std waits by;
+/// nothing where it cannot be read.
 fn left_of(memory: &File, at: u64) -> Duration {
     let mut spec = [0; 16];
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
     let (Ok(()), Ok(now)) = (memory.read_exact_at(&mut spec, at), now) else { return Duration::ZERO };
-    let [seconds, nanoseconds] = [0, 8].map(|from| i64::from_ne_bytes(spec[from..from + 8].try_into().expect("eight bytes")));
+    let [seconds, nanoseconds] =
+        [0, 8].map(|from| i64::from_ne_bytes(spec[from..from + 8].try_into().expect("eight bytes")));
     Duration::new(seconds.try_into().unwrap_or(0), nanoseconds.try_into().unwrap_or(0)).saturating_sub(now.into())
 }
 

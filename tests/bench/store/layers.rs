@@ -1,4 +1,5 @@
-//! The four that are compared, each with one call: an object is durable when it returns. And what bounds them: a log alone, and a block.
+//! The four that are compared, each with one call: an object is durable when it returns. And what bounds them: a log
+//! alone, and a block.
 
 use super::etcd::Etcd;
 use super::objects::{self, Item, with_rules};
@@ -25,8 +26,9 @@ pub enum Which {
     Files,
     Sqlite,
     Etcd,
-    /// The least that many durable writes can be: their lines in a file that stands ready, and one fdatasync for all who wait. It checks
-    /// nothing, remembers nothing and gives nothing back. A writer alone waits for its thread as well, which the store's does not.
+    /// The least that many durable writes can be: their lines in a file that stands ready, and one fdatasync for all
+    /// who wait. It checks nothing, remembers nothing and gives nothing back. A writer alone waits for its thread as
+    /// well, which the store's does not.
     Log,
     /// The least that the writes of one can be: a block in a file that stands ready, and its fdatasync.
     Block,
@@ -49,8 +51,12 @@ impl Which {
     pub fn open(self, at: &Path) -> Result<Box<dyn Layer>, String> {
         let root = at.join("data");
         Ok(match self {
-            Which::Store => Box::new(Real(with_rules(|rules| FlatStore::open(&root, None, rules)).map_err(|e| e.to_string())?.store)),
-            Which::Files => Box::new(Files(Plain::open(&root, plain::Rules::ALL, Arc::default()).map_err(|e| e.to_string())?)),
+            Which::Store => Box::new(Real(
+                with_rules(|rules| FlatStore::open(&root, None, rules)).map_err(|e| e.to_string())?.store,
+            )),
+            Which::Files => {
+                Box::new(Files(Plain::open(&root, plain::Rules::ALL, Arc::default()).map_err(|e| e.to_string())?))
+            }
             Which::Sqlite => Box::new(Groups::of_sqlite(&root)?),
             Which::Log => Box::new(Groups::of_log(&root)?),
             Which::Block => Box::new(Block::new(&root)?),
@@ -209,7 +215,9 @@ impl Layer for Groups {
         let item = make();
         let queue = self.queue.lock().map_err(|e| e.to_string())?.clone().ok_or("closed")?;
         let (answer, answered) = sync_channel(1);
-        queue.send(Wanted { key: item.key.to_string(), value: item.object.to_string(), answer }).map_err(|e| e.to_string())?;
+        queue
+            .send(Wanted { key: item.key.to_string(), value: item.object.to_string(), answer })
+            .map_err(|e| e.to_string())?;
         answered.recv().map_err(|e| e.to_string())?
     }
 

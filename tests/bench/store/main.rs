@@ -1,5 +1,5 @@
-//! `make bench-store`: what the store promises of speed, wear and memory, in one run, as ratios to others in the same run: the layer that
-//! it had before its journal, SQLite and etcd.
+//! `make bench-store`: what the store promises of speed, wear and memory, in one run, as ratios to others in the same
+//! run: the layer that it had before its journal, SQLite and etcd.
 //!
 //! Nothing is asserted of time; a row that could not be measured says so and fails the bench.
 
@@ -71,20 +71,27 @@ fn fast(host: &Host) -> Result<String, String> {
     let ground = Ground::fast(host)?;
     let rows = writes::table(host, &ground, FAST, FAST_ROUNDS)?;
     let block = writes::block(host, &ground, FAST, FAST_ROUNDS)?;
-    let faster = aim("durable writes at least 4 x etcd's", &rows, Which::Etcd, |store, etcd| store.rate / etcd.rate, 4.0);
+    let faster =
+        aim("durable writes at least 4 x etcd's", &rows, Which::Etcd, |store, etcd| store.rate / etcd.rate, 4.0);
     Ok(written(&rows) + &bound(&rows, &block) + &faster + &fewer_bytes(&rows))
 }
 
 fn card(host: &Host) -> Result<String, String> {
     let rows = writes::table(host, &Ground::card(host)?, SLOW, 1)?;
-    let faster = aim("durable writes at least 1.5 x etcd's", &rows, Which::Etcd, |store, etcd| store.rate / etcd.rate, 1.5);
-    let shorter =
-        aim("a commit shorter than a file an object's", &rows, Which::Files, |store, files| files.median_ms / store.median_ms, 1.0);
+    let faster =
+        aim("durable writes at least 1.5 x etcd's", &rows, Which::Etcd, |store, etcd| store.rate / etcd.rate, 1.5);
+    let shorter = aim(
+        "a commit shorter than a file an object's",
+        &rows,
+        Which::Files,
+        |store, files| files.median_ms / store.median_ms,
+        1.0,
+    );
     Ok(written(&rows) + &faster + &shorter + &fewer_bytes(&rows))
 }
 
-/// What this host's disk and processors leave to whoever makes writes durable, beside etcd: to one writer the sync of a block, to many a
-/// log alone. Where that is less than the aim, no store can meet it here.
+/// What this host's disk and processors leave to whoever makes writes durable, beside etcd: to one writer the sync of a
+/// block, to many a log alone. Where that is less than the aim, no store can meet it here.
 fn bound(rows: &[(Which, Vec<Figures>)], block: &Figures) -> String {
     let to_etcd = |which| ratios(rows, which, Which::Etcd, |one, etcd| one.rate / etcd.rate);
     let block = rows.iter().find(|(which, _)| *which == Which::Etcd).map(|(_, cells)| block.rate / cells[0].rate);
@@ -94,8 +101,8 @@ fn bound(rows: &[(Which, Vec<Figures>)], block: &Figures) -> String {
         .map(|(writers, (store, most))| format!("{writers} writers x {store:.1} of x {most:.1}"))
         .collect();
     format!(
-        "  writes a second to etcd's, of what can be had (one writer: a block and its sync; many: a log alone, which neither checks nor keeps \
-         anything): {}\n",
+        "  writes a second to etcd's, of what can be had (one writer: a block and its sync; many: a log alone, which \
+         neither checks nor keeps anything): {}\n",
         cells.join("; ")
     )
 }
@@ -108,7 +115,13 @@ fn fewer_bytes(rows: &[(Which, Vec<Figures>)]) -> String {
 }
 
 /// Whether a ratio is at least so much with every number of writers.
-fn aim(what: &str, rows: &[(Which, Vec<Figures>)], other: Which, ratio: fn(&Figures, &Figures) -> f64, times: f64) -> String {
+fn aim(
+    what: &str,
+    rows: &[(Which, Vec<Figures>)],
+    other: Which,
+    ratio: fn(&Figures, &Figures) -> f64,
+    times: f64,
+) -> String {
     let ratios: Vec<f64> = ratios(rows, Which::Store, other, ratio).collect();
     let said: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.1}")).collect();
     let met = ratios.iter().all(|ratio| *ratio >= times);
@@ -116,8 +129,14 @@ fn aim(what: &str, rows: &[(Which, Vec<Figures>)], other: Which, ratio: fn(&Figu
 }
 
 /// Of one system to another, for each number of writers.
-fn ratios(rows: &[(Which, Vec<Figures>)], one: Which, other: Which, ratio: fn(&Figures, &Figures) -> f64) -> impl Iterator<Item = f64> {
-    let cells = |of: Which| rows.iter().find(|(which, _)| *which == of).map(|(_, cells)| cells.as_slice()).unwrap_or_default();
+fn ratios(
+    rows: &[(Which, Vec<Figures>)],
+    one: Which,
+    other: Which,
+    ratio: fn(&Figures, &Figures) -> f64,
+) -> impl Iterator<Item = f64> {
+    let cells =
+        |of: Which| rows.iter().find(|(which, _)| *which == of).map(|(_, cells)| cells.as_slice()).unwrap_or_default();
     cells(one).iter().zip(cells(other)).map(move |(one, other)| ratio(one, other))
 }
 
@@ -133,12 +152,14 @@ fn written(rows: &[(Which, Vec<Figures>)]) -> String {
             text += &format!("{:>12.0} {:>8.2}/{:<7.1}{:>9.0}", cell.rate, cell.median_ms, cell.p99_ms, cell.bytes);
         }
         let cpu: Vec<String> = cells.iter().map(|cell| format!("{:.0}", cell.cpu_us)).collect();
-        text += &format!("   {:.2} flushes a write of one writer; {} us CPU a write\n", cells[0].flushes, cpu.join(", "));
+        text +=
+            &format!("   {:.2} flushes a write of one writer; {} us CPU a write\n", cells[0].flushes, cpu.join(", "));
     }
     let store = &rows[0].1;
     for (which, cells) in &rows[1..] {
         let ratio = |of: fn(&Figures) -> f64| {
-            let ratios: Vec<String> = store.iter().zip(cells).map(|(store, other)| format!("{:.2}", of(store) / of(other))).collect();
+            let ratios: Vec<String> =
+                store.iter().zip(cells).map(|(store, other)| format!("{:.2}", of(store) / of(other))).collect();
             ratios.join(", ")
         };
         text += &format!(

@@ -63,7 +63,11 @@ fn item(plural: &'static str, namespace: &str, name: String, mut object: Value, 
     if missing > 40 {
         object["metadata"]["annotations"] = json!({"filler": filler(missing - 32, missing)});
     }
-    Item { key: Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name }, object, durable: durable(plural) }
+    Item {
+        key: Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name },
+        object,
+        durable: durable(plural),
+    }
 }
 
 /// Text that no disk can make smaller, at the cost of a copy.
@@ -92,7 +96,8 @@ pub fn pod(n: u64, said: u64) -> Item {
 fn first_pod(n: u64, said: u64) -> Item {
     let container = json!({
         "name": "web", "image": "registry.local/web:1.2", "command": ["/bin/web", "--listen=:8080", "--data=/data"],
-        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}], "env": [{"name": "MODE", "value": "edge"}],
+        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
+        "env": [{"name": "MODE", "value": "edge"}],
         "resources": {"limits": {"cpu": "500m", "memory": "128Mi"}, "requests": {"cpu": "50m", "memory": "64Mi"}},
         "volumeMounts": [{"name": "data", "mountPath": "/data"}], "imagePullPolicy": "IfNotPresent",
     });
@@ -108,7 +113,8 @@ fn first_pod(n: u64, said: u64) -> Item {
     item("pods", "ns-00", format!("pod-{n:06}"), object, OBJECT_BYTES)
 }
 
-/// What a cluster of five nodes writes in an hour in which nobody wants anything, and some pods are updated; and in which second.
+/// What a cluster of five nodes writes in an hour in which nobody wants anything, and some pods are updated; and in
+/// which second.
 pub fn idle_hour() -> Vec<(u64, Item)> {
     let mut due: Vec<(u64, Item)> = Vec::new();
     for second in 0..3600 {
@@ -121,11 +127,16 @@ pub fn idle_hour() -> Vec<(u64, Item)> {
             due.push((second, item("leases", "kube-system", (*leader).to_owned(), spec, 400)));
         }
         if second % 180 == 7 {
-            due.push((second, item("events", "default", format!("event-{second}"), json!({"reason": "Pulled", "count": 1}), 700)));
+            due.push((
+                second,
+                item("events", "default", format!("event-{second}"), json!({"reason": "Pulled", "count": 1}), 700),
+            ));
         }
         // Every node says something new of itself every five minutes: 60 in an hour.
         for node in (0..5).filter(|node| second % 300 == 11 + node) {
-            let status = json!({"status": {"heartbeat": second, "images": "x".repeat(3000)}, "spec": {"podCIDR": "10.42.0.0/24"}});
+            let status = json!({
+                "status": {"heartbeat": second, "images": "x".repeat(3000)}, "spec": {"podCIDR": "10.42.0.0/24"},
+            });
             due.push((second, item("nodes", "", format!("edge-{node}"), status, 5000)));
         }
         if second % 120 == 61 {

@@ -37,9 +37,14 @@ fn prepared(host: &Host, objects: u64) -> Result<PathBuf, String> {
     let layer = Which::Store.open(&mounted.at)?;
     let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let layer = &layer;
-        let fill = move |first: u64| (first..objects).step_by(WRITERS as usize).try_for_each(|n| layer.put(&|| objects::pod(n, 1)));
+        let fill = move |first: u64| {
+            (first..objects).step_by(WRITERS as usize).try_for_each(|n| layer.put(&|| objects::pod(n, 1)))
+        };
         let threads: Vec<_> = (0..WRITERS).map(|first| scope.spawn(move || fill(first))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a writer panicked".to_owned()))).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a writer panicked".to_owned())))
+            .collect()
     });
     outcomes.into_iter().collect::<Result<(), String>>()?;
     layer.close()?;
@@ -76,7 +81,8 @@ pub fn child() -> bool {
     let opened = with_rules(|rules| FlatStore::open(&Path::new(at).join("data"), None, rules)).expect("a store opens");
     let ms = begun.elapsed().as_secs_f64() * 1e3;
     let grown = resident().saturating_sub(before);
-    let json: usize = opened.store.list(&Resource::core("pods"), None).items.iter().map(|stored| stored.json.len()).sum();
+    let json: usize =
+        opened.store.list(&Resource::core("pods"), None).items.iter().map(|stored| stored.json.len()).sum();
     println!("{ms} {grown} {json}");
     if end == "close" {
         opened.store.close().expect("a store closes");
@@ -112,12 +118,14 @@ pub fn starts(host: &Host) -> Result<String, String> {
         let [clean, killed, raw, grown] = [clean, killed, raw, grown].map(median);
         let over = (grown - 1.4 * json as f64) / objects as f64;
         text += &format!(
-            "  {objects} objects, warm: {clean:.0} ms = {:.1} x a raw read of the files ({raw:.0} ms); after a kill {killed:.0} ms = {:.1} x\n",
+            "  {objects} objects, warm: {clean:.0} ms = {:.1} x a raw read of the files ({raw:.0} ms); after a kill \
+             {killed:.0} ms = {:.1} x\n",
             clean / raw,
             killed / raw
         );
         text += &format!(
-            "  memory: {:.1} MB for {:.1} MB of JSON = {:.2} x, {:.0} bytes an object beside its JSON; aim: at most 1.4 x and 300 bytes an object: {}\n",
+            "  memory: {:.1} MB for {:.1} MB of JSON = {:.2} x, {:.0} bytes an object beside its JSON; aim: at most \
+             1.4 x and 300 bytes an object: {}\n",
             grown / 1e6,
             json as f64 / 1e6,
             grown / json as f64,
@@ -141,7 +149,8 @@ pub fn cold(host: &Host) -> Result<String, String> {
     let raw = begun.elapsed().as_secs_f64() * 1e3;
     let met = if started <= 2.0 * raw { "met" } else { "NOT MET" };
     Ok(format!(
-        "  {} objects: {started:.0} ms = {:.2} x a raw read of the files in the order of their inodes ({raw:.0} ms); aim: at most 2 x: {met}\n",
+        "  {} objects: {started:.0} ms = {:.2} x a raw read of the files in the order of their inodes ({raw:.0} ms); \
+         aim: at most 2 x: {met}\n",
         MANY[0],
         started / raw
     ))
@@ -166,7 +175,8 @@ fn read_all(folder: &Path) -> Result<usize, String> {
 pub fn list(host: &Host) -> Result<String, String> {
     let objects = MANY[0];
     let mounted = Mounted::image(Kind::Ext4, &prepared(host, objects)?, &host.memory().join("prepared"))?;
-    let store = with_rules(|rules| FlatStore::open(&mounted.at.join("data"), None, rules)).map_err(|e| e.to_string())?.store;
+    let store =
+        with_rules(|rules| FlatStore::open(&mounted.at.join("data"), None, rules)).map_err(|e| e.to_string())?.store;
     let etcd = Etcd::start(&host.memory().join("etcd"))?;
     for n in 0..objects {
         etcd.put(&|| objects::pod(n, 1))?;
@@ -195,7 +205,8 @@ pub fn list(host: &Host) -> Result<String, String> {
 
 pub fn fan_out(host: &Host) -> Result<String, String> {
     let mounted = Mounted::image(Kind::Ext4, &prepared(host, MANY[0])?, &host.memory().join("prepared"))?;
-    let store = with_rules(|rules| FlatStore::open(&mounted.at.join("data"), None, rules)).map_err(|e| e.to_string())?.store;
+    let store =
+        with_rules(|rules| FlatStore::open(&mounted.at.join("data"), None, rules)).map_err(|e| e.to_string())?.store;
     let layer = Real(store.clone());
     let write = |said: u64| -> Result<f64, String> {
         let begun = Instant::now();
@@ -210,7 +221,10 @@ pub fn fan_out(host: &Host) -> Result<String, String> {
         .map(|_| {
             let heard_total = heard_total.clone();
             let sink = Box::new(move |event: &coracle_master::store::Event| {
-                heard_total.fetch_add(event.new.as_ref().map_or(0, |stored| u64::from(!stored.json.is_empty())), Ordering::Relaxed);
+                heard_total.fetch_add(
+                    event.new.as_ref().map_or(0, |stored| u64::from(!stored.json.is_empty())),
+                    Ordering::Relaxed,
+                );
                 true
             });
             store.watch(scope.clone(), Some(store.revision()), sink)

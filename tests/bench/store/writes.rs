@@ -30,7 +30,9 @@ impl Device {
         let text = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
         let fields: Vec<u64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
         match fields[..] {
-            [_, _, _, _, _, _, sectors, _, _, _, _, _, _, _, _, flushes, ..] => Ok(Device { bytes: sectors * SECTOR_BYTES, flushes }),
+            [_, _, _, _, _, _, sectors, _, _, _, _, _, _, _, _, flushes, ..] => {
+                Ok(Device { bytes: sectors * SECTOR_BYTES, flushes })
+            }
             _ => Err(format!("{path}: {text}")),
         }
     }
@@ -91,14 +93,22 @@ pub struct Figures {
     pub p99_ms: f64,
     pub bytes: f64,
     pub flushes: f64,
-    /// Of the one who asks and of the one who does it together: what is left of a rate on a host that has other things to do.
+    /// Of the one who asks and of the one who does it together: what is left of a rate on a host that has other things
+    /// to do.
     pub cpu_us: f64,
 }
 
 /// A table: a row a system, a cell for each number of writers, the middle one of an odd number of rounds.
-pub fn table(host: &Host, ground: &Ground, duration: Duration, rounds: usize) -> Result<Vec<(Which, Vec<Figures>)>, String> {
-    let mut rows: Vec<(Which, Vec<Figures>)> = ALL.into_iter().chain([Which::Log]).map(|which| (which, Vec::new())).collect();
-    // One number of writers after the other, and all systems in each round, so that a neighbour's noise meets all alike.
+pub fn table(
+    host: &Host,
+    ground: &Ground,
+    duration: Duration,
+    rounds: usize,
+) -> Result<Vec<(Which, Vec<Figures>)>, String> {
+    let mut rows: Vec<(Which, Vec<Figures>)> =
+        ALL.into_iter().chain([Which::Log]).map(|which| (which, Vec::new())).collect();
+    // One number of writers after the other, and all systems in each round, so that a neighbour's noise meets all
+    // alike.
     for writers in WRITERS {
         let mut measured: Vec<Vec<Figures>> = rows.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
@@ -115,7 +125,8 @@ pub fn table(host: &Host, ground: &Ground, duration: Duration, rounds: usize) ->
 
 /// What one writer could have at most.
 pub fn block(host: &Host, ground: &Ground, duration: Duration, rounds: usize) -> Result<Figures, String> {
-    let measured: Result<Vec<Figures>, String> = (0..rounds).map(|_| on_fresh(host, ground, Which::Block, 1, duration)).collect();
+    let measured: Result<Vec<Figures>, String> =
+        (0..rounds).map(|_| on_fresh(host, ground, Which::Block, 1, duration)).collect();
     measured.map(middle)
 }
 
@@ -126,13 +137,16 @@ fn middle(mut measured: Vec<Figures>) -> Figures {
 }
 
 fn on_fresh(host: &Host, ground: &Ground, which: Which, writers: usize, duration: Duration) -> Result<Figures, String> {
-    measure(which, &ground.mount(host)?, writers, duration).map_err(|why| format!("{}, {writers} writers: {why}", which.name()))
+    measure(which, &ground.mount(host)?, writers, duration)
+        .map_err(|why| format!("{}, {writers} writers: {why}", which.name()))
 }
 
 fn fill(layer: &dyn Layer) -> Result<(), String> {
     let writers = 64;
     std::thread::scope(|scope| {
-        let write = move |writer: u64| (writer..layer.first()).step_by(writers).try_for_each(|n| layer.put(&|| objects::pod(n % KEYS, n)));
+        let write = move |writer: u64| {
+            (writer..layer.first()).step_by(writers).try_for_each(|n| layer.put(&|| objects::pod(n % KEYS, n)))
+        };
         let threads: Vec<_> = (0..writers as u64).map(|writer| scope.spawn(move || write(writer))).collect();
         threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a writer panicked".to_owned())))
     })?;
@@ -165,7 +179,10 @@ fn measure(which: Which, mounted: &Mounted, writers: usize, duration: Duration) 
             Ok(times_ms)
         };
         let threads: Vec<_> = (0..writers).map(|writer| scope.spawn(move || write(writer))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a writer panicked".to_owned()))).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a writer panicked".to_owned())))
+            .collect()
     });
     let seconds = begun.elapsed().as_secs_f64();
     let used_ms = cpu_ms()? - cpu_before_ms;

@@ -89,7 +89,8 @@ pub fn evicted(story: &mut Story, pods: &[Value], name: &str) {
     let ready = ready(pods, "web");
     let was_ready = of(pods, "web").any(|pod| meta(pod, "name") == name && ready.contains_key(meta(pod, "uid")));
     if was_ready && (ready.len() as u64) < web.replicas {
-        let wrong = format!("{name} was evicted: {} pods of web were ready, and {} have to be", ready.len(), web.replicas - 1);
+        let wrong =
+            format!("{name} was evicted: {} pods of web were ready, and {} have to be", ready.len(), web.replicas - 1);
         story.wrongs.push(wrong);
     }
 }
@@ -115,12 +116,20 @@ pub fn silent_nodes(story: &mut Story) {
         }
         let since = *story.seen.alone.entry(host.name).or_insert(now);
         let stays = |pod: &&Value| {
-            text(&pod["spec"], "nodeName") == host.name && pod["metadata"]["labels"]["app"] != "each" && !is_deleted(pod) && !is_over(pod)
+            text(&pod["spec"], "nodeName") == host.name
+                && pod["metadata"]["labels"]["app"] != "each"
+                && !is_deleted(pod)
+                && !is_over(pod)
         };
         if now - since > GIVEN_UP
             && let Some(pod) = pods.iter().find(stays)
         {
-            wrongs.push(format!("{} has been away for {} s, and {} stays", host.name, silent.as_secs(), meta(pod, "name")));
+            wrongs.push(format!(
+                "{} has been away for {} s, and {} stays",
+                host.name,
+                silent.as_secs(),
+                meta(pod, "name")
+            ));
         }
     }
     story.wrongs.extend(wrongs);
@@ -131,8 +140,10 @@ pub fn nodes_that_are_gone(story: &mut Story) {
     const GIVEN_UP: Duration = Duration::from_secs(120);
     let now = story.master.clocks.passed();
     let (pods, nodes) = (story.master.stored("pods"), node_names(story, |_| true));
-    let there = |pod: &&Value| text(&pod["spec"], "nodeName").is_empty() || nodes.contains(text(&pod["spec"], "nodeName"));
-    let strays: BTreeSet<String> = pods.iter().filter(|pod| !there(pod)).map(|pod| meta(pod, "name").to_owned()).collect();
+    let there =
+        |pod: &&Value| text(&pod["spec"], "nodeName").is_empty() || nodes.contains(text(&pod["spec"], "nodeName"));
+    let strays: BTreeSet<String> =
+        pods.iter().filter(|pod| !there(pod)).map(|pod| meta(pod, "name").to_owned()).collect();
     story.seen.strays.retain(|name, _| strays.contains(name));
     for name in strays {
         let since = *story.seen.strays.entry(name.clone()).or_insert(now);
@@ -228,14 +239,16 @@ fn one_at_a_time(story: &Story, pods: &[Value], wrongs: &mut Vec<String>) {
     if story.asked.kinds.contains("tick") && story.asked.forbids {
         let jobs = story.master.list("/apis/batch/v1/namespaces/default/jobs");
         let ours = jobs.iter().filter(|job| meta(job, "name").starts_with("tick-") && !is_deleted(job));
-        let going: Vec<&str> = ours.filter(|job| job["status"]["completionTime"].is_null()).map(|job| meta(job, "name")).collect();
+        let going: Vec<&str> =
+            ours.filter(|job| job["status"]["completionTime"].is_null()).map(|job| meta(job, "name")).collect();
         if going.len() > 1 {
             wrongs.push(format!("tick has more than one job: {going:?}"));
         }
     }
     if story.asked.kinds.contains("app") && story.asked.recreated && !story.mixed {
         let there = of(pods, "app").filter(|pod| !is_over(pod));
-        let revisions: BTreeSet<&str> = there.map(|pod| text(&pod["metadata"]["labels"], "pod-template-hash")).collect();
+        let revisions: BTreeSet<&str> =
+            there.map(|pod| text(&pod["metadata"]["labels"], "pod-template-hash")).collect();
         if revisions.len() > 1 {
             wrongs.push(format!("app has pods of more than one revision: {revisions:?}"));
         }
@@ -244,8 +257,14 @@ fn one_at_a_time(story: &Story, pods: &[Value], wrongs: &mut Vec<String>) {
 
 /// Whatever has owners has one that is there.
 fn owners_are_there(story: &Story, pods: &[Value], wrongs: &mut Vec<String>) {
-    let lists =
-        ["apps/v1/replicasets", "apps/v1/statefulsets", "apps/v1/daemonsets", "batch/v1/jobs", "batch/v1/cronjobs", "apps/v1/deployments"];
+    let lists = [
+        "apps/v1/replicasets",
+        "apps/v1/statefulsets",
+        "apps/v1/daemonsets",
+        "batch/v1/jobs",
+        "batch/v1/cronjobs",
+        "apps/v1/deployments",
+    ];
     let others: Vec<Value> = lists.iter().flat_map(|list| story.master.list(&format!("/apis/{list}"))).collect();
     let uids: BTreeSet<&str> = others.iter().map(|object| meta(object, "uid")).collect();
     for object in pods.iter().chain(&others) {
@@ -314,7 +333,11 @@ fn is_as_asked(story: &Story, kind: &str, pods: &[Value], wrongs: &mut Vec<Strin
         }
         "db" => {
             let set = get("apps/v1/namespaces/default/statefulsets");
-            expect(&set, &["replicas", "readyReplicas", "updatedReplicas"], set["spec"]["replicas"].as_u64().unwrap_or(99));
+            expect(
+                &set,
+                &["replicas", "readyReplicas", "updatedReplicas"],
+                set["spec"]["replicas"].as_u64().unwrap_or(99),
+            );
         }
         "each" => {
             let set = get("apps/v1/namespaces/default/daemonsets");
@@ -363,8 +386,9 @@ fn serves(story: &Story, pods: &[Value], wrongs: &mut Vec<String>) {
     let ready = ready(pods, "web");
     let addresses = of(pods, "web").filter(|pod| ready.contains_key(meta(pod, "uid")));
     let expected: BTreeSet<String> = addresses.map(|pod| text(&pod["status"], "podIP").to_owned()).collect();
-    let slices =
-        story.master.list("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dweb");
+    let slices = story.master.list(
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dweb",
+    );
     let spots = slices.iter().flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
     let found: BTreeSet<String> = spots
         .filter(|spot| spot["conditions"]["ready"] == true)

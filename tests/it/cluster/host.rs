@@ -1,5 +1,5 @@
-//! One host: an engine in memory, the agent's own loop over it, and the way to the master, imitated: what the watch shows comes late
-//! or breaks off, what is reported gets lost before or after the master has taken it.
+//! One host: an engine in memory, the agent's own loop over it, and the way to the master, imitated: what the watch
+//! shows comes late or breaks off, what is reported gets lost before or after the master has taken it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -219,7 +219,8 @@ impl Host {
         let wanted: BTreeSet<Ref> = state.flat_map(|pod| pod.objects.iter().cloned()).collect();
         let mut objects = Objects::default();
         for claim in wanted {
-            let found = master.get(&format!("/api/v1/namespaces/{}/persistentvolumeclaims/{}", claim.namespace, claim.name));
+            let found =
+                master.get(&format!("/api/v1/namespaces/{}/persistentvolumeclaims/{}", claim.namespace, claim.name));
             if let Some(volume) = found.as_ref().and_then(|claim| claim["spec"]["volumeName"].as_str()) {
                 let reference = Ref { kind: Kind::Volume, namespace: String::new(), name: volume.to_owned() };
                 let found = master.get(&format!("/api/v1/persistentvolumes/{volume}"));
@@ -289,7 +290,10 @@ impl Host {
                     master.ask(Method::PATCH, &path, Some(patch))
                 }
                 Call::Delete { uid, namespace, name } => {
-                    let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}});
+                    let body = json!({
+                        "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
+                        "preconditions": {"uid": uid},
+                    });
                     master.ask(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/pods/{name}"), Some(&body))
                 }
                 Call::Mirror { .. } => panic!("no pod here is of a file"),
@@ -312,7 +316,9 @@ impl Host {
     pub fn running(&self) -> Vec<(String, String, String)> {
         self.fake.with(|engine| {
             let running = engine.containers.values().filter(|held| held.seen.runs());
-            let tags = running.filter_map(|held| Tag::read(&held.seen.name, &held.seen.labels)).filter(|tag| !tag.is_sandbox());
+            let tags = running
+                .filter_map(|held| Tag::read(&held.seen.name, &held.seen.labels))
+                .filter(|tag| !tag.is_sandbox());
             tags.map(|tag| (tag.pod.namespace, tag.pod.name, tag.pod.uid)).collect()
         })
     }
@@ -325,7 +331,8 @@ impl Agent {
     }
 
     fn list(&mut self, master: &Master, pods: BTreeMap<String, Value>) {
-        let cluster = master.get("/api/v1/namespaces/kube-system").map(|namespace| uid(&namespace)).expect("it is always there");
+        let cluster =
+            master.get("/api/v1/namespaces/kube-system").map(|namespace| uid(&namespace)).expect("it is always there");
         self.assigned.meet(&cluster);
         self.heard = Heard { pods: BTreeMap::new(), listed: true };
         for (uid, pod) in pods {
@@ -334,7 +341,8 @@ impl Agent {
         }
         let containers = self.shown.borrow().world.containers.clone();
         let tags = containers.iter().filter_map(|seen| Tag::read(&seen.name, &seen.labels)).map(|tag| tag.pod);
-        let suspects: BTreeSet<_> = self.assigned.names().chain(tags.map(|pod| (pod.uid, pod.namespace, pod.name))).collect();
+        let suspects: BTreeSet<_> =
+            self.assigned.names().chain(tags.map(|pod| (pod.uid, pod.namespace, pod.name))).collect();
         for (own, namespace, name) in suspects.into_iter().filter(|(uid, ..)| !self.heard.pods.contains_key(uid)) {
             let found = master.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}"));
             if found.is_none_or(|pod| uid(&pod) != own) {

@@ -1,5 +1,5 @@
-//! A master without sockets and threads of its own: its store on tmpfs, its API, its controllers step by step, and a clock that the
-//! history sets.
+//! A master without sockets and threads of its own: its store on tmpfs, its API, its controllers step by step, and a
+//! clock that the history sets.
 
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::{Durable, Resource, Time};
@@ -87,7 +87,8 @@ impl Master {
         static NTH: AtomicU64 = AtomicU64::new(0);
         let memory = PathBuf::from("/dev/shm");
         let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let dir = parent.join(format!("coracle-cluster-{}-{}", std::process::id(), NTH.fetch_add(1, Ordering::Relaxed)));
+        let dir =
+            parent.join(format!("coracle-cluster-{}-{}", std::process::id(), NTH.fetch_add(1, Ordering::Relaxed)));
         let mut master = Master {
             clocks: Arc::new(Clocks { passed_ms: AtomicU64::new(0), ahead_ms: AtomicI64::new(0) }),
             dir,
@@ -121,16 +122,23 @@ impl Master {
 
     fn open(&self) -> FlatStore {
         let kinds = &self.kinds;
-        let row =
-            |kind: &Kind| KindRow { resource: kind.resource.clone(), api_version: kind.api_version().into(), kind: kind.kind.clone() };
+        let row = |kind: &Kind| KindRow {
+            resource: kind.resource.clone(),
+            api_version: kind.api_version().into(),
+            kind: kind.kind.clone(),
+        };
         let rules = store::Rules {
             edited: &|_, object| Ok(object),
             home: &|_| None,
             durable_by_sketch: &|_, _| None,
             kinds: kinds.stored().map(row).collect(),
-            claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
+            claims: &|key, object: &Value| {
+                kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default()
+            },
             fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
-            durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object)),
+            durable: &|key, object| {
+                kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object))
+            },
         };
         FlatStore::open(&self.dir, None, &rules).expect("the store always opens").store
     }
@@ -173,7 +181,13 @@ impl Master {
     /// The controllers of a master that started now.
     pub fn newcomer(&self) -> Step {
         let up = self.up();
-        Step::new(up.store.clone(), Gate::new(up.registry.clone()).ruled_by(self.rules), Controllers::builtin(), wakes(), self.now())
+        Step::new(
+            up.store.clone(),
+            Gate::new(up.registry.clone()).ruled_by(self.rules),
+            Controllers::builtin(),
+            wakes(),
+            self.now(),
+        )
     }
 
     pub fn set_clock_ahead(&self, ms: i64) {
@@ -200,7 +214,8 @@ impl Master {
 
     /// One request of a client.
     pub fn ask(&self, method: Method, target: &str, body: Option<&Value>) -> (u16, Value) {
-        let type_name = if method == Method::PATCH { "application/strategic-merge-patch+json" } else { "application/json" };
+        let type_name =
+            if method == Method::PATCH { "application/strategic-merge-patch+json" } else { "application/json" };
         let request = Request {
             method,
             target: target.parse().expect("a path"),

@@ -29,7 +29,9 @@ fn serving(story: &mut Story) -> BTreeMap<String, String> {
         let ready = condition(pod, "Ready") != "False";
         !is_deleted(pod) && !is_over(pod) && ready && running.contains(uid) && story.seen.once_ready.contains(uid)
     };
-    let serving = of(&pods, "web").filter(serves).map(|pod| (meta(pod, "uid").to_owned(), text(&pod["spec"], "nodeName").to_owned()));
+    let serving = of(&pods, "web")
+        .filter(serves)
+        .map(|pod| (meta(pod, "uid").to_owned(), text(&pod["spec"], "nodeName").to_owned()));
     serving.chain(ready(&pods, "web")).collect()
 }
 
@@ -57,10 +59,12 @@ fn enough_is_left(story: &mut Story, wrongs: &mut Vec<String>) {
     }
     let now = serving(story);
     let Some(web) = &story.asked.web else { return };
-    let gone = story.seen.before.web.iter().filter(|(uid, node)| !now.contains_key(*uid) && nodes.contains(*node)).count();
+    let gone =
+        story.seen.before.web.iter().filter(|(uid, node)| !now.contains_key(*uid) && nodes.contains(*node)).count();
     let needed = web.replicas - web.unavailable.max(u64::from(web.surge == 0)).min(web.replicas);
     if gone > 0 && (now.len() as u64) < needed {
-        wrongs.push(format!("{gone} ready pods of web were taken away, {} are left, and {needed} are needed", now.len()));
+        wrongs
+            .push(format!("{gone} ready pods of web were taken away, {} are left, and {needed} are needed", now.len()));
     }
 }
 
@@ -73,7 +77,9 @@ fn one_goes_at_a_time(story: &Story, wrongs: &mut Vec<String>) {
     let pods = story.master.stored("pods");
     let sets = story.master.stored_of("apps", "statefulsets");
     let replicas = sets.first().and_then(|set| set["spec"]["replicas"].as_u64()).unwrap_or(0);
-    let kept = |pod: &Value| meta(pod, "name").strip_prefix("db-").and_then(|nth| nth.parse().ok()).is_some_and(|nth: u64| nth < replicas);
+    let kept = |pod: &Value| {
+        meta(pod, "name").strip_prefix("db-").and_then(|nth| nth.parse().ok()).is_some_and(|nth: u64| nth < replicas)
+    };
     for (app, was) in [("each", &before.each), ("db", &before.db)] {
         let there = of(&pods, app).filter(|pod| was.get(meta(pod, "uid")).is_some_and(|node| nodes.contains(node)));
         let leave = there.filter(|pod| is_deleted(pod) && (app == "each" || kept(pod))).count();
@@ -111,10 +117,16 @@ fn nodes_take_what_fits(story: &mut Story, wrongs: &mut Vec<String>) {
         let asked: u64 = others.map(milli).sum();
         if asked > 4000 {
             let nodes = story.master.stored("nodes");
-            let room = nodes.iter().find(|one| meta(one, "name") == node).map(|node| node["status"]["allocatable"].to_string());
-            let there = pods.iter().filter(|other| text(&other["spec"], "nodeName") == node).map(|other| meta(other, "name"));
+            let room = nodes
+                .iter()
+                .find(|one| meta(one, "name") == node)
+                .map(|node| node["status"]["allocatable"].to_string());
+            let there =
+                pods.iter().filter(|other| text(&other["spec"], "nodeName") == node).map(|other| meta(other, "name"));
             let there: Vec<&str> = there.collect();
-            wrongs.push(format!("{name} was put on {node}, of which {asked} m are asked then by {there:?}; it has {room:?}"));
+            wrongs.push(format!(
+                "{name} was put on {node}, of which {asked} m are asked then by {there:?}; it has {room:?}"
+            ));
         }
     }
 }
@@ -127,7 +139,8 @@ fn only_ready_pods_serve(story: &mut Story, wrongs: &mut Vec<String>) {
     }
     story.seen.served_at = revision;
     let (pods, slices) = (story.master.stored("pods"), story.master.stored_of("discovery.k8s.io", "endpointslices"));
-    let unready: BTreeSet<&str> = of(&pods, "web").filter(|pod| condition(pod, "Ready") == "False").map(|pod| meta(pod, "uid")).collect();
+    let unready: BTreeSet<&str> =
+        of(&pods, "web").filter(|pod| condition(pod, "Ready") == "False").map(|pod| meta(pod, "uid")).collect();
     let spots = slices.iter().flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
     for spot in spots.filter(|spot| spot["conditions"]["ready"] == true) {
         if unready.contains(text(&spot["targetRef"], "uid")) {

@@ -187,7 +187,10 @@ impl Story {
     fn clear_orphans(&mut self) {
         let sets = self.master.list(&format!("{APPS}/replicasets"));
         for set in sets.iter().filter(|set| set["metadata"]["ownerReferences"].is_null()) {
-            self.delete(&format!("{APPS}/replicasets/{}", set["metadata"]["name"].as_str().unwrap_or_default()), &json!({}));
+            self.delete(
+                &format!("{APPS}/replicasets/{}", set["metadata"]["name"].as_str().unwrap_or_default()),
+                &json!({}),
+            );
         }
     }
 
@@ -232,13 +235,18 @@ impl Story {
                 let mut pod = template("app", image);
                 pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1500m"}});
                 self.asked.recreated = how == "Recreate";
-                let spec = json!({"replicas": replicas, "selector": select("app"), "template": pod, "strategy": {"type": how}});
+                let spec = json!({
+                    "replicas": replicas, "selector": select("app"), "template": pod, "strategy": {"type": how},
+                });
                 (format!("{APPS}/deployments"), json!({"spec": spec}))
             }
             "db" => self.db(),
             "each" => {
                 let image = self.any(&STAYS);
-                (format!("{APPS}/daemonsets"), json!({"spec": {"selector": select("each"), "template": template("each", image)}}))
+                (
+                    format!("{APPS}/daemonsets"),
+                    json!({"spec": {"selector": select("each"), "template": template("each", image)}}),
+                )
             }
             "once" => self.job("done:1"),
             "brief" => {
@@ -282,7 +290,8 @@ impl Story {
     fn apart(&mut self) -> (String, Value) {
         let mut pod = template("apart", "steady:1");
         let term = json!({"labelSelector": select("apart"), "topologyKey": "kubernetes.io/hostname"});
-        pod["spec"]["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+        pod["spec"]["affinity"] =
+            json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
         (format!("{APPS}/deployments"), json!({"spec": {"replicas": 2, "selector": select("apart"), "template": pod}}))
     }
 
@@ -297,10 +306,14 @@ impl Story {
     /// Two claims, and one volume that suits both.
     fn ask_for_a_disk(&mut self) {
         let (class, modes) = ("by-hand", json!(["ReadWriteOnce"]));
-        let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": modes, "hostPath": {"path": "/disk"}, "storageClassName": class});
+        let spec = json!({
+            "capacity": {"storage": "1Gi"}, "accessModes": modes, "hostPath": {"path": "/disk"},
+            "storageClassName": class,
+        });
         self.post("/api/v1/persistentvolumes", &json!({"metadata": {"name": "disk"}, "spec": spec}));
         for name in ["one", "other"] {
-            let spec = json!({"accessModes": modes, "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}}});
+            let spec =
+                json!({"accessModes": modes, "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}}});
             self.post(&format!("{CORE}/persistentvolumeclaims"), &json!({"metadata": {"name": name}, "spec": spec}));
         }
     }
@@ -308,10 +321,13 @@ impl Story {
     fn web(&mut self) -> (String, Value) {
         let replicas = 1 + self.random.below(4);
         let (surge, unavailable) = [(1, 0), (0, 1), (2, 1), (3, 0)][usize::try_from(self.random.below(4)).unwrap()];
-        let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
+        let rolling =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
         let image = self.any(&STAYS);
         self.asked.web = Some(Web { replicas, surge, unavailable });
-        let spec = json!({"replicas": replicas, "selector": select("web"), "strategy": rolling, "template": template("web", image)});
+        let spec = json!({
+            "replicas": replicas, "selector": select("web"), "strategy": rolling, "template": template("web", image),
+        });
         (format!("{APPS}/deployments"), json!({"spec": spec}))
     }
 
@@ -340,8 +356,10 @@ impl Story {
         self.asked.completions = completions;
         let mode = self.any(&["Indexed", "NonIndexed"]);
         let parallelism = 1 + self.random.below(3);
-        let spec =
-            json!({"completions": completions, "parallelism": parallelism, "completionMode": mode, "backoffLimit": 50, "template": pod});
+        let spec = json!({
+            "completions": completions, "parallelism": parallelism, "completionMode": mode, "backoffLimit": 50,
+            "template": pod,
+        });
         (format!("{JOBS}/jobs"), json!({"spec": spec}))
     }
 
@@ -350,7 +368,8 @@ impl Story {
         pod["spec"]["restartPolicy"] = "OnFailure".into();
         let policy = self.any(&["Forbid", "Forbid", "Allow", "Replace"]);
         self.asked.forbids = policy == "Forbid";
-        let spec = json!({"schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": {"spec": {"template": pod}}});
+        let spec =
+            json!({"schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": {"spec": {"template": pod}}});
         (format!("{JOBS}/cronjobs"), json!({"spec": spec}))
     }
 
@@ -500,7 +519,8 @@ impl Story {
     fn evict(&mut self) {
         let pods = self.master.stored("pods");
         let Some(name) = self.any_pod(&[]) else { return };
-        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}});
+        let eviction =
+            json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}});
         if self.post(&format!("{CORE}/pods/{name}/eviction"), &eviction) == 201 {
             checks::evicted(self, &pods, &name);
         }
@@ -551,7 +571,8 @@ impl Story {
     fn unsettle(&mut self, at: usize) {
         let calm = self.random.percent(40);
         let mut below = |limit: u64| if calm { 0 } else { self.random.below(limit) };
-        let faults = Faults { lost_before: below(6), lost_after: below(6), late_listing: below(20), ..Faults::default() };
+        let faults =
+            Faults { lost_before: below(6), lost_after: below(6), late_listing: below(20), ..Faults::default() };
         (self.hosts[at].losses, self.hosts[at].delay_ms) = (below(10), below(4) * 1_000);
         self.hosts[at].fake.with(|engine| engine.faults = faults);
         let (name, losses, delay_ms) = (self.hosts[at].name, self.hosts[at].losses, self.hosts[at].delay_ms);

@@ -1,10 +1,11 @@
-//! What a history is about when one rule of the controllers is to be missed in it: few workloads, and often what that rule is for.
-//! Without a rule to look for, anything may happen.
+//! What a history is about when one rule of the controllers is to be missed in it: few workloads, and often what that
+//! rule is for. Without a rule to look for, anything may happen.
 
 use coracle_master::control::rules::Rule;
 
 /// The workloads that a history may ask for.
-pub const WORKLOADS: [&str; 12] = ["web", "app", "db", "each", "once", "tick", "doomed", "disk", "brief", "vip", "apart", "room"];
+pub const WORKLOADS: [&str; 12] =
+    ["web", "app", "db", "each", "once", "tick", "doomed", "disk", "brief", "vip", "apart", "room"];
 
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {

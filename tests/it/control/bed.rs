@@ -1,4 +1,5 @@
-//! A master without sockets: its store on tmpfs, its `prepare`, its controllers step by step, imitated agents, and a time of its own.
+//! A master without sockets: its store on tmpfs, its `prepare`, its controllers step by step, imitated agents, and a
+//! time of its own.
 
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Durable, Key, Resource, Revision, Time};
@@ -99,7 +100,8 @@ impl Bed {
         static NTH: AtomicU64 = AtomicU64::new(0);
         let memory = PathBuf::from("/dev/shm");
         let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let dir = parent.join(format!("coracle-control-{}-{}", std::process::id(), NTH.fetch_add(1, Ordering::Relaxed)));
+        let dir =
+            parent.join(format!("coracle-control-{}-{}", std::process::id(), NTH.fetch_add(1, Ordering::Relaxed)));
         let mut bed = Bed {
             random: Random(seed),
             speaking: BTreeSet::new(),
@@ -148,9 +150,13 @@ impl Bed {
             home: &|_| None,
             durable_by_sketch: &|_, _| None,
             kinds: kinds.iter().map(row).collect(),
-            claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
+            claims: &|key, object: &Value| {
+                kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default()
+            },
             fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
-            durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object)),
+            durable: &|key, object| {
+                kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object))
+            },
         };
         let files = FlatStore::open(&self.dir, None, &rules).expect("the store always opens").store;
         let store: Arc<dyn Store> = Arc::new(files.clone());
@@ -158,7 +164,8 @@ impl Bed {
         self.started_s = self.clock.load(Ordering::Relaxed);
         let namespace = kinds.by_resource(&Resource::core("namespaces")).expect("a kind");
         let made = json!({"metadata": {"name": "default"}});
-        let write = maker.making(|making| prepare::create(namespace, "", made, Rules::default(), making)).expect("a namespace");
+        let write =
+            maker.making(|making| prepare::create(namespace, "", made, Rules::default(), making)).expect("a namespace");
         // From the second start on it is there.
         let _ = store.write(write);
         let gate = Gate::new(Arc::new(Registry::new(self.kinds.clone(), store.clone(), maker.clone())));
@@ -188,9 +195,13 @@ impl Bed {
             }
             let mut found = Vec::new();
             walk(&self.dir, &mut found);
-            let file = found.into_iter().filter(|path| path.file_stem().is_some_and(|stem| stem.to_string_lossy() == *key.name));
+            let file = found
+                .into_iter()
+                .filter(|path| path.file_stem().is_some_and(|stem| stem.to_string_lossy() == *key.name));
             let of_kind = |path: &PathBuf| path.components().any(|part| part.as_os_str() == &*key.resource.plural);
-            if let Some(path) = file.filter(of_kind).find(|path| !path.components().any(|part| part.as_os_str() == "quarantine")) {
+            if let Some(path) =
+                file.filter(of_kind).find(|path| !path.components().any(|part| part.as_os_str() == "quarantine"))
+            {
                 fs::write(path, "{\"half").expect("a file of the store");
             }
         }
@@ -254,7 +265,8 @@ impl Bed {
 
     /// So many seconds, in each of which all is done that there is to do. The answer: the CPU time of the controllers.
     pub fn work(&mut self, seconds: u64) -> Duration {
-        let cpu = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every thread has this clock"));
+        let cpu =
+            || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every thread has this clock"));
         let mut took = Duration::ZERO;
         for _ in 0..seconds {
             loop {
@@ -278,7 +290,9 @@ impl Bed {
         self.speaking = nodes.iter().map(|node| (*node).to_owned()).collect();
         for plural in DAMAGED {
             for key in self.store().list(&resource(plural), None).damaged {
-                self.store().write(store::Write::Delete { key, seen: Default::default() }).expect("a damaged object can be given up");
+                self.store()
+                    .write(store::Write::Delete { key, seen: Default::default() })
+                    .expect("a damaged object can be given up");
             }
         }
     }
@@ -286,7 +300,10 @@ impl Bed {
     /// Readable objects of a kind.
     pub fn objects(&self, plural: &'static str) -> Vec<(Key, Value)> {
         let items = self.store().list(&resource(plural), None).items;
-        items.into_iter().map(|stored| (Key::clone(&stored.key), serde_json::from_slice(&stored.json).expect("JSON"))).collect()
+        items
+            .into_iter()
+            .map(|stored| (Key::clone(&stored.key), serde_json::from_slice(&stored.json).expect("JSON")))
+            .collect()
     }
 
     pub fn damaged(&self, plural: &'static str) -> Vec<Key> {
@@ -336,11 +353,12 @@ impl Bed {
         let kind = self.kinds.by_resource(&key.resource).expect("a kind");
         let old = Standing { key: &key, revision: stored.revision, object: &object };
         let deleting = Deleting { grace_s, now: self.now().wall };
-        let write = match prepare::depart(kind, old, &Preconditions::default(), deleting, None).expect("no preconditions") {
-            Departure::Now | Departure::Last(_) => store::Write::Delete { key: key.clone(), seen: stored.revision },
-            Departure::Marked(marked) => prepare::replace(kind, old, marked),
-            Departure::Pending => return,
-        };
+        let write =
+            match prepare::depart(kind, old, &Preconditions::default(), deleting, None).expect("no preconditions") {
+                Departure::Now | Departure::Last(_) => store::Write::Delete { key: key.clone(), seen: stored.revision },
+                Departure::Marked(marked) => prepare::replace(kind, old, marked),
+                Departure::Pending => return,
+            };
         self.store().write(write).expect("nobody else writes meanwhile");
     }
 
@@ -398,7 +416,9 @@ impl Bed {
         match self.store().get(&key) {
             Ok(None) => drop(self.create(
                 "nodes",
-                json!({"metadata": {"name": name, "labels": {"zone": name, ZONE: name}}, "status": node_status(self.roomy)}),
+                json!({
+                    "metadata": {"name": name, "labels": {"zone": name, ZONE: name}}, "status": node_status(self.roomy),
+                }),
             )),
             Ok(Some(stored)) if self.seen.get(&key) != Some(&stored.revision) => {
                 self.update(&key, Part::Status, |node| node["status"] = node_status(roomy));
@@ -420,7 +440,11 @@ impl Bed {
         }
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         let next = self.addresses.len();
-        let ip = self.addresses.entry(uid.clone()).or_insert_with(|| format!("10.244.{}.{}", next / 250, next % 250 + 1)).clone();
+        let ip = self
+            .addresses
+            .entry(uid.clone())
+            .or_insert_with(|| format!("10.244.{}.{}", next / 250, next % 250 + 1))
+            .clone();
         // Some never get ready.
         let ready = if !self.healthy && uid.ends_with(['0', '1', '2']) { "False" } else { "True" };
         let conditions = json!([{"type": "Ready", "status": ready}, {"type": "PodScheduled", "status": "True"}]);
@@ -436,7 +460,11 @@ impl Bed {
 }
 
 fn node_status(roomy: bool) -> Value {
-    let room = if roomy { json!({"cpu": "4", "memory": "8Gi", "pods": "110"}) } else { json!({"cpu": "1", "memory": "1Gi", "pods": "6"}) };
+    let room = if roomy {
+        json!({"cpu": "4", "memory": "8Gi", "pods": "110"})
+    } else {
+        json!({"cpu": "1", "memory": "1Gi", "pods": "6"})
+    };
     json!({"conditions": [{"type": "Ready", "status": "True"}], "capacity": room, "allocatable": room})
 }
 

@@ -62,15 +62,20 @@ fn evict(bed: &mut Bed, pod: &Key, dies: bool) {
 
 /// Everybody is evicted who may be, while no controller counts: no budget has less than it asks for, or than it had.
 pub fn drain(bed: &mut Bed) {
-    let before: BTreeMap<Key, i64> = bed.objects(KIND).into_iter().map(|(key, budget)| (key, healthy(bed, &budget))).collect();
+    let before: BTreeMap<Key, i64> =
+        bed.objects(KIND).into_iter().map(|(key, budget)| (key, healthy(bed, &budget))).collect();
     for (pod, _) in bed.objects("pods") {
         evict(bed, &pod, false);
     }
     for (key, budget) in bed.objects(KIND) {
         let (was, is) = (before[&key], healthy(bed, &budget));
         let wanted = budget["status"]["desiredHealthy"].as_i64().unwrap_or_default();
-        let guards_alone =
-            bed.objects(KIND).iter().filter(|(_, other)| other["spec"]["selector"] == budget["spec"]["selector"]).count() == 1;
+        let guards_alone = bed
+            .objects(KIND)
+            .iter()
+            .filter(|(_, other)| other["spec"]["selector"] == budget["spec"]["selector"])
+            .count()
+            == 1;
         assert!(is >= wanted.min(was), "{key} asks for {wanted}, had {was} and has {is}");
         // What is allowed is done, but for pods that never get ready, which may go first.
         let allowed = budget["status"]["disruptionsAllowed"].as_i64().unwrap_or_default();
@@ -119,7 +124,8 @@ fn asked(bed: &Bed, budget: &Value) -> Option<(i64, i64)> {
     for (_, pod) in &guarded {
         let all = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
         for owner in all.filter(|owner| owner["controller"] == true) {
-            let (_, controller) = controllers.iter().find(|(_, controller)| controller["metadata"]["uid"] == owner["uid"])?;
+            let (_, controller) =
+                controllers.iter().find(|(_, controller)| controller["metadata"]["uid"] == owner["uid"])?;
             owners.insert(text(owner, "uid").to_owned(), controller["spec"]["replicas"].as_i64().unwrap_or(1));
         }
     }
@@ -128,6 +134,10 @@ fn asked(bed: &Bed, budget: &Value) -> Option<(i64, i64)> {
         Some(share) => (share * pods + 99) / 100,
         None => value.as_i64().unwrap_or_default(),
     };
-    let wanted = if spec["maxUnavailable"].is_null() { of(&spec["minAvailable"]) } else { (pods - of(&spec["maxUnavailable"])).max(0) };
+    let wanted = if spec["maxUnavailable"].is_null() {
+        of(&spec["minAvailable"])
+    } else {
+        (pods - of(&spec["maxUnavailable"])).max(0)
+    };
     Some((pods, wanted))
 }

@@ -28,7 +28,8 @@ fn nothing_is_left_to_do(bed: &Bed) {
             let mut left = step.decide(&owner, bed.now()).intents;
             // Who comes now tells what somebody before has told.
             left.retain(|intent| !matches!(intent, Intent::Announce(_)));
-            // A pod that waits is looked at again when something has happened that may help; what it says is from the look before.
+            // A pod that waits is looked at again when something has happened that may help; what it says is from the
+            // look before.
             if owner.controller == "scheduler" {
                 left.retain(|intent| !matches!(intent, Intent::Status { .. } | Intent::Tell(_)));
             }
@@ -54,12 +55,17 @@ fn active(pod: &Value) -> bool {
 
 pub fn ready(object: &Value) -> &str {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.filter(|condition| condition["type"] == "Ready").map(|condition| text(condition, "status")).next().unwrap_or_default()
+    conditions
+        .filter(|condition| condition["type"] == "Ready")
+        .map(|condition| text(condition, "status"))
+        .next()
+        .unwrap_or_default()
 }
 
 pub fn matches(selector: &Value, pod: &Value) -> bool {
     let wanted = selector.as_object().into_iter().flatten();
-    selector.as_object().is_some_and(|all| !all.is_empty()) && wanted.into_iter().all(|(k, v)| pod["metadata"]["labels"][k] == *v)
+    selector.as_object().is_some_and(|all| !all.is_empty())
+        && wanted.into_iter().all(|(k, v)| pod["metadata"]["labels"][k] == *v)
 }
 
 fn replicas(bed: &Bed, healed: bool) {
@@ -74,16 +80,26 @@ fn replicas(bed: &Bed, healed: bool) {
             assert!(!healed, "{key} is never gone");
             continue;
         }
-        let own = |pod: &Value| pod["metadata"]["ownerReferences"].as_array().is_some_and(|owners| owners.iter().any(|o| o["uid"] == *uid));
+        let own = |pod: &Value| {
+            pod["metadata"]["ownerReferences"].as_array().is_some_and(|owners| owners.iter().any(|o| o["uid"] == *uid))
+        };
         let owned: Vec<&Value> = pods.iter().map(|(_, pod)| pod).filter(|pod| own(pod) && active(pod)).collect();
-        assert!(owned.iter().all(|pod| matches(&controller["spec"]["selector"], pod)), "{key} holds what it does not select");
+        assert!(
+            owned.iter().all(|pod| matches(&controller["spec"]["selector"], pod)),
+            "{key} holds what it does not select"
+        );
         let (wanted, there) = (controller["spec"]["replicas"].as_u64().unwrap_or(1), owned.len() as u64);
         assert!(there <= wanted && there + damaged >= wanted, "{key}: {there} of {wanted}, {damaged} damaged");
         let status = &controller["status"];
         let is_ready = owned.iter().filter(|pod| ready(pod) == "True").count() as u64;
-        assert_eq!((status["replicas"].as_u64(), status["readyReplicas"].as_u64().unwrap_or_default()), (Some(there), is_ready), "{key}");
-        let free =
-            |pod: &Value| pod["metadata"]["ownerReferences"].is_null() && active(pod) && matches(&controller["spec"]["selector"], pod);
+        assert_eq!(
+            (status["replicas"].as_u64(), status["readyReplicas"].as_u64().unwrap_or_default()),
+            (Some(there), is_ready),
+            "{key}"
+        );
+        let free = |pod: &Value| {
+            pod["metadata"]["ownerReferences"].is_null() && active(pod) && matches(&controller["spec"]["selector"], pod)
+        };
         assert!(!pods.iter().any(|(_, pod)| free(pod)), "{key} leaves a pod without a controller");
     }
     for (key, pod) in &pods {
@@ -103,7 +119,9 @@ fn ports_of(pod: &Value) -> Vec<u64> {
 
 fn host_ports(bed: &Bed) {
     let mut taken = BTreeMap::new();
-    for (key, pod) in bed.objects("pods").iter().filter(|(_, pod)| !over(pod) && !text(&pod["spec"], "nodeName").is_empty()) {
+    for (key, pod) in
+        bed.objects("pods").iter().filter(|(_, pod)| !over(pod) && !text(&pod["spec"], "nodeName").is_empty())
+    {
         for port in ports_of(pod) {
             let other = taken.insert((text(&pod["spec"], "nodeName").to_owned(), port), key.clone());
             assert!(other.is_none(), "{key} and {other:?} have host port {port} of one node");
@@ -118,9 +136,13 @@ fn scheduled(bed: &Bed) {
     let waiting = pods.iter().filter(|(_, pod)| text(&pod["spec"], "nodeName").is_empty());
     for (key, pod) in waiting {
         for (node_key, node) in &nodes {
-            let on: Vec<&Value> =
-                pods.iter().map(|(_, pod)| pod).filter(|pod| pod["spec"]["nodeName"] == *node_key.name && !over(pod)).collect();
-            let asks = |pod: &Value| if pod["spec"]["containers"][0]["resources"]["requests"].is_object() { 300 } else { 0 };
+            let on: Vec<&Value> = pods
+                .iter()
+                .map(|(_, pod)| pod)
+                .filter(|pod| pod["spec"]["nodeName"] == *node_key.name && !over(pod))
+                .collect();
+            let asks =
+                |pod: &Value| if pod["spec"]["containers"][0]["resources"]["requests"].is_object() { 300 } else { 0 };
             let selects = pod["spec"]["nodeSelector"]["zone"].as_str().is_none_or(|zone| zone == node_key.name);
             let used: u64 = on.iter().map(|pod| asks(pod)).sum();
             let free = ports_of(pod).iter().all(|port| !on.iter().any(|other| ports_of(other).contains(port)));
@@ -129,8 +151,10 @@ fn scheduled(bed: &Bed) {
             assert!(!(selects && free && room && open), "{key} waits, and {node_key} would take it");
         }
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        let why: Vec<&str> =
-            conditions.filter(|c| c["type"] == "PodScheduled" && c["status"] == "False").map(|c| text(c, "message")).collect();
+        let why: Vec<&str> = conditions
+            .filter(|c| c["type"] == "PodScheduled" && c["status"] == "False")
+            .map(|c| text(c, "message"))
+            .collect();
         assert!(why.len() == 1 && !why[0].is_empty(), "{key} waits and does not say why: {why:?}");
     }
 }
@@ -156,13 +180,19 @@ fn endpoints(bed: &Bed, healed: bool) {
             };
             expected.extend(port.map(|port| (text(&pod["status"], "podIP").to_owned(), port)));
         }
-        let stored =
-            bed.store().get(&key("endpoints", &service_key.name)).expect("it is not damaged").expect("every service has endpoints");
+        let stored = bed
+            .store()
+            .get(&key("endpoints", &service_key.name))
+            .expect("it is not damaged")
+            .expect("every service has endpoints");
         let object: Value = serde_json::from_slice(&stored.json).expect("JSON");
         let mut found = BTreeSet::new();
         for subset in object["subsets"].as_array().into_iter().flatten() {
             for address in subset["addresses"].as_array().into_iter().flatten() {
-                assert!(known(text(address, "nodeName")) != Some("Unknown"), "{service_key} serves from a silent node: {address}");
+                assert!(
+                    known(text(address, "nodeName")) != Some("Unknown"),
+                    "{service_key} serves from a silent node: {address}"
+                );
                 found.extend(subset["ports"][0]["port"].as_u64().map(|port| (text(address, "ip").to_owned(), port)));
             }
         }
@@ -171,8 +201,13 @@ fn endpoints(bed: &Bed, healed: bool) {
         let right = if healed { found == expected } else { found.is_superset(&expected) };
         assert!(right, "{service_key}: {found:?} and not {expected:?}");
     }
-    let services: BTreeSet<String> =
-        bed.objects("services").into_iter().map(|(key, _)| key).chain(bed.damaged("services")).map(|k| k.name).collect();
+    let services: BTreeSet<String> = bed
+        .objects("services")
+        .into_iter()
+        .map(|(key, _)| key)
+        .chain(bed.damaged("services"))
+        .map(|k| k.name)
+        .collect();
     for (key, object) in bed.objects("endpoints") {
         let managed = !object["metadata"]["labels"]["endpoints.kubernetes.io/managed-by"].is_null();
         assert!(!managed || services.contains(&key.name), "{key} has outlived its service");
@@ -188,7 +223,9 @@ fn sliced(bed: &Bed, service: &str) -> BTreeSet<(String, u64)> {
         if slice["metadata"]["labels"]["kubernetes.io/service-name"] != service {
             continue;
         }
-        for spot in slice["endpoints"].as_array().into_iter().flatten().filter(|spot| spot["conditions"]["ready"] == true) {
+        for spot in
+            slice["endpoints"].as_array().into_iter().flatten().filter(|spot| spot["conditions"]["ready"] == true)
+        {
             let address = spot["addresses"][0].as_str().expect("an address").to_owned();
             let first = found.insert((address, slice["ports"][0]["port"].as_u64().expect("a port")));
             assert!(first, "{service} has a place in two slices: {spot}");
@@ -206,7 +243,10 @@ fn nothing_is_lost(bed: &Bed) {
 
 /// What a restart must not change: which pods there are and where, which endpoints serve.
 pub fn picture(bed: &Bed) -> Vec<String> {
-    let pods = bed.objects("pods").into_iter().map(|(key, pod)| format!("{key} {} {}", pod["metadata"]["uid"], pod["spec"]["nodeName"]));
+    let pods = bed
+        .objects("pods")
+        .into_iter()
+        .map(|(key, pod)| format!("{key} {} {}", pod["metadata"]["uid"], pod["spec"]["nodeName"]));
     let endpoints = bed
         .objects("endpoints")
         .into_iter()

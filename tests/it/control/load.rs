@@ -1,4 +1,5 @@
-//! What one change costs: the keys looked at and the writes are those of the workload that is changed, however much stands beside it.
+//! What one change costs: the keys looked at and the writes are those of the workload that is changed, however much
+//! stands beside it.
 //!
 //!     CORACLE_DEPLOYMENTS=500       beside so many; with --nocapture the figures are printed
 

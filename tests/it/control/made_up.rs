@@ -2,7 +2,9 @@
 
 use super::bed::{Bed, key};
 use coracle_api::meta::{Key, Resource, Revision};
-use coracle_master::control::{Change, Cluster, Controller, Controllers, Decision, Follow, Gate, Intent, Look, Rest, Step, View};
+use coracle_master::control::{
+    Change, Cluster, Controller, Controllers, Decision, Follow, Gate, Intent, Look, Rest, Step, View,
+};
 use coracle_master::control::{all, itself, wakes};
 use coracle_master::store::Stored;
 use serde_json::{Value, json};
@@ -13,7 +15,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Labels secrets that have been there for a minute and have a pod of the same name.
 fn labels() -> Controller {
-    Controller::new("labels", all::<SecretView>, decide).follows(Follow::view::<SecretView>(itself)).follows(Follow::pods(namesake))
+    Controller::new("labels", all::<SecretView>, decide)
+        .follows(Follow::view::<SecretView>(itself))
+        .follows(Follow::pods(namesake))
 }
 
 struct SecretView {
@@ -27,7 +31,11 @@ impl View for SecretView {
     const OF: &'static [Resource] = &[Resource::core("secrets")];
 
     fn read(stored: &Stored, was: Option<&SecretView>, uptime: Duration) -> Option<SecretView> {
-        Some(SecretView { revision: stored.revision, came: was.map_or(uptime, |was| was.came), document: stored.clone() })
+        Some(SecretView {
+            revision: stored.revision,
+            came: was.map_or(uptime, |was| was.came),
+            document: stored.clone(),
+        })
     }
 }
 

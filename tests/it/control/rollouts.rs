@@ -1,6 +1,6 @@
-//! Deployments and StatefulSets through random histories: templates change, rollouts rest and go on, pods are deleted, the master dies.
-//! At every step no more pods than there may be, none missing that the controllers need not have deleted, and StatefulSets in order;
-//! then quiet, and all is as it was asked for.
+//! Deployments and StatefulSets through random histories: templates change, rollouts rest and go on, pods are deleted,
+//! the master dies. At every step no more pods than there may be, none missing that the controllers need not have
+//! deleted, and StatefulSets in order; then quiet, and all is as it was asked for.
 
 use super::NODES;
 use super::bed::{Bed, key};
@@ -23,7 +23,10 @@ fn rollouts_keep_their_bounds() {
     }
     for seed in 0..number("CORACLE_HISTORIES").unwrap_or(HISTORIES) {
         let done = std::panic::catch_unwind(|| history(seed, false));
-        assert!(done.is_ok(), "run this history alone: CORACLE_SEED={seed} cargo test -p coracle-tests --test it rollouts");
+        assert!(
+            done.is_ok(),
+            "run this history alone: CORACLE_SEED={seed} cargo test -p coracle-tests --test it rollouts"
+        );
     }
 }
 
@@ -64,7 +67,8 @@ fn ask(bed: &mut Bed) -> Asked {
     let unavailable = unavailable.min(replicas);
     let ordered = bed.random.below(3) > 0;
     let rolling = json!({"maxSurge": surge, "maxUnavailable": unavailable});
-    let spec = |app: &str| json!({"replicas": replicas, "selector": {"matchLabels": {"app": app}}, "template": template(app)});
+    let spec =
+        |app: &str| json!({"replicas": replicas, "selector": {"matchLabels": {"app": app}}, "template": template(app)});
     let mut web = json!({"metadata": {"name": WEB}, "spec": spec(WEB)});
     web["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
     bed.create("deployments", web);
@@ -129,7 +133,8 @@ fn step(bed: &mut Bed, asked: &Asked, seen: &mut Seen) {
 
 /// Ready pods that nobody deletes.
 fn ready(bed: &Bed, app: &str) -> BTreeSet<String> {
-    let pods = bed.objects("pods").into_iter().map(|(_, pod)| pod).filter(|pod| pod["metadata"]["labels"]["app"] == *app);
+    let pods =
+        bed.objects("pods").into_iter().map(|(_, pod)| pod).filter(|pod| pod["metadata"]["labels"]["app"] == *app);
     let is_ready = |pod: &Value| {
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         pod["metadata"]["deletionTimestamp"].is_null()
@@ -176,7 +181,11 @@ fn is_rolled_out(bed: &Bed, asked: &Asked) {
     for field in ["replicas", "updatedReplicas", "availableReplicas"] {
         assert_eq!(status[field], asked.replicas, "{field} of {status}");
     }
-    let done = status["conditions"].as_array().expect("conditions").iter().any(|one| one["reason"] == "NewReplicaSetAvailable");
+    let done = status["conditions"]
+        .as_array()
+        .expect("conditions")
+        .iter()
+        .any(|one| one["reason"] == "NewReplicaSetAvailable");
     assert!(done, "{status}");
     let db = one("statefulsets", DB);
     assert_eq!(db["status"]["updatedReplicas"], asked.replicas, "{}", db["status"]);

@@ -1,5 +1,6 @@
-//! Work grows with the input and not with its square: four times the input takes about four times the CPU. What is compared is
-//! the CPU time of this thread for one input and for one of four times the size, in the same run; sixteen would be the square.
+//! Work grows with the input and not with its square: four times the input takes about four times the CPU. What is
+//! compared is the CPU time of this thread for one input and for one of four times the size, in the same run; sixteen
+//! would be the square.
 
 use coracle_api::kinds::Kinds;
 use coracle_api::selector::{Grammar, LabelSelector};
@@ -28,7 +29,8 @@ fn cpu(work: impl FnOnce()) -> Duration {
     now() - begun
 }
 
-/// None: in proportion. Others share the machine and its caches, which only ever adds: of each size the least of some tries counts.
+/// None: in proportion. Others share the machine and its caches, which only ever adds: of each size the least of some
+/// tries counts.
 fn growth<T>(size: usize, input: impl Fn(usize) -> T, work: impl Fn(T)) -> Option<f64> {
     let (mut least_small, mut least_large) = (Duration::MAX, Duration::MAX);
     for _ in 0..TRIES {
@@ -54,12 +56,15 @@ fn env(count: usize) -> Vec<Value> {
 
 fn pod(count: usize) -> Value {
     let labels: Map<String, Value> = (0..count).map(|at| (format!("l{at}"), json!("x"))).collect();
-    let mounts: Vec<Value> = (0..count).map(|at| json!({"name": format!("v{at}"), "mountPath": format!("/m{at}")})).collect();
+    let mounts: Vec<Value> =
+        (0..count).map(|at| json!({"name": format!("v{at}"), "mountPath": format!("/m{at}")})).collect();
     let volumes: Vec<Value> = (0..count).map(|at| json!({"name": format!("v{at}"), "emptyDir": {}})).collect();
     json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "a", "namespace": "default", "labels": labels, "finalizers": (0..count).map(|at| format!("x.y/f{at}")).collect::<Vec<_>>()},
-        "spec": {"volumes": volumes, "containers": [{"name": "c", "image": "x", "env": env(count), "volumeMounts": mounts}]},
+        "metadata": {"name": "a", "namespace": "default", "labels": labels,
+            "finalizers": (0..count).map(|at| format!("x.y/f{at}")).collect::<Vec<_>>()},
+        "spec": {"volumes": volumes, "containers":
+            [{"name": "c", "image": "x", "env": env(count), "volumeMounts": mounts}]},
     })
 }
 
@@ -74,7 +79,12 @@ fn reading() {
     in_proportion("YAML in blocks", 2_000, block, |text| drop(coracle_schema::yaml::read(&text)));
     let aliases = |n: usize| format!("a: &a x\nl:\n{}", "- *a\n".repeat(n));
     in_proportion("YAML with aliases", 2_000, aliases, |text| drop(coracle_schema::yaml::read(&text)));
-    in_proportion("protobuf", 2_000, |n| protobuf::encode(&types, "Pod", &pod(n)), |bytes| drop(protobuf::decode(&types, "Pod", &bytes)));
+    in_proportion(
+        "protobuf",
+        2_000,
+        |n| protobuf::encode(&types, "Pod", &pod(n)),
+        |bytes| drop(protobuf::decode(&types, "Pod", &bytes)),
+    );
     let parts = |n: usize| b"\x0a\x03\x0a\x01a".repeat(n);
     in_proportion("protobuf in parts", 10_000, parts, |bytes| drop(protobuf::decode(&types, "Pod", &bytes)));
     in_proportion("writing protobuf", 2_000, pod, |pod| drop(protobuf::encode(&types, "Pod", &pod)));
@@ -107,18 +117,26 @@ fn patching() {
         let patch = json!({"spec": {"containers": [{"name": "c", "$setElementOrder/env": names, "env": env(n)}]}});
         (pod(n), object(patch))
     };
-    in_proportion("strategic with an order", 1_500, order, |(pod, patch)| drop(strategic::apply(&types, "Pod", pod, patch)));
+    in_proportion("strategic with an order", 1_500, order, |(pod, patch)| {
+        drop(strategic::apply(&types, "Pod", pod, patch))
+    });
     let gone = |n: usize| {
         let names: Vec<Value> = (0..n).map(|at| json!({"name": format!("N{at}"), "$patch": "delete"})).collect();
         let finalizers: Vec<String> = (0..n).map(|at| format!("x.y/f{at}")).collect();
-        let patch =
-            json!({"metadata": {"$deleteFromPrimitiveList/finalizers": finalizers}, "spec": {"containers": [{"name": "c", "env": names}]}});
+        let patch = json!({
+            "metadata": {"$deleteFromPrimitiveList/finalizers": finalizers},
+            "spec": {"containers": [{"name": "c", "env": names}]},
+        });
         (pod(n), object(patch))
     };
-    in_proportion("strategic that deletes", 1_500, gone, |(pod, patch)| drop(strategic::apply(&types, "Pod", pod, patch)));
+    in_proportion("strategic that deletes", 1_500, gone, |(pod, patch)| {
+        drop(strategic::apply(&types, "Pod", pod, patch))
+    });
     in_proportion("merge", 3_000, |n| (pod(n), pod(n)), |(mut pod, patch)| merge(&mut pod, patch));
     // The number of operations has a limit of its own: what grows is the document.
-    let few = json!([{"op": "add", "path": "/spec/volumes/0", "value": {}}, {"op": "move", "from": "/metadata/labels", "path": "/x"}]);
+    let few = json!([
+        {"op": "add", "path": "/spec/volumes/0", "value": {}}, {"op": "move", "from": "/metadata/labels", "path": "/x"},
+    ]);
     let (few, _) = operations::parse(few).expect("operations");
     in_proportion("JSON patch", 3_000, pod, |pod| drop(operations::apply(pod, &few)));
 }
@@ -145,8 +163,18 @@ fn applying() {
     };
     let fresh = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
     in_proportion("apply", 500, pod, |pod| drop(lay(&fresh, &pod, "one")));
-    in_proportion("apply again", 500, |n| (lay(&fresh, &pod(n), "one"), pod(n)), |(live, pod)| drop(lay(&live, &pod, "one")));
-    in_proportion("apply over another's", 500, |n| (lay(&fresh, &pod(n), "one"), pod(n)), |(live, pod)| drop(lay(&live, &pod, "two")));
+    in_proportion(
+        "apply again",
+        500,
+        |n| (lay(&fresh, &pod(n), "one"), pod(n)),
+        |(live, pod)| drop(lay(&live, &pod, "one")),
+    );
+    in_proportion(
+        "apply over another's",
+        500,
+        |n| (lay(&fresh, &pod(n), "one"), pod(n)),
+        |(live, pod)| drop(lay(&live, &pod, "two")),
+    );
     in_proportion("apply of nothing", 500, |n| lay(&fresh, &pod(n), "one"), |live| drop(lay(&live, &fresh, "one")));
 }
 

@@ -1,5 +1,5 @@
-//! The recorded requests of a real client, spoiled, at a whole master: it never fails inside, its answers are well formed, and
-//! what it took stays as it is when a client puts it back.
+//! The recorded requests of a real client, spoiled, at a whole master: it never fails inside, its answers are well
+//! formed, and what it took stays as it is when a client puts it back.
 
 use super::rounds;
 use crate::transcript::{Bed, Reply, ask};
@@ -19,7 +19,8 @@ struct Request {
 fn recorded() -> Vec<Request> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/v1/cases");
     let entries = |folder: &Path| -> Vec<PathBuf> {
-        let mut found: Vec<PathBuf> = fs::read_dir(folder).expect("the cases").map(|entry| entry.expect("an entry").path()).collect();
+        let mut found: Vec<PathBuf> =
+            fs::read_dir(folder).expect("the cases").map(|entry| entry.expect("an entry").path()).collect();
         found.sort();
         found
     };
@@ -81,7 +82,8 @@ fn spoiled(request: &Request, dice: &mut Dice) -> Request {
 }
 
 fn send(bed: &Bed, method: &str, path: &str, content_type: &str, body: &str) -> Reply {
-    let headers = if content_type.is_empty() { Vec::new() } else { vec![("Content-Type".to_owned(), content_type.to_owned())] };
+    let headers =
+        if content_type.is_empty() { Vec::new() } else { vec![("Content-Type".to_owned(), content_type.to_owned())] };
     ask(bed.local(), method, path, &headers, body)
 }
 
@@ -99,8 +101,8 @@ fn address(reply: &Reply, path: &str) -> Option<(String, Value)> {
     Some((format!("{before}/{plural}/{name}"), object))
 }
 
-/// What a GET says, put back or patched with nothing, changes nothing: not even the revision. A controller may come in between,
-/// but not each time.
+/// What a GET says, put back or patched with nothing, changes nothing: not even the revision. A controller may come in
+/// between, but not each time.
 fn check_stable(bed: &Bed, path: &str) {
     const TRIES: usize = 5;
     let changed: Vec<String> = (0..TRIES).map_while(|_| changes(bed, path)).collect();
@@ -125,7 +127,8 @@ fn changes(bed: &Bed, path: &str) -> Option<String> {
         let reply = send(bed, method, path, content_type, body);
         let answer: Value = serde_json::from_slice(&reply.body).expect("an answer is JSON");
         // Some kinds have no PUT; what has lost its owner is collected.
-        let untouched = [404, 405].contains(&reply.code) || (reply.code == 200 && answer["metadata"]["resourceVersion"] == *revision);
+        let untouched = [404, 405].contains(&reply.code)
+            || (reply.code == 200 && answer["metadata"]["resourceVersion"] == *revision);
         if !untouched {
             return Some(format!("{method} {path} of what it said: {} {answer}\n{read}", reply.code));
         }
@@ -150,7 +153,8 @@ fn spoiled_requests() {
         let text = String::from_utf8_lossy(&reply.body);
         assert!((200..600).contains(&reply.code), "{}: {}", reply.code, about());
         assert!(!text.contains("failed inside the server"), "{text}\n{}", about());
-        let json = reply.headers.iter().any(|(name, value)| name == "content-type" && value.starts_with("application/json"));
+        let json =
+            reply.headers.iter().any(|(name, value)| name == "content-type" && value.starts_with("application/json"));
         if json && request.method != "HEAD" {
             let parsed: Result<Value, _> = serde_json::from_slice(&reply.body);
             assert!(parsed.is_ok(), "no JSON: {text}\n{}", about());
@@ -166,7 +170,11 @@ fn spoiled_requests() {
     let ready = send(&bed, "GET", "/readyz?verbose", "", "");
     assert_eq!(ready.code, 200, "{}", String::from_utf8_lossy(&ready.body));
     if env::var("CORACLE_SEED").is_err() {
-        assert!(taken.get() > REQUESTS / 20, "only {} requests were taken: too much is spoiled to test anything", taken.get());
+        assert!(
+            taken.get() > REQUESTS / 20,
+            "only {} requests were taken: too much is spoiled to test anything",
+            taken.get()
+        );
     }
 }
 
@@ -181,7 +189,10 @@ fn monstrous_requests() {
         ("application/json", deep("{\"a\":", "}")),
         ("application/yaml", deep("[", "]")),
         ("application/yaml", deep("- ", "")),
-        ("application/yaml", format!("a: &a [x]\n{}", (0..30).map(|n| format!("b{n}: &b{n} [*a,*a,*a,*a]\n")).collect::<String>())),
+        (
+            "application/yaml",
+            format!("a: &a [x]\n{}", (0..30).map(|n| format!("b{n}: &b{n} [*a,*a,*a,*a]\n")).collect::<String>()),
+        ),
         ("application/yaml", format!("a: {}", "!!str ".repeat(50_000))),
         ("application/json", format!("{{\"data\":{{{}\"z\":\"\"}}}}", "\"a\":\"b\",".repeat(100_000))),
         ("application/json", json!({"metadata": {"name": "x".repeat(1 << 20)}}).to_string()),
@@ -191,6 +202,11 @@ fn monstrous_requests() {
         let reply = send(&bed, "POST", path, content_type, &body);
         let text = String::from_utf8_lossy(&reply.body);
         let shown: String = body.chars().take(40).collect();
-        assert!((400..500).contains(&reply.code), "{content_type} {shown}: {} {}", reply.code, text.chars().take(300).collect::<String>());
+        assert!(
+            (400..500).contains(&reply.code),
+            "{content_type} {shown}: {} {}",
+            reply.code,
+            text.chars().take(300).collect::<String>()
+        );
     }
 }

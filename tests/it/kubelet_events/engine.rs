@@ -91,7 +91,8 @@ impl Engine {
         let starts = events.iter().any(|event| event["reason"] == "Started");
         let created = events.iter().any(|event| event["reason"] == "Created");
         let refused = messages().find_map(|text| text.strip_prefix("Error: ")).filter(|_| created && !starts);
-        let unpulled = messages().find(|text| text.starts_with("Failed to pull image")).and_then(|text| text.split_once("\": "));
+        let unpulled =
+            messages().find(|text| text.starts_with("Failed to pull image")).and_then(|text| text.split_once("\": "));
         let found = messages().find_map(|text| text.split_once(" probe failed: "));
         Engine {
             fake: Rc::new(Fake::new(1)),
@@ -106,7 +107,9 @@ impl Engine {
     }
 
     fn container(&self, id: &str) -> String {
-        self.fake.with(|engine| engine.containers.get(id).map(|held| held.seen.labels[LABEL_CONTAINER].clone()).unwrap_or_default())
+        self.fake.with(|engine| {
+            engine.containers.get(id).map(|held| held.seen.labels[LABEL_CONTAINER].clone()).unwrap_or_default()
+        })
     }
 
     fn ends_in(&self, id: &str, after_ms: u64, code: i32) {
@@ -164,8 +167,9 @@ impl Runtime for Engine {
 
     async fn image(&self, reference: &str) -> Result<Option<Image>, Failure> {
         let in_registry = reference.starts_with("127.0.0.1:");
-        let here =
-            !in_registry || self.pulled.borrow().contains(reference) || self.script.iter().any(|does| matches!(does, Does::HasImage));
+        let here = !in_registry
+            || self.pulled.borrow().contains(reference)
+            || self.script.iter().any(|does| matches!(does, Does::HasImage));
         let user = if reference.starts_with("withuser") { "appuser" } else { "" };
         Ok(here.then(|| Image { id: format!("sha256:{reference}"), user: user.to_owned(), ..Image::default() }))
     }
@@ -188,7 +192,8 @@ impl Runtime for Engine {
             match does {
                 Does::Takes(time_ms) => sleep(Duration::from_millis(*time_ms)).await,
                 Does::Fails(from_ms, to_ms) => {
-                    passed = since_start < Duration::from_millis(*from_ms) || since_start >= Duration::from_millis(*to_ms);
+                    passed =
+                        since_start < Duration::from_millis(*from_ms) || since_start >= Duration::from_millis(*to_ms);
                 }
                 _ => {}
             }

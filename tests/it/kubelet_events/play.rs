@@ -55,8 +55,15 @@ pub fn play(name: &str, case: &Value) -> Vec<Value> {
         bed.boot();
         bed.live(name, case).await;
         let shown = bed.known.clone();
-        let counted = Counted { name: "e", count: 1, first: Time::from_seconds(0).unwrap(), last: Time::from_seconds(0).unwrap() };
-        std::iter::from_fn(|| happened.try_recv().ok()).map(|happening| events::event(&happening, &shown, NODE, counted)).collect()
+        let counted = Counted {
+            name: "e",
+            count: 1,
+            first: Time::from_seconds(0).unwrap(),
+            last: Time::from_seconds(0).unwrap(),
+        };
+        std::iter::from_fn(|| happened.try_recv().ok())
+            .map(|happening| events::event(&happening, &shown, NODE, counted))
+            .collect()
     })
 }
 
@@ -124,7 +131,9 @@ impl Bed {
         let began = Instant::now();
         let mut deleting = false;
         while began.elapsed().as_secs_f64() < length {
-            if let Some(action) = actions.next_if(|action| action["t"].as_f64().unwrap() <= began.elapsed().as_secs_f64()) {
+            if let Some(action) =
+                actions.next_if(|action| action["t"].as_f64().unwrap() <= began.elapsed().as_secs_f64())
+            {
                 let text = action["do"].as_str().unwrap();
                 deleting |= text.starts_with("DELETE") && source(case) == Source::Master;
                 self.act(name, case, text, &action["patch"]);
@@ -149,14 +158,18 @@ impl Bed {
             // The report makes the mirror anew, and others' conditions are no events: the loop has nothing to do.
         } else if let Some(grace) = text.strip_prefix("DELETE") {
             let mut document = document(name, UID, case);
-            let grace_s = grace.strip_prefix(" gracePeriodSeconds=").map(|grace_s| json!(grace_s.parse::<u64>().unwrap()));
+            let grace_s =
+                grace.strip_prefix(" gracePeriodSeconds=").map(|grace_s| json!(grace_s.parse::<u64>().unwrap()));
             let own = document["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(30);
             document["metadata"]["deletionGracePeriodSeconds"] = grace_s.unwrap_or_else(|| json!(own));
             document["metadata"]["deletionTimestamp"] = json!("2027-01-01T00:00:00Z");
             self.want(Source::Master, &document);
         } else if text == "SIGKILL to the container process" {
             self.engine.fake.with(|engine| {
-                let of_pod = engine.containers.values().find(|held| held.seen.labels[LABEL_CONTAINER] != SANDBOX && held.seen.runs());
+                let of_pod = engine
+                    .containers
+                    .values()
+                    .find(|held| held.seen.labels[LABEL_CONTAINER] != SANDBOX && held.seen.runs());
                 let id = of_pod.unwrap().seen.id.clone();
                 engine.kill(&id, 137);
             });

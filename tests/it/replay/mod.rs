@@ -1,8 +1,9 @@
-//! Conversations that were recorded with a kube-apiserver 1.36 (`tests/data/v1/cases`), played against masters of our own. An
-//! answer is alike when it is the same to the letter after what varies from run to run is replaced by words (`words`).
+//! Conversations that were recorded with a kube-apiserver 1.36 (`tests/data/v1/cases`), played against masters of our
+//! own. An answer is alike when it is the same to the letter after what varies from run to run is replaced by words
+//! (`words`).
 //!
-//! What differs stands in `tests/data/v1/intended.txt`, each with its reason. The list only shrinks: a case that differs and is
-//! not in it fails the test, and so does one in it that is alike.
+//! What differs stands in `tests/data/v1/intended.txt`, each with its reason. The list only shrinks: a case that
+//! differs and is not in it fails the test, and so does one in it that is alike.
 //!
 //!     CORACLE_REPLAY=apply/force     this case only (or all whose names begin so), and show what differs, path by path
 //!     CORACLE_REPLAY=prune           take what is alike now out of the list
@@ -132,7 +133,9 @@ fn answers_are_those_of_kubernetes() {
         let at_times = listed.get(title).is_some_and(|reason| reason.starts_with("at times"));
         match (shown.is_empty(), listed.contains_key(title)) {
             (true, true) if at_times => {}
-            (true, true) => wrong.push_str(&format!("{title} is alike: take it out of intended.txt (CORACLE_REPLAY=prune does)\n")),
+            (true, true) => {
+                wrong.push_str(&format!("{title} is alike: take it out of intended.txt (CORACLE_REPLAY=prune does)\n"))
+            }
             (false, false) => wrong.push_str(&format!("{title} differs:\n{shown}")),
             _ => {}
         }
@@ -156,13 +159,19 @@ fn tell(played: &BTreeMap<String, String>) {
         println!("{area:20} {alike:3} of {all:3}");
     }
     let alike = played.values().filter(|shown| shown.is_empty()).count();
-    println!("{:20} {alike:3} of {:3}: {:.1} %", "all", played.len(), 100.0 * alike as f64 / played.len().max(1) as f64);
+    println!(
+        "{:20} {alike:3} of {:3}: {:.1} %",
+        "all",
+        played.len(),
+        100.0 * alike as f64 / played.len().max(1) as f64
+    );
 }
 
 fn take_out_of_list(played: &BTreeMap<String, String>) {
     let path = data().join("intended.txt");
     let text = fs::read_to_string(&path).expect("the list");
-    let alike = |line: &str| line.split_once(": ").is_some_and(|(title, _)| played.get(title).is_some_and(String::is_empty));
+    let alike =
+        |line: &str| line.split_once(": ").is_some_and(|(title, _)| played.get(title).is_some_and(String::is_empty));
     let mut kept: String = text.lines().filter(|line| !alike(line)).collect::<Vec<_>>().join("\n");
     kept.push('\n');
     fs::write(&path, kept).expect("the list is written");

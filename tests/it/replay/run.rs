@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const KEPT_HEADERS: [&str; 5] = ["Allow", "Retry-After", "Www-Authenticate", "Location", "Accept-Patch"];
-/// That nothing acts on a kind yet, and that no agent would start a pod: ours alone, intended, and on so many answers that they would
-/// hide what else differs.
+/// That nothing acts on a kind yet, and that no agent would start a pod: ours alone, intended, and on so many answers
+/// that they would hide what else differs.
 const OWN_WARNINGS: [&str; 2] = ["299 - \"nothing acts on ", "299 - \"no agent will start "];
 /// A captured revision is told from other numbers by its length, so the first ones are used up.
 const REVISIONS_USED: u32 = 100;
@@ -184,7 +184,8 @@ impl Run {
     fn plain(&self, method: &str, path: &str, body: Option<Value>) -> Result<Reply, String> {
         let headers = headers(&Value::Null, body.is_some());
         let body = body.map(|body| body.to_string().into_bytes());
-        wire::ask(self.address, &Ask { method, path, headers, body }).map_err(|error| format!("{method} {path}: {error}"))
+        wire::ask(self.address, &Ask { method, path, headers, body })
+            .map_err(|error| format!("{method} {path}: {error}"))
     }
 
     fn use_revisions(&self) -> Result<(), String> {
@@ -203,7 +204,11 @@ impl Run {
         if let Some(labels) = labels {
             meta["labels"] = labels.clone();
         }
-        let made = self.plain("POST", "/api/v1/namespaces", Some(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})))?;
+        let made = self.plain(
+            "POST",
+            "/api/v1/namespaces",
+            Some(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})),
+        )?;
         if made.code != 201 {
             return Err(format!("no namespace: {} {}", made.code, String::from_utf8_lossy(&made.body)));
         }
@@ -220,7 +225,9 @@ impl Run {
     fn step(&mut self, doc: &Doc) -> Result<Value, String> {
         let recorded = doc.value();
         let mut step = Map::new();
-        for (name, value) in recorded.as_object().into_iter().flatten().filter(|(name, _)| *name != "answer" && *name != "during") {
+        for (name, value) in
+            recorded.as_object().into_iter().flatten().filter(|(name, _)| *name != "answer" && *name != "during")
+        {
             let filled = fill(&value.to_string(), &self.names);
             step.insert(name.clone(), serde_json::from_str(&filled).map_err(|error| format!("{name}: {error}"))?);
         }
@@ -288,10 +295,14 @@ impl Run {
         let mut answer = json!({
             "status": reply.code,
             "contentType": reply.header("content-type").unwrap_or_default(),
-            "warnings": reply.all("warning").filter(|warning| !OWN_WARNINGS.iter().any(|own| warning.starts_with(own))).map(|warning| self.words.text(warning)).collect::<Vec<_>>(),
+            "warnings":
+            reply.all("warning").filter(|warning| !OWN_WARNINGS.iter().any(|own| warning.starts_with(own))).map(
+                |warning| self.words.text(warning)).collect::<Vec<_>>(),
         });
-        let kept: Map<String, Value> =
-            KEPT_HEADERS.iter().filter_map(|name| Some(((*name).to_owned(), Value::from(reply.header(name)?)))).collect();
+        let kept: Map<String, Value> = KEPT_HEADERS
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), Value::from(reply.header(name)?))))
+            .collect();
         if !kept.is_empty() {
             answer["headers"] = self.words.value(&Value::Object(kept), "");
         }
@@ -349,8 +360,10 @@ impl Run {
                 }
             }
         }
-        let kind = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type")).map(|(_, kind)| kind.as_str());
-        let mut answer = json!({"status": code, "contentType": kind.unwrap_or_default(), "events": events, "ended": ended});
+        let kind =
+            headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type")).map(|(_, kind)| kind.as_str());
+        let mut answer =
+            json!({"status": code, "contentType": kind.unwrap_or_default(), "events": events, "ended": ended});
         if !during.is_empty() {
             answer["during"] = during.into();
         }
@@ -364,8 +377,10 @@ fn seconds(rule: &Value) -> Duration {
 }
 
 fn headers(given: &Value, body: bool) -> Vec<(String, String)> {
-    let mut headers =
-        BTreeMap::from([("Accept".to_owned(), Value::from("application/json")), ("User-Agent".to_owned(), "replay/1.0".into())]);
+    let mut headers = BTreeMap::from([
+        ("Accept".to_owned(), Value::from("application/json")),
+        ("User-Agent".to_owned(), "replay/1.0".into()),
+    ]);
     if body {
         headers.insert("Content-Type".to_owned(), "application/json".into());
     }
@@ -443,7 +458,9 @@ pub fn differences(wanted: &Value, found: &Value, path: &str, into: &mut String)
                 }
             }
         }
-        _ if wanted != found => note(into, format_args!("{path}:\n      recorded {}\n      got      {}", short(wanted), short(found))),
+        _ if wanted != found => {
+            note(into, format_args!("{path}:\n      recorded {}\n      got      {}", short(wanted), short(found)))
+        }
         _ => {}
     }
 }

@@ -131,7 +131,11 @@ type Headers = Vec<(String, String)>;
 fn head(stream: &mut BufReader<TcpStream>) -> std::io::Result<(u16, Headers)> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
-    let code = line.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(|| std::io::Error::other("no status line"))?;
+    let code = line
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .ok_or_else(|| std::io::Error::other("no status line"))?;
     let mut headers = Vec::new();
     loop {
         line.clear();

@@ -1,4 +1,5 @@
-//! What differs from run to run becomes a fixed word, as `replay.py` beside the recordings does it: `<uid>`, `<rv>`, `<time>`.
+//! What differs from run to run becomes a fixed word, as `replay.py` beside the recordings does it: `<uid>`, `<rv>`,
+//! `<time>`.
 
 use regex_lite::Regex;
 use serde_json::{Map, Value};
@@ -41,8 +42,10 @@ words! {
 /// Puts `{{name}}` and `{{fill:C:N}}` into a text.
 pub fn fill(text: &str, names: &BTreeMap<String, String>) -> String {
     let text = FILL.replace_all(text, |found: &regex_lite::Captures| found[1].repeat(found[2].parse().unwrap_or(0)));
-    NAME.replace_all(&text, |found: &regex_lite::Captures| names.get(&found[1]).cloned().unwrap_or_else(|| found[0].to_owned()))
-        .into_owned()
+    NAME.replace_all(&text, |found: &regex_lite::Captures| {
+        names.get(&found[1]).cloned().unwrap_or_else(|| found[0].to_owned())
+    })
+    .into_owned()
 }
 
 /// Values at a path such as `$.spec.containers[name=a].image`, `[0]`, `[*].name`.
@@ -61,7 +64,9 @@ fn one_step<'v>(value: &'v Value, key: Option<&str>, index: &str) -> Vec<&'v Val
         (Value::Object(object), Some(key)) => object.get(key).into_iter().collect(),
         (Value::Array(list), None) if index == "*" => list.iter().collect(),
         (Value::Array(list), None) => match index.split_once('=') {
-            Some((key, wanted)) => list.iter().filter(|entry| entry.get(key).is_some_and(|value| plain(value) == wanted)).collect(),
+            Some((key, wanted)) => {
+                list.iter().filter(|entry| entry.get(key).is_some_and(|value| plain(value) == wanted)).collect()
+            }
             None => index.parse::<usize>().ok().and_then(|at| list.get(at)).into_iter().collect(),
         },
         _ => Vec::new(),
@@ -89,7 +94,13 @@ pub struct Words {
 impl Words {
     pub fn new(steps: &Value) -> Words {
         let now_s = jiff::Timestamp::now().as_second();
-        Words { asked: steps.to_string(), names: BTreeMap::new(), bases: BTreeSet::new(), captured: BTreeMap::new(), now_s }
+        Words {
+            asked: steps.to_string(),
+            names: BTreeMap::new(),
+            bases: BTreeSet::new(),
+            captured: BTreeMap::new(),
+            now_s,
+        }
     }
 
     pub fn capture(&mut self, name: &str, value: &str) {
@@ -177,14 +188,19 @@ impl Words {
                 // The server orders entries by the second of their time.
                 let mut list = list.clone();
                 list.sort_by_cached_key(|entry| {
-                    ["operation", "manager", "subresource", "apiVersion"].map(|name| entry.get(name).map(plain).unwrap_or_default())
+                    ["operation", "manager", "subresource", "apiVersion"]
+                        .map(|name| entry.get(name).map(plain).unwrap_or_default())
                 });
                 list.iter().map(|value| self.value(value, key)).collect()
             }
             Value::Array(list) => list.iter().map(|value| self.value(value, key)).collect(),
             Value::String(text) => self.string(text, key).into(),
             Value::Number(port) if matches!(key, "nodePort" | "healthCheckNodePort") && port.as_i64() != Some(0) => {
-                if self.asked.contains(&port.to_string()) { value.clone() } else { "<port>".into() }
+                if self.asked.contains(&port.to_string()) {
+                    value.clone()
+                } else {
+                    "<port>".into()
+                }
             }
             _ => value.clone(),
         }
@@ -216,7 +232,9 @@ impl Words {
                     let column = columns.get(at).map_or("", String::as_str);
                     // How long a job has run that began years ago is another every day.
                     // A watch names its columns with the first event alone.
-                    let aged = columns.is_empty() || AGE_COLUMNS.contains(&column) || (column == "Duration" && text.ends_with('d'));
+                    let aged = columns.is_empty()
+                        || AGE_COLUMNS.contains(&column)
+                        || (column == "Duration" && text.ends_with('d'));
                     *cell = self.cell(text, aged).into();
                 }
             }
@@ -260,7 +278,8 @@ fn replace_word(text: &str, raw: &str, stable: &str, before: &str) -> String {
     while let Some(at) = rest.find(raw).filter(|_| !raw.is_empty()) {
         let front = rest[..at].chars().next_back().or_else(|| out.chars().next_back().filter(|_| at == 0));
         let end = at + raw.len();
-        let alone = !front.is_some_and(|c| is_word(c) || before.contains(c)) && !rest[end..].chars().next().is_some_and(is_word);
+        let alone = !front.is_some_and(|c| is_word(c) || before.contains(c))
+            && !rest[end..].chars().next().is_some_and(is_word);
         out.push_str(&rest[..at]);
         out.push_str(if alone { stable } else { raw });
         rest = &rest[end..];
@@ -273,7 +292,9 @@ fn replace_generated(text: &str, base: &str) -> String {
     let mut rest = text;
     while let Some(at) = rest.find(base).filter(|_| !base.is_empty()) {
         let end = at + base.len();
-        let suffix = rest.get(end..end + 5).filter(|suffix| suffix.bytes().all(|byte| matches!(byte, b'b'..=b'z' | b'2'..=b'9')));
+        let suffix = rest
+            .get(end..end + 5)
+            .filter(|suffix| suffix.bytes().all(|byte| matches!(byte, b'b'..=b'z' | b'2'..=b'9')));
         let alone = !rest[..at].chars().next_back().is_some_and(|c| is_word(c) || c == '-')
             && !rest.get(end + 5..).and_then(|rest| rest.chars().next()).is_some_and(is_word);
         out.push_str(&rest[..end]);

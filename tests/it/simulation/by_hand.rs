@@ -44,10 +44,14 @@ fn an_ephemeral_container_starts_once() {
         story.boot();
         story.pass(Duration::from_secs(5), Duration::from_millis(100)).await;
         let ids = |story: &Story| -> Vec<String> {
-            story.fake.with(|engine| engine.containers.values().filter(|held| held.seen.runs()).map(|held| held.seen.id.clone()).collect())
+            story.fake.with(|engine| {
+                engine.containers.values().filter(|held| held.seen.runs()).map(|held| held.seen.id.clone()).collect()
+            })
         };
         let before = ids(&story);
-        let ephemeral = serde_json::json!([{"name": "e", "image": "done:1", "targetContainerName": "c0"}, {"name": "f", "image": "bad:1"}]);
+        let ephemeral = serde_json::json!([
+            {"name": "e", "image": "done:1", "targetContainerName": "c0"}, {"name": "f", "image": "bad:1"},
+        ]);
         story.pods[0].document["spec"]["ephemeralContainers"] = ephemeral;
         story.publish();
         story.pass(Duration::from_secs(120), Duration::from_millis(100)).await;

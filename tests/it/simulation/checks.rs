@@ -31,12 +31,18 @@ pub async fn all(story: &mut Story) -> Vec<String> {
     let mut restless = false;
     let mut ports: BTreeMap<u16, usize> = BTreeMap::new();
     for pod in &story.pods {
-        let own: Vec<&Held> = held.iter().filter(|held| !held.foreign && held.seen.labels[LABEL_POD_UID] == pod.uid).collect();
+        let own: Vec<&Held> =
+            held.iter().filter(|held| !held.foreign && held.seen.labels[LABEL_POD_UID] == pod.uid).collect();
         let runs = own.iter().filter(|held| held.seen.runs()).count();
         match pod.wish {
-            Wish::Gone if !own.is_empty() => say(format!("{} is gone and {} containers are left of it", pod.uid, own.len())),
-            // An agent that died just then left volumes without a trace of their owner: they go when every source answers.
-            Wish::Gone if volumes.contains(&pod.uid) && story.settled => say(format!("{} is gone and its volumes are not", pod.uid)),
+            Wish::Gone if !own.is_empty() => {
+                say(format!("{} is gone and {} containers are left of it", pod.uid, own.len()))
+            }
+            // An agent that died just then left volumes without a trace of their owner: they go when every source
+            // answers.
+            Wish::Gone if volumes.contains(&pod.uid) && story.settled => {
+                say(format!("{} is gone and its volumes are not", pod.uid))
+            }
             Wish::Deleting if runs > 0 => say(format!("{} is being deleted and runs", pod.uid)),
             Wish::Runs if pod.refused => {
                 if runs > 0 {
@@ -56,7 +62,8 @@ pub async fn all(story: &mut Story) -> Vec<String> {
         }
     }
     let shares = |held: &Held| held.seen.limits.map_or(0, |limits| limits.cpu_shares);
-    let given: i64 = held.iter().filter(|held| !held.foreign && held.seen.runs()).map(shares).filter(|shares| *shares > 2).sum();
+    let given: i64 =
+        held.iter().filter(|held| !held.foreign && held.seen.runs()).map(shares).filter(|shares| *shares > 2).sum();
     // Shares are rounded, by less than one each.
     if given * 1000 / 1024 > i64::try_from(CPU_MILLI).unwrap() {
         say(format!("pods are given {given} shares, which is more than there is"));
@@ -107,7 +114,8 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
         }
         return (wrongs, false);
     }
-    let sandboxes: Vec<&&Held> = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == SANDBOX && held.seen.runs()).collect();
+    let sandboxes: Vec<&&Held> =
+        own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == SANDBOX && held.seen.runs()).collect();
     if let Some(waiting) = &waits.pod {
         // Another pod has its port, or the room for it: the only things that a pod may still wait for.
         if !matches!(waiting.reason, WaitReason::HostPortTaken | WaitReason::DoesNotFit) {
@@ -125,7 +133,8 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
         let fate = fate_of_pod.unwrap_or_else(|| fate(pod, &member.spec.name));
         restless |= matches!(fate, Fate::Loops | Fate::Waits | Fate::Any);
         all_ended &= fate == Fate::Ends;
-        let mine: Vec<&&Held> = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == member.spec.name).collect();
+        let mine: Vec<&&Held> =
+            own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == member.spec.name).collect();
         check_main(story, pod, &wanted, &member, fate, &mine, &sandboxes, &mut wrongs);
     }
     check_sidecars(pod, &wanted, own, all_ended, restless, &mut wrongs);
@@ -138,7 +147,11 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
         wrongs.extend(check_probes(story, pod, held, name));
     }
     check_sandbox(&wanted, pod, &sandboxes, all_ended, restless, &mut wrongs);
-    if own.iter().any(|held| held.seen.labels[LABEL_CONTAINER] == SANDBOX && matches!(held.seen.state, State::Exited { .. })) && !restless {
+    if own
+        .iter()
+        .any(|held| held.seen.labels[LABEL_CONTAINER] == SANDBOX && matches!(held.seen.state, State::Exited { .. }))
+        && !restless
+    {
         wrongs.push(format!("{}: a dead sandbox is left", pod.uid));
     }
     if !sandboxes.is_empty() && !restless {
@@ -186,14 +199,21 @@ fn check_main(
     match fate {
         Fate::Runs if alive.is_empty() => wrongs.push(format!("{name} does not run")),
         Fate::Ends if !alive.is_empty() => wrongs.push(format!("{name} should have ended")),
-        Fate::Ends if mine.is_empty() && !pod.touched && fate_of_pod(pod).is_none() => wrongs.push(format!("{name} left no trace")),
+        Fate::Ends if mine.is_empty() && !pod.touched && fate_of_pod(pod).is_none() => {
+            wrongs.push(format!("{name} left no trace"))
+        }
         Fate::Waits if !alive.is_empty() => wrongs.push(format!("{name} cannot run and does")),
         Fate::Loops if mine.is_empty() => wrongs.push(format!("{name} was never started")),
         _ => {}
     }
     let starts = story.fake.with(|engine| engine.starts_of(&pod.uid, &container.name, &wanted_hash));
     let again = story.fake.with(|engine| engine.begun_again.contains(&(pod.uid.clone(), container.name.clone())));
-    if fate == Fate::Ends && !pod.touched && !again && starts > 1 && !container.image.starts_with("heal") && !has_restart_all(&pod.document)
+    if fate == Fate::Ends
+        && !pod.touched
+        && !again
+        && starts > 1
+        && !container.image.starts_with("heal")
+        && !has_restart_all(&pod.document)
     {
         wrongs.push(format!("{name} was started again although that is not its policy"));
     }
@@ -229,7 +249,10 @@ fn check_probes(story: &Story, pod: &Pod, held: &Held, name: &str) -> Option<Str
     let ready = passes("startupProbe", "startup") && passes("readinessProbe", "ready");
     let shown = story.shown.borrow().statuses.get(&pod.uid).cloned().unwrap_or_default();
     let lists = ["initContainerStatuses", "containerStatuses"];
-    let told = lists.iter().flat_map(|list| shown[list].as_array().into_iter().flatten()).find(|status| status["name"] == name)?;
+    let told = lists
+        .iter()
+        .flat_map(|list| shown[list].as_array().into_iter().flatten())
+        .find(|status| status["name"] == name)?;
     // Between two looks it may just have changed.
     let same = told["containerID"] == format!("docker://{}", held.seen.id);
     (same && told["ready"] != ready)
@@ -247,7 +270,14 @@ fn check_files(story: &Story, pod: &Pod) -> Option<String> {
 }
 
 /// They run as long as their pod does.
-fn check_sidecars(pod: &Pod, wanted: &Wanted, own: &[&Held], all_ended: bool, restless: bool, wrongs: &mut Vec<String>) {
+fn check_sidecars(
+    pod: &Pod,
+    wanted: &Wanted,
+    own: &[&Held],
+    all_ended: bool,
+    restless: bool,
+    wrongs: &mut Vec<String>,
+) {
     for member in wanted.members().filter(|member| member.kind == Kind::Sidecar) {
         let mine = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == member.spec.name);
         let alive = mine.filter(|held| held.seen.runs()).count();
@@ -259,7 +289,14 @@ fn check_sidecars(pod: &Pod, wanted: &Wanted, own: &[&Held], all_ended: bool, re
 }
 
 /// Whether one of them still waits for its image.
-fn check_ephemeral(story: &Story, pod: &Pod, wanted: &Wanted, own: &[&Held], all_ended: bool, wrongs: &mut Vec<String>) -> bool {
+fn check_ephemeral(
+    story: &Story,
+    pod: &Pod,
+    wanted: &Wanted,
+    own: &[&Held],
+    all_ended: bool,
+    wrongs: &mut Vec<String>,
+) -> bool {
     let mut waits = false;
     for container in &wanted.pod.spec.ephemeral_containers {
         let mine: Vec<&&Held> = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == container.name).collect();
@@ -282,7 +319,14 @@ fn check_ephemeral(story: &Story, pod: &Pod, wanted: &Wanted, own: &[&Held], all
     waits
 }
 
-fn check_sandbox(wanted: &Wanted, pod: &Pod, sandboxes: &[&&Held], all_ended: bool, restless: bool, wrongs: &mut Vec<String>) {
+fn check_sandbox(
+    wanted: &Wanted,
+    pod: &Pod,
+    sandboxes: &[&&Held],
+    all_ended: bool,
+    restless: bool,
+    wrongs: &mut Vec<String>,
+) {
     match sandboxes {
         [] if all_ended || restless => {}
         [] => wrongs.push(format!("{} has no sandbox", pod.uid)),
@@ -312,7 +356,9 @@ enum Fate {
 
 /// What becomes of a pod by its init containers. None: they succeed.
 fn fate_of_pod(pod: &Pod) -> Option<Fate> {
-    if has_restart_all(&pod.document) && containers(&pod.document).any(|one| is_source(one) && one["image"] == "exit3:1") {
+    if has_restart_all(&pod.document)
+        && containers(&pod.document).any(|one| is_source(one) && one["image"] == "exit3:1")
+    {
         return Some(Fate::Any);
     }
     let inits = pod.document["spec"]["initContainers"].as_array().into_iter().flatten();

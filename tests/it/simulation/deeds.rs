@@ -14,7 +14,8 @@ use super::history::{Story, Wish, refuses, wanted};
 use super::pods::{OBJECTS, has_restart_all};
 
 impl Story {
-    /// What a pod that starts anew by a rule is to do stays as it is: whether its edit or its end came first, nobody can tell.
+    /// What a pod that starts anew by a rule is to do stays as it is: whether its edit or its end came first, nobody
+    /// can tell.
     pub fn edit_container(&mut self, index: usize) {
         if has_restart_all(&self.pods[index].document) {
             return;
@@ -167,7 +168,8 @@ impl Story {
     pub fn remove_by_hand(&mut self) {
         let any: Vec<_> = self.fake.with(|engine| {
             let ours = engine.containers.values().filter(|held| !held.foreign);
-            ours.map(|held| (held.seen.id.clone(), held.seen.labels[LABEL_POD_UID].clone(), held.seen.name.clone())).collect()
+            ours.map(|held| (held.seen.id.clone(), held.seen.labels[LABEL_POD_UID].clone(), held.seen.name.clone()))
+                .collect()
         });
         let Some((id, uid, name)) = self.pick(&any) else { return };
         let held = self.fake.with(|engine| engine.containers.remove(&id));
@@ -234,7 +236,9 @@ impl Story {
     pub fn sicken(&mut self) {
         let running = self.running(|name| name != SANDBOX);
         let Some((id, uid, _)) = self.pick(&running) else { return };
-        let Some(name) = self.fake.with(|engine| engine.containers.get(&id).map(|held| held.seen.labels[LABEL_CONTAINER].clone())) else {
+        let Some(name) =
+            self.fake.with(|engine| engine.containers.get(&id).map(|held| held.seen.labels[LABEL_CONTAINER].clone()))
+        else {
             return;
         };
         let checks = ["live", "live", "ready", "ready", "startup", "postStart", "preStop"];
@@ -270,7 +274,8 @@ impl Story {
             self.say(format!("the host is short: {short:?}"));
             let strain = self.strain.borrow().clone();
             for pod in &mut self.pods {
-                pod.may_be_refused |= refuses(&strain, pod.source, &pod.document) && !self.shown.borrow().statuses.contains_key(&pod.uid);
+                pod.may_be_refused |=
+                    refuses(&strain, pod.source, &pod.document) && !self.shown.borrow().statuses.contains_key(&pod.uid);
             }
         }
         if self.strained_since.is_some() && self.pods.len() < 3 {

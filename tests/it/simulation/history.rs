@@ -278,7 +278,8 @@ impl Story {
     pub fn add_steady(&mut self) {
         let document = json!({
             "metadata": {"namespace": "default", "name": "pod0", "uid": "u0"},
-            "spec": {"restartPolicy": "Always", "containers": [{"name": "c0", "image": "steady:1", "imagePullPolicy": "IfNotPresent"}]},
+            "spec": {"restartPolicy": "Always", "containers":
+                [{"name": "c0", "image": "steady:1", "imagePullPolicy": "IfNotPresent"}]},
         });
         self.push(Source::File, document, false);
     }
@@ -333,7 +334,7 @@ impl Story {
         let (engine, prober, listener) = (self.fake.clone(), self.fake.clone(), self.fake.clone());
         body.spawn_local(async move {
             while let Some(happening) = told.recv().await {
-                listener.with(|engine| engine.note(None, fake::Deed::Told(happening)));
+                listener.with(|engine| engine.note(None, fake::Noted::Told(happening)));
             }
         });
         let heard = watch::channel(Arc::new(Heard::default())).1;
@@ -438,7 +439,11 @@ impl Story {
     fn report(&mut self) -> bool {
         let statuses = &self.shown.borrow().statuses;
         let mut news = false;
-        for pod in self.pods.iter_mut().filter(|pod| pod.source == Source::Master && matches!(pod.wish, Wish::Runs | Wish::Deleting)) {
+        for pod in self
+            .pods
+            .iter_mut()
+            .filter(|pod| pod.source == Source::Master && matches!(pod.wish, Wish::Runs | Wish::Deleting))
+        {
             let Some(status) = statuses.get(&pod.uid).filter(|status| **status != pod.recorded) else { continue };
             if self.settled || self.random.percent(60) {
                 pod.recorded = status.clone();
@@ -461,8 +466,10 @@ impl Story {
     /// The names of the containers of a pod that run, without its sandbox.
     pub fn running_of(&self, uid: &str) -> BTreeSet<String> {
         self.fake.with(|engine| {
-            let ours =
-                engine.containers.values().filter(|held| !held.foreign && held.seen.runs() && held.seen.labels[LABEL_POD_UID] == uid);
+            let ours = engine
+                .containers
+                .values()
+                .filter(|held| !held.foreign && held.seen.runs() && held.seen.labels[LABEL_POD_UID] == uid);
             ours.map(|held| held.seen.labels[LABEL_CONTAINER].clone()).filter(|name| name != SANDBOX).collect()
         })
     }

@@ -43,7 +43,8 @@ impl Maker<'_> {
         let traits = self.traits;
         let source = if self.random.percent(traits.master) { Source::Master } else { Source::File };
         let policy = traits.policy.unwrap_or(self.pick(&POLICIES));
-        let containers: Vec<Value> = (0..1 + self.random.below(2)).map(|index| self.main(&format!("c{index}"))).collect();
+        let containers: Vec<Value> =
+            (0..1 + self.random.below(2)).map(|index| self.main(&format!("c{index}"))).collect();
         let mut document = json!({
             "metadata": {"namespace": "default", "name": format!("pod{number}"), "uid": format!("u{number}")},
             "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 2, "containers": containers},
@@ -61,7 +62,11 @@ impl Maker<'_> {
         }
         if self.random.percent(traits.content) {
             let of_map = self.random.percent(50);
-            let source = if of_map { json!({"configMap": {"name": OBJECTS[0]}}) } else { json!({"secret": {"secretName": OBJECTS[1]}}) };
+            let source = if of_map {
+                json!({"configMap": {"name": OBJECTS[0]}})
+            } else {
+                json!({"secret": {"secretName": OBJECTS[1]}})
+            };
             let mut volume = json!({"name": FILLED});
             volume.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
             volumes.push(volume);
@@ -93,7 +98,8 @@ impl Maker<'_> {
         container["image"] = json!(if is_init(&name) { "try3:1" } else { ever });
         container["imagePullPolicy"] = json!("IfNotPresent");
         container["restartPolicy"] = json!(if is_sidecar(&name) { "Always" } else { "Never" });
-        container["restartPolicyRules"] = json!([{"action": RESTART_ALL, "exitCodes": {"operator": "In", "values": [3]}}]);
+        container["restartPolicyRules"] =
+            json!([{"action": RESTART_ALL, "exitCodes": {"operator": "In", "values": [3]}}]);
     }
 
     /// One to three: those that end, and sidecars, in any order.
@@ -112,7 +118,8 @@ impl Maker<'_> {
             } else {
                 let image = self.pick(&["steady:1", "slow:1", "stubborn:1"]);
                 let name = format!("s{sidecars}");
-                let mut sidecar = json!({"name": name, "image": image, "imagePullPolicy": "IfNotPresent", "restartPolicy": "Always"});
+                let mut sidecar =
+                    json!({"name": name, "image": image, "imagePullPolicy": "IfNotPresent", "restartPolicy": "Always"});
                 self.add_checks(&mut sidecar);
                 all.push(sidecar);
                 sidecars += 1;
@@ -145,10 +152,14 @@ impl Maker<'_> {
 
     fn add_checks(&mut self, container: &mut Value) {
         if self.random.percent(self.traits.probes) {
-            let chances = [("startupProbe", "startup", 40), ("livenessProbe", "live", 60), ("readinessProbe", "ready", 60)];
-            for (field, word, _) in chances.into_iter().filter(|(_, _, chance)| self.random.percent(*chance)).collect::<Vec<_>>() {
+            let chances =
+                [("startupProbe", "startup", 40), ("livenessProbe", "live", 60), ("readinessProbe", "ready", 60)];
+            for (field, word, _) in
+                chances.into_iter().filter(|(_, _, chance)| self.random.percent(*chance)).collect::<Vec<_>>()
+            {
                 let (period, failures) = (2 + self.random.below(8), 1 + self.random.below(3));
-                container[field] = json!({"exec": {"command": [word]}, "periodSeconds": period, "failureThreshold": failures});
+                container[field] =
+                    json!({"exec": {"command": [word]}, "periodSeconds": period, "failureThreshold": failures});
                 if word == "ready" {
                     container[field]["successThreshold"] = json!(1 + self.random.below(2));
                 }
@@ -174,7 +185,8 @@ impl Maker<'_> {
         }
         // A limit that is there is never taken away: the API does not let it.
         let limited = !container["resources"]["limits"].is_null() || self.random.percent(50);
-        container["resources"] = if limited { json!({"requests": amounts, "limits": amounts}) } else { json!({"requests": amounts}) };
+        container["resources"] =
+            if limited { json!({"requests": amounts, "limits": amounts}) } else { json!({"requests": amounts}) };
     }
 
     fn add_policy(&mut self, container: &mut Value) {
@@ -184,7 +196,8 @@ impl Maker<'_> {
         }
         if self.random.percent(60) {
             let operator = self.pick(&["In", "NotIn"]);
-            container["restartPolicyRules"] = json!([{"action": "Restart", "exitCodes": {"operator": operator, "values": [3]}}]);
+            container["restartPolicyRules"] =
+                json!([{"action": "Restart", "exitCodes": {"operator": operator, "values": [3]}}]);
         }
     }
 
@@ -210,7 +223,10 @@ pub fn is_sidecar(name: &str) -> bool {
 /// The container of that name, wherever it stands in a pod.
 pub fn container<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
-    lists.iter().flat_map(|list| document["spec"][list].as_array().into_iter().flatten()).find(|container| container["name"] == name)
+    lists
+        .iter()
+        .flat_map(|list| document["spec"][list].as_array().into_iter().flatten())
+        .find(|container| container["name"] == name)
 }
 
 /// Whether one of its containers has a rule by which all start anew.

@@ -1,5 +1,5 @@
-//! What a history is about when one rule is to be missed in it: pods that have what the rule is for, and often what puts it to the
-//! test. Without a rule to look for, anything may happen.
+//! What a history is about when one rule is to be missed in it: pods that have what the rule is for, and often what
+//! puts it to the test. Without a rule to look for, anything may happen.
 
 use coracle_agent::plan::Rule;
 
@@ -150,8 +150,12 @@ impl Theme {
             Rule::StrangersEnd => about(ANY, Deed::ChangeContainers),
             Rule::MembersFollowTheirSandbox => about(ANY, Deed::KillSandbox),
             Rule::PolicyDecides => about(Traits { own_policies: 60, ..ANY }, Deed::Kill),
-            Rule::HalfMadeIsBegun | Rule::SetbacksRest | Rule::BusyPodsWait => Theme { calm: 0, ..about(ANY, Deed::Crash) },
-            Rule::RestartsBackOff | Rule::PullsBackOff | Rule::LocalImageWillDo | Rule::FinishedPodsRest => about(ANY, Deed::EditContainer),
+            Rule::HalfMadeIsBegun | Rule::SetbacksRest | Rule::BusyPodsWait => {
+                Theme { calm: 0, ..about(ANY, Deed::Crash) }
+            }
+            Rule::RestartsBackOff | Rule::PullsBackOff | Rule::LocalImageWillDo | Rule::FinishedPodsRest => {
+                about(ANY, Deed::EditContainer)
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use coracle_agent::naming::Tag;
-use coracle_agent::runtime::fake::{Deed, Note};
+use coracle_agent::runtime::fake::{Note, Noted};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -116,14 +116,17 @@ impl Witness {
 
     /// The files of a pod's filled volume.
     pub fn files(&self, uid: &str) -> Option<&BTreeMap<String, Vec<u8>>> {
-        self.filled.iter().find(|(path, _)| path.contains(&format!("/{uid}/")) && path.ends_with(FILLED)).map(|(_, files)| files)
+        self.filled
+            .iter()
+            .find(|(path, _)| path.contains(&format!("/{uid}/")) && path.ends_with(FILLED))
+            .map(|(_, files)| files)
     }
 
     pub fn take(&mut self, note: &Note, view: &View<'_>) {
         let Some(seen) = &note.seen else {
             match &note.what {
-                Deed::Filled { path, files } => drop(self.filled.insert(path.clone(), files.clone())),
-                Deed::Told(happening) => {
+                Noted::Filled { path, files } => drop(self.filled.insert(path.clone(), files.clone())),
+                Noted::Told(happening) => {
                     let name = happening.container.as_deref().unwrap_or_default();
                     self.told(note.at, &happening.uid, name, &happening.reason, &happening.message, view);
                 }
@@ -133,11 +136,13 @@ impl Witness {
         };
         let Some(tag) = Tag::read(&seen.name, &seen.labels) else { return };
         match &note.what {
-            Deed::Started { again } => self.started(note.at, &seen.id, tag, *again, view),
-            Deed::Ended { code } => self.ended(&seen.id, &tag, *code, view),
-            Deed::Signalled { signal } if !tag.is_sandbox() => self.signalled(&seen.id, &tag, signal == "SIGKILL", view),
-            Deed::Asked { check } => self.asked(&seen.id, &tag, check, view),
-            Deed::Answered { check, passed } => self.answered(&seen.id, &tag, check, *passed, view),
+            Noted::Started { again } => self.started(note.at, &seen.id, tag, *again, view),
+            Noted::Ended { code } => self.ended(&seen.id, &tag, *code, view),
+            Noted::Signalled { signal } if !tag.is_sandbox() => {
+                self.signalled(&seen.id, &tag, signal == "SIGKILL", view)
+            }
+            Noted::Asked { check } => self.asked(&seen.id, &tag, check, view),
+            Noted::Answered { check, passed } => self.answered(&seen.id, &tag, check, *passed, view),
             _ => {}
         }
     }
@@ -161,7 +166,11 @@ impl Witness {
                 found.extend(self.left_over(&uid));
                 found.extend(self.order(asked, &tag));
                 found.extend(self.end_before(at, asked, &tag));
-                let fills = asked.document["spec"]["volumes"].as_array().into_iter().flatten().any(|volume| volume["name"] == FILLED);
+                let fills = asked.document["spec"]["volumes"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .any(|volume| volume["name"] == FILLED);
                 if fills && self.files(&uid).is_none() {
                     found.push("starts before its volume is filled");
                 }
@@ -169,7 +178,10 @@ impl Witness {
         }
         found.into_iter().for_each(|text| self.wrong(at, format!("{uid}/{name} {text}")));
         let asked = view.asked.get(&uid);
-        if is_sidecar(&name) && asked.and_then(|asked| container(&asked.document, &name)).is_some_and(|spec| spec["startupProbe"].is_null())
+        if is_sidecar(&name)
+            && asked
+                .and_then(|asked| container(&asked.document, &name))
+                .is_some_and(|spec| spec["startupProbe"].is_null())
         {
             self.passed.insert((uid, tag.sandbox, name));
         }
@@ -186,7 +198,8 @@ impl Witness {
         self.lives.insert(id.to_owned(), life);
     }
 
-    /// Init containers come one after another, the sidecars among them up before the next, and all of them before the main ones.
+    /// Init containers come one after another, the sidecars among them up before the next, and all of them before the
+    /// main ones.
     fn order(&self, asked: &Asked, tag: &Tag) -> Option<&'static str> {
         let inits = asked.document["spec"]["initContainers"].as_array().into_iter().flatten();
         let inits: Vec<&str> = inits.map(|init| init["name"].as_str().unwrap()).collect();
@@ -197,7 +210,8 @@ impl Witness {
             let ended = asked.recorded.get(name).is_some_and(|(_, code)| *code == 0);
             ended && is_final(&asked.document, name) && !has_restart_all(&asked.document)
         };
-        let passed = |name: &&str| self.passed.contains(&(tag.pod.uid.clone(), tag.sandbox, (*name).to_owned())) || told(name);
+        let passed =
+            |name: &&str| self.passed.contains(&(tag.pod.uid.clone(), tag.sandbox, (*name).to_owned())) || told(name);
         if !ephemeral && !before.copied().all(|name| passed(&name)) {
             return Some("starts before the init containers before it are through");
         }
@@ -214,7 +228,10 @@ impl Witness {
     /// Nothing starts beside what was to end first.
     fn left_over(&self, uid: &str) -> Option<&'static str> {
         let earlier = |id: &String| self.lives.get(id).is_some_and(|life| life.runs);
-        self.anew.get(uid).is_some_and(|ids| ids.iter().any(earlier)).then_some("starts beside what was to end before all start anew")
+        self.anew
+            .get(uid)
+            .is_some_and(|ids| ids.iter().any(earlier))
+            .then_some("starts beside what was to end before all start anew")
     }
 
     /// Whether its last end, or the one on record, was one for good.
@@ -264,7 +281,8 @@ impl Witness {
 
     fn signalled(&mut self, id: &str, tag: &Tag, kill: bool, view: &View<'_>) {
         let name = format!("{}/{}", tag.pod.uid, tag.container);
-        let sandbox_runs = self.lives.values().any(|life| life.runs && life.tag.is_sandbox() && life.tag.pod.uid == tag.pod.uid);
+        let sandbox_runs =
+            self.lives.values().any(|life| life.runs && life.tag.is_sandbox() && life.tag.pod.uid == tag.pod.uid);
         let earlier = |life: &Life| life.runs && life.tag.pod.uid == tag.pod.uid && life.tag.end_turn < tag.end_turn;
         let needed = sandbox_runs && self.lives.values().any(|life| earlier(life) && !life.tag.is_sandbox());
         let Some(life) = self.lives.get_mut(id) else { return };
@@ -272,7 +290,8 @@ impl Witness {
         if !first || kill || !view.calm {
             return;
         }
-        let (own_fault, unhooked) = (life.own_fault, tag.pre_stop.is_some() && life.pre_stops.is_empty() && !life.unhooked);
+        let (own_fault, unhooked) =
+            (life.own_fault, tag.pre_stop.is_some() && life.pre_stops.is_empty() && !life.unhooked);
         let at = Instant::now();
         if needed && !own_fault {
             self.wrong(at, format!("{name} ends before those that need it"));
@@ -334,13 +353,16 @@ impl Witness {
 
     /// Why the loop ends a container, and that it says so of one that has a fault.
     fn told(&mut self, at: Instant, uid: &str, name: &str, reason: &str, message: &str, view: &View<'_>) {
-        if reason == "DeadlineExceeded" && view.asked.get(uid).and_then(|asked| asked.may_run_out_at).is_some_and(|due| at < due) {
+        if reason == "DeadlineExceeded"
+            && view.asked.get(uid).and_then(|asked| asked.may_run_out_at).is_some_and(|due| at < due)
+        {
             self.wrong(at, format!("the time of {uid} is over before it is"));
         }
         if reason != "Killing" || message.starts_with(STOPS) {
             return;
         }
-        let mut running = self.lives.values_mut().filter(|life| life.runs && life.tag.pod.uid == uid && life.tag.container == name);
+        let mut running =
+            self.lives.values_mut().filter(|life| life.runs && life.tag.pod.uid == uid && life.tag.container == name);
         let Some(life) = running.next() else { return };
         if message == ALL_START_ANEW {
             life.unhooked = true;

@@ -25,11 +25,14 @@ pub struct HostPort {
 
 /// The agent's own.
 pub fn agent(host: &Readings, all: &mut Vec<Finding>) {
-    let takes = |one: &SocketAddr| one.port() == host.listen.port() && (one.ip() == host.listen.ip() || one.ip().is_unspecified());
+    let takes = |one: &SocketAddr| {
+        one.port() == host.listen.port() && (one.ip() == host.listen.ip() || one.ip().is_unspecified())
+    };
     let taken = host.listening.iter().any(takes);
     all.push(match (taken, host.agent_answers) {
         (true, false) => {
-            let mend = "`ss -tlnp` says by whom; end it, or give the agent another port (listen in /etc/coracle/agent.conf)";
+            let mend =
+                "`ss -tlnp` says by whom; end it, or give the agent another port (listen in /etc/coracle/agent.conf)";
             Finding::problem("ports", format!("{} is taken, and not by this agent", host.listen), mend)
         }
         (_, true) => Finding::good("ports", format!("the agent answers on {}", host.listen)),
@@ -43,12 +46,15 @@ pub fn names(host: &Readings, all: &mut Vec<Finding>) {
     let on = |sockets: &[SocketAddr], ip: IpAddr| sockets.iter().any(|one| one.port() == DNS && one.ip() == ip);
     let own = on(&host.listening, address) && on(&host.listening_udp, address);
     let everywhere = |sockets: &[SocketAddr]| sockets.iter().any(|one| one.port() == DNS && one.ip().is_unspecified());
-    let mend = "`ss -lnptu sport = :53` says by whom; let it listen on the host's own addresses alone (dnsmasq: bind-interfaces)";
+    let mend = "`ss -lnptu sport = :53` says by whom; let it listen on the host's own addresses alone (dnsmasq: \
+                bind-interfaces)";
     all.push(match (own, everywhere(&host.listening) || everywhere(&host.listening_udp)) {
         (true, _) if host.agent_answers => Finding::good("ports", format!("pods are answered at {address}:{DNS}")),
-        (false, true) => {
-            Finding::problem("ports", format!("port {DNS} is taken on every address: pods get no names at {address}:{DNS}"), mend)
-        }
+        (false, true) => Finding::problem(
+            "ports",
+            format!("port {DNS} is taken on every address: pods get no names at {address}:{DNS}"),
+            mend,
+        ),
         (false, false) if host.agent_answers => {
             let says = format!("the agent runs, and nobody answers pods' questions for names at {address}:{DNS}");
             Finding::problem("ports", says, "journalctl -u coracle-agent says why, in a line that begins with DNS")
@@ -67,7 +73,10 @@ pub fn of_pods(host: &Readings, all: &mut Vec<Finding>) {
         let protocol = wanted.protocol.to_uppercase();
         let mend = format!("`ss -lnptu sport = :{port}` says by whom; end it, or give the pod another hostPort");
         if wanted.by_rule {
-            let says = format!("a program listens on {taken}/{protocol}, and what comes there goes to pod {pod}, which has the hostPort");
+            let says = format!(
+                "a program listens on {taken}/{protocol}, and what comes there goes to pod {pod}, which has the \
+                 hostPort"
+            );
             all.push(Finding::warning("ports", says, mend));
         } else if !wanted.runs {
             let says = format!("pod {pod} asks for host port {port}/{protocol}, and a program listens on {taken}");

@@ -11,7 +11,8 @@ fn well() -> Readings {
         cpu_quota: true,
         pids_limit: true,
     };
-    let docker = Chain { table: "ip filter".to_owned(), name: "FORWARD".to_owned(), hook: "forward".to_owned(), drops: false };
+    let docker =
+        Chain { table: "ip filter".to_owned(), name: "FORWARD".to_owned(), hook: "forward".to_owned(), drops: false };
     Readings {
         root: true,
         engine_at: "unix:///var/run/docker.sock".to_owned(),
@@ -91,7 +92,12 @@ fn each_check_is_made_true() {
     check(|host| host.bridges_are_seen = false, "kernel", Warning, "between pods");
     check(|host| host.nft = Err("not found".to_owned()), "firewall", Problem, "nft cannot be run");
     check(|host| host.ip = Err("not found".to_owned()), "firewall", Problem, "ip cannot be run");
-    let chain_of = |table: &str, hook: &str| Chain { table: table.to_owned(), name: "F".to_owned(), hook: hook.to_owned(), drops: true };
+    let chain_of = |table: &str, hook: &str| Chain {
+        table: table.to_owned(),
+        name: "F".to_owned(),
+        hook: hook.to_owned(),
+        drops: true,
+    };
     let chain = |hook: &str| chain_of("inet firewalld", hook);
     check(|host| host.nft = Ok(vec![chain_of("ip filter", "input")]), "firewall", Warning, "table ip filter, chain F");
     let runs = |host: &mut Readings| {
@@ -101,7 +107,12 @@ fn each_check_is_made_true() {
     check(runs, "firewall", Problem, "table ip filter, chain F");
     check(|host| host.nft = Ok(vec![chain("forward")]), "firewall", Problem, "table inet firewalld, chain F");
     check(|host| host.nft = Ok(vec![chain("input")]), "firewall", Warning, "names and node ports");
-    check(|host| host.master = Some(("/m.sock".to_owned(), Some("gone".to_owned()))), "master", Problem, "/m.sock does not answer: gone");
+    check(
+        |host| host.master = Some(("/m.sock".to_owned(), Some("gone".to_owned()))),
+        "master",
+        Problem,
+        "/m.sock does not answer: gone",
+    );
 }
 
 #[test]
@@ -115,7 +126,9 @@ fn an_agent_that_answers_has_its_port() {
 /// What ufw drops of IPv6 is no pod's; what iptables drops is opened by the agent when it runs, or has been opened.
 #[test]
 fn chains_that_are_in_nobodys_way() {
-    for (table, hook, drops) in [("ip6 filter", "input", true), ("ip filter", "forward", true), ("ip filter", "input", false)] {
+    for (table, hook, drops) in
+        [("ip6 filter", "input", true), ("ip filter", "forward", true), ("ip filter", "input", false)]
+    {
         let mut host = well();
         host.nft = Ok(vec![Chain { table: table.to_owned(), name: "X".to_owned(), hook: hook.to_owned(), drops }]);
         assert!(judge(&host).iter().all(|one| one.level == Level::Good), "{table} {hook}");
@@ -131,7 +144,8 @@ fn names_are_answered_on_their_port() {
         host.dns = Some("10.96.0.10".parse().unwrap());
         host.listening.extend(sockets.iter().map(|text| socket(text)));
         host.listening_udp.extend(sockets.iter().map(|text| socket(text)));
-        let bad: Vec<String> = judge(&host).into_iter().filter(|one| one.level != Level::Good).map(|one| one.says).collect();
+        let bad: Vec<String> =
+            judge(&host).into_iter().filter(|one| one.level != Level::Good).map(|one| one.says).collect();
         bad.join(", ")
     };
     assert_eq!(dns(true, &["10.96.0.10:53", "0.0.0.0:53"]), "");

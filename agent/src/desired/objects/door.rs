@@ -19,7 +19,8 @@ use crate::desired::SourceState;
 use crate::desired::follow::{News, Voice, follow};
 use crate::desired::master::cluster_of;
 
-/// Namespaces and kinds that are watched at once, each over a connection of its own; what is beyond waits, and the log says so.
+/// Namespaces and kinds that are watched at once, each over a connection of its own; what is beyond waits, and the log
+/// says so.
 const WATCHES_MAX: usize = 64;
 
 /// Never ends.
@@ -50,10 +51,15 @@ pub async fn run(
                 continue;
             }
             if watches.len() >= WATCHES_MAX && !watches.contains_key(&shelf) {
-                log::error!("{} of namespace {} are not watched: at most {WATCHES_MAX} watches are kept", shelf.0.plural(), shelf.1);
+                log::error!(
+                    "{} of namespace {} are not watched: at most {WATCHES_MAX} watches are kept",
+                    shelf.0.plural(),
+                    shelf.1
+                );
                 continue;
             }
-            let task = spawn_local(follow_shelf(client.clone(), voice.clone(), room.clone(), shelf.clone(), names.clone()));
+            let task =
+                spawn_local(follow_shelf(client.clone(), voice.clone(), room.clone(), shelf.clone(), names.clone()));
             watches.insert(shelf, Watching { names, _task: Task(task.abort_handle()) });
         }
         room.state.borrow_mut().silent = *silent.borrow_and_update();
@@ -75,7 +81,8 @@ struct Watching {
 }
 
 impl Watching {
-    /// The room forgets what is used no more: when somebody uses it again, it must be listed again. True: some are still watched.
+    /// The room forgets what is used no more: when somebody uses it again, it must be listed again. True: some are
+    /// still watched.
     fn narrow(&mut self, needed: &BTreeSet<String>) -> bool {
         self.names.retain(|name| needed.contains(name));
         !self.names.is_empty()

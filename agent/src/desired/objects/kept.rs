@@ -1,4 +1,5 @@
-//! Keeps the objects that pods of this host use on its disk, so that they run as before after a reboot without a master.
+//! Keeps the objects that pods of this host use on its disk, so that they run as before after a reboot without a
+//! master.
 //!
 //! A file each, for root alone. `secrets-on-disk = no` leaves Secrets out.
 
@@ -55,9 +56,14 @@ pub struct Kept {
 impl Kept {
     /// Reads what the last agent knew, and touches nothing.
     pub fn look(data_dir: &str) -> BTreeMap<ObjectKey, Arc<Object>> {
-        let files = fs::read_dir(Path::new(data_dir).join(FOLDER)).into_iter().flatten().filter_map(Result::ok).take(FILES_MAX);
+        let files =
+            fs::read_dir(Path::new(data_dir).join(FOLDER)).into_iter().flatten().filter_map(Result::ok).take(FILES_MAX);
         let records = files.filter_map(|entry| read(&entry.path()).ok());
-        records.map(|Record { cluster, what, content }| ((cluster, what.clone()), Arc::new(Object::read(what.kind(), &content)))).collect()
+        records
+            .map(|Record { cluster, what, content }| {
+                ((cluster, what.clone()), Arc::new(Object::read(what.kind(), &content)))
+            })
+            .collect()
     }
 
     /// Reads what the last agent knew. A file that cannot be read is known again when the master answers.
@@ -93,7 +99,8 @@ impl Kept {
             .filter(|(place, object)| may(place) && self.saved.get(*place).is_none_or(|saved| saved != *object))
             .take(FILES_MAX)
             .collect();
-        let gone: BTreeSet<ObjectKey> = self.saved.keys().filter(|place| !objects.contains_key(*place)).cloned().collect();
+        let gone: BTreeSet<ObjectKey> =
+            self.saved.keys().filter(|place| !objects.contains_key(*place)).cloned().collect();
         if !new.is_empty() {
             let files = new.iter().map(|(place, object)| (file_name(place).into(), record(place, object)));
             if let Err(error) = private::replace_files(&self.folder, files) {
@@ -101,7 +108,8 @@ impl Kept {
                 return;
             }
         }
-        let new: Vec<(ObjectKey, Arc<Object>)> = new.into_iter().map(|(place, object)| (place.clone(), object.clone())).collect();
+        let new: Vec<(ObjectKey, Arc<Object>)> =
+            new.into_iter().map(|(place, object)| (place.clone(), object.clone())).collect();
         self.saved.extend(new);
         for place in gone {
             remove(&self.folder.join(file_name(&place)));
@@ -148,7 +156,8 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("coracle-kept-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         let data_dir = dir.to_str().unwrap();
-        let place = |kind, name: &str| ("c1".to_owned(), What::Object(Ref { kind, namespace: "n".into(), name: name.into() }));
+        let place =
+            |kind, name: &str| ("c1".to_owned(), What::Object(Ref { kind, namespace: "n".into(), name: name.into() }));
         let object = |kind, text: &str| Arc::new(Object::read(kind, &json!({"data": {"k": text}})));
         let mut objects = BTreeMap::from([
             (place(Kind::ConfigMap, "a"), object(Kind::ConfigMap, "text")),
@@ -156,7 +165,8 @@ mod tests {
         ]);
         let mut kept = Kept::open(data_dir, true);
         kept.keep(&objects);
-        let modes = fs::read_dir(dir.join(FOLDER)).unwrap().map(|entry| entry.unwrap().metadata().unwrap().mode() & 0o777);
+        let modes =
+            fs::read_dir(dir.join(FOLDER)).unwrap().map(|entry| entry.unwrap().metadata().unwrap().mode() & 0o777);
         assert_eq!(modes.collect::<Vec<_>>(), [0o600, 0o600]);
         assert_eq!(fs::metadata(dir.join(FOLDER)).unwrap().mode() & 0o777, 0o700);
         assert_eq!(*Kept::open(data_dir, true).all(), objects);

@@ -1,11 +1,12 @@
-//! The ConfigMaps and Secrets that pods of this host use, and the tokens of their service accounts, as far as they are known. PURE:
-//! `door`, `requests` and `kept` beside this file fetch and
+//! The ConfigMaps and Secrets that pods of this host use, and the tokens of their service accounts, as far as they are
+//! known. PURE: `door`, `requests` and `kept` beside this file fetch and
 //! keep them.
 //!
 //!     pods of the master -> `uses` -> one watch a kind and namespace (`door`), token requests (`requests`) -> `room`
 //!         -> `Objects` -> the loop
 //!
-//! Unknown is not absent: what the master has not said yet is waited for, and while it does not answer what was known before counts.
+//! Unknown is not absent: what the master has not said yet is waited for, and while it does not answer what was known
+//! before counts.
 
 pub mod door;
 pub mod kept;
@@ -136,7 +137,11 @@ mod tests {
         let (new, old, foreign, file) = (object("new"), object("old"), object("foreign"), object("file"));
         assert_eq!(objects.find(&master, Kind::ConfigMap, "a"), Found::Unknown { silent: false });
         objects.kept.insert(reference("a"), old.clone());
-        assert_eq!(objects.find(&master, Kind::ConfigMap, "a"), Found::Unknown { silent: false }, "the master may answer yet");
+        assert_eq!(
+            objects.find(&master, Kind::ConfigMap, "a"),
+            Found::Unknown { silent: false },
+            "the master may answer yet"
+        );
         objects.silent = true;
         assert_eq!(objects.find(&master, Kind::ConfigMap, "a"), Found::Kept(&old));
         assert_eq!(objects.find(&master, Kind::Secret, "a"), Found::Unknown { silent: true });

@@ -92,7 +92,9 @@ impl Object {
             let entries = document[field].as_object().into_iter().flatten();
             entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect::<Vec<_>>()
         };
-        let bytes = |field: &str| texts(field).into_iter().filter_map(|(key, text)| Some((key, base64::decode(&text).ok()?))).collect();
+        let bytes = |field: &str| {
+            texts(field).into_iter().filter_map(|(key, text)| Some((key, base64::decode(&text).ok()?))).collect()
+        };
         let mut object = Object::default();
         match kind {
             Kind::ConfigMap => {
@@ -115,7 +117,9 @@ impl Object {
             map.iter().map(|(key, bytes)| (key.clone(), Value::String(base64::encode(bytes)))).collect()
         };
         let plain = |map: &BTreeMap<String, Vec<u8>>| -> Value {
-            map.iter().map(|(key, bytes)| (key.clone(), Value::String(String::from_utf8_lossy(bytes).into_owned()))).collect()
+            map.iter()
+                .map(|(key, bytes)| (key.clone(), Value::String(String::from_utf8_lossy(bytes).into_owned())))
+                .collect()
         };
         match kind {
             Kind::ConfigMap => json!({"data": plain(&self.data), "binaryData": encoded(&self.binary)}),
@@ -126,7 +130,11 @@ impl Object {
 
     /// A token in the form of a Secret, for the disk.
     pub fn of_token(token: &str) -> Object {
-        Object { stamp: hash_text(token), data: [(TOKEN.to_owned(), token.as_bytes().to_vec())].into(), ..Object::default() }
+        Object {
+            stamp: hash_text(token),
+            data: [(TOKEN.to_owned(), token.as_bytes().to_vec())].into(),
+            ..Object::default()
+        }
     }
 
     pub fn token(&self) -> Arc<str> {
@@ -179,8 +187,10 @@ mod tests {
         };
         let map = check(Kind::ConfigMap, json!({"data": {"a": "1"}, "binaryData": {"b": "AP8="}}));
         assert_eq!((map.file("a"), map.file("b"), map.file("c")), (Some(&b"1"[..]), Some(&[0, 255][..]), None));
-        let claim =
-            check(Kind::Claim, json!({"metadata": {"uid": "u", "name": "c"}, "spec": {"volumeName": "v"}, "status": {"phase": "Bound"}}));
+        let claim = check(
+            Kind::Claim,
+            json!({"metadata": {"uid": "u", "name": "c"}, "spec": {"volumeName": "v"}, "status": {"phase": "Bound"}}),
+        );
         assert_eq!(claim.facts["spec"]["volumeName"], "v");
         let volume = check(Kind::Volume, json!({"metadata": {"name": "v"}, "spec": {"hostPath": {"path": "/x"}}}));
         assert_eq!(volume.facts["spec"]["hostPath"]["path"], "/x");

@@ -56,7 +56,11 @@ fn take(state: &mut State, wanted: TokenRef, answer: Result<(String, i64), Strin
     let held = match answer {
         Ok((token, life_s)) => {
             let life = Duration::from_secs(u64::try_from(life_s).unwrap_or(0));
-            Held { got: Got::Token(token.into()), due: now + (life * 4 / 5).min(AGE_MAX) - spread(&wanted), failures: 0 }
+            Held {
+                got: Got::Token(token.into()),
+                due: now + (life * 4 / 5).min(AGE_MAX) - spread(&wanted),
+                failures: 0,
+            }
         }
         Err(why) => {
             let failures = before.as_ref().map_or(0, |before| before.failures).saturating_add(1);
@@ -64,7 +68,12 @@ fn take(state: &mut State, wanted: TokenRef, answer: Result<(String, i64), Strin
             // The one that there is may be good for a while.
             let got = match before.map(|before| before.got) {
                 Some(Got::Token(token)) => {
-                    log::warn!("renew the token of {} for pod {}/{}: {why}", wanted.account, wanted.namespace, wanted.pod);
+                    log::warn!(
+                        "renew the token of {} for pod {}/{}: {why}",
+                        wanted.account,
+                        wanted.namespace,
+                        wanted.pod
+                    );
                     Got::Token(token)
                 }
                 _ => Got::Failed(why),
@@ -85,13 +94,17 @@ async fn request(client: &Client, wanted: &TokenRef) -> Result<(String, i64), St
     let TokenRef { uid, pod, namespace, account, audience, expiration_s } = wanted;
     let mut body = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-        "spec": {"expirationSeconds": expiration_s, "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}},
+        "spec": {"expirationSeconds": expiration_s,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}},
     });
     if !audience.is_empty() {
         body["spec"]["audiences"] = json!([audience]);
     }
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
-    let reply = client.call(Method::POST, &path, Some(Bytes::from(body.to_string()))).await.map_err(|error| error.to_string())?;
+    let reply = client
+        .call(Method::POST, &path, Some(Bytes::from(body.to_string())))
+        .await
+        .map_err(|error| error.to_string())?;
     let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     if !reply.status.is_success() {
         return Err(answer["message"].as_str().map_or_else(|| reply.status.to_string(), str::to_owned));

@@ -96,7 +96,9 @@ impl State {
         self.foreign.clone_from(&pods.foreign);
         let of = |foreign: bool| {
             let pods = pods.pods.iter().filter(|wanted| !wanted.pod.status.terminal());
-            pods.filter(|wanted| self.foreign.contains(&wanted.name.uid) == foreign).flat_map(|wanted| used(wanted)).collect()
+            pods.filter(|wanted| self.foreign.contains(&wanted.name.uid) == foreign)
+                .flat_map(|wanted| used(wanted))
+                .collect()
         };
         (self.uses, self.foreign_uses) = (of(false), of(true));
         self.follow_claims();
@@ -152,7 +154,8 @@ impl State {
             Some(What::Object(Ref { kind: Kind::Volume, namespace: String::new(), name }))
         };
         let claims_of = |uses: &BTreeSet<What>| -> Vec<Ref> {
-            let objects = uses.iter().filter_map(|what| if let What::Object(one) = what { Some(one.clone()) } else { None });
+            let objects =
+                uses.iter().filter_map(|what| if let What::Object(one) = what { Some(one.clone()) } else { None });
             objects.filter(|one| one.kind == Kind::Claim).collect()
         };
         let (mut own, mut foreign) = (Vec::new(), Vec::new());
@@ -163,7 +166,8 @@ impl State {
         }
         for claim in claims_of(&self.foreign_uses) {
             let claim = What::Object(claim);
-            let of_others = self.kept.iter().filter(|((cluster, known), _)| *cluster != self.cluster && *known == claim);
+            let of_others =
+                self.kept.iter().filter(|((cluster, known), _)| *cluster != self.cluster && *known == claim);
             foreign.extend(of_others.filter_map(|(_, claim)| bound(claim)));
         }
         let before = self.uses.len();
@@ -202,7 +206,8 @@ impl State {
         }
         let (cluster, uses, foreign_uses) = (&self.cluster, &self.uses, &self.foreign_uses);
         if !cluster.is_empty() {
-            self.kept.retain(|(of, one), _| if of == cluster { uses.contains(one) } else { foreign_uses.contains(one) });
+            self.kept
+                .retain(|(of, one), _| if of == cluster { uses.contains(one) } else { foreign_uses.contains(one) });
         }
         self.disk.keep(&self.kept);
         let of = |mine: bool| {
@@ -211,7 +216,8 @@ impl State {
             entries.filter_map(|((_, one), content)| Some((object(one)?, content.clone()))).collect()
         };
         let token = |what: &What| if let What::Token(token) = what { Some(token.clone()) } else { None };
-        let kept_tokens = self.kept.iter().filter_map(|((_, one), content)| Some((token(one)?, content.token()))).collect();
+        let kept_tokens =
+            self.kept.iter().filter_map(|((_, one), content)| Some((token(one)?, content.token()))).collect();
         Objects {
             known: self.known.clone(),
             kept: of(true),
@@ -267,10 +273,11 @@ mod tests {
         assert!(state.use_for(&pods("c1", vec![a.clone(), b.clone()], &[])));
         assert_eq!(state.needed(), BTreeMap::from([(shelf.clone(), names(&["a", "b"]))]));
         state.take(&shelf, &names(&["a", "b"]), News::Listed(vec![map("a", "1"), map("x", "2")]));
-        let text = |objects: &Objects, wanted: &Wanted, name: &str| match objects.find(&wanted.name, Kind::ConfigMap, name) {
-            Found::There(object) | Found::Kept(object) => String::from_utf8(object.data["k"].clone()).unwrap(),
-            other => format!("{other:?}"),
-        };
+        let text =
+            |objects: &Objects, wanted: &Wanted, name: &str| match objects.find(&wanted.name, Kind::ConfigMap, name) {
+                Found::There(object) | Found::Kept(object) => String::from_utf8(object.data["k"].clone()).unwrap(),
+                other => format!("{other:?}"),
+            };
         let said = state.settle(0);
         assert_eq!((text(&said, &a, "a"), text(&said, &b, "b"), said.known.len()), ("1".into(), "Absent".into(), 2));
         state.take(&shelf, &names(&["a", "b"]), News::Event { gone: false, object: map("b", "3") });

@@ -39,8 +39,12 @@ impl TokenRef {
 
 /// All tokens that a pod mounts.
 pub fn of(pod: &Pod) -> BTreeSet<TokenRef> {
-    let sources = pod.spec.volumes.iter().filter_map(|volume| volume.projected.as_ref()).flat_map(|projected| &projected.sources);
-    sources.filter_map(|source| source.service_account_token.as_ref()).map(|source| TokenRef::new(pod, source)).collect()
+    let sources =
+        pod.spec.volumes.iter().filter_map(|volume| volume.projected.as_ref()).flat_map(|projected| &projected.sources);
+    sources
+        .filter_map(|source| source.service_account_token.as_ref())
+        .map(|source| TokenRef::new(pod, source))
+        .collect()
 }
 
 /// The outcome of a request.
@@ -60,7 +64,8 @@ impl fmt::Debug for Got {
     }
 }
 
-/// A token that is kept is exchanged for a newer one this seldom, and when half of its life is over: flash is for what is needed.
+/// A token that is kept is exchanged for a newer one this seldom, and when half of its life is over: flash is for what
+/// is needed.
 const KEPT_S_MIN: i64 = 86_400;
 
 /// Whether a token that was kept at its issue is to be exchanged for a newer one. What cannot be read is.
@@ -70,7 +75,10 @@ pub fn is_old(token: &str, now_s: i64) -> bool {
         let padding = "=".repeat((4 - text.len() % 4) % 4);
         serde_json::from_slice::<Value>(&base64::decode(&(text + &padding)).ok()?).ok()
     });
-    let Some((Some(from_s), Some(until_s))) = claims.map(|claims| (claims["iat"].as_i64(), claims["exp"].as_i64())) else { return true };
+    let Some((Some(from_s), Some(until_s))) = claims.map(|claims| (claims["iat"].as_i64(), claims["exp"].as_i64()))
+    else {
+        return true;
+    };
     now_s.saturating_sub(from_s) >= (until_s.saturating_sub(from_s) / 2).max(KEPT_S_MIN)
 }
 

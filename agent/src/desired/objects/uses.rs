@@ -18,7 +18,10 @@ pub fn objects(namespace: &str, pod: &str, spec: &PodSpec) -> BTreeSet<Ref> {
     let named = found.into_iter().filter(|(_, name)| !name.is_empty());
     let class = spec.runtime_class_name.iter().filter(|name| !name.is_empty());
     let class = class.map(|name| Ref { kind: Kind::RuntimeClass, namespace: String::new(), name: name.clone() });
-    named.map(|(kind, name)| Ref { kind, namespace: namespace.to_owned(), name: name.to_owned() }).chain(class).collect()
+    named
+        .map(|(kind, name)| Ref { kind, namespace: namespace.to_owned(), name: name.to_owned() })
+        .chain(class)
+        .collect()
 }
 
 /// The name of the claim, and whether it is to be made for this pod; None: the volume is no claim.
@@ -64,15 +67,21 @@ mod tests {
                 {"name": "Y", "valueFrom": {"secretKeyRef": {"name": "d", "key": "k"}}}]}],
             "ephemeralContainers": [{"name": "e", "envFrom": [{"secretRef": {"name": "e"}}]}],
             "imagePullSecrets": [{"name": "f"}, {"name": ""}],
-            "volumes": [{"name": "v", "configMap": {"name": "g"}}, {"name": "w", "secret": {"secretName": "h"}}, {"name": "x", "emptyDir": {}},
-                {"name": "p1", "persistentVolumeClaim": {"claimName": "k"}}, {"name": "p2", "ephemeral": {"volumeClaimTemplate": {}}},
-                {"name": "y", "projected": {"sources": [{"configMap": {"name": "i"}}, {"secret": {"name": "j"}}, {"downwardAPI": {}}]}}],
+            "volumes": [{"name": "v", "configMap": {"name": "g"}}, {"name": "w", "secret": {"secretName": "h"}},
+                {"name": "x", "emptyDir": {}},
+                {"name": "p1", "persistentVolumeClaim": {"claimName": "k"}},
+                {"name": "p2", "ephemeral": {"volumeClaimTemplate": {}}},
+                {"name": "y", "projected": {"sources": [{"configMap": {"name": "i"}}, {"secret": {"name": "j"}},
+                    {"downwardAPI": {}}]}}],
         }))
         .unwrap();
-        let found: Vec<String> =
-            objects("n", "p", &spec).iter().map(|one| format!("{}/{}/{}", one.kind.word(), one.namespace, one.name)).collect();
+        let found: Vec<String> = objects("n", "p", &spec)
+            .iter()
+            .map(|one| format!("{}/{}/{}", one.kind.word(), one.namespace, one.name))
+            .collect();
         let expected = ["a", "c", "g", "i"].map(|name| format!("configmap/n/{name}"));
-        let expected = expected.into_iter().chain(["b", "d", "e", "f", "h", "j"].map(|name| format!("secret/n/{name}")));
+        let expected =
+            expected.into_iter().chain(["b", "d", "e", "f", "h", "j"].map(|name| format!("secret/n/{name}")));
         let claims = ["k", "p-p2"].map(|name| format!("persistentvolumeclaim/n/{name}"));
         assert_eq!(found, expected.chain(claims).collect::<Vec<_>>());
     }

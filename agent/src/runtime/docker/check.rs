@@ -23,7 +23,9 @@ impl Docker {
     pub(super) async fn run_check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure> {
         match check {
             Check::Exec { command } => self.exec(id, command, at_most).await,
-            Check::Http { scheme, host, port, path, headers } => Ok(http(scheme, host, *port, path, headers, at_most).await),
+            Check::Http { scheme, host, port, path, headers } => {
+                Ok(http(scheme, host, *port, path, headers, at_most).await)
+            }
             Check::Grpc { host, port, service } => Ok(grpc::health(host, *port, service, at_most).await),
             Check::Sleep { seconds } => {
                 let asked = Duration::from_secs(*seconds);
@@ -41,8 +43,12 @@ impl Docker {
     /// The engine cannot end a command that takes too long: it is left to itself, and the check has failed.
     async fn exec(&self, id: &str, command: &[String], at_most: Duration) -> Result<Outcome, Failure> {
         let client = self.client().await?;
-        let options =
-            CreateExecOptions { attach_stdout: Some(true), attach_stderr: Some(true), cmd: Some(command.to_vec()), ..Default::default() };
+        let options = CreateExecOptions {
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            cmd: Some(command.to_vec()),
+            ..Default::default()
+        };
         let exec = self.ask("create an exec", client.create_exec(id, options)).await?.id;
         let mut output = Vec::new();
         let run = async {
@@ -70,12 +76,21 @@ impl Docker {
 }
 
 /// One GET, of whose answer only the status counts: 200 to 399 is well.
-async fn http(scheme: &str, host: &str, port: u16, path: &str, headers: &[(String, String)], at_most: Duration) -> Outcome {
+async fn http(
+    scheme: &str,
+    host: &str,
+    port: u16,
+    path: &str,
+    headers: &[(String, String)],
+    at_most: Duration,
+) -> Outcome {
     let secret = scheme.eq_ignore_ascii_case("https");
     let url = format!("{}://{host}:{port}{path}", if secret { "https" } else { "http" });
     let request = request(host, port, path, headers);
     let exchange = async {
-        let wire = TcpStream::connect((host, port)).await.map_err(|e| format!("dial tcp {host}:{port}: connect: {}", plain(&e)))?;
+        let wire = TcpStream::connect((host, port))
+            .await
+            .map_err(|e| format!("dial tcp {host}:{port}: connect: {}", plain(&e)))?;
         let line = if secret { ask(tls::open(wire, host).await?, &request).await } else { ask(wire, &request).await };
         let line = line.map_err(|e| plain(&e))?;
         status_code(&line).ok_or_else(|| "the answer is not HTTP".to_owned())
@@ -84,7 +99,9 @@ async fn http(scheme: &str, host: &str, port: u16, path: &str, headers: &[(Strin
         Some(Ok(code)) if (200..400).contains(&code) => passed(String::new()),
         Some(Ok(code)) => failed(format!("HTTP probe failed with statuscode: {code}")),
         Some(Err(error)) => failed(format!("Get \"{url}\": {error}")),
-        None => failed(format!("Get \"{url}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)")),
+        None => {
+            failed(format!("Get \"{url}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)"))
+        }
     }
 }
 
@@ -107,7 +124,9 @@ fn request(host: &str, port: u16, path: &str, headers: &[(String, String)]) -> S
     let path = if path.starts_with('/') { path } else { format!("/{path}") };
     let named = |name: &str| headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
     let mut text = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
-    for (name, value) in [("Host", format!("{host}:{port}")), ("User-Agent", "coracle-probe/1".to_owned()), ("Accept", "*/*".to_owned())] {
+    for (name, value) in
+        [("Host", format!("{host}:{port}")), ("User-Agent", "coracle-probe/1".to_owned()), ("Accept", "*/*".to_owned())]
+    {
         if !named(name) {
             text += &format!("{name}: {value}\r\n");
         }

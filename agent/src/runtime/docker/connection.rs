@@ -194,11 +194,20 @@ impl Docker {
         self.limited(what, ASK, call).await
     }
 
-    pub(super) async fn change<T>(&self, what: &str, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    pub(super) async fn change<T>(
+        &self,
+        what: &str,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Failure> {
         self.limited(what, CHANGE, call).await
     }
 
-    async fn limited<T>(&self, what: &str, limit: Duration, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    async fn limited<T>(
+        &self,
+        what: &str,
+        limit: Duration,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Failure> {
         let result = match tokio::time::timeout(limit, call).await {
             Ok(result) => result.map_err(|error| failure(what, error)),
             Err(_) => Err(Failure::Unavailable(format!("{what}: the engine did not answer in {} s", limit.as_secs()))),
@@ -249,7 +258,9 @@ pub(super) fn failure(what: &str, error: Error) -> Failure {
             _ => Failure::Refused(message),
         },
         Error::DockerStreamError { error } => Failure::Refused(error),
-        other => Failure::Unavailable(format!("{what}: {}", chain(&other).replace("Error in the hyper legacy client: ", ""))),
+        other => {
+            Failure::Unavailable(format!("{what}: {}", chain(&other).replace("Error in the hyper legacy client: ", "")))
+        }
     }
 }
 

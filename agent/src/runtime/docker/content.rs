@@ -1,4 +1,5 @@
-//! A volume of files that is exchanged whole, as a kubelet makes it: whoever reads in it sees all of the old or all of the new.
+//! A volume of files that is exchanged whole, as a kubelet makes it: whoever reads in it sees all of the old or all of
+//! the new.
 //!
 //!     VOLUME/..2026_01_02_15_04_05.STAMP/a/b     the content
 //!     VOLUME/..data -> ..2026_01_02_15_04_05.STAMP, exchanged by a rename
@@ -86,7 +87,8 @@ fn fill(folder: &Path, content: &Content) -> io::Result<()> {
     Ok(())
 }
 
-/// `path` and what is above it, below `root`. Nothing here is a link of somebody else: only the agent writes in a volume.
+/// `path` and what is above it, below `root`. Nothing here is a link of somebody else: only the agent writes in a
+/// volume.
 fn make_folders(root: &Path, path: &str, group: Option<u32>) -> io::Result<()> {
     let mut folder = root.to_owned();
     for part in path.split('/') {
@@ -140,7 +142,11 @@ fn tidy(volume: &Path, current: &str) -> io::Result<()> {
         let name = name.to_str().unwrap_or_default();
         if name.starts_with("..") {
             if ![DATA, current].contains(&name) {
-                if entry.file_type()?.is_dir() { fs::remove_dir_all(entry.path())? } else { fs::remove_file(entry.path())? }
+                if entry.file_type()?.is_dir() {
+                    fs::remove_dir_all(entry.path())?
+                } else {
+                    fs::remove_file(entry.path())?
+                }
             }
         } else if entry.file_type()?.is_symlink() && !entry.path().exists() {
             fs::remove_file(entry.path())?;
@@ -156,8 +162,18 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     fn content(stamp: &str, files: &[(&str, &str, u32)]) -> Content {
-        let file = |(path, text, mode): &(&str, &str, u32)| File { path: (*path).into(), bytes: (*text).into(), mode: *mode, user: None };
-        Content { stamp: format!("{stamp:0>16}"), files: files.iter().map(file).collect(), folders: Vec::new(), group: None }
+        let file = |(path, text, mode): &(&str, &str, u32)| File {
+            path: (*path).into(),
+            bytes: (*text).into(),
+            mode: *mode,
+            user: None,
+        };
+        Content {
+            stamp: format!("{stamp:0>16}"),
+            files: files.iter().map(file).collect(),
+            folders: Vec::new(),
+            group: None,
+        }
     }
 
     #[test]
@@ -180,7 +196,10 @@ mod tests {
         assert_eq!(there(), ["..2026_01_02_15_04_05.000000000000000a", "..data", "k", "nested", "sub"]);
         assert_eq!(fs::read_link(volume.join("k")).unwrap(), Path::new("..data/k"));
         assert_eq!(fs::read_to_string(volume.join("sub/deep/x")).unwrap(), "two");
-        assert_eq!((mode("k"), mode("sub/deep/x"), mode("sub/deep"), mode("nested/more")), (0o644, 0o400, 0o755, 0o755));
+        assert_eq!(
+            (mode("k"), mode("sub/deep/x"), mode("sub/deep"), mode("nested/more")),
+            (0o644, 0o400, 0o755, 0o755)
+        );
         assert_eq!(stamps(&paths).into_values().collect::<Vec<_>>(), ["000000000000000a"]);
         // The same once more, within its second.
         write(&volume, &first, now).unwrap();

@@ -8,7 +8,9 @@ use bollard::models::{
     MountBindOptionsPropagationEnum, MountType, PortBinding, PortMap,
 };
 
-use super::super::{ContainerConfig, Ipc, Log, Mount, MountSource, Network, Propagation, Publish, ReadOnlyBelow, Seccomp};
+use super::super::{
+    ContainerConfig, Ipc, Log, Mount, MountSource, Network, Propagation, Publish, ReadOnlyBelow, Seccomp,
+};
 use super::ready::NETWORK;
 use crate::pod_network::LABEL_ADDRESS;
 
@@ -29,7 +31,8 @@ pub fn body(config: &ContainerConfig, terms: Terms<'_>) -> ContainerCreateBody {
     ContainerCreateBody {
         hostname: config.hostname.clone(),
         user: config.user.clone(),
-        exposed_ports: (!config.ports.is_empty() && terms.address.is_none()).then(|| config.ports.iter().map(port_key).collect()),
+        exposed_ports: (!config.ports.is_empty() && terms.address.is_none())
+            .then(|| config.ports.iter().map(port_key).collect()),
         tty: Some(config.tty),
         open_stdin: Some(config.stdin),
         stdin_once: Some(config.stdin_once),
@@ -159,7 +162,8 @@ fn bind_options(mount: &Mount, terms: Terms<'_>) -> Option<MountBindOptions> {
             Propagation::HostToContainer => Some(MountBindOptionsPropagationEnum::RSLAVE),
             Propagation::Bidirectional => Some(MountBindOptionsPropagationEnum::RSHARED),
         },
-        read_only_non_recursive: (mount.read_only && terms.recursive && mount.below == ReadOnlyBelow::No).then_some(true),
+        read_only_non_recursive: (mount.read_only && terms.recursive && mount.below == ReadOnlyBelow::No)
+            .then_some(true),
         read_only_force_recursive: matches!(mount.below, ReadOnlyBelow::Yes { .. }).then_some(true),
         ..Default::default()
     };
@@ -172,7 +176,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn check(config: ContainerConfig, pointer: &str, expected: Value) {
-        let body = serde_json::to_value(body(&config, Terms { seccomp: Some("{}"), recursive: true, address: None })).unwrap();
+        let body =
+            serde_json::to_value(body(&config, Terms { seccomp: Some("{}"), recursive: true, address: None })).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{pointer} in {body:#}");
     }
 
@@ -181,10 +186,18 @@ mod tests {
         let config = || ContainerConfig::default();
         check(config(), "/HostConfig/NetworkMode", json!("coracle"));
         check(config(), "/HostConfig/LogConfig/Type", json!("none"));
-        check(ContainerConfig { network: Network::Join("p".into()), ..config() }, "/HostConfig/NetworkMode", json!("container:p"));
+        check(
+            ContainerConfig { network: Network::Join("p".into()), ..config() },
+            "/HostConfig/NetworkMode",
+            json!("container:p"),
+        );
         check(ContainerConfig { ipc: Ipc::Join("p".into()), ..config() }, "/HostConfig/IpcMode", json!("container:p"));
         check(ContainerConfig { host_processes: true, ..config() }, "/HostConfig/PidMode", json!("host"));
-        check(ContainerConfig { processes_of: Some("p".into()), ..config() }, "/HostConfig/PidMode", json!("container:p"));
+        check(
+            ContainerConfig { processes_of: Some("p".into()), ..config() },
+            "/HostConfig/PidMode",
+            json!("container:p"),
+        );
         check(ContainerConfig { memory_bytes: Some(64), ..config() }, "/HostConfig/MemorySwap", json!(64));
         check(ContainerConfig { runtime: Some("runsc".into()), ..config() }, "/HostConfig/Runtime", json!("runsc"));
         check(ContainerConfig { stop_timeout_s: Some(70), ..config() }, "/StopTimeout", json!(70));
@@ -199,11 +212,20 @@ mod tests {
             "/HostConfig/SecurityOpt",
             json!(["no-new-privileges", "seccomp={}", "apparmor=mine", "label=type:t"]),
         );
-        check(ContainerConfig { seccomp: Some(Seccomp::Unconfined), ..config() }, "/HostConfig/SecurityOpt/0", json!("seccomp=unconfined"));
+        check(
+            ContainerConfig { seccomp: Some(Seccomp::Unconfined), ..config() },
+            "/HostConfig/SecurityOpt/0",
+            json!("seccomp=unconfined"),
+        );
         check(ContainerConfig { unmasked_proc: true, ..config() }, "/HostConfig/MaskedPaths", json!([]));
         let log = Log::JsonFile { bytes_max: 10, files_max: 2 };
-        check(ContainerConfig { log, ..config() }, "/HostConfig/LogConfig/Config", json!({ "max-size": "10", "max-file": "2" }));
-        let port = |host_port| Publish { container_port: 80, protocol: "tcp".into(), host_ip: String::new(), host_port };
+        check(
+            ContainerConfig { log, ..config() },
+            "/HostConfig/LogConfig/Config",
+            json!({ "max-size": "10", "max-file": "2" }),
+        );
+        let port =
+            |host_port| Publish { container_port: 80, protocol: "tcp".into(), host_ip: String::new(), host_port };
         let ports = vec![port(8080), port(8081)];
         check(
             ContainerConfig { ports, ..config() },
@@ -226,7 +248,8 @@ mod tests {
             Value::Null,
         ];
         for (mount, expected) in mounts.iter().zip(options) {
-            let found = serde_json::to_value(super::mount(mount, Terms { recursive: true, ..Terms::default() })).unwrap();
+            let found =
+                serde_json::to_value(super::mount(mount, Terms { recursive: true, ..Terms::default() })).unwrap();
             assert_eq!(found["BindOptions"], expected, "{mount:?}");
         }
         check(

@@ -24,10 +24,14 @@ pub fn of_host(registry: &str) -> FoundLogin {
     let text = match std::fs::metadata(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return FoundLogin::Nothing,
         Err(error) => return FoundLogin::Unusable(format!("{}: {error}", path.display())),
-        Ok(file) if file.len() > FILE_BYTES_MAX => return FoundLogin::Unusable(format!("{} is too big", path.display())),
+        Ok(file) if file.len() > FILE_BYTES_MAX => {
+            return FoundLogin::Unusable(format!("{} is too big", path.display()));
+        }
         Ok(_) => std::fs::read_to_string(&path),
     };
-    let parsed = text.map_err(|error| error.to_string()).and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
+    let parsed = text
+        .map_err(|error| error.to_string())
+        .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
     match parsed {
         Ok(config) => login(&config, registry),
         Err(error) => FoundLogin::Unusable(format!("{}: {error}", path.display())),
@@ -36,7 +40,8 @@ pub fn of_host(registry: &str) -> FoundLogin {
 
 fn login(config: &Value, registry: &str) -> FoundLogin {
     let names = config["auths"].as_object();
-    let entry = names.into_iter().flatten().find(|(name, _)| host(name) == registry).map(|(name, entry)| (name.clone(), entry));
+    let entry =
+        names.into_iter().flatten().find(|(name, _)| host(name) == registry).map(|(name, entry)| (name.clone(), entry));
     if let Some((name, entry)) = entry {
         let text = |field: &str| entry[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let login = DockerCredentials {
@@ -47,7 +52,11 @@ fn login(config: &Value, registry: &str) -> FoundLogin {
             ..Default::default()
         };
         if let Some((username, password)) = text("auth").and_then(|auth| decode(&auth)) {
-            return FoundLogin::Login(DockerCredentials { username: Some(username), password: Some(password), ..login });
+            return FoundLogin::Login(DockerCredentials {
+                username: Some(username),
+                password: Some(password),
+                ..login
+            });
         }
         if login.username.is_some() || login.identitytoken.is_some() {
             return FoundLogin::Login(login);
@@ -55,9 +64,9 @@ fn login(config: &Value, registry: &str) -> FoundLogin {
     }
     let helper = config["credHelpers"][registry].as_str().or_else(|| config["credsStore"].as_str());
     match helper {
-        Some(helper) => {
-            FoundLogin::Unusable(format!("Docker's config.json keeps the login of {registry} in the helper {helper}; log in without one"))
-        }
+        Some(helper) => FoundLogin::Unusable(format!(
+            "Docker's config.json keeps the login of {registry} in the helper {helper}; log in without one"
+        )),
         None => FoundLogin::Nothing,
     }
 }

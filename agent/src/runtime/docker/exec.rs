@@ -1,7 +1,8 @@
-//! Commands in running containers and connections to their own processes, for people: what a client says goes in as it comes, and what
-//! comes out goes to it.
+//! Commands in running containers and connections to their own processes, for people: what a client says goes in as it
+//! comes, and what comes out goes to it.
 //!
-//! bollard reads such a connection in its own pieces and takes some bytes of a terminal for frames, so the http crate opens it.
+//! bollard reads such a connection in its own pieces and takes some bytes of a terminal for frames, so the http crate
+//! opens it.
 
 use std::fs;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ const NOT_STARTED: &[u8] = b"OCI runtime exec failed";
 const NOT_STARTED_BYTES_MAX: usize = 4096;
 /// A command whose client has gone is told so, and has so long to end by itself.
 const HANG_UP: Duration = Duration::from_secs(5);
-/// The keys on which the engine would let go of a terminal: a person must not be able to press them, and programs send none of them twice.
+/// The keys on which the engine would let go of a terminal: a person must not be able to press them, and programs send
+/// none of them twice.
 const DETACH_KEYS: &str = "ctrl-@,ctrl-^,ctrl-@,ctrl-_,ctrl-@,ctrl-^,ctrl-@,ctrl-_";
 /// For the output of a container that ended while a client was connected to it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -114,7 +116,13 @@ impl Docker {
     }
 
     /// Connects a client to a container's own process until that ends, or closes what is connected.
-    pub async fn attach(&self, container: &str, mut streams: Streams, heard: Receiver<Heard>, to_client: &Sender<ToClient>) -> Outcome {
+    pub async fn attach(
+        &self,
+        container: &str,
+        mut streams: Streams,
+        heard: Receiver<Heard>,
+        to_client: &Sender<ToClient>,
+    ) -> Outcome {
         let failed = |failure: Failure| Outcome::Failed(format!("error attaching to container: {failure}"));
         let client = match self.client().await {
             Ok(client) => client,
@@ -137,7 +145,8 @@ impl Docker {
         ];
         match self.take_over(&format!("/containers/{container}/attach?{}", query.join("&")), String::new()).await {
             Ok(connection) => {
-                let conversation = self.converse(connection, Of::Container(container.to_owned()), streams, heard, to_client);
+                let conversation =
+                    self.converse(connection, Of::Container(container.to_owned()), streams, heard, to_client);
                 let last = tokio::select! {
                     last = conversation => last,
                     () = self.attached_too_late(container) => return ended(),
@@ -151,8 +160,8 @@ impl Docker {
         }
     }
 
-    /// The engine connects to a container that has just ended as well, and would wait for its next start. One that still runs after the
-    /// connection was made closes it at its end.
+    /// The engine connects to a container that has just ended as well, and would wait for its next start. One that
+    /// still runs after the connection was made closes it at its end.
     async fn attached_too_late(&self, container: &str) {
         let Ok(client) = self.client().await else { return std::future::pending().await };
         let found = self.ask("inspect", client.inspect_container(container, None)).await;
@@ -187,7 +196,8 @@ impl Docker {
         })
     }
 
-    /// Until there is no more output. What could be the engine's own word that nothing began is handed back, where nothing else came.
+    /// Until there is no more output. What could be the engine's own word that nothing began is handed back, where
+    /// nothing else came.
     async fn converse(
         &self,
         connection: Upgraded,
@@ -204,7 +214,12 @@ impl Docker {
     }
 
     /// What a client says; after its end there is nothing more to do.
-    async fn inward(&self, mut to: WriteHalf<Upgraded>, of: Of, mut heard: Receiver<Heard>) -> std::convert::Infallible {
+    async fn inward(
+        &self,
+        mut to: WriteHalf<Upgraded>,
+        of: Of,
+        mut heard: Receiver<Heard>,
+    ) -> std::convert::Infallible {
         while let Some(said) = heard.recv().await {
             match said {
                 // A command that reads no more is not one that has ended: what is said to it is lost.
@@ -220,7 +235,9 @@ impl Docker {
         for _ in 0..RESIZE_TRIES {
             let Ok(client) = self.client().await else { return };
             let resized = match of {
-                Of::Exec(id) => self.ask("resize a terminal", client.resize_exec(id, ResizeExecOptions { height, width })).await,
+                Of::Exec(id) => {
+                    self.ask("resize a terminal", client.resize_exec(id, ResizeExecOptions { height, width })).await
+                }
                 Of::Container(id) => {
                     let options = ResizeContainerTTYOptions { h: height.into(), w: width.into() };
                     self.ask("resize a terminal", client.resize_container_tty(id, options)).await
@@ -241,7 +258,8 @@ impl Docker {
         let pid = found.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 1);
         let (Some(pid), Some(container), Some(true)) = (pid, found.container_id, found.running) else { return };
         // Between the engine's answer and this the number may have become another's.
-        let is_it = || fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|groups| groups.contains(&container));
+        let is_it =
+            || fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|groups| groups.contains(&container));
         if !is_it() {
             return;
         }
@@ -257,7 +275,9 @@ impl Docker {
 fn ignores_hang_up(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
-    ignored.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask & 1 << (Signal::SIGHUP as u64 - 1) != 0)
+    ignored
+        .and_then(|mask| u64::from_str_radix(mask, 16).ok())
+        .is_some_and(|mask| mask & 1 << (Signal::SIGHUP as u64 - 1) != 0)
 }
 
 fn runs(found: &ContainerInspectResponse) -> bool {
@@ -280,7 +300,9 @@ async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, to_client: &Sen
             };
             let Some(output) = output else { break };
             let output = match output {
-                Output::Stdout(bytes) if first && bytes.starts_with(NOT_STARTED) && bytes.len() <= NOT_STARTED_BYTES_MAX => {
+                Output::Stdout(bytes)
+                    if first && bytes.starts_with(NOT_STARTED) && bytes.len() <= NOT_STARTED_BYTES_MAX =>
+                {
                     (first, held) = (false, Some(bytes));
                     continue;
                 }

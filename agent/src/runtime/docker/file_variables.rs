@@ -14,7 +14,10 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl Docker {
     /// The same with every mark filled in.
-    pub(super) async fn with_file_variables<'a>(&self, config: &'a ContainerConfig) -> Result<Cow<'a, ContainerConfig>, Failure> {
+    pub(super) async fn with_file_variables<'a>(
+        &self,
+        config: &'a ContainerConfig,
+    ) -> Result<Cow<'a, ContainerConfig>, Failure> {
         if config.file_variables.is_empty() {
             return Ok(Cow::Borrowed(config));
         }
@@ -33,7 +36,8 @@ impl Docker {
 fn value(root: &Path, variable: &FileVariable) -> Result<Option<String>, Failure> {
     let place = root.join(&variable.path);
     let read = || {
-        let (mut bytes, file) = (Vec::new(), open_file(root, Path::new(&variable.path)).map_err(|error| error.to_string())?);
+        let (mut bytes, file) =
+            (Vec::new(), open_file(root, Path::new(&variable.path)).map_err(|error| error.to_string())?);
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(format!("it has more than {FILE_BYTES_MAX} bytes"));
@@ -42,9 +46,11 @@ fn value(root: &Path, variable: &FileVariable) -> Result<Option<String>, Failure
         env_file::value(&text.ok_or("it is no text that a variable can hold")?, &variable.key)
     };
     match read() {
-        Ok(None) if !variable.optional => {
-            Err(Failure::Config(format!("environment variable key {:?} not found in file {:?}", variable.key, place.display().to_string())))
-        }
+        Ok(None) if !variable.optional => Err(Failure::Config(format!(
+            "environment variable key {:?} not found in file {:?}",
+            variable.key,
+            place.display().to_string()
+        ))),
         Ok(value) => Ok(value),
         Err(why) => {
             // What is on this host is not for the pod's eyes: the log alone says what went wrong.
@@ -58,8 +64,9 @@ fn value(root: &Path, variable: &FileVariable) -> Result<Option<String>, Failure
 fn fill(config: &mut ContainerConfig, values: &[Option<String>]) {
     let variables = std::mem::take(&mut config.file_variables);
     let known: Vec<(&FileVariable, &Option<String>)> = variables.iter().zip(values).collect();
-    let absent =
-        |line: &String| known.iter().any(|(variable, value)| value.is_none() && *line == format!("{}={}", variable.name, variable.mark));
+    let absent = |line: &String| {
+        known.iter().any(|(variable, value)| value.is_none() && *line == format!("{}={}", variable.name, variable.mark))
+    };
     config.environment.retain(|line| !absent(line));
     let words = [&mut config.entrypoint, &mut config.command].into_iter().flatten().flatten();
     let parts = config.mounts.iter_mut().filter_map(|mount| Some(&mut mount.sub_path.as_mut()?.path));

@@ -1,4 +1,5 @@
-//! A gRPC health check (`grpc.health.v1.Health/Check`) in clear text over HTTP/2, as a kubelet makes it: one call, one answer.
+//! A gRPC health check (`grpc.health.v1.Health/Check`) in clear text over HTTP/2, as a kubelet makes it: one call, one
+//! answer.
 
 use std::time::Duration;
 
@@ -31,15 +32,21 @@ pub(super) async fn health(host: &str, port: u16, service: &str, at_most: Durati
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let wire = match within(at_most, TcpStream::connect((host, port))).await {
         Some(Ok(wire)) => wire,
-        Some(Err(error)) => return failed(format!("error: failed to connect service at {address:?}: {}", plain(&error))),
-        None => return failed(format!("timeout: failed to connect service {address:?} within {at_most:?}: context deadline exceeded")),
+        Some(Err(error)) => {
+            return failed(format!("error: failed to connect service at {address:?}: {}", plain(&error)));
+        }
+        None => {
+            return failed(format!(
+                "timeout: failed to connect service {address:?} within {at_most:?}: context deadline exceeded"
+            ));
+        }
     };
     match within(at_most, ask(wire, &address, service)).await {
         Some(Ok(Answer::Status(SERVING))) => passed("service healthy".to_owned()),
         Some(Ok(Answer::Status(status))) => failed(format!("service unhealthy (responded with {:?})", word(status))),
-        Some(Ok(Answer::Refused(code, message))) if code == UNIMPLEMENTED => {
-            failed(format!("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"))
-        }
+        Some(Ok(Answer::Refused(code, message))) if code == UNIMPLEMENTED => failed(format!(
+            "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"
+        )),
         Some(Ok(Answer::Refused(code, message))) => {
             failed(format!("error: health rpc probe failed: rpc error: code = {code} desc = {message}"))
         }
@@ -85,7 +92,10 @@ async fn ask(wire: TcpStream, address: &str, service: &str) -> Result<Answer, h2
 
 fn refusal(fields: &HeaderMap) -> Option<Answer> {
     let text = |name: &str| fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-    fields.get("grpc-status").filter(|code| *code != "0").map(|_| Answer::Refused(text("grpc-status"), text("grpc-message")))
+    fields
+        .get("grpc-status")
+        .filter(|code| *code != "0")
+        .map(|_| Answer::Refused(text("grpc-status"), text("grpc-message")))
 }
 
 /// The request, as a message of gRPC.

@@ -65,7 +65,12 @@ impl Docker {
         self.pull_as(reference, credentials, remark).await
     }
 
-    async fn pull_as(&self, reference: &str, credentials: Option<DockerCredentials>, remark: Option<String>) -> Result<(), Failure> {
+    async fn pull_as(
+        &self,
+        reference: &str,
+        credentials: Option<DockerCredentials>,
+        remark: Option<String>,
+    ) -> Result<(), Failure> {
         let client = self.client().await?;
         let name = with_tag(reference);
         let options = CreateImageOptions { from_image: Some(name), ..Default::default() };
@@ -82,14 +87,18 @@ impl Docker {
                         return Err(Failure::Registry(explain(text)));
                     }
                 }
-                Ok(Some(Err(Error::DockerResponseServerError { status_code: 400, message }))) => return Err(Failure::Refused(message)),
+                Ok(Some(Err(Error::DockerResponseServerError { status_code: 400, message }))) => {
+                    return Err(Failure::Refused(message));
+                }
                 Ok(Some(Err(error))) => {
                     return Err(match failure("pull", error) {
                         Failure::Unavailable(text) => Failure::Unavailable(text),
                         other => Failure::Registry(explain(other.text().to_owned())),
                     });
                 }
-                Err(_) => return Err(Failure::Registry(explain(format!("no progress for {} s", PULL_SILENCE.as_secs())))),
+                Err(_) => {
+                    return Err(Failure::Registry(explain(format!("no progress for {} s", PULL_SILENCE.as_secs()))));
+                }
             }
         }
     }

@@ -1,12 +1,15 @@
 //! All containers of ours, as the engine has them now.
 //!
-//! One list call tells which there are and in which state; the details of each come from an inspect that is kept until an
-//! event of that container, a new state, or a silence of the engine makes it stale. A converged host costs one call a round.
+//! One list call tells which there are and in which state; the details of each come from an inspect that is kept until
+//! an event of that container, a new state, or a silence of the engine makes it stale. A converged host costs one call
+//! a round.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom};
 
-use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary, HostConfig};
+use bollard::models::{
+    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary, HostConfig,
+};
 use bollard::query_parameters::ListContainersOptions;
 use coracle_api::meta::Time;
 
@@ -53,7 +56,12 @@ impl Docker {
     }
 
     /// None: it went away meanwhile.
-    pub(super) async fn look_at(&self, client: &bollard::Docker, id: &str, state: &str) -> Result<Option<Seen>, Failure> {
+    pub(super) async fn look_at(
+        &self,
+        client: &bollard::Docker,
+        id: &str,
+        state: &str,
+    ) -> Result<Option<Seen>, Failure> {
         let looked = self.look(client, id, state).await?;
         if let Some((seen, Some(why))) = &looked {
             log::warn!("{}: its network: {why}", seen.name);
@@ -62,7 +70,12 @@ impl Docker {
     }
 
     /// And why a sandbox that runs has not the network that it should have.
-    pub(super) async fn look(&self, client: &bollard::Docker, id: &str, state: &str) -> Result<Option<(Seen, Option<String>)>, Failure> {
+    pub(super) async fn look(
+        &self,
+        client: &bollard::Docker,
+        id: &str,
+        state: &str,
+    ) -> Result<Option<(Seen, Option<String>)>, Failure> {
         let before = held(&self.cache).changes;
         let found = match self.ask("inspect", client.inspect_container(id, None)).await {
             Ok(found) => found,
@@ -208,14 +221,25 @@ mod tests {
             json!({ "Status": "paused", "Running": true, "Paused": true, "StartedAt": "2026-01-01T00:00:00Z" }),
             State::Running { started_ms: 1_767_225_600_000 },
         );
-        check(json!({ "Status": "created", "StartedAt": NEVER, "FinishedAt": NEVER, "Error": "" }), State::Created { refused: None });
+        check(
+            json!({ "Status": "created", "StartedAt": NEVER, "FinishedAt": NEVER, "Error": "" }),
+            State::Created { refused: None },
+        );
         check(
             json!({ "Status": "created", "StartedAt": NEVER, "ExitCode": 127, "Error": "exec: no such file" }),
             State::Created { refused: Some("exec: no such file".into()) },
         );
         check(
-            json!({ "Status": "exited", "StartedAt": "2026-01-01T00:00:00Z", "FinishedAt": "2026-01-01T00:00:02Z", "ExitCode": 137, "OOMKilled": true }),
-            State::Exited { exit_code: 137, out_of_memory: true, started_ms: 1_767_225_600_000, finished_ms: 1_767_225_602_000 },
+            json!({
+                "Status": "exited", "StartedAt": "2026-01-01T00:00:00Z", "FinishedAt": "2026-01-01T00:00:02Z",
+                "ExitCode": 137, "OOMKilled": true,
+            }),
+            State::Exited {
+                exit_code: 137,
+                out_of_memory: true,
+                started_ms: 1_767_225_600_000,
+                finished_ms: 1_767_225_602_000,
+            },
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Reads the logs of containers, for people and for termination messages.
 //!
-//! Docker's json-file log keeps a line over 16 KiB in pieces of 16,384 bytes that have one timestamp and, but for the last, no
-//! end of line: they come out joined, and what was asked for by lines is not counted by pieces.
+//! Docker's json-file log keeps a line over 16 KiB in pieces of 16,384 bytes that have one timestamp and, but for the
+//! last, no end of line: they come out joined, and what was asked for by lines is not counted by pieces.
 
 mod lines;
 
@@ -100,10 +100,17 @@ impl Docker {
         let client = self.client().await?;
         let mut asked = lines.saturating_add(PIECES_MORE);
         loop {
-            let options = LogsOptions { stdout: true, stderr: true, timestamps: true, tail: asked.to_string(), ..Default::default() };
+            let options = LogsOptions {
+                stdout: true,
+                stderr: true,
+                timestamps: true,
+                tail: asked.to_string(),
+                ..Default::default()
+            };
             let mut tail = Tail::new(lines);
             let mut pieces = std::pin::pin!(client.logs(id, Some(options)));
-            let late = |_| Failure::Unavailable(format!("read the end of the log: nothing came for {} s", ASK.as_secs()));
+            let late =
+                |_| Failure::Unavailable(format!("read the end of the log: nothing came for {} s", ASK.as_secs()));
             while let Some(piece) = timeout(ASK, pieces.next()).await.map_err(late)? {
                 let piece = piece.map_err(|error| failure("read the log", error))?;
                 Piece::read(&piece).into_iter().for_each(|piece| tail.count(&piece));

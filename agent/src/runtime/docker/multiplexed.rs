@@ -1,5 +1,5 @@
-//! PURE. The two outputs of a container on one connection, as Docker frames them: a byte that names the stream, three of nothing, four of
-//! length, and so many bytes. A terminal has one output, without frames.
+//! PURE. The two outputs of a container on one connection, as Docker frames them: a byte that names the stream, three
+//! of nothing, four of length, and so many bytes. A terminal has one output, without frames.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -60,7 +60,8 @@ mod tests {
         };
         let bytes = [frame(1, "out"), frame(2, "err"), frame(1, ""), frame(1, "more")].concat();
         for length in 1..=bytes.len() {
-            let (mut reader, mut read, mut out, mut err) = (Multiplexed::default(), BytesMut::new(), Vec::new(), Vec::new());
+            let (mut reader, mut read, mut out, mut err) =
+                (Multiplexed::default(), BytesMut::new(), Vec::new(), Vec::new());
             for piece in bytes.chunks(length) {
                 read.extend_from_slice(piece);
                 while let Some(output) = reader.next(&mut read) {

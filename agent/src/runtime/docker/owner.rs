@@ -1,5 +1,5 @@
-//! Gives a volume to the group of a pod (`fsGroup`), file by file, as a kubelet does. Others may write in it meanwhile: everything is
-//! reached by the descriptor of the directory above it, and no link is followed.
+//! Gives a volume to the group of a pod (`fsGroup`), file by file, as a kubelet does. Others may write in it meanwhile:
+//! everything is reached by the descriptor of the directory above it, and no link is followed.
 
 use std::fs;
 use std::io;
@@ -48,7 +48,12 @@ fn below(item: &OwnedFd, group: u32, depth: usize) -> io::Result<()> {
     let kind = kind(mode);
     if kind == SFlag::S_IFDIR {
         for entry in fs::read_dir(&place)? {
-            match openat(item, entry?.file_name().as_os_str(), OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty()) {
+            match openat(
+                item,
+                entry?.file_name().as_os_str(),
+                OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC,
+                Mode::empty(),
+            ) {
                 Ok(inner) => below(&inner, group, depth + 1)?,
                 // Somebody took it away.
                 Err(Errno::ENOENT) => {}

@@ -23,13 +23,15 @@ impl Docker {
         held(&self.cache).clear();
     }
 
-    /// Whoever gives one holds this until the engine shows it; the value is the one before. None: it needs none of the agent's own.
+    /// Whoever gives one holds this until the engine shows it; the value is the one before. None: it needs none of the
+    /// agent's own.
     pub(super) async fn gives_address(&self, config: &ContainerConfig) -> Option<MutexGuard<'_, Option<IpAddr>>> {
         let own = self.settings.pod_network == Owner::Own && config.network == Network::Pods;
         if own { Some(self.addressing.lock().await) } else { None }
     }
 
-    /// One that no container of the engine has, running or not; the ports of the host that go with it are nobody else's.
+    /// One that no container of the engine has, running or not; the ports of the host that go with it are nobody
+    /// else's.
     pub(super) async fn free_address(
         &self,
         client: &bollard::Docker,
@@ -38,7 +40,10 @@ impl Docker {
     ) -> Result<IpAddr, Failure> {
         for port in &config.ports {
             let Some(host) = Mapping::at(&port.host_ip) else {
-                return Err(Failure::Refused(format!("hostIP {}: only IPv4 addresses are served by this version", port.host_ip)));
+                return Err(Failure::Refused(format!(
+                    "hostIP {}: only IPv4 addresses are served by this version",
+                    port.host_ip
+                )));
             };
             plug::is_free(&port.protocol, host, port.host_port).map_err(Failure::Refused)?;
         }
@@ -53,15 +58,25 @@ impl Docker {
         free.ok_or_else(|| Failure::Refused(format!("no address is free in --pod-cidr {}", self.settings.pod_cidr)))
     }
 
-    /// The address of a sandbox of this network that runs: it is plugged in where it is not. None: it is not of this network.
-    pub(super) async fn plugged(&self, seen: &Seen, found: &ContainerInspectResponse) -> Result<Option<IpAddr>, String> {
+    /// The address of a sandbox of this network that runs: it is plugged in where it is not. None: it is not of this
+    /// network.
+    pub(super) async fn plugged(
+        &self,
+        seen: &Seen,
+        found: &ContainerInspectResponse,
+    ) -> Result<Option<IpAddr>, String> {
         let address = seen.labels.get(LABEL_ADDRESS).and_then(|text| text.parse().ok());
         let own = found.host_config.as_ref().and_then(|host| host.network_mode.as_deref()) == Some("none");
         let (Some(address), true, true) = (address, own, seen.runs()) else { return Ok(None) };
         if self.settings.only_looks {
             return Ok(Some(address));
         }
-        let pid = found.state.as_ref().and_then(|state| state.pid).filter(|pid| *pid > 0).ok_or("the engine names no process of it")?;
+        let pid = found
+            .state
+            .as_ref()
+            .and_then(|state| state.pid)
+            .filter(|pid| *pid > 0)
+            .ok_or("the engine names no process of it")?;
         let subnet = self.subnet().ok_or("there is no network for pods")?;
         let _turn = self.plugging.lock().await;
         plug::plug(subnet, &seen.id, pid, address).await.map(|()| Some(address))
@@ -99,10 +114,15 @@ mod tests {
             assert_eq!(address(&serde_json::from_value(found).unwrap()), expected.map(IpAddr::from));
         };
         check(
-            json!({"Labels": {LABEL_ADDRESS: "10.244.0.254"}, "NetworkSettings": {"Networks": {"none": {"IPAddress": ""}}}}),
+            json!({
+                "Labels": {LABEL_ADDRESS: "10.244.0.254"}, "NetworkSettings": {"Networks": {"none": {"IPAddress": ""}}},
+            }),
             Some([10, 244, 0, 254]),
         );
-        check(json!({"Labels": {}, "NetworkSettings": {"Networks": {"coracle": {"IPAddress": "10.244.0.2"}}}}), Some([10, 244, 0, 2]));
+        check(
+            json!({"Labels": {}, "NetworkSettings": {"Networks": {"coracle": {"IPAddress": "10.244.0.2"}}}}),
+            Some([10, 244, 0, 2]),
+        );
         check(json!({"Labels": {}, "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "172.17.0.2"}}}}), None);
     }
 }

@@ -1,4 +1,5 @@
-//! Connections to ports inside a pod, from where its own processes stand: what listens on its loopback alone is reached, too.
+//! Connections to ports inside a pod, from where its own processes stand: what listens on its loopback alone is
+//! reached, too.
 
 use std::fs::File;
 use std::io;
@@ -56,8 +57,9 @@ impl Network {
         };
         let (four, six) = (plain(&four), plain(&six));
         Err(format!(
-            "failed to execute portforward in network namespace {name:?}: failed to connect to localhost:{port} inside namespace {name:?}, \
-             IPv4: dial tcp4 127.0.0.1:{port}: connect: {four} IPv6 dial tcp6 [::1]:{port}: connect: {six} "
+            "failed to execute portforward in network namespace {name:?}: failed to connect to localhost:{port} inside \
+             namespace {name:?}, IPv4: dial tcp4 127.0.0.1:{port}: connect: {four} IPv6 dial tcp6 [::1]:{port}: \
+             connect: {six} "
         ))
     }
 

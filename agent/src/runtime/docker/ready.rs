@@ -21,13 +21,15 @@ impl Docker {
             return Ok(());
         }
         let client = self.client().await?;
-        let architecture = held(&self.connection).as_ref().map(|connection| connection.architecture.clone()).unwrap_or_default();
+        let architecture =
+            held(&self.connection).as_ref().map(|connection| connection.architecture.clone()).unwrap_or_default();
         self.prepare_network(&client).await?;
         if let (Owner::Own, Some(subnet)) = (self.settings.pod_network, self.subnet()) {
             plug::make_ready(subnet).await.map_err(Failure::Refused)?;
         }
-        let image = pause::image(&architecture)
-            .ok_or_else(|| Failure::Refused(format!("there is no pause program for an engine on {architecture:?} yet")))?;
+        let image = pause::image(&architecture).ok_or_else(|| {
+            Failure::Refused(format!("there is no pause program for an engine on {architecture:?} yet"))
+        })?;
         let pause = self.prepare_pause(&client, &image).await?;
         // Sandboxes ask for the image of the agent's own architecture, whatever the engine's is.
         let asked = pause::image(std::env::consts::ARCH).map_or(image.id, |own| own.id);
@@ -66,14 +68,18 @@ impl Docker {
         };
         match tokio::time::timeout(CHANGE, load).await {
             Ok(loaded) => loaded?,
-            Err(_) => return Err(Failure::Unavailable(format!("load the pause image: no end after {} s", CHANGE.as_secs()))),
+            Err(_) => {
+                return Err(Failure::Unavailable(format!("load the pause image: no end after {} s", CHANGE.as_secs())));
+            }
         }
         log::info!("loaded the pause image {}", image.tag);
-        let missing = || Failure::Refused(format!("the pause image {} was loaded, and the engine does not have it", image.tag));
+        let missing =
+            || Failure::Refused(format!("the pause image {} was loaded, and the engine does not have it", image.tag));
         self.known_pause(client, image).await?.ok_or_else(missing)
     }
 
-    /// By its id; engines whose ids are no digests of configurations have it by name, and it is ours if it has our layer.
+    /// By its id; engines whose ids are no digests of configurations have it by name, and it is ours if it has our
+    /// layer.
     async fn known_pause(&self, client: &bollard::Docker, image: &pause::Pause) -> Result<Option<String>, Failure> {
         for reference in [&image.id, &image.tag] {
             match self.ask("look for the pause image", client.inspect_image(reference)).await {
@@ -92,7 +98,9 @@ impl Docker {
 }
 
 fn network_request(pod_cidr: &str) -> NetworkCreateRequest {
-    let text = |pairs: &[(&str, &str)]| Some(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect());
+    let text = |pairs: &[(&str, &str)]| {
+        Some(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+    };
     NetworkCreateRequest {
         name: NETWORK.to_owned(),
         driver: Some("bridge".to_owned()),
@@ -115,11 +123,16 @@ fn check_network(found: &NetworkInspect, pod_cidr: &str) -> Result<(), String> {
     if !is_ours(found) {
         return Err(format!("the Docker network {NETWORK} is not Coracle's: rename or remove it, pods need that name"));
     }
-    let subnets: Vec<&str> =
-        found.ipam.iter().flat_map(|ipam| ipam.config.iter().flatten()).filter_map(|config| config.subnet.as_deref()).collect();
+    let subnets: Vec<&str> = found
+        .ipam
+        .iter()
+        .flat_map(|ipam| ipam.config.iter().flatten())
+        .filter_map(|config| config.subnet.as_deref())
+        .collect();
     if subnets != [pod_cidr] {
         return Err(format!(
-            "the Docker network {NETWORK} has {}, --pod-cidr says {pod_cidr}: set it back, or stop all pods and `docker network rm {NETWORK}`",
+            "the Docker network {NETWORK} has {}, --pod-cidr says {pod_cidr}: set it back, or stop all pods and \
+             `docker network rm {NETWORK}`",
             subnets.join(", ")
         ));
     }
@@ -134,8 +147,11 @@ mod tests {
     #[test]
     fn a_foreign_or_other_network_is_refused() {
         let check = |labels, subnet: &str| {
-            let found = serde_json::from_value(json!({ "Labels": labels, "IPAM": { "Config": [{ "Subnet": subnet }] } })).unwrap();
-            check_network(&found, "10.244.0.0/24").map_err(|text| text.contains("10.9.0.0/24") || text.contains("not Coracle's"))
+            let found =
+                serde_json::from_value(json!({ "Labels": labels, "IPAM": { "Config": [{ "Subnet": subnet }] } }))
+                    .unwrap();
+            check_network(&found, "10.244.0.0/24")
+                .map_err(|text| text.contains("10.9.0.0/24") || text.contains("not Coracle's"))
         };
         let ours = json!({ LABEL_KIND: "network" });
         assert_eq!(check(ours.clone(), "10.244.0.0/24"), Ok(()));

@@ -31,18 +31,21 @@ impl Docker {
     }
 }
 
-/// Why a container keeps a directory: it has it, or something in it. What the engine does not tell is no sign that it has none.
+/// Why a container keeps a directory: it has it, or something in it. What the engine does not tell is no sign that it
+/// has none.
 fn holds(mounts: Option<&[MountPoint]>, path: &str) -> Option<String> {
     let Some(mounts) = mounts else { return Some("has mounts of which the engine does not tell".to_owned()) };
     let mut sources = mounts.iter().filter_map(|mount| mount.source.as_deref());
     sources.any(|source| Path::new(source).starts_with(path)).then(|| format!("has {path}"))
 }
 
-/// The folder of these volumes is where its path says: containers that have one of them by another path would not be recognized.
+/// The folder of these volumes is where its path says: containers that have one of them by another path would not be
+/// recognized.
 fn no_link(folder: &Path) -> Result<(), Failure> {
     match fs::canonicalize(folder) {
         Ok(real) if real != folder => {
-            let text = format!("{} leads over a link to {}: remove the directory yourself", folder.display(), real.display());
+            let text =
+                format!("{} leads over a link to {}: remove the directory yourself", folder.display(), real.display());
             Err(Failure::Refused(text))
         }
         Ok(_) => Ok(()),
@@ -54,14 +57,16 @@ fn no_link(folder: &Path) -> Result<(), Failure> {
 
 /// What is mounted on it, below it or from it stays, and so does whatever is no directory: a link may lead anywhere.
 ///
-/// By `rm`: however deep a tree is that a container made, it takes few descriptors and little stack. What is left after its time is
-/// removed by the next try.
+/// By `rm`: however deep a tree is that a container made, it takes few descriptors and little stack. What is left after
+/// its time is removed by the next try.
 async fn remove(path: &Path) -> Result<(), Failure> {
     let wrong = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what} {}: {why}", path.display()));
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(wrong("look at", &error)),
-        Ok(found) if !found.is_dir() => return Err(wrong("remove", &"it is no directory; see what it is, and remove it yourself")),
+        Ok(found) if !found.is_dir() => {
+            return Err(wrong("remove", &"it is no directory; see what it is, and remove it yourself"));
+        }
         Ok(_) => {}
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| wrong("see what is mounted on", &error))?;
@@ -74,7 +79,8 @@ async fn remove(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A place where something of that name, or of what is below it, is mounted, or that is in it. The name is like no other.
+/// A place where something of that name, or of what is below it, is mounted, or that is in it. The name is like no
+/// other.
 fn mounted<'a>(mounts: &'a str, name: &str) -> Option<&'a str> {
     let within = |path: &&str| path.split('/').any(|step| step == name);
     mounts.lines().find_map(|line| {
@@ -138,7 +144,8 @@ mod tests {
     #[test]
     fn a_container_keeps_what_it_has() {
         let path = "/var/lib/coracle/volumes/n_c_pvc-1";
-        let has = |source: &str| holds(Some(&[MountPoint { source: Some(source.to_owned()), ..Default::default() }]), path);
+        let has =
+            |source: &str| holds(Some(&[MountPoint { source: Some(source.to_owned()), ..Default::default() }]), path);
         assert_eq!(has(path), Some(format!("has {path}")));
         assert_eq!(has("/var/lib/coracle/volumes/n_c_pvc-1/below"), Some(format!("has {path}")));
         assert_eq!(has("/var/lib/coracle/volumes/n_c_pvc-12"), None);
@@ -151,7 +158,10 @@ mod tests {
     fn what_is_mounted_is_found() {
         let check = |line: &str, expected: Option<&str>| assert_eq!(mounted(line, "n_c_pvc-1"), expected, "{line}");
         check("36 35 98:0 / / rw,noatime master:1 - ext4 /dev/root rw", None);
-        check("36 35 98:0 /volumes/n_c_pvc-1/sub /run/c/subpaths/u/v/c/0 rw - ext4 /dev/sda rw", Some("/run/c/subpaths/u/v/c/0"));
+        check(
+            "36 35 98:0 /volumes/n_c_pvc-1/sub /run/c/subpaths/u/v/c/0 rw - ext4 /dev/sda rw",
+            Some("/run/c/subpaths/u/v/c/0"),
+        );
         check(
             "36 35 98:0 / /var/lib/coracle/volumes/n_c_pvc-1/disk rw - ext4 /dev/sdb rw",
             Some("/var/lib/coracle/volumes/n_c_pvc-1/disk"),

@@ -110,8 +110,12 @@ impl Docker {
         let root = self.root().filter(|_| self.settings.host.starts_with("unix:"))?;
         let disk = files::disk(&root)?;
         let (bytes, files) = free_percent(disk);
-        let text =
-            || format!("no room for images: {bytes} % of {root} is free, {files} % of its inodes; make room, it is tried again by itself");
+        let text = || {
+            format!(
+                "no room for images: {bytes} % of {root} is free, {files} % of its inodes; make room, it is tried \
+                 again by itself"
+            )
+        };
         is_full(disk).then(text)
     }
 

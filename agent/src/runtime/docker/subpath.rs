@@ -1,5 +1,6 @@
-//! A part of a volume, as a container mounts it. Who writes to the volume may put a link in the way at any moment, so the part is
-//! looked for once, held by its descriptor, and bound to a place that no container can reach: what is mounted is what was found.
+//! A part of a volume, as a container mounts it. Who writes to the volume may put a link in the way at any moment, so
+//! the part is looked for once, held by its descriptor, and bound to a place that no container can reach: what is
+//! mounted is what was found.
 //!
 //!     VOLATILE_DIR/subpaths/UID/VOLUME/CONTAINER/INDEX: in /run, where neither a mount nor its place outlives the
 //!         other
@@ -33,7 +34,9 @@ impl Docker {
     ) -> Result<Cow<'a, ContainerConfig>, Failure> {
         for mount in &config.mounts {
             if let (ReadOnlyBelow::Yes { volume }, false) = (&mount.below, recursive) {
-                let text = format!("volume \"{volume}\" requested recursive read-only mode, but it is not supported by the runtime");
+                let text = format!(
+                    "volume \"{volume}\" requested recursive read-only mode, but it is not supported by the runtime"
+                );
                 return Err(Failure::Config(format!("failed to resolve recursive read-only mode: {text}")));
             }
         }
@@ -82,7 +85,10 @@ pub fn prepare(root: &Path, part: &SubPath, places: &Path) -> Result<PathBuf, Fa
     let fail = |what: &str, error: io::Error| {
         // What is on this host is not for the pod's eyes: the log alone says what went wrong.
         log::warn!("subPath {:?} of {}: {what}: {error}", part.path, root.display());
-        Failure::Config(format!("failed to {what} for volumeMount \"{}\" of container \"{}\"", part.volume, part.container))
+        Failure::Config(format!(
+            "failed to {what} for volumeMount \"{}\" of container \"{}\"",
+            part.volume, part.container
+        ))
     };
     let found = find_or_make(root, Path::new(&part.path)).map_err(|(what, error)| fail(what, error.into()))?;
     bind(&found, &place).map_err(|error| fail(PREPARE, error))?;
@@ -102,7 +108,8 @@ const MAKE: &str = "create subPath directory";
 const PREPARE: &str = "prepare subPath";
 
 fn find_or_make(root: &Path, path: &Path) -> Result<OwnedFd, (&'static str, Errno)> {
-    let root = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).map_err(|error| (PREPARE, error))?;
+    let root = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(|error| (PREPARE, error))?;
     match find(&root, path) {
         Err(Errno::ENOENT) => make(&root, path).map_err(|error| (MAKE, error)),
         found => found.map_err(|error| (PREPARE, error)),
@@ -115,7 +122,9 @@ fn find(root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
 }
 
 fn find_for(purpose: OFlag, root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
-    let how = OpenHow::new().flags(purpose | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let how = OpenHow::new()
+        .flags(purpose | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     let mut found = Err(Errno::EAGAIN);
     for _ in 0..TRIES_MAX {
         found = openat2(root, path, how);
@@ -128,8 +137,11 @@ fn find_for(purpose: OFlag, root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd>
 
 /// Makes the missing directories of the path, with the mode of the volume.
 fn make(root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
-    let parts: Vec<&Path> =
-        path.components().filter(|part| matches!(part, Component::Normal(_))).map(|part| Path::new(part.as_os_str())).collect();
+    let parts: Vec<&Path> = path
+        .components()
+        .filter(|part| matches!(part, Component::Normal(_)))
+        .map(|part| Path::new(part.as_os_str()))
+        .collect();
     let mode = fstat(root)?.st_mode & 0o7777;
     let begin = |known: usize| match known {
         0 => find(root, Path::new(".")),
@@ -151,7 +163,8 @@ fn make(root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
         if made {
             // Whatever this process's umask is.
             let next = fs::File::from(next);
-            next.set_permissions(fs::Permissions::from_mode(mode)).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
+            next.set_permissions(fs::Permissions::from_mode(mode))
+                .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
             folder = next.into();
         } else {
             folder = next;
@@ -179,7 +192,9 @@ fn bind(found: &OwnedFd, place: &Path) -> io::Result<()> {
         fs::OpenOptions::new().write(true).create(true).truncate(true).open(place)?;
     }
     if !propagates(&fs::read("/proc/self/mountinfo")?, place) {
-        return Err(io::Error::other("the engine would not see it: no option of the agent's unit may give it mounts of its own"));
+        return Err(io::Error::other(
+            "the engine would not see it: no option of the agent's unit may give it mounts of its own",
+        ));
     }
     let source = format!("/proc/self/fd/{}", found.as_raw_fd());
     Ok(mount(Some(source.as_str()), place, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)
@@ -196,7 +211,8 @@ fn unmount(place: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes away all that was bound for a pod. Nothing is removed below which something is still mounted: it would be a volume's content.
+/// Takes away all that was bound for a pod. Nothing is removed below which something is still mounted: it would be a
+/// volume's content.
 pub fn release(folder: &Path) -> io::Result<()> {
     let folder = match folder.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -212,8 +228,8 @@ pub fn release(folder: &Path) -> io::Result<()> {
     fs::remove_dir_all(&folder)
 }
 
-/// Whether others see what is mounted here. A process that was given mounts of its own gets those of the host, and the host gets none
-/// of its.
+/// Whether others see what is mounted here. A process that was given mounts of its own gets those of the host, and the
+/// host gets none of its.
 fn propagates(mountinfo: &[u8], place: &Path) -> bool {
     let mut around = (PathBuf::new(), true);
     for line in mountinfo.split(|byte| *byte == b'\n') {
@@ -235,7 +251,8 @@ fn propagates(mountinfo: &[u8], place: &Path) -> bool {
 /// The mount points below a folder, in the order in which they were mounted.
 fn mounted_below(mountinfo: &[u8], folder: &Path) -> Vec<PathBuf> {
     let lines = mountinfo.split(|byte| *byte == b'\n');
-    let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(|point| PathBuf::from(unescaped(point)));
+    let points =
+        lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(|point| PathBuf::from(unescaped(point)));
     points.filter(|point| point.starts_with(folder)).collect()
 }
 
@@ -278,13 +295,19 @@ mod tests {
         fs::create_dir_all(root.join("data/deep")).unwrap();
         fs::write(root.join("data/file"), "inside").unwrap();
         fs::create_dir_all(folder.join("outside")).unwrap();
-        for (link, target) in
-            [("up", ".."), ("out", "../outside"), ("root", "/"), ("in", "data"), ("dangling", "nowhere"), ("loop", "loop")]
-        {
+        for (link, target) in [
+            ("up", ".."),
+            ("out", "../outside"),
+            ("root", "/"),
+            ("in", "data"),
+            ("dangling", "nowhere"),
+            ("loop", "loop"),
+        ] {
             symlink(target, root.join(link)).unwrap();
         }
         let check = |path: &str, expected: Result<&str, (&'static str, Errno)>| {
-            let found = find_or_make(&root, Path::new(path)).map(|fd| fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap());
+            let found = find_or_make(&root, Path::new(path))
+                .map(|fd| fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap());
             assert_eq!(found, expected.map(|below| root.join(below)), "{path}");
         };
         check("data/file", Ok("data/file"));
@@ -315,11 +338,13 @@ mod tests {
 
     #[test]
     fn mount_points_are_read() {
-        let text = b"21 1 8:1 / / rw - ext4 /dev/sda rw\n30 21 8:1 /x /run/c/u\\0401/v rw - ext4 /dev/sda rw\n31 21 8:1 /x /run/c2 rw - ext4 d rw\n";
+        let text = b"21 1 8:1 / / rw - ext4 /dev/sda rw\n30 21 8:1 /x /run/c/u\\0401/v rw - ext4 /dev/sda rw\n\
+                     31 21 8:1 /x /run/c2 rw - ext4 d rw\n";
         assert_eq!(mounted_below(text, Path::new("/run/c")), [PathBuf::from("/run/c/u 1/v")]);
         assert_eq!(unescaped(b"a\\134\\0b"), "a\\\\0b");
         let check = |tags: &str, expected: bool| {
-            let text = format!("21 1 8:1 / / rw master:1 - ext4 /dev/sda rw\n30 21 0:5 / /run rw{tags} - tmpfs tmpfs rw\n");
+            let text =
+                format!("21 1 8:1 / / rw master:1 - ext4 /dev/sda rw\n30 21 0:5 / /run rw{tags} - tmpfs tmpfs rw\n");
             assert_eq!(propagates(text.as_bytes(), Path::new("/run/c/x")), expected, "{tags}");
         };
         check(" shared:2", true);
@@ -336,7 +361,13 @@ mod tests {
         fs::create_dir_all(root.join("data")).unwrap();
         fs::write(root.join("data/file"), "inside").unwrap();
         let places = folder.join("places");
-        let part = |path: &str, index| SubPath { path: path.into(), uid: "u".into(), volume: "v".into(), container: "c".into(), index };
+        let part = |path: &str, index| SubPath {
+            path: path.into(),
+            uid: "u".into(),
+            volume: "v".into(),
+            container: "c".into(),
+            index,
+        };
         if let Err(failure) = prepare(&root, &part("data/file", 0), &places) {
             assert_eq!(failure.text(), "failed to prepare subPath for volumeMount \"v\" of container \"c\"");
             return;
@@ -350,7 +381,10 @@ mod tests {
         assert!(made.is_dir(), "a file gives way to a directory");
         fs::write(made.join("x"), "kept").unwrap();
         release(&places.join("u")).unwrap();
-        assert_eq!((fs::read_to_string(root.join("new/x")).unwrap().as_str(), places.join("u").exists()), ("kept", false));
+        assert_eq!(
+            (fs::read_to_string(root.join("new/x")).unwrap().as_str(), places.join("u").exists()),
+            ("kept", false)
+        );
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -7,7 +7,8 @@ use super::connection::Docker;
 use crate::figures::usage::Usage;
 
 impl Docker {
-    /// Bytes that a container has written beside its volumes, and the file of its log. The engine walks through them: ask seldom.
+    /// Bytes that a container has written beside its volumes, and the file of its log. The engine walks through them:
+    /// ask seldom.
     pub async fn layer(&self, container: &str) -> Option<(u64, Option<String>)> {
         let client = self.client().await.ok()?;
         let options = InspectContainerOptions { size: true };

@@ -38,9 +38,13 @@ impl Docker {
         let client = self.client().await?;
         let label = uid.map_or_else(|| LABEL_KIND.to_owned(), |uid| format!("{LABEL_POD_UID}={uid}"));
         let filters = HashMap::from([("label".to_owned(), vec![LABEL_KIND.to_owned(), label])]);
-        let listed = self.ask("list volumes", client.list_volumes(Some(ListVolumesOptions { filters: Some(filters) }))).await?;
+        let listed =
+            self.ask("list volumes", client.list_volumes(Some(ListVolumesOptions { filters: Some(filters) }))).await?;
         let volumes = listed.volumes.unwrap_or_default();
-        Ok(volumes.into_iter().filter_map(|volume| Some((volume.name, volume.labels.get(LABEL_POD_UID)?.clone()))).collect())
+        Ok(volumes
+            .into_iter()
+            .filter_map(|volume| Some((volume.name, volume.labels.get(LABEL_POD_UID)?.clone())))
+            .collect())
     }
 
     pub(super) async fn create_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure> {
@@ -49,9 +53,12 @@ impl Docker {
                 Volume::Directory { path, group } => make_directory(Path::new(path), *group)?,
                 Volume::HostPath { path } => host_path(Path::new(path))?,
                 Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
-                Volume::Local { path, create, group, unless_fits } => local(path.clone(), *create, *group, *unless_fits).await?,
+                Volume::Local { path, create, group, unless_fits } => {
+                    local(path.clone(), *create, *group, *unless_fits).await?
+                }
                 Volume::Nfs { name, server, path, options } => {
-                    let options = [("type", "nfs"), ("device", &format!(":{path}")), ("o", &format!("addr={server},{options}"))];
+                    let options =
+                        [("type", "nfs"), ("device", &format!(":{path}")), ("o", &format!("addr={server},{options}"))];
                     self.create_engine_volume(uid, name, &options).await?;
                 }
                 Volume::HostFile { path, kind, create } => host_file(Path::new(path), *kind, *create)?,
@@ -61,15 +68,28 @@ impl Docker {
                 }
                 Volume::HugePages { name, page_bytes, size_bytes, group } => {
                     let options = format!("{},pagesize={page_bytes},size={size_bytes}", open_to(*group));
-                    self.create_engine_volume(uid, name, &[("type", "hugetlbfs"), ("device", "hugetlbfs"), ("o", &options)]).await?;
+                    self.create_engine_volume(
+                        uid,
+                        name,
+                        &[("type", "hugetlbfs"), ("device", "hugetlbfs"), ("o", &options)],
+                    )
+                    .await?;
                 }
-                Volume::Memory { name, size_bytes, group } => self.create_memory(uid, name, *size_bytes, *group).await?,
+                Volume::Memory { name, size_bytes, group } => {
+                    self.create_memory(uid, name, *size_bytes, *group).await?
+                }
             }
         }
         Ok(())
     }
 
-    async fn create_memory(&self, uid: &str, name: &str, size_bytes: Option<u64>, group: Option<u32>) -> Result<(), Failure> {
+    async fn create_memory(
+        &self,
+        uid: &str,
+        name: &str,
+        size_bytes: Option<u64>,
+        group: Option<u32>,
+    ) -> Result<(), Failure> {
         let mut options = open_to(group);
         options.extend(size_bytes.map(|size| format!(",size={size}")));
         self.create_engine_volume(uid, name, &[("type", "tmpfs"), ("device", "tmpfs"), ("o", &options)]).await
@@ -77,7 +97,9 @@ impl Docker {
 
     async fn create_engine_volume(&self, uid: &str, name: &str, options: &[(&str, &str)]) -> Result<(), Failure> {
         let client = self.client().await?;
-        let pairs = |list: &[(&str, &str)]| Some(list.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect());
+        let pairs = |list: &[(&str, &str)]| {
+            Some(list.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+        };
         let request = VolumeCreateRequest {
             name: Some(name.to_owned()),
             driver: Some("local".to_owned()),
@@ -120,7 +142,8 @@ impl Docker {
     }
 }
 
-/// Empty and writable for all, whoever the container runs as, and whatever umask this process has. What is there is kept.
+/// Empty and writable for all, whoever the container runs as, and whatever umask this process has. What is there is
+/// kept.
 pub fn make_files(paths: &[String]) -> Result<(), Failure> {
     for path in paths.iter().map(Path::new) {
         if let Some(folder) = path.parent() {
@@ -151,7 +174,8 @@ pub fn write_texts(texts: &[(String, String)]) -> Result<(), Failure> {
             made.map_err(|error| disk("make", folder, &error))?;
         }
         fs::write(path, text).map_err(|error| disk("write", path, &error))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).map_err(|error| disk("open to all", path, &error))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644))
+            .map_err(|error| disk("open to all", path, &error))?;
     }
     Ok(())
 }
@@ -177,9 +201,14 @@ fn host_path(path: &Path) -> Result<(), Failure> {
 fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
     if !path.exists() && create {
         fs::create_dir_all(path).map_err(|error| disk("make", path, &error))?;
-        return fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(|error| disk("open to all", path, &error));
+        return fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+            .map_err(|error| disk("open to all", path, &error));
     }
-    if path.is_dir() { Ok(()) } else { Err(Failure::Refused(format!("hostPath type check failed: {} is not a directory", path.display()))) }
+    if path.is_dir() {
+        Ok(())
+    } else {
+        Err(Failure::Refused(format!("hostPath type check failed: {} is not a directory", path.display())))
+    }
 }
 
 /// Large ones take their time: not on the thread that answers probes.
@@ -192,7 +221,9 @@ async fn local(path: String, create: bool, group: Option<u32>, unless_fits: bool
         if !path.is_dir() {
             return Err(Failure::Refused(format!("path \"{}\" does not exist", path.display())));
         }
-        group.map_or(Ok(()), |group| owner::give(path, group, unless_fits).map_err(|error| disk("give to its group", path, &error)))
+        group.map_or(Ok(()), |group| {
+            owner::give(path, group, unless_fits).map_err(|error| disk("give to its group", path, &error))
+        })
     });
     given.await.unwrap_or_else(|error| Err(Failure::Refused(format!("look at a volume: {error}"))))
 }
@@ -210,7 +241,11 @@ fn host_file(path: &Path, kind: HostFile, create: bool) -> Result<(), Failure> {
         HostFile::CharDevice => (found.is_some_and(|found| found.is_char_device()), "a character device"),
         HostFile::BlockDevice => (found.is_some_and(|found| found.is_block_device()), "a block device"),
     };
-    if fits { Ok(()) } else { Err(Failure::Refused(format!("hostPath type check failed: {} is not {words}", path.display()))) }
+    if fits {
+        Ok(())
+    } else {
+        Err(Failure::Refused(format!("hostPath type check failed: {} is not {words}", path.display())))
+    }
 }
 
 /// It has its name only when it is all that it is to be.
@@ -226,7 +261,8 @@ fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Failure> {
         chown(&making, None, group).map_err(|error| disk("give to its group", &making, &error))?;
     }
     let mode = if group.is_some() { 0o2777 } else { 0o777 };
-    fs::set_permissions(&making, fs::Permissions::from_mode(mode)).map_err(|error| disk("open to all", &making, &error))?;
+    fs::set_permissions(&making, fs::Permissions::from_mode(mode))
+        .map_err(|error| disk("open to all", &making, &error))?;
     fs::rename(&making, path).map_err(|error| disk("make", path, &error))
 }
 
@@ -256,7 +292,8 @@ mod tests {
         let socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
         let check = |path: &Path, kind: HostFile, create: bool, expected: Result<(), &str>| {
             let found = host_file(path, kind, create).map_err(|failure| failure.text().to_owned());
-            let wrong = expected.map_err(|words| format!("hostPath type check failed: {} is not {words}", path.display()));
+            let wrong =
+                expected.map_err(|words| format!("hostPath type check failed: {} is not {words}", path.display()));
             assert_eq!(found, wrong, "{} {kind:?}", path.display());
         };
         let file = folder.join("file");

@@ -54,7 +54,8 @@ impl Docker {
             ("event".to_owned(), list(&ACTIONS)),
             ("label".to_owned(), list(&[LABEL_KIND])),
         ]);
-        let mut events = std::pin::pin!(client.events(Some(EventsOptions { filters: Some(filters), ..Default::default() })));
+        let mut events =
+            std::pin::pin!(client.events(Some(EventsOptions { filters: Some(filters), ..Default::default() })));
         if let Err(failure) = self.ping().await {
             return failure;
         }

@@ -1,5 +1,5 @@
-//! Tests with clients of 2014 and 2015 that read an object and put it back: they drop the fields that they do not know and make a cpu
-//! limit of `cpu`. None of that may count as a change, or a pod could no longer be labelled.
+//! Tests with clients of 2014 and 2015 that read an object and put it back: they drop the fields that they do not know
+//! and make a cpu limit of `cpu`. None of that may count as a change, or a pod could no longer be labelled.
 
 use super::*;
 use crate::meta::Time;
@@ -50,10 +50,17 @@ const AFTER_0_10: &[&str] = &[
     "medium",
     "valueFrom",
 ];
-const AFTER_0_16: &[&str] =
-    &["creationToken", "securityContext", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "imagePullSecrets", "serviceAccount"];
+const AFTER_0_16: &[&str] = &[
+    "creationToken",
+    "securityContext",
+    "terminationGracePeriodSeconds",
+    "activeDeadlineSeconds",
+    "imagePullSecrets",
+    "serviceAccount",
+];
 /// The same of services, at their top alone.
-const SERVICE_AFTER_0_4: &[&str] = &["publicIPs", "portalIP", "sessionAffinity", "portName", "ports", "type", "loadBalancerStatus"];
+const SERVICE_AFTER_0_4: &[&str] =
+    &["publicIPs", "portalIP", "sessionAffinity", "portName", "ports", "type", "loadBalancerStatus"];
 const SERVICE_AFTER_0_10: &[&str] = &["portName", "ports", "type", "loadBalancerStatus"];
 const SERVICE_AFTER_0_16: &[&str] = &["type", "loadBalancerStatus"];
 
@@ -91,8 +98,9 @@ impl Client {
         map.retain(|name, _| !self.unknown.contains(&name.as_str()));
         map.values_mut().for_each(|value| self.decode_and_encode(value));
         let is_container = map.contains_key("image") && map.contains_key("imagePullPolicy");
-        for (name, shown) in [("cpu", |cpu: i64| json!(format!("{}", cpu as f64 / 1000.0))), ("memory", |bytes: i64| json!(bytes))]
-            as [(&str, fn(i64) -> Value); 2]
+        for (name, shown) in
+            [("cpu", |cpu: i64| json!(format!("{}", cpu as f64 / 1000.0))), ("memory", |bytes: i64| json!(bytes))]
+                as [(&str, fn(i64) -> Value); 2]
         {
             if let Some(amount) = map.get(name).and_then(Value::as_i64).filter(|_| is_container && self.mirrors_cpu) {
                 map["resources"]["limits"][name] = shown(amount);
@@ -141,12 +149,26 @@ fn strategy(kind: &str) -> Option<&'static BuiltinStrategy> {
 /// What was posted in v1beta1 and was given its defaults comes back from each client unchanged.
 #[test]
 fn old_clients_put_back_what_they_read() {
-    let mut posted: Vec<(String, Value)> = documents("examples").into_iter().filter(|(file, _)| !file.ends_with("-list.json")).collect();
-    let pod = |container: Value| json!({"kind": "Pod", "id": "p", "desiredState": {"manifest": {"containers": [container]}}});
+    let mut posted: Vec<(String, Value)> =
+        documents("examples").into_iter().filter(|(file, _)| !file.ends_with("-list.json")).collect();
+    let pod =
+        |container: Value| json!({"kind": "Pod", "id": "p", "desiredState": {"manifest": {"containers": [container]}}});
     posted.push(("cpu and memory".into(), pod(json!({"name": "c", "image": "x", "cpu": 250, "memory": 1000}))));
-    posted.push(("a limit".into(), pod(json!({"name": "c", "image": "x", "resources": {"limits": {"cpu": "250m", "memory": "1Ki"}}}))));
-    posted.push(("two ports".into(), json!({"kind": "Service", "id": "s", "selector": {"a": "b"}, "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2, "protocol": "tcp"}]})));
-    posted.push(("balanced".into(), json!({"kind": "Service", "id": "s", "port": 80, "createExternalLoadBalancer": true})));
+    posted.push((
+        "a limit".into(),
+        pod(json!({"name": "c", "image": "x", "resources": {"limits": {"cpu": "250m", "memory": "1Ki"}}})),
+    ));
+    posted.push((
+        "two ports".into(),
+        json!({
+            "kind": "Service", "id": "s", "selector": {"a": "b"},
+            "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2, "protocol": "tcp"}],
+        }),
+    ));
+    posted.push((
+        "balanced".into(),
+        json!({"kind": "Service", "id": "s", "port": 80, "createExternalLoadBalancer": true}),
+    ));
     let mut tried = 0;
     for (file, mut document) in posted {
         let kind = document["kind"].as_str().unwrap_or("Pod").to_owned();

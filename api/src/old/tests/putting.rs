@@ -31,7 +31,9 @@ fn a_put_replaces_what_v1beta1_can_say() {
         sent
     };
     let container = "/desiredState/manifest/containers/0";
-    let at = |sent: &mut Value, pointer: &str, value: Value| *sent.pointer_mut(pointer).expect("a field that is shown") = value;
+    let at = |sent: &mut Value, pointer: &str, value: Value| {
+        *sent.pointer_mut(pointer).expect("a field that is shown") = value
+    };
     check_put(
         &stored,
         changed(&|sent| at(sent, &format!("{container}/image"), json!("nginx:2"))),
@@ -39,12 +41,18 @@ fn a_put_replaces_what_v1beta1_can_say() {
         &[".spec.containers[0].image = \"nginx:1\""],
     );
     check_put(&stored, changed(&|sent| at(sent, "/labels", json!({}))), &[], &[".metadata.labels.app = \"web\""]);
-    check_put(&stored, changed(&|sent| at(sent, "/resourceVersion", json!(0))), &[], &[".metadata.resourceVersion = \"42\""]);
+    check_put(
+        &stored,
+        changed(&|sent| at(sent, "/resourceVersion", json!(0))),
+        &[],
+        &[".metadata.resourceVersion = \"42\""],
+    );
     // The token, the uid and the address stay; so does all that was observed.
     check_put(
         &stored,
         changed(&|sent| {
-            for name in ["uid", "creationTimestamp", "currentState", "creationToken", "namespace", "id", "generateName"] {
+            for name in ["uid", "creationTimestamp", "currentState", "creationToken", "namespace", "id", "generateName"]
+            {
                 sent[name] = Value::Null;
             }
             sent["annotations"] = json!({"a": "b"});
@@ -77,7 +85,8 @@ fn a_put_replaces_what_v1beta1_can_say() {
             ".spec.containers[0].env[4].valueFrom.fieldRef.fieldPath = \"metadata.name\"",
         ],
     );
-    // A volume of a kind that v1beta1 cannot say is replaced by one that it can, and not by the empty directory that clients see in it.
+    // A volume of a kind that v1beta1 cannot say is replaced by one that it can, and not by the empty directory that
+    // clients see in it.
     check_put(
         &stored,
         changed(&|sent| {
@@ -106,7 +115,11 @@ fn a_put_replaces_what_v1beta1_can_say() {
     check_put(
         &stored,
         changed(&|sent| {
-            at(sent, "/desiredState/manifest/containers/1/resources", json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}))
+            at(
+                sent,
+                "/desiredState/manifest/containers/1/resources",
+                json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}),
+            )
         }),
         &[],
         &[],
@@ -157,6 +170,11 @@ fn a_put_of_a_service_leaves_the_ports_that_old_clients_do_not_know() {
         &stored,
         fewer,
         &[".spec.type = \"LoadBalancer\""],
-        &[".spec.ports[1].name = \"s\"", ".spec.ports[1].port = 443", ".spec.ports[1].protocol = \"TCP\"", ".spec.type = \"NodePort\""],
+        &[
+            ".spec.ports[1].name = \"s\"",
+            ".spec.ports[1].port = 443",
+            ".spec.ports[1].protocol = \"TCP\"",
+            ".spec.type = \"NodePort\"",
+        ],
     );
 }

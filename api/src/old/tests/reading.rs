@@ -15,8 +15,12 @@ fn containers_are_read_liberally() {
         (json!({"command": ["sleep", 1, true]}), json!({"args": ["sleep", "1", "true"]})),
         (json!({"entrypoint": ["a"], "command": []}), json!({"command": ["a"]})),
         (
-            json!({"env": [{"name": "A", "value": 1}, {"key": "B", "value": true}, {"name": "", "key": "C", "value": 1.5}]}),
-            json!({"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "true"}, {"name": "C", "value": "1.5"}]}),
+            json!({
+                "env": [{"name": "A", "value": 1}, {"key": "B", "value": true}, {"name": "", "key": "C", "value": 1.5}],
+            }),
+            json!({
+                "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "true"}, {"name": "C", "value": "1.5"}],
+            }),
         ),
         (
             json!({"volumeMounts": [{"name": "v", "path": "/a", "mountType": "HOST"}]}),
@@ -28,13 +32,19 @@ fn containers_are_read_liberally() {
         ),
         (json!({"image": "x"}), json!({"image": "x", "imagePullPolicy": "IfNotPresent"})),
         (json!({"image": "x:latest"}), json!({"image": "x:latest", "imagePullPolicy": "Always"})),
-        (json!({"image": "h:5000/latest", "imagePullPolicy": ""}), json!({"image": "h:5000/latest", "imagePullPolicy": "IfNotPresent"})),
+        (
+            json!({"image": "h:5000/latest", "imagePullPolicy": ""}),
+            json!({"image": "h:5000/latest", "imagePullPolicy": "IfNotPresent"}),
+        ),
         (json!({"imagePullPolicy": "PullNever"}), json!({"imagePullPolicy": "Never"})),
         (json!({"imagePullPolicy": "Always"}), json!({"imagePullPolicy": "Always"})),
         (json!({"imagePullPolicy": "pullAlways"}), json!({"imagePullPolicy": "Always"})),
         (json!({"imagePullPolicy": "Bogus"}), json!({"imagePullPolicy": "Bogus"})),
         (json!({"cpu": 100}), json!({"resources": {"requests": {"cpu": "100m"}}})),
-        (json!({"cpu": 2000, "memory": 64}), json!({"resources": {"requests": {"cpu": "2"}, "limits": {"memory": "64"}}})),
+        (
+            json!({"cpu": 2000, "memory": 64}),
+            json!({"resources": {"requests": {"cpu": "2"}, "limits": {"memory": "64"}}}),
+        ),
         (json!({"cpu": 0, "memory": 0, "resources": {}}), json!({})),
         (
             json!({"resources": {"limits": {"cpu": 0.5, "memory": "64Mi"}}}),
@@ -50,8 +60,14 @@ fn containers_are_read_liberally() {
         ),
         (json!({"privileged": true}), json!({"securityContext": {"privileged": true}})),
         (json!({"capabilities": {}, "livenessProbe": null}), json!({})),
-        (json!({"livenessProbe": {"type": "http", "httpGet": {"port": "8080"}}}), json!({"livenessProbe": {"httpGet": {"port": 8080}}})),
-        (json!({"livenessProbe": {"tcpSocket": {"port": "web"}}}), json!({"livenessProbe": {"tcpSocket": {"port": "web"}}})),
+        (
+            json!({"livenessProbe": {"type": "http", "httpGet": {"port": "8080"}}}),
+            json!({"livenessProbe": {"httpGet": {"port": 8080}}}),
+        ),
+        (
+            json!({"livenessProbe": {"tcpSocket": {"port": "web"}}}),
+            json!({"livenessProbe": {"tcpSocket": {"port": "web"}}}),
+        ),
     ];
     for (sent, expected) in table {
         assert_eq!(container(sent.clone()), expected, "{sent}");
@@ -62,7 +78,11 @@ fn containers_are_read_liberally() {
 fn documents_are_read_liberally() {
     let table = [
         ("Pod", json!({}), json!({})),
-        ("Pod", json!({"id": 7, "labels": {"a": 1, "b": null}}), json!({"metadata": {"name": "7", "labels": {"a": "1", "b": ""}}})),
+        (
+            "Pod",
+            json!({"id": 7, "labels": {"a": 1, "b": null}}),
+            json!({"metadata": {"name": "7", "labels": {"a": "1", "b": ""}}}),
+        ),
         (
             "Pod",
             json!({"resourceVersion": "12", "uid": "", "selfLink": "x", "creationTimestamp": null}),
@@ -70,10 +90,18 @@ fn documents_are_read_liberally() {
         ),
         ("Pod", json!({"resourceVersion": 0}), json!({})),
         ("Pod", json!({"creationToken": "t"}), json!({"metadata": {"annotations": {CREATION_TOKEN: "t"}}})),
-        ("Pod", json!({"desiredState": {"restartpolicy": {"type": "RestartNever"}}}), json!({"spec": {"restartPolicy": "Never"}})),
         (
             "Pod",
-            json!({"desiredState": {"manifest": {"restartPolicy": {}, "volumes": [{"name": "v"}, {"name": "w", "source": {}}]}}}),
+            json!({"desiredState": {"restartpolicy": {"type": "RestartNever"}}}),
+            json!({"spec": {"restartPolicy": "Never"}}),
+        ),
+        (
+            "Pod",
+            json!({
+                "desiredState": {
+                    "manifest": {"restartPolicy": {}, "volumes": [{"name": "v"}, {"name": "w", "source": {}}]},
+                },
+            }),
             json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {}}]}}),
         ),
         // What a client observed is never a reason to refuse.
@@ -108,15 +136,31 @@ fn documents_are_read_liberally() {
         ),
         (
             "Node",
-            json!({"kind": "Node", "id": "n", "hostIP": "1.1.1.1", "externalID": "n", "resources": {"capacity": {"cpu": 2, "memory": 1048576}}}),
-            json!({"metadata": {"name": "n"}, "status": {"addresses": [{"type": "InternalIP", "address": "1.1.1.1"}], "capacity": {"cpu": "2", "memory": "1048576"}}}),
+            json!({
+                "kind": "Node", "id": "n", "hostIP": "1.1.1.1", "externalID": "n",
+                "resources": {"capacity": {"cpu": 2, "memory": 1048576}},
+            }),
+            json!({
+                "metadata": {"name": "n"},
+                "status": {
+                    "addresses": [{"type": "InternalIP", "address": "1.1.1.1"}],
+                    "capacity": {"cpu": "2", "memory": "1048576"},
+                },
+            }),
         ),
         (
             "Event",
             json!({"timestamp": "2015-01-01T00:00:00Z", "source": "me", "host": "h"}),
-            json!({"source": {"component": "me", "host": "h"}, "firstTimestamp": "2015-01-01T00:00:00Z", "lastTimestamp": "2015-01-01T00:00:00Z", "count": 1}),
+            json!({
+                "source": {"component": "me", "host": "h"}, "firstTimestamp": "2015-01-01T00:00:00Z",
+                "lastTimestamp": "2015-01-01T00:00:00Z", "count": 1,
+            }),
         ),
-        ("Binding", json!({"podID": "p", "host": "n"}), json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}})),
+        (
+            "Binding",
+            json!({"podID": "p", "host": "n"}),
+            json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}),
+        ),
     ];
     for (kind, sent, mut expected) in table {
         let row = row(kind).expect("a kind of ours");
@@ -155,7 +199,10 @@ fn what_is_malformed_is_named_all_at_once() {
     );
     check_read(
         "Pod",
-        json!({"id": ["a"], "labels": {"a": {}}, "desiredState": {"manifest": {"containers": {"name": "x"}, "volumes": ["v"], "hostNetwork": "yes"}}}),
+        json!({
+            "id": ["a"], "labels": {"a": {}},
+            "desiredState": {"manifest": {"containers": {"name": "x"}, "volumes": ["v"], "hostNetwork": "yes"}},
+        }),
         &[
             "id: Invalid value: \"a list\": must be a string",
             "labels[a]: Invalid value: \"a map\": must be a string",
@@ -174,27 +221,34 @@ fn what_is_malformed_is_named_all_at_once() {
     );
     check_read(
         "Pod",
-        in_container(
-            json!({"name": {}, "ports": [{"containerPort": "80"}], "cpu": 0.5, "livenessProbe": {"httpGet": {"port": []}}, "imagePullPolicy": []}),
-        ),
+        in_container(json!({
+            "name": {}, "ports": [{"containerPort": "80"}], "cpu": 0.5, "livenessProbe": {"httpGet": {"port": []}},
+            "imagePullPolicy": [],
+        })),
         &[
             "desiredState.manifest.containers[0].name: Invalid value: \"a map\": must be a string",
             "desiredState.manifest.containers[0].ports[0].containerPort: Invalid value: \"80\": must be a whole number",
             "desiredState.manifest.containers[0].cpu: Invalid value: 0.5: must be a whole number",
-            "desiredState.manifest.containers[0].livenessProbe.httpGet.port: Invalid value: \"a list\": must be a port number or the name of a port",
+            "desiredState.manifest.containers[0].livenessProbe.httpGet.port: Invalid value: \"a list\": must be a port \
+             number or the name of a port",
             "desiredState.manifest.containers[0].imagePullPolicy: Invalid value: \"a list\": must be a string",
         ],
     );
     check_read(
         "Pod",
-        in_container(
-            json!({"memory": 5, "cpu": 5, "resources": {"limits": {"memory": 6, "cpu": 6}}, "privileged": true, "securityContext": {"privileged": false}, "env": [{"name": "A", "key": "B"}]}),
-        ),
+        in_container(json!({
+            "memory": 5, "cpu": 5, "resources": {"limits": {"memory": 6, "cpu": 6}}, "privileged": true,
+            "securityContext": {"privileged": false}, "env": [{"name": "A", "key": "B"}],
+        })),
         &[
-            "desiredState.manifest.containers[0].env[0].key: Invalid value: \"B\": differs from name: both are the same field, give one",
-            "desiredState.manifest.containers[0].cpu: Invalid value: 5: differs from cpu in resources: give one, or the same",
-            "desiredState.manifest.containers[0].memory: Invalid value: 5: differs from resources.limits.memory: give one, or the same",
-            "desiredState.manifest.containers[0].privileged: Invalid value: true: differs from securityContext.privileged: give one, or the same",
+            "desiredState.manifest.containers[0].env[0].key: Invalid value: \"B\": differs from name: both are the \
+             same field, give one",
+            "desiredState.manifest.containers[0].cpu: Invalid value: 5: differs from cpu in resources: give one, or \
+             the same",
+            "desiredState.manifest.containers[0].memory: Invalid value: 5: differs from resources.limits.memory: give \
+             one, or the same",
+            "desiredState.manifest.containers[0].privileged: Invalid value: true: differs from \
+             securityContext.privileged: give one, or the same",
         ],
     );
     let manifest = |manifest: Value| json!({"desiredState": {"manifest": manifest}});
@@ -206,7 +260,8 @@ fn what_is_malformed_is_named_all_at_once() {
     check_read(
         "Pod",
         manifest(json!({"restartPolicy": {"always": {}, "never": {}}})),
-        &["desiredState.manifest.restartPolicy: Invalid value: \"a map\": must have exactly one of always, onFailure, never"],
+        &["desiredState.manifest.restartPolicy: Invalid value: \"a map\": must have exactly one of always, \
+             onFailure, never"],
     );
     check_read(
         "Pod",
@@ -215,13 +270,19 @@ fn what_is_malformed_is_named_all_at_once() {
     );
     check_read(
         "Pod",
-        manifest(
-            json!({"volumes": [{"name": "a", "source": {"emptyDir": {}, "hostDir": {"path": "/x"}}}, {"name": "b", "hostPath": {"path": "/x"}}, {"name": "c", "source": {"configMap": {}}}]}),
-        ),
+        manifest(json!({
+            "volumes": [
+                {"name": "a", "source": {"emptyDir": {}, "hostDir": {"path": "/x"}}},
+                {"name": "b", "hostPath": {"path": "/x"}}, {"name": "c", "source": {"configMap": {}}},
+            ],
+        })),
         &[
-            "desiredState.manifest.volumes[0].source: Invalid value: [\"emptyDir\",\"hostPath\"]: must have exactly one source",
-            "desiredState.manifest.volumes[1].hostPath: Forbidden: a volume of v1beta1 has it one level deeper: write source: {hostPath: ...}",
-            "desiredState.manifest.volumes[2].source: Unsupported value: must have one of emptyDir, hostDir, persistentDisk, awsElasticBlockStore, gitRepo, secret, nfs, iscsi, glusterfs, persistentVolumeClaim, rbd",
+            "desiredState.manifest.volumes[0].source: Invalid value: [\"emptyDir\",\"hostPath\"]: must have exactly \
+             one source",
+            "desiredState.manifest.volumes[1].hostPath: Forbidden: a volume of v1beta1 has it one level deeper: write \
+             source: {hostPath: ...}",
+            "desiredState.manifest.volumes[2].source: Unsupported value: must have one of emptyDir, hostDir, \
+             persistentDisk, awsElasticBlockStore, gitRepo, secret, nfs, iscsi, glusterfs, persistentVolumeClaim, rbd",
         ],
     );
     check_read(
@@ -229,7 +290,8 @@ fn what_is_malformed_is_named_all_at_once() {
         json!({"port": 81, "ports": [{"port": 80}], "createExternalLoadBalancer": true, "type": "NodePort"}),
         &[
             "port: Invalid value: 81: differs from ports[0]: change both, or leave port out",
-            "createExternalLoadBalancer: Invalid value: true: differs from type: createExternalLoadBalancer means type LoadBalancer, give one",
+            "createExternalLoadBalancer: Invalid value: true: differs from type: createExternalLoadBalancer means type \
+             LoadBalancer, give one",
         ],
     );
     check_read(

@@ -39,7 +39,8 @@ fn what_v1beta3_cannot_say_survives_a_put() {
 /// v1beta2 is v1beta1 without the oldest spellings, and reads both.
 #[test]
 fn v1beta2_drops_the_oldest_spellings() {
-    let pod = json!({"kind": "Pod", "apiVersion": "v1beta1", "id": "p", "desiredState": {"manifest": {"containers": [{"name": "c", "image": "i",
+    let pod = json!({"kind": "Pod", "apiVersion": "v1beta1", "id": "p",
+        "desiredState": {"manifest": {"containers": [{"name": "c", "image": "i",
         "env": [{"name": "A", "value": "b"}], "volumeMounts": [{"name": "v", "mountPath": "/x"}]}]}}});
     let v1 = decoded(&pod).object;
     let at = |version, pointer: &str| super::super::encode(version, &v1).pointer(pointer).cloned();
@@ -56,7 +57,10 @@ fn v1beta2_drops_the_oldest_spellings() {
     let list = json!({"kind": "NodeList", "metadata": {}, "items": []});
     assert!(super::super::encode(Version::V1beta2, &list).get("minions").is_none());
     let of_v1beta3 = super::super::encode(Version::V1beta3, &list);
-    assert_eq!((&of_v1beta3["kind"], &of_v1beta3["metadata"]["selfLink"]), (&json!("NodeList"), &json!("/api/v1beta3/nodes")));
+    assert_eq!(
+        (&of_v1beta3["kind"], &of_v1beta3["metadata"]["selfLink"]),
+        (&json!("NodeList"), &json!("/api/v1beta3/nodes"))
+    );
 }
 
 /// One thing, and what each version calls it.
@@ -65,14 +69,24 @@ fn names_by_version() {
     let table = [
         ("Pod", "spec.nodeName", "desiredState.host", "spec.host"),
         ("Pod", "spec.serviceAccountName", "serviceAccount", "spec.serviceAccount"),
-        ("Pod", "spec.containers[0].args[0]", "desiredState.manifest.containers[0].command[0]", "spec.containers[0].args[0]"),
+        (
+            "Pod",
+            "spec.containers[0].args[0]",
+            "desiredState.manifest.containers[0].command[0]",
+            "spec.containers[0].args[0]",
+        ),
         (
             "Pod",
             "spec.containers[0].securityContext.privileged",
             "desiredState.manifest.containers[0].privileged",
             "spec.containers[0].privileged",
         ),
-        ("Pod", "spec.volumes[0].hostPath.path", "desiredState.manifest.volumes[0].source.hostDir.path", "spec.volumes[0].hostPath.path"),
+        (
+            "Pod",
+            "spec.volumes[0].hostPath.path",
+            "desiredState.manifest.volumes[0].source.hostDir.path",
+            "spec.volumes[0].hostPath.path",
+        ),
         ("Pod", "metadata.labels[a]", "labels[a]", "metadata.labels[a]"),
         ("Service", "spec.clusterIP", "portalIP", "spec.portalIP"),
         ("Service", "spec.clusterIPs[0]", "portalIP", "spec.portalIP"),
@@ -80,7 +94,12 @@ fn names_by_version() {
         ("Service", "spec.ports[0].targetPort", "ports[0].containerPort", "spec.ports[0].targetPort"),
         ("Node", "spec.podCIDR", "podCIDR", "spec.podCIDR"),
         ("Endpoints", "subsets[0].addresses[0].ip", "subsets[0].addresses[0].IP", "subsets[0].addresses[0].IP"),
-        ("PersistentVolume", "spec.gcePersistentDisk.pdName", "spec.persistentDisk.pdName", "spec.gcePersistentDisk.pdName"),
+        (
+            "PersistentVolume",
+            "spec.gcePersistentDisk.pdName",
+            "spec.persistentDisk.pdName",
+            "spec.gcePersistentDisk.pdName",
+        ),
         ("LimitRange", "spec.limits[0].max[cpu]", "spec.limits[0].max[cpu]", "spec.limits[0].max[cpu]"),
         ("PodTemplate", "template.spec.nodeName", "template.spec.nodeName", "template.spec.host"),
         ("ConfigMap", "data[a]", "data[a]", "data[a]"),
@@ -97,7 +116,10 @@ fn names_by_version() {
 
 #[test]
 fn amounts_are_numbers_in_the_flat_versions() {
-    let v1 = json!({"kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"cpu": "250m", "memory": "64Mi", "pods": "10"}}});
+    let v1 = json!({
+        "kind": "ResourceQuota", "metadata": {"name": "q"},
+        "spec": {"hard": {"cpu": "250m", "memory": "64Mi", "pods": "10"}},
+    });
     let hard = |version| super::super::encode(version, &v1)["spec"]["hard"].clone();
     assert_eq!(hard(Version::V1beta1), json!({"cpu": "0.25", "memory": 67108864, "pods": 10}));
     assert_eq!(hard(Version::V1beta3), v1["spec"]["hard"]);
@@ -111,11 +133,17 @@ fn a_status_is_put_apart() {
     for (version, sent) in [
         (
             Version::V1beta1,
-            json!({"id": "p", "labels": {"a": "b"}, "desiredState": {"host": "m"}, "currentState": {"status": "Running", "podIP": "1.1.1.1"}}),
+            json!({
+                "id": "p", "labels": {"a": "b"}, "desiredState": {"host": "m"},
+                "currentState": {"status": "Running", "podIP": "1.1.1.1"},
+            }),
         ),
         (
             Version::V1beta3,
-            json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"host": "m"}, "status": {"phase": "Running", "podIP": "1.1.1.1"}}),
+            json!({
+                "metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"host": "m"},
+                "status": {"phase": "Running", "podIP": "1.1.1.1"},
+            }),
         ),
     ] {
         let decoded = super::super::decode(version, "Pod", &sent).expect("a pod");

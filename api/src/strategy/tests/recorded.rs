@@ -32,7 +32,12 @@ fn place<'k>(kinds: &'k Kinds, path: &str) -> Option<(&'k Kind, &'static str)> {
 }
 
 fn filled(value: &Value) -> Value {
-    let text = value.to_string().replace("{{ns}}", "ns").replace("<uid>", "u1").replace("<fill:", "{{fill:").replace(":254>", ":254}}");
+    let text = value
+        .to_string()
+        .replace("{{ns}}", "ns")
+        .replace("<uid>", "u1")
+        .replace("<fill:", "{{fill:")
+        .replace(":254>", ":254}}");
     let text = text.replace("<suffix>", "abcde");
     let mut out = String::new();
     let mut rest = text.as_str();
@@ -159,8 +164,12 @@ fn differing(theirs: &Value, ours: &Value, path: &str, at: &str, lines: &mut Vec
                 let here = format!("{path}.{key}");
                 match (theirs.get(key), ours.get(key)) {
                     (Some(theirs), Some(ours)) => differing(theirs, ours, &here, at, lines),
-                    (Some(theirs), None) if !LEFT_OUT.contains(&here.as_str()) => lines.push(format!("{at}{here}: missing {theirs}")),
-                    (None, Some(ours)) if !LEFT_OUT.contains(&here.as_str()) => lines.push(format!("{at}{here}: extra {ours}")),
+                    (Some(theirs), None) if !LEFT_OUT.contains(&here.as_str()) => {
+                        lines.push(format!("{at}{here}: missing {theirs}"))
+                    }
+                    (None, Some(ours)) if !LEFT_OUT.contains(&here.as_str()) => {
+                        lines.push(format!("{at}{here}: extra {ours}"))
+                    }
                     _ => {}
                 }
             }
@@ -178,8 +187,10 @@ fn differing(theirs: &Value, ours: &Value, path: &str, at: &str, lines: &mut Vec
 /// Every case of an area whose name is not in `later`; those must differ still.
 fn area(name: &str, later: &[&str]) {
     let folder = format!("{}/../tests/data/v1/cases/{name}", env!("CARGO_MANIFEST_DIR"));
-    let mut cases: Vec<String> =
-        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned()).collect();
+    let mut cases: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
     cases.sort();
     let mut wrong = Vec::new();
     for case in &cases {

@@ -16,7 +16,8 @@ fn check(of: &str, mut object: Value, expected: &[&str]) {
     let namespace = if kind.namespaced { "ns" } else { "" };
     let (_, found) = made(kind, namespace, object.clone()).unwrap_or_else(|why| panic!("{of} {object}: {why}"));
     let found: Vec<String> = found.iter().map(Problem::to_string).collect();
-    let alike = found.len() == expected.len() && found.iter().zip(expected).all(|(found, start)| found.starts_with(start));
+    let alike =
+        found.len() == expected.len() && found.iter().zip(expected).all(|(found, start)| found.starts_with(start));
     assert!(alike, "{of} {object}:\n{found:#?}");
 }
 
@@ -37,7 +38,10 @@ fn pods() {
     let container = json!({"name": "c", "image": "i:1"});
     pod(
         json!({"ephemeralContainers": [container]}),
-        &["spec.ephemeralContainers[0].name: Duplicate value: \"c\"", "spec.ephemeralContainers: Forbidden: cannot be set on create"],
+        &[
+            "spec.ephemeralContainers[0].name: Duplicate value: \"c\"",
+            "spec.ephemeralContainers: Forbidden: cannot be set on create",
+        ],
     );
     let words = "may not be set for init containers without restartPolicy=Always";
     let init = json!({"name": "i", "image": "i:1", "readinessProbe": {"exec": {"command": ["a"]}}});
@@ -47,21 +51,31 @@ fn pods() {
     pod(json!({"initContainers": [beside]}), &[]);
     let port = |name: &str| json!({"name": name, "image": "i:1", "ports": [{"containerPort": 1, "hostPort": 1}]});
     pod(json!({"initContainers": [port("x"), port("y")]}), &[]);
-    pod(json!({"containers": [port("x"), port("y")]}), &["spec.containers[1].ports[0].hostPort: Duplicate value: \"TCP//1\""]);
+    pod(
+        json!({"containers": [port("x"), port("y")]}),
+        &["spec.containers[1].ports[0].hostPort: Duplicate value: \"TCP//1\""],
+    );
     let spread = |more: Value| {
-        let mut one = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}});
+        let mut one =
+            json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}});
         one.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         one
     };
     let place = "spec.topologySpreadConstraints[0]";
-    pod(json!({"topologySpreadConstraints": [spread(json!({"nodeTaintsPolicy": "Honor", "matchLabelKeys": ["app"]}))]}), &[]);
+    pod(
+        json!({"topologySpreadConstraints": [spread(json!({"nodeTaintsPolicy": "Honor", "matchLabelKeys": ["app"]}))]}),
+        &[],
+    );
     pod(
         json!({"topologySpreadConstraints": [spread(json!({"minDomains": 2, "nodeAffinityPolicy": "Mind"}))]}),
         &[
             &format!(
-                "{place}.minDomains: Invalid value: 2: can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway"
+                "{place}.minDomains: Invalid value: 2: can only use minDomains if whenUnsatisfiable=DoNotSchedule, not \
+                 ScheduleAnyway"
             ),
-            &format!("{place}.nodeAffinityPolicy: Unsupported value: \"Mind\": supported values: \"Honor\", \"Ignore\""),
+            &format!(
+                "{place}.nodeAffinityPolicy: Unsupported value: \"Mind\": supported values: \"Honor\", \"Ignore\""
+            ),
         ],
     );
     pod(
@@ -76,7 +90,8 @@ fn pods() {
         let terms = json!({"nodeSelectorTerms": [{"matchFields": [rule]}]});
         json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
     };
-    let place = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0]";
+    let place =
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0]";
     pod(fields(json!({"key": "metadata.name", "operator": "In", "values": ["n"]})), &[]);
     pod(
         fields(json!({"key": "spec.x", "operator": "Exists"})),
@@ -95,29 +110,48 @@ fn pods() {
     pod(
         json!({"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2", "a.b/c": "1"}}}),
         &[
-            "spec.resources.requests[a.b/c]: Unsupported value: \"a.b/c\": supported values: \"cpu\", \"hugepages-\", \"memory\"",
+            "spec.resources.requests[a.b/c]: Unsupported value: \"a.b/c\": supported values: \"cpu\", \"hugepages-\", \
+             \"memory\"",
             "spec.resources.limits: Required value: Limit must be set for non overcommitable resources",
             "spec.resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1",
         ],
     );
-    let own = |limits: Value, requests: Value| json!({"name": "c", "image": "i", "resources": {"limits": limits, "requests": requests}});
-    let two = json!([own(json!({"cpu": "2"}), json!({"cpu": "800m"})), {"name": "d", "image": "i", "resources": {"requests": {"cpu": "400m", "memory": "1Gi"}}}]);
+    let own = |limits: Value, requests: Value| {
+        json!({
+            "name": "c", "image": "i", "resources": {"limits": limits, "requests": requests},
+        })
+    };
+    let two = json!([
+        own(json!({"cpu": "2"}), json!({"cpu": "800m"})),
+        {"name": "d", "image": "i", "resources": {"requests": {"cpu": "400m", "memory": "1Gi"}}},
+    ]);
     pod(json!({"resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "1200m"}}, "containers": two}), &[]);
     pod(
-        json!({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1"}, "claims": [{"name": "x"}]}, "containers": two}),
+        json!({
+            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1"}, "claims": [{"name": "x"}]},
+            "containers": two,
+        }),
         &[
             "spec.resources.claims: Forbidden: claims may not be set for Resources at pod-level",
-            "spec.resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal to aggregate container requests of 1200m",
-            "spec.resources.containers[0][cpu].limits: Invalid value: \"2\": must be less than or equal to pod limits of 1",
+            "spec.resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal to aggregate container \
+             requests of 1200m",
+            "spec.resources.containers[0][cpu].limits: Invalid value: \"2\": must be less than or equal to pod limits \
+             of 1",
         ],
     );
     let pages = |pages: &str| json!({"cpu": "1", "hugepages-2Mi": pages});
     pod(
-        json!({"resources": {"limits": pages("2Mi"), "requests": pages("2Mi")}, "containers": [own(pages("4Mi"), pages("4Mi"))]}),
+        json!({
+            "resources": {"limits": pages("2Mi"), "requests": pages("2Mi")},
+            "containers": [own(pages("4Mi"), pages("4Mi"))],
+        }),
         &[
-            "spec.resources.requests[hugepages-2Mi]: Invalid value: \"2Mi\": must be greater than or equal to aggregate container requests of 4Mi",
-            "spec.resources.limits[hugepages-2Mi]: Invalid value: \"2Mi\": must be greater than or equal to aggregate container limits of 4Mi",
-            "spec.resources.containers[0][hugepages-2Mi].limits: Invalid value: \"4Mi\": must be less than or equal to pod limits of 2Mi",
+            "spec.resources.requests[hugepages-2Mi]: Invalid value: \"2Mi\": must be greater than or equal to \
+             aggregate container requests of 4Mi",
+            "spec.resources.limits[hugepages-2Mi]: Invalid value: \"2Mi\": must be greater than or equal to aggregate \
+             container limits of 4Mi",
+            "spec.resources.containers[0][hugepages-2Mi].limits: Invalid value: \"4Mi\": must be less than or equal to \
+             pod limits of 2Mi",
         ],
     );
     pod(
@@ -143,27 +177,42 @@ fn pods() {
     };
     pod(init("Always", "RestartContainer"), &[]);
     pod(init("OnFailure", "NotRequired"), &[]);
-    pod(init("OnFailure", "RestartContainer"), &["spec.initContainers[0].resizePolicy: Invalid value: \"RestartContainer\""]);
+    pod(
+        init("OnFailure", "RestartContainer"),
+        &["spec.initContainers[0].resizePolicy: Invalid value: \"RestartContainer\""],
+    );
 }
 
 #[test]
 fn containers() {
-    container(json!({"resources": {"limits": {"hugepages-2Mi": "4Mi", "memory": "1Gi"}, "requests": {"hugepages-2Mi": "4Mi"}}}), &[]);
+    container(
+        json!({
+            "resources": {"limits": {"hugepages-2Mi": "4Mi", "memory": "1Gi"}, "requests": {"hugepages-2Mi": "4Mi"}},
+        }),
+        &[],
+    );
     container(
         json!({"resources": {"limits": {"hugepages-2Mi": "3Mi"}}}),
         &[
-            "spec.containers[0].resources.limits[hugepages-2Mi]: Invalid value: \"3Mi\": 3Mi is not positive integer multiple of hugepages-2Mi",
-            "spec.containers[0].resources.requests[hugepages-2Mi]: Invalid value: \"3Mi\": 3Mi is not positive integer multiple of",
+            "spec.containers[0].resources.limits[hugepages-2Mi]: Invalid value: \"3Mi\": 3Mi is not positive integer \
+             multiple of hugepages-2Mi",
+            "spec.containers[0].resources.requests[hugepages-2Mi]: Invalid value: \"3Mi\": 3Mi is not positive integer \
+             multiple of",
             "spec.containers[0].resources: Forbidden: HugePages require cpu or memory",
         ],
     );
     container(
         json!({"lifecycle": {"stopSignal": "SIGTERM"}}),
-        &["spec.containers[0].lifecycle.stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`"],
+        &["spec.containers[0].lifecycle.stopSignal: Forbidden: may not be set for containers with empty \
+           `spec.os.name`"],
     );
     let rule = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}});
     container(json!({"restartPolicy": "Never", "restartPolicyRules": [rule]}), &[]);
-    let codes = |count: usize| json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": (1..=count).collect::<Vec<_>>()}}]);
+    let codes = |count: usize| {
+        json!([
+            {"action": "Restart", "exitCodes": {"operator": "In", "values": (1..=count).collect::<Vec<_>>()}},
+        ])
+    };
     container(json!({"restartPolicy": "Never", "restartPolicyRules": codes(255)}), &[]);
     container(
         json!({"restartPolicy": "Never", "restartPolicyRules": codes(256)}),
@@ -179,9 +228,13 @@ fn containers() {
     );
     container(
         json!({"resources": {"claims": [{"name": "x"}]}}),
-        &["spec.containers[0].resources.claims[0]: Not found: \"x\": must be one of the names in pod.spec.resourceClaims which is empty"],
+        &["spec.containers[0].resources.claims[0]: Not found: \"x\": must be one of the names in \
+           pod.spec.resourceClaims which is empty"],
     );
-    container(json!({"volumeMounts": [{"name": "v", "mountPath": "/a"}]}), &["spec.containers[0].volumeMounts[0].name: Not found: \"v\""]);
+    container(
+        json!({"volumeMounts": [{"name": "v", "mountPath": "/a"}]}),
+        &["spec.containers[0].volumeMounts[0].name: Not found: \"v\""],
+    );
 }
 
 #[test]
@@ -210,25 +263,32 @@ fn what_others_name() {
     check(
         "node.k8s.io/v1 RuntimeClass",
         json!({"handler": "h", "overhead": {"podFixed": {"gpu": "-1"}},
-        "scheduling": {"nodeSelector": {"a b": ""}, "tolerations": [{"key": "a"}, {"key": "a"}, {"operator": "Exists", "value": "v"}]}}),
+        "scheduling": {"nodeSelector": {"a b": ""},
+            "tolerations": [{"key": "a"}, {"key": "a"}, {"operator": "Exists", "value": "v"}]}}),
         &[
             "overhead.limits[gpu]: Invalid value: \"gpu\": must be a standard resource type",
             "overhead.limits[gpu]: Invalid value: \"gpu\": must be a standard resource for",
             "overhead.limits[gpu]: Invalid value: \"-1\": must be greater than or equal to 0",
             "scheduling.nodeSelector: Invalid value: \"a b\"",
             "scheduling.tolerations[2].operator: Invalid value: \"v\": value must be empty",
-            "scheduling.tolerations[1]: Duplicate value: {\"Key\":\"a\",\"Operator\":\"\",\"Value\":\"\",\"Effect\":\"\",\"TolerationSeconds\":null}",
+            "scheduling.tolerations[1]: Duplicate value: \
+             {\"Key\":\"a\",\"Operator\":\"\",\"Value\":\"\",\"Effect\":\"\",\"TolerationSeconds\":null}",
         ],
     );
     check(
         "scheduling.k8s.io/v1 PriorityClass",
         json!({"metadata": {"name": "system-node-critical"}, "value": 5}),
-        &["metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: value of \
-         system-node-critical PriorityClass must be 2000001000"],
+        &["metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. \
+           error: value of system-node-critical PriorityClass must be 2000001000"],
     );
     check(
         "v1 Node",
-        json!({"status": {"capacity": {"memory": "-5"}, "addresses": [{"type": "Hostname", "address": "n"}, {"type": "Hostname", "address": "n"}]}}),
+        json!({
+            "status": {
+                "capacity": {"memory": "-5"},
+                "addresses": [{"type": "Hostname", "address": "n"}, {"type": "Hostname", "address": "n"}],
+            },
+        }),
         &[
             "status.capacity.memory: Invalid value: \"-5\": must be greater than or equal to 0",
             "status.allocatable.memory: Invalid value: \"-5\": must be greater than or equal to 0",
@@ -250,7 +310,11 @@ fn what_is_reached() {
         &["spec.ports[0]: Invalid value: 10250: may not expose port 10250 externally since it is used by kubelet"],
     );
     let backend = |backend: Value| json!({"spec": {"defaultBackend": backend}});
-    check("networking.k8s.io/v1 Ingress", backend(json!({"resource": {"apiGroup": "a.b", "kind": "Bucket", "name": "x"}})), &[]);
+    check(
+        "networking.k8s.io/v1 Ingress",
+        backend(json!({"resource": {"apiGroup": "a.b", "kind": "Bucket", "name": "x"}})),
+        &[],
+    );
     check(
         "networking.k8s.io/v1 Ingress",
         backend(json!({"resource": {"apiGroup": "A", "kind": "", "name": "x/y"}})),
@@ -260,8 +324,13 @@ fn what_is_reached() {
             "spec.defaultBackend.resource.name: Invalid value: \"x/y\": may not contain '/'",
         ],
     );
-    let class = |controller: &str, parameters: Value| json!({"spec": {"controller": controller, "parameters": parameters}});
-    check("networking.k8s.io/v1 IngressClass", class(&format!("a.b/{}", "x".repeat(250)), Value::Null), &["spec.controller: Too long"]);
+    let class =
+        |controller: &str, parameters: Value| json!({"spec": {"controller": controller, "parameters": parameters}});
+    check(
+        "networking.k8s.io/v1 IngressClass",
+        class(&format!("a.b/{}", "x".repeat(250)), Value::Null),
+        &["spec.controller: Too long"],
+    );
     check(
         "networking.k8s.io/v1 IngressClass",
         class("a.b/c", json!({"kind": "K", "name": "n", "scope": "Namespace", "namespace": "A"})),
@@ -287,17 +356,29 @@ fn what_is_reached() {
         json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "csi": csi}}),
         &["spec.csi.driver: Invalid value: \"A_b\"", "spec.csi.nodePublishSecretRef.namespace: Required value"],
     );
-    let subject = |subject: Value| json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}, "subjects": [subject]});
+    let subject = |subject: Value| {
+        json!({
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"},
+            "subjects": [subject],
+        })
+    };
     let nobody = json!({"kind": "ServiceAccount", "name": "s"});
     // In a namespace an account without one is one of that namespace.
     check("rbac.authorization.k8s.io/v1 RoleBinding", subject(nobody.clone()), &[]);
-    check("rbac.authorization.k8s.io/v1 ClusterRoleBinding", subject(nobody), &["subjects[0].namespace: Required value"]);
+    check(
+        "rbac.authorization.k8s.io/v1 ClusterRoleBinding",
+        subject(nobody),
+        &["subjects[0].namespace: Required value"],
+    );
 }
 
 #[test]
 fn what_is_any_text() {
-    let spread =
-        |key: &str| json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}]});
+    let spread = |key: &str| {
+        json!({
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}],
+        })
+    };
     pod(spread("a/b/c"), &[]);
     pod(spread("-1"), &[]);
     pod(spread(""), &["spec.topologySpreadConstraints[0].topologyKey: Required value: can not be empty"]);
@@ -310,10 +391,19 @@ fn where_volumes_are() {
     check("storage.k8s.io/v1 StorageClass", class(&[term("z", &["a"]), term("z", &["b"])]), &[]);
     let twice = &["allowedTopologies[1].matchLabelExpressions: Duplicate value: \"\""];
     check("storage.k8s.io/v1 StorageClass", class(&[term("z", &["a", "b"]), term("z", &["b", "a"])]), twice);
-    let attachment = |attacher: &str, node: &str, volume: &str| json!({"spec": {"attacher": attacher, "nodeName": node, "source": {"persistentVolumeName": volume}}});
+    let attachment = |attacher: &str, node: &str, volume: &str| {
+        json!({
+            "spec": {"attacher": attacher, "nodeName": node, "source": {"persistentVolumeName": volume}},
+        })
+    };
     check("storage.k8s.io/v1 VolumeAttachment", attachment("CSI.example.com", "n", "v"), &[]);
-    let all = ["attacher", "nodeName", "source.persistentVolumeName"].map(|field| format!("spec.{field}: Invalid value: \"A_B!\""));
-    check("storage.k8s.io/v1 VolumeAttachment", attachment("A_B!", "A_B!", "A_B!"), &all.each_ref().map(String::as_str));
+    let all = ["attacher", "nodeName", "source.persistentVolumeName"]
+        .map(|field| format!("spec.{field}: Invalid value: \"A_B!\""));
+    check(
+        "storage.k8s.io/v1 VolumeAttachment",
+        attachment("A_B!", "A_B!", "A_B!"),
+        &all.each_ref().map(String::as_str),
+    );
     check(
         "storage.k8s.io/v1 VolumeAttachment",
         attachment("", "", ""),
@@ -329,25 +419,39 @@ fn where_volumes_are() {
 /// A pointer to an empty text says something: a value that a chart left empty, mostly.
 #[test]
 fn what_is_said_empty() {
-    let refused = |of: &str, object: Value, place: &str, words: &str| check(of, object, &[&format!("{place}: {words}")]);
+    let refused =
+        |of: &str, object: Value, place: &str, words: &str| check(of, object, &[&format!("{place}: {words}")]);
     let unsupported = "Unsupported value: \"\": supported values: ";
-    let (capacity, modes, class) = (json!({"storage": "1Gi"}), json!(["ReadWriteOnce"]), "storage.k8s.io/v1 StorageClass");
+    let (capacity, modes, class) =
+        (json!({"storage": "1Gi"}), json!(["ReadWriteOnce"]), "storage.k8s.io/v1 StorageClass");
     let volume = json!({"capacity": capacity, "accessModes": modes, "hostPath": {"path": "/a"}, "volumeMode": ""});
     refused("v1 PersistentVolume", json!({"spec": volume}), "spec.volumeMode", unsupported);
     let claim = json!({"resources": {"requests": capacity}, "accessModes": modes, "volumeMode": ""});
     refused("v1 PersistentVolumeClaim", json!({"spec": claim}), "spec.volumeMode", unsupported);
     refused(class, json!({"provisioner": "p", "volumeBindingMode": ""}), "volumeBindingMode", unsupported);
-    refused("scheduling.k8s.io/v1 PriorityClass", json!({"value": 1, "preemptionPolicy": ""}), "preemptionPolicy", "Required value");
-    let driver = json!({"attachRequired": true, "podInfoOnMount": false, "storageCapacity": false, "fsGroupPolicy": ""});
+    refused(
+        "scheduling.k8s.io/v1 PriorityClass",
+        json!({"value": 1, "preemptionPolicy": ""}),
+        "preemptionPolicy",
+        "Required value",
+    );
+    let driver =
+        json!({"attachRequired": true, "podInfoOnMount": false, "storageCapacity": false, "fsGroupPolicy": ""});
     refused("storage.k8s.io/v1 CSIDriver", json!({"spec": driver}), "spec.fsGroupPolicy", unsupported);
     let policy = json!({"podSelector": {}, "ingress": [{"ports": [{"protocol": ""}]}]});
-    refused("networking.k8s.io/v1 NetworkPolicy", json!({"spec": policy}), "spec.ingress[0].ports[0].protocol", unsupported);
+    refused(
+        "networking.k8s.io/v1 NetworkPolicy",
+        json!({"spec": policy}),
+        "spec.ingress[0].ports[0].protocol",
+        unsupported,
+    );
     let mount = json!({"name": "v", "mountPath": "/a", "mountPropagation": ""});
     let pod = json!({"containers": [{"name": "c", "image": "i", "volumeMounts": [mount]}], "volumes": [{"name": "v"}]});
     refused("v1 Pod", json!({"spec": pod}), "spec.containers[0].volumeMounts[0].mountPropagation", unsupported);
     let pod = json!({"containers": [{"name": "c", "image": "i"}], "securityContext": {"fsGroupChangePolicy": ""}});
     refused("v1 Pod", json!({"spec": pod}), "spec.securityContext.fsGroupChangePolicy", unsupported);
-    let name = ["name part must be non-empty", "name part must consist"].map(|words| format!("Invalid value: \"\": {words}"));
+    let name =
+        ["name part must be non-empty", "name part must consist"].map(|words| format!("Invalid value: \"\": {words}"));
     let port = ["spec.ports[0].appProtocol: ", "subsets[0].ports[0].appProtocol: "]
         .map(|place| name.each_ref().map(|words| place.to_owned() + words));
     let service = json!({"spec": {"ports": [{"port": 80, "appProtocol": ""}]}});
@@ -373,21 +477,31 @@ fn what_secrets_hold() {
 #[test]
 fn what_keeps_pods_in_number() {
     let workload = |more: Value| {
-        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
+        let template =
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
         let mut spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({"spec": spec})
     };
-    let strategy = |field: &str, rolling: Value| workload(json!({field: {"type": "RollingUpdate", "rollingUpdate": rolling}}));
-    let deployment = |rolling: Value, expected: &[&str]| check("apps/v1 Deployment", strategy("strategy", rolling), expected);
+    let strategy =
+        |field: &str, rolling: Value| workload(json!({field: {"type": "RollingUpdate", "rollingUpdate": rolling}}));
+    let deployment =
+        |rolling: Value, expected: &[&str]| check("apps/v1 Deployment", strategy("strategy", rolling), expected);
     deployment(json!({"maxSurge": "150%", "maxUnavailable": 0}), &[]);
     deployment(
         json!({"maxSurge": "0%", "maxUnavailable": 0}),
         &["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0"],
     );
-    deployment(json!({"maxSurge": ""}), &["spec.strategy.rollingUpdate.maxSurge: Invalid value: \"\": a valid percent string"]);
-    deployment(json!({"maxSurge": 1, "maxUnavailable": "101%"}), &["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"101%\""]);
-    let daemons = |rolling: Value, expected: &[&str]| check("apps/v1 DaemonSet", strategy("updateStrategy", rolling), expected);
+    deployment(
+        json!({"maxSurge": ""}),
+        &["spec.strategy.rollingUpdate.maxSurge: Invalid value: \"\": a valid percent string"],
+    );
+    deployment(
+        json!({"maxSurge": 1, "maxUnavailable": "101%"}),
+        &["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"101%\""],
+    );
+    let daemons =
+        |rolling: Value, expected: &[&str]| check("apps/v1 DaemonSet", strategy("updateStrategy", rolling), expected);
     daemons(json!({"maxSurge": 1, "maxUnavailable": 0}), &[]);
     let place = "spec.updateStrategy.rollingUpdate";
     daemons(
@@ -414,7 +528,8 @@ fn what_keeps_pods_in_number() {
         "apps/v1 StatefulSet",
         workload(json!({"volumeClaimTemplates": [
             {"metadata": {"name": "a"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": storage("1Gi")}},
-            {"metadata": {"name": "b"}, "spec": {"accessModes": ["Some"], "resources": storage("0"), "storageClassName": "A B"}},
+            {"metadata": {"name": "b"}, "spec": {"accessModes": ["Some"], "resources": storage("0"),
+                "storageClassName": "A B"}},
             {"metadata": {"name": "c"}, "spec": {}}]})),
         &[
             "spec.volumeClaimTemplates[1].spec.accessModes: Unsupported value: \"Some\"",
@@ -430,14 +545,19 @@ fn what_keeps_pods_in_number() {
 #[test]
 fn finalizers_that_nobody_qualifies() {
     let held = || json!({"metadata": {"name": "a", "finalizers": ["bad"]}, "webhooks": []});
-    let words = "metadata.finalizers[0]: Invalid value: \"bad\": name is neither a standard finalizer name nor is it fully qualified";
+    let words = "metadata.finalizers[0]: Invalid value: \"bad\": name is neither a standard finalizer name nor is it \
+                 fully qualified";
     check("v1 ConfigMap", json!({"metadata": held()["metadata"]}), &[words]);
     check("coordination.k8s.io/v1 Lease", json!({"metadata": held()["metadata"]}), &[]);
     check("v1 Event", json!({"metadata": held()["metadata"], "involvedObject": {"namespace": "ns"}}), &[]);
     check("admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration", held(), &[]);
     check("admissionregistration.k8s.io/v1 MutatingWebhookConfiguration", held(), &[]);
     let odd = json!({"metadata": {"name": "a", "finalizers": ["a b"]}});
-    check("coordination.k8s.io/v1 Lease", odd, &["metadata.finalizers: Invalid value: \"a b\": name part must consist of"]);
+    check(
+        "coordination.k8s.io/v1 Lease",
+        odd,
+        &["metadata.finalizers: Invalid value: \"a b\": name part must consist of"],
+    );
 }
 
 #[test]
@@ -447,11 +567,14 @@ fn second_causes() {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}})
     };
     let none = "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1";
-    let unmeasured = "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas";
-    let outside = json!([{"type": "External", "external": {"metric": {"name": "m"}, "target": {"type": "Value", "value": "1"}}}]);
+    let unmeasured = "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling \
+                      to zero replicas";
+    let outside =
+        json!([{"type": "External", "external": {"metric": {"name": "m"}, "target": {"type": "Value", "value": "1"}}}]);
     check("autoscaling/v2 HorizontalPodAutoscaler", scaled(0, json!([])), &[none, unmeasured]);
     check("autoscaling/v2 HorizontalPodAutoscaler", scaled(0, outside), &[none]);
-    let role = json!({"aggregationRule": {"clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "Foo"}]}]}});
+    let role =
+        json!({"aggregationRule": {"clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "Foo"}]}]}});
     let place = "aggregationRule.clusterRoleSelectors[0]";
     let bad = [
         &*format!("{place}.matchExpressions[0].operator: Invalid value: \"Foo\": not a valid selector operator"),
@@ -467,7 +590,11 @@ fn limit_ranges_hold_what_they_promise() {
         one.as_object_mut().unwrap().extend(limits.as_object().unwrap().clone());
         check("v1 LimitRange", json!({"spec": {"limits": [one]}}), expected);
     };
-    let ratio = |least: &str, most: &str, ratio: &str| json!({"min": {"memory": least}, "max": {"memory": most}, "maxLimitRequestRatio": {"memory": ratio}});
+    let ratio = |least: &str, most: &str, ratio: &str| {
+        json!({
+            "min": {"memory": least}, "max": {"memory": most}, "maxLimitRequestRatio": {"memory": ratio},
+        })
+    };
     let place = "spec.limits[0].maxLimitRequestRatio[memory]: Invalid value: \"10\": ratio 10 is greater than max/min";
     limits(ratio("512Mi", "2Gi", "4"), &[]);
     limits(ratio("512Mi", "2Gi", "10"), &[&format!("{place} = 4.000000")]);

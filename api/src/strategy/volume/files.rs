@@ -69,7 +69,9 @@ pub(super) fn own_files(of: &Value, path: &Path) -> Vec<Problem> {
                     found.push(Problem::invalid(path, "resource", words));
                 }
             }
-            (false, true) => found.extend(env::resource(&item["resourceFieldRef"], true, &path.field("resourceFieldRef"))),
+            (false, true) => {
+                found.extend(env::resource(&item["resourceFieldRef"], true, &path.field("resourceFieldRef")))
+            }
             (false, false) => found.push(Problem::required(path, "one of fieldRef and resourceFieldRef is required")),
         }
         found.extend(mode(item, "mode", path));
@@ -87,7 +89,9 @@ pub(super) fn projected(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         }
         let at = path.field("sources").index(at);
         let mut given = 0;
-        for kind in ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"] {
+        for kind in
+            ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"]
+        {
             let (one, at) = (&source[kind], at.field(kind));
             if one.is_null() {
                 continue;
@@ -169,7 +173,9 @@ fn bundle(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
 fn certificate(of: &Value, path: &Path) -> Vec<Problem> {
     let mut found = signing::signer(text(of, "signerName"), &path.field("signerName"));
     found.extend(one_of(text(of, "keyType"), &KEY_TYPES, &path.field("keyType")));
-    if let Some(seconds) = number(of, "maxExpirationSeconds").filter(|life| !(CERTIFICATE_S_MIN..=CERTIFICATE_S_MAX).contains(life)) {
+    if let Some(seconds) =
+        number(of, "maxExpirationSeconds").filter(|life| !(CERTIFICATE_S_MIN..=CERTIFICATE_S_MAX).contains(life))
+    {
         let words = format!("must be between {CERTIFICATE_S_MIN} and {CERTIFICATE_S_MAX}, inclusive");
         found.push(Problem::invalid(&path.field("maxExpirationSeconds"), seconds, words));
     }

@@ -1,7 +1,9 @@
-//! How many replicas a metric of resources asks for: what pods take, against what they ask for or what they should take. PURE.
+//! How many replicas a metric of resources asks for: what pods take, against what they ask for or what they should
+//! take. PURE.
 //!
-//! Of a pod that begins, or that nobody knows anything of, the careful thing is taken: as if it took nothing where there are to be more,
-//! and all that it should take where there are to be fewer. What that would turn round leaves all as it is.
+//! Of a pod that begins, or that nobody knows anything of, the careful thing is taken: as if it took nothing where
+//! there are to be more, and all that it should take where there are to be fewer. What that would turn round leaves all
+//! as it is.
 
 use super::super::controller::Now;
 use super::super::readings::{Reading, Readings};
@@ -154,7 +156,9 @@ impl Metric<'_> {
             let amount = reading.and_then(|reading| Some((reading, reading.amount(self.resource, self.container)?)));
             match amount {
                 None => groups.missing.push(asks),
-                Some((reading, _)) if self.resource == CPU && begins(pod, reading, crew.now) => groups.unready.push(asks),
+                Some((reading, _)) if self.resource == CPU && begins(pod, reading, crew.now) => {
+                    groups.unready.push(asks)
+                }
                 Some((_, takes)) => groups.ready.push(Counted { takes, asks }),
             }
         }

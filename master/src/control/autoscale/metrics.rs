@@ -17,17 +17,23 @@ pub fn propose(metric: &Value, crew: &Crew<'_>, namespace: &str) -> Result<Propo
     let said = &metric[field];
     let (resource, container) = (said["name"].as_str().unwrap_or_default(), said["container"].as_str());
     let unmeasured = |why: String| match container {
-        Some(container) => {
-            Unmeasured { reason: "FailedGetContainerResourceMetric", what: format!("{container} container metric value"), why }
+        Some(container) => Unmeasured {
+            reason: "FailedGetContainerResourceMetric",
+            what: format!("{container} container metric value"),
+            why,
+        },
+        None => {
+            Unmeasured { reason: "FailedGetResourceMetric", what: format!("{resource} resource metric value"), why }
         }
-        None => Unmeasured { reason: "FailedGetResourceMetric", what: format!("{resource} resource metric value"), why },
     };
-    let average = said["target"]["averageValue"].as_str().and_then(|text| Quantity::parse(text).ok()).map(Quantity::milli);
+    let average =
+        said["target"]["averageValue"].as_str().and_then(|text| Quantity::parse(text).ok()).map(Quantity::milli);
     let aim = match (average, said["target"]["averageUtilization"].as_i64()) {
         (Some(average), _) => Aim::Average(average),
         (None, Some(percent)) => Aim::Utilization(percent),
         (None, None) => {
-            let why = "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set";
+            let why = "invalid resource metric source: neither an average utilization target nor an average value \
+                       (usage) target was set";
             return Err(unmeasured(why.to_owned()));
         }
     };
@@ -54,7 +60,8 @@ pub struct Unmeasured {
 impl Unmeasured {
     fn without_source(metric: &Value, namespace: &str) -> Unmeasured {
         let text = |at: &str| metric.pointer(at).and_then(Value::as_str).unwrap_or_default();
-        let custom = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered";
+        let custom =
+            "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered";
         let (reason, what, why) = match text("/type") {
             "Pods" => {
                 let why = format!("unable to get metric {}: {custom}", text("/pods/metric/name"));
@@ -62,13 +69,19 @@ impl Unmeasured {
             }
             "Object" => {
                 let (kind, name) = (text("/object/describedObject/kind"), text("/object/describedObject/name"));
-                let why = format!("unable to get metric {}: {kind} on {namespace} {name}/{custom}", text("/object/metric/name"));
+                let why = format!(
+                    "unable to get metric {}: {kind} on {namespace} {name}/{custom}",
+                    text("/object/metric/name")
+                );
                 ("FailedGetObjectMetric", "object metric value".to_owned(), why)
             }
             _ => {
                 let name = text("/external/metric/name");
-                let api = "unable to fetch metrics from external metrics API: the server could not find the requested resource";
-                let why = format!("unable to get external metric {namespace}/{name}/nil: {api} (get {name}.external.metrics.k8s.io)");
+                let api = "unable to fetch metrics from external metrics API: the server could not find the requested \
+                           resource";
+                let why = format!(
+                    "unable to get external metric {namespace}/{name}/nil: {api} (get {name}.external.metrics.k8s.io)"
+                );
                 ("FailedGetExternalMetric", format!("{name} external metric value"), why)
             }
         };

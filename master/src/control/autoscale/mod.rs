@@ -4,8 +4,9 @@
 //!     outside min..max     -> the nearest of them
 //!     else                 -> what the metrics say (`measure`), as fast as it may follow (`pace`)
 //!
-//! One look in fifteen seconds writes, as in Kubernetes: between two sizes the workload has time to follow. Before it the agents are asked
-//! what pods take. In a master without agents there is nothing to measure, and with nothing to write no look at all.
+//! One look in fifteen seconds writes, as in Kubernetes: between two sizes the workload has time to follow. Before it
+//! the agents are asked what pods take. In a master without agents there is nothing to measure, and with nothing to
+//! write no look at all.
 
 mod measure;
 mod metrics;
@@ -106,18 +107,22 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let mut past: Past = look.remembered();
     let measured = found.as_ref().ok().filter(|(_, scale)| spec.in_bounds(scale.replicas));
     if measured.is_some() && cluster.settings.measured {
-        let due = [past.looked, view.written].into_iter().flatten().max().map(|at| at + PERIOD).filter(|at| *at > now.uptime);
+        let due =
+            [past.looked, view.written].into_iter().flatten().max().map(|at| at + PERIOD).filter(|at| *at > now.uptime);
         let decision = match due {
             Some(_) => Decision { wake_at: due, ..Decision::default() },
             None if cluster.readings.fresh(PERIOD, now.uptime) => Decision::default(),
             // What is told wakes it, and the time does if nothing is.
-            None => Decision { errand: Some(Errand::Readings), wake_at: Some(now.uptime + PERIOD), ..Decision::default() },
+            None => {
+                Decision { errand: Some(Errand::Readings), wake_at: Some(now.uptime + PERIOD), ..Decision::default() }
+            }
         };
         if decision.wake_at.is_some() {
             return Decision { memo: Some(Memo::of(past)), ..decision };
         }
     }
-    let mut next = Next { status: view.status.as_object().cloned().unwrap_or_default(), tales: Vec::new(), now, past: &mut past };
+    let mut next =
+        Next { status: view.status.as_object().cloned().unwrap_or_default(), tales: Vec::new(), now, past: &mut past };
     let size = match &found {
         Err(why) => {
             next.tell("Warning", "FailedGetScale", why.clone());
@@ -147,9 +152,9 @@ pub fn decide(look: &Look<'_>) -> Decision {
     }
     intents.push(Intent::Status { key: key.clone(), seen: view.revision, status });
     let about = About::new(("autoscaling/v2", "HorizontalPodAutoscaler"), key, &view.uid, view.revision);
-    let events = tales
-        .into_iter()
-        .map(|(severity, reason, message)| Intent::Tell(Tale { severity, ..Tale::normal(SOURCE, about.clone(), reason, message) }));
+    let events = tales.into_iter().map(|(severity, reason, message)| {
+        Intent::Tell(Tale { severity, ..Tale::normal(SOURCE, about.clone(), reason, message) })
+    });
     intents.extend(events);
     Decision { wake_at: again, memo, ..Decision::of(intents) }
 }
@@ -168,7 +173,10 @@ impl Spec {
         let of = |said: Option<Quantity>| said.map_or(TOLERANCE, |said| said.milli() as f64 / 1000.0);
         let behavior = self.behavior.as_ref();
         let one = |rules: fn(&Behavior) -> Option<Quantity>| of(behavior.and_then(rules));
-        Tolerance { up: one(|behavior| behavior.scale_up.tolerance), down: one(|behavior| behavior.scale_down.tolerance) }
+        Tolerance {
+            up: one(|behavior| behavior.scale_up.tolerance),
+            down: one(|behavior| behavior.scale_down.tolerance),
+        }
     }
 }
 
@@ -196,7 +204,11 @@ impl Next<'_> {
             return None;
         }
         let above = replicas > spec.max_replicas;
-        let (size, which) = if above { (spec.max_replicas, "above Spec.MaxReplicas") } else { (spec.least(), "below Spec.MinReplicas") };
+        let (size, which) = if above {
+            (spec.max_replicas, "above Spec.MaxReplicas")
+        } else {
+            (spec.least(), "below Spec.MinReplicas")
+        };
         self.rescale(spec, size, replicas, &format!("Current number of replicas {which}"));
         self.count(replicas, size, Value::Null);
         Some(size)
@@ -208,7 +220,11 @@ impl Next<'_> {
         self.condition("AbleToScale", true, "SucceededRescale", message);
         self.status.insert("lastScaleTime".into(), self.now.wall.to_string().into());
         let uptime = self.now.uptime;
-        self.past.scaled(spec.behavior.as_ref(), size, Bounds { least: spec.least(), most: spec.max_replicas, replicas, uptime });
+        self.past.scaled(
+            spec.behavior.as_ref(),
+            size,
+            Bounds { least: spec.least(), most: spec.max_replicas, replicas, uptime },
+        );
     }
 
     /// The size that the metrics ask for, if another one than there is.
@@ -233,18 +249,29 @@ impl Next<'_> {
         (pace.size != replicas).then_some(pace.size)
     }
 
-    /// The most that a metric asks for, its name, and the statuses of all. `None`: nobody knows, and the conditions say why.
+    /// The most that a metric asks for, its name, and the statuses of all. `None`: nobody knows, and the conditions say
+    /// why.
     fn asked(&mut self, spec: &Spec, replicas: i64, team: &Team<'_>) -> Option<Proposal> {
         let desired = self.status.get("desiredReplicas").and_then(Value::as_i64).unwrap_or_default();
         if team.scaled_by.len() > 1 {
-            let why = format!("pods by selector {} are controlled by multiple HPAs: [{}]", team.selector, team.scaled_by.join(" "));
+            let why = format!(
+                "pods by selector {} are controlled by multiple HPAs: [{}]",
+                team.selector,
+                team.scaled_by.join(" ")
+            );
             self.tell("Warning", "AmbiguousSelector", why.clone());
             self.tell("Warning", "FailedComputeMetricsReplicas", why.clone());
             self.condition("ScalingActive", false, "AmbiguousSelector", why);
             self.count(replicas, desired, Value::Null);
             return None;
         }
-        let crew = Crew { pods: team.pods.clone(), readings: &team.cluster.readings, replicas, tolerance: spec.tolerance(), now: self.now };
+        let crew = Crew {
+            pods: team.pods.clone(),
+            readings: &team.cluster.readings,
+            replicas,
+            tolerance: spec.tolerance(),
+            now: self.now,
+        };
         let (mut most, mut statuses, mut failed) = (None::<(i64, String)>, Vec::new(), Vec::new());
         for metric in &spec.metrics {
             match propose(metric, &crew, team.namespace) {
@@ -269,8 +296,10 @@ impl Next<'_> {
         }
         if let Some(first) = failed.first() {
             let (of, count) = (spec.metrics.len(), failed.len());
-            let words =
-                format!("invalid metrics ({count} invalid out of {of}), first error is: failed to get {}: {}", first.what, first.why);
+            let words = format!(
+                "invalid metrics ({count} invalid out of {of}), first error is: failed to get {}: {}",
+                first.what, first.why
+            );
             self.tell("Warning", "FailedComputeMetricsReplicas", words);
             let message = format!("the HPA was unable to compute the replica count: {}", first.why);
             self.condition("ScalingActive", false, first.reason, message);
@@ -305,9 +334,13 @@ impl Next<'_> {
         let conditions = self.status.entry("conditions").or_insert_with(|| json!([]));
         let Some(conditions) = conditions.as_array_mut() else { return };
         let was = conditions.iter().position(|one| one["type"] == kind);
-        let since = was.map(|at| &conditions[at]).filter(|one| one["status"] == says).map(|one| one["lastTransitionTime"].clone());
+        let since = was
+            .map(|at| &conditions[at])
+            .filter(|one| one["status"] == says)
+            .map(|one| one["lastTransitionTime"].clone());
         let since = since.unwrap_or_else(|| self.now.wall.to_string().into());
-        let condition = json!({"type": kind, "status": says, "lastTransitionTime": since, "reason": reason, "message": message});
+        let condition =
+            json!({"type": kind, "status": says, "lastTransitionTime": since, "reason": reason, "message": message});
         match was {
             Some(at) => conditions[at] = condition,
             None => conditions.push(condition),
@@ -336,8 +369,9 @@ mod tests {
             Intent::Update { key, object, .. } => format!("{} {}", key.name, object["spec"]["replicas"]),
             Intent::Status { status, .. } => {
                 let conditions = status["conditions"].as_array().unwrap().iter();
-                let said: Vec<String> =
-                    conditions.map(|one| format!("{}={}", one["type"].as_str().unwrap(), one["reason"].as_str().unwrap())).collect();
+                let said: Vec<String> = conditions
+                    .map(|one| format!("{}={}", one["type"].as_str().unwrap(), one["reason"].as_str().unwrap()))
+                    .collect();
                 format!("{} of {} {}", status["currentReplicas"], status["desiredReplicas"], said.join(" "))
             }
             Intent::Tell(tale) => format!("{} {}", tale.reason, tale.message.chars().take(60).collect::<String>()),
@@ -364,7 +398,8 @@ mod tests {
         }
         let now = Now { wall: Time::from_seconds(1_800_000_000).unwrap(), uptime: Duration::ZERO };
         let of = key(AutoscalerView::OF[0].clone(), "h");
-        let decision = decide(&Look { cluster: &cluster, key: &of, now, refusal: None, contents: None, memory: None, memo: None });
+        let decision =
+            decide(&Look { cluster: &cluster, key: &of, now, refusal: None, contents: None, memory: None, memo: None });
         assert_eq!(decision.intents.iter().map(line).collect::<Vec<_>>(), expected, "{replicas:?} {status}");
     }
 
@@ -385,7 +420,8 @@ mod tests {
         check(Some(3), &json!({}), &unmeasured);
     }
 
-    /// A deployment of as many replicas as there are pods, of 100m each, that are to take half of it: what each takes, if it is known.
+    /// A deployment of as many replicas as there are pods, of 100m each, that are to take half of it: what each takes,
+    /// if it is known.
     fn measured(takes: &[Option<i64>], behavior: &Value, expected: &[&str]) {
         let settings = Settings { measured: true, ..Settings::default() };
         let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
@@ -394,9 +430,12 @@ mod tests {
         let spec = json!({"maxReplicas": 10, "metrics": [metric], "scaleTargetRef": target, "behavior": behavior});
         let autoscaler = json!({"metadata": {"name": "h", "uid": "h"}, "spec": spec});
         let selector = json!({"matchLabels": {"app": "web"}});
-        let web = json!({"metadata": {"name": "web", "uid": "web"}, "spec": {"replicas": takes.len(), "selector": selector}});
-        let mut objects =
-            vec![(AutoscalerView::OF[0].clone(), "h".to_owned(), autoscaler), (of_group("apps", "deployments"), "web".to_owned(), web)];
+        let web =
+            json!({"metadata": {"name": "web", "uid": "web"}, "spec": {"replicas": takes.len(), "selector": selector}});
+        let mut objects = vec![
+            (AutoscalerView::OF[0].clone(), "h".to_owned(), autoscaler),
+            (of_group("apps", "deployments"), "web".to_owned(), web),
+        ];
         let mut pods = Vec::new();
         for (nth, takes) in takes.iter().enumerate() {
             let name = format!("web-{nth}");
@@ -420,7 +459,9 @@ mod tests {
         }
         let now = Now { wall: Time::from_seconds(1_800_000_000).unwrap(), uptime: Duration::ZERO };
         let of = key(AutoscalerView::OF[0].clone(), "h");
-        let look = |cluster: &Cluster| decide(&Look { cluster, key: &of, now, refusal: None, contents: None, memory: None, memo: None });
+        let look = |cluster: &Cluster| {
+            decide(&Look { cluster, key: &of, now, refusal: None, contents: None, memory: None, memo: None })
+        };
         let asks = look(&cluster);
         assert_eq!((asks.errand, asks.intents), (Some(Errand::Readings), Vec::new()), "first the agents are asked");
         let usage = json!({"timestamp": "2027-01-15T07:59:55Z", "window": "15s", "pods": pods});
@@ -433,7 +474,9 @@ mod tests {
 
     #[test]
     fn what_pods_take_decides() {
-        let all = |able: &str, limit: &str| format!("AbleToScale={able} ScalingActive=ValidMetricFound ScalingLimited={limit}");
+        let all = |able: &str, limit: &str| {
+            format!("AbleToScale={able} ScalingActive=ValidMetricFound ScalingLimited={limit}")
+        };
         let null = Value::Null;
         let rests = format!("2 of 2 {}", all("ReadyForNewScale", "DesiredWithinRange"));
         measured(&[Some(50), Some(54)], &null, &[&rests]);
@@ -450,7 +493,8 @@ mod tests {
         let below = "SuccessfulRescale New size: 1; reason: All metrics below target";
         let shrinks = format!("2 of 1 {}", all("SucceededRescale", "DesiredWithinRange"));
         let policies = json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]);
-        let at_once = json!({"scaleDown": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": policies}});
+        let at_once =
+            json!({"scaleDown": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": policies}});
         measured(&[Some(10), Some(10)], &at_once, &["web 1", &shrinks, below]);
         let unready = [
             "1 of 0 AbleToScale=SucceededGetScale ScalingActive=FailedGetResourceMetric",

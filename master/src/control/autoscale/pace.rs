@@ -1,5 +1,5 @@
-//! How fast a workload follows what its metrics ask for: not down before it was asked for less for a while, and no more at a time than its
-//! behavior allows. PURE.
+//! How fast a workload follows what its metrics ask for: not down before it was asked for less for a while, and no more
+//! at a time than its behavior allows. PURE.
 
 use serde::Deserialize;
 use std::time::Duration;
@@ -65,13 +65,19 @@ pub struct Pace {
 }
 
 const READY: (&str, &str) = ("ReadyForNewScale", "recommended size matches current size");
-const UP_STABLE: (&str, &str) =
-    ("ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation");
-const DOWN_STABLE: (&str, &str) =
-    ("ScaleDownStabilized", "recent recommendations were higher than current one, applying the highest recent recommendation");
+const UP_STABLE: (&str, &str) = (
+    "ScaleUpStabilized",
+    "recent recommendations were lower than current one, applying the lowest recent recommendation",
+);
+const DOWN_STABLE: (&str, &str) = (
+    "ScaleDownStabilized",
+    "recent recommendations were higher than current one, applying the highest recent recommendation",
+);
 const WITHIN: (&str, &str) = ("DesiredWithinRange", "the desired count is within the acceptable range");
-const UP_LIMIT: (&str, &str) = ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate");
-const DOWN_LIMIT: (&str, &str) = ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
+const UP_LIMIT: (&str, &str) =
+    ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate");
+const DOWN_LIMIT: (&str, &str) =
+    ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
 const TOO_MANY: (&str, &str) = ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
 const TOO_FEW: (&str, &str) = ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
 
@@ -79,7 +85,9 @@ impl Past {
     /// The size that comes next, where the metrics ask for this one.
     pub fn pace(&mut self, asked: i64, behavior: Option<&Behavior>, bounds: Bounds) -> Pace {
         let windows = behavior.map_or((Duration::ZERO, DOWN_WINDOW), |behavior| {
-            let window = |rules: &Rules, or| rules.stabilization_window_seconds.map_or(or, |seconds| Duration::from_secs(seconds.into()));
+            let window = |rules: &Rules, or| {
+                rules.stabilization_window_seconds.map_or(or, |seconds| Duration::from_secs(seconds.into()))
+            };
             (window(&behavior.scale_up, Duration::ZERO), window(&behavior.scale_down, DOWN_WINDOW))
         });
         if self.asked.is_empty() {
@@ -116,7 +124,8 @@ impl Past {
     pub fn scaled(&mut self, behavior: Option<&Behavior>, size: i64, bounds: Bounds) {
         let Some(behavior) = behavior else { return };
         let change = size - bounds.replicas;
-        let (done, rules) = if change > 0 { (&mut self.more, &behavior.scale_up) } else { (&mut self.fewer, &behavior.scale_down) };
+        let (done, rules) =
+            if change > 0 { (&mut self.more, &behavior.scale_up) } else { (&mut self.fewer, &behavior.scale_down) };
         let longest = rules.policies.iter().map(|policy| policy.period_seconds).max().unwrap_or_default();
         let longest = Duration::from_secs(longest.into());
         done.retain(|(at, _)| *at + longest > bounds.uptime);
@@ -183,7 +192,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What is asked for one after the other, fifteen seconds apart, from 2 replicas in 1..10: the sizes and the two reasons.
+    /// What is asked for one after the other, fifteen seconds apart, from 2 replicas in 1..10: the sizes and the two
+    /// reasons.
     fn check(behavior: Option<serde_json::Value>, asked: &[i64], expected: &[(i64, &str, &str)]) {
         let behavior: Option<Behavior> = behavior.map(|behavior| serde_json::from_value(behavior).unwrap());
         let (mut past, mut replicas, mut found) = (Past::default(), 2, Vec::new());
@@ -203,7 +213,11 @@ mod tests {
     fn in_general() {
         let (ready, down) = ("ReadyForNewScale", "ScaleDownStabilized");
         check(None, &[2, 3], &[(2, ready, "DesiredWithinRange"), (3, ready, "DesiredWithinRange")]);
-        check(None, &[20, 20, 20], &[(4, ready, "ScaleUpLimit"), (8, ready, "ScaleUpLimit"), (10, ready, "TooManyReplicas")]);
+        check(
+            None,
+            &[20, 20, 20],
+            &[(4, ready, "ScaleUpLimit"), (8, ready, "ScaleUpLimit"), (10, ready, "TooManyReplicas")],
+        );
         // For five minutes the most that was asked for counts.
         let mut asked = vec![4];
         asked.extend([0; 21]);
@@ -223,7 +237,11 @@ mod tests {
         let fast = rules("Max", "Percent", 100, 0);
         // Two in thirty seconds.
         let slow = json!({"scaleUp": rules("Max", "Pods", 2, 0), "scaleDown": fast});
-        check(Some(slow), &[9, 9, 9], &[(4, ready, "ScaleUpLimit"), (4, ready, "ScaleUpLimit"), (6, ready, "ScaleUpLimit")]);
+        check(
+            Some(slow),
+            &[9, 9, 9],
+            &[(4, ready, "ScaleUpLimit"), (4, ready, "ScaleUpLimit"), (6, ready, "ScaleUpLimit")],
+        );
         // Half of them in thirty seconds.
         let half = json!({"scaleUp": rules("Max", "Percent", 400, 0), "scaleDown": rules("Max", "Percent", 50, 0)});
         check(Some(half), &[8, 1, 1], &[(8, ready, within), (1, ready, within), (1, ready, within)]);

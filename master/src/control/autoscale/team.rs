@@ -28,7 +28,9 @@ impl<'c> Team<'c> {
             let (selector, _) = self::selector(&target, scale);
             pods.iter().any(|(_, pod)| selector.selects(pod.labels()))
         };
-        let others = cluster.within::<AutoscalerView>(&key.namespace).filter(|(other, view)| *other == key || selects(other, view));
+        let others = cluster
+            .within::<AutoscalerView>(&key.namespace)
+            .filter(|(other, view)| *other == key || selects(other, view));
         let scaled_by = others.map(|(other, _)| format!("{}/{}", other.namespace, other.name)).collect();
         Team { cluster, namespace: &key.namespace, pods, selector: text, scaled_by }
     }

@@ -33,7 +33,8 @@ const SOURCE: &str = "cronjob-controller";
 const SCHEDULED_AT: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// After a tick, for clocks that are not quite the same.
 const PADDING: Duration = Duration::from_millis(100);
-/// A clock that is put right little by little is off by less than this part of a wait: so much of a long one is waited apart.
+/// A clock that is put right little by little is off by less than this part of a wait: so much of a long one is waited
+/// apart.
 const DRIFT: u32 = 1000;
 /// A wait that is off by its drift is off by no second.
 const SHORT: Duration = Duration::from_secs(600);
@@ -155,7 +156,11 @@ impl Books {
             }
             reference
         });
-        Books { active: active.collect(), last: cron_job.status.last_schedule_time, last_success: cron_job.status.last_successful_time }
+        Books {
+            active: active.collect(),
+            last: cron_job.status.last_schedule_time,
+            last_success: cron_job.status.last_successful_time,
+        }
     }
 
     fn has(&self, uid: &str) -> bool {
@@ -163,7 +168,14 @@ impl Books {
     }
 
     /// Takes in what has become of the jobs.
-    fn follow(&mut self, cluster: &Cluster, view: &CronJobView, key: &Key, cron_job: &CronJob, jobs: &[Job<'_>]) -> Vec<Intent> {
+    fn follow(
+        &mut self,
+        cluster: &Cluster,
+        view: &CronJobView,
+        key: &Key,
+        cron_job: &CronJob,
+        jobs: &[Job<'_>],
+    ) -> Vec<Intent> {
         let mut tales = Vec::new();
         for (job_key, job) in jobs {
             let Some((success, at)) = job.finished else { continue };
@@ -192,7 +204,8 @@ impl Books {
         self.last = Some(Time(tick));
         if job.finished.is_none() {
             self.active.push(json!({
-                "kind": "Job", "namespace": job_key.namespace, "name": job_key.name, "uid": job.template.uid, "apiVersion": "batch/v1",
+                "kind": "Job", "namespace": job_key.namespace, "name": job_key.name, "uid": job.template.uid,
+                "apiVersion": "batch/v1",
                 "resourceVersion": job.template.revision.to_string(),
             }));
         }
@@ -202,7 +215,9 @@ impl Books {
         let mut status = standing.as_object().cloned().unwrap_or_default();
         let time = |time: Option<Time>| time.map(|time| Value::from(time.to_string()));
         let active = (!self.active.is_empty()).then(|| self.active.into());
-        for (field, value) in [("active", active), ("lastScheduleTime", time(self.last)), ("lastSuccessfulTime", time(self.last_success))] {
+        for (field, value) in
+            [("active", active), ("lastScheduleTime", time(self.last)), ("lastSuccessfulTime", time(self.last_success))]
+        {
             match value {
                 Some(value) => status.insert(field.to_owned(), value),
                 None => status.remove(field),
@@ -246,21 +261,29 @@ struct Clock<'a> {
 
 impl<'a> Clock<'a> {
     /// `None`: the clock has not been set. What is wrong is an event: reason and message.
-    fn of(cluster: &Cluster, cron_job: &'a CronJob, now: Timestamp) -> Result<Option<Clock<'a>>, (&'static str, String)> {
+    fn of(
+        cluster: &Cluster,
+        cron_job: &'a CronJob,
+        now: Timestamp,
+    ) -> Result<Option<Clock<'a>>, (&'static str, String)> {
         if now.as_second() < CLOCK_SET_S {
             return Ok(None);
         }
         let spec = &cron_job.spec;
         let name = spec.time_zone.as_deref().unwrap_or_default();
-        let zone = (cluster.settings.zones.0)(name).map_err(|why| ("UnknownTimeZone", format!("invalid timeZone: {name:?}: {why}")))?;
+        let zone = (cluster.settings.zones.0)(name)
+            .map_err(|why| ("UnknownTimeZone", format!("invalid timeZone: {name:?}: {why}")))?;
         let text = &spec.schedule;
-        let schedule = parse(text).map_err(|why| ("UnparseableSchedule", format!("unparseable schedule: {text:?} : {why}")))?;
-        let said = cron_job.status.last_schedule_time.or(cron_job.metadata.creation_timestamp).map_or(now, |time| time.0);
+        let schedule =
+            parse(text).map_err(|why| ("UnparseableSchedule", format!("unparseable schedule: {text:?} : {why}")))?;
+        let said =
+            cron_job.status.last_schedule_time.or(cron_job.metadata.creation_timestamp).map_or(now, |time| time.0);
         let since = if said.duration_since(now) > BEHIND_MAX { now } else { said };
         let deadline = spec.starting_deadline_seconds.map(|allowed| SignedDuration::from_secs(allowed));
-        let earliest = deadline.and_then(|allowed| now.checked_sub(allowed).ok()).map_or(since, |earliest| earliest.max(since));
-        let due =
-            ticks::due(&schedule, &zone, earliest, now).map_err(|why| ("InvalidSchedule", format!("invalid schedule: {text} : {why}")))?;
+        let earliest =
+            deadline.and_then(|allowed| now.checked_sub(allowed).ok()).map_or(since, |earliest| earliest.max(since));
+        let due = ticks::due(&schedule, &zone, earliest, now)
+            .map_err(|why| ("InvalidSchedule", format!("invalid schedule: {text} : {why}")))?;
         let shown = if name.is_empty() { TimeZone::UTC } else { zone.clone() };
         Ok(Some(Clock { cron_job, schedule, zone, shown, now, since, due }))
     }
@@ -268,8 +291,10 @@ impl<'a> Clock<'a> {
     /// Until the next tick. Whoever sets the clock wakes the controller besides. `None`: there is none.
     fn wait(&self) -> Option<Duration> {
         let since = self.due.tick.unwrap_or(self.since).max(self.since);
-        let next =
-            [since, self.now].into_iter().filter_map(|since| ticks::next(&self.schedule, &self.zone, since)).find(|next| *next > self.now);
+        let next = [since, self.now]
+            .into_iter()
+            .filter_map(|since| ticks::next(&self.schedule, &self.zone, since))
+            .find(|next| *next > self.now);
         let left = Duration::try_from(next?.duration_since(self.now)).ok()?;
         Some(if left > SHORT { left - left / DRIFT } else { left + PADDING })
     }
@@ -306,10 +331,15 @@ impl<'a> Clock<'a> {
             }
             books.active.clear();
         }
-        intents.push(Intent::Create { resource: JOBS, namespace: key.namespace.clone(), object: self.job(view, key, &name, tick) });
+        intents.push(Intent::Create {
+            resource: JOBS,
+            namespace: key.namespace.clone(),
+            object: self.job(view, key, &name, tick),
+        });
         intents.push(view.tell(key, "SuccessfulCreate", format!("Created job {name}")));
         if self.due.missed_many {
-            let words = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+            let words =
+                "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
             intents.push(view.warn(key, "TooManyMissedTimes", words.to_owned()));
         }
         (intents, Vec::new())

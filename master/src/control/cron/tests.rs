@@ -23,7 +23,8 @@ fn cluster(spec: Value, status: Value, jobs: &[(&str, Value)]) -> Cluster {
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"parallelism": 2}});
     let mut of = json!({
         "metadata": {"name": "c", "namespace": "ns", "uid": "u", "creationTimestamp": "2026-01-01T10:00:10Z"},
-        "spec": {"schedule": "* * * * *", "concurrencyPolicy": "Allow", "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 1, "jobTemplate": template},
+        "spec": {"schedule": "* * * * *", "concurrencyPolicy": "Allow", "successfulJobsHistoryLimit": 1,
+            "failedJobsHistoryLimit": 1, "jobTemplate": template},
         "status": status,
     });
     for (field, value) in spec.as_object().into_iter().flatten() {
@@ -47,8 +48,15 @@ fn look(cluster: &Cluster, wall: &str) -> (Vec<String>, Option<u128>) {
     let controllers = Controllers::builtin();
     let owner = controllers.owner("cron jobs", key(&CRON_JOBS, "c")).expect("a row of the table");
     let now = Now { wall: Time::parse(wall).expect("a time"), uptime: Duration::ZERO };
-    let decision =
-        (controllers.row(&owner).decide)(&Look { cluster, key: &owner.key, now, refusal: None, contents: None, memory: None, memo: None });
+    let decision = (controllers.row(&owner).decide)(&Look {
+        cluster,
+        key: &owner.key,
+        now,
+        refusal: None,
+        contents: None,
+        memory: None,
+        memo: None,
+    });
     (decision.intents.iter().map(line).collect(), decision.wake_at.map(|at| at.as_millis()))
 }
 
@@ -59,7 +67,8 @@ fn line(intent: &Intent) -> String {
         }
         Intent::Collect { key, foreground: false, .. } => format!("delete {}", key.name),
         Intent::Status { status, .. } => {
-            let active: Vec<&str> = status["active"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
+            let active: Vec<&str> =
+                status["active"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
             format!("status {} {} {}", active.join(","), status["lastScheduleTime"], status["lastSuccessfulTime"])
         }
         Intent::Tell(tale) => format!("tell {}", tale.reason),
@@ -96,7 +105,10 @@ fn a_tick_makes_a_job() {
     assert_eq!(look(&cluster_of(standing.clone(), &[(FIRST, over)]), "2026-01-01T10:01:06Z").0, seen);
     let missing = ["status  \"2026-01-01T10:01:00Z\" null", "tell MissingJob"];
     assert_eq!(look(&cluster_of(standing, &[]), "2026-01-01T10:01:06Z").0, missing);
-    assert_eq!(look(&cluster_of(json!({}), &[("by-hand", json!({}))]), "2026-01-01T10:00:40Z").0, ["tell UnexpectedJob"]);
+    assert_eq!(
+        look(&cluster_of(json!({}), &[("by-hand", json!({}))]), "2026-01-01T10:00:40Z").0,
+        ["tell UnexpectedJob"]
+    );
 }
 
 #[test]
@@ -119,7 +131,12 @@ fn one_that_still_runs() {
 fn old_jobs_are_forgotten() {
     let at = |minute: u32| format!("2026-01-01T09:{minute:02}:00Z");
     let job = |kind: &str, minute: u32| ended(kind, &at(minute), &at(minute + 1));
-    let jobs = [("s2", job("Complete", 20)), ("s1", job("Complete", 10)), ("f1", job("Failed", 15)), ("f2", job("Failed", 25))];
+    let jobs = [
+        ("s2", job("Complete", 20)),
+        ("s1", job("Complete", 10)),
+        ("f1", job("Failed", 15)),
+        ("f2", job("Failed", 25)),
+    ];
     let cluster = cluster(json!({"suspend": true}), json!({"lastSuccessfulTime": at(21)}), &jobs);
     let expected = ["delete s1", "tell SuccessfulDelete", "delete f1", "tell SuccessfulDelete"];
     assert_eq!(look(&cluster, "2026-01-01T10:30:00Z"), (expected.map(str::to_owned).to_vec(), None));

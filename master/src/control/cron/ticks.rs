@@ -21,13 +21,15 @@ pub struct Due {
 /// The next moment after this one. `None`: there is none.
 pub fn next(schedule: &Schedule, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     match schedule {
-        Schedule::Every(seconds) => Timestamp::from_second(after.as_second().checked_add(i64::try_from(*seconds).ok()?)?).ok(),
+        Schedule::Every(seconds) => {
+            Timestamp::from_second(after.as_second().checked_add(i64::try_from(*seconds).ok()?)?).ok()
+        }
         Schedule::At(fields) => at(fields, zone, after),
     }
 }
 
-/// Real time goes on minute by minute, whatever the clock on the wall does: an hour that is left out has no ticks, one that comes twice
-/// has them twice.
+/// Real time goes on minute by minute, whatever the clock on the wall does: an hour that is left out has no ticks, one
+/// that comes twice has them twice.
 fn at(fields: &Fields, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut moment = Timestamp::from_second((after.as_second().div_euclid(60) + 1).checked_mul(60)?).ok()?;
     let last_year = zone.to_datetime(moment).year().saturating_add(YEARS_MAX);
@@ -144,7 +146,13 @@ mod tests {
         // The clock was put back.
         check("* * * * *", "2026-01-01T10:00:00Z", "2026-01-01T09:00:00Z", None, false);
         assert!(
-            due(&parse("0 0 31 2 *").unwrap(), &TimeZone::UTC, moment("2026-01-01T10:00:00Z"), moment("2026-01-02T10:00:00Z")).is_err()
+            due(
+                &parse("0 0 31 2 *").unwrap(),
+                &TimeZone::UTC,
+                moment("2026-01-01T10:00:00Z"),
+                moment("2026-01-02T10:00:00Z")
+            )
+            .is_err()
         );
     }
 }

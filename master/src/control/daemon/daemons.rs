@@ -38,7 +38,8 @@ impl<'c> Daemons<'c> {
     /// Made of the present template.
     pub fn is_new(&self, (_, pod): Pod<'_>) -> bool {
         let label = |name: &str| pod.labels().get(name);
-        label(HASH) == Some(&self.hash) || self.set.template_generation.as_deref().is_some_and(|one| label(GENERATION) == Some(one))
+        label(HASH) == Some(&self.hash)
+            || self.set.template_generation.as_deref().is_some_and(|one| label(GENERATION) == Some(one))
     }
 
     /// How many nodes are to have a pod.

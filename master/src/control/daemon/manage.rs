@@ -45,7 +45,12 @@ pub fn work<'c>(daemons: &Daemons<'c>) -> Work<'c> {
 }
 
 /// The pods of a node that run; those that are over go.
-fn running<'c>(daemons: &Daemons<'c>, (node, pods): (&str, &[Pod<'c>]), work: &mut Work<'c>, failures: &mut Failures) -> Vec<Pod<'c>> {
+fn running<'c>(
+    daemons: &Daemons<'c>,
+    (node, pods): (&str, &[Pod<'c>]),
+    work: &mut Work<'c>,
+    failures: &mut Failures,
+) -> Vec<Pod<'c>> {
     let (set, namespace) = (&daemons.set.template, &daemons.key.namespace);
     let mut running = Vec::new();
     for pod in pods.iter().filter(|(_, pod)| !pod.deleting) {
@@ -61,7 +66,8 @@ fn running<'c>(daemons: &Daemons<'c>, (node, pods): (&str, &[Pod<'c>]), work: &m
                 work.delete.push(*pod);
             }
             "Succeeded" => {
-                let words = format!("Found succeeded daemon pod {namespace}/{name} on node {node}, will try to delete it");
+                let words =
+                    format!("Found succeeded daemon pod {namespace}/{name} on node {node}, will try to delete it");
                 work.tales.push(set.tell(daemons.key, "SucceededDaemonPod", words));
                 work.delete.push(*pod);
             }
@@ -71,7 +77,8 @@ fn running<'c>(daemons: &Daemons<'c>, (node, pods): (&str, &[Pod<'c>]), work: &m
     running
 }
 
-/// With surge a node may have an old pod and a new one: the old one goes when the new one is available, or it is not ready itself.
+/// With surge a node may have an old pod and a new one: the old one goes when the new one is available, or it is not
+/// ready itself.
 fn replace<'c>(daemons: &Daemons<'c>, node: &str, should_run: bool, running: &[Pod<'c>], work: &mut Work<'c>) {
     if running.is_empty() && should_run {
         work.create.push(node.to_owned());
@@ -117,7 +124,9 @@ impl Failures {
         let known = self.by_node.get(node).filter(|entry| ms(entry, "at") + FORGOTTEN_AFTER > uptime);
         let wait = match known {
             None => AGAIN_AFTER,
-            Some(entry) if uptime < ms(entry, "at") + ms(entry, "wait") => return Err(ms(entry, "at") + ms(entry, "wait")),
+            Some(entry) if uptime < ms(entry, "at") + ms(entry, "wait") => {
+                return Err(ms(entry, "at") + ms(entry, "wait"));
+            }
             Some(entry) => (ms(entry, "wait") * 2).min(AGAIN_AFTER_MAX),
         };
         let of = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);

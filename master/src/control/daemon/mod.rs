@@ -31,7 +31,9 @@ use serde_json::{Value, json};
 pub fn decide(look: &Look<'_>) -> Decision {
     let (cluster, key) = (look.cluster, look.key);
     // What becomes of the pods of one that is being deleted is not its own matter any more.
-    let Some(set) = cluster.get::<DaemonSetView>(key).filter(|set| !set.template.deleting) else { return Decision::default() };
+    let Some(set) = cluster.get::<DaemonSetView>(key).filter(|set| !set.template.deleting) else {
+        return Decision::default();
+    };
     let mut intents = Vec::new();
     let revisions = revisions::claim(cluster, key, &set.template, &mut intents);
     let pods = replicas::claim(cluster, key, &set.template, &mut intents);
@@ -39,7 +41,8 @@ pub fn decide(look: &Look<'_>) -> Decision {
         return Decision::of(intents);
     }
     let document = document(&set.template.document);
-    let (current, old): (Vec<Revision<'_>>, Vec<_>) = revisions.into_iter().partition(|(_, one)| one.identity == set.identity);
+    let (current, old): (Vec<Revision<'_>>, Vec<_>) =
+        revisions.into_iter().partition(|(_, one)| one.identity == set.identity);
     let current = match present(cluster, key, set, &document, &current, revisions::next_number(&old)) {
         Ok(current) => current,
         Err(intent) => return Decision::of(vec![intent]),

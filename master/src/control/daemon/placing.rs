@@ -56,13 +56,16 @@ impl Placing {
     }
 }
 
-/// Adds the tolerations that every pod of a DaemonSet has; one of the same key, effect and operator takes the place of the template's.
+/// Adds the tolerations that every pod of a DaemonSet has; one of the same key, effect and operator takes the place of
+/// the template's.
 fn bear(spec: &mut Value) {
     let own = spec["hostNetwork"].as_bool().unwrap_or_default().then_some(BORNE_ON_ITS_NETWORK);
     let mut all = spec["tolerations"].as_array().cloned().unwrap_or_default();
     for (key, effect) in BORNE.into_iter().chain(own) {
         let new = json!({"key": key, "operator": "Exists", "effect": effect});
-        let same = |one: &Value| ["key", "operator", "effect"].iter().all(|field| one[*field] == new[*field]) && one["value"].is_null();
+        let same = |one: &Value| {
+            ["key", "operator", "effect"].iter().all(|field| one[*field] == new[*field]) && one["value"].is_null()
+        };
         match all.iter_mut().find(|one| same(one)) {
             Some(one) => *one = new,
             None => all.push(new),
@@ -103,7 +106,9 @@ pub fn by_target<'c>(pods: impl Iterator<Item = Pod<'c>>) -> BTreeMap<String, Ve
         }
     }
     for pods in by_node.values_mut() {
-        pods.sort_by_cached_key(|(key, pod)| (pod.node.is_empty(), pod.created.map(|time| time.seconds()), key.name.clone()));
+        pods.sort_by_cached_key(|(key, pod)| {
+            (pod.node.is_empty(), pod.created.map(|time| time.seconds()), key.name.clone())
+        });
     }
     by_node
 }
@@ -111,6 +116,7 @@ pub fn by_target<'c>(pods: impl Iterator<Item = Pod<'c>>) -> BTreeMap<String, Ve
 /// A node concerns all DaemonSets when it comes, goes, or says something else of itself than how it fares.
 pub fn by_node(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     let (was, is) = (change.was::<NodeView>(), cluster.nodes.get(&change.key.name));
-    let same = was.zip(is).is_some_and(|(was, is)| was.labels == is.labels && was.taints == is.taints && was.uid == is.uid);
+    let same =
+        was.zip(is).is_some_and(|(was, is)| was.labels == is.labels && was.taints == is.taints && was.uid == is.uid);
     if same && !change.is_unreadable() { Vec::new() } else { all::<DaemonSetView>(cluster) }
 }

@@ -45,7 +45,8 @@ pub fn work<'c>(daemons: &Daemons<'c>, work: &mut Work<'c>) {
 /// The nodes that have a pod, and those that are to have one.
 fn nodes<'a>(daemons: &'a Daemons<'_>) -> impl Iterator<Item = &'a String> {
     let lacking = daemons.cluster.nodes.iter();
-    let lacking = lacking.filter(|(name, node)| !daemons.pods.contains_key(*name) && daemons.placing.of(name, node).should_run);
+    let lacking =
+        lacking.filter(|(name, node)| !daemons.pods.contains_key(*name) && daemons.placing.of(name, node).should_run);
     daemons.pods.keys().chain(lacking.map(|(name, _)| name))
 }
 

@@ -11,8 +11,11 @@ use std::time::Duration;
 /// The write of the counts, if the status says others; and the uptime at which they will change though nothing happens.
 pub fn written(daemons: &Daemons<'_>) -> (Option<Intent>, Option<Duration>) {
     let set = daemons.set;
-    let mut status =
-        DaemonSetStatus { observed_generation: set.generation, collision_count: set.status.collision_count, ..Default::default() };
+    let mut status = DaemonSetStatus {
+        observed_generation: set.generation,
+        collision_count: set.status.collision_count,
+        ..Default::default()
+    };
     let mut later: Option<Duration> = None;
     for (name, node) in &daemons.cluster.nodes {
         let first = daemons.on(name).first().copied();

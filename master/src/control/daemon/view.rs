@@ -11,7 +11,8 @@ use serde_json::Value;
 use std::time::Duration;
 
 const DAEMON_SETS: Resource = of_group("apps", "daemonsets");
-const KIND: ParentKind = ParentKind { api_version: "apps/v1", kind: "DaemonSet", source: "daemonset-controller", claims_finished: true };
+const KIND: ParentKind =
+    ParentKind { api_version: "apps/v1", kind: "DaemonSet", source: "daemonset-controller", claims_finished: true };
 /// The number of its template, as its strategy counts it.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
@@ -44,7 +45,8 @@ impl View for DaemonSetView {
         let DaemonSet { metadata, spec, status } = read(stored)?;
         let template_generation = metadata.annotations.get(TEMPLATE_GENERATION);
         let rolling = spec.update_strategy.rolling_update;
-        let template = TemplateView::of(&KIND, stored, &metadata, Selector::Rules(spec.selector), spec.template.metadata.labels);
+        let template =
+            TemplateView::of(&KIND, stored, &metadata, Selector::Rules(spec.selector), spec.template.metadata.labels);
         Some(DaemonSetView {
             template,
             identity: template::identity(&document(stored)["spec"]["template"]),

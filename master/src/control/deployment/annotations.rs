@@ -9,8 +9,14 @@ const REVISIONS_BEFORE: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX: &str = "deployment.kubernetes.io/max-replicas";
 /// Annotations that a ReplicaSet does not get from its Deployment.
-const NOT_COPIED: [&str; 6] =
-    ["kubectl.kubernetes.io/last-applied-configuration", REVISION, REVISIONS_BEFORE, DESIRED, MAX, "deprecated.deployment.rollback.to"];
+const NOT_COPIED: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    REVISIONS_BEFORE,
+    DESIRED,
+    MAX,
+    "deprecated.deployment.rollback.to",
+];
 /// Bytes of the list of revisions that a set had before.
 const REVISIONS_BEFORE_BYTES_MAX: usize = 2000;
 

@@ -10,7 +10,9 @@ pub fn clean_up(rollout: &Rollout<'_>) -> Vec<Intent> {
     // They stand in order of their age, which decides between equal ones.
     old.sort_by_key(|(_, set)| set.rollout.revision);
     let surplus = old.len().saturating_sub(usize::try_from(kept).unwrap_or_default());
-    let empty = |set: &Set<'_>| set.1.status.replicas == 0 && set.1.replicas == 0 && set.1.generation <= set.1.status.observed_generation;
+    let empty = |set: &Set<'_>| {
+        set.1.status.replicas == 0 && set.1.replicas == 0 && set.1.generation <= set.1.status.observed_generation
+    };
     let delete = |(key, set): Set<'_>| Intent::Delete { key: key.clone(), seen: set.template.revision, at_once: false };
     old.into_iter().take(surplus).filter(empty).map(delete).collect()
 }

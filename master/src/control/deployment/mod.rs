@@ -1,4 +1,5 @@
-//! Deployments: one ReplicaSet for each template that a Deployment has had, and the move from the old ones to the new. PURE.
+//! Deployments: one ReplicaSet for each template that a Deployment has had, and the move from the old ones to the new.
+//! PURE.
 //!
 //!     adopt, release       the ReplicaSets that changed sides
 //!     paused, resumed      a condition says so

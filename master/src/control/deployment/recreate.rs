@@ -21,7 +21,8 @@ pub fn next(rollout: &Rollout<'_>) -> Stage {
 
 /// Whether an old pod runs, or may: one that ends does so until it is over.
 fn still_runs(rollout: &Rollout<'_>) -> bool {
-    let runs =
-        |(key, set): &Set<'_>| set.status.replicas > 0 || rollout.cluster.pods_of(key, &set.template.uid).any(|(_, pod)| !pod.terminal());
+    let runs = |(key, set): &Set<'_>| {
+        set.status.replicas > 0 || rollout.cluster.pods_of(key, &set.template.uid).any(|(_, pod)| !pod.terminal())
+    };
     rollout.cluster.holds(Rule::RecreateWaits) && rollout.old.iter().any(runs)
 }

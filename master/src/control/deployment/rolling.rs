@@ -1,4 +1,5 @@
-//! A rolling update: the new ReplicaSet grows as far as there may be more pods, the old ones shrink as far as pods may be missing. PURE.
+//! A rolling update: the new ReplicaSet grows as far as there may be more pods, the old ones shrink as far as pods may
+//! be missing. PURE.
 
 use super::super::intent::Intent;
 use super::super::rules::Rule;
@@ -30,7 +31,8 @@ fn grown(rollout: &Rollout<'_>, size: i32) -> i32 {
 fn shrink(rollout: &Rollout<'_>, new: Set<'_>) -> Vec<Intent> {
     let deployment = rollout.deployment;
     let old: Vec<Set<'_>> = rollout.old.iter().filter(|(_, set)| set.replicas > 0).copied().collect();
-    let needed = if rollout.cluster.holds(Rule::EnoughStayAvailable) { deployment.replicas - deployment.unavailable } else { 0 };
+    let needed =
+        if rollout.cluster.holds(Rule::EnoughStayAvailable) { deployment.replicas - deployment.unavailable } else { 0 };
     let mut spare = rollout.size() - needed - (new.1.replicas - new.1.status.available_replicas);
     if old.is_empty() || spare <= 0 || rollout.is_untold() {
         return Vec::new();

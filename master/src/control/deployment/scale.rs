@@ -1,4 +1,5 @@
-//! A Deployment that is scaled, or paused: its ReplicaSets keep their proportions, so that a rollout neither hastens nor turns back. PURE.
+//! A Deployment that is scaled, or paused: its ReplicaSets keep their proportions, so that a rollout neither hastens
+//! nor turns back. PURE.
 
 use super::super::intent::Intent;
 use super::rollout::{Rollout, Set, age};
@@ -7,7 +8,10 @@ use std::cmp::Reverse;
 
 /// Whether a set was last scaled for another number of pods.
 pub fn is_asked(rollout: &Rollout<'_>) -> bool {
-    rollout.active().iter().any(|(_, set)| set.rollout.desired.is_some_and(|desired| desired != rollout.deployment.replicas))
+    rollout
+        .active()
+        .iter()
+        .any(|(_, set)| set.rollout.desired.is_some_and(|desired| desired != rollout.deployment.replicas))
 }
 
 pub fn proportionally(rollout: &Rollout<'_>) -> Vec<Intent> {

@@ -59,32 +59,49 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 }
 
 /// Finds them; adopts and releases those that changed sides.
-pub fn claim<'c>(cluster: &'c Cluster, key: &'c Key, deployment: &'c DeploymentView, intents: &mut Vec<Intent>) -> Vec<Set<'c>> {
+pub fn claim<'c>(
+    cluster: &'c Cluster,
+    key: &'c Key,
+    deployment: &'c DeploymentView,
+    intents: &mut Vec<Intent>,
+) -> Vec<Set<'c>> {
     let template = &deployment.template;
     let mut sets = Vec::new();
     let mine = |set: &ReplicationView| set.owner.as_ref().is_some_and(|owner| owner.uid == template.uid);
-    let changed = |key: &Key, set: &ReplicationView, object| Intent::Update { key: key.clone(), seen: set.template.revision, object };
-    for (set_key, set) in cluster.dependents::<ReplicationView>(key).filter(|(key, set)| key.resource == REPLICA_SETS && mine(set)) {
+    let changed = |key: &Key, set: &ReplicationView, object| Intent::Update {
+        key: key.clone(),
+        seen: set.template.revision,
+        object,
+    };
+    for (set_key, set) in
+        cluster.dependents::<ReplicationView>(key).filter(|(key, set)| key.resource == REPLICA_SETS && mine(set))
+    {
         if template.selector.selects(&set.template.document.labels) {
             sets.push((set_key, set));
         } else if !template.deleting {
-            let object = with_owners(document(&set.template.document), |owners| owners.retain(|owner| owner["uid"] != template.uid));
+            let object = with_owners(document(&set.template.document), |owners| {
+                owners.retain(|owner| owner["uid"] != template.uid)
+            });
             intents.push(changed(set_key, set, object));
         }
     }
     if template.deleting {
         return sets;
     }
-    for (set_key, set) in cluster.orphans_in::<ReplicationView>(&key.namespace).filter(|(key, _)| key.resource == REPLICA_SETS) {
+    for (set_key, set) in
+        cluster.orphans_in::<ReplicationView>(&key.namespace).filter(|(key, _)| key.resource == REPLICA_SETS)
+    {
         if !set.template.deleting && template.selector.selects(&set.template.document.labels) {
-            let object = with_owners(document(&set.template.document), |owners| owners.insert(0, template.reference(key)));
+            let object =
+                with_owners(document(&set.template.document), |owners| owners.insert(0, template.reference(key)));
             intents.push(changed(set_key, set, object));
         }
     }
     sets
 }
 
-/// What the new set and the Deployment say of each other: annotations, the time that pods have to be ready, the revision.
+/// What the new set and the Deployment say of each other: annotations, the time that pods have to be ready, the
+/// revision.
 pub fn follow(rollout: &Rollout<'_>) -> Option<Intent> {
     let ((key, set), deployment) = (rollout.new?, rollout.deployment);
     let mut object = document(&set.template.document);
@@ -101,7 +118,8 @@ pub fn follow(rollout: &Rollout<'_>) -> Option<Intent> {
         return Some(Intent::Update { key: key.clone(), seen: set.template.revision, object });
     }
     let revision = was.get(REVISION).cloned().unwrap_or_default();
-    let found = deployment.deadline_s.is_some() && conditions::find(&deployment.status.conditions, PROGRESSING).is_none();
+    let found =
+        deployment.deadline_s.is_some() && conditions::find(&deployment.status.conditions, PROGRESSING).is_none();
     let known = deployment.annotations.get(REVISION).map(String::as_str) == Some(revision.as_str().unwrap_or_default());
     if known && !found {
         return None;
@@ -124,8 +142,8 @@ fn next_revision(rollout: &Rollout<'_>) -> i64 {
 /// Another size of a set; `noted`: also where only what it says of its Deployment changes.
 pub fn resize(rollout: &Rollout<'_>, (key, set): Set<'_>, size: i32, noted: bool) -> Vec<Intent> {
     let deployment = rollout.deployment;
-    let noted_already =
-        (set.rollout.desired, set.rollout.max) == (Some(deployment.replicas), Some(deployment.replicas.saturating_add(deployment.surge)));
+    let noted_already = (set.rollout.desired, set.rollout.max)
+        == (Some(deployment.replicas), Some(deployment.replicas.saturating_add(deployment.surge)));
     if set.replicas == size && (!noted || noted_already) {
         return Vec::new();
     }
@@ -207,7 +225,8 @@ fn new_set(rollout: &Rollout<'_>, name: &str, hash: &str, size: i32, revision: i
             "annotations": annotations,
             "ownerReferences": [deployment.template.reference(rollout.key)],
         },
-        "spec": {"replicas": size, "minReadySeconds": deployment.min_ready_s, "selector": selector, "template": template},
+        "spec": {"replicas": size, "minReadySeconds": deployment.min_ready_s, "selector": selector,
+            "template": template},
     })
 }
 

@@ -65,7 +65,10 @@ pub fn rolled(rollout: &Rollout<'_>, mut intents: Vec<Intent>) -> Decision {
     let failures = |set: Set<'_>| conditions::find(&set.1.status.conditions, FAILURE).cloned();
     match rollout.new.and_then(failures).or_else(|| rollout.old.iter().find_map(|set| failures(*set))) {
         Some(failure) => {
-            conditions::set(&mut status.conditions, Condition { last_update_time: failure.last_transition_time, ..failure });
+            conditions::set(
+                &mut status.conditions,
+                Condition { last_update_time: failure.last_transition_time, ..failure },
+            );
         }
         None => conditions::remove(&mut status.conditions, FAILURE),
     }
@@ -95,7 +98,9 @@ fn progress(rollout: &Rollout<'_>, status: &mut DeploymentStatus) {
         Some((key, _)) => format!("ReplicaSet \"{}\"", key.name),
         None => format!("Deployment \"{}\"", rollout.key.name),
     };
-    let say = |kind: &str, reason: &str, words: &str| conditions::new(PROGRESSING, kind, reason, format!("{what} {words}"), now);
+    let say = |kind: &str, reason: &str, words: &str| {
+        conditions::new(PROGRESSING, kind, reason, format!("{what} {words}"), now)
+    };
     if complete(deployment, status) {
         conditions::set(&mut status.conditions, say("True", DONE, "has successfully progressed."));
     } else if has_progressed(&deployment.status, status) {
@@ -151,7 +156,8 @@ fn deadline(rollout: &Rollout<'_>, deployment: &DeploymentView) -> Option<Durati
     Some(rollout.now.uptime + left(rollout, condition).unwrap_or_default() + SLACK)
 }
 
-/// `begins`: the new set has no pods yet. Where it was quick, they are counted in the next look: each step is seen by who watches.
+/// `begins`: the new set has no pods yet. Where it was quick, they are counted in the next look: each step is seen by
+/// who watches.
 fn count(rollout: &Rollout<'_>, begins: bool) -> DeploymentStatus {
     let deployment = rollout.deployment;
     let new = rollout.new.filter(|_| !begins);
@@ -174,14 +180,21 @@ fn count(rollout: &Rollout<'_>, begins: bool) -> DeploymentStatus {
     } else {
         ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     };
-    conditions::set(&mut status.conditions, conditions::new(AVAILABLE, condition.0, condition.1, condition.2.to_owned(), rollout.now));
+    conditions::set(
+        &mut status.conditions,
+        conditions::new(AVAILABLE, condition.0, condition.1, condition.2.to_owned(), rollout.now),
+    );
     status
 }
 
 /// `None`: a set does not say.
 fn terminating(rollout: &Rollout<'_>) -> Option<i32> {
-    let looked_at = rollout.all().filter(|(_, set)| set.status.observed_generation != 0 || set.status.terminating_replicas.is_some());
-    looked_at.map(|(_, set)| set.status.terminating_replicas).try_fold(0, |sum: i32, one| Some(sum.saturating_add(one?)))
+    let looked_at = rollout
+        .all()
+        .filter(|(_, set)| set.status.observed_generation != 0 || set.status.terminating_replicas.is_some());
+    looked_at
+        .map(|(_, set)| set.status.terminating_replicas)
+        .try_fold(0, |sum: i32, one| Some(sum.saturating_add(one?)))
 }
 
 fn written(rollout: &Rollout<'_>, status: &DeploymentStatus) -> Option<Intent> {

@@ -11,7 +11,8 @@ use serde_json::Value;
 use std::time::Duration;
 
 pub const DEPLOYMENTS: Resource = of_group("apps", "deployments");
-const KIND: ParentKind = ParentKind { api_version: "apps/v1", kind: "Deployment", source: "deployment-controller", claims_finished: true };
+const KIND: ParentKind =
+    ParentKind { api_version: "apps/v1", kind: "Deployment", source: "deployment-controller", claims_finished: true };
 
 #[derive(Clone, Debug)]
 pub struct DeploymentView {
@@ -48,7 +49,8 @@ impl View for DeploymentView {
         let replicas = spec.replicas.unwrap_or(1).max(0);
         let recreate = spec.strategy.kind == "Recreate";
         let (surge, unavailable) = if recreate { (0, 0) } else { bounds(&spec.strategy.rolling_update, replicas) };
-        let template = TemplateView::of(&KIND, stored, &metadata, Selector::Rules(spec.selector), spec.template.metadata.labels);
+        let template =
+            TemplateView::of(&KIND, stored, &metadata, Selector::Rules(spec.selector), spec.template.metadata.labels);
         Some(DeploymentView {
             template,
             identity: template::identity(&document(stored)["spec"]["template"]),
@@ -67,7 +69,8 @@ impl View for DeploymentView {
     }
 }
 
-/// Surge and unavailability of a rolling update. Where both come to nothing one pod may be missing: else nothing would move.
+/// Surge and unavailability of a rolling update. Where both come to nothing one pod may be missing: else nothing would
+/// move.
 fn bounds(rolling: &coracle_api::workload::RollingUpdate, replicas: i32) -> (i32, i32) {
     let surge = share(&rolling.max_surge, replicas, true);
     let unavailable = share(&rolling.max_unavailable, replicas, false);

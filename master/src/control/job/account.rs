@@ -16,7 +16,8 @@ use std::collections::BTreeSet;
 /// Pods that are noted before they are counted: their uids stand in the status.
 const NOTED_MAX: usize = 500;
 /// Why a job fails.
-const REASONS: [&str; 5] = ["BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "MaxFailedIndexesExceeded", "FailedIndexes"];
+const REASONS: [&str; 5] =
+    ["BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "MaxFailedIndexesExceeded", "FailedIndexes"];
 
 pub struct Account<'a, 'c> {
     pub job: &'a Job,
@@ -75,7 +76,11 @@ impl<'c> Account<'_, 'c> {
                 Intent::Tell(Tale { severity, ..tale })
             }));
         }
-        let release = |pod: &Member<'_>| Intent::Release { key: pod.key.clone(), seen: pod.pod.revision, finalizer: Some(TRACKING) };
+        let release = |pod: &Member<'_>| Intent::Release {
+            key: pod.key.clone(),
+            seen: pod.pod.revision,
+            finalizer: Some(TRACKING),
+        };
         intents.extend(books.released.iter().map(release));
         intents
     }
@@ -83,7 +88,8 @@ impl<'c> Account<'_, 'c> {
     fn books(&self) -> Books<'c> {
         let status = &self.job.status;
         let stood = status.uncounted_terminated_pods.clone().unwrap_or_default();
-        let held: BTreeSet<&str> = self.members.iter().filter(|pod| pod.uncounted).map(|pod| pod.pod.uid.as_str()).collect();
+        let held: BTreeSet<&str> =
+            self.members.iter().filter(|pod| pod.uncounted).map(|pod| pod.pod.uid.as_str()).collect();
         // Noted, and let go: it is counted.
         let noted = |uids: &[String]| -> (Vec<String>, i32) {
             let (held, gone): (Vec<_>, Vec<_>) =
@@ -124,7 +130,8 @@ impl<'c> Account<'_, 'c> {
         let deleting = self.job.metadata.deletion_timestamp.is_some();
         let indexed = self.tally.indexed.as_ref();
         let index = indexed.and_then(|indexed| pod.index(indexed.completions));
-        let awaited = index.and_then(|index| indexed?.awaited.get(&index)).is_some_and(|last| last.pod.uid == pod.pod.uid);
+        let awaited =
+            index.and_then(|index| indexed?.awaited.get(&index)).is_some_and(|last| last.pod.uid == pod.pod.uid);
         if !deleting && self.verdict.is_none() && !pod.succeeded() && (!failed || awaited) {
             return Next::Stays;
         }
@@ -180,7 +187,13 @@ impl<'c> Account<'_, 'c> {
     }
 
     /// What the status says of the end, as far as it has come; and what is told of it.
-    fn end(&self, status: &mut Map<String, Value>, verdict: &Verdict, books: &Books<'_>, now: Now) -> Option<EventText> {
+    fn end(
+        &self,
+        status: &mut Map<String, Value>,
+        verdict: &Verdict,
+        books: &Books<'_>,
+        now: Now,
+    ) -> Option<EventText> {
         let (reason, message) = (verdict.reason.as_str(), verdict.message.as_str());
         if self.job.status.says(verdict.interim()).is_none() {
             // By itself: whoever waits for the last one has seen this.
@@ -231,7 +244,8 @@ fn set_condition(status: &mut Map<String, Value>, kind: &str, is: bool, reason: 
     let at = now.wall.to_string();
     let says = if is { "True" } else { "False" };
     let condition = json!({
-        "type": kind, "status": says, "lastProbeTime": at, "lastTransitionTime": at, "reason": reason, "message": message,
+        "type": kind, "status": says, "lastProbeTime": at, "lastTransitionTime": at, "reason": reason,
+        "message": message,
     });
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));
     let Some(conditions) = conditions.as_array_mut() else { return };

@@ -4,8 +4,8 @@
 //!         -> it is counted, and the uid goes
 //!     the end:      SuccessCriteriaMet or FailureTarget -> what is active goes, all is counted -> Complete or Failed
 //!
-//! Each arrow is one write, and every look takes those that are due by what stands there. So no pod is counted twice, and none is
-//! forgotten, whatever breaks off in between.
+//! Each arrow is one write, and every look takes those that are due by what stands there. So no pod is counted twice,
+//! and none is forgotten, whatever breaks off in between.
 
 mod account;
 mod indexes;
@@ -34,7 +34,8 @@ use coracle_api::meta::{Key, Resource, Time};
 use std::time::Duration;
 
 pub const JOBS: Resource = of_group("batch", "jobs");
-const KIND: ParentKind = ParentKind { api_version: "batch/v1", kind: "Job", source: "job-controller", claims_finished: true };
+const KIND: ParentKind =
+    ParentKind { api_version: "batch/v1", kind: "Job", source: "job-controller", claims_finished: true };
 /// Who acts on a job that names nobody.
 const OURSELVES: &str = "kubernetes.io/job-controller";
 /// Pods made or deleted in one look.
@@ -67,7 +68,8 @@ impl View for JobView {
         // Another job of this name begins anew.
         let was = was.filter(|was| was.template.uid == metadata.uid);
         let waiting = status.uncounted_terminated_pods.clone().unwrap_or_default();
-        let count = |counted: i32, waiting: &[String]| counted.saturating_add(i32::try_from(waiting.len()).unwrap_or(i32::MAX));
+        let count =
+            |counted: i32, waiting: &[String]| counted.saturating_add(i32::try_from(waiting.len()).unwrap_or(i32::MAX));
         let counted = (count(status.succeeded, &waiting.succeeded), count(status.failed, &waiting.failed));
         let (mut failures, mut failed_at) = was.map_or((0, uptime), |was| (was.failures, was.failed_at));
         let before = was.map_or(counted, |was| was.counted);
@@ -78,12 +80,14 @@ impl View for JobView {
         }
         let owner = metadata.controller().filter(|owner| owner.kind == "CronJob");
         let made_by = owner.map(|owner| Box::new((owner.name.clone(), owner.uid.clone())));
-        let finished = status.finished().map(|condition| (condition.kind == "Complete", condition.last_transition_time));
+        let finished =
+            status.finished().map(|condition| (condition.kind == "Complete", condition.last_transition_time));
         let started = status.start_time.map(|at| {
             let same = was.and_then(|was| was.started).filter(|(was, _)| *was == at).map(|(_, since)| since);
             (at, Since::of(same, was.is_some(), uptime))
         });
-        let template = TemplateView::of(&KIND, stored, &metadata, Selector::Rules(spec.selector), spec.template.metadata.labels);
+        let template =
+            TemplateView::of(&KIND, stored, &metadata, Selector::Rules(spec.selector), spec.template.metadata.labels);
         let over = finished.map(|_| Since::of(was.and_then(|was| was.over), was.is_some(), uptime));
         let foreign = spec.managed_by.is_some_and(|by| by != OURSELVES);
         let ttl = spec.ttl_seconds_after_finished;
@@ -215,7 +219,8 @@ fn work<'c>(view: &JobView, job: &Job, members: &[Member<'c>], tally: &Tally<'c>
     let waits = free.iter().map(|index| (*index, pods::wait(indexed.awaited.get(index), now)));
     let (due, waiting): (Vec<_>, Vec<_>) = waits.partition(|(_, wait)| wait.is_zero());
     let wake_at = waiting.iter().map(|(_, wait)| now.uptime + *wait).min();
-    let one =
-        |(index, _): &(i32, Duration)| replicas::make(key, parent, pods::made(key, job, parent, Some(*index), indexed.awaited.get(index)));
+    let one = |(index, _): &(i32, Duration)| {
+        replicas::make(key, parent, pods::made(key, job, parent, Some(*index), indexed.awaited.get(index)))
+    };
     Work { made: due.iter().flat_map(one).collect(), coming: free.len(), wake_at, going: Vec::new() }
 }

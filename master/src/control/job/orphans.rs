@@ -24,7 +24,9 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 /// The pods of a job that is gone, or has ended.
 pub fn by_job(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     let job = cluster.get::<JobView>(change.key);
-    let Some(over) = job.filter(|job| job.finished.is_some()).or(change.was().filter(|_| job.is_none())) else { return Vec::new() };
+    let Some(over) = job.filter(|job| job.finished.is_some()).or(change.was().filter(|_| job.is_none())) else {
+        return Vec::new();
+    };
     let pods = cluster.pods_of(change.key, &over.template.uid).filter(|(_, pod)| waits(pod));
     pods.map(|(key, _)| key.clone()).collect()
 }
@@ -46,7 +48,9 @@ fn is_waited_for(cluster: &Cluster, key: &Key, pod: &PodView) -> bool {
     let Some(Owned { metadata }) = read(&pod.document) else { return true };
     let Some(owner) = metadata.controller() else {
         // A job that selects it takes it over.
-        let selects = |job: &JobView| !job.template.deleting && job.finished.is_none() && job.template.selector.selects(pod.labels());
+        let selects = |job: &JobView| {
+            !job.template.deleting && job.finished.is_none() && job.template.selector.selects(pod.labels())
+        };
         return !pod.deleting && cluster.within::<JobView>(&key.namespace).any(|(_, job)| selects(job));
     };
     if owner.kind != "Job" || owner.api_version != "batch/v1" {

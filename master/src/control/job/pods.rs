@@ -24,7 +24,8 @@ const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(600);
 
 /// A pod that no job has made says nothing.
-static UNTOLD: Tracked = Tracked { uncounted: false, index: None, failures: 0, ignored: 0, restarts: 0, finished: None, over: None };
+static UNTOLD: Tracked =
+    Tracked { uncounted: false, index: None, failures: 0, ignored: 0, restarts: 0, finished: None, over: None };
 
 #[derive(Clone, Copy)]
 pub struct Member<'c> {
@@ -74,7 +75,12 @@ impl Member<'_> {
 }
 
 /// The pods that a job has, and takes over; those that are not its own any more are let go.
-pub fn claim<'c>(cluster: &'c Cluster, key: &'c Key, job: &'c TemplateView, intents: &mut Vec<Intent>) -> Vec<Member<'c>> {
+pub fn claim<'c>(
+    cluster: &'c Cluster,
+    key: &'c Key,
+    job: &'c TemplateView,
+    intents: &mut Vec<Intent>,
+) -> Vec<Member<'c>> {
     let mut members = Vec::new();
     let member = |key, pod: &'c PodView| {
         let said = pod.job.as_deref().unwrap_or(&UNTOLD);
@@ -158,11 +164,13 @@ fn cheapness(member: &Member<'_>) -> impl Ord + use<> {
     let youngest_first = |time: Option<Time>| Reverse(time.map(|time| time.seconds()));
     let ready = pod.ready == Some(true);
     let state = (member.uncounted, !pod.node.is_empty(), phase, ready);
-    let times = (youngest_first(pod.ready_since.filter(|_| ready)), Reverse(member.said.restarts), youngest_first(pod.created));
+    let times =
+        (youngest_first(pod.ready_since.filter(|_| ready)), Reverse(member.said.restarts), youngest_first(pod.created));
     (state, times, Reverse(member.said.index))
 }
 
-/// Pods that wait, because they failed last of an index that is to be tried again: what they know of its failures goes into the next.
+/// Pods that wait, because they failed last of an index that is to be tried again: what they know of its failures goes
+/// into the next.
 pub type Awaited<'c> = BTreeMap<i32, Member<'c>>;
 
 /// Of failed pods with the same index the one that knows of most failures, and was over last.
@@ -234,7 +242,9 @@ impl Failures {
         let last_success = members.iter().filter(|pod| pod.succeeded()).filter_map(|pod| pod.said.finished).max();
         // What was let go has not failed.
         let failed = |pod: &&Member<'_>| pod.failed(only_failed) && (pod.uncounted || !pod.pod.deleting);
-        let after = |pod: &&Member<'_>| last_success.is_none_or(|success| pod.said.finished.is_some_and(|failure| failure > success));
+        let after = |pod: &&Member<'_>| {
+            last_success.is_none_or(|success| pod.said.finished.is_some_and(|failure| failure > success))
+        };
         let failed: Vec<&Member<'_>> = members.iter().filter(failed).filter(after).collect();
         let last = failed.iter().map(|pod| pod.over_for(now)).min().unwrap_or_default();
         Failures { count: u32::try_from(failed.len()).unwrap_or(u32::MAX), last }

@@ -21,7 +21,10 @@ pub fn failure(policy: Option<&PodFailurePolicy>, key: &Key, status: &PodStatus)
         let (namespace, name) = (&key.namespace, &key.name);
         let why = match (&rule.on_exit_codes, &rule.on_pod_conditions) {
             (Some(codes), _) => exited(status, codes).map(|(container, code)| {
-                format!("Container {container} for pod {namespace}/{name} failed with exit code {code} matching FailJob rule at index {at}")
+                format!(
+                    "Container {container} for pod {namespace}/{name} failed with exit code {code} matching FailJob \
+                     rule at index {at}"
+                )
             }),
             (None, Some(patterns)) => condition(status, patterns)
                 .map(|kind| format!("Pod {namespace}/{name} has condition {kind} matching FailJob rule at index {at}")),
@@ -90,7 +93,11 @@ mod tests {
             assert_eq!(failure(Some(&policy), &key, &status_read), expected, "{rules} {status}");
         };
         let exit = |name: &str, code: i32| json!({"name": name, "state": {"terminated": {"exitCode": code}}});
-        let codes = |action: &str, operator: &str, values: &[i32]| json!({"action": action, "onExitCodes": {"operator": operator, "values": values}});
+        let codes = |action: &str, operator: &str, values: &[i32]| {
+            json!({
+                "action": action, "onExitCodes": {"operator": operator, "values": values},
+            })
+        };
         let one = json!({"containerStatuses": [exit("a", 0), exit("b", 42)]});
         check(json!([codes("Ignore", "In", &[42])]), one.clone(), Failure::Ignored);
         check(json!([codes("FailIndex", "In", &[1]), codes("Count", "NotIn", &[1])]), one.clone(), Failure::Counts);
@@ -98,15 +105,22 @@ mod tests {
         // Zero is no failure, whatever the rule says.
         check(json!([codes("Ignore", "NotIn", &[42])]), one.clone(), Failure::Counts);
         let why = "Container b for pod ns/p failed with exit code 42 matching FailJob rule at index 1";
-        check(json!([codes("Ignore", "In", &[9]), codes("FailJob", "In", &[42])]), one.clone(), Failure::FailsJob(why.into()));
+        check(
+            json!([codes("Ignore", "In", &[9]), codes("FailJob", "In", &[42])]),
+            one.clone(),
+            Failure::FailsJob(why.into()),
+        );
         let mut of_a = codes("FailJob", "In", &[42]);
         of_a["onExitCodes"]["containerName"] = "a".into();
         check(json!([of_a]), one, Failure::Counts);
         let init = json!({"initContainerStatuses": [exit("i", 3)]});
         check(json!([codes("Ignore", "In", &[3])]), init, Failure::Ignored);
         let disrupted = json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]});
-        let on =
-            |action: &str, status: &str| json!([{"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": status}]}]);
+        let on = |action: &str, status: &str| {
+            json!([
+                {"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": status}]},
+            ])
+        };
         check(on("Ignore", "True"), disrupted.clone(), Failure::Ignored);
         check(on("Ignore", "False"), disrupted.clone(), Failure::Counts);
         let why = "Pod ns/p has condition DisruptionTarget matching FailJob rule at index 0";
@@ -118,7 +132,11 @@ mod tests {
         let check = |rules: Value, succeeded: &[i32], met: Option<i32>| {
             let policy: SuccessPolicy = serde_json::from_value(json!({"rules": rules})).unwrap();
             let words = met.map(|at| format!("Matched rules at index {at}"));
-            assert_eq!(success(Some(&policy), 10, &Indexes::of(succeeded.iter().copied())), words, "{rules} {succeeded:?}");
+            assert_eq!(
+                success(Some(&policy), 10, &Indexes::of(succeeded.iter().copied())),
+                words,
+                "{rules} {succeeded:?}"
+            );
         };
         let indexes = || json!([{"succeededIndexes": "0,2-4"}]);
         check(indexes(), &[0, 2, 3], None);

@@ -70,8 +70,10 @@ impl<'c> Tally<'c> {
         let completions = job.spec.completions.filter(|_| job.spec.is_indexed());
         let valid = |member: &&Member<'c>| completions.is_none_or(|completions| member.index(completions).is_some());
         let new = |uids: &[String], member: &&Member<'c>| member.uncounted && !uids.contains(&member.pod.uid);
-        let succeeded = members.iter().filter(|member| member.succeeded() && new(&waiting.succeeded, member)).filter(valid).count();
-        let failed = members.iter().filter(|member| member.failed(only_failed) && new(&waiting.failed, member)).filter(valid);
+        let succeeded =
+            members.iter().filter(|member| member.succeeded() && new(&waiting.succeeded, member)).filter(valid).count();
+        let failed =
+            members.iter().filter(|member| member.failed(only_failed) && new(&waiting.failed, member)).filter(valid);
         let failed = failed.filter(|member| member.failure(policy) != Failure::Ignored).count();
         let fails_job = policy.and_then(|_| {
             let failed = members.iter().filter(|member| member.failed(only_failed));
@@ -101,15 +103,20 @@ impl<'c> Tally<'c> {
             let condition = job.status.says(kind)?;
             Some(Verdict { success, reason: condition.reason.clone(), message: condition.message.clone() })
         };
-        let by_policy = || Some(Verdict { message: self.fails_job.clone()?, ..Verdict::failure("PodFailurePolicy", "") });
+        let by_policy =
+            || Some(Verdict { message: self.fails_job.clone()?, ..Verdict::failure("PodFailurePolicy", "") });
         said("SuccessCriteriaMet", true)
             .or_else(|| said("FailureTarget", false))
             .or_else(by_policy)
             .or_else(|| {
                 let exceeded = self.failed > job.spec.backoff_limit.unwrap_or(6) || restarted_too_often(job, members);
-                exceeded.then(|| Verdict::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
+                exceeded
+                    .then(|| Verdict::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
             })
-            .or_else(|| past_deadline.then(|| Verdict::failure("DeadlineExceeded", "Job was active longer than specified deadline")))
+            .or_else(|| {
+                past_deadline
+                    .then(|| Verdict::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
+            })
             .or_else(|| self.indexed.as_ref()?.verdict(job))
     }
 
@@ -136,8 +143,12 @@ impl<'c> Indexed<'c> {
         let only_failed = job.spec.replaces_only_failed();
         let policy = job.spec.pod_failure_policy.as_ref();
         let counted = Indexes::parse(&job.status.completed_indexes, completions);
-        let uncounted =
-            || members.iter().filter(|member| member.uncounted).filter_map(|member| Some((member.index(completions)?, *member)));
+        let uncounted = || {
+            members
+                .iter()
+                .filter(|member| member.uncounted)
+                .filter_map(|member| Some((member.index(completions)?, *member)))
+        };
         let new = uncounted().filter(|(_, member)| member.succeeded()).map(|(index, _)| index);
         let succeeded = counted.with(&Indexes::of(new));
         let failed = job.spec.backoff_limit_per_index.map(|limit| {
@@ -158,7 +169,8 @@ impl<'c> Indexed<'c> {
             let active: BTreeSet<i32> =
                 members.iter().filter(|member| member.pod.active()).filter_map(|member| member.said.index).collect();
             let again = |index: i32| !succeeded.has(index) && !over.has(index) && !active.contains(&index);
-            awaited = pods::awaited(uncounted().filter(|(index, member)| member.failed(only_failed) && again(*index)), now);
+            awaited =
+                pods::awaited(uncounted().filter(|(index, member)| member.failed(only_failed) && again(*index)), now);
         }
         Indexed { completions, counted, succeeded, failed, awaited }
     }

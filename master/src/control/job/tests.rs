@@ -52,9 +52,11 @@ impl World {
         let mut job = json!({
             "metadata": {"name": "j", "namespace": "ns", "uid": "u"},
             "spec": {
-                "parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "podReplacementPolicy": "TerminatingOrFailed",
+                "parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed",
+                "podReplacementPolicy": "TerminatingOrFailed",
                 "selector": {"matchLabels": {"job": "j"}},
-                "template": {"metadata": {"labels": {"job": "j"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}},
+                "template": {"metadata": {"labels": {"job": "j"}},
+                    "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}},
             },
         });
         merge(&mut job["spec"], spec);
@@ -75,8 +77,10 @@ impl World {
     fn pod(&mut self, name: &str, more: Value) {
         let mut pod = json!({
             "metadata": {
-                "name": name, "namespace": "ns", "uid": name, "labels": {"job": "j"}, "finalizers": ["batch.kubernetes.io/job-tracking"],
-                "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true}],
+                "name": name, "namespace": "ns", "uid": name, "labels": {"job": "j"},
+                "finalizers": ["batch.kubernetes.io/job-tracking"],
+                "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u",
+                    "controller": true}],
             },
             "spec": {"containers": [{"name": "c"}], "nodeName": "n"},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
@@ -90,7 +94,15 @@ impl World {
         let owner = controllers.owner(row, of).expect("a row of the table");
         let wall = Time::from_seconds(BEGIN_S).expect("a time");
         let now = Now { wall, uptime: Duration::from_secs(self.clock_s + after_s) };
-        let look = Look { cluster: &self.cluster, key: &owner.key, now, refusal: None, contents: None, memory: None, memo: None };
+        let look = Look {
+            cluster: &self.cluster,
+            key: &owner.key,
+            now,
+            refusal: None,
+            contents: None,
+            memory: None,
+            memo: None,
+        };
         let decision = (controllers.row(&owner).decide)(&look);
         (decision.intents.iter().map(line).collect(), decision.wake_at.map(|at| at.as_secs() - self.clock_s))
     }
@@ -118,8 +130,9 @@ fn line(intent: &Intent) -> String {
             let mut status = status.clone();
             let conditions = status["conditions"].take();
             let conditions = conditions.as_array().map(Vec::as_slice).unwrap_or_default().iter();
-            let named = conditions
-                .map(|one| format!("{}={}", one["type"].as_str().unwrap_or_default(), one["status"].as_str().unwrap_or_default()));
+            let named = conditions.map(|one| {
+                format!("{}={}", one["type"].as_str().unwrap_or_default(), one["status"].as_str().unwrap_or_default())
+            });
             let named: Vec<String> = named.collect();
             for field in ["conditions", "startTime"] {
                 status.as_object_mut().map(|status| status.remove(field));
@@ -141,7 +154,10 @@ fn failed(code: i64) -> Value {
 }
 
 fn counts(more: Value) -> Value {
-    merged(json!({"startTime": "2027-01-01T00:00:00Z", "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}), more)
+    merged(
+        json!({"startTime": "2027-01-01T00:00:00Z", "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}),
+        more,
+    )
 }
 
 fn merged(mut status: Value, more: Value) -> Value {
@@ -156,7 +172,8 @@ fn a_pod_is_noted_and_let_go_and_counted() {
     world.pod("p", json!({}));
     world.check(&["status {\"active\":1,\"ready\":1,\"terminating\":0,\"uncountedTerminatedPods\":{}}"]);
     world.pod("p", succeeded());
-    world.check(&["status {\"ready\":0,\"terminating\":0,\"uncountedTerminatedPods\":{\"succeeded\":[\"p\"]}} SuccessCriteriaMet=True"]);
+    world.check(&["status {\"ready\":0,\"terminating\":0,\"uncountedTerminatedPods\":{\"succeeded\":[\"p\"]}} \
+                   SuccessCriteriaMet=True"]);
     let met = json!([{"type": "SuccessCriteriaMet", "status": "True", "reason": "r", "message": "m"}]);
     let noted = counts(json!({"uncountedTerminatedPods": {"succeeded": ["p"]}, "conditions": met}));
     world.job(json!({}), noted.clone());
@@ -165,7 +182,10 @@ fn a_pod_is_noted_and_let_go_and_counted() {
     released["metadata"]["finalizers"] = Value::Null;
     world.pod("p", released);
     let end = |counts: &str| {
-        format!("status {{\"completionTime\":\"2027-01-15T08:00:00Z\",\"ready\":0,{counts}}} SuccessCriteriaMet=True Complete=True")
+        format!(
+            "status {{\"completionTime\":\"2027-01-15T08:00:00Z\",\"ready\":0,{counts}}} SuccessCriteriaMet=True \
+             Complete=True"
+        )
     };
     let last = end("\"succeeded\":1,\"terminating\":0,\"uncountedTerminatedPods\":{}");
     world.check(&[&last, "tell Completed"]);
@@ -209,11 +229,13 @@ fn the_end_of_a_job_that_fails() {
     let mut world = World::of(spec.clone(), counts(json!({})));
     world.pod("p", failed(1));
     world.pod("q", json!({}));
-    let noted = "status {\"ready\":0,\"terminating\":1,\"uncountedTerminatedPods\":{\"failed\":[\"p\",\"q\"]}} FailureTarget=True";
+    let noted = "status {\"ready\":0,\"terminating\":1,\"uncountedTerminatedPods\":{\"failed\":[\"p\",\"q\"]}} \
+                 FailureTarget=True";
     world.check(&["delete q", "tell SuccessfulDelete", noted]);
     let target = json!([{"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded", "message": "m"}]);
     let waiting = json!({"failed": ["p", "q"]});
-    world.job(spec.clone(), counts(json!({"terminating": 1, "uncountedTerminatedPods": waiting, "conditions": target})));
+    world
+        .job(spec.clone(), counts(json!({"terminating": 1, "uncountedTerminatedPods": waiting, "conditions": target})));
     let deleting = json!({"deletionTimestamp": "2027-01-01T00:00:00Z"});
     world.pod("q", json!({"metadata": deleting.clone()}));
     world.check(&["release p", "release q"]);
@@ -228,7 +250,8 @@ fn the_end_of_a_job_that_fails() {
     // Only when the last one has ended.
     world.put(&PODS, "q", Value::Null);
     world.check(&[
-        "status {\"failed\":2,\"ready\":0,\"terminating\":0,\"uncountedTerminatedPods\":{}} FailureTarget=True Failed=True",
+        "status {\"failed\":2,\"ready\":0,\"terminating\":0,\"uncountedTerminatedPods\":{}} FailureTarget=True \
+         Failed=True",
         "tell BackoffLimitExceeded",
     ]);
 }
@@ -255,7 +278,9 @@ fn indexes_are_made_once() {
     world.pod("one", index("1"));
     let made = |index: i32, failures: i32| {
         format!(
-            "make j-{index}- {{\"batch.kubernetes.io/job-completion-index\":\"{index}\",\"batch.kubernetes.io/job-index-failure-count\":\"{failures}\"}}"
+            "make j-{index}- \
+             {{\"batch.kubernetes.io/job-completion-index\":\"{index}\",\"batch.kubernetes.io/\
+             job-index-failure-count\":\"{failures}\"}}"
         )
     };
     world.check(&[&made(2, 0), "tell SuccessfulCreate", &made(3, 0), "tell SuccessfulCreate"]);
@@ -267,7 +292,10 @@ fn indexes_are_made_once() {
     // It waits for its turn, and what it knows goes into the next; so it is not let go before.
     let (intents, wake) = world.look("jobs", key(&JOBS, "j"), 0);
     let active = "\"active\":2,\"completedIndexes\":\"0\",\"failedIndexes\":\"\"";
-    assert_eq!(intents, [format!("status {{{active},\"ready\":2,\"succeeded\":1,\"terminating\":0,\"uncountedTerminatedPods\":{{}}}}")]);
+    assert_eq!(
+        intents,
+        [format!("status {{{active},\"ready\":2,\"succeeded\":1,\"terminating\":0,\"uncountedTerminatedPods\":{{}}}}")]
+    );
     assert_eq!(wake, Some(9));
     let later = world.look("jobs", key(&JOBS, "j"), 12).0;
     assert_eq!(later, [made(2, 1), "tell SuccessfulCreate".to_owned()]);
@@ -315,7 +343,8 @@ fn deadlines_pass_whatever_the_clock_says() {
 
 #[test]
 fn ended_jobs_go_in_their_time() {
-    let complete = json!({"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": "2027-01-15T07:59:30Z"}]});
+    let complete =
+        json!({"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": "2027-01-15T07:59:30Z"}]});
     let spec = json!({"ttlSecondsAfterFinished": 40});
     let mut world = World::of(spec.clone(), json!({}));
     world.job(spec.clone(), complete.clone());

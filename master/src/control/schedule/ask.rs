@@ -103,10 +103,12 @@ impl<'a> Ask<'a> {
 
 impl Relations {
     pub fn of(affinity: &Value) -> Relations {
-        let required = |of: &Value| list(&of["requiredDuringSchedulingIgnoredDuringExecution"]).iter().map(Term::of).collect();
+        let required =
+            |of: &Value| list(&of["requiredDuringSchedulingIgnoredDuringExecution"]).iter().map(Term::of).collect();
         let preferred = |of: &Value, sign: i64| {
             let all = list(&of["preferredDuringSchedulingIgnoredDuringExecution"]).iter();
-            all.map(|one| (sign * one["weight"].as_i64().unwrap_or_default(), Term::of(&one["podAffinityTerm"]))).collect::<Vec<_>>()
+            all.map(|one| (sign * one["weight"].as_i64().unwrap_or_default(), Term::of(&one["podAffinityTerm"])))
+                .collect::<Vec<_>>()
         };
         let (near, far) = (&affinity["podAffinity"], &affinity["podAntiAffinity"]);
         let mut all = preferred(near, 1);
@@ -175,7 +177,9 @@ impl Spread {
     pub fn counts(&self, labels: &LabelSet, owner: Option<&String>) -> bool {
         let all = |wanted: &[(String, String)]| wanted.iter().all(|(key, value)| labels.get(key) == Some(value));
         match &self.selects {
-            Spreading::Selector { selector, keys } => label_selector::selects(selector, |key| labels.get(key)) && all(keys),
+            Spreading::Selector { selector, keys } => {
+                label_selector::selects(selector, |key| labels.get(key)) && all(keys)
+            }
             Spreading::Siblings { labels: wanted, owner: of } => all(wanted) && (of.is_none() || of.as_ref() == owner),
         }
     }

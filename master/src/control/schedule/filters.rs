@@ -1,4 +1,5 @@
-//! Which nodes take a pod, and why the others do not: the first filter that says no gives the only reasons of a node. PURE.
+//! Which nodes take a pod, and why the others do not: the first filter that says no gives the only reasons of a node.
+//! PURE.
 
 use super::super::rules::Rule;
 use super::ask::{Ask, list};
@@ -40,11 +41,13 @@ pub fn refuses(world: &World<'_>, at: usize, ask: &Ask<'_>, cycle: &Cycle<'_>) -
 fn stands_open(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
     let node = room.node;
     let holds = |rule| world.cluster.holds(rule);
-    // A master that has begun anew knows nothing of a node until it says how it is; of one that stays silent it never hears what fits.
+    // A master that has begun anew knows nothing of a node until it says how it is; of one that stays silent it never
+    // hears what fits.
     if node.ready.is_empty() || (node.ready == "Unknown" && node.pods_max.is_none()) {
         return Some(Rebuff::unresolvable(Filter::Taints, "node(s) were not ready"));
     }
-    let cordon = coracle_api::node::Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Default::default() };
+    let cordon =
+        coracle_api::node::Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Default::default() };
     if holds(Rule::CordonsAreKept) && node.unschedulable && untolerated(&[cordon], &ask.tolerations, &HARD).is_some() {
         return Some(Rebuff::unresolvable(Filter::Cordon, "node(s) were unschedulable"));
     }
@@ -76,8 +79,10 @@ fn resources(room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
         let used = usage.others.get(name).copied().unwrap_or_default();
         (name.as_str(), *amount, used, node.other(name))
     });
-    let first =
-        [("cpu", pod.cpu_milli, usage.cpu_milli, node.cpu_milli), ("memory", pod.memory_bytes, usage.memory_bytes, node.memory_bytes)];
+    let first = [
+        ("cpu", pod.cpu_milli, usage.cpu_milli, node.cpu_milli),
+        ("memory", pod.memory_bytes, usage.memory_bytes, node.memory_bytes),
+    ];
     for (name, asked, used, there) in first.into_iter().chain(others) {
         if asked > 0 && used.saturating_add(asked) > there {
             refusal.why.push(format!("Insufficient {name}").into());
@@ -96,7 +101,8 @@ pub fn named(ask: &Ask<'_>) -> Option<BTreeSet<String>> {
         let mut names: Option<BTreeSet<String>> = None;
         for field in list(&term["matchFields"]) {
             if field["key"] == "metadata.name" && field["operator"] == "In" {
-                let said: BTreeSet<String> = list(&field["values"]).iter().filter_map(|one| one.as_str()).map(str::to_owned).collect();
+                let said: BTreeSet<String> =
+                    list(&field["values"]).iter().filter_map(|one| one.as_str()).map(str::to_owned).collect();
                 names = Some(names.map_or(said.clone(), |names| names.intersection(&said).cloned().collect()));
             }
         }

@@ -61,7 +61,9 @@ impl Tried {
                     || (by(&[Filter::Taints, Filter::Cordon]) && open())
             }
             Happening::NodeChanged(_) | Happening::NodeTaints(_) | Happening::NodeLeft => true,
-            Happening::PodLeft => by(&[Filter::Ports, Filter::Resources, Filter::Volumes, Filter::Spread, Filter::Relations]),
+            Happening::PodLeft => {
+                by(&[Filter::Ports, Filter::Resources, Filter::Volumes, Filter::Spread, Filter::Relations])
+            }
             Happening::PodCame => by(&[Filter::Spread, Filter::Relations]),
             Happening::PortsLeft => by(&[Filter::Ports]),
             Happening::Storage => by(&[Filter::Volumes]),

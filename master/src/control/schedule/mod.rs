@@ -3,8 +3,8 @@
 //!     pods that wait -> Ask -> filters -> scores -> bound
 //!                                  \-> preemption -> others leave, and it waits for them
 //!
-//! What is taken by pods placed in one look is counted along. A pod that found no place is looked at again when something has happened
-//! that may help it: see `hints`.
+//! What is taken by pods placed in one look is counted along. A pod that found no place is looked at again when
+//! something has happened that may help it: see `hints`.
 
 mod ask;
 mod filters;
@@ -37,7 +37,8 @@ use volumes::{Grant, Needs};
 use words::Words;
 use world::World;
 
-/// A pod that found no node at all, where there is none, is not looked at again before this: a new node is not ready at once.
+/// A pod that found no node at all, where there is none, is not looked at again before this: a new node is not ready at
+/// once.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// All pods on no node, which are looked at together: the one key of this controller.
@@ -75,10 +76,18 @@ pub fn decide(look: &Look<'_>) -> Decision {
             due
         }
     });
-    waiting.sort_by_key(|(key, pod)| (std::cmp::Reverse(pod.priority), pod.created.map(|time| time.seconds()), pod.came, *key));
+    waiting.sort_by_key(|(key, pod)| {
+        (std::cmp::Reverse(pod.priority), pod.created.map(|time| time.seconds()), pod.came, *key)
+    });
     let mut intents = Vec::new();
     if !waiting.is_empty() {
-        let mut round = Round { world: World::of(cluster), intents: Vec::new(), now, memory: &mut memory, granted: BTreeSet::new() };
+        let mut round = Round {
+            world: World::of(cluster),
+            intents: Vec::new(),
+            now,
+            memory: &mut memory,
+            granted: BTreeSet::new(),
+        };
         waiting.into_iter().for_each(|(key, pod)| round.attempt(key, pod));
         intents = round.intents;
     }
@@ -104,7 +113,8 @@ impl<'a> Round<'a, '_> {
     fn attempt(&mut self, key: &'a Key, pod: &'a PodView) {
         let cluster = self.world.cluster;
         let ask = Ask::of(key, pod);
-        // What is claimed of devices is nobody's business here; a pod with such claims is held, as one whose claims do not exist.
+        // What is claimed of devices is nobody's business here; a pod with such claims is held, as one whose claims do
+        // not exist.
         if !list(&ask.spec["resourceClaims"]).is_empty() {
             self.memory.insert(pod.uid.clone(), Tried::now(cluster, pod, [Filter::None].into()));
             return;
@@ -130,13 +140,16 @@ impl<'a> Round<'a, '_> {
             return self.refused(&ask, &needs, &said);
         }
         let nominated = pod.unbound.as_ref().and_then(|unbound| self.world.room(&unbound.nominated));
-        let at = nominated.filter(|at| fitting.contains(at)).unwrap_or_else(|| score::best(&self.world, &ask, &fitting));
+        let at =
+            nominated.filter(|at| fitting.contains(at)).unwrap_or_else(|| score::best(&self.world, &ask, &fitting));
         self.place(&ask, &needs, at);
     }
 
     /// What each node says to the pod.
     fn said(&mut self, ask: &Ask<'a>, needs: &Needs<'_>) -> Vec<Option<Rebuff>> {
-        if let Some(names) = filters::named(ask).filter(|names| !self.world.rooms.iter().any(|room| names.contains(room.name))) {
+        if let Some(names) =
+            filters::named(ask).filter(|names| !self.world.rooms.iter().any(|room| names.contains(room.name)))
+        {
             debug_assert!(names.iter().all(|name| self.world.room(name).is_none()));
             let why = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
             return vec![Some(Rebuff::unresolvable(Filter::Affinity, why)); self.world.rooms.len()];
@@ -176,7 +189,8 @@ impl<'a> Round<'a, '_> {
         let by: BTreeSet<Filter> = said.iter().map(|refusal| refusal.filter).collect();
         self.memory.insert(ask.pod.uid.clone(), Tried::now(self.world.cluster, ask.pod, by));
         let nodes = self.world.rooms.len();
-        let short = format!("0/{nodes} nodes are available: {}.", counted(said.iter().flat_map(|refusal| refusal.why.clone())));
+        let short =
+            format!("0/{nodes} nodes are available: {}.", counted(said.iter().flat_map(|refusal| refusal.why.clone())));
         let long = |why: String| format!("{short} no new claims to deallocate, preemption: {why}");
         match preempt::sacrifice(&mut self.world, ask, needs, said) {
             Ok(Sacrifice { at, victims, .. }) => {
@@ -190,10 +204,13 @@ impl<'a> Round<'a, '_> {
                 self.world.nominated.push((ask.key, ask.pod, node));
             }
             Err(InVain::NotEligible(why)) => {
-                let stands = ask.pod.unbound.as_ref().map(|unbound| unbound.nominated.clone()).filter(|node| !node.is_empty());
+                let stands =
+                    ask.pod.unbound.as_ref().map(|unbound| unbound.nominated.clone()).filter(|node| !node.is_empty());
                 self.tell(ask, long(why.to_owned()), stands.as_deref());
             }
-            Err(InVain::Nowhere(whys)) => self.tell(ask, long(format!("0/{nodes} nodes are available: {}.", counted(whys))), None),
+            Err(InVain::Nowhere(whys)) => {
+                self.tell(ask, long(format!("0/{nodes} nodes are available: {}.", counted(whys))), None)
+            }
         }
     }
 

@@ -36,7 +36,12 @@ pub enum InVain {
 }
 
 /// Looks for a node on which others make room. `said`: why each node does not take the pod.
-pub fn sacrifice<'a>(world: &mut World<'a>, ask: &Ask<'a>, needs: &Needs<'_>, said: &[Rebuff]) -> Result<Sacrifice<'a>, InVain> {
+pub fn sacrifice<'a>(
+    world: &mut World<'a>,
+    ask: &Ask<'a>,
+    needs: &Needs<'_>,
+    said: &[Rebuff],
+) -> Result<Sacrifice<'a>, InVain> {
     if ask.never_preempts || !world.cluster.holds(Rule::ImportantPodsGetRoom) {
         return Err(InVain::NotEligible("not eligible due to preemptionPolicy=Never."));
     }
@@ -58,7 +63,13 @@ pub fn sacrifice<'a>(world: &mut World<'a>, ask: &Ask<'a>, needs: &Needs<'_>, sa
     let best = found.into_iter().min_by_key(|sacrifice| {
         let top = sacrifice.victims.first().map_or(0, |(_, pod)| pod.priority);
         let sum: i64 = sacrifice.victims.iter().map(|(_, pod)| i64::from(pod.priority) + i64::from(i32::MAX) + 1).sum();
-        let first = sacrifice.victims.iter().filter(|(_, pod)| pod.priority == top).map(|(_, pod)| started(pod)).min().flatten();
+        let first = sacrifice
+            .victims
+            .iter()
+            .filter(|(_, pod)| pod.priority == top)
+            .map(|(_, pod)| started(pod))
+            .min()
+            .flatten();
         (sacrifice.violations, top, sum, sacrifice.victims.len(), Reverse(first))
     });
     best.ok_or(InVain::Nowhere(nowhere))
@@ -67,11 +78,15 @@ pub fn sacrifice<'a>(world: &mut World<'a>, ask: &Ask<'a>, needs: &Needs<'_>, sa
 /// Whether pods that go for its sake are still on the node that it waits for.
 fn waits_for_victims(world: &World<'_>, ask: &Ask<'_>, said: &[Rebuff]) -> bool {
     let nominated = ask.pod.unbound.as_ref().map(|unbound| unbound.nominated.as_str()).filter(|node| !node.is_empty());
-    let Some(at) = nominated.and_then(|node| world.room(node)).filter(|at| !said[*at].unresolvable) else { return false };
+    let Some(at) = nominated.and_then(|node| world.room(node)).filter(|at| !said[*at].unresolvable) else {
+        return false;
+    };
     let leaves = |pod: &PodView| {
         let conditions = &document(&pod.document)["status"]["conditions"];
         pod.deleting
-            && list(conditions).iter().any(|one| one["type"] == eviction::DISRUPTED && one["status"] == "True" && one["reason"] == REASON)
+            && list(conditions)
+                .iter()
+                .any(|one| one["type"] == eviction::DISRUPTED && one["status"] == "True" && one["reason"] == REASON)
     };
     world.rooms[at].pods(world.cluster).any(|(_, pod)| pod.priority < ask.pod.priority && leaves(pod))
 }
@@ -81,9 +96,15 @@ fn started(pod: &PodView) -> Option<i64> {
 }
 
 /// The fewest and least important pods of a node whose going helps.
-fn on_node<'a>(world: &mut World<'a>, at: usize, ask: &Ask<'a>, needs: &Needs<'_>) -> Result<Sacrifice<'a>, Vec<Cow<'static, str>>> {
+fn on_node<'a>(
+    world: &mut World<'a>,
+    at: usize,
+    ask: &Ask<'a>,
+    needs: &Needs<'_>,
+) -> Result<Sacrifice<'a>, Vec<Cow<'static, str>>> {
     let cluster = world.cluster;
-    let mut lesser: Vec<(&Key, &PodView)> = world.rooms[at].pods(cluster).filter(|(_, pod)| pod.priority < ask.pod.priority).collect();
+    let mut lesser: Vec<(&Key, &PodView)> =
+        world.rooms[at].pods(cluster).filter(|(_, pod)| pod.priority < ask.pod.priority).collect();
     if lesser.is_empty() {
         return Err(vec![NO_VICTIMS.into()]);
     }
@@ -140,11 +161,14 @@ fn by_budgets<'a>(world: &World<'a>, pods: &[(&'a Key, &'a PodView)]) -> (Pods<'
         for (budget, view) in world.cluster.within::<BudgetView>(&key.namespace) {
             let document = document(&view.document);
             let selector = &document["spec"]["selector"];
-            let guards = !label_selector::selects_all(selector) && label_selector::selects(selector, |label| pod.labels().get(label));
+            let guards = !label_selector::selects_all(selector)
+                && label_selector::selects(selector, |label| pod.labels().get(label));
             if pod.labels().is_empty() || !guards || document["status"]["disruptedPods"][&key.name].is_string() {
                 continue;
             }
-            let allowed = left.entry(budget).or_insert_with(|| document["status"]["disruptionsAllowed"].as_i64().unwrap_or_default());
+            let allowed = left
+                .entry(budget)
+                .or_insert_with(|| document["status"]["disruptionsAllowed"].as_i64().unwrap_or_default());
             *allowed -= 1;
             violated |= *allowed < 0;
         }
@@ -156,7 +180,9 @@ fn by_budgets<'a>(world: &World<'a>, pods: &[(&'a Key, &'a PodView)]) -> (Pods<'
 /// Whether the node takes the pod now, also beside those more important ones that wait for it.
 pub fn fits<'a>(world: &mut World<'a>, at: usize, ask: &Ask<'a>, needs: &Needs<'_>) -> Option<Rebuff> {
     let name = world.rooms[at].name;
-    let before = |(_, pod, node): &&(&Key, &PodView, String)| node == name && pod.priority >= ask.pod.priority && pod.uid != ask.pod.uid;
+    let before = |(_, pod, node): &&(&Key, &PodView, String)| {
+        node == name && pod.priority >= ask.pod.priority && pod.uid != ask.pod.uid
+    };
     let waiting: Vec<_> = world.nominated.iter().filter(before).map(|(key, pod, _)| (*key, *pod)).collect();
     waiting.iter().for_each(|(key, pod)| world.rooms[at].take(key, pod));
     let with = refuses(world, at, ask, &Cycle::of(world, ask, needs));

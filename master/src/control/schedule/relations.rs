@@ -65,8 +65,9 @@ impl Near {
         if !relations.affinity.iter().zip(&self.wanted).all(is_near) {
             return Some(Rebuff::unresolvable(Filter::Relations, "node(s) didn't match pod affinity rules"));
         }
-        let is_by =
-            |(term, places): (&Term, &BTreeSet<String>)| node.labels.get(&term.topology).is_some_and(|value| places.contains(value));
+        let is_by = |(term, places): (&Term, &BTreeSet<String>)| {
+            node.labels.get(&term.topology).is_some_and(|value| places.contains(value))
+        };
         if relations.anti_affinity.iter().zip(&self.unwanted).any(is_by) {
             return Some(Rebuff::of(Filter::Relations, "node(s) didn't match pod anti-affinity rules"));
         }
@@ -88,7 +89,11 @@ struct Homes<'w, 'a>(&'w World<'a>);
 
 impl Homes<'_, '_> {
     fn labels(&self, namespace: &str) -> LabelSet {
-        self.0.cluster.get::<NamespaceView>(&namespace_key(namespace)).map(|view| view.labels.clone()).unwrap_or_default()
+        self.0
+            .cluster
+            .get::<NamespaceView>(&namespace_key(namespace))
+            .map(|view| view.labels.clone())
+            .unwrap_or_default()
     }
 }
 

@@ -23,7 +23,9 @@ pub fn best<'a>(world: &World<'a>, ask: &Ask<'a>, fitting: &[usize]) -> usize {
     }
     let of = |measure: &dyn Fn(usize) -> i64| fitting.iter().map(|at| measure(*at)).collect::<Vec<i64>>();
     let mut total = vec![0; fitting.len()];
-    let mut add = |weight: i64, scores: Vec<i64>| total.iter_mut().zip(scores).for_each(|(total, score)| *total += weight * score);
+    let mut add = |weight: i64, scores: Vec<i64>| {
+        total.iter_mut().zip(scores).for_each(|(total, score)| *total += weight * score)
+    };
     add(TAINTS, shares(of(&|at| disliked(world.rooms[at].node, ask)), true));
     add(AFFINITY, shares(of(&|at| preferred(world, at, ask)), false));
     if let Some(scores) = spread::scores(world, ask, fitting) {
@@ -53,20 +55,24 @@ fn shares(raw: Vec<i64>, reverse: bool) -> Vec<i64> {
 /// Between the least and the most, in hundredths.
 fn between(raw: Vec<i64>) -> Vec<i64> {
     let (least, most) = (raw.iter().min().copied().unwrap_or_default(), raw.iter().max().copied().unwrap_or_default());
-    let share = |raw: i64| if most > least { (100.0 * ((raw - least) as f64 / (most - least) as f64)) as i64 } else { 0 };
+    let share =
+        |raw: i64| if most > least { (100.0 * ((raw - least) as f64 / (most - least) as f64)) as i64 } else { 0 };
     raw.into_iter().map(share).collect()
 }
 
 /// Taints that the pod should rather not stand with.
 fn disliked(node: &NodeView, ask: &Ask<'_>) -> i64 {
     let soft = node.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule");
-    let count = soft.filter(|taint| untolerated(std::slice::from_ref(taint), &ask.tolerations, &["PreferNoSchedule"]).is_some()).count();
+    let count = soft
+        .filter(|taint| untolerated(std::slice::from_ref(taint), &ask.tolerations, &["PreferNoSchedule"]).is_some())
+        .count();
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn preferred(world: &World<'_>, at: usize, ask: &Ask<'_>) -> i64 {
     let room = &world.rooms[at];
-    let all = super::ask::list(&ask.spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]);
+    let all =
+        super::ask::list(&ask.spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]);
     let holds = all.iter().filter(|one| term_holds(&one["preference"], room.name, &room.node.labels));
     holds.filter_map(|one| one["weight"].as_i64()).sum()
 }
@@ -108,9 +114,12 @@ fn balance(world: &World<'_>, at: usize, ask: &Ask<'_>) -> i64 {
     50 + (50 + with - even(cpu, memory)) / 2
 }
 
-/// How much of its images is there already; an image that few nodes have counts less, or all its pods would stand there.
+/// How much of its images is there already; an image that few nodes have counts less, or all its pods would stand
+/// there.
 fn images(world: &World<'_>, at: usize, ask: &Ask<'_>) -> i64 {
-    let size = |at: usize, image: &u64| world.rooms[at].node.images.iter().find(|(mark, _)| mark == image).map(|(_, bytes)| *bytes);
+    let size = |at: usize, image: &u64| {
+        world.rooms[at].node.images.iter().find(|(mark, _)| mark == image).map(|(_, bytes)| *bytes)
+    };
     let one = |image: &u64| {
         let bytes = size(at, image)?;
         let nodes = (0..world.rooms.len()).filter(|other| size(*other, image).is_some()).count();

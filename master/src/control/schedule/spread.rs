@@ -25,8 +25,9 @@ impl Evenness {
         let has_all = |node: &NodeView| hard.iter().all(|spread| node.labels.contains_key(&spread.topology));
         let mut here: Vec<Vec<bool>> = Vec::new();
         for room in &world.rooms {
-            let counted =
-                |spread: &&Spread| has_all(room.node) && included(room.node, room.name, ask, spread.honor_affinity, spread.honor_taints);
+            let counted = |spread: &&Spread| {
+                has_all(room.node) && included(room.node, room.name, ask, spread.honor_affinity, spread.honor_taints)
+            };
             here.push(hard.iter().map(counted).collect());
             for ((spread, counts), counted) in hard.iter().zip(&mut counts).zip(here.last().into_iter().flatten()) {
                 if *counted {
@@ -52,7 +53,8 @@ impl Evenness {
                     "node(s) didn't match pod topology spread constraints (missing required label)",
                 ));
             };
-            let fewest = if counts.len() < spread.min_domains { 0 } else { counts.values().min().copied().unwrap_or_default() };
+            let fewest =
+                if counts.len() < spread.min_domains { 0 } else { counts.values().min().copied().unwrap_or_default() };
             let itself = i64::from(spread.counts(ask.pod.labels(), ask.pod.owner.as_ref()));
             let there = counts.get(value).copied().unwrap_or_default();
             if there + itself - fewest > spread.max_skew {
@@ -71,7 +73,8 @@ pub fn scores<'a>(world: &World<'a>, ask: &Ask<'a>, fitting: &[usize]) -> Option
     if soft.is_empty() {
         return None;
     }
-    let lacks = |at: &usize| asks && soft.iter().any(|spread| !world.rooms[*at].node.labels.contains_key(&spread.topology));
+    let lacks =
+        |at: &usize| asks && soft.iter().any(|spread| !world.rooms[*at].node.labels.contains_key(&spread.topology));
     let ignored: BTreeSet<usize> = fitting.iter().copied().filter(lacks).collect();
     let value = |at: usize, spread: &Spread| world.rooms[at].node.labels.get(&spread.topology).cloned();
     let mut zones: Vec<BTreeMap<String, i64>> = soft.iter().map(|_| BTreeMap::new()).collect();
@@ -82,7 +85,9 @@ pub fn scores<'a>(world: &World<'a>, ask: &Ask<'a>, fitting: &[usize]) -> Option
     }
     let mut hosts: Vec<BTreeMap<usize, i64>> = soft.iter().map(|_| BTreeMap::new()).collect();
     for (at, pod) in world.neighbours(&ask.key.namespace).filter(|(_, pod)| !pod.deleting) {
-        for (nth, spread) in soft.iter().enumerate().filter(|(_, spread)| spread.counts(pod.labels(), pod.owner.as_ref())) {
+        for (nth, spread) in
+            soft.iter().enumerate().filter(|(_, spread)| spread.counts(pod.labels(), pod.owner.as_ref()))
+        {
             let room = &world.rooms[at];
             if spread.topology == HOSTNAME {
                 *hosts[nth].entry(at).or_default() += 1;
@@ -93,7 +98,8 @@ pub fn scores<'a>(world: &World<'a>, ask: &Ask<'a>, fitting: &[usize]) -> Option
             }
         }
     }
-    let places = |nth: usize| if soft[nth].topology == HOSTNAME { fitting.len() - ignored.len() } else { zones[nth].len() };
+    let places =
+        |nth: usize| if soft[nth].topology == HOSTNAME { fitting.len() - ignored.len() } else { zones[nth].len() };
     let weights: Vec<f64> = (0..soft.len()).map(|nth| ((places(nth) + 2) as f64).ln()).collect();
     let raw = |at: &usize| {
         if ignored.contains(at) {
@@ -107,7 +113,10 @@ pub fn scores<'a>(world: &World<'a>, ask: &Ask<'a>, fitting: &[usize]) -> Option
         Some(soft.iter().enumerate().map(one).sum::<f64>().round() as i64)
     };
     let raw: Vec<Option<i64>> = fitting.iter().map(raw).collect();
-    let (least, most) = (raw.iter().flatten().min().copied().unwrap_or_default(), raw.iter().flatten().max().copied().unwrap_or_default());
+    let (least, most) = (
+        raw.iter().flatten().min().copied().unwrap_or_default(),
+        raw.iter().flatten().max().copied().unwrap_or_default(),
+    );
     let score = |raw: Option<i64>| match raw {
         None => 0,
         Some(_) if most == 0 => 100,

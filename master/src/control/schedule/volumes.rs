@@ -1,7 +1,9 @@
 //! Claims of a pod that looks for a node: where their volumes can be reached, and which volumes they get there. PURE.
 
 use super::super::storage::matching::{self, Wish};
-use super::super::storage::view::{ClaimView, ClassView, CsiNodeView, VolumeView, claim_key, class_key, csi_node_key, volume_key};
+use super::super::storage::view::{
+    ClaimView, ClassView, CsiNodeView, VolumeView, claim_key, class_key, csi_node_key, volume_key,
+};
 use super::super::view::document;
 use super::ask::{Ask, claims};
 use super::rebuff::{Filter, Rebuff};
@@ -53,25 +55,36 @@ impl<'a> Needs<'a> {
             let key = claim_key(&ask.key.namespace, &used.name);
             let Some(claim) = world.cluster.get::<ClaimView>(&key) else {
                 return Err(match used.ephemeral {
-                    true => format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {:?}", used.name),
+                    true => format!(
+                        "waiting for ephemeral volume controller to create the persistentvolumeclaim {:?}",
+                        used.name
+                    ),
                     false => format!("persistentvolumeclaim {:?} not found", used.name),
                 });
             };
             if claim.phase == "Lost" {
-                return Err(format!("persistentvolumeclaim {:?} bound to non-existent persistentvolume {:?}", used.name, claim.volume));
+                return Err(format!(
+                    "persistentvolumeclaim {:?} bound to non-existent persistentvolume {:?}",
+                    used.name, claim.volume
+                ));
             }
             if claim.deleting {
                 return Err(format!("persistentvolumeclaim {:?} is being deleted", used.name));
             }
             if used.ephemeral && claim.owner.as_deref() != Some(ask.pod.uid.as_str()) {
                 let (namespace, pod) = (&key.namespace, &ask.key.name);
-                return Err(format!("PVC {namespace}/{} was not created for pod {namespace}/{pod} (pod is not owner)", used.name));
+                return Err(format!(
+                    "PVC {namespace}/{} was not created for pod {namespace}/{pod} (pod is not owner)",
+                    used.name
+                ));
             }
             let volume = world.cluster.get::<VolumeView>(&volume_key(&claim.volume));
             match volume.filter(|_| claim.complete) {
                 Some(volume) => needs.bound.push((key, volume)),
                 None => match class_of(world, claim) {
-                    Some(class) if class.waits && claim.volume.is_empty() => needs.waiting.push(Waiting { key, claim, class }),
+                    Some(class) if class.waits && claim.volume.is_empty() => {
+                        needs.waiting.push(Waiting { key, claim, class })
+                    }
                     _ => immediate = true,
                 },
             }
@@ -86,7 +99,8 @@ impl<'a> Needs<'a> {
 
     pub fn refuses(&self, world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
         if self.taken {
-            let why = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
+            let why = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already \
+                       in-use by another pod";
             return Some(Rebuff::of(Filter::Volumes, why));
         }
         if self.bound.is_empty() && self.waiting.is_empty() {
@@ -96,7 +110,8 @@ impl<'a> Needs<'a> {
             return Some(Rebuff::of(Filter::Volumes, "node(s) exceed max volume count"));
         }
         let mut why: Vec<Cow<'static, str>> = Vec::new();
-        let reached = |volume: &VolumeView| volume.affinity.is_null() || any_term(&volume.affinity, room.name, &room.node.labels);
+        let reached =
+            |volume: &VolumeView| volume.affinity.is_null() || any_term(&volume.affinity, room.name, &room.node.labels);
         if !self.bound.iter().all(|(_, volume)| reached(volume)) {
             why.push("node(s) didn't match PersistentVolume's node affinity".into());
         }
@@ -145,13 +160,20 @@ impl<'a> Needs<'a> {
     }
 
     fn too_many(&self, world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> bool {
-        let Some(limits) = world.cluster.get::<CsiNodeView>(&csi_node_key(room.name)).filter(|node| !node.limits.is_empty()) else {
+        let Some(limits) =
+            world.cluster.get::<CsiNodeView>(&csi_node_key(room.name)).filter(|node| !node.limits.is_empty())
+        else {
             return false;
         };
         limits.limits.iter().any(|(driver, limit)| {
             let of_driver = |volume: &&VolumeView| volume.driver.as_deref() == Some(driver);
-            let new: BTreeSet<&str> =
-                self.bound.iter().map(|(_, volume)| *volume).filter(of_driver).map(|volume| volume.handle.as_str()).collect();
+            let new: BTreeSet<&str> = self
+                .bound
+                .iter()
+                .map(|(_, volume)| *volume)
+                .filter(of_driver)
+                .map(|volume| volume.handle.as_str())
+                .collect();
             if new.is_empty() {
                 return false;
             }

@@ -1,6 +1,7 @@
 //! What becomes of a decision about a pod: writes, events and conditions. PURE.
 //!
-//! Why no node takes a pod is worded where it is found: in `filters`, `volumes`, `spread`, `relations` and `preempt`; `mod` counts them.
+//! Why no node takes a pod is worded where it is found: in `filters`, `volumes`, `spread`, `relations` and `preempt`;
+//! `mod` counts them.
 
 use super::super::cluster::Cluster;
 use super::super::controller::Now;

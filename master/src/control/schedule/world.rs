@@ -46,7 +46,12 @@ impl<'a> World<'a> {
             (!node.is_empty()).then_some((key, pod, node))
         };
         let nominated = cluster.pods_on("").filter_map(nominated).collect();
-        World { cluster, rooms: in_turn(cluster).into_iter().map(room).collect(), relations: RefCell::default(), nominated }
+        World {
+            cluster,
+            rooms: in_turn(cluster).into_iter().map(room).collect(),
+            relations: RefCell::default(),
+            nominated,
+        }
     }
 
     pub fn relations(&self, pod: &'a PodView) -> Rc<Relations> {
@@ -60,7 +65,10 @@ impl<'a> World<'a> {
 
     /// All pods that stand, with the place of their node.
     pub fn pods(&self) -> impl Iterator<Item = (usize, &'a Key, &'a PodView)> + '_ {
-        self.rooms.iter().enumerate().flat_map(|(at, room)| room.pods(self.cluster).map(move |(key, pod)| (at, key, pod)))
+        self.rooms
+            .iter()
+            .enumerate()
+            .flat_map(|(at, room)| room.pods(self.cluster).map(move |(key, pod)| (at, key, pod)))
     }
 
     /// The same of those that want something of other pods.
@@ -70,7 +78,9 @@ impl<'a> World<'a> {
             (!pod.terminal() && !self.rooms[at].gone.contains(pod.uid.as_str())).then_some((at, key, pod))
         });
         let came = self.rooms.iter().enumerate();
-        let came = came.flat_map(|(at, room)| room.came.iter().filter(|(_, pod)| pod.related).map(move |(key, pod)| (at, *key, *pod)));
+        let came = came.flat_map(|(at, room)| {
+            room.came.iter().filter(|(_, pod)| pod.related).map(move |(key, pod)| (at, *key, *pod))
+        });
         standing.chain(came)
     }
 
@@ -81,14 +91,19 @@ impl<'a> World<'a> {
             let at = *places.get(pod.node.as_str())?;
             (!pod.terminal() && !self.rooms[at].gone.contains(pod.uid.as_str())).then_some((at, pod))
         });
-        let came = self.rooms.iter().enumerate().flat_map(|(at, room)| room.came.iter().map(move |(key, pod)| (at, *key, *pod)));
+        let came = self
+            .rooms
+            .iter()
+            .enumerate()
+            .flat_map(|(at, room)| room.came.iter().map(move |(key, pod)| (at, *key, *pod)));
         standing.chain(came.filter(move |(_, key, _)| key.namespace == namespace).map(|(at, _, pod)| (at, pod)))
     }
 }
 
 impl<'a> Room<'a> {
     pub fn pods(&self, cluster: &'a Cluster) -> impl Iterator<Item = (&'a Key, &'a PodView)> + '_ {
-        let standing = cluster.pods_on(self.name).filter(|(_, pod)| !pod.terminal() && !self.gone.contains(pod.uid.as_str()));
+        let standing =
+            cluster.pods_on(self.name).filter(|(_, pod)| !pod.terminal() && !self.gone.contains(pod.uid.as_str()));
         standing.chain(self.came.iter().copied().filter(|(_, pod)| !self.gone.contains(pod.uid.as_str())))
     }
 

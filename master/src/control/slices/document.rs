@@ -38,8 +38,11 @@ pub fn endpoint(spot: &Spot) -> Value {
     }
     if let Some(ObjectReference { kind, namespace, name, uid, .. }) = &spot.target {
         let said = [("kind", kind), ("namespace", namespace), ("name", name), ("uid", uid)];
-        shown["targetRef"] =
-            said.into_iter().filter(|(_, text)| !text.is_empty()).map(|(field, text)| (field.to_owned(), json!(text))).collect();
+        shown["targetRef"] = said
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(field, text)| (field.to_owned(), json!(text)))
+            .collect();
     }
     shown
 }

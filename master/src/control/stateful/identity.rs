@@ -48,7 +48,9 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 pub fn by_claim(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     let Some((front, _)) = parsed(&change.key.name) else { return Vec::new() };
     let owns = |key: &Key, set: &StatefulSetView| {
-        set.claims.iter().any(|claim| front.strip_prefix(claim.as_str()).and_then(|rest| rest.strip_prefix('-')) == Some(&key.name))
+        set.claims
+            .iter()
+            .any(|claim| front.strip_prefix(claim.as_str()).and_then(|rest| rest.strip_prefix('-')) == Some(&key.name))
     };
     let sets = cluster.within::<StatefulSetView>(&change.key.namespace);
     sets.filter(|(key, set)| owns(key, set)).map(|(key, _)| key.clone()).collect()
@@ -94,7 +96,11 @@ fn mount(pod: &mut Value, key: &Key, set: &StatefulSetView, nth: i64) {
     if set.claims.is_empty() {
         return;
     }
-    let of_claim = |claim: &String| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim_key(key, claim, nth).name}});
+    let of_claim = |claim: &String| {
+        json!({
+            "name": claim, "persistentVolumeClaim": {"claimName": claim_key(key, claim, nth).name},
+        })
+    };
     let mut volumes: Vec<Value> = set.claims.iter().map(of_claim).collect();
     let others = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let others = others.filter(|volume| !set.claims.iter().any(|claim| volume["name"] == **claim));
@@ -129,7 +135,13 @@ pub fn repaired(seen: &Seen<'_>, nth: i64, (key, pod): Pod<'_>) -> Option<Value>
 /// The claims of a pod: each by its template's name, with the claim if it is there.
 pub fn claims<'c>(seen: &Seen<'c>, nth: i64) -> Vec<(Key, Option<&'c OwnedClaimView>)> {
     let key = |claim: &String| claim_key(seen.key, claim, nth);
-    seen.set.claims.iter().map(key).map(|key| (seen.cluster.get::<OwnedClaimView>(&key), key)).map(|(view, key)| (key, view)).collect()
+    seen.set
+        .claims
+        .iter()
+        .map(key)
+        .map(|key| (seen.cluster.get::<OwnedClaimView>(&key), key))
+        .map(|(view, key)| (key, view))
+        .collect()
 }
 
 /// A claim of a template, with the labels that the set selects by.
@@ -137,7 +149,8 @@ pub fn new_claim(seen: &Seen<'_>, key: &Key) -> Value {
     let spec = &document(&seen.set.template.document)["spec"];
     let templates = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
     let nth = parsed(&key.name).map(|(_, nth)| nth).unwrap_or_default();
-    let ours = |template: &&Value| claim_key(seen.key, template["metadata"]["name"].as_str().unwrap_or_default(), nth) == *key;
+    let ours =
+        |template: &&Value| claim_key(seen.key, template["metadata"]["name"].as_str().unwrap_or_default(), nth) == *key;
     let template = templates.into_iter().find(ours).cloned().unwrap_or_default();
     let mut metadata = json!({"name": key.name});
     if !template["metadata"]["annotations"].is_null() {

@@ -1,5 +1,6 @@
-//! StatefulSets: pods with numbers, each with its claims. They come in order, from the lowest number up, and go from the highest down;
-//! `Parallel` makes and deletes them at once. An update goes from the highest number down to the partition, one pod at a time. PURE.
+//! StatefulSets: pods with numbers, each with its claims. They come in order, from the lowest number up, and go from
+//! the highest down; `Parallel` makes and deletes them at once. An update goes from the highest number down to the
+//! partition, one pod at a time. PURE.
 
 mod identity;
 mod order;
@@ -27,7 +28,8 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let Some(set) = cluster.get::<StatefulSetView>(key) else { return Decision::default() };
     let mut intents = Vec::new();
     let revisions = revisions::claim(cluster, key, &set.template, &mut intents);
-    let pods = replicas::claim_of(cluster, key, &set.template, &|pod| identity::ordinal(key, pod).is_some(), &mut intents);
+    let pods =
+        replicas::claim_of(cluster, key, &set.template, &|pod| identity::ordinal(key, pod).is_some(), &mut intents);
     if !intents.is_empty() {
         return Decision::of(intents);
     }
@@ -49,7 +51,8 @@ pub fn decide(look: &Look<'_>) -> Decision {
         }
     };
     let current = revisions.iter().find(|(key, _)| key.name == set.status.current_revision).copied().unwrap_or(update);
-    let (kept, condemned) = pods.all().filter_map(|pod| Some((identity::ordinal(key, pod.0)?, pod))).partition(|(nth, _)| set.wants(*nth));
+    let (kept, condemned) =
+        pods.all().filter_map(|pod| Some((identity::ordinal(key, pod.0)?, pod))).partition(|(nth, _)| set.wants(*nth));
     let seen = Seen { cluster, now: look.now, key, set, kept, condemned, current, update, collisions };
     let mut decision = order::next(&seen);
     decision.intents.extend(revisions::clean_up(&revisions, set.history, |(key, _)| {
@@ -67,7 +70,13 @@ fn hash(data: &Value, collisions: i32) -> String {
     template::encoded(template::fnv1_32(data.as_bytes().iter().chain(collisions.as_bytes())))
 }
 
-fn revision(key: &Key, set: &StatefulSetView, document: &Value, (name, hash): (String, String), (data, number): (Value, i64)) -> Intent {
+fn revision(
+    key: &Key,
+    set: &StatefulSetView,
+    document: &Value,
+    (name, hash): (String, String),
+    (data, number): (Value, i64),
+) -> Intent {
     let mut labels = document["spec"]["template"]["metadata"]["labels"].clone();
     labels["controller.kubernetes.io/hash"] = hash.into();
     let mut object = json!({
@@ -91,7 +100,13 @@ pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<Tale> 
         }
         Doing::Making(resource, claim) if *resource == view::CLAIMS => {
             let nth = claim.rsplit('-').next().unwrap_or_default();
-            ("FailedCreate", format!("Create Claim {claim} for Pod {}-{nth} in StatefulSet {} failed error: {why}", key.name, key.name))
+            (
+                "FailedCreate",
+                format!(
+                    "Create Claim {claim} for Pod {}-{nth} in StatefulSet {} failed error: {why}",
+                    key.name, key.name
+                ),
+            )
         }
         Doing::Deleting(pod) if pod.resource == PODS => {
             ("FailedDelete", format!("Delete Pod {} in StatefulSet {} failed error: {why}", pod.name, key.name))
@@ -114,7 +129,8 @@ mod tests {
         let template = json!({
             "metadata": {"annotations": {"fake/ready-after": "600ms"}, "labels": {"app": "web"}},
             "spec": {
-                "containers": [container], "dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "default-scheduler",
+                "containers": [container], "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
+                "schedulerName": "default-scheduler",
                 "securityContext": {}, "terminationGracePeriodSeconds": 30,
             },
         });

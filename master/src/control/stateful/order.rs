@@ -91,8 +91,16 @@ impl PodPlan {
             return Onward::Wait;
         }
         if self.trouble.is_none() {
-            self.intents.push(Intent::Create { resource: PODS, namespace: key.namespace, object: identity::pod(seen, nth) });
-            self.intents.push(tale(seen, "SuccessfulCreate", format!("Create Pod {name} in StatefulSet {} successful", seen.key.name)));
+            self.intents.push(Intent::Create {
+                resource: PODS,
+                namespace: key.namespace,
+                object: identity::pod(seen, nth),
+            });
+            self.intents.push(tale(
+                seen,
+                "SuccessfulCreate",
+                format!("Create Pod {name} in StatefulSet {} successful", seen.key.name),
+            ));
         }
         Onward::Wait
     }
@@ -153,7 +161,8 @@ impl PodPlan {
         Onward::GoOn
     }
 
-    /// Pods beyond the number that is asked for. One that is not available goes only if no other is that stands before it.
+    /// Pods beyond the number that is asked for. One that is not available goes only if no other is that stands before
+    /// it.
     fn condemned(&mut self, seen: &Seen<'_>, pod: Pod<'_>, first_bad: Option<&Key>) -> Onward {
         if pod.1.deleting {
             return Onward::Wait;

@@ -32,7 +32,9 @@ pub fn is_stale(seen: &Seen<'_>, nth: i64) -> bool {
     let name = identity::name(seen.key, nth);
     let of_forerunner = |owner: &OwnerReference| names(owner, "v1", "Pod", &name);
     seen.set.deletes_on_scaling
-        && identity::claims(seen, nth).iter().any(|(_, claim)| claim.is_some_and(|claim| claim.owners.iter().any(of_forerunner)))
+        && identity::claims(seen, nth)
+            .iter()
+            .any(|(_, claim)| claim.is_some_and(|claim| claim.owners.iter().any(of_forerunner)))
 }
 
 fn names(owner: &OwnerReference, api_version: &str, kind: &str, name: &str) -> bool {
@@ -87,7 +89,8 @@ impl ClaimOwners<'_> {
         if self.is_foreign(claim) {
             return !set && !pod;
         }
-        let idle = |owner: &OwnerReference| !owner.controller && (owner.uid == self.set_uid() || owner.uid == self.pod.1.uid);
+        let idle =
+            |owner: &OwnerReference| !owner.controller && (owner.uid == self.set_uid() || owner.uid == self.pod.1.uid);
         !claim.owners.iter().any(idle) && (set, pod) == (self.of_set(), self.of_pod())
     }
 
@@ -112,5 +115,7 @@ impl ClaimOwners<'_> {
 }
 
 fn of_pod(key: &Key, uid: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "name": key.name, "uid": uid, "controller": true, "blockOwnerDeletion": true})
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "name": key.name, "uid": uid, "controller": true, "blockOwnerDeletion": true,
+    })
 }

@@ -13,9 +13,12 @@ use std::time::Duration;
 /// The write of the counts, if the status says others; and the uptime at which they will change though nothing happens.
 pub fn written(seen: &Seen<'_>, less_current: i32) -> (Option<Intent>, Option<Duration>) {
     let set = seen.set;
-    let count = |counts: &dyn Fn(&PodView) -> bool| i32::try_from(seen.pods().filter(|(_, pod)| counts(pod)).count()).unwrap_or(i32::MAX);
+    let count = |counts: &dyn Fn(&PodView) -> bool| {
+        i32::try_from(seen.pods().filter(|(_, pod)| counts(pod)).count()).unwrap_or(i32::MAX)
+    };
     let ready = |pod: &PodView| pod.phase == "Running" && pod.ready == Some(true);
-    let of = |pod: &PodView, revision: &Key| !pod.deleting && pod.labels().get(identity::REVISION) == Some(&revision.name);
+    let of =
+        |pod: &PodView, revision: &Key| !pod.deleting && pod.labels().get(identity::REVISION) == Some(&revision.name);
     let mut status = StatefulSetStatus {
         observed_generation: set.generation,
         replicas: count(&|_| true),

@@ -54,7 +54,8 @@ impl View for StatefulSetView {
 
     fn read(stored: &Stored, _: Option<&StatefulSetView>, _: Duration) -> Option<StatefulSetView> {
         let StatefulSet { metadata, spec, status } = read(stored)?;
-        let template = TemplateView::of(&KIND, stored, &metadata, Selector::Rules(spec.selector), spec.template.metadata.labels);
+        let template =
+            TemplateView::of(&KIND, stored, &metadata, Selector::Rules(spec.selector), spec.template.metadata.labels);
         let retention = spec.persistent_volume_claim_retention_policy;
         Some(StatefulSetView {
             template,
@@ -94,6 +95,11 @@ impl View for OwnedClaimView {
         }
         let Claim { metadata } = read(stored)?;
         let deleting = metadata.deletion_timestamp.is_some();
-        Some(OwnedClaimView { revision: stored.revision, deleting, owners: metadata.owner_references, document: stored.clone() })
+        Some(OwnedClaimView {
+            revision: stored.revision,
+            deleting,
+            owners: metadata.owner_references,
+            document: stored.clone(),
+        })
     }
 }

@@ -8,7 +8,8 @@ use super::super::view::{PodView, document};
 use super::matching::{Wish, misfit, smallest};
 use super::provision;
 use super::view::{
-    BY_CONTROLLER, CLAIM_FINALIZER, COMPLETED, ClaimView, ClassView, VolumeView, claim_key, claim_ref, class_key, volume_key,
+    BY_CONTROLLER, CLAIM_FINALIZER, COMPLETED, ClaimView, ClassView, VolumeView, claim_key, claim_ref, class_key,
+    volume_key,
 };
 use coracle_api::meta::Key;
 use coracle_api::quantity::Quantity;
@@ -33,7 +34,9 @@ pub fn by_volume(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     let views = change.was::<VolumeView>().into_iter().chain(cluster.get::<VolumeView>(change.key));
     let kept = views.filter_map(|volume| volume.claim.as_ref()).map(|of| claim_key(&of.namespace, &of.name));
     let name = change.key.name.as_str();
-    let named = cluster.all::<ClaimView>().filter(|(_, claim)| claim.volume == name || (claim.volume.is_empty() && !claim.complete));
+    let named = cluster
+        .all::<ClaimView>()
+        .filter(|(_, claim)| claim.volume == name || (claim.volume.is_empty() && !claim.complete));
     let mut keys: Vec<Key> = named.map(|(key, _)| key.clone()).chain(kept).collect();
     keys.sort();
     keys.dedup();
@@ -47,7 +50,8 @@ pub fn by_class(cluster: &Cluster, _: &Change<'_>) -> Vec<Key> {
 
 /// The claims of a pod that found no node yet, or has found one.
 pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
-    let uses = |pod: &PodView| pod.claims.then(|| claims(change.key, &document(&pod.document)["spec"])).unwrap_or_default();
+    let uses =
+        |pod: &PodView| pod.claims.then(|| claims(change.key, &document(&pod.document)["spec"])).unwrap_or_default();
     let used = change.pods(cluster).flat_map(uses).map(|used| claim_key(&change.key.namespace, &used.name));
     used.filter(|key| cluster.get::<ClaimView>(key).is_some_and(|claim| claim.volume.is_empty())).collect()
 }
@@ -72,22 +76,32 @@ fn bound(look: &Look<'_>, claim: &ClaimView) -> Decision {
     let (cluster, key) = (look.cluster, look.key);
     let volume = volume_key(&claim.volume);
     if claim.volume.is_empty() {
-        return lost(key, claim, "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!");
+        return lost(
+            key,
+            claim,
+            "ClaimLost",
+            "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
+        );
     }
     match cluster.get::<VolumeView>(&volume) {
         None if cluster.damaged.contains(&volume) => Decision::default(),
         None => lost(key, claim, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"),
-        Some(view) if view.claim.as_ref().is_none_or(|of| of.uid == claim.uid) => match tied(look, claim, (&volume, view)) {
-            Some(intent) => Decision::of(vec![intent]),
-            None => expanding(look, claim),
-        },
-        Some(_) => lost(key, claim, "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"),
+        Some(view) if view.claim.as_ref().is_none_or(|of| of.uid == claim.uid) => {
+            match tied(look, claim, (&volume, view)) {
+                Some(intent) => Decision::of(vec![intent]),
+                None => expanding(look, claim),
+            }
+        }
+        Some(_) => {
+            lost(key, claim, "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+        }
     }
 }
 
 /// A claim that asks for more than it has, of a volume that somebody else makes larger.
 fn expanding(look: &Look<'_>, claim: &ClaimView) -> Decision {
-    let shown = document(&claim.document)["status"]["capacity"]["storage"].as_str().and_then(|text| Quantity::parse(text).ok());
+    let shown =
+        document(&claim.document)["status"]["capacity"]["storage"].as_str().and_then(|text| Quantity::parse(text).ok());
     if shown.is_none_or(|shown| shown.value() >= claim.bytes) {
         return Decision::default();
     }
@@ -169,16 +183,20 @@ fn without(look: &Look<'_>, claim: &ClaimView, class: Option<&ClassView>) -> Dec
         }
         (Some(_), Some(class)) => match provision::provision(cluster, key, claim, class) {
             provision::Provision::Write(intents) => Decision::of(intents),
-            provision::Provision::Tell { severity, reason, text } => announce(look, claim, severity, reason, text, false),
+            provision::Provision::Tell { severity, reason, text } => {
+                announce(look, claim, severity, reason, text, false)
+            }
         },
     }
 }
 
 /// Pods of a claim that are on no node.
 fn unplaced(cluster: &Cluster, claim: &Key) -> Vec<String> {
-    let uses =
-        |key: &Key, pod: &PodView| pod.claims && claims(key, &document(&pod.document)["spec"]).iter().any(|used| used.name == claim.name);
-    let waiting = cluster.pods_on("").filter(|(key, pod)| key.namespace == claim.namespace && !pod.terminal() && uses(key, pod));
+    let uses = |key: &Key, pod: &PodView| {
+        pod.claims && claims(key, &document(&pod.document)["spec"]).iter().any(|used| used.name == claim.name)
+    };
+    let waiting =
+        cluster.pods_on("").filter(|(key, pod)| key.namespace == claim.namespace && !pod.terminal() && uses(key, pod));
     waiting.map(|(key, _)| key.name.clone()).collect()
 }
 
@@ -187,7 +205,14 @@ fn tale_of(look: &Look<'_>, claim: &ClaimView, severity: &'static str, reason: &
 }
 
 /// Tells once what stands in the way. `later`: what was told before stands until the next round.
-fn announce(look: &Look<'_>, claim: &ClaimView, severity: &'static str, reason: &'static str, text: String, later: bool) -> Decision {
+fn announce(
+    look: &Look<'_>,
+    claim: &ClaimView,
+    severity: &'static str,
+    reason: &'static str,
+    text: String,
+    later: bool,
+) -> Decision {
     once(look, tale_of(look, claim, severity, reason, text), later)
 }
 

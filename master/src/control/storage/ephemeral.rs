@@ -45,7 +45,8 @@ pub fn decide(look: &Look<'_>) -> Decision {
             Some(_) => strange.push(name),
             None if cluster.damaged.contains(&claim) => {}
             None => {
-                let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": key.name, "uid": pod.uid, "controller": true,
+                let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": key.name, "uid": pod.uid,
+                    "controller": true,
                     "blockOwnerDeletion": true}]);
                 let mut metadata = json!({"name": name, "ownerReferences": owner});
                 for field in ["labels", "annotations"] {

@@ -20,14 +20,20 @@ pub struct Wish<'a> {
 }
 
 /// The volume that is kept for the claim, or else the smallest that fits. `free`: whether one may be taken.
-pub fn smallest<'a>(cluster: &'a Cluster, wish: &Wish<'_>, free: impl Fn(&Key) -> bool) -> Option<(&'a Key, &'a VolumeView)> {
+pub fn smallest<'a>(
+    cluster: &'a Cluster,
+    wish: &Wish<'_>,
+    free: impl Fn(&Key) -> bool,
+) -> Option<(&'a Key, &'a VolumeView)> {
     let mut best: Option<(&Key, &VolumeView)> = None;
     let taken = cluster.holds(Rule::BoundVolumesAreTaken);
     for (key, volume) in cluster
         .all::<VolumeView>()
         .filter(|(key, volume)| free(key) && (!taken || !is_anothers(volume, wish)) && is_large_enough(volume, wish))
     {
-        let reached = wish.node.is_none_or(|(name, labels)| volume.affinity.is_null() || any_term(&volume.affinity, name, labels));
+        let reached = wish
+            .node
+            .is_none_or(|(name, labels)| volume.affinity.is_null() || any_term(&volume.affinity, name, labels));
         if volume.is_for(wish.key, wish.claim) {
             return reached.then_some((key, volume));
         }
@@ -49,7 +55,8 @@ fn is_large_enough(volume: &VolumeView, wish: &Wish<'_>) -> bool {
 }
 
 fn suits(volume: &VolumeView, claim: &ClaimView) -> bool {
-    let selected = claim.selector.is_null() || label_selector::selects(&claim.selector, |key| volume.document.labels.get(key));
+    let selected =
+        claim.selector.is_null() || label_selector::selects(&claim.selector, |key| volume.document.labels.get(key));
     let class = claim.class.as_deref().unwrap_or_default();
     selected && volume.class == class && claim.modes.iter().all(|mode| volume.modes.contains(mode))
 }

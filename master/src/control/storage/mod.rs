@@ -1,4 +1,5 @@
-//! Storage: claims and volumes find each other, volumes are made and given back, and neither goes while it is used. PURE.
+//! Storage: claims and volumes find each other, volumes are made and given back, and neither goes while it is used.
+//! PURE.
 //!
 //!     claim -> volume named, kept or found -> claimRef -> Bound (volume) -> volumeName
 //!         -> Bound (claim); one write a look

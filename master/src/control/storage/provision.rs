@@ -1,4 +1,5 @@
-//! Volumes that a class makes: an outside provisioner is told, and of the built-in class a directory on a node is one. PURE.
+//! Volumes that a class makes: an outside provisioner is told, and of the built-in class a directory on a node is one.
+//! PURE.
 
 use super::super::cluster::Cluster;
 use super::super::intent::{Intent, Tale};
@@ -34,7 +35,8 @@ pub enum Provision {
 /// The class of claims that name none: of several the newest.
 pub fn default_class(cluster: &Cluster) -> Option<&str> {
     let classes = cluster.all::<ClassView>().filter(|(_, class)| class.is_default);
-    let newest = classes.min_by_key(|(key, class)| (Reverse(class.created.map(|created| created.seconds())), &key.name));
+    let newest =
+        classes.min_by_key(|(key, class)| (Reverse(class.created.map(|created| created.seconds())), &key.name));
     newest.map(|(key, _)| key.name.as_str())
 }
 
@@ -56,8 +58,9 @@ pub fn provision(cluster: &Cluster, key: &Key, claim: &ClaimView, class: &ClassV
         return Provision::Write(vec![Intent::Update { key: key.clone(), seen: claim.revision, object }]);
     }
     let text = format!(
-        "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the system administrator. If \
-         volume creation is delayed, please verify that the provisioner is running and correctly registered."
+        "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the \
+         system administrator. If volume creation is delayed, please verify that the provisioner is running and \
+         correctly registered."
     );
     Provision::Tell { severity: "Normal", reason: "ExternalProvisioning", text }
 }
@@ -90,7 +93,8 @@ fn directory(cluster: &Cluster, key: &Key, claim: &ClaimView, class: &ClassView)
             "accessModes": claim.modes,
             "persistentVolumeReclaimPolicy": if class.reclaim.is_empty() { "Delete" } else { &class.reclaim },
             "storageClassName": claim.class,
-            "hostPath": {"path": format!("{LOCAL_VOLUMES}{}_{}_{name}", key.namespace, key.name), "type": "DirectoryOrCreate"},
+            "hostPath": {"path": format!("{LOCAL_VOLUMES}{}_{}_{name}", key.namespace, key.name),
+                "type": "DirectoryOrCreate"},
             "claimRef": claim_ref(key, claim),
             "nodeAffinity": {"required": {"nodeSelectorTerms": [
                 {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [host]}]},

@@ -212,7 +212,9 @@ impl View for VolumeView {
 impl VolumeView {
     /// Whether it is this claim's, or is kept for it.
     pub fn is_for(&self, key: &Key, claim: &ClaimView) -> bool {
-        let own = |of: &ClaimRef| of.namespace == key.namespace && of.name == key.name && (of.uid.is_empty() || of.uid == claim.uid);
+        let own = |of: &ClaimRef| {
+            of.namespace == key.namespace && of.name == key.name && (of.uid.is_empty() || of.uid == claim.uid)
+        };
         self.claim.as_ref().is_some_and(own)
     }
 }
@@ -258,7 +260,9 @@ impl View for ClassView {
         let marks = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
         Some(ClassView {
             waits: class.volume_binding_mode == "WaitForFirstConsumer",
-            is_default: marks.iter().any(|mark| class.metadata.annotations.get(*mark).is_some_and(|said| said == "true")),
+            is_default: marks
+                .iter()
+                .any(|mark| class.metadata.annotations.get(*mark).is_some_and(|said| said == "true")),
             provisioner: class.provisioner,
             reclaim: class.reclaim_policy,
             created: class.metadata.creation_timestamp,
@@ -271,7 +275,8 @@ impl ClassView {
     /// Whether it makes volumes for a node with these labels.
     pub fn allows(&self, labels: &Labels) -> bool {
         let holds = |one: &Expression| labels.get(&one.key).is_some_and(|value| one.values.contains(value));
-        self.topologies.is_empty() || self.topologies.iter().any(|topology| topology.match_label_expressions.iter().all(holds))
+        self.topologies.is_empty()
+            || self.topologies.iter().any(|topology| topology.match_label_expressions.iter().all(holds))
     }
 }
 
@@ -287,7 +292,8 @@ impl View for CsiNodeView {
     fn read(stored: &Stored, _: Option<&CsiNodeView>, _: Duration) -> Option<CsiNodeView> {
         let document = document(stored);
         let drivers = document["spec"]["drivers"].as_array().into_iter().flatten();
-        let limit = |driver: &Value| Some((driver["name"].as_str()?.to_owned(), driver["allocatable"]["count"].as_i64()?));
+        let limit =
+            |driver: &Value| Some((driver["name"].as_str()?.to_owned(), driver["allocatable"]["count"].as_i64()?));
         Some(CsiNodeView { limits: drivers.filter_map(limit).collect() })
     }
 }
@@ -295,7 +301,8 @@ impl View for CsiNodeView {
 /// Whose a volume is, as it says.
 pub fn claim_ref(key: &Key, claim: &ClaimView) -> Value {
     json!({
-        "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": key.namespace, "name": key.name, "uid": claim.uid,
+        "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": key.namespace, "name": key.name,
+        "uid": claim.uid,
         "resourceVersion": claim.revision.to_string(),
     })
 }

@@ -20,8 +20,10 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
 /// The volumes that a claim has, or that are kept for it.
 pub fn by_claim(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     let views = change.was::<ClaimView>().into_iter().chain(cluster.get::<ClaimView>(change.key));
-    let mut keys: Vec<Key> = views.filter(|claim| !claim.volume.is_empty()).map(|claim| volume_key(&claim.volume)).collect();
-    let own = |volume: &VolumeView| volume.claim.as_ref().is_some_and(|of| claim_key(&of.namespace, &of.name) == *change.key);
+    let mut keys: Vec<Key> =
+        views.filter(|claim| !claim.volume.is_empty()).map(|claim| volume_key(&claim.volume)).collect();
+    let own =
+        |volume: &VolumeView| volume.claim.as_ref().is_some_and(|of| claim_key(&of.namespace, &of.name) == *change.key);
     keys.extend(cluster.all::<VolumeView>().filter(|(_, volume)| own(volume)).map(|(key, _)| key.clone()));
     keys.sort();
     keys.dedup();
@@ -36,7 +38,8 @@ pub fn decide(look: &Look<'_>) -> Decision {
         protect(&mut object, VOLUME_FINALIZER);
         return Decision::of(vec![Intent::Update { key: key.clone(), seen: volume.revision, object }]);
     }
-    let to = |wanted: &str| if volume.phase == wanted { Vec::new() } else { vec![phase(key, volume, wanted, "", wall)] };
+    let to =
+        |wanted: &str| if volume.phase == wanted { Vec::new() } else { vec![phase(key, volume, wanted, "", wall)] };
     let Some(of) = volume.claim.as_ref().filter(|of| !of.uid.is_empty()) else { return Decision::of(to("Available")) };
     let claim_of = claim_key(&of.namespace, &of.name);
     if cluster.damaged.contains(&claim_of) {
@@ -106,7 +109,10 @@ fn unmade(key: &Key, volume: &Value) -> Result<bool, String> {
     match volume["spec"]["hostPath"]["path"].as_str() {
         Some(path) if path.len() > EMPTIED.len() && path.starts_with(EMPTIED) => Ok(true),
         Some(path) => Err(format!("host_path deleter only supports /tmp/.+ but received provided {path}")),
-        None => Err(format!("error getting deleter volume plugin for volume {:?}: no deletable volume plugin matched", key.name)),
+        None => Err(format!(
+            "error getting deleter volume plugin for volume {:?}: no deletable volume plugin matched",
+            key.name
+        )),
     }
 }
 

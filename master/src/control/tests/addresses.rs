@@ -6,8 +6,9 @@ use coracle_api::strategy::addresses::FINALIZER;
 
 #[test]
 fn an_address_is_shown_while_a_service_has_it() {
-    let shown =
-        |objects: &[(&'static str, Value)]| decide(&cluster(objects), "addresses", key("ipaddresses", "10.96.0.7"), at(MINUTE)).intents;
+    let shown = |objects: &[(&'static str, Value)]| {
+        decide(&cluster(objects), "addresses", key("ipaddresses", "10.96.0.7"), at(MINUTE)).intents
+    };
     let with = service(json!({"spec": {"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"]}}));
     let [Intent::Create { object, .. }] = &*shown(std::slice::from_ref(&with)) else { panic!("it is made") };
     assert_eq!(object["spec"]["parentRef"], json!({"resource": "services", "namespace": "default", "name": "web"}));
@@ -29,7 +30,9 @@ fn agent(name: &str, version: &str, address: &str) -> (&'static str, Value) {
 /// A service that asks for a balancer, and the addresses that it was given.
 fn balanced(name: &str, made: &str, given: &[&str], more: Value) -> (&'static str, Value) {
     let metadata = json!({"name": name, "creationTimestamp": made});
-    let mut asks = service(json!({"metadata": metadata, "spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": ingress(given)}}));
+    let mut asks = service(
+        json!({"metadata": metadata, "spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": ingress(given)}}),
+    );
     merge(&mut asks.1, more);
     asks
 }
@@ -76,7 +79,10 @@ fn a_balancer_gives_the_addresses_of_agents_to_the_first_of_a_port() {
     let both = [n1(), done, balanced("b", NEW, &["192.0.2.1"], none())];
     assert_eq!(given(&both, "b"), (Some(none()), held("service default/a")), "two of before: the older one has it");
     let udp = balanced("b", NEW, &[], json!({"spec": {"ports": [{"port": 80, "protocol": "UDP"}]}}));
-    assert_eq!(given(&[n1(), balanced("a", OLD, &["192.0.2.1"], none()), udp], "b"), quiet(Some(ingress(&["192.0.2.1"]))));
+    assert_eq!(
+        given(&[n1(), balanced("a", OLD, &["192.0.2.1"], none()), udp], "b"),
+        quiet(Some(ingress(&["192.0.2.1"])))
+    );
     let theirs = balanced("a", OLD, &[], json!({"spec": {"loadBalancerClass": "metallb.io/x"}}));
     assert_eq!(given(&[n1(), theirs], "a"), quiet(None));
 }
@@ -89,13 +95,14 @@ fn a_balancer_leaves_host_ports_to_the_pods_that_have_them() {
         let spec = json!({"nodeName": node, "containers": [{"name": "c", "image": "i", "ports": ports}]});
         pod("p", json!({"spec": spec, "status": {"phase": phase}}))
     };
-    let check = |pod: Option<(&'static str, Value)>, standing: &[&str], expected: Option<&[&str]>, troubles: &[&str]| {
-        let mut objects = nodes.to_vec();
-        objects.extend(pod);
-        objects.push(balanced("a", OLD, standing, json!({})));
-        let troubles = troubles.iter().map(|by| format!("Error syncing load balancer: {by}")).collect();
-        assert_eq!(given(&objects, "a"), (expected.map(ingress), troubles), "{objects:?}");
-    };
+    let check =
+        |pod: Option<(&'static str, Value)>, standing: &[&str], expected: Option<&[&str]>, troubles: &[&str]| {
+            let mut objects = nodes.to_vec();
+            objects.extend(pod);
+            objects.push(balanced("a", OLD, standing, json!({})));
+            let troubles = troubles.iter().map(|by| format!("Error syncing load balancer: {by}")).collect();
+            assert_eq!(given(&objects, "a"), (expected.map(ingress), troubles), "{objects:?}");
+        };
     let held = "port 80/TCP of node n1 is held by pod default/p";
     check(None, &[], Some(&["192.0.2.1", "192.0.2.2"]), &[]);
     check(Some(holds("n1", "Running", "")), &[], Some(&["192.0.2.2"]), &[held]);
@@ -121,21 +128,34 @@ fn a_balancer_leaves_host_ports_to_the_pods_that_have_them() {
 
 #[test]
 fn a_pod_has_no_port_that_a_service_holds() {
-    let asks =
-        || pod("p", json!({"spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 8080, "hostPort": 80}]}]}}));
+    let asks = || {
+        pod(
+            "p",
+            json!({
+                "spec": {
+                    "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 8080, "hostPort": 80}]}],
+                },
+            }),
+        )
+    };
     let n1 = || agent("n1", "v0.1.0-coracle", "192.0.2.1");
-    let refused = "p: 0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. no new claims to deallocate, \
-        preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+    let refused = "p: 0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. no new \
+                   claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for \
+                   scheduling.";
     let held = || balanced("a", OLD, &["192.0.2.1"], json!({}));
     assert_eq!(scheduled(&[n1(), held(), asks()]), [refused]);
     assert_eq!(scheduled(&[n1(), balanced("a", OLD, &["192.0.2.9"], json!({})), asks()]), ["p -> n1"]);
-    assert_eq!(scheduled(&[n1(), balanced("a", OLD, &["192.0.2.1"], json!({"spec": {"type": "ClusterIP"}})), asks()]), ["p -> n1"]);
+    assert_eq!(
+        scheduled(&[n1(), balanced("a", OLD, &["192.0.2.1"], json!({"spec": {"type": "ClusterIP"}})), asks()]),
+        ["p -> n1"]
+    );
     // When the service has gone, it is looked at again.
     let mut cluster = cluster(&[n1(), held(), asks()]);
     let look = |cluster: &Cluster, memo: Option<&Memo>| {
         let controllers = Controllers::builtin();
         let owner = controllers.owner("scheduler", schedule::key()).unwrap();
-        let look = Look { cluster, key: &owner.key, now: at(MINUTE), refusal: None, contents: None, memory: None, memo };
+        let look =
+            Look { cluster, key: &owner.key, now: at(MINUTE), refusal: None, contents: None, memory: None, memo };
         (controllers.row(&owner).decide)(&look)
     };
     let waits = look(&cluster, None);
@@ -169,7 +189,8 @@ fn a_range_stays_while_a_service_needs_it() {
     check(&[extra(json!({"finalizers": null}))], MINUTE, &format!("finalizers [\"{FINALIZER}\"]"));
     check(&[extra(json!({}))], MINUTE, "Ready True ");
     let ready = |mut range: (&'static str, Value)| {
-        range.1["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "message": "Kubernetes Service CIDR is ready"}]});
+        range.1["status"] =
+            json!({"conditions": [{"type": "Ready", "status": "True", "message": "Kubernetes Service CIDR is ready"}]});
         range
     };
     check(&[ready(extra(json!({})))], MINUTE, "");

@@ -4,7 +4,8 @@ use super::*;
 use coracle_api::strategy::eviction::{EvictionVerdict as Verdict, judge};
 
 fn budget(spec: Value, more: Value) -> (&'static str, Value) {
-    let mut budget = json!({"metadata": {"name": "b", "namespace": "default", "uid": "uid-b", "generation": 2}, "spec": {
+    let mut budget = json!({"metadata": {"name": "b", "namespace": "default", "uid": "uid-b", "generation": 2},
+        "spec": {
         "selector": {"matchLabels": {"app": "web"}}}});
     merge(&mut budget["spec"], spec);
     merge(&mut budget, more);
@@ -16,16 +17,22 @@ fn of(name: &str, (kind, owner): (&str, &str), ready: bool) -> (&'static str, Va
     let (plural, mut pod) = running(name, "n", "10.0.0.1", ready);
     let version = if kind == "ReplicationController" { "v1" } else { "apps/v1" };
     let version = if kind == "Widget" { "example.com/v1" } else { version };
-    let owner = json!({"apiVersion": version, "kind": kind, "name": owner, "uid": format!("uid-{owner}"), "controller": true});
+    let owner =
+        json!({"apiVersion": version, "kind": kind, "name": owner, "uid": format!("uid-{owner}"), "controller": true});
     pod["metadata"]["ownerReferences"] = json!([owner]);
     (plural, pod)
 }
 
 fn workload(plural: &'static str, name: &str, replicas: i64, owner: Option<&str>) -> (&'static str, Value) {
-    let mut workload = json!({"metadata": {"name": name, "uid": format!("uid-{name}")}, "spec": {"replicas": replicas}});
+    let mut workload =
+        json!({"metadata": {"name": name, "uid": format!("uid-{name}")}, "spec": {"replicas": replicas}});
     if let Some(owner) = owner {
-        workload["metadata"]["ownerReferences"] =
-            json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": owner, "uid": format!("uid-{owner}"), "controller": true}]);
+        workload["metadata"]["ownerReferences"] = json!([
+            {
+                "apiVersion": "apps/v1", "kind": "Deployment", "name": owner, "uid": format!("uid-{owner}"),
+                "controller": true,
+            },
+        ]);
     }
     (plural, workload)
 }
@@ -49,14 +56,25 @@ fn counted(objects: &[(&'static str, Value)]) -> (Value, Vec<String>) {
 #[test]
 fn budgets_are_counted() {
     /// Healthy, desired, expected, allowed.
-    fn check(spec: Value, objects: &[(&'static str, Value)], expected: [i64; 4], reason: &str, words: &str, expected_tales: &[&str]) {
+    fn check(
+        spec: Value,
+        objects: &[(&'static str, Value)],
+        expected: [i64; 4],
+        reason: &str,
+        words: &str,
+        expected_tales: &[&str],
+    ) {
         let mut all = objects.to_vec();
         all.push(budget(spec.clone(), json!({})));
         let (status, tales) = counted(&all);
         let fields = ["currentHealthy", "desiredHealthy", "expectedPods", "disruptionsAllowed"];
         assert_eq!(fields.map(|field| status[field].as_i64().unwrap()), expected, "{spec} {status}");
         let condition = &status["conditions"][0];
-        assert_eq!((condition["reason"].as_str(), condition["message"].as_str()), (Some(reason), Some(words)), "{spec}");
+        assert_eq!(
+            (condition["reason"].as_str(), condition["message"].as_str()),
+            (Some(reason), Some(words)),
+            "{spec}"
+        );
         assert_eq!(condition["status"], if expected[3] > 0 { "True" } else { "False" });
         assert_eq!(status["observedGeneration"].is_null(), reason == "SyncFailed", "{spec}");
         assert_eq!(tales, expected_tales, "{spec}");
@@ -87,7 +105,14 @@ fn budgets_are_counted() {
     // Nothing is guarded: nothing is allowed, whatever comes.
     check(json!({"minAvailable": 0, "selector": null}), &all, [0, 0, 0, 0], no, "", &["b NoPods"]);
     check(json!({"minAvailable": 0, "selector": {"matchLabels": null}}), &all, [3, 0, 3, 3], yes, "", &[]);
-    check(json!({"minAvailable": "50%", "selector": {"matchLabels": {"app": "db"}}}), &all, [0, 0, 0, 0], no, "", &["b NoPods"]);
+    check(
+        json!({"minAvailable": "50%", "selector": {"matchLabels": {"app": "db"}}}),
+        &all,
+        [0, 0, 0, 0],
+        no,
+        "",
+        &["b NoPods"],
+    );
     // Pods that nobody keeps in number are pods, but no share of anything.
     let alone = [running("p1", "n", "10.0.0.1", true), running("p2", "n", "10.0.0.2", true)];
     check(json!({"minAvailable": 1}), &alone, [2, 1, 2, 1], yes, "", &[]);
@@ -121,7 +146,9 @@ fn budgets_are_counted() {
 fn what_cannot_be_read_may_be_guarded() {
     let mut cluster = cluster(&[running("p", "n", "10.0.0.1", true), budget(json!({"minAvailable": 0}), json!({}))]);
     cluster.damaged.insert(key("pods", "q"));
-    let Intent::Status { status, .. } = &decide(&cluster, "budgets", of_budget(), at(MINUTE)).intents[0] else { panic!("it is written") };
+    let Intent::Status { status, .. } = &decide(&cluster, "budgets", of_budget(), at(MINUTE)).intents[0] else {
+        panic!("it is written")
+    };
     let words = "pods/default/q is damaged, and may be one of the pods that this budget guards";
     assert_eq!((&status["disruptionsAllowed"], &status["conditions"][0]["message"]), (&json!(0), &json!(words)));
 }
@@ -132,13 +159,19 @@ fn a_counted_budget_is_left_alone() {
     let (status, _) = counted(&objects);
     let [pod, mut known] = objects;
     known.1["status"] = status.clone();
-    assert_eq!(decide(&cluster(&[pod.clone(), known.clone()]), "budgets", of_budget(), at(MINUTE)), Decision::default());
+    assert_eq!(
+        decide(&cluster(&[pod.clone(), known.clone()]), "budgets", of_budget(), at(MINUTE)),
+        Decision::default()
+    );
     // The time stays where what it says does.
     known.1["status"]["conditions"][0]["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
     known.1["metadata"]["generation"] = 3.into();
     let (status, _) = counted(&[pod, known]);
     let condition = &status["conditions"][0];
-    assert_eq!((&condition["observedGeneration"], &condition["lastTransitionTime"]), (&json!(3), &json!("2020-01-01T00:00:00Z")));
+    assert_eq!(
+        (&condition["observedGeneration"], &condition["lastTransitionTime"]),
+        (&json!(3), &json!("2020-01-01T00:00:00Z"))
+    );
 }
 
 #[test]
@@ -147,7 +180,8 @@ fn the_evicted_are_awaited() {
         let (plural, mut pod) = running("p", "n", "10.0.0.1", true);
         merge(&mut pod, more);
         let other = running("q", "n", "10.0.0.2", true);
-        let objects = [(plural, pod), other, budget(json!({"minAvailable": 1}), json!({"status": {"disruptedPods": disrupted}}))];
+        let objects =
+            [(plural, pod), other, budget(json!({"minAvailable": 1}), json!({"status": {"disruptedPods": disrupted}}))];
         let (status, tales) = counted(&objects);
         assert_eq!((&status["currentHealthy"], &status["disruptedPods"]), (&healthy.into(), &left), "{disrupted}");
         assert_eq!(tales, expected_tales, "{disrupted}");
@@ -201,15 +235,20 @@ fn a_pod_that_stays_says_so() {
         cluster(&[(plural, pod)])
     };
     let p = || key("pods", "p");
-    let minutes = |n: u32, wall: i64| Now { wall: Time::from_seconds(1_800_000_000 + wall).unwrap(), uptime: MINUTE * n };
+    let minutes =
+        |n: u32, wall: i64| Now { wall: Time::from_seconds(1_800_000_000 + wall).unwrap(), uptime: MINUTE * n };
     let waits = decide(&doomed(json!({})), "disruption", p(), minutes(1, 0));
     assert_eq!(waits, Decision::later(MINUTE * 2));
     let decision = decide(&doomed(json!({})), "disruption", p(), minutes(2, 60));
     let Intent::Status { status, .. } = &decision.intents[0] else { panic!("it is written") };
-    let expected =
-        json!({"type": "DisruptionTarget", "status": "False", "lastProbeTime": null, "lastTransitionTime": "2027-01-15T08:01:00Z"});
+    let expected = json!({
+        "type": "DisruptionTarget", "status": "False", "lastProbeTime": null,
+        "lastTransitionTime": "2027-01-15T08:01:00Z",
+    });
     assert_eq!((&status["conditions"][0]["type"], &status["conditions"][1]), (&json!("Ready"), &expected));
-    for goes in [json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}}), json!({"status": {"phase": "Failed"}})] {
+    for goes in
+        [json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}}), json!({"status": {"phase": "Failed"}})]
+    {
         assert_eq!(decide(&doomed(goes), "disruption", p(), minutes(2, 60)), Decision::default());
     }
 }

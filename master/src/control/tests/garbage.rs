@@ -43,7 +43,8 @@ fn a_lease_goes_some_time_after_its_node() {
     let put = |cluster: &mut Cluster, revision: u64, uptime: Duration| {
         let document = json!({"metadata": {"namespace": NODE_LEASES, "name": "n"}});
         let stored = Stored::new(lease.clone(), Revision(revision), document.to_string().into(), Default::default());
-        let event = Event { revision: Revision(revision), key: lease.clone(), old: None, new: Some(stored), renewed: false };
+        let event =
+            Event { revision: Revision(revision), key: lease.clone(), old: None, new: Some(stored), renewed: false };
         cluster.apply(&event, uptime);
     };
     let look = |cluster: &Cluster, uptime: Duration| decide(cluster, "nodes", node_key("n"), at(uptime));
@@ -58,7 +59,9 @@ fn a_lease_goes_some_time_after_its_node() {
     put(&mut without, 2, MINUTE + ABSENCE_MAX);
     assert_eq!(look(&without, MINUTE + ABSENCE_MAX).wake_at, Some(MINUTE + ABSENCE_MAX * 2));
     assert_eq!(deleted(look(&without, MINUTE + ABSENCE_MAX * 2)), ["n"]);
-    assert!(Controllers::builtin().all(&without).iter().any(|owner| owner.controller == "nodes" && owner.key.name == "n"));
+    assert!(
+        Controllers::builtin().all(&without).iter().any(|owner| owner.controller == "nodes" && owner.key.name == "n")
+    );
     without.damaged.insert(node_key("n"));
     assert!(look(&without, MINUTE + ABSENCE_MAX * 2).intents.is_empty(), "a node that cannot be read is there");
 }

@@ -16,7 +16,15 @@ fn seconds(seconds: u64) -> Duration {
 fn look(cluster: &Cluster, controller: &str, key: Key, uptime: Duration, memo: Option<&Memo>) -> Decision {
     let controllers = Controllers::builtin();
     let owner = controllers.owner(controller, key).expect("a row of the table");
-    (controllers.row(&owner).decide)(&Look { cluster, key: &owner.key, now: at(uptime), refusal: None, contents: None, memory: None, memo })
+    (controllers.row(&owner).decide)(&Look {
+        cluster,
+        key: &owner.key,
+        now: at(uptime),
+        refusal: None,
+        contents: None,
+        memory: None,
+        memo,
+    })
 }
 
 fn statuses(decision: &Decision) -> Vec<String> {
@@ -35,15 +43,18 @@ fn put(cluster: &mut Cluster, (plural, object): (&'static str, Value), revision:
 #[test]
 fn silent_nodes() {
     let n1 = || node_key("n1");
-    let mut cluster = cluster(&[node("n1", json!({})), running("a", "n1", "10.0.0.2", true), running("b", "n2", "10.0.0.3", true)]);
+    let mut cluster =
+        cluster(&[node("n1", json!({})), running("a", "n1", "10.0.0.2", true), running("b", "n2", "10.0.0.3", true)]);
     let early = decide(&cluster, "nodes", n1(), at(seconds(49)));
     assert_eq!((early.intents.len(), early.wake_at), (0, Some(seconds(50))));
     // A beat moves the moment, whether by status or by lease, to the next round.
     assert!(!cluster.hear("n1", seconds(30)));
     assert_eq!(decide(&cluster, "nodes", n1(), at(seconds(50))).wake_at, Some(seconds(80)));
-    let lease = Arc::new(Key { resource: super::super::view::LEASES, namespace: "kube-node-lease".into(), name: "n1".into() });
+    let lease =
+        Arc::new(Key { resource: super::super::view::LEASES, namespace: "kube-node-lease".into(), name: "n1".into() });
     let stored = Stored::of(lease.clone(), Revision(9), &mut json!({"metadata": {"name": "n1"}}));
-    cluster.apply(&Event { revision: Revision(9), key: lease, old: None, new: Some(stored), renewed: false }, seconds(32));
+    cluster
+        .apply(&Event { revision: Revision(9), key: lease, old: None, new: Some(stored), renewed: false }, seconds(32));
     assert_eq!(decide(&cluster, "nodes", n1(), at(seconds(80))).wake_at, Some(seconds(85)));
     let late = decide(&cluster, "nodes", n1(), at(seconds(85)));
     assert_eq!(statuses(&late), ["n1 \"Unknown\""]);
@@ -54,7 +65,10 @@ fn silent_nodes() {
     put(&mut cluster, ("nodes", silent), 20, seconds(85));
     let late = decide(&cluster, "nodes", n1(), at(seconds(85)));
     assert_eq!(statuses(&late), ["a \"False\""]);
-    let tainted = |intent: &Intent| matches!(intent, Intent::Update { object, .. } if object["spec"]["taints"][0]["key"] == UNREACHABLE);
+    let tainted = |intent: &Intent| {
+        matches!(intent,
+        Intent::Update { object, .. } if object["spec"]["taints"][0]["key"] == UNREACHABLE)
+    };
     assert!(late.intents.iter().any(tainted), "{late:?}");
 }
 
@@ -82,7 +96,9 @@ fn marks_follow_conditions() {
     let wanted = json!(["node.kubernetes.io/memory-pressure", "node.kubernetes.io/pid-pressure", NOT_READY]);
     check(json!({"status": {"conditions": conditions}}), wanted);
     // What is new comes first, what is over goes in the next write.
-    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}, "spec": {"taints": [taint(UNREACHABLE)]}});
+    let unready = json!({
+        "status": {"conditions": [{"type": "Ready", "status": "False"}]}, "spec": {"taints": [taint(UNREACHABLE)]},
+    });
     check(unready, json!([UNREACHABLE, NOT_READY]));
     check(json!({"metadata": {"labels": {"kubernetes.io/os": "linux"}}}), json!([]));
 }
@@ -91,10 +107,13 @@ fn marks_follow_conditions() {
 #[test]
 fn nodes_are_given_up_one_by_one() {
     let unready = |name: &str| node(name, json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
-    let look = |cluster: &Cluster, uptime, memo: Option<&Memo>| look(cluster, "expulsion", expulsion::key(), uptime, memo);
+    let look =
+        |cluster: &Cluster, uptime, memo: Option<&Memo>| look(cluster, "expulsion", expulsion::key(), uptime, memo);
     let named = |decision: &Decision| {
         let name = |intent: &Intent| match intent {
-            Intent::Update { key, object, .. } => Some(format!("{} {}", key.name, object["spec"]["taints"][0]["effect"])),
+            Intent::Update { key, object, .. } => {
+                Some(format!("{} {}", key.name, object["spec"]["taints"][0]["effect"]))
+            }
             _ => None,
         };
         decision.intents.iter().filter_map(name).collect::<Vec<String>>()
@@ -111,10 +130,16 @@ fn nodes_are_given_up_one_by_one() {
     let conditions = json!([{"type": "Ready", "status": "Unknown"}]);
     let taints = json!([{"key": UNREACHABLE, "effect": "NoExecute"}]);
     put(&mut three, node("n1", json!({"status": {"conditions": conditions}})), 11, seconds(6));
-    put(&mut three, node("n2", json!({"status": {"conditions": conditions}, "spec": {"taints": taints}})), 12, seconds(6));
+    put(
+        &mut three,
+        node("n2", json!({"status": {"conditions": conditions}, "spec": {"taints": taints}})),
+        12,
+        seconds(6),
+    );
     let all = look(&three, seconds(20), then.memo.as_ref());
     assert_eq!(named(&all), ["n2 null"]);
-    let tales = |decision: &Decision| decision.intents.iter().filter(|intent| matches!(intent, Intent::Announce(_))).count();
+    let tales =
+        |decision: &Decision| decision.intents.iter().filter(|intent| matches!(intent, Intent::Announce(_))).count();
     assert_eq!((tales(&first), tales(&next), tales(&all)), (0, 3, 0), "each is told of once");
     // Most of a small zone: none.
     let most = cluster(&[node("n1", json!({})), node("n2", json!({})), unready("n3"), unready("n4"), unready("n5")]);
@@ -136,7 +161,8 @@ fn pods_leave_in_their_time() {
         with("never", json!([{"operator": "Exists"}])),
     ];
     let mut cluster = cluster(&objects);
-    let look = |cluster: &Cluster, uptime, memo: Option<&Memo>| look(cluster, "evictions", node_key("n1"), uptime, memo);
+    let look =
+        |cluster: &Cluster, uptime, memo: Option<&Memo>| look(cluster, "evictions", node_key("n1"), uptime, memo);
     let first = look(&cluster, seconds(1), None);
     let doomed = |decision: &Decision| {
         let of = |intent: &Intent| match intent {
@@ -152,7 +178,10 @@ fn pods_leave_in_their_time() {
     put(&mut cluster, node("n1", json!({"spec": {"taints": more}})), 20, seconds(3));
     let pod = with(
         "later",
-        json!([{"key": "k", "operator": "Exists", "tolerationSeconds": 6}, {"key": "l", "operator": "Exists", "tolerationSeconds": 1}]),
+        json!([
+            {"key": "k", "operator": "Exists", "tolerationSeconds": 6},
+            {"key": "l", "operator": "Exists", "tolerationSeconds": 1},
+        ]),
     );
     put(&mut cluster, pod, 21, seconds(3));
     cluster.apply(&event("pods", 22, None, "at-once"), seconds(3));

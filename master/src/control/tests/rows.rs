@@ -11,7 +11,9 @@ fn a_foreign_kind_of_the_same_plural_concerns_nobody() {
     let standing = ("endpoints", json!({"metadata": {"name": "web", "labels": managed}}));
     let (controllers, mut cluster) = (Controllers::builtin(), cluster(&[service(json!({})), standing]));
     let group = "serving.knative.dev";
-    for plural in ["services", "pods", "nodes", "replicationcontrollers", "endpoints", "namespaces", "resourcequotas", "events"] {
+    for plural in
+        ["services", "pods", "nodes", "replicationcontrollers", "endpoints", "namespaces", "resourcequotas", "events"]
+    {
         let resource = Resource { group: group.into(), plural: plural.into() };
         assert!(!controllers.followed(&resource)(&Key { resource: resource.clone(), ..key("services", "web") }));
         let key = Arc::new(Key { resource, ..key("services", "web") });
@@ -21,7 +23,10 @@ fn a_foreign_kind_of_the_same_plural_concerns_nobody() {
         let stored = Stored::new(key.clone(), Revision(8), object.into(), LabelSet::default());
         for (revision, new) in [(8, Some(stored)), (9, None)] {
             let gone = new.is_none();
-            let before = cluster.apply(&Event { revision: Revision(revision), key: key.clone(), old: None, new, renewed: false }, MINUTE);
+            let before = cluster.apply(
+                &Event { revision: Revision(revision), key: key.clone(), old: None, new, renewed: false },
+                MINUTE,
+            );
             let concerned = controllers.concerned(&cluster, &key, gone, &before);
             let all: Vec<&str> = concerned.iter().map(|owner| owner.controller).collect();
             assert!(all.iter().all(|controller| *controller == "garbage"), "{key}: {concerned:?}");

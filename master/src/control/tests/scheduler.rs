@@ -40,7 +40,11 @@ fn nodes_that_take_a_pod() {
     one(none(), card.clone(), &unresolvable("a", "Insufficient example.com/card"));
     one(json!({"status": {"allocatable": {"example.com/card": "2"}}}), card, "a -> n1");
     one(json!({"spec": {"unschedulable": true}}), none(), &unresolvable("a", "node(s) were unschedulable"));
-    one(none(), json!({"spec": {"nodeSelector": {"zone": "n2"}}}), &unresolvable("a", "node(s) didn't match Pod's node affinity/selector"));
+    one(
+        none(),
+        json!({"spec": {"nodeSelector": {"zone": "n2"}}}),
+        &unresolvable("a", "node(s) didn't match Pod's node affinity/selector"),
+    );
     // Nobody knows anything of a node that has not said how it is.
     one(json!({"status": {"conditions": []}}), none(), &unresolvable("a", "node(s) were not ready"));
     let mut silent = node("n1", json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
@@ -48,7 +52,9 @@ fn nodes_that_take_a_pod() {
     check(&[silent, pod("a", none())], &[&unresolvable("a", "node(s) were not ready")]);
     let tainted = || json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}});
     one(tainted(), none(), &unresolvable("a", "node(s) had untolerated taint(s)"));
-    for toleration in [json!({"operator": "Exists"}), json!({"key": "k", "value": "v"}), json!({"key": "k", "operator": "Exists"})] {
+    for toleration in
+        [json!({"operator": "Exists"}), json!({"key": "k", "value": "v"}), json!({"key": "k", "operator": "Exists"})]
+    {
         one(tainted(), json!({"spec": {"tolerations": [toleration]}}), "a -> n1");
     }
     let taken = no_victim("b", "node(s) didn't have free ports for the requested pod ports");
@@ -101,7 +107,10 @@ fn pods_near_and_far() {
     let standing = || pod("z", on("n2", json!({"metadata": {"labels": {"app": "db"}}})));
     check(&[node("n1", none()), node("n2", none()), standing(), pod("a", rule("podAffinity", "db"))], &["a -> n2"]);
     check(&[node("n1", none()), node("n2", none()), standing(), pod("a", rule("podAntiAffinity", "db"))], &["a -> n1"]);
-    check(&[node("n1", none()), pod("a", rule("podAffinity", "none"))], &[&unresolvable("a", "node(s) didn't match pod affinity rules")]);
+    check(
+        &[node("n1", none()), pod("a", rule("podAffinity", "none"))],
+        &[&unresolvable("a", "node(s) didn't match pod affinity rules")],
+    );
     // The first of a group that wants its own.
     check(&[node("n1", none()), pod("a", rule("podAffinity", "web"))], &["a -> n1"]);
     // Who stands may want others far.
@@ -115,7 +124,11 @@ fn pods_near_and_far() {
     };
     let one = |skew| [node("n1", none()), pod("z", on("n1", none())), pod("a", spread(skew))];
     check(&one(1), &["a -> n1"]);
-    let key = json!({"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}]}});
+    let key = json!({
+        "spec": {
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
+        },
+    });
     let lacks = unresolvable("a", "node(s) didn't match pod topology spread constraints (missing required label)");
     check(&[node("n1", none()), pod("a", key)], &[&lacks]);
 }
@@ -154,7 +167,9 @@ fn others_make_room() {
     let mut never = less;
     merge(&mut never.1, json!({"spec": {"preemptionPolicy": "Never"}}));
     let full = pod("low", on("n1", asking("2", "1Mi")));
-    let why = format!("high on none: 0/1 nodes are available: 1 Insufficient cpu{IN_VAIN}not eligible due to preemptionPolicy=Never.");
+    let why = format!(
+        "high on none: 0/1 nodes are available: 1 Insufficient cpu{IN_VAIN}not eligible due to preemptionPolicy=Never."
+    );
     assert_eq!(preempted(&[n1(), full.clone(), never]), [why]);
     // Who waits for a node that is made free keeps others of no more importance off it.
     let mut waits = pod("high", important(asking("2", "1Mi")));
@@ -163,7 +178,13 @@ fn others_make_room() {
     let said = preempted(&[n1(), waits, pod("b", asking("1", "1Mi"))]);
     assert!(said.contains(&kept) || said.is_empty(), "{said:?}");
     // A node where fewer go.
-    let three = [n1(), node("n2", json!({})), low(), pod("low2", on("n1", asking("1", "1Mi"))), pod("one", on("n2", asking("2", "1Mi")))];
+    let three = [
+        n1(),
+        node("n2", json!({})),
+        low(),
+        pod("low2", on("n1", asking("1", "1Mi"))),
+        pod("one", on("n2", asking("2", "1Mi"))),
+    ];
     let mut objects = three.to_vec();
     objects.push(pod("high", important(asking("2", "1Mi"))));
     assert_eq!(preempted(&objects), ["one goes", "high on n2: 0/2 nodes are available: 2 Insufficient cpu."]);
@@ -172,12 +193,21 @@ fn others_make_room() {
 /// A pod that found no place is looked at again when something has happened that may help it, and not before.
 #[test]
 fn nobody_is_tried_in_vain() {
-    let mut cluster = cluster(&[node("n1", json!({})), pod("z", on("n1", asking("1500m", "1Mi"))), pod("a", asking("1", "1Mi"))]);
+    let mut cluster =
+        cluster(&[node("n1", json!({})), pod("z", on("n1", asking("1500m", "1Mi"))), pod("a", asking("1", "1Mi"))]);
     let look = |cluster: &Cluster, memo: Option<&Memo>| {
         let controllers = Controllers::builtin();
         let owner = controllers.owner("scheduler", schedule::key()).expect("a row");
         let now = at(MINUTE);
-        (controllers.row(&owner).decide)(&Look { cluster, key: &owner.key, now, refusal: None, contents: None, memory: None, memo })
+        (controllers.row(&owner).decide)(&Look {
+            cluster,
+            key: &owner.key,
+            now,
+            refusal: None,
+            contents: None,
+            memory: None,
+            memo,
+        })
     };
     let first = look(&cluster, None);
     assert_eq!(first.intents.len(), 2, "{first:?}");

@@ -9,11 +9,13 @@ fn slices(objects: &mut Vec<(&'static str, Value)>) -> Vec<String> {
         let spots = object["endpoints"].as_array().into_iter().flatten().map(|spot| {
             let conditions = &spot["conditions"];
             let said = [("ready", '+'), ("serving", 's'), ("terminating", 't')];
-            let said: String = said.into_iter().filter(|(field, _)| conditions[*field] == true).map(|(_, sign)| sign).collect();
+            let said: String =
+                said.into_iter().filter(|(field, _)| conditions[*field] == true).map(|(_, sign)| sign).collect();
             format!("{}{said}", spot["addresses"][0].as_str().unwrap())
         });
         let spots: Vec<String> = spots.collect();
-        let ports: Vec<String> = object["ports"].as_array().into_iter().flatten().map(|port| port["port"].to_string()).collect();
+        let ports: Vec<String> =
+            object["ports"].as_array().into_iter().flatten().map(|port| port["port"].to_string()).collect();
         let spots = if spots.len() > 3 { spots.len().to_string() } else { spots.join(",") };
         format!("{spots}:{}", ports.join(","))
     };
@@ -34,7 +36,8 @@ fn slices(objects: &mut Vec<(&'static str, Value)>) -> Vec<String> {
             }
             Intent::Update { key, object, .. } if key.resource == SLICES => {
                 done.push(format!("={}", spots(&object)));
-                let standing = objects.iter_mut().find(|(_, standing)| standing["metadata"]["name"] == key.name.as_str());
+                let standing =
+                    objects.iter_mut().find(|(_, standing)| standing["metadata"]["name"] == key.name.as_str());
                 standing.expect("it stands").1 = object;
             }
             Intent::Delete { key, .. } if key.resource == SLICES => {
@@ -57,9 +60,18 @@ fn slices_follow_their_pods() {
     objects.extend([running("a", "n1", "10.0.0.2", true), running("b", "n1", "10.0.0.3", false), leaving]);
     assert_eq!(slices(&mut objects), ["=10.0.0.2+s,10.0.0.3,10.0.0.4st:8080"]);
     let made = &objects.iter().find(|(plural, _)| *plural == "endpointslices").unwrap().1;
-    let labels = json!({"kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"});
-    assert_eq!((&made["metadata"]["labels"], &made["metadata"]["ownerReferences"][0]["uid"]), (&labels, &json!("uid-web")));
-    assert_eq!((&made["endpoints"][0]["nodeName"], &made["endpoints"][0]["targetRef"]["uid"]), (&json!("n1"), &json!("uid-a")));
+    let labels = json!({
+        "kubernetes.io/service-name": "web",
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+    });
+    assert_eq!(
+        (&made["metadata"]["labels"], &made["metadata"]["ownerReferences"][0]["uid"]),
+        (&labels, &json!("uid-web"))
+    );
+    assert_eq!(
+        (&made["endpoints"][0]["nodeName"], &made["endpoints"][0]["targetRef"]["uid"]),
+        (&json!("n1"), &json!("uid-a"))
+    );
     assert_eq!(slices(&mut objects), [""; 0]);
     objects.retain(|(_, object)| object["metadata"]["name"] != "c");
     assert_eq!(slices(&mut objects), ["=10.0.0.2+s,10.0.0.3:8080"]);
@@ -89,11 +101,15 @@ fn one_pod_is_one_slice() {
 
 #[test]
 fn endpoints_made_by_hand_are_mirrored() {
-    let subsets = json!([{"addresses": [{"ip": "192.0.2.1"}], "notReadyAddresses": [{"ip": "192.0.2.2"}], "ports": [{"port": 5432}]}, {"addresses": [{"ip": "2001:db8::1"}]}]);
+    let subsets = json!([
+        {"addresses": [{"ip": "192.0.2.1"}], "notReadyAddresses": [{"ip": "192.0.2.2"}], "ports": [{"port": 5432}]},
+        {"addresses": [{"ip": "2001:db8::1"}]},
+    ]);
     let mut bare = service(json!({}));
     bare.1["spec"].as_object_mut().unwrap().remove("selector");
-    let by_hand =
-        |subsets: &Value, label: &str| ("endpoints", json!({"metadata": {"name": "web", "labels": {label: "true"}}, "subsets": subsets}));
+    let by_hand = |subsets: &Value, label: &str| {
+        ("endpoints", json!({"metadata": {"name": "web", "labels": {label: "true"}}, "subsets": subsets}))
+    };
     let mut objects = vec![bare.clone(), by_hand(&subsets, "a")];
     assert_eq!(slices(&mut objects), ["+192.0.2.1+,192.0.2.2:5432", "+2001:db8::1+:"]);
     assert_eq!(slices(&mut objects), [""; 0]);
@@ -109,7 +125,8 @@ fn endpoints_made_by_hand_are_mirrored() {
 fn more_places_than_endpoints_hold() {
     const ANNOTATION: &str = "endpoints.kubernetes.io/over-capacity";
     let mut objects = vec![service(json!({})), node("n1", json!({}))];
-    let pod = |nth: usize, ready| running(&format!("p{nth:04}"), "n1", &format!("10.0.{}.{}", nth / 200, nth % 200), ready);
+    let pod =
+        |nth: usize, ready| running(&format!("p{nth:04}"), "n1", &format!("10.0.{}.{}", nth / 200, nth % 200), ready);
     objects.extend((0..1001).map(|nth| pod(nth, nth > 0)));
     let written = |objects: &[(&'static str, Value)]| {
         let decision = decide(&cluster(objects), "endpoints", key("services", "web"), at(MINUTE));
@@ -121,7 +138,10 @@ fn more_places_than_endpoints_hold() {
     };
     let mut cut = written(&objects).expect("endpoints");
     let subset = &cut["subsets"][0];
-    assert_eq!((subset["addresses"].as_array().map(Vec::len), &subset["notReadyAddresses"]), (Some(1000), &Value::Null));
+    assert_eq!(
+        (subset["addresses"].as_array().map(Vec::len), &subset["notReadyAddresses"]),
+        (Some(1000), &Value::Null)
+    );
     assert_eq!(cut["metadata"]["annotations"][ANNOTATION], "truncated");
     let pieces = slices(&mut objects.clone());
     assert_eq!((pieces.iter().filter(|piece| *piece == "+100:8080").count(), pieces.len()), (10, 11));

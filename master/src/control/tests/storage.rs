@@ -6,7 +6,9 @@ use super::*;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 fn class(name: &str, more: Value) -> (&'static str, Value) {
-    let mut class = json!({"metadata": {"name": name}, "provisioner": "coracle/local", "volumeBindingMode": "WaitForFirstConsumer"});
+    let mut class = json!({
+        "metadata": {"name": name}, "provisioner": "coracle/local", "volumeBindingMode": "WaitForFirstConsumer",
+    });
     merge(&mut class, more);
     ("storageclasses", class)
 }
@@ -16,7 +18,8 @@ fn claim(more: Value) -> (&'static str, Value) {
     let mut claim = json!({
         "metadata": {"name": "c", "uid": "u", "finalizers": ["kubernetes.io/pvc-protection"],
             "annotations": {"volume.kubernetes.io/selected-node": "n1"}},
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": {"requests": {"storage": "2Gi"}}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+            "resources": {"requests": {"storage": "2Gi"}}},
         "status": {"phase": "Pending"},
     });
     merge(&mut claim, more);
@@ -60,7 +63,9 @@ fn shown(decision: Decision) -> Vec<String> {
             let size = object["spec"]["capacity"]["storage"].as_str().map(|size| format!(" of {size}"));
             format!("write {}{}{}", key.name, of.unwrap_or_default(), size.unwrap_or_default())
         }
-        Intent::Status { key, status, .. } => format!("{} is {}", key.name, status["phase"].as_str().unwrap_or_default()),
+        Intent::Status { key, status, .. } => {
+            format!("{} is {}", key.name, status["phase"].as_str().unwrap_or_default())
+        }
         Intent::Delete { key, .. } => format!("delete {}", key.name),
         Intent::Tell(tale) | Intent::Announce(tale) => format!("{}: {}", tale.reason, tale.message),
         other => panic!("{other:?}"),
@@ -70,10 +75,18 @@ fn shown(decision: Decision) -> Vec<String> {
 
 #[test]
 fn a_directory_is_made_where_the_pod_stands() {
-    let decision =
-        decide(&cluster(&[host(), class("local", json!({})), claim(json!({}))]), "claims", claim_key("default", "c"), at(MINUTE));
+    let decision = decide(
+        &cluster(&[host(), class("local", json!({})), claim(json!({}))]),
+        "claims",
+        claim_key("default", "c"),
+        at(MINUTE),
+    );
     let Some(Intent::Create { object, .. }) = decision.intents.first() else { panic!("{:?}", decision.intents) };
-    assert_eq!(object["metadata"]["finalizers"], json!(["coracle/local-volume"]), "it stays until its directory is gone");
+    assert_eq!(
+        object["metadata"]["finalizers"],
+        json!(["coracle/local-volume"]),
+        "it stays until its directory is gone"
+    );
     assert_eq!(object["metadata"]["annotations"], json!({"pv.kubernetes.io/provisioned-by": "coracle/local"}));
     assert_eq!(object["spec"]["hostPath"]["path"], "/var/lib/coracle/volumes/default_c_pvc-u");
     assert_eq!(object["spec"]["persistentVolumeReclaimPolicy"], "Delete");
@@ -86,7 +99,11 @@ fn a_directory_is_made_where_the_pod_stands() {
     let usual = || class("local", json!({}));
     check(usual(), claim(json!({})), &["make pvc-u", "ProvisioningSucceeded: Successfully provisioned volume pvc-u"]);
     let unplaced = unannotated(claim(json!({})));
-    check(usual(), unplaced.clone(), &["WaitForFirstConsumer: waiting for first consumer to be created before binding"]);
+    check(
+        usual(),
+        unplaced.clone(),
+        &["WaitForFirstConsumer: waiting for first consumer to be created before binding"],
+    );
     // With one node there is no choice to wait for.
     let at_once = class("local", json!({"volumeBindingMode": "Immediate"}));
     check(at_once, unplaced, &["make pvc-u", "ProvisioningSucceeded: Successfully provisioned volume pvc-u"]);
@@ -96,9 +113,14 @@ fn a_directory_is_made_where_the_pod_stands() {
     let words = "ProvisioningFailed: a claim with a selector gets volumes that are there already, none is made for it";
     check(usual(), selecting, &[words]);
     let elsewhere = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n2"}}}));
-    let words = "ProvisioningFailed: class \"local\" makes a directory on the node of the claim's pod: node \"n2\" is not there";
+    let words = "ProvisioningFailed: class \"local\" makes a directory on the node of the claim's pod: node \"n2\" is \
+                 not there";
     check(usual(), elsewhere, &[words]);
-    check(class("other", json!({})), claim(json!({})), &["ProvisioningFailed: storageclass.storage.k8s.io \"local\" not found"]);
+    check(
+        class("other", json!({})),
+        claim(json!({})),
+        &["ProvisioningFailed: storageclass.storage.k8s.io \"local\" not found"],
+    );
 }
 
 #[test]
@@ -111,7 +133,10 @@ fn a_claim_gets_the_smallest_volume_that_fits() {
     let sized = |name: &str, size: &str| volume(name, json!({"spec": {"capacity": {"storage": size}}}));
     let check = |volumes: &[(&'static str, Value)], claim: (&'static str, Value), expected: &str| {
         let mut objects = volumes.to_vec();
-        objects.extend([claim, class("hand", json!({"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "Immediate"}))]);
+        objects.extend([
+            claim,
+            class("hand", json!({"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "Immediate"})),
+        ]);
         let found = of_claim(&objects);
         assert_eq!(found.first().map(String::as_str), Some(expected), "{volumes:?}");
     };
@@ -129,10 +154,17 @@ fn a_claim_gets_the_smallest_volume_that_fits() {
         check(&[volume("a", misfit)], of_hand(json!({})), none);
     }
     // What is kept for it comes before what is smaller.
-    let kept = volume("a", json!({"spec": {"capacity": {"storage": "9Gi"}, "claimRef": {"namespace": "default", "name": "c"}}}));
+    let kept = volume(
+        "a",
+        json!({"spec": {"capacity": {"storage": "9Gi"}, "claimRef": {"namespace": "default", "name": "c"}}}),
+    );
     check(&[kept, sized("b", "2Gi")], of_hand(json!({})), "write a for c of 9Gi");
     let named = of_hand(json!({"spec": {"volumeName": "a"}}));
-    check(&[sized("a", "1Gi")], named.clone(), "VolumeMismatch: Cannot bind to requested volume \"a\": requested PV is too small");
+    check(
+        &[sized("a", "1Gi")],
+        named.clone(),
+        "VolumeMismatch: Cannot bind to requested volume \"a\": requested PV is too small",
+    );
     check(&[sized("a", "2Gi")], named, "write a for c of 2Gi");
 }
 
@@ -185,6 +217,10 @@ fn a_volume_whose_claim_is_gone_is_given_up_or_kept() {
     check(released(json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "else"}}})), &[]);
     let words = "host_path deleter only supports /tmp/.+ but received provided /data";
     let [_, made] = pair(json!({}), released(json!({})));
-    assert_eq!(of_volume(&[unannotated(made)], "pvc-u"), ["pvc-u is Failed", &format!("VolumeFailedDelete: {words}")], "made by nobody");
+    assert_eq!(
+        of_volume(&[unannotated(made)], "pvc-u"),
+        ["pvc-u is Failed", &format!("VolumeFailedDelete: {words}")],
+        "made by nobody"
+    );
     assert!(of_volume(&pair(json!({}), json!({})), "pvc-u").is_empty(), "a claim has it");
 }

@@ -21,7 +21,8 @@ fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<PodVi
     let job = Tracked::read(&pod, was.and_then(|was| was.job.as_deref()), was.is_some(), uptime).map(Box::new);
     let ready = pod.status.condition("Ready");
     let scheduled = pod.status.condition("PodScheduled").filter(|condition| condition.status == "False");
-    let doomed = pod.status.condition(eviction::DISRUPTED).filter(|one| one.status == "True" && one.reason != BY_ITS_AGENT);
+    let doomed =
+        pod.status.condition(eviction::DISRUPTED).filter(|one| one.status == "True" && one.reason != BY_ITS_AGENT);
     let sidecars = pod.spec.init_containers.iter().filter(|container| container.restart_policy == "Always");
     let ports = pod.spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports);
     let unbound = pod.spec.node_name.is_empty().then(|| Unbound {
@@ -39,7 +40,12 @@ fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<PodVi
         owner_name: pod.metadata.controller().map(|owner| owner.name.as_str()).unwrap_or_default().into(),
         deleting: pod.metadata.deletion_timestamp.is_some(),
         ending: pod.metadata.deletion_timestamp.is_some() && pod.metadata.deletion_grace_period_seconds == Some(0),
-        deletion_cost: pod.metadata.annotations.get(DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or_default(),
+        deletion_cost: pod
+            .metadata
+            .annotations
+            .get(DELETION_COST)
+            .and_then(|cost| cost.parse().ok())
+            .unwrap_or_default(),
         doomed: doomed.and_then(|condition| condition.last_transition_time),
         came: was.map_or(uptime, |was| was.came),
         ready_at: was.filter(|was| was.ready == Some(true)).map_or(uptime, |was| was.ready_at),
@@ -47,7 +53,13 @@ fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<PodVi
         unbound: unbound.map(Box::new),
         ready: ready.map(|condition| condition.status == "True"),
         ready_since: ready.and_then(|condition| condition.last_transition_time),
-        restarts: pod.status.container_statuses.iter().map(|status| i64::from(status.restart_count)).max().unwrap_or_default(),
+        restarts: pod
+            .status
+            .container_statuses
+            .iter()
+            .map(|status| i64::from(status.restart_count))
+            .max()
+            .unwrap_or_default(),
         phase: PHASES.into_iter().find(|known| *known == pod.status.phase).unwrap_or_default(),
         ip: pod.status.pod_ip,
         host_ports: ports.clone().filter(|port| port.host_port > 0).map(host_port).collect(),
@@ -67,7 +79,11 @@ fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<PodVi
             .affinity
             .as_ref()
             .is_some_and(|affinity| affinity.pod_affinity.is_object() || affinity.pod_anti_affinity.is_object()),
-        claims: pod.spec.volumes.iter().any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()),
+        claims: pod
+            .spec
+            .volumes
+            .iter()
+            .any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()),
         node: pod.spec.node_name,
         document: stored.clone(),
     })
@@ -82,7 +98,8 @@ const LITTLE_CPU_MILLI: i64 = 100;
 const LITTLE_MEMORY_BYTES: i64 = 200 << 20;
 
 /// What the pod asks for as a whole, or what its containers do together, or the most that one of them needs which
-/// prepares it; a limit without a request is one. And what its runtime needs. `unsaid`: of a container that says nothing.
+/// prepares it; a limit without a request is one. And what its runtime needs. `unsaid`: of a container that says
+/// nothing.
 fn requested(spec: &PodSpec, name: &str, unsaid: i64, amount: impl Fn(Quantity) -> i64) -> i64 {
     let of = |resources: &ResourceList| resources.get(name).copied().map(|one| amount(one).max(0));
     let asked = |one: &Container| of(&one.resources.requests).or_else(|| of(&one.resources.limits)).unwrap_or(unsaid);
@@ -103,9 +120,15 @@ fn requested(spec: &PodSpec, name: &str, unsaid: i64, amount: impl Fn(Quantity) 
 /// Ephemeral storage, huge pages, extended resources.
 fn others(spec: &PodSpec) -> Box<[(String, i64)]> {
     let lists = spec.init_containers.iter().chain(&spec.containers).map(|one| &one.resources).chain([&spec.resources]);
-    let named = lists.flat_map(|resources| resources.requests.keys().chain(resources.limits.keys())).chain(spec.overhead.keys());
+    let named = lists
+        .flat_map(|resources| resources.requests.keys().chain(resources.limits.keys()))
+        .chain(spec.overhead.keys());
     let mut names: Vec<&String> = named.filter(|name| !matches!(name.as_str(), "cpu" | "memory" | "pods")).collect();
     names.sort();
     names.dedup();
-    names.into_iter().map(|name| (name.clone(), requested(spec, name, 0, Quantity::value))).filter(|(_, amount)| *amount > 0).collect()
+    names
+        .into_iter()
+        .map(|name| (name.clone(), requested(spec, name, 0, Quantity::value)))
+        .filter(|(_, amount)| *amount > 0)
+        .collect()
 }

@@ -28,7 +28,13 @@ pub struct Expected<'a> {
 
 impl<'a> Expected<'a> {
     pub fn of(kind: &'a Kind) -> Expected<'a> {
-        Expected { group: &kind.resource.group, version: &kind.version, kind: &kind.kind, type_name: &kind.type_name, types: &kind.types }
+        Expected {
+            group: &kind.resource.group,
+            version: &kind.version,
+            kind: &kind.kind,
+            type_name: &kind.type_name,
+            types: &kind.types,
+        }
     }
 
     fn api_version(&self) -> String {
@@ -45,14 +51,16 @@ pub fn right_kind(kinds: &Kinds, wanted: Expected<'_>, document: &Value) -> Resu
             let why = format!("json: cannot unmarshal {found} into Go struct field .{field} of type string");
             let of = wanted.kind;
             Err(Fault::bad_request(format!(
-                "the object provided is unrecognized (must be of type {of}): couldn't get version/kind; json parse error: {why} ({summary})"
+                "the object provided is unrecognized (must be of type {of}): couldn't get version/kind; json parse \
+                 error: {why} ({summary})"
             )))
         }
     };
     let (given_version, given_kind) = (text("apiVersion")?, text("kind")?);
     let kind = if given_kind.is_empty() { wanted.kind } else { given_kind };
     let expected = wanted.api_version();
-    let api_version = if given_version.is_empty() || wanted.version.is_empty() { expected.as_str() } else { given_version };
+    let api_version =
+        if given_version.is_empty() || wanted.version.is_empty() { expected.as_str() } else { given_version };
     if kind == wanted.kind && (api_version == expected || SAME.contains(&(kind, api_version, &expected))) {
         return Ok(());
     }
@@ -63,7 +71,9 @@ pub fn right_kind(kinds: &Kinds, wanted: Expected<'_>, document: &Value) -> Resu
 
 /// Why a document that names a kind itself is none of this one.
 pub fn other_kind(kinds: &Kinds, wanted: Expected<'_>, document: &Value) -> Option<String> {
-    let said = |field: &str, otherwise: &str| document[field].as_str().filter(|said| !said.is_empty()).unwrap_or(otherwise).to_owned();
+    let said = |field: &str, otherwise: &str| {
+        document[field].as_str().filter(|said| !said.is_empty()).unwrap_or(otherwise).to_owned()
+    };
     let (version, kind) = (said("apiVersion", &wanted.api_version()), said("kind", wanted.kind));
     (kind != wanted.kind || version != wanted.api_version()).then(|| unconverted(kinds, wanted, &version, &kind))
 }
@@ -72,8 +82,9 @@ fn unconverted(kinds: &Kinds, wanted: Expected<'_>, api_version: &str, kind: &st
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let group = wanted.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
     // Lists are kinds too, and one of them takes any objects.
-    let listed =
-        kind.strip_suffix("List").is_some_and(|one| one.is_empty() && api_version == "v1" || kinds.by_kind(api_version, one).is_some());
+    let listed = kind
+        .strip_suffix("List")
+        .is_some_and(|one| one.is_empty() && api_version == "v1" || kinds.by_kind(api_version, one).is_some());
     if listed || kinds.by_kind(api_version, kind).is_some() {
         format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", wanted.kind)
     } else {

@@ -1,5 +1,6 @@
-//! A segment that somebody takes away while it is written to, with its folder, its directory or its file system: nobody would find what
-//! it holds. It is noticed before the batch that goes there is acknowledged; what was acknowledged before is in memory.
+//! A segment that somebody takes away while it is written to, with its folder, its directory or its file system: nobody
+//! would find what it holds. It is noticed before the batch that goes there is acknowledged; what was acknowledged
+//! before is in memory.
 
 use super::{Journal, WAL, Writing};
 use crate::store::disk_error::{DiskError, failed};
@@ -25,7 +26,8 @@ impl Journal {
         Err(failed("write", "the journal")(io::Error::other(self.disk.gone().unwrap_or_else(here))))
     }
 
-    /// Gives up what is written to, or stands ready, where it was taken away. Says whether something was, now or before.
+    /// Gives up what is written to, or stands ready, where it was taken away. Says whether something was, now or
+    /// before.
     pub fn leave_gone(&mut self) -> bool {
         let is_gone = |writing: &Option<Writing>| writing.as_ref().is_some_and(|writing| writing.file.is_gone());
         if is_gone(&self.writing) {

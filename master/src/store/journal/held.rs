@@ -1,6 +1,6 @@
-//! PURE. The records that a start keeps in memory. The journal may be many times as long as its last words, and as the memory of a small
-//! host: of an object that a later record replaces or removes only the checksum is kept, and what is kept shares no memory with the
-//! segment that it was read from.
+//! PURE. The records that a start keeps in memory. The journal may be many times as long as its last words, and as the
+//! memory of a small host: of an object that a later record replaces or removes only the checksum is kept, and what is
+//! kept shares no memory with the segment that it was read from.
 
 use super::record::{Line, Record, Was};
 use crate::store::document::crc32;
@@ -40,9 +40,8 @@ impl HeldRecord {
 
     pub fn revision(&self) -> Option<Revision> {
         match &self.worth {
-            Worth::Whole(Record::Put { revision, .. } | Record::Remove { revision, .. }) | Worth::Outdone { revision, .. } => {
-                Some(*revision)
-            }
+            Worth::Whole(Record::Put { revision, .. } | Record::Remove { revision, .. })
+            | Worth::Outdone { revision, .. } => Some(*revision),
             Worth::Whole(Record::Open { .. } | Record::Reserve { .. }) => None,
         }
     }
@@ -60,7 +59,8 @@ pub struct Later {
 }
 
 impl Later {
-    /// The lines of the segment before, in their order, of which all count. `whole`: from this record on they may have to be written again.
+    /// The lines of the segment before, in their order, of which all count. `whole`: from this record on they may have
+    /// to be written again.
     pub fn hold(&mut self, segment: u64, lines: Vec<Line>, whole: u64) -> Vec<HeldRecord> {
         let hold = |line: Line| HeldRecord { segment, n: line.n, worth: self.worth(line.record, line.n >= whole) };
         let mut held: Vec<HeldRecord> = lines.into_iter().rev().map(hold).collect();

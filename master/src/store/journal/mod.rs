@@ -1,5 +1,5 @@
-//! The commit point: an append-only journal of JSON lines in segments of fixed size. A write is acknowledged when its line is in it and
-//! fdatasync has returned.
+//! The commit point: an append-only journal of JSON lines in segments of fixed size. A write is acknowledged when its
+//! line is in it and fdatasync has returned.
 //!
 //! ```text
 //! the oldest segment that nobody needs any more, or else spare/...: a file of newlines, made durable beforehand
@@ -8,13 +8,13 @@
 //! a batch:   one write of whole blocks, one fdatasync
 //! ```
 //!
-//! So a commit changes no metadata of the file system and rewrites no acknowledged byte, and in the long run nothing is written but
-//! batches. What an older segment left in the file behind the newest batch names that segment, and does not count. A file whose write or
-//! fdatasync failed is left for good: the same batch goes behind the fence of a new segment, and where that fails as well, the batch is
-//! refused and the next one begins with a new segment.
+//! So a commit changes no metadata of the file system and rewrites no acknowledged byte, and in the long run nothing is
+//! written but batches. What an older segment left in the file behind the newest batch names that segment, and does not
+//! count. A file whose write or fdatasync failed is left for good: the same batch goes behind the fence of a new
+//! segment, and where that fails as well, the batch is refused and the next one begins with a new segment.
 //!
-//! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them · held PURE: what a start keeps.
-//! gone: a segment that somebody takes away.
+//! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them · held PURE:
+//! what a start keeps. gone: a segment that somebody takes away.
 
 mod gone;
 pub mod held;
@@ -67,8 +67,8 @@ pub struct Journal {
     pub retired: VecDeque<Retired>,
     /// So many of the oldest of them nobody needs any more.
     pub free: usize,
-    /// Only segments from this one on are written over: this process made them, so all their lines name them and nobody else has
-    /// another name for them, and no write has failed since.
+    /// Only segments from this one on are written over: this process made them, so all their lines name them and nobody
+    /// else has another name for them, and no write has failed since.
     own: u64,
     /// Bytes written since the last checkpoint began.
     pub fresh_bytes: u64,
@@ -168,8 +168,8 @@ impl Journal {
         self.placing(0)
     }
 
-    /// It is in its place; a batch may have gone on to a later one meanwhile. Where that failed, and lies there all the same, its fence
-    /// would cut whatever this one holds.
+    /// It is in its place; a batch may have gone on to a later one meanwhile. Where that failed, and lies there all the
+    /// same, its fence would cut whatever this one holds.
     pub fn take_next(&mut self, placed: Writing) {
         if self.ahead.is_none() && placed.segment + 1 == self.next {
             self.ahead = Some(placed);
@@ -191,7 +191,8 @@ impl Journal {
         self.disk.unlink(&path(unused.segment)).ok();
     }
 
-    /// Makes a batch durable. After an error nobody knows whether it is, but it can only come back as long as no other batch was.
+    /// Makes a batch durable. After an error nobody knows whether it is, but it can only come back as long as no other
+    /// batch was.
     pub fn append(&mut self, records: &[Record]) -> Result<(), DiskError> {
         let mut text = std::mem::take(&mut self.text);
         let done = self.append_as(records, &mut text);
@@ -237,8 +238,8 @@ impl Journal {
         }
     }
 
-    /// Whether what was found unproven at the start is not written again yet: the files could not say it all without a place in the
-    /// journal that HEAD.json may name.
+    /// Whether what was found unproven at the start is not written again yet: the files could not say it all without a
+    /// place in the journal that HEAD.json may name.
     pub fn owes(&self) -> bool {
         self.carry.iter().any(|record| record.key().is_some())
     }
@@ -272,7 +273,9 @@ impl Journal {
 
     /// Goes on behind what was found, as no start should. False: there is nothing to go on in.
     pub fn go_on(&mut self, recovered: &Recovered) -> bool {
-        let (Some((segment, bytes)), Some(last)) = (self.live.back().copied(), recovered.records.last()) else { return false };
+        let (Some((segment, bytes)), Some(last)) = (self.live.back().copied(), recovered.records.last()) else {
+            return false;
+        };
         let torn = recovered.torn.iter().filter(|place| place.segment == segment).map(|place| place.offset).min();
         let Ok(file) = self.disk.open(&path(segment)) else { return false };
         let offset = torn.unwrap_or(recovered.end).next_multiple_of(BLOCK_BYTES);
@@ -325,7 +328,14 @@ impl Journal {
         self.writing = None;
         // How long it gets is only known once it has a number; that adds no digit.
         let needed = {
-            let fence = Record::Open { prev: u64::MAX, reserved: u64::MAX, carry: u64::MAX, bytes: u64::MAX, of: self.of, over: true };
+            let fence = Record::Open {
+                prev: u64::MAX,
+                reserved: u64::MAX,
+                carry: u64::MAX,
+                bytes: u64::MAX,
+                of: self.of,
+                over: true,
+            };
             let mut text = Vec::new();
             let batch = std::iter::once(&fence).chain(&self.carry).chain(records);
             batch.for_each(|record| encode(u64::MAX, u64::MAX, u64::MAX, record, &mut text));
@@ -348,19 +358,20 @@ impl Journal {
             self.retired.pop_front();
             self.free -= 1;
         }
-        // Where one behind the last that was written to was given up, it leaves out two more: a gap of one is of somebody's making, also
-        // where the one that was given up is there all the same.
+        // Where one behind the last that was written to was given up, it leaves out two more: a gap of one is of
+        // somebody's making, also where the one that was given up is there all the same.
         let segment = if self.next > self.segment + 1 { self.next + 2 } else { self.next };
         let bytes = needed.max(self.setup.segment_bytes);
         // A batch that waits for it waits for no more than it needs.
-        let bytes_better = Some(self.setup.segment_ahead_bytes(self.live_bytes())).filter(|better| needed == 0 && *better > bytes);
+        let bytes_better =
+            Some(self.setup.segment_ahead_bytes(self.live_bytes())).filter(|better| needed == 0 && *better > bytes);
         self.next = segment + 1;
         let (disk, sync_folder) = (self.disk.clone(), self.setup.protocol.holds(Rule::SyncJournalFolder));
         SegmentPlacing { disk, segment, old, bytes, bytes_better, bytes_min: needed, sync_folder }
     }
 
-    /// Nothing is known of the file any more. One that nothing durable lies in need not cost space until the disk is well again; if it
-    /// comes back, the next fence cuts it.
+    /// Nothing is known of the file any more. One that nothing durable lies in need not cost space until the disk is
+    /// well again; if it comes back, the next fence cuts it.
     fn give_up_segment(&mut self) {
         (self.own, self.free) = (self.next, 0);
         if let Some(writing) = self.writing.take()

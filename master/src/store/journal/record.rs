@@ -1,5 +1,5 @@
-//! PURE. A line of the journal and what it says. One line is one JSON object with its checksum last, so that `jq` reads it and a damaged
-//! byte is found:
+//! PURE. A line of the journal and what it says. One line is one JSON object with its checksum last, so that `jq` reads
+//! it and a damaged byte is found:
 //!
 //! ```text
 //! {"seg":370,"n":26,"b":26,"op":"open","prev":25,"reserved":9000,"carry":3,"bytes":1048576,"of":"8a2...","crc":"..."}
@@ -8,9 +8,10 @@
 //! {"seg":370,"n":31,"b":31,"op":"reserve","reserved":121259,"crc":"..."}
 //! ```
 //!
-//! `seg` is the segment that the line was written for: a file may hold lines of an earlier segment that it was. `n` counts lines over all
-//! segments without a gap; `b` is the first line of the batch that was made durable in one go. `was` is the checksum of what the object's
-//! file is to hold before: a file that holds anything else was written by somebody else.
+//! `seg` is the segment that the line was written for: a file may hold lines of an earlier segment that it was. `n`
+//! counts lines over all segments without a gap; `b` is the first line of the batch that was made durable in one go.
+//! `was` is the checksum of what the object's file is to hold before: a file that holds anything else was written by
+//! somebody else.
 
 use crate::store::document::crc32;
 use crate::store::names;
@@ -34,10 +35,11 @@ const HAND: &str = "hand";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    /// Begins a segment. `prev`: everything after it in earlier segments never was. `carry`: so many of the following records were
-    /// found unproven at a start; the segment counts only with all of them. `bytes`: so long the file was made. `of`: the mark of the
-    /// journal that it belongs to; 0: a master wrote it that did not say so. `over`: the file was a segment before, so anything of that one
-    /// may lie behind the end; a master that did not say so may have written over one all the same.
+    /// Begins a segment. `prev`: everything after it in earlier segments never was. `carry`: so many of the following
+    /// records were found unproven at a start; the segment counts only with all of them. `bytes`: so long the file was
+    /// made. `of`: the mark of the journal that it belongs to; 0: a master wrote it that did not say so. `over`: the
+    /// file was a segment before, so anything of that one may lie behind the end; a master that did not say so may have
+    /// written over one all the same.
     Open {
         prev: u64,
         reserved: u64,
@@ -112,7 +114,8 @@ impl fmt::Display for Was {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// The segment that it was written for; None: a master wrote it that did not say so, and never wrote over a segment.
+    /// The segment that it was written for; None: a master wrote it that did not say so, and never wrote over a
+    /// segment.
     pub segment: Option<u64>,
     pub n: u64,
     /// The first line of its batch.
@@ -197,7 +200,13 @@ pub fn decode(text: &Bytes, checksums: bool) -> Option<Line> {
         "put" => {
             let object = text.slice_ref(raw.obj?.get().as_bytes());
             let by_hand = raw.by.as_deref() == Some(HAND);
-            Record::Put { revision: Revision(raw.rev?), key: key()?, was: Was::read(raw.was.as_deref())?, by_hand, object }
+            Record::Put {
+                revision: Revision(raw.rev?),
+                key: key()?,
+                was: Was::read(raw.was.as_deref())?,
+                by_hand,
+                object,
+            }
         }
         "del" => Record::Remove { revision: Revision(raw.rev?), key: key()?, was: Was::read(raw.was.as_deref())? },
         "reserve" => Record::Reserve { reserved: raw.reserved? },
@@ -237,7 +246,9 @@ mod tests {
     use coracle_api::meta::Resource;
 
     fn records() -> Vec<Record> {
-        let key = |name: &str| Arc::new(Key { resource: Resource::core("pods"), namespace: "ns".to_owned(), name: name.to_owned() });
+        let key = |name: &str| {
+            Arc::new(Key { resource: Resource::core("pods"), namespace: "ns".to_owned(), name: name.to_owned() })
+        };
         let put = |was, by_hand| {
             let object = Bytes::from_static(br#"{"a":"\n\"}"}"#);
             Record::Put { revision: Revision(7), key: key("web"), was, by_hand, object }

@@ -1,10 +1,13 @@
-//! PURE. Combines the segments of a start: valid records, records that never were acknowledged, and provably missing ones.
+//! PURE. Combines the segments of a start: valid records, records that never were acknowledged, and provably missing
+//! ones.
 //!
-//! - A segment's first record is a fence: it says where the truth before it ended. What earlier segments hold beyond was refused.
-//! - The end of the last segment may be torn: a batch that was being written when the power went was never acknowledged.
+//! - A segment's first record is a fence: it says where the truth before it ended. What earlier segments hold beyond
+//!   was refused.
+//! - The end of the last segment may be torn: a batch that was being written when the power went was never
+//!   acknowledged.
 //! - A bad line with a later batch behind it is no torn end: that batch was only written once this one was durable.
-//! - The last batch may be whole to look at and on no medium (its fsync failed, or the master was killed before). It goes again, behind
-//!   the next fence, before anybody sees it.
+//! - The last batch may be whole to look at and on no medium (its fsync failed, or the master was killed before). It
+//!   goes again, behind the next fence, before anybody sees it.
 //! - What the files hold already may be damaged in the journal.
 
 use super::held::{HeldRecord, Later, Worth};
@@ -14,8 +17,9 @@ use super::scan::{BLOCK_BYTES, ScannedLine};
 use crate::store::protocol::{Protocol, Rule};
 use serde::{Deserialize, Serialize};
 
-/// A segment is written over in place, so a cut leaves of each sector what was there or what was written, and nothing else. A bad medium
-/// spoils the pages that it was at work on, some tens of KiB; where more is strange, it has lost what it held.
+/// A segment is written over in place, so a cut leaves of each sector what was there or what was written, and nothing
+/// else. A bad medium spoils the pages that it was at work on, some tens of KiB; where more is strange, it has lost
+/// what it held.
 const SPOILT_BYTES_MAX: usize = 32 << 10;
 
 /// Where the journal begins to say more than the files.
@@ -57,27 +61,30 @@ pub struct Recovered {
     /// Something lies behind the end that is no line. Most likely an earlier segment left it.
     pub unclear: bool,
     pub missing: Option<Missing>,
-    /// The medium has lost more of the end than the one batch that was being written: acknowledged ones may have been there.
+    /// The medium has lost more of the end than the one batch that was being written: acknowledged ones may have been
+    /// there.
     pub wiped: Option<Wiped>,
-    /// It ends before HEAD.json counts from it, and the files hold what is between; or its last segment is not there. Nobody knows whether
-    /// there was more.
+    /// It ends before HEAD.json counts from it, and the files hold what is between; or its last segment is not there.
+    /// Nobody knows whether there was more.
     pub behind: bool,
     /// Where the last record of the last segment begins.
     pub end: usize,
 }
 
-/// `head`: what HEAD.json says; None: it is lost, or of a time before the journal. `closed`: it says as well that nothing was acknowledged
-/// since. `segments` in ascending order; they are asked for from the last one, one at a time: what a record is worth to a start is known
-/// once the later ones are, and no more than one segment is in memory.
+/// `head`: what HEAD.json says; None: it is lost, or of a time before the journal. `closed`: it says as well that
+/// nothing was acknowledged since. `segments` in ascending order; they are asked for from the last one, one at a time:
+/// what a record is worth to a start is known once the later ones are, and no more than one segment is in memory.
 pub fn recover(
     head: Option<Position>,
     closed: bool,
     segments: impl DoubleEndedIterator<Item = ScannedSegment>,
     protocol: &Protocol,
 ) -> Recovered {
-    let mut chain = Chain { head, closed, from: head.map_or(0, |head| head.n), protocol, end: None, all: Recovered::default() };
+    let mut chain =
+        Chain { head, closed, from: head.map_or(0, |head| head.n), protocol, end: None, all: Recovered::default() };
     let mut behind = Behind::default();
-    let links: Vec<Link> = segments.rev().map(|segment| behind.link(Part::read(segment, chain.from, protocol), protocol)).collect();
+    let links: Vec<Link> =
+        segments.rev().map(|segment| behind.link(Part::read(segment, chain.from, protocol), protocol)).collect();
     links.into_iter().rev().for_each(|link| chain.join(link));
     let mut recovered = chain.finish();
     if recovered.missing.is_none() {
@@ -139,7 +146,8 @@ impl Chain<'_> {
             if part.damaged && !self.closed && self.protocol.holds(Rule::LaterBatchIsDamage) {
                 let why = match part.unread {
                     true => {
-                        "the segment cannot be read, so what it holds is unknown: start again, or copy the directory to a disk that is well"
+                        "the segment cannot be read, so what it holds is unknown: start again, or copy the directory \
+                         to a disk that is well"
                     }
                     false => "the beginning of the segment is damaged, and later batches follow",
                 };
@@ -161,14 +169,19 @@ impl Chain<'_> {
                     self.miss(
                         place,
                         n,
-                        "the next segment continues after it, as in a copy that a master overtook by its writes: copy it again",
+                        "the next segment continues after it, as in a copy that a master overtook by its writes: copy \
+                         it again",
                     );
                 }
             }
             Some(_) => {}
             None => {
                 if self.head.is_some() && part.first > self.from {
-                    self.miss(JournalPlace { segment: part.segment, offset: 0 }, self.from, "the journal begins after it");
+                    self.miss(
+                        JournalPlace { segment: part.segment, offset: 0 },
+                        self.from,
+                        "the journal begins after it",
+                    );
                 }
                 self.all.start = Some(Position { segment: part.segment, n: part.first.max(self.from) });
             }
@@ -181,14 +194,22 @@ impl Chain<'_> {
     fn finish(mut self) -> Recovered {
         let Some(end) = self.end.take() else {
             if let Some(head) = self.head.filter(|_| !self.closed) {
-                self.miss(JournalPlace { segment: head.segment, offset: 0 }, head.n, "the segment that HEAD.json names is gone or damaged");
+                self.miss(
+                    JournalPlace { segment: head.segment, offset: 0 },
+                    head.n,
+                    "the segment that HEAD.json names is gone or damaged",
+                );
             }
             self.all.last = self.from.saturating_sub(1);
             return self.all;
         };
         let matters = !self.closed || end.last >= self.from;
         if end.damaged && matters && self.protocol.holds(Rule::LaterBatchIsDamage) {
-            let why = if end.short { "the file is shorter than it was made" } else { "the line is damaged, and later batches follow" };
+            let why = if end.short {
+                "the file is shorter than it was made"
+            } else {
+                "the line is damaged, and later batches follow"
+            };
             self.miss(end.bad_place(), end.last + 1, why);
         } else if matters {
             self.all.torn.extend(end.torn.then(|| end.bad_place()));
@@ -202,7 +223,8 @@ impl Chain<'_> {
             self.all.last = end.batch.saturating_sub(1);
             self.all.carried = (end.batch == end.first).then_some(end.segment);
             let unproven = self.all.records.iter().filter(|held| held.n >= end.batch && held.key().is_some());
-            let whole = |held: &HeldRecord| if let Worth::Whole(record) = &held.worth { Some(record.clone()) } else { None };
+            let whole =
+                |held: &HeldRecord| if let Worth::Whole(record) = &held.worth { Some(record.clone()) } else { None };
             self.all.carry = unproven.filter_map(whole).collect();
         }
         self.all
@@ -406,7 +428,8 @@ mod tests {
     fn check(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)], holds: &[u64], last: u64, carry: usize) {
         let recovered = read(head, segments);
         assert_eq!(recovered.missing, None);
-        let numbers: Vec<u64> = recovered.records.iter().filter(|held| held.key().is_some()).map(|held| held.n).collect();
+        let numbers: Vec<u64> =
+            recovered.records.iter().filter(|held| held.key().is_some()).map(|held| held.n).collect();
         assert_eq!((numbers.as_slice(), recovered.last, recovered.carry.len()), (holds, last, carry));
     }
 
@@ -468,7 +491,11 @@ mod tests {
         let line = whole[12_288..].iter().position(|byte| *byte == b'\n').expect("a line");
         for at in 12_288..=12_288 + line {
             let recovered = read(None, &[(1, flip(whole.clone(), at))]);
-            assert_eq!((recovered.last, recovered.torn), (2, vec![JournalPlace { segment: 1, offset: 12_288 }]), "{at}");
+            assert_eq!(
+                (recovered.last, recovered.torn),
+                (2, vec![JournalPlace { segment: 1, offset: 12_288 }]),
+                "{at}"
+            );
         }
         // A card has lost pages.
         for from in [4_096, 8_200, 8_300, 12_288, 12_300] {
@@ -499,7 +526,10 @@ mod tests {
         let unreadable = vec![ScannedSegment { segment: 1, bytes: usize::MAX, found: None }];
         let recovered = recover(Some(Position { segment: 1, n: 3 }), false, unreadable.into_iter(), &Protocol::WHOLE);
         let missing = recovered.missing.expect("unknown is not absent");
-        assert!(missing.n == 3 && missing.why.contains("start again, or copy the directory") && recovered.void.is_empty(), "{missing}");
+        assert!(
+            missing.n == 3 && missing.why.contains("start again, or copy the directory") && recovered.void.is_empty(),
+            "{missing}"
+        );
         // Segments are gone.
         check_missing(Some((1, 3)), &[(2, second)], 3, (2, 0));
         check_missing(Some((1, 3)), &[], 3, (1, 0));
@@ -521,8 +551,14 @@ mod tests {
         let made = |bytes: u64| Record::Open { prev: 0, reserved: 100, carry: 0, bytes, of: 0, over: false };
         let text = segment(1, 1, &[&[made(16_384)], &[put(2)], &[put(3)]]);
         let lost = |text: &[u8], bytes: usize| {
-            let scanned = ScannedSegment { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), 1, &Protocol::WHOLE)) };
-            recover(None, false, [scanned].into_iter(), &Protocol::WHOLE).missing.map(|missing| (missing.n, missing.place.offset))
+            let scanned = ScannedSegment {
+                segment: 1,
+                bytes,
+                found: Some(scan(&Bytes::copy_from_slice(text), 1, &Protocol::WHOLE)),
+            };
+            recover(None, false, [scanned].into_iter(), &Protocol::WHOLE)
+                .missing
+                .map(|missing| (missing.n, missing.place.offset))
         };
         assert_eq!(lost(&text, 16_384), None);
         assert_eq!(lost(&text[..8_192], 8_192), Some((3, 8_192)));
@@ -541,7 +577,10 @@ mod tests {
 
     /// The numbers of the objects that are held whole.
     fn whole(records: &[HeldRecord]) -> Vec<u64> {
-        let is_whole = |held: &&HeldRecord| matches!(&held.worth, Worth::Whole(Record::Put { object, .. }) if object.len() == SAID_BYTES);
+        let is_whole = |held: &&HeldRecord| {
+            matches!(&held.worth,
+            Worth::Whole(Record::Put { object, .. }) if object.len() == SAID_BYTES)
+        };
         records.iter().filter(is_whole).map(|held| held.n).collect()
     }
 
@@ -554,7 +593,11 @@ mod tests {
             segment(
                 number,
                 first,
-                &[&[open(first - 1, 0), a(1)], &[say("b", first + 2), say(&format!("c{number}"), first + 3)], &[a(4), a(5)]],
+                &[
+                    &[open(first - 1, 0), a(1)],
+                    &[say("b", first + 2), say(&format!("c{number}"), first + 3)],
+                    &[a(4), a(5)],
+                ],
             )
         };
         let texts: Vec<Bytes> = (1..=SEGMENTS).map(|number| text(number).into()).collect();
@@ -569,7 +612,8 @@ mod tests {
         assert_eq!((recovered.missing, recovered.records.len()), (None, 6 * SEGMENTS as usize));
         let first = (SEGMENTS - 1) * 6 + 1;
         // The last batch may have to be written again, all of it.
-        let expected: Vec<u64> = (0..SEGMENTS - 1).map(|segment| segment * 6 + 4).chain(first + 2..=first + 5).collect();
+        let expected: Vec<u64> =
+            (0..SEGMENTS - 1).map(|segment| segment * 6 + 4).chain(first + 2..=first + 5).collect();
         assert_eq!(whole(&recovered.records), expected);
         assert_eq!(recovered.carry, [say("a", first + 4), say("a", first + 5)]);
         let keys: HashSet<*const Key> = recovered.records.iter().filter_map(HeldRecord::key).map(Arc::as_ptr).collect();
@@ -599,7 +643,8 @@ mod tests {
 
     #[test]
     fn what_lies_behind_a_hole_leaves_the_last_of_it_and_of_what_is_before() {
-        let batches: [&[Record]; 6] = [&[open(0, 0)], &[say("a", 1)], &[say("a", 2)], &[say("b", 3)], &[say("a", 4)], &[say("a", 5)]];
+        let batches: [&[Record]; 6] =
+            [&[open(0, 0)], &[say("a", 1)], &[say("a", 2)], &[say("b", 3)], &[say("a", 4)], &[say("a", 5)]];
         let recovered = read(None, &[(1, flip(segment(1, 1, &batches), 12_300))]);
         assert_eq!(
             (recovered.missing.map(|missing| missing.n), whole(&recovered.records), whole(&recovered.beyond)),
@@ -610,11 +655,13 @@ mod tests {
 
     #[test]
     fn what_lies_behind_a_hole_is_older_than_later_segments() {
-        let first = [&[open(0, 0)], &[say("a", 1)], &[say("b", 2)], &[say("a", 3)], &[say("refused", 4)]] as [&[Record]; 5];
+        let first =
+            [&[open(0, 0)], &[say("a", 1)], &[say("b", 2)], &[say("a", 3)], &[say("refused", 4)]] as [&[Record]; 5];
         let second = segment(2, 5, &[&[open(4, 0)], &[say("a", 5)]]);
         let recovered = read(None, &[(1, flip(segment(1, 1, &first), 8_200)), (2, second)]);
         assert_eq!(recovered.missing.as_ref().map(|missing| missing.n), Some(3));
-        let said: Vec<(String, u64)> = view(&recovered).into_iter().map(|(key, said)| (key.name.clone(), said.revision.0)).collect();
+        let said: Vec<(String, u64)> =
+            view(&recovered).into_iter().map(|(key, said)| (key.name.clone(), said.revision.0)).collect();
         assert_eq!(said, [("a".to_owned(), 5)]);
     }
 
@@ -624,7 +671,8 @@ mod tests {
         let refused = segment(2, 5, &[&[open(4, 0), put(6)]]);
         let third = segment(3, 5, &[&[open(4, 0), put(60)]]);
         let recovered = read(None, &[(1, first()), (2, refused), (3, third)]);
-        let revisions: Vec<u64> = recovered.records.iter().filter_map(HeldRecord::revision).map(|revision| revision.0).collect();
+        let revisions: Vec<u64> =
+            recovered.records.iter().filter_map(HeldRecord::revision).map(|revision| revision.0).collect();
         assert_eq!((revisions, recovered.last, recovered.missing), (vec![2, 3, 4, 60], 4, None));
     }
 }

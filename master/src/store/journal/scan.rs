@@ -1,6 +1,6 @@
-//! PURE. Scans a segment of the journal: its lines in order, and the place of anything that is not a line. A file that was an earlier
-//! segment holds the rest of that one behind its end: whole lines, which name that segment, and parts of lines. A file in its first use
-//! holds newlines alone.
+//! PURE. Scans a segment of the journal: its lines in order, and the place of anything that is not a line. A file that
+//! was an earlier segment holds the rest of that one behind its end: whole lines, which name that segment, and parts of
+//! lines. A file in its first use holds newlines alone.
 
 use super::record::{self, Line, Record};
 use crate::store::protocol::{Protocol, Rule};
@@ -21,8 +21,9 @@ pub enum ScannedLine {
         offset: usize,
         line: Line,
     },
-    /// Torn, damaged or not ours. It may hide any number of lines. `begun`: no earlier segment has left it, so somebody wrote there, or the
-    /// medium failed. `strange`: so many bytes of it nobody ever wrote to a segment, from the first to the last of each piece.
+    /// Torn, damaged or not ours. It may hide any number of lines. `begun`: no earlier segment has left it, so somebody
+    /// wrote there, or the medium failed. `strange`: so many bytes of it nobody ever wrote to a segment, from the first
+    /// to the last of each piece.
     Bad {
         offset: usize,
         begun: bool,
@@ -49,7 +50,8 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<ScannedLine>
     let mut found = Vec::new();
     // The end of the line that `at` is in is looked for once: damage may be longer than many blocks.
     let (mut at, mut end) = (0, 0);
-    // Of the line that comes next, by which it is known where its beginning is damaged: no earlier segment has come so far.
+    // Of the line that comes next, by which it is known where its beginning is damaged: no earlier segment has come so
+    // far.
     let mut next = String::new();
     let mut reused = false;
     while at < text.len() {
@@ -78,11 +80,16 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<ScannedLine>
                 // The damage may have swallowed an end of line, but no batch begins before the next block.
                 let behind = (end + 1).min((at / BLOCK_BYTES + 1) * BLOCK_BYTES);
                 let bad = &text[at..behind.min(end)];
-                let numbered = || !next.is_empty() && memchr::memmem::find(&bad[..bad.len().min(FRONT_BYTES)], next.as_bytes()).is_some();
+                let numbered = || {
+                    !next.is_empty()
+                        && memchr::memmem::find(&bad[..bad.len().min(FRONT_BYTES)], next.as_bytes()).is_some()
+                };
                 let odd = strange_bytes(bad);
                 let begins = odd > 0 || bad.starts_with(beginning.as_bytes()) || numbered();
                 match found.last_mut() {
-                    Some(ScannedLine::Bad { begun, strange, .. }) => (*begun, *strange) = (*begun | begins, *strange + odd),
+                    Some(ScannedLine::Bad { begun, strange, .. }) => {
+                        (*begun, *strange) = (*begun | begins, *strange + odd)
+                    }
                     _ => found.push(ScannedLine::Bad { offset: at, begun: begins, strange: odd }),
                 }
                 at = behind;
@@ -162,7 +169,8 @@ mod tests {
         let lines = of(&text, 8, &Protocol::WHOLE);
         // A line of the earlier one was cut by the end of the block.
         assert!(
-            matches!(&lines[..], [ScannedLine::Line { line, .. }, ScannedLine::Bad { offset: BLOCK_BYTES, begun: false, .. }] if line.n == 500),
+            matches!(&lines[..], [ScannedLine::Line { line, .. },
+                ScannedLine::Bad { offset: BLOCK_BYTES, begun: false, .. }] if line.n == 500),
             "{lines:?}"
         );
         assert!(of(&text, 8, &Protocol::WHOLE.without(Rule::OwnLines)).len() > 200);
@@ -175,14 +183,23 @@ mod tests {
             damaged[BLOCK_BYTES..][..next.len()].copy_from_slice(&next);
             damaged[BLOCK_BYTES + at] ^= 2;
             let lines = of(&damaged, 8, &Protocol::WHOLE);
-            assert!(matches!(lines[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]), "{at}: {lines:?}");
+            assert!(
+                matches!(lines[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]),
+                "{at}: {lines:?}"
+            );
         }
         let mut zeros = text.clone();
         zeros[BLOCK_BYTES..][..512].fill(0);
-        assert!(matches!(of(&zeros, 8, &Protocol::WHOLE)[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]));
+        assert!(matches!(
+            of(&zeros, 8, &Protocol::WHOLE)[..],
+            [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]
+        ));
         // The second batch of this one was torn.
         text[BLOCK_BYTES..][..30].copy_from_slice(&now[..30]);
-        assert!(matches!(of(&text, 8, &Protocol::WHOLE)[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]));
+        assert!(matches!(
+            of(&text, 8, &Protocol::WHOLE)[..],
+            [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]
+        ));
     }
 
     #[test]
@@ -193,7 +210,10 @@ mod tests {
             text.extend_from_slice(fill);
             text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
             let lines = scan(&Bytes::from(text), 1, &Protocol::WHOLE);
-            assert!(matches!(lines[..], [_, _, ScannedLine::Bad { strange: found, .. }] if found == strange), "{strange}: {lines:?}");
+            assert!(
+                matches!(lines[..], [_, _, ScannedLine::Bad { strange: found, .. }] if found == strange),
+                "{strange}: {lines:?}"
+            );
         };
         check(&line(3)[..30], 0);
         check("{\"seg\":1,\"n\":3,\"\u{fc}\u{10ffff}\t".as_bytes(), 0);
@@ -219,7 +239,10 @@ mod tests {
             text.resize(BLOCK_BYTES, b'\n');
             text.extend_from_slice(&earlier[BLOCK_BYTES..]);
             let lines = scan(&Bytes::from(text), 8, &Protocol::WHOLE);
-            assert!(matches!(lines[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun, strange: 0 }] if begun != over), "{lines:?}");
+            assert!(
+                matches!(lines[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun, strange: 0 }] if begun != over),
+                "{lines:?}"
+            );
         }
     }
 }

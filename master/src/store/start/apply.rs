@@ -44,7 +44,8 @@ impl Start<'_> {
         for found in scanned.journaled {
             self.heed_journaled(found);
         }
-        let there = |(key, said): (&Arc<Key>, &super::journal_view::LastRecord)| Some((key.clone(), said.object.clone()?));
+        let there =
+            |(key, said): (&Arc<Key>, &super::journal_view::LastRecord)| Some((key.clone(), said.object.clone()?));
         let said: Vec<_> = self.journal.iter().filter_map(there).collect();
         for (key, object) in said {
             if let Err((key, wrong)) = self.objects.take_journaled(&key, &object) {
@@ -97,11 +98,16 @@ impl Start<'_> {
     fn heed_journaled(&mut self, FoundFile { key, evidence, content, .. }: FoundFile) {
         let file = format!("{OBJECTS}/{}", names::path(&key));
         let case = judge(evidence);
-        let Some((brought, said)) = self.journal.get_key_value(&key).map(|(key, said)| (key.clone(), said.revision)) else { return };
+        let Some((brought, said)) = self.journal.get_key_value(&key).map(|(key, said)| (key.clone(), said.revision))
+        else {
+            return;
+        };
         match case.verdict {
             FileVerdict::Missing => {
-                let why =
-                    format!("{file}: it was taken away, but the object was written after the file was: it is kept as of revision {said}");
+                let why = format!(
+                    "{file}: it was taken away, but the object was written after the file was: it is kept as of \
+                     revision {said}"
+                );
                 self.report.tell(&key, file, why, "delete the object where it is not wanted".to_owned());
             }
             FileVerdict::SetAsideForJournal(why) => {
@@ -112,11 +118,14 @@ impl Start<'_> {
                 let aside = self.report.keep_aside(&key, &wrong);
                 let lies = aside.unwrap_or_else(|| file.clone());
                 if why == Why::NoObjectBehindTheJournal {
-                    self.report.notes.push(format!("{file}: {}; the journal has the object, and the file lies in {lies}", wrong.why));
+                    self.report.notes.push(format!(
+                        "{file}: {}; the journal has the object, and the file lies in {lies}",
+                        wrong.why
+                    ));
                 } else {
                     let why = format!(
-                        "{file}: it was edited by hand, or is older, and does not count: what {WAL}/ says at revision {said} had not come to \
-                         it yet"
+                        "{file}: it was edited by hand, or is older, and does not count: what {WAL}/ says at revision \
+                         {said} had not come to it yet"
                     );
                     self.report.tell(&key, lies, why, "replace the object by it where it is wanted".to_owned());
                 }
@@ -137,16 +146,28 @@ impl Start<'_> {
         }
         let lost = match recovered.start {
             Some(_) => String::new(),
-            None => format!("; {WAL}/ holds no journal either: what was acknowledged and is not in the files may be missing"),
+            None => format!(
+                "; {WAL}/ holds no journal either: what was acknowledged and is not in the files may be missing"
+            ),
         };
-        let why = format!("{HEAD}: it is gone, though there are objects: the store gets a new identity, and revisions go on further{lost}");
-        self.report.tell_foreign(HEAD, why, "bring it back where it is, or else go on: agents and watchers look again by themselves");
+        let why = format!(
+            "{HEAD}: it is gone, though there are objects: the store gets a new identity, and revisions go on \
+             further{lost}"
+        );
+        self.report.tell_foreign(
+            HEAD,
+            why,
+            "bring it back where it is, or else go on: agents and watchers look again by themselves",
+        );
     }
 
     /// Nobody knows how far the files had come: what the journal brings may be what a person took away.
     fn tell_brought_back(&mut self) {
         let back = self.journal.iter().filter(|(key, said)| {
-            said.object.is_some() && said.found == Was::Absent && !said.stays && !self.report.is_unread(&names::path(key))
+            said.object.is_some()
+                && said.found == Was::Absent
+                && !said.stays
+                && !self.report.is_unread(&names::path(key))
         });
         let back: Vec<&Key> = back.map(|(key, _)| &**key).collect();
         if back.is_empty() {
@@ -154,8 +175,8 @@ impl Start<'_> {
         }
         let (count, named) = (back.len(), named(back.into_iter()));
         let why = format!(
-            "{OBJECTS}: {count} objects have no file, and without {HEAD} nobody knows whether somebody took it away: {WAL}/ has the objects, \
-             so they are there: {named}"
+            "{OBJECTS}: {count} objects have no file, and without {HEAD} nobody knows whether somebody took it away: \
+             {WAL}/ has the objects, so they are there: {named}"
         );
         self.report.tell_of_all(why, "delete the objects that are not wanted");
     }
@@ -183,11 +204,14 @@ impl Start<'_> {
         self.settle_bare(bare, differs && together == Together::TrustStamped);
         if together == Together::RenewAndTell {
             let why = format!(
-                "{OBJECTS}: the files are not those that {HEAD} describes, and nothing shows which: somebody put other ones there, or it is a \
-                 copy that is not whole; some may be older than they were, and all objects have new revisions"
+                "{OBJECTS}: the files are not those that {HEAD} describes, and nothing shows which: somebody put other \
+                 ones there, or it is a copy that is not whole; some may be older than they were, and all objects have \
+                 new revisions"
             );
-            self.report
-                .tell_of_all(why, "look whether something newer is missed; a copy of a running master is whole with HEAD.json first");
+            self.report.tell_of_all(
+                why,
+                "look whether something newer is missed; a copy of a running master is whole with HEAD.json first",
+            );
         }
         let behind = recovered.behind || recovered.wiped.is_some();
         if behind {
@@ -204,15 +228,18 @@ impl Start<'_> {
             return;
         }
         let files = if gone == 1 { "an object's file is".to_owned() } else { format!("{gone} objects' files are") };
-        let why = format!("{OBJECTS}: {files} gone that {HEAD} knows of: taken away by hand, and so the objects are deleted");
-        self.report.tell_of_all(why, "where that was not meant, stop the master and copy the files back, or restore a backup");
+        let why =
+            format!("{OBJECTS}: {files} gone that {HEAD} knows of: taken away by hand, and so the objects are deleted");
+        self.report
+            .tell_of_all(why, "where that was not meant, stop the master and copy the files back, or restore a backup");
     }
 
     fn tell_edit(&mut self, EditedFile { key, outcome, copied_from }: EditedFile) {
         let file = format!("{OBJECTS}/{}", names::path(&key));
         if let Some(owner) = copied_from {
             let why = format!("{file}: it had the uid of {owner}: it is another object, with a uid of its own");
-            let remedy = format!("nothing needs to be done, or delete the one of both that is not wanted: {key}, {owner}");
+            let remedy =
+                format!("nothing needs to be done, or delete the one of both that is not wanted: {key}, {owner}");
             self.report.tell(&key, file, why, remedy);
         }
         match outcome {
@@ -240,7 +267,9 @@ impl Start<'_> {
         }
         if renewed > 0 {
             let lost = "no file has the stamp that tells it, as in a copy";
-            self.report.notes.push(format!("files below {OBJECTS} were edited by hand, and {lost}: {renewed} objects have new revisions"));
+            self.report.notes.push(format!(
+                "files below {OBJECTS} were edited by hand, and {lost}: {renewed} objects have new revisions"
+            ));
         }
     }
 
@@ -248,12 +277,14 @@ impl Start<'_> {
     fn tell_behind(&mut self, wiped: Option<Wiped>) {
         let why = match wiped {
             Some(Wiped { place, bytes }) => format!(
-                "{place}: {bytes} bytes of the journal's end are none that a master wrote, as of a card that lost pages or a copy of a disk that \
-                 could not be read: more than a power cut spoils; what was acknowledged last may be missing"
+                "{place}: {bytes} bytes of the journal's end are none that a master wrote, as of a card that lost \
+                 pages or a copy of a disk that could not be read: more than a power cut spoils; what was acknowledged \
+                 last may be missing"
             ),
             None => format!(
-                "{WAL}/ ends before what {HEAD}, the files or a later segment say: it is older, as in a copy that is not whole, or the newest \
-                 was taken away, or an older one put over it; what was acknowledged since may be missing"
+                "{WAL}/ ends before what {HEAD}, the files or a later segment say: it is older, as in a copy that is \
+                 not whole, or the newest was taken away, or an older one put over it; what was acknowledged since may \
+                 be missing"
             ),
         };
         self.report.remember_doubt(WAL, &why);
@@ -283,11 +314,13 @@ impl Start<'_> {
         }
         for (home, objects) in missing {
             let Some(row) = self.objects.row(&home) else { continue };
-            let document = serde_json::json!({"apiVersion": row.api_version, "kind": row.kind, "metadata": {"name": home.name}});
+            let document =
+                serde_json::json!({"apiVersion": row.api_version, "kind": row.kind, "metadata": {"name": home.name}});
             match (self.objects.rules.edited)(&home, document) {
                 Ok(document) => {
                     let file = format!("{OBJECTS}/{}", names::path(&home));
-                    let why = format!("{file}: it was taken away, but {objects} objects lie in {home}: it is made anew");
+                    let why =
+                        format!("{file}: it was taken away, but {objects} objects lie in {home}: it is made anew");
                     let remedy = "delete it where it is not wanted, and what lies in it goes as well".to_owned();
                     let key = Arc::new(Key { resource: row.resource.clone(), ..home });
                     self.report.tell(&key, file, why, remedy);
@@ -302,10 +335,14 @@ impl Start<'_> {
     pub fn note_journal(&mut self, recovered: &Recovered, unlisted: bool) {
         if self.left.closed && self.left.sum != Sum::Differs && recovered.start.is_none() && !unlisted {
             self.report.notes.push(format!(
-                "{WAL}/ does not hold what {HEAD} names; the files are as they were when the store was closed: nothing is missing"
+                "{WAL}/ does not hold what {HEAD} names; the files are as they were when the store was closed: nothing \
+                 is missing"
             ));
         }
-        let torn = recovered.torn.iter().map(|place| format!("{place}: what was being written when the last master ended is not kept"));
+        let torn = recovered
+            .torn
+            .iter()
+            .map(|place| format!("{place}: what was being written when the last master ended is not kept"));
         self.report.notes.extend(torn);
     }
 }

@@ -1,4 +1,5 @@
-//! PURE. Edits of files by hand: each becomes a write like any other, checked and completed, at a new revision; or it is refused.
+//! PURE. Edits of files by hand: each becomes a write like any other, checked and completed, at a new revision; or it
+//! is refused.
 
 use super::objects::LoadedObjects;
 use crate::store::content::OBJECT_BYTES_MAX;
@@ -101,7 +102,9 @@ impl LoadedObjects<'_> {
 /// A file that was copied to another name is a new object: it does not stand for the one that it was made from.
 fn part_from(document: &mut Value) {
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
-        for of_the_other in ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        for of_the_other in
+            ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
+        {
             metadata.remove(of_the_other);
         }
     }

@@ -87,7 +87,11 @@ impl LastRecord {
 
     /// A file of this checksum. `changed`: its stamp says that somebody wrote to it.
     pub fn on_content(&self, sum: u32, changed: bool) -> JournalEvidence {
-        if self.sums.contains(&sum) || !self.known && !changed { JournalEvidence::Explains } else { JournalEvidence::Contradicts }
+        if self.sums.contains(&sum) || !self.known && !changed {
+            JournalEvidence::Explains
+        } else {
+            JournalEvidence::Contradicts
+        }
     }
 
     /// A file that is no object.

@@ -98,10 +98,22 @@ const ANY_MARK: &[Mark] = &[Bare, Strange, Fits, Rotten, Changed];
 
 pub const CASES: [Case; 18] = [
     case(&[Silent], &[Object], &[Fits], FileVerdict::Keep, "the file is as the store left it"),
-    case(&[Silent], &[Object], &[Bare], FileVerdict::KeepUnmarked, "no file has a stamp, as in a copy: all of them together are looked at"),
+    case(
+        &[Silent],
+        &[Object],
+        &[Bare],
+        FileVerdict::KeepUnmarked,
+        "no file has a stamp, as in a copy: all of them together are looked at",
+    ),
     case(&[Silent], &[Object], &[Changed], FileVerdict::Edit, "somebody wrote to the file while no master ran"),
     case(&[Silent], &[Object], &[Strange], FileVerdict::Edit, "somebody made the file, or an editor replaced it"),
-    case(&[Silent], &[Object], &[Rotten], FileVerdict::SetAside(Why::Rotten), "nobody wrote to the file, so the medium is failing"),
+    case(
+        &[Silent],
+        &[Object],
+        &[Rotten],
+        FileVerdict::SetAside(Why::Rotten),
+        "nobody wrote to the file, so the medium is failing",
+    ),
     case(
         &[Silent],
         &[Blank, Broken, Stranger, TooLarge],
@@ -111,8 +123,20 @@ pub const CASES: [Case; 18] = [
     ),
     case(&[Silent], &[Unreadable], ANY_MARK, FileVerdict::Damaged, "the file may be whole, and readable tomorrow"),
     case(&[Silent], &[Absent], ANY_MARK, FileVerdict::Keep, "there is no such object"),
-    case(&[Explains], &[Object], ANY_MARK, FileVerdict::JournalWins, "the files follow the journal, and a checkpoint came so far"),
-    case(&[Explains], &[Absent], ANY_MARK, FileVerdict::JournalWins, "the file is still to be made, or is removed already"),
+    case(
+        &[Explains],
+        &[Object],
+        ANY_MARK,
+        FileVerdict::JournalWins,
+        "the files follow the journal, and a checkpoint came so far",
+    ),
+    case(
+        &[Explains],
+        &[Absent],
+        ANY_MARK,
+        FileVerdict::JournalWins,
+        "the file is still to be made, or is removed already",
+    ),
     case(
         &[Explains],
         &[Blank, Broken, Stranger, TooLarge],
@@ -120,9 +144,27 @@ pub const CASES: [Case; 18] = [
         FileVerdict::JournalWins,
         "the journal does not say what the file may hold",
     ),
-    case(&[Contradicts], &[Absent], ANY_MARK, FileVerdict::Missing, "only somebody's hand, or a copy, loses the file of an object that is"),
-    case(&[Explains, Contradicts], &[Unreadable], ANY_MARK, FileVerdict::JournalWins, "the journal knows better anyway"),
-    case(&[Contradicts], &[Blank], ANY_MARK, FileVerdict::JournalWins, "a power cut in a checkpoint leaves the file like this"),
+    case(
+        &[Contradicts],
+        &[Absent],
+        ANY_MARK,
+        FileVerdict::Missing,
+        "only somebody's hand, or a copy, loses the file of an object that is",
+    ),
+    case(
+        &[Explains, Contradicts],
+        &[Unreadable],
+        ANY_MARK,
+        FileVerdict::JournalWins,
+        "the journal knows better anyway",
+    ),
+    case(
+        &[Contradicts],
+        &[Blank],
+        ANY_MARK,
+        FileVerdict::JournalWins,
+        "a power cut in a checkpoint leaves the file like this",
+    ),
     case(
         &[Contradicts],
         &[Broken],
@@ -137,7 +179,13 @@ pub const CASES: [Case; 18] = [
         FileVerdict::SetAsideForJournal(Why::EditedBehindTheJournal),
         "no store writes such a file",
     ),
-    case(&[Contradicts], &[Object], &[Rotten], FileVerdict::JournalWins, "the medium is failing, and the journal knows better"),
+    case(
+        &[Contradicts],
+        &[Object],
+        &[Rotten],
+        FileVerdict::JournalWins,
+        "the medium is failing, and the journal knows better",
+    ),
     case(
         &[Contradicts],
         &[Object],
@@ -159,7 +207,9 @@ const fn case(
 
 impl Case {
     fn meets(&self, evidence: Evidence) -> bool {
-        self.journal.contains(&evidence.journal) && self.file.contains(&evidence.file) && self.mark.contains(&evidence.mark)
+        self.journal.contains(&evidence.journal)
+            && self.file.contains(&evidence.file)
+            && self.mark.contains(&evidence.mark)
     }
 }
 
@@ -228,7 +278,8 @@ mod tests {
             for file in FILES {
                 for mark in ANY_MARK {
                     let evidence = Evidence { journal, file, mark: *mark };
-                    let met: Vec<_> = CASES.iter().filter(|case| case.meets(evidence)).map(|case| case.because).collect();
+                    let met: Vec<_> =
+                        CASES.iter().filter(|case| case.meets(evidence)).map(|case| case.because).collect();
                     assert_eq!(met.len(), 1, "{evidence:?}: {met:?}");
                 }
             }

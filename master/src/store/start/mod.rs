@@ -93,11 +93,18 @@ struct Start<'a> {
     brought: Vec<Arc<Key>>,
 }
 
-pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: &Rules, setup: &Setup) -> Result<Loaded, OpenError> {
+pub fn load(
+    disk: Arc<dyn Disk>,
+    volatile: Option<&dyn Disk>,
+    ids: &Ids,
+    rules: &Rules,
+    setup: &Setup,
+) -> Result<Loaded, OpenError> {
     let (head, lost) = read_head(&*disk)?;
     let found = find_journal(&*disk, head.as_ref(), setup);
     let recovered = &found.recovered;
-    let mut report = Report::new(&*disk, rules, recovered.missing.is_some() || found.unlisted.is_some() || setup.look_only);
+    let mut report =
+        Report::new(&*disk, rules, recovered.missing.is_some() || found.unlisted.is_some() || setup.look_only);
     let unreadable = if let LostHead::Unreadable(why) = &lost { Some(why.clone()) } else { None };
     for unknown in unreadable.into_iter().chain(backup::unfinished(&*disk)) {
         report.cannot_know(unknown);
@@ -113,14 +120,16 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         let head = head.as_ref().filter(|_| closed)?;
         volatile::read(volatile?, &head.store, &ids.boot, Revision(head.reserved))
     };
-    let (walked, kept) = parallel_read::both(head.as_ref().map_or(0, |head| head.objects), || scan::walk(&*disk, rules), kept);
+    let (walked, kept) =
+        parallel_read::both(head.as_ref().map_or(0, |head| head.objects), || scan::walk(&*disk, rules), kept);
     if let Some(volatile) = volatile.filter(|_| !report.frozen) {
         volatile::remove(volatile);
     }
     let base = head.as_ref().map(|head| used(head.reserved, closed, recovered));
     let objects = LoadedObjects::new(rules, base, base.unwrap_or_else(|| used(0, false, recovered)), kept.is_some());
     let strangers = report.walked(walked.strangers, walked.left_alone, walked.unread, |key| journal.contains_key(key));
-    let is_summed = |head: &&Head| setup.protocol.holds(Rule::Account) && (closed || head.summed && recovered.missing.is_none());
+    let is_summed =
+        |head: &&Head| setup.protocol.holds(Rule::Account) && (closed || head.summed && recovered.missing.is_none());
     let sum = head.as_ref().filter(is_summed).map(|head| &head.files);
     let is_unread = |path: &str| report.is_unread(path);
     let (mut scanned, kept) = scan::read(&*disk, rules, walked.files, &mut journal, kept, sum, is_unread);
@@ -176,7 +185,9 @@ fn read_head(disk: &dyn Disk) -> Result<(Option<Head>, LostHead), OpenError> {
 
 /// Whether all files are those that HEAD.json describes.
 fn sum_of(left: Option<&Sums>, scanned: &ScannedFiles, journal: &JournalView, report: &Report) -> Sum {
-    let Some(left) = left.filter(|_| !scanned.any_unreadable() && report.unread.is_empty()) else { return Sum::Unknown };
+    let Some(left) = left.filter(|_| !scanned.any_unreadable() && report.unread.is_empty()) else {
+        return Sum::Unknown;
+    };
     match scanned.sum_then(journal) {
         _ if scanned.as_left => Sum::AsLeft,
         None => Sum::Unknown,
@@ -185,9 +196,15 @@ fn sum_of(left: Option<&Sums>, scanned: &ScannedFiles, journal: &JournalView, re
     }
 }
 
-/// Whether all files but those that people changed are the ones that HEAD.json describes. It may have been written without
-/// them, by a start that could not take them in; and with files of kinds that only a newer version knows.
-fn is_explained(disk: &dyn Disk, left: &Sums, scanned: &ScannedFiles, journal: &JournalView, report: &Report) -> Option<bool> {
+/// Whether all files but those that people changed are the ones that HEAD.json describes. It may have been written
+/// without them, by a start that could not take them in; and with files of kinds that only a newer version knows.
+fn is_explained(
+    disk: &dyn Disk,
+    left: &Sums,
+    scanned: &ScannedFiles,
+    journal: &JournalView,
+    report: &Report,
+) -> Option<bool> {
     let (mut sums, any_bare) = scanned.sums_stamped(journal)?;
     if sums.contains(left) {
         return Some(true);
@@ -230,7 +247,8 @@ fn used(head: u64, closed: bool, recovered: &Recovered) -> u64 {
     if closed {
         return head;
     }
-    let recorded = recovered.records.iter().chain(&recovered.beyond).filter_map(HeldRecord::revision).map(|revision| revision.0);
+    let recorded =
+        recovered.records.iter().chain(&recovered.beyond).filter_map(HeldRecord::revision).map(|revision| revision.0);
     // It may have been a reservation that had become damaged.
     let unclear = if recovered.unclear || recovered.missing.is_some() { RESERVE } else { 0 };
     recorded.max().unwrap_or_default().max(head).max(recovered.reserved) + unclear

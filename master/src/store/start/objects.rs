@@ -81,16 +81,23 @@ impl<'a> LoadedObjects<'a> {
         let Some(row) = self.row(key) else { return Ok(()) };
         let key = Key { resource: row.resource.clone(), ..key.clone() };
         let outline = outline(object, &key, row, self.rules.durable_by_sketch, Trust::Nothing);
-        let (key, entry) = self.take(key, FileText { compact: object.clone(), crc: document::crc32(object) }, outline)?;
+        let (key, entry) =
+            self.take(key, FileText { compact: object.clone(), crc: document::crc32(object) }, outline)?;
         self.all.insert(key, entry);
         Ok(())
     }
 
     /// Adds the object as its file has it.
-    pub fn take(&mut self, key: Key, FileText { compact, crc }: FileText, outline: Option<Outline>) -> Result<Taken, (Key, Wrong)> {
+    pub fn take(
+        &mut self,
+        key: Key,
+        FileText { compact, crc }: FileText,
+        outline: Option<Outline>,
+    ) -> Result<Taken, (Key, Wrong)> {
         if let Some(Outline { said, durable, labels }) = outline {
             let revision = self.revision_of(&key, said, durable);
-            let other = || Sketch::of(&compact).and_then(|sketch| sketch.with_revision(&compact, revision)).map(Bytes::from);
+            let other =
+                || Sketch::of(&compact).and_then(|sketch| sketch.with_revision(&compact, revision)).map(Bytes::from);
             if let Some(json) = if said == Some(revision) { Some(compact.clone()) } else { other() } {
                 let key = Arc::new(key);
                 let stored = Stored::new(key.clone(), revision, json, labels);
@@ -147,11 +154,17 @@ impl<'a> LoadedObjects<'a> {
     /// None: it does not count. `file_crc`: of its file, where it has one.
     pub fn of_kept(&self, mut key: Key, Kept { json, outline }: Kept, file_crc: Option<u32>) -> Option<Taken> {
         key.resource = self.row(&key)?.resource.clone();
-        let quick = outline.and_then(|Outline { said, durable, labels }| Some((said?, durable, labels, Box::default())));
+        let quick =
+            outline.and_then(|Outline { said, durable, labels }| Some((said?, durable, labels, Box::default())));
         let facts = quick.or_else(|| {
             let document: Value = serde_json::from_slice(&json).ok()?;
             let claims = (self.rules.claims)(&key, &document).into();
-            Some((document::revision(&document)?, (self.rules.durable)(&key, &document), document::labels(&document), claims))
+            Some((
+                document::revision(&document)?,
+                (self.rules.durable)(&key, &document),
+                document::labels(&document),
+                claims,
+            ))
         });
         let (revision, durable, labels, claims) = facts?;
         // What a person removed is gone.

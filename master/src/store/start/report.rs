@@ -1,5 +1,5 @@
-//! Carries out what a start does to files that cannot stay where they are, and reports damage, doubts and notes. The only part of a start
-//! that changes the directory before the new segment of the journal is there.
+//! Carries out what a start does to files that cannot stay where they are, and reports damage, doubts and notes. The
+//! only part of a start that changes the directory before the new segment of the journal is there.
 
 mod recall;
 
@@ -98,7 +98,12 @@ impl<'a> Report<'a> {
             for found in self.disk.list(folder).unwrap_or_default() {
                 let path = format!("{folder}/{}", found.name);
                 if found.what == What::Folder {
-                    self.set_aside(&path, &path, None, Wrong { word: "foreign", why: "no folder belongs there".to_owned() });
+                    self.set_aside(
+                        &path,
+                        &path,
+                        None,
+                        Wrong { word: "foreign", why: "no folder belongs there".to_owned() },
+                    );
                 } else if let Err(error) = self.disk.unlink(&path) {
                     self.notes.push(format!("{path} cannot be removed: {error}"));
                 }
@@ -115,7 +120,12 @@ impl<'a> Report<'a> {
         let aside = format!("{folder}{NO_FOLDER}");
         self.disk.rename(folder, &aside).map_err(failed("rename", folder))?;
         folders::make_one(self.disk, folder)?;
-        self.set_aside(&aside, folder, None, Wrong { word: "foreign", why: format!("it lay where the folder {folder} belongs") });
+        self.set_aside(
+            &aside,
+            folder,
+            None,
+            Wrong { word: "foreign", why: format!("it lay where the folder {folder} belongs") },
+        );
         Ok(())
     }
 
@@ -123,8 +133,8 @@ impl<'a> Report<'a> {
     /// hear of it.
     fn lose_objects(&mut self, how: &str) {
         self.cannot_know(format!(
-            "{OBJECTS} {how}, and {HEAD} knows of objects in it; nothing is written before a person has looked: stop the master and bring \
-             the folder back, or remove {HEAD} to begin with what there is"
+            "{OBJECTS} {how}, and {HEAD} knows of objects in it; nothing is written before a person has looked: stop \
+             the master and bring the folder back, or remove {HEAD} to begin with what there is"
         ));
     }
 
@@ -132,8 +142,8 @@ impl<'a> Report<'a> {
     pub fn cannot_read(&mut self, folder: &str, error: &io::Error) {
         let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
         let why = format!(
-            "{at} cannot be read ({error}), so its objects are unknown; nothing is written before it can: see to the disk or to who may read \
-             the folder, and restart the master"
+            "{at} cannot be read ({error}), so its objects are unknown; nothing is written before it can: see to the \
+             disk or to who may read the folder, and restart the master"
         );
         log::error!("{why}");
         self.unread.push((if folder.is_empty() { String::new() } else { format!("{folder}/") }, why));
@@ -161,7 +171,8 @@ impl<'a> Report<'a> {
     /// Some object may lie there that counts as existing.
     fn cannot_list_quarantine(&mut self, error: &str) {
         self.cannot_know(format!(
-            "{QUARANTINE} cannot be read ({error}), and what lies there counts as existing: see to the disk, and restart the master"
+            "{QUARANTINE} cannot be read ({error}), and what lies there counts as existing: see to the disk, and \
+             restart the master"
         ));
     }
 
@@ -175,7 +186,8 @@ impl<'a> Report<'a> {
 
     pub fn set_aside(&mut self, from: &str, path: &str, key: Option<Key>, wrong: Wrong) {
         let folder = quarantine::folder(self.incidents.next, wrong.word);
-        let moved = if self.frozen { None } else { Some(quarantine::set_aside(self.disk, from, path, &folder, &wrong.why)) };
+        let moved =
+            if self.frozen { None } else { Some(quarantine::set_aside(self.disk, from, path, &folder, &wrong.why)) };
         match moved {
             Some(Ok(to)) => {
                 self.incidents.next += 1;
@@ -183,8 +195,13 @@ impl<'a> Report<'a> {
                     Some(_) => format!("put a good file at {OBJECTS}/{path} and restart the master, or {GIVE_UP}"),
                     None => stranger(path),
                 };
-                let damage =
-                    Damage { file: to, key: key.clone(), kind: self.kind_of(key.as_ref()), why: format!("{from}: {}", wrong.why), remedy };
+                let damage = Damage {
+                    file: to,
+                    key: key.clone(),
+                    kind: self.kind_of(key.as_ref()),
+                    why: format!("{from}: {}", wrong.why),
+                    remedy,
+                };
                 match key {
                     Some(key) => {
                         self.incidents.aside.entry(key.clone()).or_default().insert(folder);
@@ -201,7 +218,13 @@ impl<'a> Report<'a> {
             Some(key) => self.leave_damaged(key, wrong.word, wrong.why),
             None => {
                 let remedy = stranger(path);
-                self.foreign.push(Damage { file: from.to_owned(), key: None, kind: None, why: format!("{from}: {}", wrong.why), remedy });
+                self.foreign.push(Damage {
+                    file: from.to_owned(),
+                    key: None,
+                    kind: None,
+                    why: format!("{from}: {}", wrong.why),
+                    remedy,
+                });
             }
         }
     }
@@ -210,7 +233,8 @@ impl<'a> Report<'a> {
         let file = format!("{OBJECTS}/{}", names::path(&key));
         let kind = self.kind_of(Some(&key));
         let remedy = format!("put it right and restart the master, or {GIVE_UP}");
-        self.damaged.insert(key.clone(), Damage { why: format!("{file}: {why}"), file, key: Some(key.clone()), kind, remedy });
+        self.damaged
+            .insert(key.clone(), Damage { why: format!("{file}: {why}"), file, key: Some(key.clone()), kind, remedy });
         self.incidents.in_place.insert(key, word);
     }
 
@@ -265,7 +289,9 @@ impl<'a> Report<'a> {
 
     /// Volatile writes may have used as many revisions beyond those that the files show.
     pub fn set_head_aside(&mut self) {
-        self.notes.push(format!("{HEAD} is damaged: the store gets a new identity, and revisions go on {LOST_REVISIONS} further"));
+        self.notes.push(format!(
+            "{HEAD} is damaged: the store gets a new identity, and revisions go on {LOST_REVISIONS} further"
+        ));
         let why = "its checksum does not fit, its revisions are beyond all that can be, or it is no file".to_owned();
         self.set_aside(HEAD, HEAD, None, Wrong { word: "damaged-head", why });
     }

@@ -61,7 +61,9 @@ impl FoundFile {
         match &self.content {
             Content::Absent => false,
             Content::Wrong(_) => true,
-            Content::Object { has_revision, .. } => *has_revision || !matches!(self.evidence.mark, Mark::Bare | Mark::Strange),
+            Content::Object { has_revision, .. } => {
+                *has_revision || !matches!(self.evidence.mark, Mark::Bare | Mark::Strange)
+            }
         }
     }
 }
@@ -95,9 +97,13 @@ pub fn walk(disk: &dyn Disk, rules: &Rules) -> Walked {
             let key = names::key(&path);
             match (found.what, key) {
                 (What::Folder, None) => folders.push(path),
-                (What::Folder, key) => walked.strangers.push((path, key, "it is a folder where an object's file belongs")),
+                (What::Folder, key) => {
+                    walked.strangers.push((path, key, "it is a folder where an object's file belongs"))
+                }
                 (What::Other, key) => walked.strangers.push((path, key, "it is no regular file")),
-                (What::Nameless, _) => walked.left_alone.push((path, "its name is not plain UTF-8, as every object's is".to_owned())),
+                (What::Nameless, _) => {
+                    walked.left_alone.push((path, "its name is not plain UTF-8, as every object's is".to_owned()))
+                }
                 (What::File, None) => walked.strangers.push((path, None, "no object's file is called so")),
                 (What::File, Some(mut key)) => match row(rules, &key) {
                     // The table's own words need no memory of their own.
@@ -134,10 +140,17 @@ pub fn read(
 }
 
 /// Reads the files. If they are unchanged since the shutdown, the kept facts about an object replace its file's.
-fn read_texts(disk: &dyn Disk, keys: &[Key], kept: &[(Key, Kept)], left: Option<&Sums>) -> (Vec<io::Result<FileText>>, bool) {
+fn read_texts(
+    disk: &dyn Disk,
+    keys: &[Key],
+    kept: &[(Key, Kept)],
+    left: Option<&Sums>,
+) -> (Vec<io::Result<FileText>>, bool) {
     let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
     let read = |key: &Key| parallel_read::read(disk, &names::path(key));
-    let work = |key: &Key, bytes: &[u8], scratch: &mut Vec<u8>| if is_kept(key) { sum(bytes, scratch) } else { text(bytes, scratch) };
+    let work = |key: &Key, bytes: &[u8], scratch: &mut Vec<u8>| {
+        if is_kept(key) { sum(bytes, scratch) } else { text(bytes, scratch) }
+    };
     let texts = gather_files(keys, read, work);
     let mut found = Sums::default();
     keys.iter().zip(&texts).for_each(|(key, text)| text.iter().for_each(|text| found.add(key, text.crc)));
@@ -195,7 +208,13 @@ fn silent_files(
 }
 
 fn found_silent(key: Key, file: File, content: Content, kept: Option<Kept>) -> FoundFile {
-    FoundFile { key, evidence: Evidence { journal: JournalEvidence::Silent, file, mark: Mark::Fits }, content, kept, stamped: None }
+    FoundFile {
+        key,
+        evidence: Evidence { journal: JournalEvidence::Silent, file, mark: Mark::Fits },
+        content,
+        kept,
+        stamped: None,
+    }
 }
 
 /// Whether a file says a revision; or why it is not the object that its place says.
@@ -237,7 +256,12 @@ fn joined(files: Vec<(Key, io::Result<FileText>)>, kept: Vec<(Key, Kept)>) -> Ve
 }
 
 /// The files of all objects that the journal mentions.
-fn journaled_files(disk: &dyn Disk, rules: &Rules, journal: &mut JournalView, is_unread: impl Fn(&str) -> bool) -> Vec<FoundFile> {
+fn journaled_files(
+    disk: &dyn Disk,
+    rules: &Rules,
+    journal: &mut JournalView,
+    is_unread: impl Fn(&str) -> bool,
+) -> Vec<FoundFile> {
     let mut all = Vec::with_capacity(journal.len());
     for (key, said) in journal {
         let path = names::path(key);
@@ -298,8 +322,8 @@ impl ScannedFiles {
         Some(sum)
     }
 
-    /// The same, by the stamps that the store gave its files: what people wrote to them since does not count. Beside it the
-    /// sum without such files, and whether a file has no stamp: it may be new, or have been one of those.
+    /// The same, by the stamps that the store gave its files: what people wrote to them since does not count. Beside it
+    /// the sum without such files, and whether a file has no stamp: it may be new, or have been one of those.
     pub fn sums_stamped(&self, journal: &JournalView) -> Option<([Sums; 2], bool)> {
         let (mut stamped, mut untouched, mut any_bare) = (Sums::default(), Sums::default(), false);
         for found in self.silent.iter().filter(|found| !matches!(found.content, Content::Absent)) {
@@ -324,7 +348,8 @@ impl ScannedFiles {
     /// How many files there were then, as far as they are there still; what a person made is not among them. None:
     /// nobody knows.
     pub fn count_then(&self, journal: &JournalView) -> Option<usize> {
-        let said: Option<usize> = journal.values().map(|said| said.file_before().map(|before| usize::from(before.is_some()))).sum();
+        let said: Option<usize> =
+            journal.values().map(|said| said.file_before().map(|before| usize::from(before.is_some()))).sum();
         Some(self.silent.iter().filter(|found| found.was_there()).count() + said?)
     }
 
@@ -342,9 +367,11 @@ impl ScannedFiles {
     /// directory that was copied has no stamps.
     pub fn look_at_stamps(&mut self, disk: &dyn Disk, stamped: bool) -> bool {
         let is_there = |found: &FoundFile| !matches!(found.content, Content::Absent);
-        let stamp = |found: &FoundFile| is_there(found).then(|| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key))));
+        let stamp =
+            |found: &FoundFile| is_there(found).then(|| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key))));
         let stamps: Vec<Option<io::Result<Stamp>>> = self.silent.iter().map(stamp).collect();
-        let is_one = |stamp: &Option<io::Result<Stamp>>| matches!(stamp, Some(Ok(Stamp::Intact(_) | Stamp::Touched(_))));
+        let is_one =
+            |stamp: &Option<io::Result<Stamp>>| matches!(stamp, Some(Ok(Stamp::Intact(_) | Stamp::Touched(_))));
         let any = stamps.iter().any(is_one) || self.journaled.iter().any(|found| found.evidence.mark != Mark::Bare);
         let replaced = any && stamped;
         let mut any_bare = false;
@@ -355,7 +382,8 @@ impl ScannedFiles {
             // What cannot be read is unknown, not absent.
             let (Some(crc), Some(Ok(stamp))) = (found.crc(), stamp) else { continue };
             let has_revision = matches!(found.content, Content::Object { has_revision: true, .. });
-            found.evidence.mark = mark_of(stamp, crc, if replaced || !has_revision { Mark::Strange } else { Mark::Bare });
+            found.evidence.mark =
+                mark_of(stamp, crc, if replaced || !has_revision { Mark::Strange } else { Mark::Bare });
             any_bare |= found.evidence.mark == Mark::Bare;
         }
         replaced || !any_bare

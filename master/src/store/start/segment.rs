@@ -49,7 +49,14 @@ struct Edit {
     object: Bytes,
 }
 
-pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, found: FoundJournal, ids: &Ids, setup: &Setup) -> Loaded {
+pub fn begin(
+    disk: Arc<dyn Disk>,
+    mut start: Start<'_>,
+    head: Option<Head>,
+    found: FoundJournal,
+    ids: &Ids,
+    setup: &Setup,
+) -> Loaded {
     let FoundJournal { recovered, mut old, live, next, of, unlisted } = found;
     let differs = start.left.sum == Sum::Differs;
     // Where people edited the files since a clean close, what the journal said before counts no more, also where
@@ -67,7 +74,8 @@ pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, foun
     let says_all = |head: &Head| head.wal.is_some() && (!head.stamped || start.stamped) && head.journal == mark;
     // A store that was closed lacks nothing, whatever became of its journal; from here on it would.
     let head_is_due = differs || !head.as_ref().is_some_and(|head| says_all(head) && !head.clean);
-    let mut head = Head { journal: mark, ..head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() }) };
+    let mut head =
+        Head { journal: mark, ..head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() }) };
     let fresh = Position { segment: next, n: recovered.last + 1 };
     // Where older segments have nothing more to say, what this one is to say would not be missed with it.
     let from = recovered.start.filter(|_| !anew && !recovered.records.is_empty()).unwrap_or(fresh);
@@ -75,7 +83,18 @@ pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, foun
     let batches = batches(&edits, &start, setup);
     let brought = start.brought_to(&edits);
     let closed = start.left.closed;
-    let mut due = Settling { setup, recovered: &recovered, batches, brought, done: 0, closed, outdated, head: wanted, head_is_due, fresh };
+    let mut due = Settling {
+        setup,
+        recovered: &recovered,
+        batches,
+        brought,
+        done: 0,
+        closed,
+        outdated,
+        head: wanted,
+        head_is_due,
+        fresh,
+    };
     let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved, mark);
     let mut outcome = Ok(());
     if frozen.is_none() && !setup.look_only {
@@ -94,11 +113,24 @@ pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, foun
     let writer = Committer { full, frozen, stamping, ..writer(disk, (journal, head), (dirty, incidents), setup) };
     let Start { objects, report, .. } = start;
     let state = StoreState::new(objects.all, report.damaged, last).without(report.unread);
-    Loaded { state, writer, notes: report.notes, foreign: report.foreign, left_alone: report.left_alone, edits: report.edits, degraded }
+    Loaded {
+        state,
+        writer,
+        notes: report.notes,
+        foreign: report.foreign,
+        left_alone: report.left_alone,
+        edits: report.edits,
+        degraded,
+    }
 }
 
 /// A writer that has done nothing yet.
-fn writer(disk: Arc<dyn Disk>, (journal, head): (Journal, Head), (dirty, incidents): (Dirty, Incidents), setup: &Setup) -> Committer {
+fn writer(
+    disk: Arc<dyn Disk>,
+    (journal, head): (Journal, Head),
+    (dirty, incidents): (Dirty, Incidents),
+    setup: &Setup,
+) -> Committer {
     let mut writer = Committer {
         disk,
         journal,
@@ -123,7 +155,8 @@ fn writer(disk: Arc<dyn Disk>, (journal, head): (Journal, Head), (dirty, inciden
 
 /// The records to journal, in batches that fit a segment, behind the reserved revisions.
 fn batches(edits: &[Edit], start: &Start, setup: &Setup) -> VecDeque<Vec<Record>> {
-    let reserve = setup.protocol.holds(Rule::Reserve).then_some(Record::Reserve { reserved: start.objects.last + setup.reserve });
+    let reserve =
+        setup.protocol.holds(Rule::Reserve).then_some(Record::Reserve { reserved: start.objects.last + setup.reserve });
     let mut batches = VecDeque::from([Vec::from_iter(reserve)]);
     let mut bytes = 0;
     for Edit { rewritten, object } in edits {
@@ -146,7 +179,9 @@ impl Start<'_> {
         let mut edits = Vec::new();
         for rewritten in std::mem::take(&mut self.objects.rewritten) {
             let entry = self.objects.all.get(&rewritten.key);
-            if let Some(object) = entry.and_then(|entry| document::durable_part(&entry.stored.json, entry.durable, None)) {
+            if let Some(object) =
+                entry.and_then(|entry| document::durable_part(&entry.stored.json, entry.durable, None))
+            {
                 edits.push(Edit { rewritten, object });
             }
         }
@@ -172,7 +207,9 @@ impl Start<'_> {
             count += 1;
         };
         let rewritten: HashSet<&Arc<Key>> = self.objects.rewritten.iter().map(|rewritten| &rewritten.key).collect();
-        for (key, entry) in self.objects.all.iter().filter(|(key, _)| !self.journal.contains_key(*key) && !rewritten.contains(key)) {
+        for (key, entry) in
+            self.objects.all.iter().filter(|(key, _)| !self.journal.contains_key(*key) && !rewritten.contains(key))
+        {
             entry.file_crc.into_iter().for_each(|crc| add(key, crc));
         }
         for Rewritten { key, before, .. } in &self.objects.rewritten {
@@ -192,7 +229,10 @@ impl Start<'_> {
     /// any.
     fn stamp_soon(&mut self, dirty: &mut Dirty) -> bool {
         let (disk, probe) = (self.report.disk, format!("{TMP}/stamp"));
-        let kept = disk.put(&probe, b"", Some(0)).and_then(|()| disk.stamp(&probe)).is_ok_and(|stamp| stamp == Stamp::Intact(0));
+        let kept = disk
+            .put(&probe, b"", Some(0))
+            .and_then(|()| disk.stamp(&probe))
+            .is_ok_and(|stamp| stamp == Stamp::Intact(0));
         disk.unlink(&probe).ok();
         if kept {
             for key in std::mem::take(&mut self.unstamped) {
@@ -208,8 +248,8 @@ impl Start<'_> {
     fn frozen(&mut self, recovered: &Recovered) -> Option<String> {
         let missing = recovered.missing.as_ref().map(|missing| {
             format!(
-                "{missing}; nothing is written before a person has looked: where it is lost for good, stop the master and run coracle-master \
-                 store salvage"
+                "{missing}; nothing is written before a person has looked: where it is lost for good, stop the master \
+                 and run coracle-master store salvage"
             )
         });
         // The object that somebody asks for may be what is missing.
@@ -236,14 +276,26 @@ impl Start<'_> {
 
     /// Edits that are durable are as any other write. Of the others this start knows nothing for sure: a later one
     /// takes them in. `done`: so many of their files are the store's own.
-    fn leave_unwritten(&mut self, edits: Vec<Edit>, unwritten: &VecDeque<Vec<Record>>, done: usize, why: Option<&str>, dirty: &mut Dirty) {
+    fn leave_unwritten(
+        &mut self,
+        edits: Vec<Edit>,
+        unwritten: &VecDeque<Vec<Record>>,
+        done: usize,
+        why: Option<&str>,
+        dirty: &mut Dirty,
+    ) {
         let open: HashSet<&Arc<Key>> = unwritten.iter().flatten().filter_map(Record::key).collect();
         for (nth, Edit { rewritten: Rewritten { key, by, was, .. }, object }) in edits.into_iter().enumerate() {
             if !open.contains(&key) {
                 let Some(entry) = self.objects.all.get_mut(&key) else { continue };
                 let crc = document::crc32(&object);
                 entry.file_crc = Some(crc);
-                dirty.add(key, Some(NewFile::part(object)), if nth < done { Was::Sum(crc) } else { was }, Duration::ZERO);
+                dirty.add(
+                    key,
+                    Some(NewFile::part(object)),
+                    if nth < done { Was::Sum(crc) } else { was },
+                    Duration::ZERO,
+                );
             } else if by == By::Hand && was == Was::Absent {
                 // A namespace that was made anew for what lies in it.
                 self.objects.all.entry(key).and_modify(|entry| entry.file_crc = None);
@@ -251,7 +303,8 @@ impl Start<'_> {
                 self.objects.all.remove(&key);
                 let why = why.unwrap_or("nothing can be written");
                 let why = format!(
-                    "it was edited by hand, and the edit cannot be taken in: {why}; it is once the master is restarted where it can"
+                    "it was edited by hand, and the edit cannot be taken in: {why}; it is once the master is restarted \
+                     where it can"
                 );
                 self.report.leave_damaged(Key::clone(&key), "edited", why);
             }
@@ -275,8 +328,8 @@ impl Start<'_> {
                 entry.stored = entry.stored.at(Revision(entry.stored.revision.0 + apart));
             }
             self.report.notes.push(format!(
-                "nothing can be written: what would have a revision above {base} is shown at one that is {apart} higher, and no later start \
-                 gives that to anything else"
+                "nothing can be written: what would have a revision above {base} is shown at one that is {apart} \
+                 higher, and no later start gives that to anything else"
             ));
         }
         journal.reserve_first(reserved + apart);

@@ -1,4 +1,5 @@
-//! Tests the numbered promises of the trait `Store` on any backend. They know nothing of the backend but how to open it.
+//! Tests the numbered promises of the trait `Store` on any backend. They know nothing of the backend but how to open
+//! it.
 
 use super::*;
 use std::cell::{Cell, RefCell};
@@ -169,11 +170,14 @@ fn one_revision_over_everything(mut home: Home) {
         let store = home.open();
         let made = make(&*store, &format!("p{life}"));
         next(&made);
-        let changed = store.write(update(pod(&format!("p{life}"), "b", Some("up")), made.revision)).expect("it was seen");
+        let changed =
+            store.write(update(pod(&format!("p{life}"), "b", Some("up")), made.revision)).expect("it was seen");
         next(&changed);
         let other = Write::Create {
             key: Key { resource: Resource::core("events"), namespace: "default".to_owned(), name: format!("e{life}") },
-            object: json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("e{life}"), "namespace": "default"}}),
+            object: json!({
+                "apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("e{life}"), "namespace": "default"},
+            }),
             durable: Durable::Nothing,
             claims: Vec::new(),
         };
@@ -331,12 +335,16 @@ fn a_page_shows_one_moment(mut home: Home) {
     assert_eq!(rest.items[1].revision, made[4].revision, "as it was then");
     assert!(rest.more.is_none());
     let selected = |stored: &Stored| stored.key.name != "bb";
-    let page = store.page(&Listing { matches: Some(&selected), limit: NonZeroUsize::new(3), ..two }).expect("it is now");
+    let page =
+        store.page(&Listing { matches: Some(&selected), limit: NonZeroUsize::new(3), ..two }).expect("it is now");
     assert_eq!(names(&page), ["a", "b", "d"]);
     assert!(page.more.is_some_and(|more| more.remaining.is_none()));
     assert!(store.list(&PODS, Some("other")).items.is_empty());
     let now = store.revision();
-    assert_eq!(names(&store.page(&Listing { at: Some(now), ..Listing::all(&PODS, None) }).expect("it is now")), ["a", "b", "bb", "d", "e"]);
+    assert_eq!(
+        names(&store.page(&Listing { at: Some(now), ..Listing::all(&PODS, None) }).expect("it is now")),
+        ["a", "b", "bb", "d", "e"]
+    );
     let future = store.page(&Listing { at: Some(Revision(now.0 + 1)), ..Listing::all(&PODS, None) });
     assert!(matches!(future, Err(Unlisted::Future { now: known }) if known == now), "{future:?}");
     drop(store);
@@ -355,14 +363,16 @@ fn events_come_in_order(mut home: Home) {
     let b = make(&*store, "b");
     let from_state = follow(&*store, pods(), None).expect("it is now");
     let from_a = follow(&*store, pods(), Some(a.revision)).expect("it is young");
-    let only_b = follow(&*store, Scope { name: Some("b".to_owned()), ..pods() }, Some(Revision(a.revision.0))).expect("it is young");
+    let only_b = follow(&*store, Scope { name: Some("b".to_owned()), ..pods() }, Some(Revision(a.revision.0)))
+        .expect("it is young");
     let elsewhere = follow(&*store, Scope { namespace: Some("other".to_owned()), ..pods() }, None).expect("it is now");
     let future = follow(&*store, pods(), Some(Revision(b.revision.0 + 1))).err();
     assert_eq!(future, Some(Unwatched::Future { now: b.revision }), "who saw it saw another store");
     let dropped = follow(&*store, pods(), None).expect("it is now");
     let once = Arc::new(AtomicU64::new(0));
     let counted = once.clone();
-    let _refuses = store.watch(pods(), None, Box::new(move |_| counted.fetch_add(1, Ordering::Relaxed) > 100)).expect("it is now");
+    let _refuses =
+        store.watch(pods(), None, Box::new(move |_| counted.fetch_add(1, Ordering::Relaxed) > 100)).expect("it is now");
     drop(dropped.1);
     let changed = store.write(update(pod("b", "z", None), b.revision)).expect("it was seen");
     let gone = delete(&*store, &a);
@@ -383,7 +393,9 @@ fn events_come_in_order(mut home: Home) {
     let store = home.open();
     match follow(&*store, names, Some(a.revision)) {
         Ok(story) => assert_eq!(*locked(&story.0), [row(&gone, false)]),
-        Err(Unwatched::Gone(Gone { oldest })) => assert!(oldest > a.revision && oldest <= store.revision().max(revision)),
+        Err(Unwatched::Gone(Gone { oldest })) => {
+            assert!(oldest > a.revision && oldest <= store.revision().max(revision))
+        }
         Err(other) => panic!("{other:?}"),
     }
     assert!(follow(&*store, pods(), Some(store.revision())).is_ok(), "the present is never gone");
@@ -431,7 +443,8 @@ fn any_name(mut home: Home) {
     for path in paths.iter().rev() {
         let (namespace, name) = path.split_once('/').expect("a namespace");
         let key = Key { resource: PODS, namespace: namespace.to_owned(), name: name.to_owned() };
-        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": {}});
+        let object =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": {}});
         store.write(Write::Create { key, object, durable: Durable::Whole, claims: Vec::new() }).expect("it is new");
     }
     let listed = |store: &dyn Store| -> Vec<String> {
@@ -467,7 +480,11 @@ fn what_is_refused_is_not_seen(mut home: Home) {
     let a = make(&*store, "a");
     let (story, _handle) = follow(&*store, pods(), Some(a.revision)).expect("it is young");
     fail(true);
-    let writes = [create(pod("b", "b", None)), update(pod("a", "b", None), a.revision), Write::Delete { key: key("a"), seen: a.revision }];
+    let writes = [
+        create(pod("b", "b", None)),
+        update(pod("a", "b", None), a.revision),
+        Write::Delete { key: key("a"), seen: a.revision },
+    ];
     for write in writes {
         let refused = store.write(write);
         assert!(matches!(refused, Err(Refused::Disk { .. })), "{refused:?}");

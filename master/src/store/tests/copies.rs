@@ -1,5 +1,6 @@
-//! Copies of a directory that are taken folder by folder, in any order, while its master writes and its files follow. What was acknowledged
-//! before the copy began is there, or the start says that something may be missing; and nothing that had been deleted comes back.
+//! Copies of a directory that are taken folder by folder, in any order, while its master writes and its files follow.
+//! What was acknowledged before the copy began is there, or the start says that something may be missing; and nothing
+//! that had been deleted comes back.
 //!
 //!     CORACLE_SEED=17         this copy alone, reported step by step
 //!     CORACLE_HISTORIES=5000  so many
@@ -19,8 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// In CI.
 const COPIES: u64 = 600;
 
-/// A file said a revision that the rest of the copy did not know of, and the start after the next gave it to that object again; or the
-/// files were the only ones to say how far revisions had come; or the last segments went while the others were copied.
+/// A file said a revision that the rest of the copy did not know of, and the start after the next gave it to that
+/// object again; or the files were the only ones to say how far revisions had come; or the last segments went while the
+/// others were copied.
 const REMEMBERED: [u64; 4] = [1256, 2270, 3669, 3980];
 
 /// What was tried, to show that it is no empty test.
@@ -59,7 +61,8 @@ struct Copying {
     copy: SimDisk,
     /// Extended attributes come along.
     stamps: bool,
-    /// A segment was written to after it was copied, and the next one was begun before that was: there is a hole between them.
+    /// A segment was written to after it was copied, and the next one was begun before that was: there is a hole
+    /// between them.
     overtaken: bool,
 }
 
@@ -69,7 +72,11 @@ impl Copying {
         while self.host.dice.one_in(2) {
             match self.host.dice.below(8) {
                 0 => {
-                    let begun = self.life.checkpoint.take().map_or(Ok(()), |checkpoint| self.life.store.finish_checkpoint(checkpoint));
+                    let begun = self
+                        .life
+                        .checkpoint
+                        .take()
+                        .map_or(Ok(()), |checkpoint| self.life.store.finish_checkpoint(checkpoint));
                     begun.and_then(|()| self.life.store.checkpoint()).map_err(|error| error.to_string())?;
                 }
                 1 | 2 => self.host.keep(&mut self.life),
@@ -92,7 +99,9 @@ impl Copying {
             // It may be gone by now.
             let Some(text) = self.host.disk.peek(&file) else { continue };
             if part == "wal" && text.starts_with(b"{") {
-                let changed = |path: &String| self.copy.peek(path).is_some_and(|copied| Some(copied) != self.host.disk.peek(path));
+                let changed = |path: &String| {
+                    self.copy.peek(path).is_some_and(|copied| Some(copied) != self.host.disk.peek(path))
+                };
                 self.overtaken |= self.copy.tree().iter().filter(|path| path.starts_with("wal/")).any(changed);
             }
             let stamp = self.host.disk.stamp(&file).map_err(|error| error.to_string())?;
@@ -139,12 +148,21 @@ fn copied(seed: u64, protocol: Protocol, tally: &mut Tally) -> Result<(), String
     let Copying { host, life, may, copy, overtaken, .. } = copying;
     drop(life);
     let whole = retains && !overtaken && parts == ["HEAD.json", "objects", "wal"];
-    judge(&copy, host.setup, &before, &may, whole, tally).map_err(|wrong| format!("{parts:?}, stamps {stamps}, retains {retains}: {wrong}"))
+    judge(&copy, host.setup, &before, &may, whole, tally)
+        .map_err(|wrong| format!("{parts:?}, stamps {stamps}, retains {retains}: {wrong}"))
 }
 
 /// `whole`: all that is needed is there.
-fn judge(copy: &SimDisk, setup: Setup, before: &oracle::Oracle, may: &May, whole: bool, tally: &mut Tally) -> Result<(), String> {
-    let opened = FlatStore::open_on(Arc::new(copy.clone()), None, None, ids(9), &rules(), setup).map_err(|error| error.to_string())?;
+fn judge(
+    copy: &SimDisk,
+    setup: Setup,
+    before: &oracle::Oracle,
+    may: &May,
+    whole: bool,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let opened = FlatStore::open_on(Arc::new(copy.clone()), None, None, ids(9), &rules(), setup)
+        .map_err(|error| error.to_string())?;
     let health = opened.store.health();
     // Where no file had come into objects/ it looks as if the folder were not there.
     let frozen = health.degraded.as_ref().is_some_and(|why| !why.contains("knows of objects"));
@@ -162,7 +180,9 @@ fn judge(copy: &SimDisk, setup: Setup, before: &oracle::Oracle, may: &May, whole
     before.reached(opened.store.revision())?;
     let now = all(&opened.store);
     for stored in &now {
-        before.show(&stored.key, stored.revision, Some(&stored.json)).map_err(|wrong| format!("reported {reported}: {wrong}"))?;
+        before
+            .show(&stored.key, stored.revision, Some(&stored.json))
+            .map_err(|wrong| format!("reported {reported}: {wrong}"))?;
     }
     let held = before.look(&opened.store, &now)?;
     let keys: BTreeSet<&Key> = may.be.keys().chain(held.keys()).collect();
@@ -182,13 +202,16 @@ fn judge(copy: &SimDisk, setup: Setup, before: &oracle::Oracle, may: &May, whole
     let is_strange = |damage: &Damage| damage.key.is_none() && !damage.file.ends_with("-may-be-missing");
     drop(opened);
     copy.power_loss();
-    let again = FlatStore::open_on(Arc::new(copy.clone()), None, None, ids(10), &rules(), setup).map_err(|error| error.to_string())?;
+    let again = FlatStore::open_on(Arc::new(copy.clone()), None, None, ids(10), &rules(), setup)
+        .map_err(|error| error.to_string())?;
     let health = again.store.health();
     let complains = health.damaged.iter().any(|damage| !reported || is_strange(damage));
     if complains || !health.edits.is_empty() || health.degraded.is_some() {
         return Err(format!("the second start complains: {health:?}"));
     }
-    let texts = |held: &BTreeMap<Key, Held>| held.iter().map(|(key, held)| (key.clone(), held.text.clone())).collect::<Vec<_>>();
+    let texts = |held: &BTreeMap<Key, Held>| {
+        held.iter().map(|(key, held)| (key.clone(), held.text.clone())).collect::<Vec<_>>()
+    };
     let then = before.look(&again.store, &all(&again.store))?;
     if texts(&then) != texts(&held) {
         return Err(format!("the second start finds {:?} and not {:?}", texts(&then), texts(&held)));
@@ -208,7 +231,10 @@ fn a_copy_of_a_running_store_holds_what_was_acknowledged_or_says_so() {
         copied(seed, Protocol::WHOLE, &mut tally).unwrap_or_else(|wrong| panic!("CORACLE_SEED={seed}: {wrong}"));
     }
     eprintln!("{count} copies: {tally:?}");
-    assert!(count < COPIES || [tally.whole, tally.reported, tally.frozen, tally.quiet].iter().all(|count| *count > 5), "{tally:?}");
+    assert!(
+        count < COPIES || [tally.whole, tally.reported, tally.frozen, tally.quiet].iter().all(|count| *count > 5),
+        "{tally:?}"
+    );
 }
 
 /// The rule is missed.
@@ -226,11 +252,13 @@ fn file(name: &str) -> String {
     format!("objects/core/pods/default/{}.json", name.replace('P', "%50"))
 }
 
-/// Objects of which no segment says anything any more, at which revisions they are, and the file of `P-5` as it was once.
+/// Objects of which no segment says anything any more, at which revisions they are, and the file of `P-5` as it was
+/// once.
 fn grown(closed: bool) -> (SimDisk, BTreeMap<String, Revision>, Vec<u8>) {
     let disk = SimDisk::new(1);
     let setup = Setup { segment_bytes: 16 << 10, retained_bytes_max: 0, ..Setup::SMALL };
-    let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids(1), &rules(), setup).expect("it is new").store;
+    let store =
+        FlatStore::open_on(Arc::new(disk.clone()), None, None, ids(1), &rules(), setup).expect("it is new").store;
     for number in 0..GROWN {
         store.write(create(pod(&format!("P-{number}"), "a", None))).expect("new");
     }
@@ -271,7 +299,10 @@ fn renewed(disk: &SimDisk, before: &BTreeMap<String, Revision>) -> (bool, BTreeS
     assert_eq!((health.degraded, health.damaged), (None, vec![]));
     let reported = health.edits.iter().any(|edit| edit.why.contains("are not those that HEAD.json describes"));
     let now = revisions(&store);
-    (reported, now.into_iter().filter(|(name, revision)| before.get(name) != Some(revision)).map(|(name, _)| name).collect())
+    (
+        reported,
+        now.into_iter().filter(|(name, revision)| before.get(name) != Some(revision)).map(|(name, _)| name).collect(),
+    )
 }
 
 #[test]
@@ -340,7 +371,8 @@ fn a_start_that_renews_what_may_be_older_may_be_cut_anywhere() {
     for closed in [true, false] {
         let disk = SimDisk::new(1);
         let setup = Setup { segment_bytes: 16 << 10, retained_bytes_max: 0, ..Setup::SMALL };
-        let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids(1), &rules(), setup).expect("it is new").store;
+        let store =
+            FlatStore::open_on(Arc::new(disk.clone()), None, None, ids(1), &rules(), setup).expect("it is new").store;
         let text = |letter: &str| letter.repeat(BATCH_BYTES_MAX / 2);
         for name in ["P-0", "P-1", "P-2", "P-3"] {
             store.write(create(pod(name, &text("a"), None))).expect("new");
@@ -360,8 +392,12 @@ fn a_start_that_renews_what_may_be_older_may_be_cut_anywhere() {
         let show = |oracle: &mut oracle::Oracle, store: &FlatStore| {
             oracle.reached(store.revision()).expect("it does not go back");
             let all = all(store);
-            all.iter().for_each(|stored| oracle.show(&stored.key, stored.revision, Some(&stored.json)).expect("one content a revision"));
-            all.iter().map(|stored| (stored.key.name.clone(), (stored.revision, spec_of(stored)))).collect::<BTreeMap<_, _>>()
+            all.iter().for_each(|stored| {
+                oracle.show(&stored.key, stored.revision, Some(&stored.json)).expect("one content a revision")
+            });
+            all.iter()
+                .map(|stored| (stored.key.name.clone(), (stored.revision, spec_of(stored))))
+                .collect::<BTreeMap<_, _>>()
         };
         show(&mut oracle, &store);
         drop(store);
@@ -370,7 +406,11 @@ fn a_start_that_renews_what_may_be_older_may_be_cut_anywhere() {
         for (step, image) in cut_starts(&disk) {
             cuts += 1;
             let (mut oracle, store) = (oracle.clone(), memory_on(&image));
-            assert_eq!((store.health().degraded, store.health().damaged), (None, vec![]), "closed {closed}, step {step}");
+            assert_eq!(
+                (store.health().degraded, store.health().damaged),
+                (None, vec![]),
+                "closed {closed}, step {step}"
+            );
             let now = show(&mut oracle, &store);
             assert!(
                 now.len() == 4 && now.values().all(|(revision, is)| *revision > begun && is.starts_with('a')),
@@ -389,8 +429,9 @@ fn a_start_that_renews_what_may_be_older_may_be_cut_anywhere() {
 fn a_journal_that_is_gone_beside_older_files_is_no_comfort() {
     let (disk, _, older) = grown(true);
     disk.tree().iter().filter(|path| path.starts_with("wal/")).for_each(|path| disk.take(path));
-    let notes =
-        |disk: &SimDisk| FlatStore::open_on(Arc::new(disk.clone()), None, None, ids(1), &rules(), Setup::SMALL).expect("it opens").notes;
+    let notes = |disk: &SimDisk| {
+        FlatStore::open_on(Arc::new(disk.clone()), None, None, ids(1), &rules(), Setup::SMALL).expect("it opens").notes
+    };
     let says = |notes: Vec<String>| notes.iter().any(|note| note.contains("nothing is missing"));
     assert!(says(notes(&disk.fork(2))));
     disk.place_stamped(&file("P-5"), &older);

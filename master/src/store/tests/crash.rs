@@ -1,5 +1,5 @@
-//! Cuts and failures at every step of the disk. Whatever happens: what was acknowledged is there, what was refused or in flight is there
-//! whole or not at all, nothing deleted comes back, and no revision goes back or means two things.
+//! Cuts and failures at every step of the disk. Whatever happens: what was acknowledged is there, what was refused or
+//! in flight is there whole or not at all, nothing deleted comes back, and no revision goes back or means two things.
 //!
 //!     CORACLE_SEED=17         this history alone, told step by step
 //!     CORACLE_HISTORIES=5000  so many
@@ -86,7 +86,10 @@ fn a_full_disk_says_so_and_statuses_go_on() {
     let Err(Refused::Disk { why, space }) = store.write(create(pod("b", "b", None))) else { panic!("where to?") };
     assert!(space && why.contains("the next segment of the journal"), "{why}");
     // What fails may have come to the disk all the same.
-    assert_eq!(store.health().degraded, why.strip_suffix("; it may be there after a restart of the master").map(str::to_owned));
+    assert_eq!(
+        store.health().degraded,
+        why.strip_suffix("; it may be there after a restart of the master").map(str::to_owned)
+    );
     assert!(store.get(&key("b")).expect("whole").is_none());
     let up = store.write(update(pod("web", "a", Some("up")), web.revision)).expect("a status needs no disk");
     assert!(store.health().degraded.is_some(), "nothing was written");

@@ -79,7 +79,10 @@ fn a_delete_gives_a_damaged_object_up() {
     });
     let _watch = store.watch(scope, None, sink).expect("young");
     let gone = store.write(Write::Delete { key: key("web"), seen: Revision(0) }).expect("a person decided");
-    assert!(gone.json.starts_with(br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default","#), "{gone:?}");
+    assert!(
+        gone.json.starts_with(br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default","#),
+        "{gone:?}"
+    );
     assert_eq!(*locked(&events), [("web".to_owned(), false, false)]);
     assert_eq!(disk.peek("quarantine/0001-not-json-settled/core/pods/default/web.json").as_deref(), Some(&b"{"[..]));
     assert_eq!(damaged(&store), [] as [&str; 0]);
@@ -106,10 +109,12 @@ fn a_new_object_takes_the_place_of_a_damaged_one_in_one_step() {
                     disk.fail(step..step + 1, super::sim::EIO);
                 }
                 let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-                let opened = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).ok()?;
+                let opened =
+                    FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).ok()?;
                 disk.heal();
                 let found = opened.store.health().damaged;
-                let found = found.first().filter(|found| found.key == Some(key("web")) && opened.store.frozen().is_none())?;
+                let found =
+                    found.first().filter(|found| found.key == Some(key("web")) && opened.store.frozen().is_none())?;
                 (found.file.starts_with("objects/") == stays).then_some((disk, opened.store))
             })
             .expect("there is such a start");
@@ -121,7 +126,10 @@ fn a_new_object_takes_the_place_of_a_damaged_one_in_one_step() {
             true
         });
         let _watch = store.watch(Scope { resource: PODS, namespace: None, name: None }, None, sink).expect("young");
-        assert!(matches!(store.write(update(pod("web", "b", None), Revision(7))), Err(Refused::Damaged { .. })), "another was meant");
+        assert!(
+            matches!(store.write(update(pod("web", "b", None), Revision(7))), Err(Refused::Damaged { .. })),
+            "another was meant"
+        );
         disk.fail(0..1_000, super::sim::EIO);
         assert!(matches!(store.write(update(pod("web", "b", None), UNSEEN)), Err(Refused::Disk { .. })));
         disk.heal();
@@ -129,15 +137,23 @@ fn a_new_object_takes_the_place_of_a_damaged_one_in_one_step() {
         assert!(store.rehearse(update(pod("web", "b", None), UNSEEN)).is_ok());
         let made = store.write(update(pod("web", "b", None), UNSEEN)).expect("a person decided");
         assert_eq!(*locked(&events), [("web".to_owned(), false, true)]);
-        assert_eq!((damaged(&store), store.get(&key("web")).expect("whole").expect("there").revision), (vec![], made.revision));
-        assert!(matches!(store.write(update(pod("web", "c", None), UNSEEN)), Err(Refused::Stale { .. })), "it is no damaged one any more");
+        assert_eq!(
+            (damaged(&store), store.get(&key("web")).expect("whole").expect("there").revision),
+            (vec![], made.revision)
+        );
+        assert!(
+            matches!(store.write(update(pod("web", "c", None), UNSEEN)), Err(Refused::Stale { .. })),
+            "it is no damaged one any more"
+        );
         drop(store);
         disk.power_loss();
         let store = memory_on(&disk);
         assert_eq!(spec_of(&store.get(&key("web")).expect("whole").expect("there")), "b");
         assert_eq!((store.health().damaged, store.health().edits), (vec![], vec![]));
-        let kept =
-            disk.tree().into_iter().find(|path| path.starts_with("quarantine/") && path.ends_with("-settled/core/pods/default/web.json"));
+        let kept = disk
+            .tree()
+            .into_iter()
+            .find(|path| path.starts_with("quarantine/") && path.ends_with("-settled/core/pods/default/web.json"));
         assert_eq!(kept.and_then(|path| disk.peek(&path)).as_deref(), Some(&b"{"[..]));
     }
 }
@@ -158,8 +174,12 @@ fn a_file_put_right_counts_from_the_next_start() {
 #[test]
 fn strangers_are_set_aside_and_unknown_kinds_and_dot_files_left_alone() {
     let disk = closed();
-    let strangers =
-        ["objects/README", "objects/core/pods/default/Web.json", "objects/core/pods/default/a.json~", "objects/core/pods/a.json"];
+    let strangers = [
+        "objects/README",
+        "objects/core/pods/default/Web.json",
+        "objects/core/pods/default/a.json~",
+        "objects/core/pods/a.json",
+    ];
     let own = ["objects/.git/HEAD", "objects/core/pods/.gitignore", "objects/apps/deployments/default/web.json"];
     for path in strangers.iter().chain(&own) {
         disk.place(path, b"mine");
@@ -242,14 +262,17 @@ fn a_lost_head_never_takes_revisions_back() {
     for how in ["removed", "damaged"] {
         let disk = closed();
         let before = document::revision(
-            &serde_json::from_slice(&disk.peek("objects/core/pods/default/good.json").expect("it is there")).expect("JSON"),
+            &serde_json::from_slice(&disk.peek("objects/core/pods/default/good.json").expect("it is there"))
+                .expect("JSON"),
         );
         match how {
             "removed" => disk.take("HEAD.json"),
             _ => disk.place("HEAD.json", b"{\"format\":1,\"reserved\":0,\"crc\":\"00000000\"}"),
         }
         let ids = Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
-        let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it starts").store;
+        let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL)
+            .expect("it starts")
+            .store;
         assert!(store.revision().0 > before.expect("a revision").0 + 100_000, "{how}");
         assert_eq!(store.uuid(), "another");
         assert_eq!(disk.tree().contains(&"quarantine/0001-damaged-head/HEAD.json".to_owned()), how == "damaged");
@@ -295,8 +318,9 @@ fn a_head_that_cannot_be_read_is_left_as_it_is() {
     memory_on(&killed).write(create(pod("later", "a", None))).expect("new");
     for original in [closed(), killed] {
         let was = memory_on(&original.fork(1));
-        let all =
-            |store: &FlatStore| -> Vec<_> { store.list(&PODS, None).items.into_iter().map(|stored| stored.key.to_string()).collect() };
+        let all = |store: &FlatStore| -> Vec<_> {
+            store.list(&PODS, None).items.into_iter().map(|stored| stored.key.to_string()).collect()
+        };
         // It is the first that is read, and read twice.
         let disk = original.fork(1);
         let tree = disk.tree();
@@ -313,7 +337,10 @@ fn a_head_that_cannot_be_read_is_left_as_it_is() {
         store.close().expect("there is nothing to write");
         assert_eq!(disk.tree(), tree);
         let store = opened(&disk);
-        assert_eq!((store.uuid(), all(&store), store.frozen(), store.health().damaged), (was.uuid(), all(&was), None, vec![]));
+        assert_eq!(
+            (store.uuid(), all(&store), store.frozen(), store.health().damaged),
+            (was.uuid(), all(&was), None, vec![])
+        );
         assert!(store.revision() < shown, "who saw it has to look again");
         // Nothing can be read.
         let disk = original.fork(1);
@@ -358,7 +385,8 @@ fn a_directory_of_a_newer_format_stays_byte_for_byte_as_it_is_and_is_named() {
     std::fs::write(dir.join("tmp/1"), "half").expect("ours");
     let before = everything(&dir);
     let backup = b"{\"backup\":1,\"store\":\"s\",\"revision\":1,\"objects\":0,\"left_out\":[]}\n";
-    let whole = [backup.as_slice(), format!("{{\"end\":0,\"crc\":\"{:08x}\"}}\n", document::crc32(backup)).as_bytes()].concat();
+    let whole =
+        [backup.as_slice(), format!("{{\"end\":0,\"crc\":\"{:08x}\"}}\n", document::crc32(backup)).as_bytes()].concat();
     let refusals = [
         FlatStore::open(&dir, None, &rules()).map(drop).map_err(|error| error.to_string()),
         inspect(&dir, &rules(), false).map(drop).map_err(|error| error.to_string()),
@@ -399,8 +427,11 @@ fn a_folder_that_cannot_be_read_hides_its_objects_and_stops_writes_until_it_can(
         let disk = closed();
         let store = memory_on(&disk);
         let service = Key { resource: Resource::core("services"), ..key("web") };
-        let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"}});
-        store.write(Write::Create { key: service.clone(), object, durable: Durable::Whole, claims: Vec::new() }).expect("new");
+        let object =
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"}});
+        store
+            .write(Write::Create { key: service.clone(), object, durable: Durable::Whole, claims: Vec::new() })
+            .expect("new");
         store.close().expect("the disk is well");
         let tree = disk.tree();
         disk.fail_list(Some(folder));

@@ -6,7 +6,8 @@ use super::*;
 
 const WEB: &str = "objects/core/pods/default/%57eb.json";
 
-/// A store that was killed: the file of Web says `a`, the journal `b`; B and C are as their files say, unless there is no other object.
+/// A store that was killed: the file of Web says `a`, the journal `b`; B and C are as their files say, unless there is
+/// no other object.
 fn killed(alone: bool) -> SimDisk {
     let disk = SimDisk::new(1);
     let store = memory_on(&disk);
@@ -27,11 +28,19 @@ fn web(store: &FlatStore) -> String {
 }
 
 fn edited(disk: &SimDisk, file: &str, from: &str, to: &str) -> Vec<u8> {
-    String::from_utf8(disk.peek(file).expect("its file")).expect("text").replace(&format!("\"{from}\""), &format!("\"{to}\"")).into_bytes()
+    String::from_utf8(disk.peek(file).expect("its file"))
+        .expect("text")
+        .replace(&format!("\"{from}\""), &format!("\"{to}\""))
+        .into_bytes()
 }
 
 fn edits_of(store: &FlatStore) -> Vec<String> {
-    store.health().edits.iter().map(|edit| format!("{} {}", edit.key.as_ref().expect("an object's").name, edit.file)).collect()
+    store
+        .health()
+        .edits
+        .iter()
+        .map(|edit| format!("{} {}", edit.key.as_ref().expect("an object's").name, edit.file))
+        .collect()
 }
 
 enum By {
@@ -241,14 +250,19 @@ fn a_start_that_cannot_say_that_it_began_makes_good_for_it_before_it_answers() {
         drop(store);
         disk.fail(step..step + 1, super::sim::EIO);
         let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-        let Ok(opened) = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL) else { continue };
+        let Ok(opened) = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL) else {
+            continue;
+        };
         disk.heal();
         if opened.store.write(update(pod("Web", "b", None), web.revision)).is_err() {
             continue;
         }
         drop(opened);
         lose_journal(&disk);
-        assert!(memory_on(&disk).health().degraded.is_some(), "step {step}: an acknowledged write is gone without a word");
+        assert!(
+            memory_on(&disk).health().degraded.is_some(),
+            "step {step}: an acknowledged write is gone without a word"
+        );
     }
 }
 
@@ -276,7 +290,10 @@ fn removed_files_are_told_once_whether_the_store_was_closed_or_killed() {
         let store = memory_on(&disk);
         assert!(store.get(&key("B")).expect("whole").is_none(), "it is a deletion");
         let texts = says(&store);
-        assert!(texts.len() == 1 && texts[0].starts_with("objects: 2 objects' files are gone"), "closed {closed}: {texts:?}");
+        assert!(
+            texts.len() == 1 && texts[0].starts_with("objects: 2 objects' files are gone"),
+            "closed {closed}: {texts:?}"
+        );
         assert!(texts[0].contains("copy the files back") && store.health().degraded.is_none(), "{texts:?}");
         drop(store);
         disk.power_loss();
@@ -407,7 +424,10 @@ fn what_somebody_took_away_together_with_the_head_is_named_where_it_is_back() {
         let store = memory_on(&disk);
         assert!(store.get(&key("b")).expect("whole").is_some(), "the journal has it");
         let edits = store.health().edits;
-        assert!(edits.iter().any(|edits| edits.why.contains("pods/default/b") && !edits.why.contains("default/a")), "{head:?}: {edits:?}");
+        assert!(
+            edits.iter().any(|edits| edits.why.contains("pods/default/b") && !edits.why.contains("default/a")),
+            "{head:?}: {edits:?}"
+        );
         drop(store);
         assert_eq!(memory_on(&disk).health().edits, [], "once");
     }

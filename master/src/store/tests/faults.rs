@@ -1,5 +1,5 @@
-//! Every call of the disk fails once, with EIO and with ENOSPC: the write that met it is refused and not visible, everything else goes on,
-//! the store heals by itself, and nothing that was acknowledged is lost.
+//! Every call of the disk fails once, with EIO and with ENOSPC: the write that met it is refused and not visible,
+//! everything else goes on, the store heals by itself, and nothing that was acknowledged is lost.
 
 use super::lives::{Asked, Host, Life, Setting, ask_create, ask_delete, ask_status, ask_update};
 use super::sim::{EIO, ENOSPC};
@@ -68,7 +68,8 @@ fn a_failure_of_any_one_call_refuses_one_write_and_nothing_else() {
     for errno in [EIO, ENOSPC] {
         for closes in [false, true] {
             for step in 1.. {
-                let used = one_failure(step, errno, closes).unwrap_or_else(|broken| panic!("call {step} fails with {errno}: {broken}"));
+                let used = one_failure(step, errno, closes)
+                    .unwrap_or_else(|broken| panic!("call {step} fails with {errno}: {broken}"));
                 if used == 0 {
                     break;
                 }

@@ -1,5 +1,5 @@
-//! A start where something else has filled the disk, or an older master: it serves reads, gets out by itself where anything can be had,
-//! and otherwise says what to do; nothing that was acknowledged is lost.
+//! A start where something else has filled the disk, or an older master: it serves reads, gets out by itself where
+//! anything can be had, and otherwise says what to do; nothing that was acknowledged is lost.
 
 use super::sim::{EIO, ENOSPC, Nature, Promise, SimDisk};
 use super::*;
@@ -106,7 +106,8 @@ fn a_start_on_a_full_disk_gets_out_by_itself_as_far_as_it_can() {
     check("killed, with nothing that can go", |disk, _| take_next(disk), &[], NOTHING);
 }
 
-/// The old segments went for the new one, and HEAD.json, which names them, could not be written: nobody misses them the next time.
+/// The old segments went for the new one, and HEAD.json, which names them, could not be written: nobody misses them the
+/// next time.
 #[test]
 fn what_a_start_gave_up_for_room_is_not_missed_where_something_else_failed_too() {
     let mut written = 0;
@@ -145,7 +146,8 @@ fn the_first_refusal_on_a_nearly_full_disk_names_the_disk() {
         let store = memory_on(&disk);
         disk.fill(900 << 10);
         store.tend();
-        let written = (0..10_000).map(|number| store.write(create(pod(&format!("N{number}"), &"x".repeat(bytes), None))));
+        let written =
+            (0..10_000).map(|number| store.write(create(pod(&format!("N{number}"), &"x".repeat(bytes), None))));
         let refused = written.filter_map(Result::err).next().expect("the disk has an end");
         let Refused::Disk { why, space: true } = &refused else { panic!("{bytes}: {refused:?}") };
         assert!(why.contains("the disk is nearly full") || why.contains("the disk is full"), "{bytes}: {why}");
@@ -214,7 +216,11 @@ fn a_checkpoint_that_does_not_fit_writes_no_file_twice() {
         let image = disk.fork(2);
         disk.heal();
         store.checkpoint().expect("it fits");
-        assert!(disk.written() - written < LARGE_BYTES as u64 * 11 / 10, "the large one and HEAD.json: {}", disk.written() - written);
+        assert!(
+            disk.written() - written < LARGE_BYTES as u64 * 11 / 10,
+            "the large one and HEAD.json: {}",
+            disk.written() - written
+        );
         for disk in [disk, image] {
             disk.heal();
             disk.power_loss();
@@ -259,7 +265,9 @@ fn a_store_that_filled_its_disk_takes_deletes_after_a_restart() {
         store.checkpoint().unwrap_or_else(|error| panic!("{case}: {error}"));
         store.tend();
         assert_eq!(store.health().degraded, None, "{case}");
-        store.write(create(pod("Late", &"x".repeat(bytes), None))).unwrap_or_else(|refused| panic!("{case}: {refused}"));
+        store
+            .write(create(pod("Late", &"x".repeat(bytes), None)))
+            .unwrap_or_else(|refused| panic!("{case}: {refused}"));
         drop(store);
         disk.power_loss();
         let store = memory_on(&disk);
@@ -270,7 +278,8 @@ fn a_store_that_filled_its_disk_takes_deletes_after_a_restart() {
     }
 }
 
-/// Where the start that met it could not write, an edit is not there yet: nobody is shown it, or builds on it, before it is durable.
+/// Where the start that met it could not write, an edit is not there yet: nobody is shown it, or builds on it, before
+/// it is durable.
 #[test]
 fn an_edit_that_a_start_could_not_journal_is_taken_in_by_the_next() {
     let mut failures = 0;
@@ -314,7 +323,8 @@ fn an_edit_that_a_start_could_not_journal_is_taken_in_by_the_next() {
     assert!(failures > 100, "{failures}");
 }
 
-/// A segment is read whole: one that held all edits might be longer than any start reads. Those that fit are there for good.
+/// A segment is read whole: one that held all edits might be longer than any start reads. Those that fit are there for
+/// good.
 #[test]
 fn edits_are_journaled_batch_by_batch() {
     const EDIT_BYTES: usize = 1100 << 10;
@@ -331,7 +341,8 @@ fn edits_are_journaled_batch_by_batch() {
     // Room for some of the batches.
     disk.fill(EDIT_BYTES * 3 / 2);
     let store = memory_on(&disk);
-    let taken: Vec<(&str, Revision)> = names.iter().filter_map(|name| Some((*name, store.get(&key(name)).ok()??.revision))).collect();
+    let taken: Vec<(&str, Revision)> =
+        names.iter().filter_map(|name| Some((*name, store.get(&key(name)).ok()??.revision))).collect();
     assert!((1..names.len()).contains(&taken.len()), "{taken:?}");
     drop(store);
     disk.heal();
@@ -341,7 +352,11 @@ fn edits_are_journaled_batch_by_batch() {
     for name in names {
         let found = now(&store, name).expect("there");
         assert_eq!(super::crash::spec_of(&found).len(), EDIT_BYTES);
-        assert!(taken.iter().all(|(of, revision)| (*of == name) == (*revision == found.revision)), "{name}: {} {taken:?}", found.revision);
+        assert!(
+            taken.iter().all(|(of, revision)| (*of == name) == (*revision == found.revision)),
+            "{name}: {} {taken:?}",
+            found.revision
+        );
     }
     let segments = disk.tree().into_iter().filter(|path| path.starts_with("wal/"));
     let longest = segments.map(|path| disk.peek(&path).expect("a segment").len()).max();

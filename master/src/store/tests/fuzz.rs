@@ -1,5 +1,5 @@
-//! Directories that nobody would write: segments and files changed at random. A start never panics, takes no more than linear time, and
-//! loses no object but those whose files were changed.
+//! Directories that nobody would write: segments and files changed at random. A start never panics, takes no more than
+//! linear time, and loses no object but those whose files were changed.
 //!
 //!     CORACLE_HISTORIES=100000  for long
 
@@ -153,7 +153,8 @@ fn a_segment_of_anything_is_read_in_one_pass() {
         for rule in [Rule::Checksums, Rule::OwnLines] {
             protocol = if dice.one_in(3) { protocol.without(rule) } else { protocol };
         }
-        catch_unwind(AssertUnwindSafe(|| read_segments(&segments, &protocol))).unwrap_or_else(|_| panic!("seed {seed}"));
+        catch_unwind(AssertUnwindSafe(|| read_segments(&segments, &protocol)))
+            .unwrap_or_else(|_| panic!("seed {seed}"));
     }
     // Damage everywhere costs no more than reading it.
     let dirt = Bytes::from(b"{\"n\":1,\"b\":1,".repeat(80_000));

@@ -1,5 +1,5 @@
-//! A data directory that is taken away under a master, on a real file system: nothing is acknowledged into nowhere, nothing is written to
-//! what lies in its place, and memory still holds everything.
+//! A data directory that is taken away under a master, on a real file system: nothing is acknowledged into nowhere,
+//! nothing is written to what lies in its place, and memory still holds everything.
 
 use super::*;
 use std::fs;
@@ -73,7 +73,10 @@ fn check(case: &str, take: &str, back: Option<&str>) {
         assert!(why.contains("is not the directory any more"), "{case}: {why}");
     }
     let degraded = store.health().degraded.unwrap_or_default();
-    assert!(degraded.contains(&place.at("data").display().to_string()) && degraded.contains("coracle-master backup"), "{case}: {degraded}");
+    assert!(
+        degraded.contains(&place.at("data").display().to_string()) && degraded.contains("coracle-master backup"),
+        "{case}: {degraded}"
+    );
     store.flush().expect_err("there is no place for it");
     store.tend();
     store.scrub_one();
@@ -105,9 +108,12 @@ fn a_directory_that_is_taken_away_takes_no_write() {
 /// What is only missing in it is made anew from memory, once who wrote has been told.
 #[test]
 fn what_is_taken_out_of_a_directory_is_made_anew() {
-    for (case, take) in
-        [("journal", "rm -r data/wal"), ("segments", "rm data/wal/*"), ("all", "rm -r data/*"), ("moved", "mv data/wal away")]
-    {
+    for (case, take) in [
+        ("journal", "rm -r data/wal"),
+        ("segments", "rm data/wal/*"),
+        ("all", "rm -r data/*"),
+        ("moved", "mv data/wal away"),
+    ] {
         let place = Folder::new(&format!("inside-{case}"));
         let store = place.open("data");
         written(&store, "a").expect("it is new");
@@ -125,6 +131,10 @@ fn what_is_taken_out_of_a_directory_is_made_anew() {
         store.halt();
         drop(store);
         let store = place.open("data");
-        assert_eq!((&*names(&store), store.health().degraded, store.health().damaged), ("Whole a b d", None, vec![]), "{case}");
+        assert_eq!(
+            (&*names(&store), store.health().degraded, store.health().damaged),
+            ("Whole a b d", None, vec![]),
+            "{case}"
+        );
     }
 }

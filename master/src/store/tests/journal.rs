@@ -1,5 +1,5 @@
-//! The journal in front of the files, as its callers see it: what a start finds, what a full or failing disk still takes, and writers who
-//! share one fsync.
+//! The journal in front of the files, as its callers see it: what a start finds, what a full or failing disk still
+//! takes, and writers who share one fsync.
 
 use super::crash::spec_of;
 use super::sim::{EIO, ENOSPC, SimDisk};
@@ -38,7 +38,10 @@ fn the_files_follow_the_journal() {
     assert_eq!(disk.peek(WEB), None, "it is in the journal");
     store.checkpoint().expect("the disk is well");
     let text = String::from_utf8(disk.peek(WEB).expect("its file")).expect("text");
-    assert!(text.starts_with("{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Pod\",\n") && text.ends_with("}\n"), "{text}");
+    assert!(
+        text.starts_with("{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Pod\",\n") && text.ends_with("}\n"),
+        "{text}"
+    );
     // What is written while a checkpoint is under way is left to the next.
     put(&store, "Web", "b").expect("seen");
     let mut checkpoint = store.begin_checkpoint().expect("the disk is well").expect("something is behind");
@@ -79,7 +82,8 @@ fn a_checkpoint_that_fails_anywhere_is_made_good_by_the_next() {
 
 /// A segment takes four batches.
 fn short_segments(disk: &SimDisk, retained_bytes_max: u64) -> FlatStore {
-    open_with(disk, Setup { segment_bytes: 20 << 10, checkpoint_bytes: 40 << 10, retained_bytes_max, ..Setup::SMALL }).store
+    open_with(disk, Setup { segment_bytes: 20 << 10, checkpoint_bytes: 40 << 10, retained_bytes_max, ..Setup::SMALL })
+        .store
 }
 
 #[test]
@@ -119,7 +123,8 @@ fn what_a_failed_write_has_left_is_no_sign_that_something_is_missing() {
     }
 }
 
-/// The next segment comes to its place only after a batch had to go to a later one: whatever is written to it would not count.
+/// The next segment comes to its place only after a batch had to go to a later one: whatever is written to it would not
+/// count.
 #[test]
 fn a_segment_that_comes_too_late_is_left() {
     let disk = SimDisk::new(1);
@@ -148,7 +153,8 @@ fn a_long_journal_is_in_longer_segments() {
             put(&store, "Web", &round.to_string()).expect("seen");
             store.tend();
         }
-        let lengths: Vec<usize> = segments(&disk).iter().map(|segment| disk.peek(segment).expect("a file").len() / (20 << 10)).collect();
+        let lengths: Vec<usize> =
+            segments(&disk).iter().map(|segment| disk.peek(segment).expect("a file").len() / (20 << 10)).collect();
         assert!(lengths[0] == 1 && lengths.iter().max() == Some(&longest) && lengths.is_sorted(), "{lengths:?}");
         drop(store);
         disk.power_loss();
@@ -175,9 +181,12 @@ fn in_the_long_run_segments_are_written_over() {
     let after = segments(&disk);
     assert!(after.len() <= before.len() && after[0] > before[before.len() - 1], "{before:?}, {after:?}");
     assert!(disk.failures() == 0 && store.health().degraded.is_none());
-    // The end of the one that is written holds lines of an earlier one, and the next, in its place already, nothing else.
+    // The end of the one that is written holds lines of an earlier one, and the next, in its place already, nothing
+    // else.
     let text = |segment: &String| String::from_utf8(disk.peek(segment).expect("it is there")).expect("lines");
-    let mixed = |text: String| text.lines().any(|line| !line.is_empty() && !line.starts_with(&text[..text.find(',').expect("a line")]));
+    let mixed = |text: String| {
+        text.lines().any(|line| !line.is_empty() && !line.starts_with(&text[..text.find(',').expect("a line")]))
+    };
     assert!(after.iter().map(text).any(mixed));
     drop(store);
     let store = memory_on(&disk);
@@ -192,7 +201,8 @@ fn in_the_long_run_segments_are_written_over() {
     assert!(segments(&disk).iter().all(|segment| !found.contains(segment) || *segment == found[found.len() - 1]));
 }
 
-/// A segment may hold nothing of the one that it was but the middle of a line, which says neither whose it is nor where it begins.
+/// A segment may hold nothing of the one that it was but the middle of a line, which says neither whose it is nor where
+/// it begins.
 #[test]
 fn the_middle_of_an_older_line_is_no_torn_write() {
     let disk = SimDisk::new(1);
@@ -269,7 +279,9 @@ fn where_acknowledged_records_are_missing_reads_are_served_and_nothing_is_touche
     assert!(why.starts_with("wal/0000000001.jsonl, offset 8192: record 4 is missing: "), "{why}");
     assert_eq!(specs(&store), [("C".to_owned(), "a".to_owned()), ("Web".to_owned(), "a".to_owned())]);
     assert_eq!(store.get(&key("D")).expect_err("what is missing may be that").why, why);
-    let Err(Refused::Disk { why: refused, space: false }) = store.write(create(pod("D", "a", None))) else { panic!("it is written") };
+    let Err(Refused::Disk { why: refused, space: false }) = store.write(create(pod("D", "a", None))) else {
+        panic!("it is written")
+    };
     assert_eq!(refused, why);
     let now = store.get(&key("Web")).expect("whole").expect("there");
     assert!(matches!(store.write(update(pod("Web", "a", Some("up")), now.revision)), Err(Refused::Disk { .. })));
@@ -320,7 +332,10 @@ fn the_directory_of_before_the_journal_opens_as_it_is() {
     let store = memory_on(&disk);
     assert_eq!((store.uuid(), store.revision()), ("id", Revision(9)));
     assert_eq!(store.get(&key("Web")).expect("whole").expect("there").revision, Revision(7));
-    assert!(String::from_utf8_lossy(&disk.peek("HEAD.json").expect("it is there")).starts_with(r#"{"format":4,"store":"id","wal":{"#));
+    assert!(
+        String::from_utf8_lossy(&disk.peek("HEAD.json").expect("it is there"))
+            .starts_with(r#"{"format":4,"store":"id","wal":{"#)
+    );
 }
 
 #[test]
@@ -368,7 +383,8 @@ fn a_directory_that_was_copied_without_stamps_was_not_edited() {
         if closed {
             store.close().expect("the disk is well");
         }
-        let revisions = |store: &FlatStore| store.list(&PODS, None).items.iter().map(|stored| stored.revision).collect::<Vec<_>>();
+        let revisions =
+            |store: &FlatStore| store.list(&PODS, None).items.iter().map(|stored| stored.revision).collect::<Vec<_>>();
         let before = revisions(&store);
         drop(store);
         copy_without_stamps(&disk);
@@ -389,7 +405,10 @@ fn a_directory_that_was_copied_without_stamps_was_not_edited() {
         let text = String::from_utf8(disk.peek(WEB).expect("its file")).expect("text").replace("\"a\"", "\"by hand\"");
         disk.place(WEB, text.as_bytes());
         let store = memory_on(&disk);
-        assert_eq!(specs(&store), [("B", "a"), ("C", "a"), ("Web", "by hand")].map(|(name, spec)| (name.to_owned(), spec.to_owned())));
+        assert_eq!(
+            specs(&store),
+            [("B", "a"), ("C", "a"), ("Web", "by hand")].map(|(name, spec)| (name.to_owned(), spec.to_owned()))
+        );
         assert_ne!(revisions(&store), before);
     }
 }
@@ -451,7 +470,10 @@ fn writers_share_batches_and_each_gets_its_own_answer() {
     };
     assert!(store.revision() >= revision);
     assert_eq!(store.get(&key("Shared")).expect("whole").expect("there").json, shared.json);
-    assert!((0..writers).all(|writer| spec_of(&store.get(&key(&format!("W{writer}"))).expect("whole").expect("there")) == "39"));
+    assert!(
+        (0..writers)
+            .all(|writer| spec_of(&store.get(&key(&format!("W{writer}"))).expect("whole").expect("there")) == "39")
+    );
     store.close().expect("the disk is well");
     drop(store);
     let store = FlatStore::open(&dir, None, &rules()).expect("it opens").store;
@@ -481,7 +503,10 @@ fn the_newest_segment_is_missed_where_it_was_taken_away_or_another_put_over_it()
     let has_doubt = |disk: &SimDisk| {
         let health = memory_on(disk).health();
         assert_eq!(health.degraded, None);
-        health.damaged.iter().any(|damage| damage.file.ends_with("-may-be-missing") && damage.why.contains("wal/ ends before"))
+        health
+            .damaged
+            .iter()
+            .any(|damage| damage.file.ends_with("-may-be-missing") && damage.why.contains("wal/ ends before"))
     };
     assert!(!has_doubt(&disk.fork(2)));
     let (taken, moved) = (disk.fork(3), disk.fork(4));

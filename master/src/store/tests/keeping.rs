@@ -1,5 +1,5 @@
-//! Tests of the keeper while the master runs: it keeps edits that nobody heard of, mends files that rot, and manages on a disk without a
-//! sync of everything.
+//! Tests of the keeper while the master runs: it keeps edits that nobody heard of, mends files that rot, and manages on
+//! a disk without a sync of everything.
 
 use super::sim::{EIO, EROFS, Nature, Promise, SimDisk};
 use super::*;
@@ -48,7 +48,13 @@ fn check_edit(edit: impl Fn(&SimDisk, &[u8]), deletes: bool, kept_spec: Option<&
     }
 }
 
-fn check_edit_of(disk: &SimDisk, store: FlatStore, edit: impl Fn(&SimDisk, &[u8]), deletes: bool, kept_spec: Option<&str>) {
+fn check_edit_of(
+    disk: &SimDisk,
+    store: FlatStore,
+    edit: impl Fn(&SimDisk, &[u8]),
+    deletes: bool,
+    kept_spec: Option<&str>,
+) {
     let text = disk.peek(&path("A")).expect("a file");
     edit(disk, &text);
     let a = now(&store, "A");
@@ -62,7 +68,10 @@ fn check_edit_of(disk: &SimDisk, store: FlatStore, edit: impl Fn(&SimDisk, &[u8]
     assert_eq!(disk.peek(aside).map(|_| spec(disk, aside)).as_deref(), kept_spec);
     let remarks = store.health().remarks;
     assert_eq!(remarks.len(), usize::from(kept_spec.is_some()), "{remarks:?}");
-    assert!(remarks.iter().all(|remark| remark.contains(aside) && remark.contains("was edited while the master ran")), "{remarks:?}");
+    assert!(
+        remarks.iter().all(|remark| remark.contains(aside) && remark.contains("was edited while the master ran")),
+        "{remarks:?}"
+    );
     match deletes {
         true => assert!(disk.peek(&path("A")).is_none()),
         false => assert_eq!(spec(disk, &path("A")), "ours"),
@@ -90,7 +99,8 @@ fn what_a_person_writes_while_the_master_runs_is_kept_and_said() {
     }
 }
 
-/// People edited all files, and made one, while no master ran; the disk fails from some call of the start on, and is well again.
+/// People edited all files, and made one, while no master ran; the disk fails from some call of the start on, and is
+/// well again.
 #[test]
 fn an_edit_that_a_start_could_not_take_in_waits_for_one_that_can() {
     let changed = |text: &[u8], to: &str| String::from_utf8_lossy(text).replace("first", to).into_bytes();
@@ -164,7 +174,10 @@ fn files_that_rot_are_written_anew_from_memory() {
     round(&store);
     let remarks = store.health().remarks;
     assert_eq!(remarks.len(), 2, "the checkpoint that mended the first wrote HEAD.json as well: {remarks:?}");
-    assert!(remarks[0].contains("%41.json: it says something else") && remarks[1].contains("%42.json: it is gone"), "{remarks:?}");
+    assert!(
+        remarks[0].contains("%41.json: it says something else") && remarks[1].contains("%42.json: it is gone"),
+        "{remarks:?}"
+    );
     assert_eq!(["A", "B", "C"].map(|name| now(&store, name).revision), revisions, "nobody sees anything of it");
     round(&store);
     assert_eq!(store.health().remarks.len(), 2, "all is well again");
@@ -253,11 +266,23 @@ fn old_events_are_forgotten_and_the_keeper_knows_when() {
     }
     assert!(store.inner.keeper.hear());
     assert!(store.tend().is_some_and(|rest| rest <= history::HISTORY_LIFE));
-    let watch = || store.watch(Scope { resource: a.key.resource.clone(), namespace: None, name: None }, Some(before), Box::new(|_| true));
+    let watch = || {
+        store.watch(
+            Scope { resource: a.key.resource.clone(), namespace: None, name: None },
+            Some(before),
+            Box::new(|_| true),
+        )
+    };
     assert_eq!(watch().map(|watch| watch.replay.len()).ok(), Some(2));
     assert_eq!(locked(&store.inner.followers).age(store.uptime() + history::HISTORY_LIFE), None);
     assert!(matches!(watch(), Err(Unwatched::Gone(gone)) if gone.oldest == a.revision));
     assert!(
-        store.watch(Scope { resource: a.key.resource.clone(), namespace: None, name: None }, Some(a.revision), Box::new(|_| true)).is_ok()
+        store
+            .watch(
+                Scope { resource: a.key.resource.clone(), namespace: None, name: None },
+                Some(a.revision),
+                Box::new(|_| true)
+            )
+            .is_ok()
     );
 }

@@ -102,7 +102,8 @@ fn name(number: usize) -> String {
 fn no_write_waits_for_a_checkpoint_and_a_full_journal_says_so_at_once() {
     let gate = Arc::new(Gate::default());
     let disk = Gated { disk: SimDisk::new(1), gate: gate.clone() };
-    let setup = Setup { segment_bytes: 16 << 10, checkpoint_bytes: 32 << 10, backlog_bytes_max: 256 << 10, ..Setup::PRODUCT };
+    let setup =
+        Setup { segment_bytes: 16 << 10, checkpoint_bytes: 32 << 10, backlog_bytes_max: 256 << 10, ..Setup::PRODUCT };
     let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
     let store = FlatStore::open_on(Arc::new(disk), None, None, ids, &rules(), setup).expect("it opens").store;
     gate.shut(true);
@@ -125,7 +126,12 @@ fn no_write_waits_for_a_checkpoint_and_a_full_journal_says_so_at_once() {
     let longer = format!("{filler}x");
     for grows in [&filler[100..], &filler.replace('x', "y"), &longer] {
         let written = store.write(update(pod(&name(0), grows, None), now(0).revision));
-        assert_eq!(matches!(written, Err(Refused::Busy { .. })), grows.len() >= filler.len(), "{} bytes: {written:?}", grows.len());
+        assert_eq!(
+            matches!(written, Err(Refused::Busy { .. })),
+            grows.len() >= filler.len(),
+            "{} bytes: {written:?}",
+            grows.len()
+        );
     }
     store.write(Write::Delete { key: key(&name(1)), seen: now(1).revision }).expect("what goes is taken");
     store.write(update(pod(&name(2), &filler, Some("up")), now(2).revision)).expect("what costs no disk is taken");
@@ -139,7 +145,8 @@ fn no_write_waits_for_a_checkpoint_and_a_full_journal_says_so_at_once() {
 fn a_disk_that_does_not_answer_is_told_of_and_keeps_nobody_from_reading() {
     let setup = Setup { silence: Duration::ZERO, ..Setup::SMALL };
     let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-    let store = FlatStore::open_on(Arc::new(SimDisk::new(1)), None, None, ids, &rules(), setup).expect("it opens").store;
+    let store =
+        FlatStore::open_on(Arc::new(SimDisk::new(1)), None, None, ids, &rules(), setup).expect("it opens").store;
     store.write(create(pod("before", "", None))).expect("the disk is well");
     assert_eq!(store.health().degraded, None, "nobody waits");
     // As the keeper has it while it waits for the disk.
@@ -158,7 +165,8 @@ fn a_disk_that_does_not_answer_is_told_of_and_keeps_nobody_from_reading() {
 #[test]
 fn a_journal_that_cannot_be_caught_up_with_is_the_disks_fault() {
     let disk = SimDisk::new(1);
-    let setup = Setup { segment_bytes: 16 << 10, checkpoint_bytes: 32 << 10, backlog_bytes_max: 64 << 10, ..Setup::PRODUCT };
+    let setup =
+        Setup { segment_bytes: 16 << 10, checkpoint_bytes: 32 << 10, backlog_bytes_max: 64 << 10, ..Setup::PRODUCT };
     let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
     let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), setup).expect("it opens").store;
     let filler = "x".repeat(2_000);
@@ -208,7 +216,9 @@ fn who_writes_to_a_full_disk_has_it_tried_at_once_and_not_more_often() {
 #[test]
 fn what_is_wrong_with_a_disk_is_said_in_the_same_words_at_every_try() {
     const EROFS: i32 = 30;
-    for (errno, says) in [(EROFS, "Read-only file system (os error 30); mount it for writing again"), (sim::EIO, "Input/output error")] {
+    for (errno, says) in
+        [(EROFS, "Read-only file system (os error 30); mount it for writing again"), (sim::EIO, "Input/output error")]
+    {
         let disk = SimDisk::new(1);
         let store = memory_on(&disk);
         store.tend();
@@ -217,7 +227,9 @@ fn what_is_wrong_with_a_disk_is_said_in_the_same_words_at_every_try() {
         let said: Vec<String> = (0..3)
             .map(|round| {
                 store.tend();
-                let Err(Refused::Disk { why, .. }) = store.write(create(pod(&name(round), "a", None))) else { panic!("where to?") };
+                let Err(Refused::Disk { why, .. }) = store.write(create(pod(&name(round), "a", None))) else {
+                    panic!("where to?")
+                };
                 // The writer hears as well what may become of his write.
                 let degraded = store.health().degraded.expect("it says so");
                 assert!(why.starts_with(&degraded), "{why}, and {degraded}");
@@ -232,7 +244,8 @@ fn what_is_wrong_with_a_disk_is_said_in_the_same_words_at_every_try() {
 fn so_many_may_watch_and_no_more() {
     let store = FlatStore::in_memory(&rules());
     let scope = || Scope { resource: PODS, namespace: None, name: None };
-    let mut all: Vec<_> = (0..WATCHERS_MAX).map(|_| store.watch(scope(), None, Box::new(|_| true)).expect("a place").handle).collect();
+    let mut all: Vec<_> =
+        (0..WATCHERS_MAX).map(|_| store.watch(scope(), None, Box::new(|_| true)).expect("a place").handle).collect();
     let refused = || store.watch(scope(), None, Box::new(|_| true)).err();
     assert_eq!(refused(), Some(Unwatched::TooMany));
     all.pop();

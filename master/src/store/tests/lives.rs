@@ -1,5 +1,6 @@
-//! Seeded lives of a host: starts, batches of writes, checkpoints step by step, failures, edits by hand, closes, kills and power cuts at
-//! any step of any of them. After each cut several images of what the medium may hold are opened and judged.
+//! Seeded lives of a host: starts, batches of writes, checkpoints step by step, failures, edits by hand, closes, kills
+//! and power cuts at any step of any of them. After each cut several images of what the medium may hold are opened and
+//! judged.
 
 mod asks;
 mod starts;
@@ -104,7 +105,8 @@ pub fn ids(boot: u64) -> Ids {
 }
 
 fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: u64, setup: Setup) -> Result<FlatStore, OpenError> {
-    let opened = FlatStore::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids(boot), &rules(), setup);
+    let opened =
+        FlatStore::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids(boot), &rules(), setup);
     opened.map(|opened| opened.store)
 }
 
@@ -219,7 +221,8 @@ impl Host {
                 }
                 image.power_loss();
             }
-            let store = open(&image, &SimDisk::new(0), 0, self.setup).map_err(|error| format!("an image does not start: {error}"))?;
+            let store = open(&image, &SimDisk::new(0), 0, self.setup)
+                .map_err(|error| format!("an image does not start: {error}"))?;
             oracle.opened(&store).map_err(|broken| format!("in an image: {broken}"))?;
         }
         Ok(())
@@ -251,7 +254,9 @@ impl Host {
         // A person has broken this one.
         let Ok(now) = life.store.get(&key) else { return Ok(()) };
         let write = match now {
-            Some(now) => Write::Update { key: key.clone(), object: object.clone(), seen: now.revision, durable, claims },
+            Some(now) => {
+                Write::Update { key: key.clone(), object: object.clone(), seen: now.revision, durable, claims }
+            }
             None => Write::Create { key: key.clone(), object: object.clone(), durable, claims },
         };
         let stored = life.store.write(write).map_err(|refused| refused.to_string())?;
@@ -263,7 +268,11 @@ impl Host {
         for _ in 0..ROTTEN_IMAGES {
             let image = self.disk.fork(self.dice.below(u64::MAX));
             image.kill();
-            let tree: Vec<_> = image.tree().into_iter().filter(|path| image.peek(path).is_some_and(|bytes| !bytes.is_empty())).collect();
+            let tree: Vec<_> = image
+                .tree()
+                .into_iter()
+                .filter(|path| image.peek(path).is_some_and(|bytes| !bytes.is_empty()))
+                .collect();
             let path = self.dice.pick(&tree).clone();
             let bytes = image.peek(&path).expect("it is in the tree");
             // Segments are mostly empty.
@@ -282,7 +291,10 @@ impl Host {
                 Err(OpenError::Newer { .. }) if path == "HEAD.json" => continue,
                 Err(error) => return Err(format!("{path} at {at}: {error}")),
             };
-            self.oracle.clone().rotten(&store, &path).map_err(|broken| format!("bit {bit} at {at} of {path}: {broken}"))?;
+            self.oracle
+                .clone()
+                .rotten(&store, &path)
+                .map_err(|broken| format!("bit {bit} at {at} of {path}: {broken}"))?;
         }
         Ok(())
     }
@@ -351,7 +363,8 @@ impl Host {
         }
     }
 
-    /// A person changes files after a kill or a power cut, whatever lies there: it counts where the journal is not ahead of the file.
+    /// A person changes files after a kill or a power cut, whatever lies there: it counts where the journal is not
+    /// ahead of the file.
     fn edit_after_cut(&mut self) {
         for _ in 0..1 + self.dice.below(2) {
             let keys = keys();
@@ -396,13 +409,17 @@ impl Host {
 
     /// What was written beside a master is what it shows after a start, or lies where its author finds it.
     fn look_for_edits(&mut self) -> Result<(), String> {
-        let lies = |path: &str, spec: &str| self.disk.peek(path).is_some_and(|text| String::from_utf8_lossy(&text).contains(spec));
+        let lies = |path: &str, spec: &str| {
+            self.disk.peek(path).is_some_and(|text| String::from_utf8_lossy(&text).contains(spec))
+        };
         let aside: Vec<String> = self.disk.tree().into_iter().filter(|path| path.starts_with("quarantine/")).collect();
         for (key, spec) in self.oracle.unheard() {
             let spec = format!("\"{spec}\"");
             let path = format!("objects/{}", names::path(&key));
             // Between two folders a rename may leave neither name, where nobody promises more.
-            let lost = !lies(&path, &spec) && !aside.iter().any(|path| lies(path, &spec)) && self.nature.promise != Promise::Torn;
+            let lost = !lies(&path, &spec)
+                && !aside.iter().any(|path| lies(path, &spec))
+                && self.nature.promise != Promise::Torn;
             if lost {
                 return Err(format!("an edit of {key} is lost without a word: {spec}"));
             }
@@ -485,13 +502,21 @@ impl Host {
     }
 
     /// What is told to watchers and shown is what was acknowledged.
-    fn compare<'a>(&mut self, life: &Life, before: Revision, acknowledged: impl Iterator<Item = &'a Stored>) -> Result<(), String> {
+    fn compare<'a>(
+        &mut self,
+        life: &Life,
+        before: Revision,
+        acknowledged: impl Iterator<Item = &'a Stored>,
+    ) -> Result<(), String> {
         let heard = std::mem::take(&mut *locked(&life.heard));
         for event in &heard {
             self.oracle.show(&event.key, event.revision, event.new.as_ref().map(|stored| &stored.json))?;
         }
         let delivered: Vec<_> = heard.iter().map(|event| (Key::clone(&event.key), event.revision)).collect();
-        let done: Vec<_> = acknowledged.map(|stored| (Key::clone(&stored.key), stored.revision)).filter(|(_, at)| *at > before).collect();
+        let done: Vec<_> = acknowledged
+            .map(|stored| (Key::clone(&stored.key), stored.revision))
+            .filter(|(_, at)| *at > before)
+            .collect();
         if delivered != done {
             return Err(format!("watchers heard {delivered:?}, writers {done:?}"));
         }
@@ -500,7 +525,8 @@ impl Host {
             self.oracle.show(&stored.key, stored.revision, Some(&stored.json))?;
         }
         let held = self.oracle.held();
-        if held.len() != there.iter().filter(|stored| durable_of(&stored.key, &Value::Null) != Durable::Nothing).count() {
+        if held.len() != there.iter().filter(|stored| durable_of(&stored.key, &Value::Null) != Durable::Nothing).count()
+        {
             return Err(format!("what is visible is not what was acknowledged: {:?}, {:?}", held.keys(), there));
         }
         Ok(())
@@ -523,7 +549,9 @@ impl Host {
             object["metadata"]["annotations"] = json!({ "claim/c": "" });
         }
         let (durable, claims) = (durable_of(&key, &object), claims_of(&key, &object));
-        let Some(now) = now else { return (key.clone(), Some(object.clone()), Write::Create { key, object, durable, claims }) };
+        let Some(now) = now else {
+            return (key.clone(), Some(object.clone()), Write::Create { key, object, durable, claims });
+        };
         let seen = if self.dice.one_in(20) { Revision(now.revision.0.saturating_sub(1)) } else { now.revision };
         match self.dice.below(8) {
             0 | 1 => (key.clone(), None, Write::Delete { key, seen }),

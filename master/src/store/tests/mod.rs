@@ -45,7 +45,9 @@ pub fn key(name: &str) -> Key {
 }
 
 pub fn pod(name: &str, spec: &str, status: Option<&str>) -> Value {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {"is": spec}});
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {"is": spec},
+    });
     if let Some(status) = status {
         pod["status"] = json!({"is": status});
     }
@@ -80,7 +82,8 @@ pub fn durable_of(key: &Key, _: &Value) -> Durable {
 
 /// What lies in `rented` needs that namespace.
 pub fn home_of(key: &Key) -> Option<Key> {
-    let namespace = || Key { resource: Resource::core("namespaces"), namespace: String::new(), name: key.namespace.clone() };
+    let namespace =
+        || Key { resource: Resource::core("namespaces"), namespace: String::new(), name: key.namespace.clone() };
     (key.namespace == "rented").then(namespace)
 }
 
@@ -96,7 +99,12 @@ pub fn rules() -> Rules<'static> {
         kind: Cow::Borrowed(kind),
     };
     Rules {
-        kinds: vec![row("pods", "Pod"), row("services", "Service"), row("namespaces", "Namespace"), row("events", "Event")],
+        kinds: vec![
+            row("pods", "Pod"),
+            row("services", "Service"),
+            row("namespaces", "Namespace"),
+            row("events", "Event"),
+        ],
         claims: &claims_of,
         durable: &durable_of,
         home: &home_of,

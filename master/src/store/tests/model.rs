@@ -52,7 +52,8 @@ fn one_history(seed: u64) {
         let object = pod(&name, &dice.below(3).to_string(), dice.one_in(2).then_some("up"));
         let had = model.get(&name).cloned();
         let stale = dice.one_in(6);
-        let seen = had.as_ref().map_or(Revision(0), |(_, revision)| if stale { Revision(revision.0 + 1) } else { *revision });
+        let seen =
+            had.as_ref().map_or(Revision(0), |(_, revision)| if stale { Revision(revision.0 + 1) } else { *revision });
         match dice.below(8) {
             0 | 1 => match (store.write(create(object.clone())), had) {
                 (Ok(stored), None) => {
@@ -97,20 +98,24 @@ fn one_history(seed: u64) {
         }
         let listed = store.list(&PODS, dice.one_in(2).then_some("default"));
         assert_eq!(listed.revision, last);
-        let listed: Vec<_> = listed.items.into_iter().map(|stored| (stored.key.name.clone(), stored.revision)).collect();
+        let listed: Vec<_> =
+            listed.items.into_iter().map(|stored| (stored.key.name.clone(), stored.revision)).collect();
         assert_eq!(listed, model.iter().map(|(name, (_, revision))| (name.clone(), *revision)).collect::<Vec<_>>());
     }
     for watcher in &watchers {
         let expected: Vec<_> = log
             .iter()
-            .filter(|(revision, name, _)| *revision > watcher.from && watcher.name.as_ref().is_none_or(|only| only == name))
+            .filter(|(revision, name, _)| {
+                *revision > watcher.from && watcher.name.as_ref().is_none_or(|only| only == name)
+            })
             .cloned()
             .collect();
         assert_eq!(*locked(&watcher.story), expected, "seed {seed} from {}", watcher.from);
     }
 }
 
-/// What people do to files while the master runs is never shown, never lost without a word, and never in the way of what is written.
+/// What people do to files while the master runs is never shown, never lost without a word, and never in the way of
+/// what is written.
 #[test]
 fn what_people_write_beside_it_changes_nothing_that_is_shown() {
     let mut kept = 0;
@@ -131,7 +136,8 @@ fn what_people_write_beside_it_changes_nothing_that_is_shown() {
                 }
                 (1 | 2, _) => {
                     let object = pod(&name, &step.to_string(), None);
-                    let written = store.write(now.map_or_else(|| create(object.clone()), |seen| update(object.clone(), seen)));
+                    let written =
+                        store.write(now.map_or_else(|| create(object.clone()), |seen| update(object.clone(), seen)));
                     model.insert(name, (object, written.expect("nobody else writes").revision));
                 }
                 (3, _) => store.checkpoint().expect("the disk is well"),
@@ -157,7 +163,10 @@ fn what_people_write_beside_it_changes_nothing_that_is_shown() {
         }
         let texts: Vec<Vec<u8>> = disk.tree().iter().filter_map(|path| disk.peek(path)).collect();
         let lies = |theirs: &str| texts.iter().any(|text| text == theirs.as_bytes());
-        assert!(edits.values().all(|theirs: &String| lies(theirs)), "seed {seed}: the last edit of each file lies somewhere");
+        assert!(
+            edits.values().all(|theirs: &String| lies(theirs)),
+            "seed {seed}: the last edit of each file lies somewhere"
+        );
         kept += store.health().remarks.len();
     }
     assert!(kept > 100, "{kept}");
@@ -267,7 +276,9 @@ fn who_falls_behind_is_let_go_and_comes_to_believe_what_is_so() {
         let mut dice = Dice::new(seed);
         let setup = Setup { history_events_max: HISTORY_EVENTS, ..Setup::SMALL };
         let ids = start::Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-        let store = FlatStore::open_on(Arc::new(sim::SimDisk::new(seed)), None, None, ids, &rules(), setup).expect("it opens").store;
+        let store = FlatStore::open_on(Arc::new(sim::SimDisk::new(seed)), None, None, ids, &rules(), setup)
+            .expect("it opens")
+            .store;
         let mut clients: Vec<Client> = (0..4).map(|_| Client::new(&store)).collect();
         for step in 0..200 {
             let name = format!("p{}", dice.below(4));
@@ -275,7 +286,9 @@ fn who_falls_behind_is_let_go_and_comes_to_believe_what_is_so() {
             let now = store.get(&key(&name)).expect("whole");
             match now {
                 None => store.write(create(object)).map(drop),
-                Some(now) if dice.one_in(4) => store.write(Write::Delete { key: key(&name), seen: now.revision }).map(drop),
+                Some(now) if dice.one_in(4) => {
+                    store.write(Write::Delete { key: key(&name), seen: now.revision }).map(drop)
+                }
                 Some(now) => store.write(update(object, now.revision)).map(drop),
             }
             .expect("nobody else writes");
@@ -405,7 +418,9 @@ fn a_token_is_forgotten_after_its_hour_and_the_oldest_of_too_many() {
 #[test]
 fn an_object_has_a_size() {
     let store = FlatStore::in_memory(&rules());
-    let Err(Refused::TooLarge { bytes }) = store.write(create(pod("a", &"x".repeat(OBJECT_BYTES_MAX), None))) else { panic!("it fits") };
+    let Err(Refused::TooLarge { bytes }) = store.write(create(pod("a", &"x".repeat(OBJECT_BYTES_MAX), None))) else {
+        panic!("it fits")
+    };
     assert!(bytes > OBJECT_BYTES_MAX);
     assert_eq!(store.list(&PODS, None).items.len(), 0);
 }

@@ -1,5 +1,6 @@
-//! The model of a store that its users have, and so the states that are allowed after a cut: that at any revision between the last
-//! acknowledged and the last requested one. Everything that anybody ever saw under a revision is remembered.
+//! The model of a store that its users have, and so the states that are allowed after a cut: that at any revision
+//! between the last acknowledged and the last requested one. Everything that anybody ever saw under a revision is
+//! remembered.
 
 use super::*;
 use bytes::Bytes;
@@ -64,12 +65,17 @@ impl Oracle {
         Ok(())
     }
 
-    /// A write was answered. `object`: what was wanted, None for a delete. Says whether that changed anything that a cut must leave.
+    /// A write was answered. `object`: what was wanted, None for a delete. Says whether that changed anything that a
+    /// cut must leave.
     pub fn acknowledged(&mut self, stored: &Stored, object: Option<&Value>) -> Result<bool, String> {
         let key = &*stored.key;
         if stored.revision <= self.last {
             let same = self.shown.get(&stored.revision).is_some_and(|(_, bytes)| bytes.as_ref() == Some(&stored.json));
-            return if same { Ok(false) } else { Err(format!("{key} was answered with {}, after {}", stored.revision, self.last)) };
+            return if same {
+                Ok(false)
+            } else {
+                Err(format!("{key} was answered with {}, after {}", stored.revision, self.last))
+            };
         }
         self.last = stored.revision;
         self.show(key, stored.revision, object.map(|_| &stored.json))?;
@@ -96,7 +102,8 @@ impl Oracle {
         self.doubts.len()
     }
 
-    /// A durable write that came later than the first so many doubts was acknowledged: they are not there, nor ever will be.
+    /// A durable write that came later than the first so many doubts was acknowledged: they are not there, nor ever
+    /// will be.
     pub fn settled(&mut self, doubts: usize) {
         self.doubts.drain(..doubts);
     }
@@ -179,7 +186,8 @@ impl Oracle {
     /// The store was closed without a complaint.
     pub fn closed(&mut self, store: &FlatStore) {
         self.doubts.clear();
-        self.closed = Some(all(store).into_iter().map(|stored| (Key::clone(&stored.key), stored.json.clone())).collect());
+        self.closed =
+            Some(all(store).into_iter().map(|stored| (Key::clone(&stored.key), stored.json.clone())).collect());
     }
 
     /// Nothing in memory alone came over.
@@ -194,7 +202,8 @@ impl Oracle {
         let wrong = broken.symmetric_difference(&self.broken).any(|key| !self.perhaps_broken.contains(key));
         // Of a file that has no stamp, and no word in the journal, nothing but the sum tells.
         let touched = std::mem::take(&mut self.touched);
-        let strange = health.damaged.iter().filter(|damage| damage.key.is_none() && !self.doubtful.contains(&damage.file));
+        let strange =
+            health.damaged.iter().filter(|damage| damage.key.is_none() && !self.doubtful.contains(&damage.file));
         let strange: Vec<String> = strange.map(|damage| damage.file.clone()).collect();
         let nobodys = strange.iter().any(|file| !(touched && file.ends_with("-may-be-missing")));
         self.doubtful.extend(strange);
@@ -211,7 +220,8 @@ impl Oracle {
             self.any_revisions();
         }
         let now = all(store);
-        let there: BTreeMap<Key, Bytes> = now.iter().map(|stored| (Key::clone(&stored.key), stored.json.clone())).collect();
+        let there: BTreeMap<Key, Bytes> =
+            now.iter().map(|stored| (Key::clone(&stored.key), stored.json.clone())).collect();
         if let Some(closed) = self.closed.take().filter(|closed| *closed != there) {
             return Err(format!("the store was closed with {closed:?} and opened with {there:?}"));
         }
@@ -233,7 +243,8 @@ impl Oracle {
         }
     }
 
-    /// A store was opened on a medium that rotted in one place: it says so, or nothing is different; and no other object is.
+    /// A store was opened on a medium that rotted in one place: it says so, or nothing is different; and no other
+    /// object is.
     pub fn rotten(&mut self, store: &FlatStore, path: &str) -> Result<(), String> {
         let health = store.health();
         if health.degraded.is_some() {
@@ -297,10 +308,16 @@ impl Oracle {
         let differs = |(key, held): &(&Key, &Held)| {
             now.get(*key).is_none_or(|is| is.text != held.text || held.exact.is_some_and(|e| Some(e) != is.exact))
         };
-        let lost: Vec<_> =
-            self.held.iter().filter(differs).map(|(key, held)| format!("{key} {} {:?}", short(&held.text), held.exact)).collect();
-        let is: Vec<_> = now.iter().map(|(key, held)| format!("{key} {} {:?}", short(&held.text), held.exact)).collect();
-        let doubts: Vec<_> = self.doubts.iter().map(|(key, then)| format!("{key} {:?}", then.as_deref().map(short))).collect();
+        let lost: Vec<_> = self
+            .held
+            .iter()
+            .filter(differs)
+            .map(|(key, held)| format!("{key} {} {:?}", short(&held.text), held.exact))
+            .collect();
+        let is: Vec<_> =
+            now.iter().map(|(key, held)| format!("{key} {} {:?}", short(&held.text), held.exact)).collect();
+        let doubts: Vec<_> =
+            self.doubts.iter().map(|(key, then)| format!("{key} {:?}", then.as_deref().map(short))).collect();
         Err(format!("no state that may be: lost or other {lost:?}, doubts {doubts:?}; there is {is:?}"))
     }
 }

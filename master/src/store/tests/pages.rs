@@ -47,7 +47,9 @@ impl Reader {
     }
 
     fn of(&self, snapshot: &[Line]) -> Vec<Line> {
-        let mine = |(namespace, name, _): &&Line| self.namespace.is_none_or(|only| only == namespace) && (!self.even || is_even(name));
+        let mine = |(namespace, name, _): &&Line| {
+            self.namespace.is_none_or(|only| only == namespace) && (!self.even || is_even(name))
+        };
         snapshot.iter().filter(mine).cloned().collect()
     }
 }
@@ -100,9 +102,13 @@ fn one_history(seed: u64) {
 fn write_one(store: &FlatStore, dice: &mut Dice, step: u64) {
     let plural = if dice.one_in(8) { "services" } else { "pods" };
     let namespace = if dice.one_in(2) { "a" } else { "a-b" };
-    let key = Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: format!("n{}", dice.below(8)) };
+    let key =
+        Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: format!("n{}", dice.below(8)) };
     let kind = if plural == "pods" { "Pod" } else { "Service" };
-    let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": key.name, "namespace": namespace}, "spec": {"step": step}});
+    let object = json!({
+        "apiVersion": "v1", "kind": kind, "metadata": {"name": key.name, "namespace": namespace},
+        "spec": {"step": step},
+    });
     let standing = store.get(&key).expect("nothing is damaged");
     let (durable, claims) = (Durable::Whole, Vec::new());
     let write = match standing {
@@ -121,7 +127,9 @@ fn too_old_and_not_yet() {
     for round in 0..HISTORY_EVENTS_MAX {
         seen = store.write(update(pod("a", "0", Some(&round.to_string())), seen)).expect("seen").revision;
     }
-    let at = |revision| store.page(&Listing { at: Some(revision), ..Listing::all(&PODS, None) }).map(|page| page.items[0].revision);
+    let at = |revision| {
+        store.page(&Listing { at: Some(revision), ..Listing::all(&PODS, None) }).map(|page| page.items[0].revision)
+    };
     assert_eq!(at(Revision(0)), Err(Unlisted::Gone(Gone { oldest: first })));
     assert_eq!(at(first), Ok(first), "the oldest moment that is held");
     assert_eq!(at(seen), Ok(seen));

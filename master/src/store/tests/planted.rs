@@ -1,4 +1,5 @@
-//! Backends that break one promise each: the conformance suite has to refuse every one of them, and by the check that is about it.
+//! Backends that break one promise each: the conformance suite has to refuse every one of them, and by the check that
+//! is about it.
 
 use super::conformance::{CHECKS, Home, simulated};
 use super::*;
@@ -81,8 +82,10 @@ impl Planted {
 
     fn noise(&self) {
         let key = Key { resource: Resource::core("events"), namespace: "default".to_owned(), name: "noise".to_owned() };
-        let object = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "noise", "namespace": "default"}});
-        let made = self.real.write(Write::Create { key: key.clone(), object, durable: Durable::Nothing, claims: Vec::new() });
+        let object =
+            json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "noise", "namespace": "default"}});
+        let made =
+            self.real.write(Write::Create { key: key.clone(), object, durable: Durable::Nothing, claims: Vec::new() });
         let made = made.expect("it is new");
         self.real.write(Write::Delete { key, seen: made.revision }).expect("it was just made");
     }
@@ -91,7 +94,9 @@ impl Planted {
 fn without_claims(write: Write) -> Write {
     match write {
         Write::Create { key, object, durable, .. } => Write::Create { key, object, durable, claims: Vec::new() },
-        Write::Update { key, object, seen, durable, .. } => Write::Update { key, object, seen, durable, claims: Vec::new() },
+        Write::Update { key, object, seen, durable, .. } => {
+            Write::Update { key, object, seen, durable, claims: Vec::new() }
+        }
         delete => delete,
     }
 }
@@ -128,7 +133,9 @@ impl Store for Planted {
     fn page(&self, listing: &Listing) -> Result<Page, Unlisted> {
         match self.flaw {
             Flaw::ShowsThePresent => self.real.page(&Listing { at: None, ..*listing }),
-            Flaw::ForgetsThePresent if listing.at == Some(self.revision()) => Err(Unlisted::Gone(Gone { oldest: self.revision() })),
+            Flaw::ForgetsThePresent if listing.at == Some(self.revision()) => {
+                Err(Unlisted::Gone(Gone { oldest: self.revision() }))
+            }
             Flaw::HidesDamagedInLists => self.real.page(listing).map(|page| Page { damaged: Vec::new(), ..page }),
             _ => self.real.page(listing),
         }
@@ -147,9 +154,17 @@ impl Store for Planted {
                 let (key, object, claims) = (key.clone(), object.clone(), claims.clone());
                 self.real.write(Write::Update { key, object, seen: now.revision, durable: *durable, claims })
             }
-            (Flaw::CreatesOver, Err(Refused::Exists { revision: Some(seen) }), Write::Create { key, object, durable, claims }) => {
-                self.real.write(Write::Update { key: key.clone(), object: object.clone(), seen, durable: *durable, claims: claims.clone() })
-            }
+            (
+                Flaw::CreatesOver,
+                Err(Refused::Exists { revision: Some(seen) }),
+                Write::Create { key, object, durable, claims },
+            ) => self.real.write(Write::Update {
+                key: key.clone(),
+                object: object.clone(),
+                seen,
+                durable: *durable,
+                claims: claims.clone(),
+            }),
             (Flaw::ReadsTheFirst, Ok(stored), _) => {
                 locked(&self.kept).entry(Key::clone(&stored.key)).or_insert(stored.clone());
                 Ok(stored)

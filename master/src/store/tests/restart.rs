@@ -6,12 +6,15 @@ use std::collections::BTreeMap;
 
 fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: &str) -> FlatStore {
     let ids = Ids { fresh_store: "store".to_owned(), boot: boot.to_owned() };
-    FlatStore::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids, &rules(), Setup::SMALL).expect("it opens").store
+    FlatStore::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids, &rules(), Setup::SMALL)
+        .expect("it opens")
+        .store
 }
 
 fn event(name: &str) -> Write {
     let key = Key { resource: Resource::core("events"), namespace: "default".to_owned(), name: name.to_owned() };
-    let object = json!({"apiVersion": "v1", "count": 1, "kind": "Event", "metadata": {"name": name, "namespace": "default"}});
+    let object =
+        json!({"apiVersion": "v1", "count": 1, "kind": "Event", "metadata": {"name": name, "namespace": "default"}});
     Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }
 }
 
@@ -31,7 +34,10 @@ fn a_clean_restart_of_the_process_keeps_everything_and_its_watchers_go_on() {
     assert_eq!(store.get(&said.key).expect("whole").expect("there").json, said.json);
     assert_eq!(store.revision(), said.revision);
     let scope = Scope { resource: PODS, namespace: None, name: None };
-    assert_eq!(store.watch(scope, Some(said.revision), Box::new(|_| true)).expect("nothing was missed").replay.len(), 0);
+    assert_eq!(
+        store.watch(scope, Some(said.revision), Box::new(|_| true)).expect("nothing was missed").replay.len(),
+        0
+    );
     assert_eq!(tmpfs.tree(), [] as [&str; 0], "it is read once");
 }
 
@@ -65,8 +71,11 @@ fn what_was_in_memory_alone_is_gone_otherwise_and_its_objects_have_fresh_revisio
         let store = open(&disk, &tmpfs, "boot");
         let web = store.write(create(pod("web", "a", None))).expect("new");
         let service = Key { resource: Resource::core("services"), ..key("web") };
-        let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"}});
-        let made = store.write(Write::Create { key: service.clone(), object, durable: Durable::Whole, claims: Vec::new() }).expect("new");
+        let object =
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"}});
+        let made = store
+            .write(Write::Create { key: service.clone(), object, durable: Durable::Whole, claims: Vec::new() })
+            .expect("new");
         store.write(update(pod("web", "a", Some("up")), web.revision)).expect("seen");
         let said = store.write(event("e")).expect("new");
         if closed {
@@ -81,7 +90,10 @@ fn what_was_in_memory_alone_is_gone_otherwise_and_its_objects_have_fresh_revisio
         // All of it was on disk, so nothing of it was lost.
         assert_eq!(store.get(&service).expect("whole").expect("there").json, made.json, "{how}");
         let scope = Scope { resource: PODS, namespace: None, name: None };
-        assert!(store.watch(scope, Some(said.revision), Box::new(|_| true)).is_err(), "{how}: a watcher has to look again");
+        assert!(
+            store.watch(scope, Some(said.revision), Box::new(|_| true)).is_err(),
+            "{how}: a watcher has to look again"
+        );
     }
 }
 
@@ -95,8 +107,9 @@ fn edits_by_hand_count_with_a_fresh_revision() {
     store.close().expect("the disk is well");
     drop(store);
     let path = |name: &str| format!("objects/core/pods/default/{name}.json");
-    let edited =
-        String::from_utf8(disk.peek(&path("web")).expect("its file")).expect("text").replace("\"is\": \"a\"", "\"is\": \"edited\"");
+    let edited = String::from_utf8(disk.peek(&path("web")).expect("its file"))
+        .expect("text")
+        .replace("\"is\": \"a\"", "\"is\": \"edited\"");
     disk.place(&path("web"), edited.as_bytes());
     disk.place(&path("copy"), edited.replace("\"web\"", "\"copy\"").as_bytes());
     disk.take(&path("gone"));
@@ -166,7 +179,8 @@ fn every_key_has_one_path_and_every_path_at_most_one_key() {
     }
     // Where a file system takes upper case for lower, they lie apart as well.
     let alike = ["web", "Web", "WEB", "wEb", "%57eb", "%77eb", "a.b", "A.b", "a.B"];
-    let places: std::collections::BTreeSet<String> = alike.iter().map(|name| names::path(&key(name)).to_lowercase()).collect();
+    let places: std::collections::BTreeSet<String> =
+        alike.iter().map(|name| names::path(&key(name)).to_lowercase()).collect();
     assert_eq!(places.len(), alike.len(), "{places:?}");
     for path in [
         "core/pods/default/Web.json",
@@ -206,7 +220,9 @@ fn what_a_start_shows_that_cannot_write_no_other_start_gives_to_anything_else() 
                 (false, false) => disk.fail(0..u64::MAX, super::sim::EROFS),
             }
             let ids = Ids { fresh_store: start.to_owned(), boot: "boot".to_owned() };
-            let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it opens").store;
+            let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL)
+                .expect("it opens")
+                .store;
             disk.heal();
             disk.fail_list(None);
             assert_eq!((store.health().degraded.is_none(), store.frozen().is_some()), (writes, freezes && !writes));
@@ -256,7 +272,9 @@ fn revisions_that_were_given_without_a_head_hold() {
         store.write(create(pod("Journaled", "a", None))).expect("new");
         drop(store);
         disk.take("HEAD.json");
-        let shown = |store: &FlatStore| store.list(&PODS, None).items.iter().map(|stored| stored.json.clone()).collect::<Vec<_>>();
+        let shown = |store: &FlatStore| {
+            store.list(&PODS, None).items.iter().map(|stored| stored.json.clone()).collect::<Vec<_>>()
+        };
         let store = memory_on(&disk);
         let given = shown(&store);
         assert_eq!(given.len(), 2);
@@ -281,9 +299,11 @@ fn an_end_that_is_wiped_of_more_than_one_write_is_told_and_written_behind() {
         let disk = SimDisk::new(1);
         let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
         let long = Setup { segment_bytes: 256 << 10, ..Setup::SMALL };
-        let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), long).expect("it opens").store;
+        let store =
+            FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), long).expect("it opens").store;
         let new = |name: &str| create(pod(name, "a", None));
-        let given: Vec<Revision> = (0..20).map(|number| store.write(new(&format!("P{number}"))).expect("it is new").revision).collect();
+        let given: Vec<Revision> =
+            (0..20).map(|number| store.write(new(&format!("P{number}"))).expect("it is new").revision).collect();
         drop(store);
         let find = |text: &[u8]| text.windows(5).position(|bytes| bytes == b"\"P10\"");
         let (segment, mut text, at) = disk
@@ -307,7 +327,9 @@ fn an_end_that_is_wiped_of_more_than_one_write_is_told_and_written_behind() {
             let reasons: Vec<&str> = health.damaged.iter().map(|damage| damage.why.as_str()).collect();
             assert_eq!(reasons.len(), usize::from(complains), "{what}, start {start}: {reasons:?}");
             assert!(
-                reasons.iter().all(|why| why.contains(&segment) && why.contains("was acknowledged last may be missing")),
+                reasons
+                    .iter()
+                    .all(|why| why.contains(&segment) && why.contains("was acknowledged last may be missing")),
                 "{reasons:?}"
             );
             assert_eq!(store.list(&PODS, None).items.len(), 9 + start, "{what}");

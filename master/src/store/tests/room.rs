@@ -12,8 +12,10 @@ fn open(disk: &SimDisk, bytes_max: u64) -> FlatStore {
 
 fn event(name: &str, namespace: &str, bytes: usize) -> Write {
     let key = Key { resource: Resource::core("events"), namespace: namespace.to_owned(), name: name.to_owned() };
-    let object =
-        json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace}, "message": "x".repeat(bytes)});
+    let object = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
+        "message": "x".repeat(bytes),
+    });
     Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }
 }
 

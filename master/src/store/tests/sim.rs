@@ -1,5 +1,5 @@
-//! A disk in memory that keeps what POSIX promises after a power cut and no more: a file's content is durable once it was fsynced, a
-//! name once its folder was. What was not may be there, partly there, or not there.
+//! A disk in memory that keeps what POSIX promises after a power cut and no more: a file's content is durable once it
+//! was fsynced, a name once its folder was. What was not may be there, partly there, or not there.
 //!
 //! ```text
 //! content: a file, sector by sector · names: folders, rename by rename · calls: what a store asks for
@@ -393,9 +393,12 @@ impl Inside {
     }
 
     fn write(&mut self, file: u64, from: usize, bytes: &[u8]) -> io::Result<()> {
-        let say = || format!("write file {file} at {from}: {:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(120)]));
+        let say =
+            || format!("write file {file} at {from}: {:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(120)]));
         let done = match self.step(say) {
-            Ok(()) => self.room_for(file, from, bytes.len()).map_err(|part| (part, io::Error::from_raw_os_error(ENOSPC))),
+            Ok(()) => {
+                self.room_for(file, from, bytes.len()).map_err(|part| (part, io::Error::from_raw_os_error(ENOSPC)))
+            }
             Err(Stop { error, half: false }) => Err((0, error)),
             Err(Stop { error, half: true }) => Err((self.dice.below(bytes.len() as u64 + 1) as usize, error)),
         };

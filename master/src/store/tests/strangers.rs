@@ -50,7 +50,8 @@ fn web(store: &FlatStore) -> Option<String> {
     store.get(&key("Web")).expect("whole").map(|stored| spec_of(&stored))
 }
 
-/// What stands in the way is set aside and said, `Web` is there, it can be written and checkpointed, and the next start finds all in order.
+/// What stands in the way is set aside and said, `Web` is there, it can be written and checkpointed, and the next start
+/// finds all in order.
 fn check(test: &str, lay: impl Fn(&Dir), aside: &str) {
     for closed in [true, false] {
         let dir = Dir::new(&format!("{test}-{closed}"), closed);
@@ -64,7 +65,10 @@ fn check(test: &str, lay: impl Fn(&Dir), aside: &str) {
         assert_eq!(web(&store).as_deref(), Some("a"), "{test}");
         let seen = store.get(&key("Web")).expect("whole").expect("there").revision;
         store.write(update(pod("Web", "b", None), seen)).expect("seen");
-        store.write(create(pod("x", "a", None))).map(drop).unwrap_or_else(|refused| assert!(matches!(refused, Refused::Damaged { .. })));
+        store
+            .write(create(pod("x", "a", None)))
+            .map(drop)
+            .unwrap_or_else(|refused| assert!(matches!(refused, Refused::Damaged { .. })));
         store.checkpoint().unwrap_or_else(|error| panic!("{test}: {error}"));
         store.close().expect("the disk is well");
         store.halt();
@@ -95,7 +99,11 @@ fn what_stands_in_the_way_is_set_aside() {
     check("tmp-head", folder("tmp/HEAD.json"), "quarantine/0001-foreign/tmp/HEAD.json");
     check("tmp-one", folder("tmp/1"), "quarantine/0001-foreign/tmp/1");
     check("spare-next", folder("spare/next.jsonl"), "quarantine/0001-foreign/spare/next.jsonl");
-    check("object-folder", folder("objects/core/pods/default/x.json"), "quarantine/0001-foreign/core/pods/default/x.json");
+    check(
+        "object-folder",
+        folder("objects/core/pods/default/x.json"),
+        "quarantine/0001-foreign/core/pods/default/x.json",
+    );
     let level = |dir: &Dir| fs::write(dir.at("objects/core/services"), "mine").expect("ours");
     check("level-file", level, "quarantine/0001-foreign/core/services");
     let link = |dir: &Dir| symlink("/etc/hostname", dir.at("objects/core/pods/default/x.json")).expect("ours");
@@ -111,7 +119,10 @@ fn what_stands_in_the_way_is_set_aside() {
         assert_eq!(store.health().damaged, []);
         let mut backup: Vec<u8> = store.backup().flat_map(|piece| piece.to_vec()).collect();
         backup.truncate(backup.iter().position(|byte| *byte == b'\n').expect("its first line"));
-        assert!(String::from_utf8_lossy(&backup).contains("objects/caf\u{fffd}.json"), "it is named, and left where it is");
+        assert!(
+            String::from_utf8_lossy(&backup).contains("objects/caf\u{fffd}.json"),
+            "it is named, and left where it is"
+        );
         assert!(dir.at("objects").join(OsStr::from_bytes(b"caf\xe9.json")).exists());
         store.halt();
     }
@@ -131,7 +142,8 @@ fn a_folder_in_the_place_of_an_objects_file_deletes_nothing() {
     }
 }
 
-/// Somebody puts something in the way while the master runs: it is set aside at the next checkpoint, said, and nothing else is the worse.
+/// Somebody puts something in the way while the master runs: it is set aside at the next checkpoint, said, and nothing
+/// else is the worse.
 fn check_running(test: &str, lay: impl Fn(&Dir), aside: &str) {
     let dir = Dir::new(&format!("running-{test}"), true);
     let store = dir.open().expect("it starts");
@@ -143,16 +155,30 @@ fn check_running(test: &str, lay: impl Fn(&Dir), aside: &str) {
     let health = store.health();
     assert_eq!((&health.degraded, &health.behind), (&None, &None), "{test}");
     let said = health.remarks.iter().filter(|remark| remark.contains(aside)).count();
-    assert_eq!((said, health.remarks.len()), if aside.is_empty() { (0, 0) } else { (1, 1) }, "{test}: {:?}", health.remarks);
+    assert_eq!(
+        (said, health.remarks.len()),
+        if aside.is_empty() { (0, 0) } else { (1, 1) },
+        "{test}: {:?}",
+        health.remarks
+    );
     assert!(fs::symlink_metadata(dir.at(aside)).is_ok(), "{test}");
-    assert!(fs::read_to_string(dir.at("objects/core/pods/default/x.json")).expect("its file").contains("\"a\""), "{test}");
-    store.write(Write::Delete { key: key("x"), seen: store.get(&key("x")).expect("whole").expect("there").revision }).expect("seen");
+    assert!(
+        fs::read_to_string(dir.at("objects/core/pods/default/x.json")).expect("its file").contains("\"a\""),
+        "{test}"
+    );
+    store
+        .write(Write::Delete { key: key("x"), seen: store.get(&key("x")).expect("whole").expect("there").revision })
+        .expect("seen");
     store.close().expect("the disk is well");
     store.halt();
     drop(store);
     let store = dir.open().expect("it starts again");
     let health = store.health();
-    assert_eq!((web(&store).as_deref(), health.degraded, health.damaged, health.edits), (Some("b"), None, vec![], vec![]), "{test}");
+    assert_eq!(
+        (web(&store).as_deref(), health.degraded, health.damaged, health.edits),
+        (Some("b"), None, vec![], vec![]),
+        "{test}"
+    );
     assert!(store.get(&key("x")).expect("whole").is_none());
     store.halt();
 }
@@ -168,7 +194,11 @@ fn what_comes_in_the_way_of_a_running_master_is_set_aside_at_once() {
     let folder = |path: &'static str| move |dir: &Dir| fs::create_dir_all(dir.at(path).join("mine")).expect("ours");
     let x = "objects/core/pods/default/x.json";
     check_running("object", folder(x), "quarantine/0001-foreign-settled/core/pods/default/x.json");
-    check_running("empty", |dir| fs::create_dir(dir.at(x)).expect("ours"), "quarantine/0001-foreign-settled/core/pods/default/x.json");
+    check_running(
+        "empty",
+        |dir| fs::create_dir(dir.at(x)).expect("ours"),
+        "quarantine/0001-foreign-settled/core/pods/default/x.json",
+    );
     let link = |dir: &Dir| {
         fs::create_dir_all(dir.at("objects/core/pods/default")).expect("ours");
         symlink("/etc/hostname", dir.at(x)).expect("ours");
@@ -239,7 +269,8 @@ fn what_belongs_to_another_store_is_no_journal_of_this_one() {
             let own = (fs::read(dir.at("HEAD.json")).expect("ours"), dir.segments());
             copy(&other, &dir);
             let store = dir.open().expect("it starts");
-            let why = store.health().degraded.unwrap_or_else(|| panic!("{what} {closed} {other_closed}: nobody says it"));
+            let why =
+                store.health().degraded.unwrap_or_else(|| panic!("{what} {closed} {other_closed}: nobody says it"));
             assert!(why.contains("another store's journal") && why.contains("wal/0"), "{why}");
             assert!(store.write(create(pod("x", "a", None))).is_err());
             store.halt();
@@ -292,7 +323,9 @@ fn a_lost_head_is_said() {
     let dir = Dir::new("head", true);
     fs::remove_file(dir.at("HEAD.json")).expect("ours");
     let store = dir.open().expect("it starts");
-    assert!(store.health().damaged.iter().any(|damage| damage.file == "HEAD.json" && damage.why.contains("it is gone")));
+    assert!(
+        store.health().damaged.iter().any(|damage| damage.file == "HEAD.json" && damage.why.contains("it is gone"))
+    );
     store.close().expect("the disk is well");
     store.halt();
     drop(store);

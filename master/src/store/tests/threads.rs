@@ -1,5 +1,5 @@
-//! Real threads: writers at the same time and the keeper beside them, until the power goes off. The order of things is the scheduler's, so
-//! a seed says only where the cut is; what must hold holds in any order.
+//! Real threads: writers at the same time and the keeper beside them, until the power goes off. The order of things is
+//! the scheduler's, so a seed says only where the cut is; what must hold holds in any order.
 
 use super::sim::{Dice, EIO, SimDisk};
 use super::*;
@@ -74,9 +74,14 @@ fn one_host(seed: u64) {
     let store = open(&disk);
     assert_eq!(store.health().degraded, None, "seed {seed}");
     for (writer, progress) in all.iter().enumerate() {
-        let now = store.get(&key(&format!("Writer_{writer}"))).expect("whole").map(|stored| super::crash::spec_of(&stored));
+        let now =
+            store.get(&key(&format!("Writer_{writer}"))).expect("whole").map(|stored| super::crash::spec_of(&stored));
         let fits = now == progress.acknowledged || progress.asked.as_ref() == Some(&now);
-        assert!(fits, "seed {seed}, writer {writer}: {now:?}, acknowledged {:?}, asked {:?}", progress.acknowledged, progress.asked);
+        assert!(
+            fits,
+            "seed {seed}, writer {writer}: {now:?}, acknowledged {:?}, asked {:?}",
+            progress.acknowledged, progress.asked
+        );
         assert!(store.revision() >= progress.revision, "seed {seed}");
     }
 }

@@ -133,7 +133,11 @@ fn what_is_missing_is_named_and_given_up_on_demand_alone() {
     assert!(store.flush().is_err());
     assert!(store.frozen().expect("it says why").contains("wal/0000000001.jsonl, offset"));
     let contents = read_backup(whole(&store).as_slice(), |_, _| Ok(())).expect("what there is");
-    assert!(contents.left_out.iter().any(|left| left.why.contains("wal/0000000001.jsonl, offset")), "{:?}", contents.left_out);
+    assert!(
+        contents.left_out.iter().any(|left| left.why.contains("wal/0000000001.jsonl, offset")),
+        "{:?}",
+        contents.left_out
+    );
     store.halt();
     drop(store);
 
@@ -225,7 +229,10 @@ fn what_may_be_missing_is_told_until_a_person_has_looked() {
     for start in 0..3 {
         let store = place.open();
         let damaged = store.health().damaged;
-        assert!(damaged.len() == 1 && damaged[0].file == doubt && damaged[0].why.contains("wal/ ends before"), "{start}: {damaged:?}");
+        assert!(
+            damaged.len() == 1 && damaged[0].file == doubt && damaged[0].why.contains("wal/ ends before"),
+            "{start}: {damaged:?}"
+        );
         assert!(damaged[0].remedy.contains("salvage") && names_in(&store).contains(&"d".to_owned()), "{damaged:?}");
         assert_eq!(store.health().degraded, None);
         if start == 1 {
@@ -371,7 +378,8 @@ fn a_backup_that_is_not_whole_is_refused() {
 #[test]
 fn a_backup_that_no_master_made_is_refused() {
     let backup = |revision: u64, places: &[&str], spec: &str| {
-        let mut text = format!("{{\"backup\":1,\"store\":\"s\",\"revision\":{revision},\"objects\":{}}}\n", places.len());
+        let mut text =
+            format!("{{\"backup\":1,\"store\":\"s\",\"revision\":{revision},\"objects\":{}}}\n", places.len());
         for place in places {
             let meta = format!("{{\"name\":\"{place}\",\"namespace\":\"default\"}}");
             let object = format!("{{\"apiVersion\":\"v1\",\"kind\":\"Pod\", \"metadata\":{meta},\"spec\":\"{spec}\"}}");
@@ -500,7 +508,10 @@ fn what_a_restore_that_was_killed_leaves_is_no_store_and_no_secret() {
     store.halt();
     drop(store);
     let found = inspect(&place.0, &rules(), false).expect("it is there");
-    assert!(!found.whole() && found.unknown[0].contains("did not come to its end") && found.store == "none yet", "{found:?}");
+    assert!(
+        !found.whole() && found.unknown[0].contains("did not come to its end") && found.store == "none yet",
+        "{found:?}"
+    );
     restore(&place.0, || Ok(&text[..])).expect("it can be done again");
     let store = place.open();
     assert!(store.health().degraded.is_none() && !place.0.join("tmp/restored").exists());

@@ -74,7 +74,9 @@ fn kept(mut object: Value, managed: &Managed) -> Value {
     fn tidy(value: &mut Value) {
         if let Value::Object(map) = value {
             map.values_mut().for_each(tidy);
-            map.retain(|name, value| !value.is_null() && (value != &json!({}) || name == "metadata") && value != &json!([]));
+            map.retain(|name, value| {
+                !value.is_null() && (value != &json!({}) || name == "metadata") && value != &json!([])
+            });
         }
     }
     tidy(&mut object);
@@ -84,7 +86,8 @@ fn kept(mut object: Value, managed: &Managed) -> Value {
 
 fn applied(live: Option<&Value>, manager: &'static str, config: Value, force: bool) -> Result<Value, Refusal> {
     let zero = shape::zero(&TYPES, "Thing");
-    apply(&TYPES, live.unwrap_or(&zero), &thing(config), writer(manager), force).map(|applied| kept(applied.object, &applied.managed))
+    apply(&TYPES, live.unwrap_or(&zero), &thing(config), writer(manager), force)
+        .map(|applied| kept(applied.object, &applied.managed))
 }
 
 fn put(live: &Value, manager: &'static str, new: Value) -> Value {
@@ -141,9 +144,11 @@ fn lists_by_their_kind() {
     let ports = |list: Value| json!({"spec": {"ports": list}});
     let a = applied(None, "a", ports(json!([{"port": 53, "protocol": "UDP"}, {"port": 53}])), false).unwrap();
     let expected = "a: .spec.ports[port=53,protocol=\"TCP\"] .spec.ports[port=53,protocol=\"TCP\"].port \
-                    .spec.ports[port=53,protocol=\"UDP\"] .spec.ports[port=53,protocol=\"UDP\"].port .spec.ports[port=53,protocol=\"UDP\"].protocol";
+                    .spec.ports[port=53,protocol=\"UDP\"] .spec.ports[port=53,protocol=\"UDP\"].port \
+                    .spec.ports[port=53,protocol=\"UDP\"].protocol";
     assert_eq!(owners(&a), [expected]);
-    let b = applied(Some(&a), "a", ports(json!([{"port": 80}, {"port": 53, "protocol": "UDP", "name": "dns"}])), false).unwrap();
+    let b = applied(Some(&a), "a", ports(json!([{"port": 80}, {"port": 53, "protocol": "UDP", "name": "dns"}])), false)
+        .unwrap();
     assert_eq!(b["spec"]["ports"], json!([{"port": 80}, {"port": 53, "protocol": "UDP", "name": "dns"}]));
     let finalizers = |list: Value| json!({"metadata": {"finalizers": list}});
     let a = applied(None, "a", finalizers(json!(["x"])), false).unwrap();
@@ -181,7 +186,10 @@ fn what_does_not_fit_is_refused() {
         Err(Refusal::Malformed("invalid object type: /v1, Kind=Other".to_owned()))
     );
     let list = json!({"metadata": {"managedFields": []}});
-    assert_eq!(applied(None, "a", list, false), Err(Refusal::Malformed("metadata.managedFields must be nil".to_owned())));
+    assert_eq!(
+        applied(None, "a", list, false),
+        Err(Refusal::Malformed("metadata.managedFields must be nil".to_owned()))
+    );
 }
 
 #[test]
@@ -199,7 +207,9 @@ fn plain_writes() {
     let first = applied(Some(&unknown), "b", json!({"data": {"a": "1"}}), false).unwrap();
     assert_eq!(owners(&first), ["b: .data.a", "before-first-apply: .data .data.a"]);
     // The list as a client sends it.
-    for (sent, left) in [(json!([]), 0), (json!([{}]), 0), (json!(null), 1), (json!([{"manager": "x"}]), 1), (managed.to_value(), 1)] {
+    for (sent, left) in
+        [(json!([]), 0), (json!([{}]), 0), (json!(null), 1), (json!([{"manager": "x"}]), 1), (managed.to_value(), 1)]
+    {
         assert_eq!(Managed::sent(&sent, &a).entries.len(), left, "{sent}");
     }
 }
@@ -207,8 +217,10 @@ fn plain_writes() {
 #[test]
 fn writers_are_bounded() {
     let mut object = thing(json!({"data": {"a": "0"}}));
-    Managed { entries: vec![Entry { owner: Owner::of(writer("first"), false), time: None, fields: Fields::named(&["data"]) }] }
-        .put(&mut object);
+    Managed {
+        entries: vec![Entry { owner: Owner::of(writer("first"), false), time: None, fields: Fields::named(&["data"]) }],
+    }
+    .put(&mut object);
     for at in 0..40 {
         let manager: &'static str = Box::leak(format!("m{at:02}").into_boxed_str());
         let mut data = object["data"].clone();
@@ -252,8 +264,10 @@ fn any_config(chance: &mut Chance) -> Value {
     let text = |chance: &mut Chance| json!(["1", "2"][chance.below(2)]);
     let mut config = json!({});
     if chance.below(3) > 0 {
-        config["data"] =
-            (0..=chance.below(3)).map(|_| (["x", "y", "z"][chance.below(3)].to_owned(), text(chance))).collect::<Map<_, _>>().into();
+        config["data"] = (0..=chance.below(3))
+            .map(|_| (["x", "y", "z"][chance.below(3)].to_owned(), text(chance)))
+            .collect::<Map<_, _>>()
+            .into();
     }
     if chance.below(3) > 0 {
         let mut ports: Vec<u64> = (0..=chance.below(3)).map(|_| chance.below(4) as u64).collect();
@@ -262,7 +276,8 @@ fn any_config(chance: &mut Chance) -> Value {
         if chance.below(2) == 0 {
             ports.reverse();
         }
-        config["spec"]["ports"] = ports.into_iter().map(|port| json!({"port": port, "protocol": "TCP", "name": text(chance)})).collect();
+        config["spec"]["ports"] =
+            ports.into_iter().map(|port| json!({"port": port, "protocol": "TCP", "name": text(chance)})).collect();
     }
     if chance.below(3) == 0 {
         config["spec"]["selector"] = json!({"a": text(chance)});
@@ -270,8 +285,8 @@ fn any_config(chance: &mut Chance) -> Value {
     config
 }
 
-/// Whoever applies: what it says is there, doing it again changes nothing, only owned fields go, and everything that somebody
-/// owns is there.
+/// Whoever applies: what it says is there, doing it again changes nothing, only owned fields go, and everything that
+/// somebody owns is there.
 #[test]
 fn laws_of_apply() {
     let mut chance = Chance(13);
@@ -291,7 +306,8 @@ fn laws_of_apply() {
         done += 1;
         let said = compare::fields_of(&TYPES, "Thing", &thing(config.clone()));
         let there = compare::fields_of(&TYPES, "Thing", &next);
-        let differing = compare::compare(&TYPES, "Thing", &next, &merge::merge(&TYPES, "Thing", &next, &thing(config.clone())));
+        let differing =
+            compare::compare(&TYPES, "Thing", &next, &merge::merge(&TYPES, "Thing", &next, &thing(config.clone())));
         let other = said.intersection(&differing.changed);
         assert!(other.is_empty(), "{config} is not all there: {:?} in {next}", other.paths());
         let again = applied(Some(&next), manager, config.clone(), false).expect("nobody objects to what is so");
@@ -317,13 +333,16 @@ fn laws_of_apply() {
 fn owners_in_two_versions() {
     fn later(thing: &mut Value) {
         (thing["apiVersion"], thing["kind"]) = ("v2".into(), "Later".into());
-        if let Some(count) = thing.get_mut("spec").and_then(Value::as_object_mut).and_then(|spec| spec.remove("replicas")) {
+        if let Some(count) =
+            thing.get_mut("spec").and_then(Value::as_object_mut).and_then(|spec| spec.remove("replicas"))
+        {
             thing["spec"]["count"] = count;
         }
     }
     fn earlier(thing: &mut Value) {
         (thing["apiVersion"], thing["kind"]) = ("v1".into(), "Thing".into());
-        if let Some(count) = thing.get_mut("spec").and_then(Value::as_object_mut).and_then(|spec| spec.remove("count")) {
+        if let Some(count) = thing.get_mut("spec").and_then(Value::as_object_mut).and_then(|spec| spec.remove("count"))
+        {
             thing["spec"]["replicas"] = count;
         }
     }

@@ -54,7 +54,8 @@ fn check(spec: Value, patch: Value, expected: Result<Value, &str>) {
 
 #[test]
 fn lists_by_key() {
-    let standing = json!({"containers": [{"name": "web", "image": "a", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
+    let standing = json!({"containers": [{"name": "web", "image": "a",
+        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
         {"name": "side", "image": "b"}]});
     let names = |list: Value| {
         let mut spec = standing.clone();
@@ -70,19 +71,26 @@ fn lists_by_key() {
             json!({"containers": [{"name": "n", "image": "x"}, {"name": "n", "image": "y"}]}),
             names(json!([{"name": "n", "image": "y"}, web, side])),
         ),
-        (json!({"containers": [{"name": "side", "$patch": "delete"}, {"name": "nope", "$patch": "delete"}]}), names(json!([web]))),
+        (
+            json!({"containers": [{"name": "side", "$patch": "delete"}, {"name": "nope", "$patch": "delete"}]}),
+            names(json!([web])),
+        ),
         (json!({"containers": [{"$patch": "replace"}, {"name": "n"}]}), names(json!([{"name": "n"}]))),
         (json!({"containers": [{"name": "web", "$patch": "replace"}]}), names(json!([]))),
         (
             json!({"containers": [{"name": "web", "env": [{"name": "A", "value": "9"}, {"name": "N"}]}]}),
-            names(
-                json!([{"name": "web", "image": "a", "env": [{"name": "A", "value": "9"}, {"name": "N"}, {"name": "B", "value": "2"}]}, side]),
-            ),
+            names(json!([
+                {
+                    "name": "web", "image": "a",
+                    "env": [{"name": "A", "value": "9"}, {"name": "N"}, {"name": "B", "value": "2"}],
+                }, side,
+            ])),
         ),
         // As kubectl apply says it.
         (
             json!({"$setElementOrder/containers": [{"name": "web"}], "containers": [{"name": "web",
-                "$setElementOrder/env": [{"name": "B"}, {"name": "C"}], "env": [{"name": "A", "$patch": "delete"}, {"name": "C"}]}, {"name": "side", "$patch": "delete"}]}),
+                "$setElementOrder/env": [{"name": "B"}, {"name": "C"}],
+                "env": [{"name": "A", "$patch": "delete"}, {"name": "C"}]}, {"name": "side", "$patch": "delete"}]}),
             names(json!([{"name": "web", "image": "a", "env": [{"name": "B", "value": "2"}, {"name": "C"}]}])),
         ),
         (json!({"$setElementOrder/containers": [{"name": "side"}, {"name": "web"}]}), names(json!([side, web]))),
@@ -97,37 +105,56 @@ fn lists_by_key() {
         ),
         // Where nothing stands, directives direct nothing.
         (
-            json!({"containers": [{"name": "n", "$setElementOrder/env": [{"name": "A"}], "env": [{"name": "A"}, {"name": "Z", "$patch": "delete"}]}]}),
+            json!({
+                "containers": [
+                    {
+                        "name": "n", "$setElementOrder/env": [{"name": "A"}],
+                        "env": [{"name": "A"}, {"name": "Z", "$patch": "delete"}],
+                    },
+                ],
+            }),
             names(json!([{"name": "n", "env": [{"name": "A"}]}, web, side])),
         ),
         // Mistakes.
         (json!({"containers": [{"image": "x"}]}), Err("map: map[image:x] does not contain declared merge key: name")),
-        (json!({"containers": [{"$patch": "delete"}]}), Err("map: map[$patch:delete] does not contain declared merge key: name")),
-        (json!({"containers": [{"name": "a", "$patch": "frob"}]}), Err("unknown patch type: frob in map: map[$patch:frob name:a]")),
-        (json!({"containers": [{"name": "a", "$patch": "merge"}]}), Err("merging lists cannot yet be specified in the patch")),
+        (
+            json!({"containers": [{"$patch": "delete"}]}),
+            Err("map: map[$patch:delete] does not contain declared merge key: name"),
+        ),
+        (
+            json!({"containers": [{"name": "a", "$patch": "frob"}]}),
+            Err("unknown patch type: frob in map: map[$patch:frob name:a]"),
+        ),
+        (
+            json!({"containers": [{"name": "a", "$patch": "merge"}]}),
+            Err("merging lists cannot yet be specified in the patch"),
+        ),
         (
             json!({"$setElementOrder/containers": [{"name": "x"}], "containers": [{"name": "y"}]}),
             Err("The order in patch list:\n[map[name:y]]\n doesn't match $setElementOrder list:\n[map[name:x]]\n"),
         ),
         (json!({"$setElementOrder/containers": "x"}), Err("expected a []interface {}, but received a string")),
         (json!({"$setElementOrder": []}), Err("invalid patch format of setElementOrder list")),
-        (json!({"$setElementOrder/nope": []}), Err("unable to find api field in struct Spec for the json field \"nope\"")),
+        (
+            json!({"$setElementOrder/nope": []}),
+            Err("unable to find api field in struct Spec for the json field \"nope\""),
+        ),
         (
             json!({"containers": ["web"]}),
-            Err(
-                "list element types are not identical: [[map[env:[map[name:A value:1] map[name:B value:2]] image:a name:web] map[image:b name:side]] [web]]",
-            ),
+            Err("list element types are not identical: [[map[env:[map[name:A value:1] map[name:B value:2]] image:a \
+                 name:web] map[image:b name:side]] [web]]"),
         ),
         (
             json!({"containers": [[]]}),
-            Err(
-                "list element types are not identical: [[map[env:[map[name:A value:1] map[name:B value:2]] image:a name:web] map[image:b name:side]] [[]]]",
-            ),
+            Err("list element types are not identical: [[map[env:[map[name:A value:1] map[name:B value:2]] image:a \
+                 name:web] map[image:b name:side]] [[]]]"),
         ),
     ] {
         check(standing.clone(), patch, expected);
     }
-    let ports = json!({"containers": [{"name": "c", "ports": [{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]}]});
+    let ports = json!({
+        "containers": [{"name": "c", "ports": [{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]}],
+    });
     // The merge key is the port alone, and what two entries share tells them not apart.
     check(
         ports.clone(),
@@ -137,15 +164,27 @@ fn lists_by_key() {
     check(
         ports,
         json!({"containers": [{"name": "c", "ports": [{"port": 53, "protocol": "x"}]}]}),
-        Ok(json!({"containers": [{"name": "c", "ports": [{"port": 53, "protocol": "x"}, {"port": 53, "protocol": "UDP"}]}]})),
+        Ok(json!({
+            "containers": [
+                {"name": "c", "ports": [{"port": 53, "protocol": "x"}, {"port": 53, "protocol": "UDP"}]},
+            ],
+        })),
     );
-    check(json!({"odd": [{"name": "a"}]}), json!({"odd": [{"name": "b"}]}), Err("cannot merge lists without merge key for type struct"));
+    check(
+        json!({"odd": [{"name": "a"}]}),
+        json!({"odd": [{"name": "b"}]}),
+        Err("cannot merge lists without merge key for type struct"),
+    );
 }
 
 #[test]
 fn maps_and_other_lists() {
     for (standing, patch, expected) in [
-        (json!({"tolerations": [{"key": "a"}]}), json!({"tolerations": [{"key": "b"}]}), Ok(json!({"tolerations": [{"key": "b"}]}))),
+        (
+            json!({"tolerations": [{"key": "a"}]}),
+            json!({"tolerations": [{"key": "b"}]}),
+            Ok(json!({"tolerations": [{"key": "b"}]})),
+        ),
         (json!({"strategy": {"name": "a"}}), json!({"strategy": {"$patch": "delete"}}), Ok(json!({"strategy": {}}))),
         (
             json!({"strategy": {"name": "a"}}),
@@ -153,7 +192,11 @@ fn maps_and_other_lists() {
             Ok(json!({"strategy": {"empty": {}}})),
         ),
         (json!({}), json!({"strategy": {"$patch": "delete"}}), Ok(json!({}))),
-        (json!({"whole": {"labels": {"a": "b"}}}), json!({"whole": {"labels": {"c": "d"}}}), Ok(json!({"whole": {"labels": {"c": "d"}}}))),
+        (
+            json!({"whole": {"labels": {"a": "b"}}}),
+            json!({"whole": {"labels": {"c": "d"}}}),
+            Ok(json!({"whole": {"labels": {"c": "d"}}})),
+        ),
         (
             json!({"strategy": {"name": "a", "empty": {"key": "x"}}}),
             json!({"strategy": {"$retainKeys": ["name", "secret"], "secret": {"key": "y"}}}),
@@ -169,7 +212,11 @@ fn maps_and_other_lists() {
             json!({"strategy": {"$retainKeys": ["name"], "secret": {}}}),
             Err("invalid patch format of retainKeys"),
         ),
-        (json!({"strategy": {"name": "a"}}), json!({"strategy": {"$retainKeys": "name"}}), Err("invalid patch format of retainKeys")),
+        (
+            json!({"strategy": {"name": "a"}}),
+            json!({"strategy": {"$retainKeys": "name"}}),
+            Err("invalid patch format of retainKeys"),
+        ),
         (
             json!({"strategy": {"name": "a"}}),
             json!({"strategy": {"$patch": 5}}),
@@ -188,7 +235,9 @@ fn maps_and_other_lists() {
     }
     let document = json!({"metadata": {"owners": {"a": {"name": "x", "env": [{"name": "A"}]}}}});
     let patch = json!({"metadata": {"owners": {"a": {"env": [{"name": "B"}]}, "b": {"name": "y"}}}});
-    let expected = json!({"metadata": {"owners": {"a": {"name": "x", "env": [{"name": "B"}, {"name": "A"}]}, "b": {"name": "y"}}}});
+    let expected = json!({
+        "metadata": {"owners": {"a": {"name": "x", "env": [{"name": "B"}, {"name": "A"}]}, "b": {"name": "y"}}},
+    });
     assert_eq!(done(&document, &patch), Ok(expected));
 }
 
@@ -226,7 +275,10 @@ fn any_patch(chance: &mut Chance) -> Value {
         spec.insert("containers".into(), entries.into());
     }
     if chance.below(3) == 0 {
-        spec.insert("$setElementOrder/containers".into(), ["a", "b", "c", "d"].iter().map(|name| json!({"name": name})).collect());
+        spec.insert(
+            "$setElementOrder/containers".into(),
+            ["a", "b", "c", "d"].iter().map(|name| json!({"name": name})).collect(),
+        );
     }
     if chance.below(8) == 0 {
         spec.insert("strategy".into(), json!({"$retainKeys": ["name"], "name": "x"}));

@@ -35,7 +35,9 @@ impl Piece {
     pub fn read(said: &LogOutput) -> Option<Piece> {
         let (stream, bytes) = match said {
             LogOutput::StdErr { message } => (2, message),
-            LogOutput::StdOut { message } | LogOutput::StdIn { message } | LogOutput::Console { message } => (1, message),
+            LogOutput::StdOut { message } | LogOutput::StdIn { message } | LogOutput::Console { message } => {
+                (1, message)
+            }
         };
         let blank = bytes.iter().position(|byte| *byte == b' ')?;
         Some(Piece { stream, bytes: bytes.clone(), text_at: blank + 1 })
@@ -83,7 +85,8 @@ impl Open {
     }
 }
 
-/// Takes the timestamp off each piece and joins the pieces of one line, also where the other stream was written between them.
+/// Takes the timestamp off each piece and joins the pieces of one line, also where the other stream was written between
+/// them.
 pub struct Joined {
     timestamps: bool,
     since: Option<Time>,
@@ -147,7 +150,8 @@ impl Joined {
     /// The time, and the piece, that it begins with have not come.
     fn is_before(&mut self, piece: &Piece) -> bool {
         if let Some(first) = &self.first {
-            let begins = first.stream == piece.stream && first.stamp == piece.stamp() || piece.time() > time(&first.newest);
+            let begins =
+                first.stream == piece.stream && first.stamp == piece.stamp() || piece.time() > time(&first.newest);
             if !begins {
                 self.passed.goes_on(piece);
                 return true;
@@ -236,7 +240,14 @@ mod tests {
     #[test]
     fn what_is_written_between_the_pieces_of_a_line_comes_behind_it() {
         let long = "x".repeat(PIECE_BYTES);
-        let both = [(1, A, long.as_str()), (2, B, "error\n"), (1, A, long.as_str()), (2, C, "again\n"), (1, A, "end\n"), (1, C, "next\n")];
+        let both = [
+            (1, A, long.as_str()),
+            (2, B, "error\n"),
+            (1, A, long.as_str()),
+            (2, C, "again\n"),
+            (1, A, "end\n"),
+            (1, C, "next\n"),
+        ];
         check(Joined::new(true, None, None), &both, &format!("{A} {long}{long}end\n{B} error\n{C} again\n{C} next\n"));
         // Two long lines at once, and one whose end never comes.
         let two = [(1, A, long.as_str()), (2, B, long.as_str()), (1, A, "end\n"), (2, B, "too\n")];

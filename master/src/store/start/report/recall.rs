@@ -26,7 +26,8 @@ impl Report<'_> {
                     match path {
                         Some(path) => self.recall(folder, path, &known),
                         None => {
-                            let why = quarantine::reason(self.disk, folder).unwrap_or_else(|| "something may be missing".to_owned());
+                            let why = quarantine::reason(self.disk, folder)
+                                .unwrap_or_else(|| "something may be missing".to_owned());
                             self.tell_doubt(format!("{QUARANTINE}/{folder}"), why);
                         }
                     }
@@ -51,8 +52,8 @@ impl Report<'_> {
 
     fn tell_doubt(&mut self, file: String, why: String) {
         let remedy = format!(
-            "look whether something is missed, then stop the master and run coracle-master store salvage, and it is told no more; a copy of \
-             a running master is whole with {HEAD} first, as of tar --sort=name"
+            "look whether something is missed, then stop the master and run coracle-master store salvage, and it is \
+             told no more; a copy of a running master is whole with {HEAD} first, as of tar --sort=name"
         );
         self.foreign.push(Damage { why: format!("{file}: {why}"), file, key: None, kind: None, remedy });
     }
@@ -85,7 +86,10 @@ impl Report<'_> {
             Err(error) => Some(format!("it cannot be read: {error}")),
         };
         let why = why.or_else(|| quarantine::reason(self.disk, incident));
-        let why = format!("{OBJECTS}/{path}: {}", why.unwrap_or_else(|| "it was set aside and has been mended there since".to_owned()));
+        let why = format!(
+            "{OBJECTS}/{path}: {}",
+            why.unwrap_or_else(|| "it was set aside and has been mended there since".to_owned())
+        );
         let remedy = format!("put a good file at {OBJECTS}/{path} and restart the master, or {GIVE_UP}");
         let kind = self.kind_of(Some(&key));
         self.damaged.insert(key.clone(), Damage { file, key: Some(key), kind, why, remedy });

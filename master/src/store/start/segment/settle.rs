@@ -81,7 +81,13 @@ impl Settling<'_> {
 
     /// On a full disk backups come last: HEAD.json, which is durable, says that nobody else needs the old segments, nor
     /// any where it was closed in order.
-    pub(super) fn make_room(&mut self, disk: &dyn Disk, journal: &mut Journal, old: &mut Vec<(u64, u64)>, head: &mut Head) {
+    pub(super) fn make_room(
+        &mut self,
+        disk: &dyn Disk,
+        journal: &mut Journal,
+        old: &mut Vec<(u64, u64)>,
+        head: &mut Head,
+    ) {
         let gone = |segment: u64| disk.unlink(&journal::path(segment)).is_ok();
         old.retain(|(segment, _)| !gone(*segment));
         self.recovered.void.iter().for_each(|segment| _ = gone(*segment));
@@ -96,7 +102,8 @@ impl Settling<'_> {
     /// One start after the other would need another segment of a full disk for the same batch. The new one says all
     /// that it did.
     pub(super) fn leave_carried(&self, disk: &dyn Disk, journal: &mut Journal) {
-        journal.forget(|segment| self.recovered.carried == Some(segment) && disk.unlink(&journal::path(segment)).is_ok());
+        journal
+            .forget(|segment| self.recovered.carried == Some(segment) && disk.unlink(&journal::path(segment)).is_ok());
     }
 
     /// An edit counts once: edited files become the store's own before anybody writes to their objects.

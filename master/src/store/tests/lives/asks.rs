@@ -18,7 +18,10 @@ pub fn turns(store: &FlatStore, asked: &[Asked]) -> Vec<usize> {
             }
             Write::Create { .. } => false,
         };
-        stale || claims(key, object.as_ref()).iter().any(|wanted| owners.iter().any(|(claim, owner)| claim == wanted && owner != key))
+        stale
+            || claims(key, object.as_ref())
+                .iter()
+                .any(|wanted| owners.iter().any(|(claim, owner)| claim == wanted && owner != key))
     };
     let mut turns: Vec<usize> = Vec::new();
     for (at, (key, object, _)) in asked.iter().enumerate() {
@@ -46,7 +49,9 @@ pub fn ask_update(host: &mut Host, life: &Life, name: &str) -> Asked {
     let durable = durable_of(&key, &object);
     let write = match life.store.get(&key).ok().flatten() {
         None => Write::Create { key: key.clone(), object: object.clone(), durable, claims: Vec::new() },
-        Some(now) => Write::Update { key: key.clone(), object: object.clone(), seen: now.revision, durable, claims: Vec::new() },
+        Some(now) => {
+            Write::Update { key: key.clone(), object: object.clone(), seen: now.revision, durable, claims: Vec::new() }
+        }
     };
     (key, Some(object), write)
 }
@@ -97,7 +102,9 @@ pub fn edited_object(key: &Key, whole: Option<Value>, spec: &str) -> Value {
 pub fn object(key: &Key, spec: &str) -> Value {
     let kinds = rules().kinds;
     let kind = kinds.iter().find(|kind| kind.resource == key.resource).expect("a kind of the tests");
-    let mut object = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": key.name}, "spec": {"is": spec}});
+    let mut object = json!({
+        "apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": key.name}, "spec": {"is": spec},
+    });
     if !key.namespace.is_empty() {
         object["metadata"]["namespace"] = Value::String(key.namespace.clone());
     }

@@ -44,8 +44,8 @@ impl Host {
         self.oracle.look(&store, &now).map(drop).map_err(|broken| format!("a start in vain: {broken}"))
     }
 
-    /// Starts where something fails: it may not be able to say what there is, or say that it cannot write. It gets over it, or the next
-    /// start does.
+    /// Starts where something fails: it may not be able to say what there is, or say that it cannot write. It gets over
+    /// it, or the next start does.
     pub fn start_again(&mut self) -> Result<Life, String> {
         for _ in 0..3 {
             let Ok(store) = open(&self.disk, &self.tmpfs, self.boot, self.setup) else { continue };

@@ -50,7 +50,9 @@ impl Disk for SimDisk {
                 Ok(()) => content.sync(),
                 // It may have come so far, or have lost what it could not write.
                 Err(_) if inside.dice.one_in(2) => content.sync(),
-                Err(_) if !inside.cut && inside.dice.one_in(2) => content.fail_sync(inside.nature.reverts, &mut inside.dice),
+                Err(_) if !inside.cut && inside.dice.one_in(2) => {
+                    content.fail_sync(inside.nature.reverts, &mut inside.dice)
+                }
                 Err(_) => {}
             }
         }
@@ -137,7 +139,12 @@ impl Disk for SimDisk {
         }
         let Node::Folder(id) = inside.names.look(path)? else { return Err(io::ErrorKind::NotADirectory.into()) };
         let what = |node: &Node| if matches!(node, Node::File(_)) { What::File } else { What::Folder };
-        Ok(inside.names.of(id).iter().map(|(name, node)| FolderEntry { name: name.clone(), what: what(node) }).collect())
+        Ok(inside
+            .names
+            .of(id)
+            .iter()
+            .map(|(name, node)| FolderEntry { name: name.clone(), what: what(node) })
+            .collect())
     }
 
     /// Asked for often, and nothing that could fail: no step.
@@ -156,7 +163,11 @@ impl SimFile {
     /// An unlinked file whose process was killed is no more.
     fn inside(&self) -> io::Result<MutexGuard<'_, Inside>> {
         let inside = self.disk.inside();
-        if inside.files.contains_key(&self.id) { Ok(inside) } else { Err(io::Error::other("it was open in another life")) }
+        if inside.files.contains_key(&self.id) {
+            Ok(inside)
+        } else {
+            Err(io::Error::other("it was open in another life"))
+        }
     }
 }
 

@@ -68,7 +68,13 @@ impl Content {
     /// As a person's editor leaves it, long since durable.
     pub fn settled(bytes: &[u8], now: u64) -> Content {
         let attributes = Attributes { mark: None, mtime: now };
-        Content { cached: bytes.to_vec(), medium: bytes.to_vec(), dirty: Vec::new(), shown: attributes, kept: attributes }
+        Content {
+            cached: bytes.to_vec(),
+            medium: bytes.to_vec(),
+            dirty: Vec::new(),
+            shown: attributes,
+            kept: attributes,
+        }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -120,7 +126,8 @@ impl Content {
         self.kept = self.shown;
     }
 
-    /// The pages count as clean from here on, whatever the medium has of them; `reverts`: the cache shows the medium again.
+    /// The pages count as clean from here on, whatever the medium has of them; `reverts`: the cache shows the medium
+    /// again.
     pub fn fail_sync(&mut self, reverts: bool, dice: &mut Dice) {
         self.write_some(Style::any(dice), false, dice);
         if reverts {
@@ -131,7 +138,8 @@ impl Content {
 
     pub fn cut(&mut self, style: Style, shears: bool, dice: &mut Dice) {
         self.write_some(style, shears, dice);
-        // What the inode says may have come down to the medium before the content, and the other way round; in itself it is in order.
+        // What the inode says may have come down to the medium before the content, and the other way round; in itself
+        // it is in order.
         if style.keeps(0, 1, dice) || dice.one_in(4) {
             self.kept.mtime = self.shown.mtime;
             if !dice.one_in(4) {

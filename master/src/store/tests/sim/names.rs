@@ -16,7 +16,8 @@ pub enum Node {
 /// What a file system promises of names that nobody made durable.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Promise {
-    /// They are a log, as with a journal: a cut leaves what came first, and whatever makes one durable makes the earlier ones so.
+    /// They are a log, as with a journal: a cut leaves what came first, and whatever makes one durable makes the
+    /// earlier ones so.
     Ordered,
     /// A cut leaves any of them; a rename is one step.
     Loose,
@@ -104,7 +105,8 @@ impl Names {
         if self.promise == Promise::Ordered {
             return self.sync_all();
         }
-        // With the other half of what was renamed, where that is one step, and nothing older of the same names any more.
+        // With the other half of what was renamed, where that is one step, and nothing older of the same names any
+        // more.
         let (now, mut later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending)
             .into_iter()
             .enumerate()

@@ -58,7 +58,10 @@ fn what_was_not_may_be_there_whole_or_in_part_or_not() {
         assert!(seen.contains(&Some(text.clone())), "{promise:?}: or all may be there");
         assert!(seen.contains(&Some(Vec::new())), "{promise:?}: or the name without the content");
         assert!(seen.contains(&Some(vec![0; 1500])), "{promise:?}: or zeros of its length");
-        assert!(seen.iter().flatten().any(|bytes| bytes.len() == 1500 && bytes.starts_with(&text[..512]) && *bytes != text), "or torn");
+        assert!(
+            seen.iter().flatten().any(|bytes| bytes.len() == 1500 && bytes.starts_with(&text[..512]) && *bytes != text),
+            "or torn"
+        );
         assert!(!seen.contains(&None), "{promise:?}: the rename replaces in one step");
     }
 }
