@@ -13,6 +13,7 @@ use super::ask::Ask;
 use super::preempt::REASON;
 use super::volumes::Grant;
 use coracle_api::meta::Key;
+use coracle_api::strategy::qos;
 use serde_json::{Value, json};
 
 /// The source of the events.
@@ -109,11 +110,46 @@ impl Words<'_, '_> {
     }
 
     fn status(&self) -> Value {
-        let status = document(&self.ask.pod.document)["status"].clone();
-        if status.is_object() { status } else { json!({}) }
+        status_of(&document(&self.ask.pod.document))
     }
 
     fn write(&self, status: Value) -> Intent {
         Intent::Status { key: self.ask.key.clone(), seen: self.ask.pod.revision, status }
+    }
+}
+
+/// A status lives in memory: after a restart of the master it begins as that of a new pod.
+fn status_of(pod: &Value) -> Value {
+    let status = &pod["status"];
+    if status["phase"].is_string() {
+        return status.clone();
+    }
+    let mut begun = json!({"phase": "Pending", "qosClass": qos::class(pod)});
+    for (field, value) in status.as_object().into_iter().flatten() {
+        begun[field] = value.clone();
+    }
+    begun
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_that_was_lost_begins_anew() {
+        let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]});
+        for (status, expected) in [
+            (json!(null), json!({"phase": "Pending", "qosClass": "Burstable"})),
+            (
+                json!({"nominatedNodeName": "n"}),
+                json!({"phase": "Pending", "qosClass": "Burstable", "nominatedNodeName": "n"}),
+            ),
+            (
+                json!({"phase": "Pending", "qosClass": "BestEffort"}),
+                json!({"phase": "Pending", "qosClass": "BestEffort"}),
+            ),
+        ] {
+            assert_eq!(status_of(&json!({"spec": spec, "status": status})), expected);
+        }
     }
 }
