@@ -3,7 +3,7 @@
 #   engine     docker.io, nftables, iproute2     (to run pods)
 #   rules      nftables, iproute2, openssl       (make check: rules of services in a kernel, servers that speak TLS)
 #   demo       busybox-static, curl, jq          (the demonstration's image, its requests, reading answers)
-#   test       kubernetes-client, python3-kubernetes, curl, openssl (stock kubectl, and what its scripts use)
+#   test       kubernetes-client, python3-kubernetes, curl, openssl, faketime (stock kubectl, and what its scripts use; clocks that jump)
 #   crash      e2fsprogs, xfsprogs             (make test-crash)
 #   bench-store etcd-server, libsqlite3-dev     (make bench-store)
 #   bench-net  unbound                          (make bench-net)
@@ -48,7 +48,8 @@ for what in "$@"; do
             need kubectl kubernetes-client "stock kubectl for the tests"
             /usr/bin/python3 -c 'import kubernetes' 2>/dev/null || install python3-kubernetes "the Python client for the tests"
             need curl curl "requests to the API"
-            need openssl openssl "certificates for the tests" ;;
+            need openssl openssl "certificates for the tests"
+            need faketime faketime "a clock that jumps, for one test alone" ;;
         crash)
             # The disk under test is served over FUSE: root needs the kernel's part of it and no package.
             [ -e /dev/fuse ] || as_root modprobe fuse || { echo "this kernel has no FUSE, which carries the disk under test" >&2; exit 1; }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # test-vm.sh: both packages on a Debian 13 of their own, in a virtual machine without a network: cgroup v2, a current Docker, a real
-# systemd. Pods run from a file and from the API; a full disk stops no pod of a file, and heals; `poweroff` ends them in their grace; a clock of 1970 and an engine that is late by a
-# minute change nothing; and the plug is pulled CUTS times (50), in the middle of writes and of boots: every object that was
+# systemd. Pods run from a file and from the API; a full disk stops no pod of a file, and heals; `poweroff` ends them in their grace; a
+# clock that is put forward and back makes a CronJob run once for what was left out and nothing twice; a clock of 1970 and an engine that
+# is late by a minute change nothing; and the plug is pulled CUTS times (50), in the middle of writes and of boots: every object that was
 # acknowledged is there afterwards, and every pod runs. Before that a day of trouble in DAY_S seconds (600), see day.sh.
 #
 # Emulated, a boot takes a minute or less: fifty cuts take about an hour. CUTS=3 DAY_S=60 packaging/test-vm.sh takes some minutes.
@@ -145,11 +146,51 @@ vm_boot
 all_runs
 await 120 "the diary has ended in its grace, preStop first, and begun again" diary_says 'begins prestop ends begins'
 
+# A CronJob of each minute over a clock that is set: one Job makes up for what was left out, none runs twice.
+batch=http://localhost/apis/batch/v1/namespaces/default
+due='[.items[].metadata.annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"] // empty | fromdateiso8601]'
+job_is_due() { vm "$ask $batch/jobs | jq -e --argjson now \$(date +%s) '$due | any(. > \$now - 120 and . <= \$now)'"; }
+due_count() { vm "$ask $batch/jobs | jq '$due | length'"; }
+none_twice() { vm "$ask $batch/jobs | jq -e '$due | length > 0 and length == (unique | length)'"; }
+last_is_told() { vm "last=\$($ask $batch/cronjobs/tick | jq '.status.lastScheduleTime | fromdateiso8601') && $ask $batch/jobs | jq -e --argjson last \$last '$due | max == \$last'"; }
+# set_clock WHAT BY MORE: so many Jobs come of it at most, with one for a minute that passes meanwhile.
+set_clock() {
+    local what=$1 by=$2 more=$3 before
+    before=$(due_count)
+    vm "date -s '$by'"
+    await 150 "$what: a cron job is due" job_is_due
+    is "$what: it made up for what was left out once" test "$(($(due_count) - before))" -le "$more"
+    is "$what: no minute ran twice" none_twice
+    await 60 "$what: the last one is told" last_is_told
+}
+say "setting the clock"
+vm "$ask -d @- $batch/cronjobs" <<'TEXT' >/dev/null
+{"metadata": {"name": "tick"}, "spec": {"schedule": "* * * * *", "successfulJobsHistoryLimit": 100, "jobTemplate": {"spec": {"template": {"spec":
+ {"restartPolicy": "Never", "containers": [{"name": "tick", "image": "coracle/demo:1", "command": ["true"]}]}}}}}}
+TEXT
+await 150 "a cron job is due" job_is_due
+set_clock "an hour forward" '+1 hour' 4
+set_clock "a day forward" '+1 day' 4
+before=$(due_count)
+vm "date -s '-1 hour'"
+# Nothing tells of what does not come: more than a minute has to pass.
+sleep 90
+is "an hour back: nothing ran again" test "$(due_count)" -le "$((before + 1))"
+is "an hour back: no minute ran twice" none_twice
+set_clock "an hour forward again" '+1 hour' 5
+all_runs
+
 say "booting with a clock of 1970 and an engine that is late by a minute"
 vm 'mkdir -p /etc/systemd/system/docker.service.d && printf "[Service]\nExecStartPre=/bin/sleep 60\n" >/etc/systemd/system/docker.service.d/late.conf; systemctl poweroff' || true
 vm_off 600
 vm_boot -rtc base=1970-01-01T00:10:00
 all_runs
+is "no cron job is due in 1970" vm "$ask $batch/jobs | jq -e '$due | length > 0 and min > 1767225600'"
+# Further on than the clock was before.
+vm "date -s @$(($(date +%s) + 172800))"
+await 150 "a cron job is due once the clock is set" job_is_due
+is "no minute ran twice" none_twice
+vm "$ask -X DELETE $batch/cronjobs/tick"
 vm 'rm -r /etc/systemd/system/docker.service.d; systemctl daemon-reload; sync'
 
 if [ "${DAY_S:-600}" -gt 0 ]; then day "${DAY_S:-600}"; fi

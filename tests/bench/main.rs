@@ -7,11 +7,16 @@
 mod bed;
 mod churn;
 #[allow(dead_code)]
+#[path = "api/client.rs"]
+mod client;
+mod cluster;
+#[allow(dead_code)]
 #[path = "../e2e/images.rs"]
 mod images;
 #[allow(dead_code)]
 #[path = "../e2e/kubectl.rs"]
 mod kubectl;
+mod kubelets;
 mod loads;
 mod net;
 mod process;
@@ -43,6 +48,8 @@ const ROWS: &[Row] = &[
     ("services and names", net::net),
     ("a rollout", loads::rollout),
     ("a full node", loads::full),
+    ("a cluster of 5,000 pods", cluster::large),
+    ("scheduling", cluster::scheduling),
     ("memory at rest, a quiet minute", quiet),
     ("after a churn", churn::churn),
 ];

@@ -31,6 +31,13 @@ impl Usage {
     }
 }
 
+/// Since the process started, to the microsecond.
+pub fn cpu_us(pid: u32) -> Result<i64, String> {
+    let failed = |e: nix::Error| format!("the time of process {pid}: {e}");
+    let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid as i32)).map_err(failed)?;
+    Ok(nix::time::clock_gettime(clock).map(std::time::Duration::from).map_err(failed)?.as_micros() as i64)
+}
+
 /// The memory that is its own, and its share of what it shares.
 pub fn pss_kb(pid: u32) -> Result<u64, String> {
     labelled(&read(pid, "smaps_rollup")?, "Pss:")

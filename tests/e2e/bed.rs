@@ -238,15 +238,33 @@ impl<'a> Bed<'a> {
 
     /// Returns at once; `start_master` waits until it answers.
     pub fn spawn_master(&mut self) {
+        self.spawn_master_with(&[]);
+    }
+
+    /// `flags` after the usual ones.
+    pub fn spawn_master_with(&mut self, flags: &[&str]) {
+        self.spawn_master_in(flags, &[]);
+    }
+
+    /// With these variables in its environment.
+    pub fn spawn_master_in(&mut self, flags: &[&str], environment: &[(&str, &str)]) {
         let (data, socket) = (self.path("master"), self.path("run/api.sock"));
         let mut command = program("coracle-master");
         command.arg("--data-dir").arg(data).arg("--admin-socket").arg(socket).args(["--listen", MASTER]);
-        command.arg("--agent-sockets").arg(self.path("sockets"));
+        command.arg("--agent-sockets").arg(self.path("sockets")).args(flags).envs(environment.iter().copied());
         self.master = Some(self.launch(&mut command, "master"));
     }
 
     pub fn start_master(&mut self) {
-        self.spawn_master();
+        self.start_master_with(&[]);
+    }
+
+    pub fn start_master_with(&mut self, flags: &[&str]) {
+        self.spawn_master_with(flags);
+        self.until_master_answers();
+    }
+
+    pub fn until_master_answers(&self) {
         self.until("the master answers", |bed| bed.try_get(&format!("http://{MASTER}/healthz")).ok());
     }
 

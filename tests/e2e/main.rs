@@ -4,6 +4,7 @@
 //! One test after the other on one engine: `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`.
 
 mod bed;
+mod clock;
 mod cluster;
 #[cfg(feature = "clients")]
 mod crate_kube;
@@ -39,6 +40,7 @@ const SUITES: &[&[Test]] = &[
     network::TESTS,
     pods::TESTS,
     workloads::TESTS,
+    clock::TESTS,
     services::TESTS,
     CRATE_KUBE,
 ];

@@ -4,6 +4,7 @@
 //!
 //! Nothing is asserted of time; a row that could not be measured says so and fails the bench.
 
+#[allow(dead_code)]
 mod client;
 #[allow(dead_code)]
 #[path = "../store/etcd.rs"]
