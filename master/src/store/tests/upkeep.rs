@@ -314,7 +314,7 @@ fn a_backup_comes_back() {
     });
     assert_eq!(contents, Ok(Restored { objects: 3, revision: revision.0, left_out: Vec::new() }));
     assert_eq!(places, names_in(&store));
-    assert!(restore(&place.0, || Ok(text.as_slice())).expect_err("it is open").contains("in use"));
+    assert!(restore(&place.0, || Ok(text.as_slice())).expect_err("it is open").contains("a master is running"));
 
     let other = DataDir::new("restored");
     restore(&other.0, || Ok(text.as_slice())).expect("an empty directory");
