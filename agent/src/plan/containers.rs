@@ -77,6 +77,10 @@ pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
 /// The record of its end, if it stands: of what was started anew since, in a new sandbox or with its whole pod, its
 /// master has yet to hear.
 fn on_record<'a>(story: &Story<'a>, case: Case<'_>) -> Option<&'a Value> {
+    // Of such a pod the master takes any word: in a new sandbox it is initialized again, as by a kubelet.
+    if story.member.kind == Kind::Init && story.wanted.restarts_all() {
+        return None;
+    }
     let before =
         story.wanted.ended_before(&story.member).filter(|_| !story.stale && case.rules.hold(Rule::RecordedEndsStay))?;
     let outlived =

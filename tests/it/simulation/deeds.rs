@@ -152,6 +152,8 @@ impl Story {
     pub fn find_again(&mut self, index: usize) {
         let wish = if self.random.percent(60) { Wish::Runs } else { Wish::Gone };
         self.pods[index].wish = wish;
+        // What has no container here yet comes as if it were new.
+        self.pods[index].may_be_refused |= self.strained_since.is_some();
         let uid = self.pods[index].uid.clone();
         self.fake.with(|engine| engine.protected.remove(&uid));
         self.say(format!("pod{index}: its source answers again: {wish:?}"));

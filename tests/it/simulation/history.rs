@@ -407,14 +407,14 @@ impl Story {
 
     /// The witness sees what has happened since.
     fn look(&mut self) {
-        let notes = self.fake.with(|engine| engine.notes.replace(Vec::new())).unwrap_or_default();
-        if notes.is_empty() {
-            return;
-        }
-        // Until it has looked at a pod, no agent knows of it.
+        // Until it has looked at a pod, no agent knows of it: an engine that does not answer may keep it from that.
         let statuses = self.shown.borrow().statuses.clone();
         for pod in self.pods.iter_mut().filter(|pod| !statuses.contains_key(&pod.uid)) {
             pod.known_since = Instant::now();
+        }
+        let notes = self.fake.with(|engine| engine.notes.replace(Vec::new())).unwrap_or_default();
+        if notes.is_empty() {
+            return;
         }
         let asked: BTreeMap<String, Asked> = self.pods.iter().map(|pod| (pod.uid.clone(), self.asked(pod))).collect();
         let view = View { asked: &asked, calm: self.calm, agent: self.agents };

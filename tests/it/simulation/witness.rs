@@ -82,6 +82,8 @@ pub struct Witness {
     passed: BTreeSet<(String, u32, String)>,
     /// By uid: what ran when a rule had all of the pod start anew, by the engine's id.
     anew: BTreeMap<String, BTreeSet<String>>,
+    /// By uid: the round in which all are to start anew, and since when.
+    rounds: BTreeMap<String, (u32, Instant)>,
     /// Pods of which somebody took away what tells that they are to start anew.
     unsure: BTreeSet<String>,
     /// By path: the files that the agent wrote.
@@ -161,7 +163,10 @@ impl Witness {
             if asked.kept_out {
                 found.push("starts although the host takes no such pods");
             }
-            let sure = !has_restart_all(&asked.document) || !self.unsure.contains(&uid);
+            // A start of the round before may be under way.
+            let late = |(round, since): &(u32, Instant)| tag.renewal < *round && at <= *since + UNDER_WAY;
+            let unsure = self.unsure.contains(&uid) || self.rounds.get(&uid).is_some_and(late);
+            let sure = !has_restart_all(&asked.document) || !unsure;
             if !tag.is_sandbox() && container(&asked.document, &name).is_some() && sure {
                 found.extend(self.left_over(&uid));
                 found.extend(self.order(asked, &tag));
@@ -256,7 +261,8 @@ impl Witness {
             life.runs = false;
         }
         // What ended so that all start anew is forgotten.
-        if self.anew.get(&uid).is_some_and(|ids| ids.contains(id)) {
+        let is_earlier = self.rounds.get(&uid).is_some_and(|(round, _)| tag.renewal < *round);
+        if is_earlier || self.anew.get(&uid).is_some_and(|ids| ids.contains(id)) {
             return;
         }
         if is_init(&name) && code == 0 {
@@ -265,12 +271,13 @@ impl Witness {
         self.ends.insert((uid.clone(), name.clone()), (tag.hash.clone(), tag.sandbox, code));
         let spec = view.asked.get(&uid).and_then(|asked| container(&asked.document, &name));
         if code == 3 && spec.is_some_and(is_source) {
-            self.begin_anew(&uid);
+            self.begin_anew(&uid, tag.renewal + 1);
         }
     }
 
     /// All that the pod has behind it counts no more.
-    fn begin_anew(&mut self, uid: &str) {
+    fn begin_anew(&mut self, uid: &str, round: u32) {
+        self.rounds.insert(uid.to_owned(), (round, Instant::now()));
         let own = self.lives.iter().filter(|(_, life)| life.runs && life.tag.pod.uid == uid);
         let own = own.filter(|(_, life)| !life.tag.is_sandbox() && !life.tag.container.starts_with('e'));
         let ids = own.map(|(id, _)| id.clone()).collect();
@@ -284,7 +291,10 @@ impl Witness {
         let sandbox_runs =
             self.lives.values().any(|life| life.runs && life.tag.is_sandbox() && life.tag.pod.uid == tag.pod.uid);
         let earlier = |life: &Life| life.runs && life.tag.pod.uid == tag.pod.uid && life.tag.end_turn < tag.end_turn;
-        let needed = sandbox_runs && self.lives.values().any(|life| earlier(life) && !life.tag.is_sandbox());
+        // Those that somebody looks in with stay where all start anew.
+        let stays = |life: &Life| self.rounds.contains_key(&tag.pod.uid) && life.tag.container.starts_with('e');
+        let needs = |life: &Life| earlier(life) && !life.tag.is_sandbox() && !stays(life);
+        let needed = sandbox_runs && self.lives.values().any(needs);
         let Some(life) = self.lives.get_mut(id) else { return };
         let first = !std::mem::replace(&mut life.signalled, true);
         if !first || kill || !view.calm {
