@@ -213,6 +213,7 @@ fn whole_lines_of_a_log(bed: &mut Bed) {
         stamped.len() == 3 && stamped.iter().all(|line| stamp(line) && line.matches('T').count() == 1),
         "one stamp a line"
     );
+    bed.until("the other talks as well", |bed| asked(bed, &["-c", "other"]).contains("other").then_some(()));
     let all = of(&["--all-containers"]);
     assert!(all == [first, long, error, "other".to_owned()], "of one container after the other");
 }
