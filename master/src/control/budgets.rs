@@ -37,6 +37,11 @@ pub struct BudgetView {
 
 impl View for BudgetView {
     const OF: &'static [Resource] = &[BUDGETS];
+    const SELECTS: bool = true;
+
+    fn wanted(&self) -> Vec<(&str, &str)> {
+        self.selector.pairs()
+    }
 
     fn read(stored: &Stored, _: Option<&BudgetView>, _: Duration) -> Option<BudgetView> {
         #[derive(Deserialize)]
@@ -123,9 +128,12 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 
 /// The budgets that guard one of these pods.
 fn guarding(cluster: &Cluster, namespace: &str, pods: &[&PodView]) -> Vec<Key> {
-    let guards = |budget: &BudgetView| pods.iter().any(|pod| budget.selector.selects(pod.labels()));
-    let budgets = cluster.within::<BudgetView>(namespace);
-    budgets.filter(|(_, budget)| guards(budget)).map(|(key, _)| key.clone()).collect()
+    let of = |pod: &&PodView| {
+        let labels = pod.labels();
+        let budgets = cluster.selecting::<BudgetView>(namespace, labels.iter());
+        budgets.filter(|(_, budget)| budget.selector.selects(labels)).map(|(key, _)| key.clone()).collect::<Vec<Key>>()
+    };
+    pods.iter().flat_map(of).collect()
 }
 
 pub fn decide(look: &Look<'_>) -> Decision {

@@ -244,8 +244,17 @@ impl Cluster {
         wanted: &'a Labels,
     ) -> impl Iterator<Item = (&'a Key, &'a PodView)> {
         let pairs: Vec<_> = wanted.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let candidates = self.labelled.candidates(namespace, &pairs).filter_map(|key| Some((&**key, self.pod(key)?)));
-        candidates.filter(move |(key, pod)| key.namespace == namespace && view::selects(wanted, pod.labels()))
+        self.pods_with(namespace, &pairs).filter(move |(_, pod)| view::selects(wanted, pod.labels()))
+    }
+
+    /// Candidates for the pods of a namespace that have all of these labels; without one, none.
+    pub fn pods_with<'a>(
+        &'a self,
+        namespace: &'a str,
+        wanted: &[(&str, &str)],
+    ) -> impl Iterator<Item = (&'a Key, &'a PodView)> + use<'a> {
+        let candidates = self.labelled.candidates(namespace, wanted).filter_map(|key| Some((&**key, self.pod(key)?)));
+        candidates.filter(move |(key, _)| key.namespace == namespace)
     }
 
     /// The pods of a namespace that a selector selects.
@@ -255,8 +264,7 @@ impl Cluster {
         if pairs.is_empty() {
             return self.pods_in(namespace).filter(selects).collect();
         }
-        let candidates = self.labelled.candidates(namespace, &pairs).filter_map(|key| Some((&**key, self.pod(key)?)));
-        candidates.filter(|(key, _)| key.namespace == namespace).filter(selects).collect()
+        self.pods_with(namespace, &pairs).filter(selects).collect()
     }
 
     /// The pods that this object acts on.
@@ -304,6 +312,15 @@ impl Cluster {
 
     pub fn within<'a, V: View>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a V)> {
         self.shelves.shelf().within(namespace)
+    }
+
+    /// Those of a namespace that may select who has these labels; no other does.
+    pub fn selecting<'a, 'l, V: View>(
+        &'a self,
+        namespace: &'l str,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+    ) -> impl Iterator<Item = (&'a Key, &'a V)> {
+        self.shelves.shelf().selecting(namespace, labels)
     }
 
     /// Whether a pod with a node uses a claim of its namespace: also one that has ended, as long as it is there.
@@ -363,10 +380,6 @@ impl Cluster {
                 self.removed_nodes.insert(name, at);
             }
         }
-        for (key, was) in old.events.came {
-            if let Some(is) = self.events.came.get(&key).copied() {
-                self.events.put(&key, Some(Came { at: was.at, ..is }));
-            }
-        }
+        self.events.inherit(old.events);
     }
 }

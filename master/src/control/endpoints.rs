@@ -56,7 +56,7 @@ pub fn by_node(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 }
 
 fn selecting<'a>(cluster: &'a Cluster, namespace: &'a str, pod: &'a PodView) -> impl Iterator<Item = Key> {
-    let services = cluster.within::<ServiceView>(namespace);
+    let services = cluster.selecting::<ServiceView>(namespace, pod.labels().iter());
     services.filter(|(_, service)| selects(&service.selector, pod.labels())).map(|(key, _)| key.clone())
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Events by age.
 #[derive(Default)]
 pub struct Events {
-    pub(super) came: BTreeMap<Arc<Key>, Came>,
+    came: BTreeMap<Arc<Key>, Came>,
     by_age: BTreeSet<(Duration, Arc<Key>)>,
     bytes: usize,
 }
@@ -34,6 +34,15 @@ impl Events {
         if let Some(new) = new {
             self.by_age.insert((new.at, key.clone()));
             self.bytes += new.bytes;
+        }
+    }
+
+    /// Those that were there before came when they came then.
+    pub fn inherit(&mut self, old: Events) {
+        for (key, was) in old.came {
+            if let Some(is) = self.came.get(&key).copied() {
+                self.put(&key, Some(Came { at: was.at, ..is }));
+            }
         }
     }
 

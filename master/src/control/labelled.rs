@@ -1,4 +1,5 @@
-//! Pods by their labels: who a selector names is found without a look at all others of the namespace. PURE.
+//! Pods by their labels, and who selects by labels: who a selector names, and who names a pod, is found without a look
+//! at all others of the namespace. PURE.
 
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::Key;
@@ -51,6 +52,47 @@ impl Labelled {
     }
 }
 
+/// Objects that select others by labels, each under the one of its labels that the fewest others ask for.
+#[derive(Default)]
+pub struct Selecting {
+    by_pair: BTreeMap<u64, BTreeSet<Arc<Key>>>,
+    under: BTreeMap<Arc<Key>, u64>,
+}
+
+/// Of a selector that asks for no label by its value.
+const ANY: (&str, &str) = ("", "");
+
+impl Selecting {
+    /// The labels that whoever it selects has. `None`: it is gone.
+    pub fn put(&mut self, key: &Arc<Key>, wanted: Option<&[(&str, &str)]>) {
+        if let Some(pair) = self.under.remove(key)
+            && let Some(keys) = self.by_pair.get_mut(&pair)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_pair.remove(&pair);
+            }
+        }
+        let Some(wanted) = wanted else { return };
+        let pairs = wanted.iter().map(|(name, value)| pair(&key.namespace, name, value));
+        let rarest = pairs.min_by_key(|pair| self.by_pair.get(pair).map_or(0, BTreeSet::len));
+        let pair = rarest.unwrap_or_else(|| pair(&key.namespace, ANY.0, ANY.1));
+        self.by_pair.entry(pair).or_default().insert(key.clone());
+        self.under.insert(key.clone(), pair);
+    }
+
+    /// Candidates for those that select who has these labels: no other does.
+    pub fn candidates<'a, 'l>(
+        &'a self,
+        namespace: &'l str,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+    ) -> impl Iterator<Item = &'a Arc<Key>> {
+        let pairs: BTreeSet<u64> =
+            labels.into_iter().chain([ANY]).map(|(name, value)| pair(namespace, name, value)).collect();
+        pairs.into_iter().filter_map(|pair| self.by_pair.get(&pair)).flatten()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +121,32 @@ mod tests {
         check(&labelled, &[("app", "web")], &["a"]);
         labelled.put(&key("n", "a"), Some(&set(&[("app", "web")])), None);
         check(&labelled, &[("app", "web")], &[]);
+    }
+
+    #[test]
+    fn who_may_select_is_found_by_the_labels_of_the_selected() {
+        let key = |namespace: &str, name: &str| {
+            Arc::new(Key { resource: super::super::view::PODS, namespace: namespace.to_owned(), name: name.to_owned() })
+        };
+        let mut selecting = Selecting::default();
+        selecting.put(&key("n", "front"), Some(&[("tier", "front")]));
+        // The rarer of its two labels.
+        selecting.put(&key("n", "web"), Some(&[("tier", "front"), ("app", "web")]));
+        selecting.put(&key("n", "all"), Some(&[]));
+        selecting.put(&key("m", "web"), Some(&[("app", "web")]));
+        let check = |selecting: &Selecting, labels: &[(&str, &str)], expected: &[&str]| {
+            let mut found: Vec<&str> =
+                selecting.candidates("n", labels.iter().copied()).map(|key| key.name.as_str()).collect();
+            found.sort_unstable();
+            assert_eq!(found, expected, "{labels:?}");
+        };
+        check(&selecting, &[("tier", "front"), ("app", "web")], &["all", "front", "web"]);
+        check(&selecting, &[("tier", "front"), ("app", "db")], &["all", "front"]);
+        check(&selecting, &[], &["all"]);
+        selecting.put(&key("n", "web"), Some(&[("app", "db")]));
+        check(&selecting, &[("app", "web")], &["all"]);
+        check(&selecting, &[("app", "db")], &["all", "web"]);
+        ["web", "front", "all"].iter().for_each(|name| selecting.put(&key("n", name), None));
+        check(&selecting, &[("tier", "front"), ("app", "db")], &[]);
     }
 }

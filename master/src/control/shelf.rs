@@ -1,6 +1,7 @@
 //! Shelves: maps from key to view, one for each type of view. A controller brings the types that it reads; the cluster
 //! need not know them. PURE.
 
+use super::labelled::Selecting;
 use crate::store::Stored;
 use coracle_api::meta::{Key, Resource};
 use std::any::{Any, TypeId, type_name};
@@ -19,6 +20,14 @@ pub trait View: Sized + Send + 'static {
         true
     }
 
+    /// Whether it selects others by their labels, and is to be found by those.
+    const SELECTS: bool = false;
+
+    /// The labels that whoever it selects has.
+    fn wanted(&self) -> Vec<(&str, &str)> {
+        Vec::new()
+    }
+
     /// Whether it may be adopted: no owner acts on it.
     fn is_orphan(&self) -> bool {
         false
@@ -33,11 +42,12 @@ pub trait View: Sized + Send + 'static {
 pub struct Shelf<V> {
     views: BTreeMap<Arc<Key>, V>,
     orphans: BTreeSet<Arc<Key>>,
+    selecting: Selecting,
 }
 
 impl<V> Default for Shelf<V> {
     fn default() -> Shelf<V> {
-        Shelf { views: BTreeMap::new(), orphans: BTreeSet::new() }
+        Shelf { views: BTreeMap::new(), orphans: BTreeSet::new(), selecting: Selecting::default() }
     }
 }
 
@@ -74,15 +84,32 @@ impl<V: View> Shelf<V> {
         })
     }
 
+    /// Those of a namespace that may select who has these labels; no other does.
+    pub fn selecting<'a, 'l>(
+        &'a self,
+        namespace: &'l str,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+    ) -> impl Iterator<Item = (&'a Key, &'a V)> {
+        debug_assert!(V::SELECTS, "{} are not found by labels", type_name::<V>());
+        let keys = self.selecting.candidates(namespace, labels);
+        keys.filter(move |key| key.namespace == namespace).filter_map(|key| Some((&**key, self.views.get(key)?)))
+    }
+
     /// Takes in the object as it stands now. The answer: the view before, and false if the document makes no sense. The
     /// old view is forgotten in that case too.
     pub fn put(&mut self, key: &Arc<Key>, new: Option<&Stored>, uptime: Duration) -> (Option<V>, bool) {
         let was = self.views.remove(key);
         self.orphans.remove(key);
+        if V::SELECTS {
+            self.selecting.put(key, None);
+        }
         let Some(stored) = new else { return (was, true) };
         let Some(view) = V::read(stored, was.as_ref(), uptime) else { return (was, false) };
         if view.is_orphan() {
             self.orphans.insert(key.clone());
+        }
+        if V::SELECTS {
+            self.selecting.put(key, Some(&view.wanted()));
         }
         self.views.insert(key.clone(), view);
         (was, true)

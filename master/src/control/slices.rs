@@ -233,8 +233,10 @@ fn decide_of(
     if cluster.get::<NamespaceView>(&namespace_key(&service.namespace)).is_some_and(|namespace| namespace.ends) {
         return Vec::new();
     }
-    let ours =
-        cluster.within::<SliceView>(&service.namespace).filter(|(_, view)| view.service == service.name && view.ours());
+    let of_service = [(SERVICE, service.name.as_str())];
+    let ours = cluster
+        .selecting::<SliceView>(&service.namespace, of_service)
+        .filter(|(_, view)| view.service == service.name && view.ours());
     let ours = ours.filter(|(_, view)| view.document.labels.get(MANAGED_BY).is_some_and(&kept_by));
     let Some(mut wanted) = wanted else { return ours.map(|(key, view)| gone(key, view)).collect() };
     let (mut standing, mut over) = (Vec::new(), Vec::new());

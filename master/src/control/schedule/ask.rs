@@ -1,8 +1,8 @@
 //! What a pod asks of the node that it is to stand on, read from its document when it is looked at. PURE.
 
-use super::super::view::{PodView, document, image_mark};
+use super::super::view::{PodView, document, image_mark, of_group};
 use coracle_api::labels::LabelSet;
-use coracle_api::meta::Key;
+use coracle_api::meta::{Key, Resource};
 use coracle_api::pod::Toleration;
 use coracle_api::strategy::label_selector;
 use serde_json::Value;
@@ -17,8 +17,8 @@ pub struct Ask<'a> {
     pub spreads: Vec<Spread>,
     /// The claims that it uses, in the order of its volumes.
     pub claims: Vec<ClaimUse>,
-    /// The uid of the owner that spreads its pods over nodes.
-    pub group: Option<String>,
+    /// The owner that spreads its pods over nodes, and its uid.
+    pub group: Option<(Key, String)>,
     pub images: Vec<u64>,
     pub containers: usize,
     pub never_preempts: bool,
@@ -68,12 +68,16 @@ pub enum Spreading {
     /// Those of the same services, by these labels, and of the same owner.
     Siblings {
         labels: Vec<(String, String)>,
-        owner: Option<String>,
+        owner: Option<(Key, String)>,
     },
 }
 
 /// Kinds whose pods are spread though nobody asks for it.
-const SPREAD_KINDS: [&str; 3] = ["ReplicaSet", "ReplicationController", "StatefulSet"];
+static SPREAD_KINDS: [(&str, Resource); 3] = [
+    ("ReplicaSet", of_group("apps", "replicasets")),
+    ("ReplicationController", Resource::core("replicationcontrollers")),
+    ("StatefulSet", of_group("apps", "statefulsets")),
+];
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -83,7 +87,11 @@ impl<'a> Ask<'a> {
         let spec = document["spec"].clone();
         let owners = list(&document["metadata"]["ownerReferences"]);
         let owner = owners.iter().find(|owner| owner["controller"] == true);
-        let spreads = |owner: &&Value| SPREAD_KINDS.iter().any(|kind| owner["kind"] == *kind);
+        let group = |owner: &Value| {
+            let (_, resource) = SPREAD_KINDS.iter().find(|(kind, _)| owner["kind"] == *kind)?;
+            let (name, uid) = (owner["name"].as_str()?.to_owned(), owner["uid"].as_str()?.to_owned());
+            Some((Key { resource: resource.clone(), namespace: key.namespace.clone(), name }, uid))
+        };
         let containers = || list(&spec["initContainers"]).iter().chain(list(&spec["containers"]));
         Ask {
             key,
@@ -92,7 +100,7 @@ impl<'a> Ask<'a> {
             relations: Relations::of(&spec["affinity"]),
             spreads: list(&spec["topologySpreadConstraints"]).iter().map(|one| Spread::of(one, pod.labels())).collect(),
             claims: claims(key, &spec),
-            group: owner.filter(spreads).and_then(|owner| owner["uid"].as_str()).map(str::to_owned),
+            group: owner.and_then(group),
             images: containers().filter_map(|one| one["image"].as_str()).map(image_mark).collect(),
             containers: containers().count(),
             never_preempts: spec["preemptionPolicy"] == "Never",
@@ -161,7 +169,7 @@ impl Spread {
     }
 
     /// What holds for pods of services and owners that ask for nothing.
-    pub fn usual(labels: &[(String, String)], owner: Option<&String>) -> Vec<Spread> {
+    pub fn usual(labels: &[(String, String)], owner: Option<&(Key, String)>) -> Vec<Spread> {
         let one = |topology: &str, max_skew| Spread {
             max_skew,
             topology: topology.to_owned(),
@@ -180,7 +188,28 @@ impl Spread {
             Spreading::Selector { selector, keys } => {
                 label_selector::selects(selector, |key| labels.get(key)) && all(keys)
             }
-            Spreading::Siblings { labels: wanted, owner: of } => all(wanted) && (of.is_none() || of.as_ref() == owner),
+            Spreading::Siblings { labels: wanted, owner: of } => {
+                all(wanted) && of.as_ref().is_none_or(|(_, uid)| Some(uid) == owner)
+            }
+        }
+    }
+
+    /// Labels that all have which it counts. Empty: it does not say so.
+    pub fn pairs(&self) -> Vec<(&str, &str)> {
+        let (selected, labels) = match &self.selects {
+            Spreading::Selector { selector, keys } => (selector["matchLabels"].as_object(), keys),
+            Spreading::Siblings { labels, .. } => (None, labels),
+        };
+        let selected =
+            selected.into_iter().flatten().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+        selected.chain(labels.iter().map(|(name, value)| (name.as_str(), value.as_str()))).collect()
+    }
+
+    /// The owner, with its uid, of all that it counts.
+    pub fn owner(&self) -> Option<(&Key, &str)> {
+        match &self.selects {
+            Spreading::Siblings { owner: Some((key, uid)), .. } => Some((key, uid)),
+            _ => None,
         }
     }
 }

@@ -35,11 +35,9 @@ impl Evenness {
                 }
             }
         }
-        for (at, pod) in world.neighbours(&ask.key.namespace).filter(|(_, pod)| !pod.deleting) {
-            for ((spread, counts), counted) in hard.iter().zip(&mut counts).zip(&here[at]) {
-                if *counted && spread.counts(pod.labels(), pod.owner.as_ref()) {
-                    *counts.entry(world.rooms[at].node.labels[&spread.topology].clone()).or_default() += 1;
-                }
+        for (nth, (spread, counts)) in hard.iter().zip(&mut counts).enumerate() {
+            for at in world.counted(ask, spread).filter(|at| here[*at][nth]) {
+                *counts.entry(world.rooms[at].node.labels[&spread.topology].clone()).or_default() += 1;
             }
         }
         Evenness { counts }
@@ -84,10 +82,8 @@ pub fn scores<'a>(world: &World<'a>, ask: &Ask<'a>, fitting: &[usize]) -> Option
         }
     }
     let mut hosts: Vec<BTreeMap<usize, i64>> = soft.iter().map(|_| BTreeMap::new()).collect();
-    for (at, pod) in world.neighbours(&ask.key.namespace).filter(|(_, pod)| !pod.deleting) {
-        for (nth, spread) in
-            soft.iter().enumerate().filter(|(_, spread)| spread.counts(pod.labels(), pod.owner.as_ref()))
-        {
+    for (nth, spread) in soft.iter().enumerate() {
+        for at in world.counted(ask, spread) {
             let room = &world.rooms[at];
             if spread.topology == HOSTNAME {
                 *hosts[nth].entry(at).or_default() += 1;
@@ -128,7 +124,7 @@ pub fn scores<'a>(world: &World<'a>, ask: &Ask<'a>, fitting: &[usize]) -> Option
 /// What holds for a pod that asks for nothing: those of its services and its owner are spread.
 fn usual(world: &World<'_>, ask: &Ask<'_>) -> Vec<Spread> {
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
-    for (_, service) in world.cluster.within::<ServiceView>(&ask.key.namespace) {
+    for (_, service) in world.cluster.selecting::<ServiceView>(&ask.key.namespace, ask.pod.labels().iter()) {
         if selects(&service.selector, ask.pod.labels()) {
             labels.extend(service.selector.clone());
         }

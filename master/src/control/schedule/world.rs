@@ -4,7 +4,7 @@ use super::super::balancer;
 use super::super::cluster::Cluster;
 use super::super::usage::Usage;
 use super::super::view::{HostPort, NodeView, PodView};
-use super::ask::Relations;
+use super::ask::{Ask, Relations, Spread};
 use coracle_api::meta::Key;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,8 @@ pub struct Room<'a> {
 pub struct World<'a> {
     pub cluster: &'a Cluster,
     pub rooms: Vec<Room<'a>>,
+    /// Of each node in `rooms`.
+    places: BTreeMap<&'a str, usize>,
     /// What pods that stand want of other pods: each is read once a look.
     relations: RefCell<BTreeMap<&'a str, Rc<Relations>>>,
     /// Pods that wait for a node which was made free for them.
@@ -46,12 +48,9 @@ impl<'a> World<'a> {
             (!node.is_empty()).then_some((key, pod, node))
         };
         let nominated = cluster.pods_on("").filter_map(nominated).collect();
-        World {
-            cluster,
-            rooms: in_turn(cluster).into_iter().map(room).collect(),
-            relations: RefCell::default(),
-            nominated,
-        }
+        let rooms: Vec<Room<'_>> = in_turn(cluster).into_iter().map(room).collect();
+        let places = rooms.iter().enumerate().map(|(at, room)| (room.name, at)).collect();
+        World { cluster, rooms, places, relations: RefCell::default(), nominated }
     }
 
     pub fn relations(&self, pod: &'a PodView) -> Rc<Relations> {
@@ -60,7 +59,7 @@ impl<'a> World<'a> {
     }
 
     pub fn room(&self, node: &str) -> Option<usize> {
-        self.rooms.iter().position(|room| room.name == node)
+        self.places.get(node).copied()
     }
 
     /// All pods that stand, with the place of their node.
@@ -84,19 +83,27 @@ impl<'a> World<'a> {
         standing.chain(came)
     }
 
-    /// Those of a namespace.
-    pub fn neighbours(&self, namespace: &'a str) -> impl Iterator<Item = (usize, &'a PodView)> + '_ {
-        let places: BTreeMap<&str, usize> = self.rooms.iter().enumerate().map(|(at, room)| (room.name, at)).collect();
-        let standing = self.cluster.pods_in(namespace).filter_map(move |(_, pod)| {
-            let at = *places.get(pod.node.as_str())?;
-            (!pod.terminal() && !self.rooms[at].gone.contains(pod.uid.as_str())).then_some((at, pod))
+    /// The places of the nodes of the pods that a constraint of this pod counts. Only those are looked at that have its
+    /// labels, or its owner.
+    pub fn counted<'w>(&'w self, ask: &'w Ask<'a>, spread: &'w Spread) -> impl Iterator<Item = usize> + 'w {
+        let (namespace, pairs) = (&ask.key.namespace, spread.pairs());
+        let standing: Vec<(&Key, &PodView)> = match (pairs.as_slice(), spread.owner()) {
+            ([], None) => self.cluster.pods_in(namespace).collect(),
+            ([], Some((key, uid))) => self.cluster.pods_of(key, uid).collect(),
+            (pairs, _) => self.cluster.pods_with(namespace, pairs).collect(),
+        };
+        let counts = |pod: &PodView| !pod.deleting && spread.counts(pod.labels(), pod.owner.as_ref());
+        let standing = standing.into_iter().filter_map(move |(_, pod)| {
+            let at = *self.places.get(pod.node.as_str()).filter(|_| counts(pod))?;
+            (!pod.terminal() && !self.rooms[at].gone.contains(pod.uid.as_str())).then_some(at)
         });
         let came = self
             .rooms
             .iter()
             .enumerate()
             .flat_map(|(at, room)| room.came.iter().map(move |(key, pod)| (at, *key, *pod)));
-        standing.chain(came.filter(move |(_, key, _)| key.namespace == namespace).map(|(at, _, pod)| (at, pod)))
+        standing
+            .chain(came.filter(move |(_, key, pod)| key.namespace == *namespace && counts(pod)).map(|(at, _, _)| at))
     }
 }
 

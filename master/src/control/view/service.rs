@@ -12,6 +12,11 @@ impl View for NamespaceView {
 
 impl View for ServiceView {
     const OF: &'static [Resource] = &[SERVICES];
+    const SELECTS: bool = true;
+
+    fn wanted(&self) -> Vec<(&str, &str)> {
+        self.selector.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
 
     fn read(stored: &Stored, _: Option<&ServiceView>, _: Duration) -> Option<ServiceView> {
         let service: Service = read(stored)?;
@@ -49,6 +54,12 @@ impl View for EndpointsView {
 
 impl View for SliceView {
     const OF: &'static [Resource] = &[SLICES];
+    // They are found by their service, as if they selected it.
+    const SELECTS: bool = true;
+
+    fn wanted(&self) -> Vec<(&str, &str)> {
+        vec![(lease::SERVICE, &self.service)]
+    }
 
     fn read(stored: &Stored, _: Option<&SliceView>, _: Duration) -> Option<SliceView> {
         let service = stored.labels.get(lease::SERVICE).unwrap_or_default().to_owned();
