@@ -8,7 +8,7 @@ AGAIN_AS_ROOT := --config "target.'cfg(unix)'.runner=['$(CURDIR)/tests/again.sh'
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-clients simulate test-crash deb test-packages test-vm bench bench-churn bench-net bench-store bench-api conformance
+.PHONY: run stop test check e2e e2e-podman test-clients simulate test-crash deb test-packages test-vm bench bench-churn bench-net bench-store bench-api conformance
 
 run:
 	packaging/demo.sh run
@@ -33,6 +33,12 @@ e2e:
 	packaging/engine.sh start
 	cargo build --release -p coracle-master -p coracle-agent
 	$(TESTS) --test e2e $(AGAIN_AS_ROOT)
+
+# The same on Podman, less what tests/e2e/podman.rs says that it cannot.
+e2e-podman:
+	packaging/prerequisites.sh podman demo test
+	cargo build --release -p coracle-master -p coracle-agent
+	CORACLE_ENGINE=podman $(TESTS) --test e2e $(AGAIN_AS_ROOT)
 
 # Every kubectl that is here, against a master of its own for each script; needs no engine.
 test-clients:

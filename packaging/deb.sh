@@ -151,7 +151,7 @@ libc="libc6 (>= $(dpkg-query -W -f '${Version}' libc6 | sed 's/^\([0-9]*\.[0-9]*
 package master "$libc, init-system-helpers (>= 1.54~), systemd | systemd-standalone-sysusers | systemd-sysusers" "" \
     "Kubernetes API, scheduler and controllers for small hosts" \
     "The master of Coracle keeps the objects of a cluster as JSON files on this host, serves them through the Kubernetes API (v1, and v1beta1 to v1beta3 of 2014) and places pods on this host's coracle-agent."
-package agent "$libc, init-system-helpers (>= 1.54~), docker.io | docker-ce, nftables, iproute2" "" \
+package agent "$libc, init-system-helpers (>= 1.54~), docker.io | docker-ce | podman, nftables, iproute2" "" \
     "runs Kubernetes pods on this host's Docker" \
     "The agent of Coracle runs pods on this host's Docker: from manifest files dropped in /etc/coracle/manifests and from a coracle-master. It restarts, probes and reports them, and balances services with nftables."
 

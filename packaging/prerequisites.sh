@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # prerequisites.sh WHAT...: makes sure that each named thing is here, from Debian where it is missing; says so in one line each.
 #   engine     docker.io, nftables, iproute2     (to run pods)
+#   podman     podman, docker.io for its command line, nftables, iproute2 (make e2e-podman)
 #   rules      nftables, iproute2, openssl       (make check: rules of services in a kernel, servers that speak TLS)
 #   demo       busybox-static, curl, jq          (the demonstration's image, its requests, reading answers)
 #   test       kubernetes-client, python3-kubernetes, curl, openssl, faketime (stock kubectl, and what its scripts use; clocks that jump)
@@ -34,6 +35,11 @@ for what in "$@"; do
             need dockerd docker.io "the engine that runs containers"
             need docker docker.io "its command line"
             need iptables iptables "dockerd needs it"
+            need nft nftables "service addresses"
+            need ip iproute2 "the route to service addresses" ;;
+        podman)
+            need podman podman "the engine that runs containers"
+            need docker docker.io "the command line that asks it"
             need nft nftables "service addresses"
             need ip iproute2 "the route to service addresses" ;;
         rules)

@@ -4,24 +4,10 @@
 # says nothing: containers have those of their images, and who makes an image writes what he likes.
 
 sweep() {
-    local ids of_label container volume
-    of_label='(index . "io.kubernetes.pod.name") (index . "io.kubernetes.pod.namespace") (index . "io.kubernetes.pod.uid")'
-    container='{{with .Config.Labels}}{{if eq $.Name (printf "/k8s_%s_%s_%s_%s_%s" (index . "io.kubernetes.container.name") '
-    container="$container$of_label"' (index . "dev.coracle.attempt"))}}{{$.Id}}{{end}}{{end}}'
-    volume='{{with .Labels}}{{$ours := printf "coracle_%s_" (index . "io.kubernetes.pod.uid")}}{{if gt (len $.Name) (len $ours)}}'
-    volume="$volume"'{{if eq (slice $.Name 0 (len $ours)) $ours}}{{$.Name}}{{end}}{{end}}{{end}}'
-    if command -v docker >/dev/null 2>&1 && timeout 10 docker version >/dev/null 2>&1; then
-        ids=$(docker ps -aq --no-trunc --filter label=dev.coracle.source)
-        [ -z "$ids" ] || ids=$(docker container inspect --format "$container" $ids || true)
-        [ -z "$ids" ] || docker rm -f -v $ids >/dev/null
-        ids=$(docker volume ls -q --filter label=dev.coracle.kind)
-        [ -z "$ids" ] || ids=$(docker volume inspect --format "$volume" $ids || true)
-        [ -z "$ids" ] || docker volume rm -f $ids >/dev/null
-        ids=$(docker network ls -q --filter label=dev.coracle.network --filter 'name=^coracle$')
-        [ -z "$ids" ] || docker network rm $ids >/dev/null
-        ids=$(docker image ls -q coracle/pause | sort -u)
-        [ -z "$ids" ] || docker image rm -f $ids >/dev/null
-    fi
+    local engine
+    for engine in docker podman; do
+        if command -v $engine >/dev/null 2>&1 && timeout 10 $engine version >/dev/null 2>&1; then sweep_engine $engine; fi
+    done
     for table in coracle coracle_pods; do
         if command -v nft >/dev/null 2>&1 && nft list table ip $table >/dev/null 2>&1; then nft delete table ip $table; fi
     done
@@ -34,4 +20,28 @@ sweep() {
     fi
     # Of a network of the agent's own: its pods are gone, and the engine has taken away what was its own.
     if command -v ip >/dev/null 2>&1 && [ -d /sys/class/net/coracle0/bridge ]; then ip link delete coracle0; fi
+}
+
+# Both understand this: Podman's names have no slash before them, and its $ is not the object.
+sweep_engine() {
+    local engine=$1 ids of_label name container volume
+    of_label='(index . "io.kubernetes.pod.name") (index . "io.kubernetes.pod.namespace") (index . "io.kubernetes.pod.uid")'
+    name='(printf "k8s_%s_%s_%s_%s_%s" (index . "io.kubernetes.container.name") '"$of_label"' (index . "dev.coracle.attempt"))'
+    container='{{$it := .}}{{with .Config.Labels}}{{$ours := '"$name"'}}'
+    container="$container"'{{if or (eq $it.Name $ours) (eq $it.Name (printf "/%s" $ours))}}{{$ours}} {{end}}{{end}}'
+    volume='{{$it := .}}{{with .Labels}}{{$ours := printf "coracle_%s_" (index . "io.kubernetes.pod.uid")}}'
+    volume="$volume"'{{if gt (len $it.Name) (len $ours)}}{{if eq (slice $it.Name 0 (len $ours)) $ours}}{{$it.Name}}{{end}}{{end}}{{end}}'
+    # Twice: Podman removes a sandbox after what is in it.
+    for _ in 1 2; do
+        ids=$($engine ps -aq --no-trunc --filter label=dev.coracle.source)
+        [ -z "$ids" ] || ids=$($engine container inspect --format "$container" $ids || true)
+        [ -z "$(echo $ids)" ] || $engine rm -f -v $ids >/dev/null || true
+    done
+    ids=$($engine volume ls -q --filter label=dev.coracle.kind)
+    [ -z "$ids" ] || ids=$($engine volume inspect --format "$volume" $ids || true)
+    [ -z "$ids" ] || $engine volume rm -f $ids >/dev/null
+    ids=$($engine network ls -q --filter label=dev.coracle.network --filter 'name=^coracle$')
+    [ -z "$ids" ] || $engine network rm $ids >/dev/null
+    ids=$($engine image ls -q coracle/pause | sort -u)
+    [ -z "$ids" ] || $engine image rm -f $ids >/dev/null
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# test-packages.sh: both packages on a real systemd in a container with a Docker of its own: install, drop a manifest, the pod
-# runs; an upgrade of packages whose master was root, restarts of both units, a reboot of the machine, and what root does to the data
-# directory keep or bring back everything; pods find each other beside ufw and firewalld; the commands of the documentation work; purge
-# leaves nothing.
+# test-packages.sh: both packages on a real systemd in a container with a Docker of its own: install, drop a manifest, the
+# pod runs; an upgrade of packages whose master was root, restarts of both units, a reboot of the machine, and what root
+# does to the data directory keep or bring back everything; an upgrade of Docker restarts once what it must; pods find each
+# other beside ufw and firewalld; the commands of the documentation work; purge leaves nothing.
 #
 # The machine is a debootstrapped Debian. It is not --privileged, and the host's cgroups are never mounted into it writable.
 set -euo pipefail
@@ -32,6 +32,7 @@ await() {
 }
 . "$tree/packaging/pages.sh"
 . "$tree/packaging/firewalls.sh"
+. "$tree/packaging/engine-upgrade.sh"
 clean() { docker rm -f -v "$machine" >/dev/null 2>&1 || true; }
 trap clean EXIT
 
@@ -229,6 +230,8 @@ inside test -S /run/coracle/master/api.sock || fail "stopping the agent took the
 [ "$(container)" = "$before" ] || fail "stopping the agent has stopped the container"
 inside systemctl start coracle-agent
 say "ok: stopping the agent leaves the container and the master's socket alone"
+
+engine_upgrade
 
 say "rebooting the machine"
 docker restart -t 60 "$machine" >/dev/null

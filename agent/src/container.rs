@@ -12,7 +12,9 @@ use crate::file_variables::of_files;
 use crate::hosts::Names;
 use crate::members::{Kind, Member, members};
 use crate::mounts::mounts;
-use crate::naming::{SANDBOX, Tag, container_name, hosts_file, message_file, resolver_file, seccomp_dir};
+use crate::naming::{
+    HOSTS, RESOLV_CONF, SANDBOX, Tag, container_name, hosts_file, message_file, resolver_file, seccomp_dir,
+};
 use crate::oom_score;
 use crate::plan::checks::check_of;
 use crate::plan::ports::host_ports;
@@ -34,8 +36,6 @@ const STOP_TIMEOUT_S_MAX: u64 = i32::MAX as u64;
 /// Each container's log on this host's disk, at most: three files of 10 MB.
 const LOG_BYTES_MAX: u64 = 10_000_000;
 const LOG_FILES_MAX: u32 = 3;
-const HOSTS: &str = "/etc/hosts";
-const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Nobody, on any system.
 const PAUSE_USER: &str = "65535:65535";
 

@@ -229,6 +229,11 @@ pub fn message_file(data_dir: &str, uid: &str, container: &str, attempt: u32) ->
     format!("{}/messages/{container}.{attempt}", pod_dir(data_dir, uid))
 }
 
+/// Where a container finds names and addresses.
+pub const HOSTS: &str = "/etc/hosts";
+/// Where a container finds who answers for names.
+pub const RESOLV_CONF: &str = "/etc/resolv.conf";
+
 /// The path of a pod's resolv.conf.
 pub fn resolver_file(data_dir: &str, uid: &str) -> String {
     format!("{}/resolv.conf", pod_dir(data_dir, uid))
@@ -253,10 +258,10 @@ pub fn fit_uid(uid: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn tag() -> Tag {
+    pub(crate) fn tag() -> Tag {
         Tag {
             pod: PodName {
                 source: Source::Master,

@@ -11,6 +11,9 @@ mod churn;
 mod client;
 mod cluster;
 #[allow(dead_code)]
+#[path = "../e2e/engine.rs"]
+mod engine;
+#[allow(dead_code)]
 #[path = "../e2e/images.rs"]
 mod images;
 #[allow(dead_code)]

@@ -40,6 +40,12 @@ pub fn load(engine: &Engine) -> Result<(), String> {
     Ok(())
 }
 
+/// The image of busybox, changed.
+pub fn busybox_with(engine: &Engine, image: &str, changes: &[String]) -> Result<(), String> {
+    let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+    import(engine, &place().join("images/busybox"), image, &changes)
+}
+
 /// An image of busybox under another's name, which serves a page at a port.
 pub fn stand_in(engine: &Engine, image: &str, port: u16) -> Result<(), String> {
     let root = place().join("images/standin");

@@ -2,7 +2,8 @@
 
 use crate::Test;
 use crate::bed::{AGENT, Bed, run};
-use crate::images::BUSYBOX;
+use crate::engine::Brand;
+use crate::images::{self, BUSYBOX};
 use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -54,9 +55,12 @@ fn container_killed_by_hand(bed: &mut Bed) {
     let count =
         |bed: &Bed| bed.pod_like("s").and_then(|p| p["status"]["containerStatuses"][0]["restartCount"].as_i64());
     bed.until("the count says 1", |bed| count(bed).filter(|n| *n == 1));
-    // With the sandbox gone the whole pod is made anew.
+    // With the sandbox gone the whole pod is made anew. Podman lets nobody take it away below its containers.
     let sandbox = bed.running_of("POD").pop().expect("a sandbox");
-    bed.docker(&["rm", "-f", &sandbox]);
+    match bed.engine.brand {
+        Brand::Docker => bed.docker(&["rm", "-f", &sandbox]),
+        Brand::Podman => bed.docker(&["kill", &sandbox]),
+    };
     bed.until("a new sandbox and the container run", |bed| {
         let sandboxes = bed.running_of("POD");
         (sandboxes.len() == 1 && sandboxes[0] != sandbox && bed.running_of("s").len() == 1).then_some(())
@@ -378,13 +382,11 @@ fn labels_of_an_image_are_not_ours(bed: &mut Bed) {
         ("message-policy", "FallbackToLogsOnError".to_owned()),
         ("message-file", "/etc/passwd".to_owned()),
     ];
-    let base = bed.docker(&["create", BUSYBOX]);
-    let changes =
-        labels.iter().flat_map(|(name, value)| ["--change".to_owned(), format!("LABEL dev.coracle.{name}={value:?}")]);
-    let commit: Vec<String> =
-        ["commit".to_owned()].into_iter().chain(changes).chain([base.trim().to_owned(), EVIL.to_owned()]).collect();
-    bed.docker(&commit.iter().map(String::as_str).collect::<Vec<_>>());
-    bed.docker(&["rm", base.trim()]);
+    // Podman takes what stands there as it is.
+    let quoted = |value: &str| if bed.engine.brand == Brand::Docker { format!("{value:?}") } else { value.to_owned() };
+    let changes = labels.iter().map(|(name, value)| format!("LABEL dev.coracle.{name}={}", quoted(value)));
+    let changes: Vec<String> = changes.chain(["CMD [\"sh\"]".to_owned(), "ENV PATH=/bin".to_owned()]).collect();
+    images::busybox_with(bed.engine, EVIL, &changes).expect("an image with labels");
 
     bed.start_agent_with(&[]);
     bed.drop_manifest("s", &sleeper("s").replace(BUSYBOX, EVIL));

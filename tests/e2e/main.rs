@@ -1,5 +1,6 @@
-//! End to end: the real binaries on a real Docker, in a network namespace of their own, so that nothing on this host is
-//! touched and everything (engine, bridge, nft table, routes, host ports) is gone with the namespace.
+//! End to end: the real binaries on a real Docker (or Podman, with CORACLE_ENGINE=podman), in a network namespace of
+//! their own, so that nothing on this host is touched and everything (engine, bridge, nft table, routes, host ports) is
+//! gone with the namespace.
 //!
 //! One test after the other on one engine: `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`.
 
@@ -8,6 +9,7 @@ mod clock;
 mod cluster;
 #[cfg(feature = "clients")]
 mod crate_kube;
+mod engine;
 mod helm;
 mod images;
 mod kubectl;
@@ -15,6 +17,7 @@ mod lan;
 mod life;
 mod manifests;
 mod network;
+mod podman;
 mod pods;
 mod services;
 mod setups;
@@ -23,6 +26,7 @@ mod vanish;
 mod workloads;
 
 use bed::Bed;
+use engine::Brand;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -54,8 +58,11 @@ const CRATE_KUBE: &[Test] = &[];
 fn main() -> ExitCode {
     let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let wanted = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
-    let tests: Vec<&Test> = SUITES.iter().flat_map(|s| s.iter()).filter(|(name, _)| wanted(name)).collect();
-    let engine = match bed::Engine::start() {
+    let mut tests: Vec<&Test> = SUITES.iter().flat_map(|s| s.iter()).filter(|(name, _)| wanted(name)).collect();
+    if Brand::asked() == Brand::Podman {
+        podman::leave_out(&mut tests);
+    }
+    let engine = match engine::Engine::start() {
         Ok(engine) => engine,
         Err(why) => {
             eprintln!("e2e: {why}");

@@ -150,9 +150,8 @@ fn ended_over_an_engine_restart(bed: &mut Bed) {
     for (name, ends) in [("done", "Succeeded"), ("failed", "Failed"), ("goes", "Running")] {
         bed.until(&format!("{name} is {ends}"), |bed| (phase(bed, name) == ends).then_some(()));
     }
-    bed.engine.signal("TERM");
-    bed.engine.ended();
-    bed.engine.launch().expect("dockerd starts");
+    bed.engine.stop_with_containers();
+    bed.engine.launch().expect("the engine starts");
     bed.until("what goes on was started again", |bed| {
         let count = status(bed, "goes")["containerStatuses"][0]["restartCount"].as_i64()?;
         (count == 1 && bed.running_of("goes").len() == 1 && started("goes") == 2).then_some(())

@@ -108,7 +108,8 @@ fn engine(host: &Readings, all: &mut Vec<Finding>) {
     let engine = match &host.engine {
         Ok(engine) => engine,
         Err(why) => {
-            let mend = "systemctl status docker; apt-get install docker.io; or --docker-host names another engine";
+            let mend = "systemctl status docker; apt-get install docker.io; or --docker-host names another engine \
+                        (Podman: systemctl enable --now podman.socket)";
             return all.push(Finding::problem("engine", format!("{} does not answer: {why}", host.engine_at), mend));
         }
     };
@@ -158,8 +159,8 @@ fn disk(path: &str, found: Option<Disk>) -> Finding {
         );
     };
     let (bytes, files) = free_percent(disk);
-    let mend = "docker system df shows what images take; journalctl --vacuum-size=100M; du -xh / | sort -h | tail \
-                shows the rest";
+    let mend = "docker (or podman) system df shows what images take; journalctl --vacuum-size=100M; du -xh / | sort -h \
+                | tail shows the rest";
     let says = if bytes <= files {
         format!("{path}: {bytes} % is free")
     } else {

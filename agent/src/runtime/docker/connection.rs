@@ -1,16 +1,18 @@
 //! The connection to one engine: made when it is first asked, forgotten when it does not answer. Every call has its own
 //! time limit, because a hung dockerd accepts connections and says nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bollard::ClientVersion;
 use bollard::errors::Error;
 
 use super::super::Failure;
 use super::cache::Cache;
+use super::dialect::{Dialect, common_version, refusal};
 use super::stock;
 use crate::images::record::Record;
 use crate::lock::{EngineLock, LockError};
@@ -32,6 +34,8 @@ pub struct Docker {
     pub(super) settings: Settings,
     pub(super) connection: Mutex<Option<Connection>>,
     pub(super) cache: Mutex<Cache>,
+    /// Dead containers whose removal has to wait: nobody sees them any more.
+    pub(super) leftovers: Mutex<BTreeSet<String>>,
     /// Network and pause image were seen; forgotten with the connection and when a create misses them.
     pub(super) ready: Mutex<Option<Ready>>,
     /// Several pods start at once, and one of them makes both.
@@ -69,6 +73,7 @@ pub struct Settings {
 
 pub(super) struct Connection {
     client: bollard::Docker,
+    pub(super) dialect: Dialect,
     /// Docker's word for it: `x86_64`.
     pub(super) architecture: String,
     /// Where it keeps images and containers.
@@ -89,6 +94,7 @@ impl Docker {
             settings,
             connection: Mutex::default(),
             cache: Mutex::default(),
+            leftovers: Mutex::default(),
             ready: Mutex::default(),
             preparing: tokio::sync::Mutex::default(),
             addressing: tokio::sync::Mutex::default(),
@@ -132,6 +138,11 @@ impl Docker {
         held(&self.connection).as_ref()?.root.clone()
     }
 
+    /// Docker, while nobody knows.
+    pub(super) fn dialect(&self) -> Dialect {
+        held(&self.connection).as_ref().map_or_else(Dialect::default, |connection| connection.dialect)
+    }
+
     pub fn version(&self) -> tokio::sync::watch::Receiver<String> {
         self.version.subscribe()
     }
@@ -154,20 +165,27 @@ impl Docker {
 
     async fn connect(&self) -> Result<Connection, Failure> {
         let host = &self.settings.host;
-        let version = bollard::API_DEFAULT_VERSION;
-        let client = match host.split_once("://") {
-            Some(("unix", _)) => bollard::Docker::connect_with_unix(host, BACKSTOP_S, version),
-            _ => bollard::Docker::connect_with_http(host, BACKSTOP_S, version),
-        }
-        .map_err(|error| Failure::Unavailable(format!("connect to {host}: {error}")))?;
-        let client = self.limited("negotiate the version", ASK, client.negotiate_version()).await?;
-        let info = self.limited("ask who it is", ASK, client.info()).await?;
-        // Two engines of one host may have one id (it lies in /etc/docker), but never one root.
-        let root = info.docker_root_dir;
-        let id = format!("{} {}", info.id.unwrap_or_default(), root.as_deref().unwrap_or_default());
-        self.take_lock(&id)?;
-        self.version.send_replace(format!("docker://{}", info.server_version.unwrap_or_default()));
-        Ok(Connection { client, architecture: info.architecture.unwrap_or_default(), root })
+        let to = |version: &ClientVersion| {
+            let client = match host.split_once("://") {
+                Some(("unix", _)) => bollard::Docker::connect_with_unix(host, BACKSTOP_S, version),
+                _ => bollard::Docker::connect_with_http(host, BACKSTOP_S, version),
+            };
+            client.map_err(|error| Failure::Unavailable(format!("connect to {host}: {error}")))
+        };
+        let client = to(bollard::API_DEFAULT_VERSION)?;
+        let said = self.limited("negotiate the version", ASK, client.version()).await?;
+        let version = common_version(&said, bollard::API_DEFAULT_VERSION);
+        let client =
+            to(&version.ok_or_else(|| Failure::Unavailable("the engine names no version of its API".to_owned()))?)?;
+        let (dialect, info) = (Dialect::of(&said), self.limited("ask who it is", ASK, client.info()).await?);
+        self.take_lock(&dialect.identity(&info))?;
+        self.version.send_replace(format!("{}://{}", dialect.word(), info.server_version.unwrap_or_default()));
+        Ok(Connection {
+            client,
+            dialect,
+            architecture: info.architecture.unwrap_or_default(),
+            root: info.docker_root_dir,
+        })
     }
 
     /// An engine that was exchanged under the same socket has another id, and so another lock.
@@ -226,7 +244,7 @@ impl Docker {
 
     /// A name that is taken: by a container of ours, or by somebody else's.
     pub(super) async fn whose_name(&self, client: &bollard::Docker, name: &str, text: String) -> Failure {
-        match self.ask("inspect", client.inspect_container(name, None)).await {
+        match self.inspect(client, name).await {
             Ok(found) => {
                 let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
                 if labels.contains_key(LABEL_KIND) { Failure::Conflict(text) } else { Failure::Taken(text) }
@@ -251,12 +269,7 @@ pub(super) fn failure(what: &str, error: Error) -> Failure {
             let message = format!("{what}: status {status_code}, without a word");
             failure(what, Error::DockerResponseServerError { status_code, message })
         }
-        Error::DockerResponseServerError { status_code, message } => match status_code {
-            404 => Failure::NotFound(message),
-            409 => Failure::Conflict(message),
-            503 => Failure::Unavailable(format!("{what}: {message}")),
-            _ => Failure::Refused(message),
-        },
+        Error::DockerResponseServerError { status_code, message } => refusal(what, status_code, message),
         Error::DockerStreamError { error } => Failure::Refused(error),
         other => {
             Failure::Unavailable(format!("{what}: {}", chain(&other).replace("Error in the hyper legacy client: ", "")))

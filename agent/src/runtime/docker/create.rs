@@ -11,6 +11,7 @@ use bollard::models::{
 use super::super::{
     ContainerConfig, Ipc, Log, Mount, MountSource, Network, Propagation, Publish, ReadOnlyBelow, Seccomp,
 };
+use super::dialect::Dialect;
 use super::ready::NETWORK;
 use crate::pod_network::LABEL_ADDRESS;
 
@@ -23,6 +24,8 @@ pub struct Terms<'a> {
     pub recursive: bool,
     /// The address of a sandbox that the agent plugs in itself.
     pub address: Option<IpAddr>,
+    /// Docker and Podman read some of it in ways that the other refuses.
+    pub dialect: Dialect,
 }
 
 pub fn body(config: &ContainerConfig, terms: Terms<'_>) -> ContainerCreateBody {
@@ -57,7 +60,8 @@ fn host_config(config: &ContainerConfig, terms: Terms<'_>) -> HostConfig {
         cpu_quota: config.cpu_quota_us,
         memory: config.memory_bytes,
         oom_score_adj: (config.oom_score_adj != 0).then_some(config.oom_score_adj),
-        pids_limit: config.pids_max,
+        // Podman's own limit, where nothing is said, is 2048.
+        pids_limit: config.pids_max.or((terms.dialect == Dialect::Podman).then_some(-1)),
         // A limit is a limit of memory: without this Docker lets as much again go to swap.
         memory_swap: config.memory_bytes,
         log_config: Some(log_config(&config.log)),
@@ -73,6 +77,11 @@ fn host_config(config: &ContainerConfig, terms: Terms<'_>) -> HostConfig {
             Ipc::Host => "host".to_owned(),
             Ipc::Join(name) => format!("container:{name}"),
         }),
+        // With Docker whoever joins a network has its host name; it refuses to be asked.
+        uts_mode: match (&config.network, terms.dialect) {
+            (Network::Join(name), Dialect::Podman) => Some(format!("container:{name}")),
+            _ => None,
+        },
         pid_mode: match &config.processes_of {
             Some(name) => Some(format!("container:{name}")),
             None => config.host_processes.then(|| "host".to_owned()),
@@ -87,7 +96,7 @@ fn host_config(config: &ContainerConfig, terms: Terms<'_>) -> HostConfig {
         group_add: some(&config.extra_groups),
         privileged: Some(config.privileged),
         readonly_rootfs: Some(config.read_only_root),
-        security_opt: some(&security_options(config, terms.seccomp)),
+        security_opt: some(&security_options(config, terms)),
         // An empty list is none of the engine's own.
         masked_paths: config.unmasked_proc.then(Vec::new),
         readonly_paths: config.unmasked_proc.then(Vec::new),
@@ -96,14 +105,17 @@ fn host_config(config: &ContainerConfig, terms: Terms<'_>) -> HostConfig {
     }
 }
 
-fn security_options(config: &ContainerConfig, seccomp: Option<&str>) -> Vec<String> {
+fn security_options(config: &ContainerConfig, terms: Terms<'_>) -> Vec<String> {
     let mut options = Vec::new();
     options.extend(config.no_new_privileges.then(|| "no-new-privileges".to_owned()));
-    options.extend(match (&config.seccomp, seccomp) {
-        (Some(Seccomp::Unconfined), _) => Some("seccomp=unconfined".to_owned()),
-        (Some(Seccomp::File(_)), Some(profile)) => Some(format!("seccomp={profile}")),
+    options.extend(match (&config.seccomp, terms.seccomp, terms.dialect) {
+        (Some(Seccomp::Unconfined), ..) => Some("seccomp=unconfined".to_owned()),
+        (Some(Seccomp::File(path)), Some(_), Dialect::Podman) => Some(format!("seccomp={path}")),
+        (Some(Seccomp::File(_)), Some(profile), Dialect::Docker) => Some(format!("seccomp={profile}")),
         _ => None,
     });
+    // Docker has lists of paths for it, which Podman does not read.
+    options.extend((config.unmasked_proc && terms.dialect == Dialect::Podman).then(|| "unmask=ALL".to_owned()));
     options.extend(config.app_armor.iter().map(|profile| format!("apparmor={profile}")));
     options.extend(config.se_linux.iter().map(|label| format!("label={label}")));
     options
@@ -176,8 +188,11 @@ mod tests {
     use serde_json::{Value, json};
 
     fn check(config: ContainerConfig, pointer: &str, expected: Value) {
-        let body =
-            serde_json::to_value(body(&config, Terms { seccomp: Some("{}"), recursive: true, address: None })).unwrap();
+        let body = serde_json::to_value(body(
+            &config,
+            Terms { seccomp: Some("{}"), recursive: true, address: None, dialect: Dialect::Docker },
+        ))
+        .unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{pointer} in {body:#}");
     }
 
@@ -257,5 +272,24 @@ mod tests {
             "/HostConfig/Mounts/0",
             json!({ "Target": "/b", "Source": "/a", "Type": "bind", "ReadOnly": false }),
         );
+    }
+
+    #[test]
+    fn what_podman_reads_otherwise() {
+        let config = ContainerConfig {
+            network: Network::Join("p".into()),
+            seccomp: Some(Seccomp::File("/p".into())),
+            unmasked_proc: true,
+            ..ContainerConfig::default()
+        };
+        let of = |dialect: Dialect| {
+            serde_json::to_value(body(&config, Terms { seccomp: Some("{}"), dialect, ..Terms::default() })).unwrap()
+        };
+        let (docker, podman) = (of(Dialect::Docker), of(Dialect::Podman));
+        assert_eq!(podman["HostConfig"]["UTSMode"], "container:p");
+        assert_eq!(podman["HostConfig"]["PidsLimit"], -1);
+        assert_eq!(podman["HostConfig"]["SecurityOpt"], json!(["seccomp=/p", "unmask=ALL"]));
+        assert_eq!(docker["HostConfig"]["SecurityOpt"], json!(["seccomp={}"]));
+        assert!(["UTSMode", "PidsLimit"].iter().all(|name| docker["HostConfig"].get(name).is_none()), "{docker}");
     }
 }

@@ -13,7 +13,7 @@ use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::ResizeContainerTTYOptions;
 use bytes::{Bytes, BytesMut};
 use coracle_http::Upgraded;
-use coracle_http::client::{CallError, Client, Target};
+use coracle_http::client::CallError;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -24,12 +24,15 @@ use tokio::time::sleep;
 use super::super::Failure;
 use super::super::conversation::{Heard, Outcome, Size, Streams, ToClient};
 use super::connection::Docker;
+use super::dialect::refusal;
 use super::multiplexed::{Multiplexed, Output};
 
 /// Bytes of one read of a command's output.
 const READ_BYTES: usize = 16 * 1024;
 /// How the engine begins to say, in the place of any output, that a command did not start.
 const NOT_STARTED: &[u8] = b"OCI runtime exec failed";
+/// Podman's way: the name of its runtime stands between the two.
+const NOT_STARTED_HERE: (&[u8], &[u8]) = (b"Error: ", b": exec failed");
 /// Bytes of that.
 const NOT_STARTED_BYTES_MAX: usize = 4096;
 /// A command whose client has gone is told so, and has so long to end by itself.
@@ -97,14 +100,15 @@ impl Docker {
             Err(failure) => return failed(failure),
         };
         let started = found.pid.unwrap_or_default() != 0;
-        match (found.exit_code, last) {
-            (Some(126 | 127), Some(why)) if !started => {
-                let why = String::from_utf8_lossy(&why).trim().to_owned();
+        match (found.exit_code, &last[..]) {
+            (Some(126 | 127), [ToClient::Stdout(why) | ToClient::Stderr(why), ..]) if !started => {
+                // Of Podman's lines the first is the reason.
+                let why = String::from_utf8_lossy(why).trim().split("\nError: ").next().unwrap_or_default().to_owned();
                 failed(Failure::Refused(format!("failed to exec in container: failed to start exec {exec:?}: {why}")))
             }
-            (code, last) => {
-                if let Some(bytes) = last {
-                    let _ = to_client.send(ToClient::Stdout(bytes)).await;
+            (code, _) => {
+                for piece in last {
+                    let _ = to_client.send(piece).await;
                 }
                 match code {
                     Some(0) => Outcome::Success,
@@ -129,7 +133,7 @@ impl Docker {
             Err(failure) => return failed(failure),
         };
         let ended = || failed(Failure::Refused("container is in CONTAINER_EXITED state".to_owned()));
-        match self.ask("inspect", client.inspect_container(container, None)).await {
+        match self.inspect(&client, container).await {
             Ok(found) if !runs(&found) => return ended(),
             // Whether there is a terminal is the container's to say: its output has no frames then.
             Ok(found) => streams.tty = found.config.and_then(|config| config.tty).unwrap_or_default(),
@@ -151,8 +155,8 @@ impl Docker {
                     last = conversation => last,
                     () = self.attached_too_late(container) => return ended(),
                 };
-                if let Some(bytes) = last {
-                    let _ = to_client.send(ToClient::Stdout(bytes)).await;
+                for piece in last {
+                    let _ = to_client.send(piece).await;
                 }
                 Outcome::Success
             }
@@ -164,7 +168,7 @@ impl Docker {
     /// still runs after the connection was made closes it at its end.
     async fn attached_too_late(&self, container: &str) {
         let Ok(client) = self.client().await else { return std::future::pending().await };
-        let found = self.ask("inspect", client.inspect_container(container, None)).await;
+        let found = self.inspect(&client, container).await;
         if found.is_ok_and(|found| runs(&found)) {
             return std::future::pending().await;
         }
@@ -174,23 +178,11 @@ impl Docker {
 
     /// A connection to the engine that speaks no HTTP any more.
     async fn take_over(&self, path: &str, body: String) -> Result<Upgraded, Failure> {
-        let host = &self.settings.host;
-        let target: Target = match host.strip_prefix("tcp://") {
-            Some(rest) => format!("http://{rest}"),
-            None => host.clone(),
-        }
-        .parse()
-        .map_err(|error| Failure::Unavailable(format!("connect to {host}: {error}")))?;
-        let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
-        client.take_over(path, "tcp", body.into()).await.map_err(|error| match error {
+        self.plain_client()?.take_over(path, "tcp", body.into()).await.map_err(|error| match error {
             CallError::Refused(_, reply) => {
                 let words: serde_json::Value = serde_json::from_slice(&reply.body).unwrap_or_default();
                 let text = words["message"].as_str().map_or_else(|| format!("status {}", reply.status), str::to_owned);
-                match reply.status.as_u16() {
-                    404 => Failure::NotFound(text),
-                    409 => Failure::Conflict(text),
-                    _ => Failure::Refused(text),
-                }
+                refusal("take over a connection", reply.status.as_u16(), text)
             }
             other => Failure::Unavailable(other.to_string()),
         })
@@ -205,7 +197,7 @@ impl Docker {
         streams: Streams,
         heard: Receiver<Heard>,
         to_client: &Sender<ToClient>,
-    ) -> Option<Bytes> {
+    ) -> Vec<ToClient> {
         let (from, to) = split(connection);
         tokio::select! {
             last = outward(from, streams, to_client) => last,
@@ -284,10 +276,24 @@ fn runs(found: &ContainerInspectResponse) -> bool {
     found.state.as_ref().and_then(|state| state.running).unwrap_or_default()
 }
 
-async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, to_client: &Sender<ToClient>) -> Option<Bytes> {
+/// Whether this could say that nothing has begun.
+fn is_engines_word(output: &ToClient) -> bool {
+    let (begin, then) = NOT_STARTED_HERE;
+    let podmans = |bytes: &Bytes| {
+        bytes.starts_with(begin) && bytes.windows(then.len()).take(NOT_STARTED_BYTES_MAX).any(|part| part == then)
+    };
+    match output {
+        ToClient::Stdout(bytes) | ToClient::Stderr(bytes) if bytes.len() > NOT_STARTED_BYTES_MAX => false,
+        ToClient::Stdout(bytes) => bytes.starts_with(NOT_STARTED) || podmans(bytes),
+        ToClient::Stderr(bytes) => podmans(bytes),
+        ToClient::Outcome(_) => false,
+    }
+}
+
+async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, to_client: &Sender<ToClient>) -> Vec<ToClient> {
     let (mut frames, mut read) = (Multiplexed::default(), BytesMut::new());
-    // The first output, where it could be the engine's and no more has come.
-    let (mut first, mut held) = (true, None);
+    // The first output, where it could be the engine's and nothing else has come.
+    let (mut first, mut held) = (true, Vec::new());
     loop {
         read.reserve(READ_BYTES);
         if !matches!(from.read_buf(&mut read).await, Ok(1..)) {
@@ -300,17 +306,17 @@ async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, to_client: &Sen
             };
             let Some(output) = output else { break };
             let output = match output {
-                Output::Stdout(bytes)
-                    if first && bytes.starts_with(NOT_STARTED) && bytes.len() <= NOT_STARTED_BYTES_MAX =>
-                {
-                    (first, held) = (false, Some(bytes));
-                    continue;
-                }
                 Output::Stdout(bytes) => ToClient::Stdout(bytes),
                 Output::Stderr(bytes) => ToClient::Stderr(bytes),
             };
+            let may_be_engines = if first { is_engines_word(&output) } else { is_its_second(&held, &output) };
+            if may_be_engines {
+                first = false;
+                held.push(output);
+                continue;
+            }
             first = false;
-            for message in held.take().map(ToClient::Stdout).into_iter().chain([output]) {
+            for message in std::mem::take(&mut held).into_iter().chain([output]) {
                 if to_client.send(message).await.is_err() {
                     // Nobody listens: the rest of what carries this ends it.
                     return std::future::pending().await;
@@ -320,10 +326,45 @@ async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, to_client: &Sen
     }
 }
 
+/// Podman says of its own end that nothing has begun, too.
+fn is_its_second(held: &[ToClient], output: &ToClient) -> bool {
+    match (held, output) {
+        ([ToClient::Stdout(_) | ToClient::Stderr(_)], ToClient::Stdout(bytes) | ToClient::Stderr(bytes)) => {
+            bytes.starts_with(NOT_STARTED_HERE.0) && bytes.len() <= NOT_STARTED_BYTES_MAX
+        }
+        _ => false,
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let (Some(exec), Ok(runtime)) = (self.exec.take(), tokio::runtime::Handle::try_current()) else { return };
         let docker = self.docker.clone();
         runtime.spawn(async move { docker.hang_up(&exec).await });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_an_engine() {
+        let check = |text: &str, of_stdout: bool, of_stderr: bool| {
+            let bytes = || Bytes::from(text.to_owned());
+            assert_eq!(
+                (is_engines_word(&ToClient::Stdout(bytes())), is_engines_word(&ToClient::Stderr(bytes()))),
+                (of_stdout, of_stderr),
+                "{text:.60}"
+            );
+        };
+        let docker = "OCI runtime exec failed: exec failed: unable to start container process: exec: \"x\": not found";
+        let podman = "Error: runc: exec failed: unable to start container process: exec: \"x\": not found: OCI runtime \
+                      attempted ...";
+        check(docker, true, false);
+        check(podman, true, true);
+        check("Error: no such file", false, false);
+        check("", false, false);
+        check(&format!("{docker}{}", "x".repeat(NOT_STARTED_BYTES_MAX)), false, false);
     }
 }

@@ -4,13 +4,13 @@
 //! an event of that container, a new state, or a silence of the engine makes it stale. A converged host costs one call
 //! a round.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 
 use bollard::models::{
     ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary, HostConfig,
 };
-use bollard::query_parameters::ListContainersOptions;
+use bollard::query_parameters::RemoveContainerOptions;
 use coracle_api::meta::Time;
 
 use super::super::{Failure, Limits, Seen, State};
@@ -29,14 +29,15 @@ const MESSAGE_LOG_LINES_MAX: usize = 80;
 impl Docker {
     pub(super) async fn list_containers(&self) -> Result<Vec<Seen>, Failure> {
         let client = self.client().await?;
-        let filters = HashMap::from([("label".to_owned(), vec![LABEL_KIND.to_owned()])]);
-        let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
-        let summaries = self.ask("list containers", client.list_containers(Some(options))).await?;
+        let summaries = self.summaries(&client, Some(LABEL_KIND)).await?;
         let mut containers = Vec::with_capacity(summaries.len());
         let mut ids = Vec::with_capacity(summaries.len());
         for summary in &summaries {
             let Some(id) = &summary.id else { continue };
             ids.push(id.as_str());
+            if held(&self.leftovers).contains(id) {
+                continue;
+            }
             let state = state_word(summary);
             let kept = held(&self.cache).seen.get(id).filter(|(word, _)| *word == state).map(|(_, seen)| seen.clone());
             let seen = match kept {
@@ -46,7 +47,21 @@ impl Docker {
             containers.extend(seen);
         }
         held(&self.cache).keep(&ids);
+        held(&self.leftovers).retain(|id| ids.contains(&id.as_str()));
         Ok(containers)
+    }
+
+    /// Those that nothing depends on any more. One that stays is tried again with the next removal.
+    pub(super) async fn remove_leftovers(&self, client: &bollard::Docker) {
+        let leftovers: Vec<String> = held(&self.leftovers).iter().cloned().collect();
+        for id in leftovers {
+            let options = RemoveContainerOptions { v: true, ..Default::default() };
+            if let Ok(()) | Err(Failure::NotFound(_)) =
+                self.change("remove", client.remove_container(&id, Some(options))).await
+            {
+                held(&self.leftovers).remove(&id);
+            }
+        }
     }
 
     /// A sandbox has its address from its start on, and says it in the file that its containers read.
@@ -77,7 +92,7 @@ impl Docker {
         state: &str,
     ) -> Result<Option<(Seen, Option<String>)>, Failure> {
         let before = held(&self.cache).changes;
-        let found = match self.ask("inspect", client.inspect_container(id, None)).await {
+        let found = match self.inspect(client, id).await {
             Ok(found) => found,
             Err(Failure::NotFound(_)) => return Ok(None),
             Err(failure) => return Err(failure),
@@ -107,7 +122,7 @@ impl Docker {
         let kept = held(&self.cache).seen.get(id).map(|(_, seen)| seen.clone());
         let seen = match kept {
             Some(seen) => Some(seen),
-            None => match self.ask("inspect", client.inspect_container(id, None)).await {
+            None => match self.inspect(client, id).await {
                 Ok(found) => seen(id, &found),
                 Err(Failure::NotFound(_)) => None,
                 Err(failure) => return Err(failure),

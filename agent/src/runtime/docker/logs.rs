@@ -1,7 +1,8 @@
 //! Reads the logs of containers, for people and for termination messages.
 //!
 //! Docker's json-file log keeps a line over 16 KiB in pieces of 16,384 bytes that have one timestamp and, but for the
-//! last, no end of line: they come out joined, and what was asked for by lines is not counted by pieces.
+//! last, no end of line: they come out joined, and what was asked for by lines is not counted by pieces. Podman's
+//! pieces are as they were read, each with a time of its own.
 
 mod lines;
 
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 
 use super::super::Failure;
 use super::connection::{ASK, Docker, failure};
+use super::dialect::Dialect;
 use lines::{First, Joined, Piece, Tail};
 
 /// Which part of a log, and in which form.
@@ -59,10 +61,10 @@ impl Docker {
             // Whole seconds here; finer below.
             since: wish.since.and_then(|time| i32::try_from(time.seconds()).ok()).unwrap_or_default(),
             timestamps: true,
-            tail: start.pieces.map_or_else(|| "all".to_owned(), |pieces| pieces.to_string()),
+            tail: tail_word(start.pieces.unwrap_or(u64::MAX)),
             ..Default::default()
         };
-        let mut left = wish.bytes_max;
+        let (mut left, dialect) = (wish.bytes_max, self.dialect());
         let mut lines = Joined::new(wish.timestamps, wish.since, start.first);
         let mut pieces = std::pin::pin!(client.logs(id, Some(options)));
         loop {
@@ -88,7 +90,7 @@ impl Docker {
                 return Ok(());
             };
             let piece = piece.map_err(|error| failure("read the log", error))?;
-            let Some(piece) = Piece::read(&piece) else { continue };
+            let Some(piece) = Piece::read(&piece, dialect) else { continue };
             if !send(lines.take(piece), &mut left, out).await {
                 return Ok(());
             }
@@ -98,13 +100,16 @@ impl Docker {
     /// Where the last lines of a log begin, whole ones. More and more of its end is looked at until they are all there.
     async fn start_of(&self, id: &str, lines: u64) -> Result<Start, Failure> {
         let client = self.client().await?;
-        let mut asked = lines.saturating_add(PIECES_MORE);
+        let dialect = self.dialect();
+        // Podman mends the pieces of lines wrongly where it is asked for the end: there it is all of them, and the
+        // first by its number.
+        let mut asked = if dialect == Dialect::Podman { u64::MAX } else { lines.saturating_add(PIECES_MORE) };
         loop {
             let options = LogsOptions {
                 stdout: true,
                 stderr: true,
                 timestamps: true,
-                tail: asked.to_string(),
+                tail: tail_word(asked),
                 ..Default::default()
             };
             let mut tail = Tail::new(lines);
@@ -113,7 +118,7 @@ impl Docker {
                 |_| Failure::Unavailable(format!("read the end of the log: nothing came for {} s", ASK.as_secs()));
             while let Some(piece) = timeout(ASK, pieces.next()).await.map_err(late)? {
                 let piece = piece.map_err(|error| failure("read the log", error))?;
-                Piece::read(&piece).into_iter().for_each(|piece| tail.count(&piece));
+                Piece::read(&piece, dialect).into_iter().for_each(|piece| tail.count(&piece));
             }
             // The first line may have begun before, unless this is all there is.
             let all = tail.pieces < asked;
@@ -148,6 +153,11 @@ impl Docker {
         tokio::time::timeout(ASK, both).await.map_err(|_| limit())??;
         Ok(String::from_utf8_lossy(&tail).into_owned())
     }
+}
+
+/// As many as a number can say: all.
+fn tail_word(pieces: u64) -> String {
+    if pieces == u64::MAX { "all".to_owned() } else { pieces.to_string() }
 }
 
 /// Whether there is still somebody who reads, and something that may be told.

@@ -1,9 +1,11 @@
 //! A real engine, through Docker's API. The only room that knows bollard.
 //!
 //!     connection: connect lazily, negotiate the version once, forget the connection when the engine does not answer
+//!     dialect (PURE): which engine answers, what its words mean · inspect: containers in Docker's words
 //!     listing: one call for all, an inspect only for what an event or a new state made stale (`cache`) -> Seen
 //!     create (PURE): ContainerConfig -> Docker's JSON · image: look up, pull, credentials
 //!         · ready: network and pause image
+//!     pod_files: what its containers share with a sandbox
 //!     volumes: what pods have on this host · reclaim: directories that are given up
 //!         · content: files of configuration, exchanged whole
 //!     check: exec, HTTP and TCP probes · logs, exec (multiplexed PURE), reach: for people · usage: figures
@@ -17,15 +19,18 @@ mod connection;
 mod content;
 mod create;
 mod credentials;
+mod dialect;
 pub mod exec;
 mod file_variables;
 mod grpc;
 mod image;
+mod inspect;
 mod listing;
 pub mod logs;
 mod multiplexed;
 mod owner;
 mod plugged;
+mod pod_files;
 pub mod reach;
 mod ready;
 mod reclaim;
@@ -96,8 +101,14 @@ impl Runtime for Docker {
         let client = self.client().await?;
         let pause = held(&self.ready).as_ref().map(|ready| (ready.asked.clone(), ready.pause.clone()));
         let profile = volumes::seccomp_profile(config)?;
-        let mut terms = create::Terms { seccomp: profile.as_deref(), recursive: is_recursive(&client), address: None };
+        let mut terms = create::Terms {
+            seccomp: profile.as_deref(),
+            recursive: is_recursive(&client),
+            address: None,
+            dialect: self.dialect(),
+        };
         let filled = self.with_file_variables(config).await?;
+        let filled = self.with_pod_files(filled);
         let bound = self.with_parts_bound(&filled, terms.recursive).await?;
         // Held until it is made: then its label says which address is its own.
         let mut given = self.gives_address(config).await;
@@ -164,7 +175,12 @@ impl Runtime for Docker {
         };
         let resized = self.change("resize", client.update_container(id, body)).await;
         held(&self.cache).remove(id);
-        resized
+        match resized {
+            Err(failure) if dialect::has_no_such_call(&failure) => {
+                Err(Failure::Refused("this engine cannot change the limits of a container that runs".to_owned()))
+            }
+            resized => resized,
+        }
     }
 
     async fn remove(&self, id: &str) -> Result<(), Failure> {
@@ -174,7 +190,13 @@ impl Runtime for Docker {
         match self.change("remove", client.remove_container(id, Some(options))).await {
             Ok(()) | Err(Failure::NotFound(_)) => {
                 held(&self.cache).remove(id);
+                self.remove_leftovers(&client).await;
                 volumes::remove_files(message.as_slice())
+            }
+            // It is removed with the last of them.
+            Err(failure) if dialect::has_dependents(&failure) => {
+                held(&self.leftovers).insert(id.to_owned());
+                Ok(())
             }
             Err(failure) => Err(failure),
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use bollard::models::{ContainerInspectResponse, ContainerSummary};
-use bollard::query_parameters::{KillContainerOptions, ListContainersOptions};
+use bollard::query_parameters::KillContainerOptions;
 use tokio::sync::MutexGuard;
 
 use super::super::{ContainerConfig, Failure, Network, Seen};
@@ -47,8 +47,7 @@ impl Docker {
             };
             plug::is_free(&port.protocol, host, port.host_port).map_err(Failure::Refused)?;
         }
-        let options = ListContainersOptions { all: true, ..Default::default() };
-        let all = self.ask("list containers", client.list_containers(Some(options))).await?;
+        let all = self.summaries(client, None).await?;
         let used = all.iter().filter_map(address).collect();
         self.free_of(&used, last)
     }

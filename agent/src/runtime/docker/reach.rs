@@ -27,7 +27,7 @@ impl Docker {
     /// The network namespace of a running container.
     pub async fn network_of(&self, container: &str) -> Result<Network, Failure> {
         let client = self.client().await?;
-        let found = self.ask("inspect", client.inspect_container(container, None)).await?;
+        let found = self.inspect(&client, container).await?;
         if found.host_config.and_then(|config| config.network_mode).as_deref() == Some("host") {
             return Ok(Network::Host);
         }

@@ -5,7 +5,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use bollard::models::MountPoint;
-use bollard::query_parameters::ListContainersOptions;
 use coracle_api::strategy::claim::LOCAL_VOLUMES;
 
 use super::super::Failure;
@@ -18,8 +17,7 @@ impl Docker {
         let path = format!("{LOCAL_VOLUMES}{name}");
         let client = self.client().await?;
         // Those of others too, and those that have ended: they may start again.
-        let options = ListContainersOptions { all: true, ..Default::default() };
-        for container in self.ask("list containers", client.list_containers(Some(options))).await? {
+        for container in self.summaries(&client, None).await? {
             if let Some(why) = holds(container.mounts.as_deref(), &path) {
                 let id = container.id.unwrap_or_default();
                 let called = container.names.unwrap_or_default().pop().unwrap_or(id);

@@ -12,10 +12,14 @@ use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 
 use super::super::{ContainerConfig, Failure, HostFile, Seccomp, Volume};
 use super::connection::{Docker, Settings};
+use super::dialect::Dialect;
 use super::{content, owner, subpath};
 use crate::hosts;
 use crate::naming::{LABEL_KIND, LABEL_POD_UID, volatile_dir};
 
+/// The kernel counts a tmpfs in these. Where its pages are larger the volume is larger, too: a limit is a whole number
+/// of them.
+const PAGE_BYTES: u64 = 4096;
 /// A list of all system calls has some ten thousand bytes.
 const SECCOMP_BYTES_MAX: u64 = 256 * 1024;
 
@@ -91,7 +95,7 @@ impl Docker {
         group: Option<u32>,
     ) -> Result<(), Failure> {
         let mut options = open_to(group);
-        options.extend(size_bytes.map(|size| format!(",size={size}")));
+        options.extend(size_bytes.map(|size| memory_limit(self.dialect(), size)));
         self.create_engine_volume(uid, name, &[("type", "tmpfs"), ("device", "tmpfs"), ("o", &options)]).await
     }
 
@@ -186,6 +190,14 @@ pub fn complete_hosts(path: &str, address: &str) -> Result<(), Failure> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
     let Some(text) = hosts::complete(&text, address) else { return Ok(()) };
     fs::write(path, text).map_err(|error| disk("write", path, &error))
+}
+
+/// As the option of a mount. Podman takes a size for a quota of its disk, and leaves the number of pages to the kernel.
+fn memory_limit(dialect: Dialect, bytes: u64) -> String {
+    match dialect {
+        Dialect::Docker => format!(",size={bytes}"),
+        Dialect::Podman => format!(",nr_blocks={}", bytes.div_ceil(PAGE_BYTES).max(1)),
+    }
 }
 
 /// As the option of a mount.
@@ -284,6 +296,20 @@ fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_memory() {
+        let check = |bytes: u64, docker: &str, podman: &str| {
+            assert_eq!(
+                (memory_limit(Dialect::Docker, bytes).as_str(), memory_limit(Dialect::Podman, bytes).as_str()),
+                (docker, podman)
+            );
+        };
+        check(1 << 20, ",size=1048576", ",nr_blocks=256");
+        check(4097, ",size=4097", ",nr_blocks=2");
+        // None at all would be no limit.
+        check(0, ",size=0", ",nr_blocks=1");
+    }
 
     #[test]
     fn a_host_path_is_of_its_kind() {

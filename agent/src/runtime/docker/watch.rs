@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use bollard::models::EventMessage;
 use bollard::query_parameters::EventsOptions;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
@@ -14,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use super::super::Failure;
 use super::connection::{Docker, failure, held};
+use super::dialect::Dialect;
 use crate::naming::LABEL_KIND;
 
 /// A hung engine is noticed within this and a call's limit; the only thing that wakes an idle agent without a master.
@@ -21,8 +23,9 @@ const PING: Duration = Duration::from_secs(10);
 /// Between attempts to reach an absent engine: a start of dockerd takes about a second.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// Events that change a listing. The execs of probes do not.
-const ACTIONS: [&str; 9] = ["create", "start", "die", "destroy", "oom", "rename", "pause", "unpause", "update"];
+/// Events that change a listing, as Docker and as Podman call them. The execs of probes do not.
+const ACTIONS: [&str; 11] =
+    ["create", "start", "die", "died", "destroy", "remove", "oom", "rename", "pause", "unpause", "update"];
 
 impl Docker {
     /// Never ends. `wake` is notified whenever the world may have changed.
@@ -49,11 +52,13 @@ impl Docker {
             Err(failure) => return failure,
         };
         let list = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>();
-        let filters = HashMap::from([
-            ("type".to_owned(), list(&["container"])),
-            ("event".to_owned(), list(&ACTIONS)),
-            ("label".to_owned(), list(&[LABEL_KIND])),
-        ]);
+        // Podman compares a label with its value, and so finds none by its name alone.
+        let by_label = self.dialect() == Dialect::Docker;
+        let mut filters =
+            HashMap::from([("type".to_owned(), list(&["container"])), ("event".to_owned(), list(&ACTIONS))]);
+        if by_label {
+            filters.insert("label".to_owned(), list(&[LABEL_KIND]));
+        }
         let mut events =
             std::pin::pin!(client.events(Some(EventsOptions { filters: Some(filters), ..Default::default() })));
         if let Err(failure) = self.ping().await {
@@ -68,6 +73,7 @@ impl Docker {
         loop {
             tokio::select! {
                 event = events.next() => match event {
+                    Some(Ok(event)) if !by_label && !is_ours(&event) => {}
                     Some(Ok(event)) => {
                         if let Some(id) = event.actor.and_then(|actor| actor.id) {
                             held(&self.cache).remove(&id);
@@ -83,4 +89,9 @@ impl Docker {
             }
         }
     }
+}
+
+fn is_ours(event: &EventMessage) -> bool {
+    let attributes = event.actor.as_ref().and_then(|actor| actor.attributes.as_ref());
+    attributes.is_some_and(|attributes| attributes.contains_key(LABEL_KIND))
 }

@@ -30,9 +30,10 @@ impl Tried {
         Tried { not_before: uptime, ..self }
     }
 
-    /// Whether something has happened that may help.
+    /// Whether something has happened that may help. A pod that was changed itself waits for nothing.
     pub fn due(&mut self, cluster: &Cluster, pod: &PodView) -> bool {
         if self.generation != pod.generation || self.labels != *pod.labels() {
+            self.not_before = Duration::ZERO;
             return true;
         }
         let helps = match cluster.happened.since(self.count) {

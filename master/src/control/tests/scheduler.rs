@@ -190,38 +190,56 @@ fn others_make_room() {
     assert_eq!(preempted(&objects), ["one goes", "high on n2: 0/2 nodes are available: 2 Insufficient cpu."]);
 }
 
+fn look(cluster: &Cluster, memo: Option<&Memo>, uptime: Duration) -> Decision {
+    let controllers = Controllers::builtin();
+    let owner = controllers.owner("scheduler", schedule::key()).expect("a row");
+    let (now, refusal, contents, memory) = (at(uptime), None, None, None);
+    (controllers.row(&owner).decide)(&Look { cluster, key: &owner.key, now, refusal, contents, memory, memo })
+}
+
+fn put(cluster: &mut Cluster, (plural, object): (&'static str, Value), revision: u64) {
+    let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
+    cluster.apply(&event(plural, revision, Some(object), &name), MINUTE);
+}
+
 /// A pod that found no place is looked at again when something has happened that may help it, and not before.
 #[test]
 fn nobody_is_tried_in_vain() {
     let mut cluster =
         cluster(&[node("n1", json!({})), pod("z", on("n1", asking("1500m", "1Mi"))), pod("a", asking("1", "1Mi"))]);
-    let look = |cluster: &Cluster, memo: Option<&Memo>| {
-        let controllers = Controllers::builtin();
-        let owner = controllers.owner("scheduler", schedule::key()).expect("a row");
-        let now = at(MINUTE);
-        (controllers.row(&owner).decide)(&Look {
-            cluster,
-            key: &owner.key,
-            now,
-            refusal: None,
-            contents: None,
-            memory: None,
-            memo,
-        })
-    };
-    let first = look(&cluster, None);
+    let first = look(&cluster, None, MINUTE);
     assert_eq!(first.intents.len(), 2, "{first:?}");
-    let put = |cluster: &mut Cluster, (plural, object): (&'static str, Value), revision| {
-        let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
-        cluster.apply(&event(plural, revision, Some(object), &name), MINUTE);
-    };
     // A heartbeat, and a pod that comes.
     put(&mut cluster, node("n1", json!({"metadata": {"annotations": {"x": "y"}}})), 10);
     put(&mut cluster, pod("y", on("n1", json!({}))), 11);
-    let second = look(&cluster, first.memo.as_ref());
+    let second = look(&cluster, first.memo.as_ref(), MINUTE);
     assert!(second.intents.is_empty(), "{second:?}");
     cluster.apply(&event("pods", 12, None, "z"), MINUTE);
-    let third = look(&cluster, second.memo.as_ref());
+    let third = look(&cluster, second.memo.as_ref(), MINUTE);
     assert!(matches!(&third.intents[0], Intent::Bind { node, .. } if node == "n1"), "{third:?}");
     assert!(third.memo.is_none());
+}
+
+/// Each of fifty nodes that come together may help; a pod that was refused again waits for the next second, unless it
+/// was changed itself.
+#[test]
+fn who_is_refused_again_waits_for_a_second() {
+    let tainted = |name: &'static str, value: &str| {
+        node(name, json!({"spec": {"taints": [{"key": "k", "value": value, "effect": "NoSchedule"}]}}))
+    };
+    let mut cluster = cluster(&[tainted("n1", "v"), pod("a", json!({}))]);
+    let first = look(&cluster, None, MINUTE);
+    assert_eq!(first.wake_at, None);
+    put(&mut cluster, tainted("n1", "w"), 10);
+    let second = look(&cluster, first.memo.as_ref(), MINUTE);
+    assert_eq!(second.wake_at, None);
+    put(&mut cluster, node("n1", json!({})), 11);
+    let third = look(&cluster, second.memo.as_ref(), MINUTE);
+    assert!(third.intents.is_empty(), "{third:?}");
+    let next = MINUTE + Duration::from_secs(1);
+    assert_eq!(third.wake_at, Some(next));
+    let bound = |decision: &Decision| matches!(&decision.intents[..], [Intent::Bind { node, .. }, ..] if node == "n1");
+    assert!(bound(&look(&cluster, third.memo.as_ref(), next)));
+    put(&mut cluster, pod("a", json!({"metadata": {"labels": {"b": "c"}}})), 12);
+    assert!(bound(&look(&cluster, third.memo.as_ref(), MINUTE)));
 }

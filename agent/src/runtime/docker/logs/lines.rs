@@ -6,6 +6,8 @@ use bollard::container::LogOutput;
 use bytes::Bytes;
 use coracle_api::meta::Time;
 
+use super::super::dialect::Dialect;
+
 /// The size of Docker's pieces of a long line.
 const PIECE_BYTES: usize = 16 * 1024;
 /// What is kept of the one stream while a line of the other has not ended.
@@ -21,6 +23,7 @@ pub struct Piece {
     /// With the timestamp before it.
     bytes: Bytes,
     text_at: usize,
+    dialect: Dialect,
 }
 
 /// The piece that a tail begins with, and the newest that was there when it was looked for.
@@ -29,10 +32,12 @@ pub struct First {
     stream: u8,
     stamp: Bytes,
     newest: Bytes,
+    /// Among all pieces of the log, where these are counted and not known by their stamps.
+    number: Option<u64>,
 }
 
 impl Piece {
-    pub fn read(said: &LogOutput) -> Option<Piece> {
+    pub fn read(said: &LogOutput, dialect: Dialect) -> Option<Piece> {
         let (stream, bytes) = match said {
             LogOutput::StdErr { message } => (2, message),
             LogOutput::StdOut { message } | LogOutput::StdIn { message } | LogOutput::Console { message } => {
@@ -40,7 +45,7 @@ impl Piece {
             }
         };
         let blank = bytes.iter().position(|byte| *byte == b' ')?;
-        Some(Piece { stream, bytes: bytes.clone(), text_at: blank + 1 })
+        Some(Piece { stream, bytes: bytes.clone(), text_at: blank + 1, dialect })
     }
 
     fn stamp(&self) -> Bytes {
@@ -55,10 +60,22 @@ impl Piece {
         time(&self.bytes[..self.text_at - 1])
     }
 
-    /// The last of its line.
+    /// The last of its line. Podman's are as long as what it has read at once.
     fn ends(&self) -> bool {
         let text = &self.bytes[self.text_at..];
-        text.ends_with(b"\n") || text.len() < PIECE_BYTES
+        text.ends_with(b"\n") || self.dialect == Dialect::Docker && text.len() < PIECE_BYTES
+    }
+
+    /// Whether it goes on with the line of that timestamp, which has not ended. Podman's pieces have one each.
+    fn follows(&self, stamp: &Bytes) -> bool {
+        self.dialect == Dialect::Podman || *stamp == self.stamp()
+    }
+
+    /// Podman's times are of whole seconds: what is of that second may be later than its time.
+    fn is_older(&self, than: Time) -> bool {
+        self.time().is_some_and(|time| {
+            if self.dialect == Dialect::Podman { time.seconds() < than.seconds() } else { time < than }
+        })
     }
 }
 
@@ -75,13 +92,13 @@ impl Open {
     fn goes_on(&mut self, piece: &Piece) -> bool {
         let place = &mut self.0[usize::from(piece.stream) - 1];
         let stamp = piece.stamp();
-        let continues = place.as_ref() == Some(&stamp);
+        let continues = place.as_ref().is_some_and(|open| piece.follows(open));
         *place = (!piece.ends()).then_some(stamp);
         continues
     }
 
     fn is_of(&self, piece: &Piece) -> bool {
-        self.0[usize::from(piece.stream) - 1].as_ref() == Some(&piece.stamp())
+        self.0[usize::from(piece.stream) - 1].as_ref().is_some_and(|open| piece.follows(open))
     }
 }
 
@@ -99,12 +116,14 @@ pub struct Joined {
     /// What the other stream said meanwhile.
     held: VecDeque<Piece>,
     held_bytes: usize,
+    /// So many were here.
+    pieces: u64,
 }
 
 impl Joined {
     pub fn new(timestamps: bool, since: Option<Time>, first: Option<First>) -> Joined {
         let (passed, open, held) = (Open::default(), Open::default(), VecDeque::new());
-        Joined { timestamps, since, first, passed, open, telling: None, held, held_bytes: 0 }
+        Joined { timestamps, since, first, passed, open, telling: None, held, held_bytes: 0, pieces: 0 }
     }
 
     pub fn holds(&self) -> bool {
@@ -149,9 +168,14 @@ impl Joined {
 
     /// The time, and the piece, that it begins with have not come.
     fn is_before(&mut self, piece: &Piece) -> bool {
+        self.pieces += 1;
         if let Some(first) = &self.first {
-            let begins =
-                first.stream == piece.stream && first.stamp == piece.stamp() || piece.time() > time(&first.newest);
+            let begins = match first.number {
+                Some(number) => self.pieces > number,
+                None => {
+                    first.stream == piece.stream && first.stamp == piece.stamp() || piece.time() > time(&first.newest)
+                }
+            };
             if !begins {
                 self.passed.goes_on(piece);
                 return true;
@@ -161,7 +185,7 @@ impl Joined {
         if self.passed.is_of(piece) {
             return self.passed.goes_on(piece);
         }
-        self.since.is_some_and(|since| piece.time().is_some_and(|time| time < since))
+        self.since.is_some_and(|since| piece.is_older(since))
     }
 }
 
@@ -172,7 +196,7 @@ pub struct Tail {
     open: Open,
     begun: u64,
     /// The newest of those that begin a line.
-    starts: VecDeque<(u8, Bytes)>,
+    starts: VecDeque<(u8, Bytes, Option<u64>)>,
     newest: Bytes,
 }
 
@@ -183,10 +207,11 @@ impl Tail {
     }
 
     pub fn count(&mut self, piece: &Piece) {
+        let number = (piece.dialect == Dialect::Podman).then_some(self.pieces);
         self.pieces += 1;
         if !self.open.goes_on(piece) {
             self.begun += 1;
-            self.starts.push_back((piece.stream, piece.stamp()));
+            self.starts.push_back((piece.stream, piece.stamp(), number));
             if self.starts.len() > self.lines {
                 self.starts.pop_front();
             }
@@ -200,8 +225,8 @@ impl Tail {
     pub fn first(&self, all: bool) -> Option<First> {
         // Of each stream the first line here may be the rest of one.
         let whole = if all { self.begun } else { self.begun.saturating_sub(2) };
-        let (stream, stamp) = self.starts.front().filter(|_| whole >= self.lines as u64)?;
-        Some(First { stream: *stream, stamp: stamp.clone(), newest: self.newest.clone() })
+        let (stream, stamp, number) = self.starts.front().filter(|_| whole >= self.lines as u64)?;
+        Some(First { stream: *stream, stamp: stamp.clone(), newest: self.newest.clone(), number: *number })
     }
 }
 
@@ -214,9 +239,13 @@ mod tests {
     const C: &str = "2026-01-01T00:00:00.3Z";
 
     fn piece(stream: u8, stamp: &str, text: &str) -> Piece {
+        piece_of(Dialect::Docker, stream, stamp, text)
+    }
+
+    fn piece_of(dialect: Dialect, stream: u8, stamp: &str, text: &str) -> Piece {
         let message = Bytes::from(format!("{stamp} {text}"));
         let said = if stream == 2 { LogOutput::StdErr { message } } else { LogOutput::StdOut { message } };
-        Piece::read(&said).unwrap()
+        Piece::read(&said, dialect).unwrap()
     }
 
     fn check(mut lines: Joined, pieces: &[(u8, &str, &str)], expected: &str) {
@@ -307,5 +336,33 @@ mod tests {
         let mut taken = joined.take(piece(2, A, "older\n"));
         taken.extend(joined.take(piece(1, B, "new\n")));
         assert_eq!(taken, [Bytes::from_static(b"new\n")]);
+    }
+
+    /// Podman cuts a line where its reading ended, says whole seconds, and many lines have one time.
+    #[test]
+    fn podmans_lines() {
+        const S: &str = "2026-01-01T00:00:05Z";
+        const T: &str = "2026-01-01T00:00:06Z";
+        let log = [(1, S, "first\n"), (1, S, "par"), (2, S, "error\n"), (1, T, "ti"), (1, T, "al\n"), (1, T, "last\n")];
+        let told = |mut lines: Joined| {
+            let pieces = log.iter().map(|(stream, stamp, text)| piece_of(Dialect::Podman, *stream, stamp, text));
+            let mut out: Vec<Bytes> = pieces.flat_map(|piece| lines.take(piece)).collect();
+            out.extend(lines.give_up());
+            String::from_utf8(out.concat()).unwrap()
+        };
+        assert_eq!(told(Joined::new(false, None, None)), "first\npartial\nerror\nlast\n");
+        assert_eq!(told(Joined::new(true, None, None)), format!("{S} first\n{S} partial\n{S} error\n{T} last\n"));
+        // Of that second any may be wanted.
+        assert_eq!(
+            told(Joined::new(false, Time::parse("2026-01-01T00:00:05.5Z"), None)),
+            "first\npartial\nerror\nlast\n"
+        );
+        for (lines, expected) in
+            [(1, "last\n"), (2, "error\nlast\n"), (3, "partial\nerror\nlast\n"), (4, "first\npartial\nerror\nlast\n")]
+        {
+            let mut tail = Tail::new(lines);
+            log.iter().for_each(|(stream, stamp, text)| tail.count(&piece_of(Dialect::Podman, *stream, stamp, text)));
+            assert_eq!(told(Joined::new(false, None, tail.first(true))), expected, "{lines}");
+        }
     }
 }
