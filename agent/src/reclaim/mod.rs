@@ -43,7 +43,7 @@ pub async fn run(
             left |= again;
             if said.get(name) != Some(&why) {
                 let then = if again { "it is tried again" } else { "see what it is, and let the volume go yourself" };
-                log::warn!("volume {name} is given up and stays: {why}; {then}");
+                log::warn!("volume {name} is to go and cannot yet: {why}; {then}");
                 said.insert(name.clone(), why);
             }
         }
@@ -87,7 +87,7 @@ async fn give_up(docker: &Docker, client: &Client, name: &str, heard: &Value, no
     match reclaim {
         Reclaim::Remove(directory) => {
             docker.remove_directory(&directory).await.map_err(|failure| failure.text().to_owned())?;
-            log::info!("volume {name} is given up: its directory {directory} is not there any more");
+            log::info!("volume {name}: its directory {directory} is removed");
         }
         Reclaim::Release => {}
         Reclaim::Refuse(why) => return Err(Stays { why, again: false }),

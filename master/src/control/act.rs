@@ -2,7 +2,7 @@
 
 use super::controller::Now;
 use super::correlate::{Correlator, Telling};
-use super::event::{cut_message, document, name_of, namespace_of};
+use super::event::{cut_message, document, moment, name_of, namespace_of};
 use super::intent::{About, Contents, Doing, Intent, Item, Refusal, Tale};
 use super::rules::Rules;
 use super::settings::{Own, Settings, Zones};
@@ -207,16 +207,19 @@ impl Gate {
     /// object.
     pub fn tell(&self, tale: &Tale, made: Option<&Key>, now: Now) {
         let made = made.filter(|_| tale.names_made).map(|key| key.name.as_str()).unwrap_or_default();
-        let name = name_of(tale, self.tales.fetch_add(1, Ordering::Relaxed), now);
+        let moment = moment(self.tales.fetch_add(1, Ordering::Relaxed), now);
         let message = format!("{}{made}", tale.message);
         let telling =
-            self.correlator.lock().unwrap_or_else(PoisonError::into_inner).tell(tale, message, &name, now.uptime);
+            self.correlator.lock().unwrap_or_else(PoisonError::into_inner).tell(tale, message, moment, now.uptime);
         let written = match telling {
             Telling::Nothing => return,
             Telling::New { message } => {
+                let name = name_of(tale, moment);
                 self.create(&EVENTS, &namespace_of(tale), &document(tale, (&name, &message, 1), now)).map(drop)
             }
-            Telling::Again { name, count, message } => self.tell_again(tale, (&name, &message, count), now),
+            Telling::Again { moment, count, message } => {
+                self.tell_again(tale, (&name_of(tale, moment), &message, count), now)
+            }
         };
         if let Err(refusal) = written {
             log::debug!("event {} about {}: {}", tale.reason, tale.about.name, refusal.why);

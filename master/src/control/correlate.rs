@@ -6,7 +6,6 @@
 
 use super::intent::Tale;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -29,9 +28,9 @@ pub enum Telling {
     New {
         message: String,
     },
-    /// One that was told before is told again.
+    /// One that was told before, at this moment, is told again.
     Again {
-        name: String,
+        moment: u64,
         count: u32,
         message: String,
     },
@@ -41,39 +40,86 @@ pub enum Telling {
 /// What was told lately. Keys are hashes of words: two that are alike would only share a count.
 #[derive(Default)]
 pub struct Correlator {
-    messages: Remembered<BTreeSet<u64>>,
+    messages: Remembered<Messages>,
     counts: Remembered<EventCount>,
     /// How much of what may come at once is used up.
     used: Remembered<u32>,
 }
 
-#[derive(Clone, Default)]
+/// Hashes of the latest messages.
+#[derive(Clone, Copy, Default)]
+struct Messages {
+    hashes: [u32; MESSAGES_MAX - 1],
+    count: usize,
+}
+
+#[derive(Clone, Copy, Default)]
 struct EventCount {
-    name: String,
+    /// By which it is named.
+    moment: Option<u64>,
     count: u32,
 }
 
+impl Messages {
+    /// Whether it is one too many.
+    fn add(&mut self, hash: u32) -> bool {
+        if self.hashes[..self.count].contains(&hash) {
+            return false;
+        }
+        let is_full = self.count == self.hashes.len();
+        if is_full {
+            self.hashes.rotate_left(1);
+        } else {
+            self.count += 1;
+        }
+        self.hashes[self.count - 1] = hash;
+        is_full
+    }
+}
+
+/// By key, in one piece of memory: entries come in a burst of other work, and each would hold a page of its own back
+/// when the rest of the burst is given back to the host.
 struct Remembered<T> {
-    entries: BTreeMap<u64, (Duration, T)>,
+    entries: Vec<Entry<T>>,
+}
+
+struct Entry<T> {
+    key: u64,
+    at: Duration,
+    value: T,
 }
 
 impl<T> Default for Remembered<T> {
     fn default() -> Remembered<T> {
-        Remembered { entries: BTreeMap::new() }
+        Remembered { entries: Vec::new() }
     }
 }
 
-impl<T: Default> Remembered<T> {
+impl<T: Copy + Default> Remembered<T> {
     /// Forgets an entry that has not been touched for so long, and makes it anew.
-    fn entry(&mut self, key: u64, uptime: Duration, life: Duration) -> &mut (Duration, T) {
-        if self.entries.get(&key).is_some_and(|(at, _)| uptime.saturating_sub(*at) > life) {
-            self.entries.remove(&key);
+    fn entry(&mut self, key: u64, uptime: Duration, life: Duration) -> &mut Entry<T> {
+        let is_over = |entry: &Entry<T>| uptime.saturating_sub(entry.at) > life;
+        let new = Entry { key, at: uptime, value: T::default() };
+        let mut found = self.find(key);
+        if found.is_err() && self.entries.len() == self.entries.capacity().min(REMEMBERED_MAX) {
+            self.entries.retain(|entry| !is_over(entry));
+            if self.entries.len() >= REMEMBERED_MAX {
+                let oldest = (0..self.entries.len()).min_by_key(|at| self.entries[*at].at);
+                oldest.map(|oldest| self.entries.remove(oldest));
+            }
+            found = self.find(key);
         }
-        if !self.entries.contains_key(&key) && self.entries.len() >= REMEMBERED_MAX {
-            let oldest = self.entries.iter().min_by_key(|(_, (at, _))| *at).map(|(key, _)| *key);
-            oldest.map(|oldest| self.entries.remove(&oldest));
+        match found {
+            Ok(at) if is_over(&self.entries[at]) => self.entries[at] = new,
+            Ok(_) => {}
+            Err(at) => self.entries.insert(at, new),
         }
-        self.entries.entry(key).or_insert_with(|| (uptime, T::default()))
+        let at = found.unwrap_or_else(|at| at);
+        &mut self.entries[at]
+    }
+
+    fn find(&self, key: u64) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&key, |entry| entry.key)
     }
 }
 
@@ -84,37 +130,33 @@ fn hash(of: impl Hash) -> u64 {
 }
 
 impl Correlator {
-    /// `message`: with the name of what was made. `name`: of the event, if it is told anew.
-    pub fn tell(&mut self, tale: &Tale, message: String, name: &str, uptime: Duration) -> Telling {
+    /// `message`: with the name of what was made. `moment`: of the event, if it is told anew.
+    pub fn tell(&mut self, tale: &Tale, message: String, moment: u64, uptime: Duration) -> Telling {
         let about = &tale.about;
         let object =
             (tale.source, &about.api_version, &about.kind, &about.namespace, &about.name, &about.uid, tale.severity);
         let group = hash((object, tale.reason));
-        let (at, messages) = self.messages.entry(group, uptime, MESSAGES_FORGOTTEN_AFTER);
-        *at = uptime;
-        messages.insert(hash(&message));
-        let combined = messages.len() >= MESSAGES_MAX;
-        if combined {
-            messages.pop_first();
-        }
+        let messages = self.messages.entry(group, uptime, MESSAGES_FORGOTTEN_AFTER);
+        messages.at = uptime;
+        let combined = messages.value.add(hash(&message) as u32);
         let key = if combined { group } else { hash((group, &message)) };
         let message = if combined { format!("{COMBINED}{message}") } else { message };
-        let (at, known) = self.counts.entry(key, uptime, LIFE);
-        *at = uptime;
-        known.count += 1;
-        let (count, again) = (known.count, !known.name.is_empty());
-        if !again {
-            known.name = name.to_owned();
-        }
-        let name = known.name.clone();
+        let known = self.counts.entry(key, uptime, LIFE);
+        known.at = uptime;
+        known.value.count += 1;
+        let EventCount { moment: before, count } = known.value;
+        known.value.moment.get_or_insert(moment);
         if !self.allowed(hash(object), uptime) {
             return Telling::Nothing;
         }
-        if again { Telling::Again { name, count, message } } else { Telling::New { message } }
+        match before {
+            Some(moment) => Telling::Again { moment, count, message },
+            None => Telling::New { message },
+        }
     }
 
     fn allowed(&mut self, object: u64, uptime: Duration) -> bool {
-        let (since, used) = self.used.entry(object, uptime, ONE_MORE_AFTER * (AT_ONCE + 1));
+        let Entry { at: since, value: used, .. } = self.used.entry(object, uptime, ONE_MORE_AFTER * (AT_ONCE + 1));
         let back =
             u32::try_from(uptime.saturating_sub(*since).as_secs() / ONE_MORE_AFTER.as_secs()).unwrap_or(u32::MAX);
         *used = used.saturating_sub(back);
@@ -142,25 +184,24 @@ mod tests {
     #[test]
     fn the_same_again() {
         let mut correlator = Correlator::default();
-        let mut tell = |name: &str, message: &str, event: &str| {
-            correlator.tell(&tale(name, "R"), message.to_owned(), event, Duration::from_secs(1))
+        let mut tell = |name: &str, message: &str, moment: u64| {
+            correlator.tell(&tale(name, "R"), message.to_owned(), moment, Duration::from_secs(1))
         };
-        assert_eq!(tell("a", "x", "a.1"), Telling::New { message: "x".to_owned() });
-        assert_eq!(tell("a", "x", "a.2"), Telling::Again { name: "a.1".to_owned(), count: 2, message: "x".to_owned() });
-        assert_eq!(tell("a", "y", "a.3"), Telling::New { message: "y".to_owned() });
-        assert_eq!(tell("b", "x", "b.1"), Telling::New { message: "x".to_owned() });
+        assert_eq!(tell("a", "x", 1), Telling::New { message: "x".to_owned() });
+        assert_eq!(tell("a", "x", 2), Telling::Again { moment: 1, count: 2, message: "x".to_owned() });
+        assert_eq!(tell("a", "y", 3), Telling::New { message: "y".to_owned() });
+        assert_eq!(tell("b", "x", 4), Telling::New { message: "x".to_owned() });
     }
 
     #[test]
     fn many_are_combined() {
         let mut correlator = Correlator::default();
-        let tellings: Vec<Telling> = (0..12)
-            .map(|n| correlator.tell(&tale("a", "R"), format!("m{n}"), &format!("a.{n}"), Duration::from_secs(1)))
-            .collect();
+        let tellings: Vec<Telling> =
+            (0..12).map(|n| correlator.tell(&tale("a", "R"), format!("m{n}"), n, Duration::from_secs(1))).collect();
         assert_eq!(tellings[8], Telling::New { message: "m8".to_owned() });
         assert_eq!(tellings[9], Telling::New { message: "(combined from similar events): m9".to_owned() });
         let again = |n: u32| Telling::Again {
-            name: "a.9".to_owned(),
+            moment: 9,
             count: n - 8,
             message: format!("(combined from similar events): m{n}"),
         };
@@ -170,9 +211,8 @@ mod tests {
     #[test]
     fn too_much_is_left_out() {
         let mut correlator = Correlator::default();
-        let mut tell = |s: u64| {
-            correlator.tell(&tale("a", "R"), "x".to_owned(), "a.1", Duration::from_secs(s)) != Telling::Nothing
-        };
+        let mut tell =
+            |s: u64| correlator.tell(&tale("a", "R"), "x".to_owned(), 1, Duration::from_secs(s)) != Telling::Nothing;
         assert_eq!((0..30).filter(|_| tell(1)).count(), 25);
         assert!(!tell(299));
         assert!(tell(302));
@@ -183,7 +223,7 @@ mod tests {
     fn little_is_remembered() {
         let mut correlator = Correlator::default();
         for n in 0..REMEMBERED_MAX + 10 {
-            correlator.tell(&tale(&n.to_string(), "R"), "x".to_owned(), "e", Duration::from_secs(n as u64));
+            correlator.tell(&tale(&n.to_string(), "R"), "x".to_owned(), 1, Duration::from_secs(n as u64));
         }
         assert_eq!(correlator.counts.entries.len(), REMEMBERED_MAX);
         assert_eq!(correlator.used.entries.len(), REMEMBERED_MAX);

@@ -25,9 +25,13 @@ pub fn cut_message(message: &str) -> &str {
     cut(message, EVENT_MESSAGE_BYTES_MAX)
 }
 
+/// Of the nth event of this process: no two have the same.
+pub fn moment(nth: u64, now: Now) -> u64 {
+    u64::try_from(now.wall.0.as_nanosecond().unsigned_abs() + u128::from(nth)).unwrap_or(nth)
+}
+
 /// As Kubernetes calls them: by the moment.
-pub fn name_of(tale: &Tale, nth: u64, now: Now) -> String {
-    let moment = now.wall.0.as_nanosecond().unsigned_abs() + u128::from(nth);
+pub fn name_of(tale: &Tale, moment: u64) -> String {
     format!("{}.{moment:016x}", cut(&tale.about.name, EVENT_NAME_BYTES_MAX))
 }
 

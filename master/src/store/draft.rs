@@ -10,8 +10,6 @@ use std::ops::Range;
 
 /// The size of most objects, so that their text is seldom moved while it grows.
 const TEXT_BYTES: usize = 4096;
-/// Digits of a revision, at most.
-const REVISION_BYTES_MAX: usize = 20;
 
 pub struct PreparedWrite {
     pub key: Key,
@@ -98,24 +96,19 @@ impl CompactText {
             Some(fields) => text.object(fields),
             None => text.value(object),
         }
-        // It is kept as it is now: with room for its revision, and no more.
-        text.bytes.shrink_to(text.bytes.len() + REVISION_BYTES_MAX);
         text
     }
 
     fn without_status(&self) -> CompactText {
         let (front, back) = (&self.bytes[..self.status.start], &self.bytes[self.status.end..]);
-        let mut bytes = Vec::with_capacity(front.len() + back.len() + REVISION_BYTES_MAX);
-        bytes.extend_from_slice(front);
-        bytes.extend_from_slice(back);
-        CompactText { bytes, gap: self.gap, status: 0..0 }
+        CompactText { bytes: [front, back].concat(), gap: self.gap, status: 0..0 }
     }
 
-    pub fn at(mut self, revision: Revision) -> Bytes {
-        if self.gap > 0 {
-            self.bytes.splice(self.gap..self.gap, revision.to_string().bytes());
-        }
-        Bytes::from(self.bytes.into_boxed_slice())
+    /// In memory of its own size: what is left over beside texts that stay would be of no use to anybody.
+    pub fn at(self, revision: Revision) -> Bytes {
+        let revision = if self.gap > 0 { revision.to_string() } else { String::new() };
+        let (front, back) = self.bytes.split_at(self.gap);
+        Bytes::from([front, revision.as_bytes(), back].concat())
     }
 
     /// Whether it would be this JSON, at this revision.

@@ -138,7 +138,7 @@ impl StoreState {
         self.damaged.values()
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Entry> {
+    pub fn all(&self) -> impl Iterator<Item = &Entry> + Clone {
         self.objects.values()
     }
 

@@ -2,9 +2,8 @@
 //! close, read and removed at the next start. A file of another store, another boot of the host, or another moment is
 //! ignored.
 
-use super::disk::Disk;
+use super::disk::{Disk, DiskFile};
 use super::disk_error::failed;
-use super::document::crc32;
 use super::entry::Entry;
 use super::outline::Outline;
 use super::summary::Texts;
@@ -15,7 +14,7 @@ use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 const FILE: &str = "volatile.jsonl";
 const FILE_TMP: &str = "volatile.tmp";
@@ -55,27 +54,56 @@ const PATH: &str = "{\"path\":\"";
 const FACTS: &str = "\",\"told\":";
 const OBJECT: &str = ",\"object\":";
 
+/// Twice over the entries: the checksum stands in the first line, and all of them beside what memory holds already
+/// would be more than a small host has.
 pub fn write<'a>(
     disk: &dyn Disk,
     store: &str,
     boot: &str,
     revision: Revision,
-    entries: impl Iterator<Item = &'a Entry>,
+    entries: impl Iterator<Item = &'a Entry> + Clone,
 ) -> Result<(), DiskError> {
-    let mut lines = Vec::new();
+    let mut crc = Hasher::new();
+    let mut line = Vec::new();
+    for entry in entries.clone() {
+        line.clear();
+        add_line(&mut line, entry);
+        crc.update(&line);
+    }
+    let first = First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc.finalize() };
+    let mut piece = serde_json::to_vec(&first).expect("plain fields");
+    piece.push(b'\n');
+    disk.create(FILE_TMP, &piece)
+        .and_then(|()| write_on(&*disk.open(FILE_TMP)?, piece, entries))
+        .map_err(|error| failed("write", FILE)(error))?;
+    disk.rename(FILE_TMP, FILE).map_err(|error| failed("rename", FILE)(error))
+}
+
+/// After the first line, piece by piece.
+fn write_on<'a>(file: &dyn DiskFile, first: Vec<u8>, entries: impl Iterator<Item = &'a Entry>) -> io::Result<()> {
+    let (mut at, mut piece) = (first.len() as u64, first);
+    piece.clear();
+    let mut flush = |piece: &mut Vec<u8>| {
+        file.write_at(at, piece)?;
+        at += piece.len() as u64;
+        piece.clear();
+        Ok(())
+    };
     for entry in entries {
-        let (path, facts) = (names::path(&entry.stored.key), facts(entry));
-        let front = [PATH, &path, FACTS, &facts, OBJECT].map(str::as_bytes);
-        for part in front.into_iter().chain([&*entry.stored.json, b"}\n"]) {
-            lines.extend_from_slice(part);
+        add_line(&mut piece, entry);
+        if piece.len() >= PIECE_BYTES {
+            flush(&mut piece)?;
         }
     }
-    let first = First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc32(&lines) };
-    let mut text = serde_json::to_vec(&first).expect("plain fields");
-    text.push(b'\n');
-    text.append(&mut lines);
-    disk.create(FILE_TMP, &text).map_err(|error| failed("write", FILE)(error))?;
-    disk.rename(FILE_TMP, FILE).map_err(|error| failed("rename", FILE)(error))
+    flush(&mut piece)
+}
+
+fn add_line(lines: &mut Vec<u8>, entry: &Entry) {
+    let (path, facts) = (names::path(&entry.stored.key), facts(entry));
+    for part in [PATH, &path, FACTS, &facts, OBJECT].map(str::as_bytes).into_iter().chain([&*entry.stored.json, b"}\n"])
+    {
+        lines.extend_from_slice(part);
+    }
 }
 
 fn facts(entry: &Entry) -> String {
