@@ -7,7 +7,7 @@ use coracle_agent::runtime::fake::Fake;
 use coracle_agent::sync::{self, Ends, Shown};
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_master::config::Config;
-use coracle_master::store::{FlatStore, KindRow, Rules, Store, Write};
+use coracle_master::store::{FlatStore, KindRow, Store, StoreRules, Write};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -147,8 +147,8 @@ fn write_over_and_over(folder: &Path) {
     store.halt();
 }
 
-fn rules() -> Rules<'static> {
-    Rules {
+fn rules() -> StoreRules<'static> {
+    StoreRules {
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| Some(Durable::Whole),
