@@ -4,7 +4,7 @@
 use coracle_agent::desired::{Desired, Source, Wanted};
 use coracle_agent::plan::Node;
 use coracle_agent::runtime::fake::Fake;
-use coracle_agent::sync::{self, Ends, Shown};
+use coracle_agent::sync::{self, Shown, SyncChannels};
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_master::config::Config;
 use coracle_master::store::{FlatStore, KindRow, Store, StoreRules, Write};
@@ -337,7 +337,8 @@ async fn agent_rounds(folder: &Path) {
     let (_strain_in, strain) = watch::channel(Arc::default());
     let leaving = watch::channel(false).1;
     let address = watch::channel(String::new()).1;
-    let ends = Ends { desired, verdicts, strain, leaving, address, wake, node, wall_ms, shown: shown_in, happenings };
+    let ends =
+        SyncChannels { desired, verdicts, strain, leaving, address, wake, node, wall_ms, shown: shown_in, happenings };
     tokio::task::spawn_local(async move { sync::run(&*engine, ends).await });
     tokio::task::spawn_local(async move { while happened.recv().await.is_some() {} });
     let mut after = String::new();

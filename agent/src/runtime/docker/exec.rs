@@ -22,7 +22,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::sleep;
 
 use super::super::Failure;
-use super::super::conversation::{Heard, Outcome, Size, Streams, ToClient};
+use super::super::conversation::{ClientMessage, CommandOutcome, Size, Streams, ToClient};
 use super::connection::Docker;
 use super::multiplexed::{Multiplexed, Output};
 
@@ -63,10 +63,11 @@ impl Docker {
         container: &str,
         command: &[String],
         streams: Streams,
-        heard: Receiver<Heard>,
+        heard: Receiver<ClientMessage>,
         to_client: &Sender<ToClient>,
-    ) -> Outcome {
-        let failed = |failure: Failure| Outcome::Failed(format!("error executing command in container: {failure}"));
+    ) -> CommandOutcome {
+        let failed =
+            |failure: Failure| CommandOutcome::Failed(format!("error executing command in container: {failure}"));
         let client = match self.client().await {
             Ok(client) => client,
             Err(failure) => return failed(failure),
@@ -107,8 +108,8 @@ impl Docker {
                     let _ = to_client.send(ToClient::Stdout(bytes)).await;
                 }
                 match code {
-                    Some(0) => Outcome::Success,
-                    Some(code) => Outcome::Exit(code),
+                    Some(0) => CommandOutcome::Success,
+                    Some(code) => CommandOutcome::Exit(code),
                     None => failed(Failure::Unavailable("the engine has lost the command".to_owned())),
                 }
             }
@@ -120,10 +121,10 @@ impl Docker {
         &self,
         container: &str,
         mut streams: Streams,
-        heard: Receiver<Heard>,
+        heard: Receiver<ClientMessage>,
         to_client: &Sender<ToClient>,
-    ) -> Outcome {
-        let failed = |failure: Failure| Outcome::Failed(format!("error attaching to container: {failure}"));
+    ) -> CommandOutcome {
+        let failed = |failure: Failure| CommandOutcome::Failed(format!("error attaching to container: {failure}"));
         let client = match self.client().await {
             Ok(client) => client,
             Err(failure) => return failed(failure),
@@ -154,7 +155,7 @@ impl Docker {
                 if let Some(bytes) = last {
                     let _ = to_client.send(ToClient::Stdout(bytes)).await;
                 }
-                Outcome::Success
+                CommandOutcome::Success
             }
             Err(failure) => failed(failure),
         }
@@ -203,7 +204,7 @@ impl Docker {
         connection: Upgraded,
         of: Of,
         streams: Streams,
-        heard: Receiver<Heard>,
+        heard: Receiver<ClientMessage>,
         to_client: &Sender<ToClient>,
     ) -> Option<Bytes> {
         let (from, to) = split(connection);
@@ -218,14 +219,14 @@ impl Docker {
         &self,
         mut to: WriteHalf<Upgraded>,
         of: Of,
-        mut heard: Receiver<Heard>,
+        mut heard: Receiver<ClientMessage>,
     ) -> std::convert::Infallible {
         while let Some(said) = heard.recv().await {
             match said {
                 // A command that reads no more is not one that has ended: what is said to it is lost.
-                Heard::Stdin(bytes) => drop(to.write_all(&bytes).await),
-                Heard::StdinEnd => drop(to.shutdown().await),
-                Heard::Size(size) => self.resize(&of, size).await,
+                ClientMessage::Stdin(bytes) => drop(to.write_all(&bytes).await),
+                ClientMessage::StdinEnd => drop(to.shutdown().await),
+                ClientMessage::Size(size) => self.resize(&of, size).await,
             }
         }
         std::future::pending().await
