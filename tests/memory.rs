@@ -4,10 +4,10 @@
 use coracle_agent::desired::{Desired, Source, Wanted};
 use coracle_agent::plan::Node;
 use coracle_agent::runtime::fake::Fake;
-use coracle_agent::sync::{self, Ends, Shown};
+use coracle_agent::sync::{self, Shown, SyncChannels};
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_master::config::Config;
-use coracle_master::store::{FlatStore, KindRow, Rules, Store, Write};
+use coracle_master::store::{FlatStore, KindRow, Store, StoreRules, Write};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -147,8 +147,8 @@ fn write_over_and_over(folder: &Path) {
     store.halt();
 }
 
-fn rules() -> Rules<'static> {
-    Rules {
+fn rules() -> StoreRules<'static> {
+    StoreRules {
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| Some(Durable::Whole),
@@ -337,7 +337,8 @@ async fn agent_rounds(folder: &Path) {
     let (_strain_in, strain) = watch::channel(Arc::default());
     let leaving = watch::channel(false).1;
     let address = watch::channel(String::new()).1;
-    let ends = Ends { desired, verdicts, strain, leaving, address, wake, node, wall_ms, shown: shown_in, happenings };
+    let ends =
+        SyncChannels { desired, verdicts, strain, leaving, address, wake, node, wall_ms, shown: shown_in, happenings };
     tokio::task::spawn_local(async move { sync::run(&*engine, ends).await });
     tokio::task::spawn_local(async move { while happened.recv().await.is_some() {} });
     let mut after = String::new();

@@ -13,8 +13,8 @@ use crate::lanes::Lanes;
 use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag};
 use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
 use crate::plan::seen;
-use crate::plan::{Action, PullWanted, Round, Start, Stop, StopReason, What};
-use crate::runtime::{Check, Failure, Outcome, Runtime};
+use crate::plan::{Action, ActionKind, PullWanted, Round, Start, Stop, StopReason};
+use crate::runtime::{Check, CheckOutcome, Failure, Runtime};
 
 /// More starts at once make a small host no faster.
 const STARTS_AT_ONCE: usize = 4;
@@ -61,14 +61,14 @@ impl<'a, R: Runtime> Hands<'a, R> {
 
     async fn one(&self, uid: &str, pod: Option<&PodName>, action: Action) -> Result<(), Failure> {
         match action.what {
-            What::MakeVolumes { volumes } => self.runtime.make_volumes(uid, &volumes).await,
-            What::Start(start) => self.start(*start).await,
-            What::Begin(begin) => {
+            ActionKind::MakeVolumes { volumes } => self.runtime.make_volumes(uid, &volumes).await,
+            ActionKind::Start(start) => self.start(*start).await,
+            ActionKind::Begin(begin) => {
                 let pod = pod.ok_or_else(|| Failure::NotFound("the pod is gone".to_owned()))?;
                 self.begin(pod, &begin.container, &begin.id, begin.post_start).await
             }
-            What::Stop { stops, why } => self.stop(pod, stops, &why).await,
-            What::Kill { id, .. } => {
+            ActionKind::Stop { stops, why } => self.stop(pod, stops, &why).await,
+            ActionKind::Kill { id, .. } => {
                 let result = fine_if_gone(self.runtime.kill(&id, "SIGKILL").await);
                 if result.is_ok()
                     && let Some(stopping) = self.memory.borrow_mut().stops.get_mut(&id)
@@ -77,15 +77,15 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 }
                 result
             }
-            What::Remove { id, .. } => {
+            ActionKind::Remove { id, .. } => {
                 let _slot = self.slot().await;
                 fine_if_gone(self.runtime.remove(&id).await)?;
                 self.memory.borrow_mut().forget(&id);
                 self.refused.borrow_mut().remove(&id);
                 Ok(())
             }
-            What::RemoveVolumes => self.runtime.remove_volumes(uid).await,
-            What::Resize { resizes, summary } => {
+            ActionKind::RemoveVolumes => self.runtime.remove_volumes(uid).await,
+            ActionKind::Resize { resizes, summary } => {
                 let pod = pod.ok_or_else(|| Failure::NotFound("the pod is gone".to_owned()))?;
                 self.happen(pod, SANDBOX, Event::ResizeStarted { summary: summary.clone() });
                 for resize in resizes {
@@ -94,7 +94,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 self.happen(pod, SANDBOX, Event::ResizeCompleted { summary });
                 Ok(())
             }
-            What::Warn { reason, message } => {
+            ActionKind::Warn { reason, message } => {
                 if let Some(pod) = pod {
                     self.happen(pod, SANDBOX, Event::Waits { reason, message });
                 }
@@ -186,8 +186,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
         let check = if check.is_for_pod() { check.at(&self.address(pod).await) } else { check };
         let at_most = Duration::from_secs(POST_START_S_MAX);
         match self.runtime.check(id, &check, at_most).await {
-            Ok(Outcome { passed: true, .. }) => Ok(()),
-            Ok(Outcome { exit_code, output, .. }) => Err(match (&check, exit_code) {
+            Ok(CheckOutcome { passed: true, .. }) => Ok(()),
+            Ok(CheckOutcome { exit_code, output, .. }) => Err(match (&check, exit_code) {
                 (Check::Exec { command }, Some(code)) => {
                     format!("command '{}' exited with {code}: , message: {output:?}", command.join(" "))
                 }
@@ -235,7 +235,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
             let at_most = Duration::from_millis(u64::try_from(stop.grace_ms).unwrap_or(0));
             let passed = matches!(
                 timeout(at_most, self.runtime.check(&stop.id, check, at_most)).await,
-                Ok(Ok(Outcome { passed: true, .. }))
+                Ok(Ok(CheckOutcome { passed: true, .. }))
             );
             if let Some(pod) = name.filter(|_| !passed) {
                 self.happen(pod, &stop.container, Event::PreStopFailed);
@@ -322,25 +322,25 @@ fn fine_if_gone(result: Result<(), Failure>) -> Result<(), Failure> {
 }
 
 /// `start container web (1)`, for people.
-pub fn words(what: &What) -> String {
+pub fn words(what: &ActionKind) -> String {
     match what {
-        What::MakeVolumes { volumes } => {
+        ActionKind::MakeVolumes { volumes } => {
             format!("make {} volume{}", volumes.len(), if volumes.len() == 1 { "" } else { "s" })
         }
-        What::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
-        What::Start(start) => format!("start container {} ({})", start.container, start.attempt),
-        What::Begin(begin) => format!("start container {}", begin.container),
-        What::Stop { stops, .. } => {
+        ActionKind::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
+        ActionKind::Start(start) => format!("start container {} ({})", start.container, start.attempt),
+        ActionKind::Begin(begin) => format!("start container {}", begin.container),
+        ActionKind::Stop { stops, .. } => {
             let names: Vec<&str> = stops.iter().map(|stop| stop.container.as_str()).collect();
             format!("stop {}", names.join(", "))
         }
-        What::Kill { container, .. } => format!("kill {container}"),
-        What::Remove { container, .. } => format!("remove a dead {container}"),
-        What::RemoveVolumes => "remove its volumes".to_owned(),
-        What::Resize { resizes, .. } => {
+        ActionKind::Kill { container, .. } => format!("kill {container}"),
+        ActionKind::Remove { container, .. } => format!("remove a dead {container}"),
+        ActionKind::RemoveVolumes => "remove its volumes".to_owned(),
+        ActionKind::Resize { resizes, .. } => {
             let names: Vec<&str> = resizes.iter().map(|resize| resize.container.as_str()).collect();
             format!("resize {}", names.join(", "))
         }
-        What::Warn { reason, message } => format!("{reason}: {message}"),
+        ActionKind::Warn { reason, message } => format!("{reason}: {message}"),
     }
 }

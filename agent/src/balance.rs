@@ -10,28 +10,28 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use crate::desired::known::as_they_are;
-use crate::desired::master::Network;
+use crate::desired::master::ClusterServices;
 use crate::dns::resolv::ClusterNames;
-use crate::dns::serve::Names;
+use crate::dns::serve::ServedZone;
 use crate::dns::zone::{Entries, Zone};
 use crate::happening::Happening;
-use crate::health_ports::{self, Ports};
+use crate::health_ports::{self, HealthPorts};
 use crate::services::group::grouped;
-use crate::services::{self, Here, Pieces, Rules};
+use crate::services::{self, KernelRules, Pieces, RuleHost};
 use crate::sync::Shown;
 
 /// Who is told.
 pub struct Servers {
-    pub rules: watch::Sender<Option<Rules>>,
-    pub names: watch::Sender<Arc<Names>>,
-    pub ports: watch::Sender<Arc<Ports>>,
+    pub rules: watch::Sender<Option<KernelRules>>,
+    pub names: watch::Sender<Arc<ServedZone>>,
+    pub ports: watch::Sender<Arc<HealthPorts>>,
 }
 
 /// Ends with its sources. A service that does not get all it asks for is told once.
 pub async fn run(
-    mut network: watch::Receiver<Option<Arc<Network>>>,
+    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
     mut shown: watch::Receiver<Arc<Shown>>,
-    (dns, here): (ClusterNames, Here),
+    (dns, here): (ClusterNames, RuleHost),
     servers: Servers,
     happenings: mpsc::Sender<Happening>,
 ) {
@@ -53,7 +53,7 @@ pub async fn run(
             servers.names.send_if_modified(|was| {
                 let differs = zone.is_some() || was.address != served;
                 if differs {
-                    *was = Arc::new(Names { zone: zone.unwrap_or_else(|| was.zone.clone()), address: served });
+                    *was = Arc::new(ServedZone { zone: zone.unwrap_or_else(|| was.zone.clone()), address: served });
                 }
                 differs
             });

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::desired::objects::uses::claim_of;
-use crate::desired::objects::{Found, Kind, Object, Objects};
+use crate::desired::objects::{Object, ObjectKind, ObjectState, Objects};
 use crate::desired::{Desired, Wanted};
 use crate::huge_pages;
 use crate::naming::{PodName, Source};
@@ -54,7 +54,7 @@ pub fn resolve(volume: &Volume, wanted: &Wanted, desired: &Desired) -> Result<Vo
     let PodName { namespace, name: pod, .. } = &wanted.name;
     let Some((name, own)) = claim_of(volume, pod) else { return plain(volume, wanted) };
     let failed = |text: String| Missing::Failed(format!("error processing PVC {namespace}/{name}: {text}"));
-    let claim = match known(&desired.objects, wanted, Kind::Claim, namespace, &name)? {
+    let claim = match known(&desired.objects, wanted, ObjectKind::Claim, namespace, &name)? {
         Known::There(claim) => claim,
         Known::Not(why) => {
             let text = why.unwrap_or_else(|| format!("persistentvolumeclaims \"{name}\" not found"));
@@ -72,7 +72,7 @@ pub fn resolve(volume: &Volume, wanted: &Wanted, desired: &Desired) -> Result<Vo
         return Err(Missing::Failed(text));
     }
     let bound = bound_to(claim).unwrap_or_default();
-    let spec = match known(&desired.objects, wanted, Kind::Volume, "", bound)? {
+    let spec = match known(&desired.objects, wanted, ObjectKind::Volume, "", bound)? {
         Known::There(volume) => &volume.facts["spec"],
         Known::Not(why) => {
             let text = why.unwrap_or_else(|| format!("persistentvolumes \"{bound}\" not found"));
@@ -115,15 +115,15 @@ enum Known<'a> {
 fn known<'a>(
     objects: &'a Objects,
     wanted: &Wanted,
-    kind: Kind,
+    kind: ObjectKind,
     namespace: &str,
     name: &str,
 ) -> Result<Known<'a>, Missing> {
     match objects.find_in(&wanted.name, kind, namespace, name) {
-        Found::There(object) | Found::Kept(object) => Ok(Known::There(object)),
-        Found::Absent => Ok(Known::Not(None)),
-        Found::Unknown { silent: true } => Ok(Known::Not(Some("the master does not answer".to_owned()))),
-        Found::Unknown { silent: false } => Err(Missing::Asked),
+        ObjectState::There(object) | ObjectState::Kept(object) => Ok(Known::There(object)),
+        ObjectState::Absent => Ok(Known::Not(None)),
+        ObjectState::Unknown { silent: true } => Ok(Known::Not(Some("the master does not answer".to_owned()))),
+        ObjectState::Unknown { silent: false } => Err(Missing::Asked),
     }
 }
 
@@ -196,14 +196,14 @@ mod tests {
         let document = json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": spec});
         let wanted = Wanted::new(Source::Master, document).unwrap();
         let mut objects = Objects::default();
-        let mut know = |kind: Kind, namespace: &str, name: &str, document: &Value| {
+        let mut know = |kind: ObjectKind, namespace: &str, name: &str, document: &Value| {
             if *document != json!("unknown") {
                 let object = document.is_object().then(|| Arc::new(Object::read(kind, document)));
                 objects.known.insert(Ref { kind, namespace: namespace.into(), name: name.into() }, object);
             }
         };
-        know(Kind::Claim, "n", name, &claim);
-        know(Kind::Volume, "", "pv", &volume);
+        know(ObjectKind::Claim, "n", name, &claim);
+        know(ObjectKind::Volume, "", "pv", &volume);
         let node = NodeSaid { labels: [("a".to_owned(), "b".to_owned())].into(), ..NodeSaid::default() };
         let desired = Desired { objects: Arc::new(objects), node: Some(Arc::new(node)), ..Desired::default() };
         let found = resolve(&wanted.pod.spec.volumes[0], &wanted, &desired);
@@ -285,8 +285,8 @@ mod tests {
         let wanted =
             Wanted::new(Source::File, json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": spec}))
                 .unwrap();
-        let place = Ref { kind: Kind::Claim, namespace: "n".into(), name: "c".into() };
-        let object = Arc::new(Object::read(Kind::Claim, &json!({"directory": "claims/n/c"})));
+        let place = Ref { kind: ObjectKind::Claim, namespace: "n".into(), name: "c".into() };
+        let object = Arc::new(Object::read(ObjectKind::Claim, &json!({"directory": "claims/n/c"})));
         let objects = Objects { files: [(place, object)].into(), ..Objects::default() };
         let desired = Desired { objects: Arc::new(objects), ..Desired::default() };
         let bound = resolve(&wanted.pod.spec.volumes[0], &wanted, &desired).unwrap();

@@ -83,7 +83,7 @@ pub struct Config {
     pub devices: Vec<Devices>,
     /// Of each container; None: as many as the kernel has.
     pub pids_max: Option<i64>,
-    pub images: images::About,
+    pub images: images::ImageSettings,
     pub serial_pulls: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct Config {
 #[derive(Debug, PartialEq)]
 pub enum Invocation {
     Run(Box<Config>),
-    Do(Command, Form, Box<Config>),
+    Do(Command, OutputFormat, Box<Config>),
     /// What to say.
     Help(&'static str),
     /// Of the agent that runs, on this socket.
@@ -110,7 +110,7 @@ pub enum Command {
 
 /// The format of a command's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Form {
+pub enum OutputFormat {
     #[default]
     Text,
     Json,
@@ -128,14 +128,14 @@ impl fmt::Display for BadConfig {
 impl std::error::Error for BadConfig {}
 
 /// The defaults that depend on this host.
-pub struct Host {
+pub struct HostDefaults {
     pub name: String,
     /// `DOCKER_HOST`
     pub docker_host: Option<String>,
 }
 
 /// Reads the command line, and the file that it names. A command reads the packaged agent's file where none is named.
-pub fn read(arguments: &[String], host: &Host) -> Result<Invocation, BadConfig> {
+pub fn read(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
     match (deed::read(arguments), arguments) {
         (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => {
             Ok(Invocation::Help(usage::of(Some(word))))
@@ -146,7 +146,7 @@ pub fn read(arguments: &[String], host: &Host) -> Result<Invocation, BadConfig> 
 }
 
 /// What is asked of the agent that runs: its file says where it answers.
-fn of_running((deed, mut flags): (Deed, Vec<String>), host: &Host) -> Result<Invocation, BadConfig> {
+fn of_running((deed, mut flags): (Deed, Vec<String>), host: &HostDefaults) -> Result<Invocation, BadConfig> {
     if !flags.iter().any(|flag| flag == "--config") && Path::new(PACKAGED).exists() {
         flags.extend(["--config".to_owned(), PACKAGED.to_owned()]);
     }
@@ -156,7 +156,7 @@ fn of_running((deed, mut flags): (Deed, Vec<String>), host: &Host) -> Result<Inv
     })
 }
 
-fn read_flags(arguments: &[String], host: &Host) -> Result<Invocation, BadConfig> {
+fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
     let mut flags = BTreeMap::new();
     let (mut words, mut form) = (Vec::new(), None);
     let mut rest = arguments.iter();
@@ -226,10 +226,10 @@ fn command(words: &[&str]) -> Result<Option<Command>, BadConfig> {
     }
 }
 
-fn form(value: &str) -> Result<Form, BadConfig> {
+fn form(value: &str) -> Result<OutputFormat, BadConfig> {
     match value {
-        "json" => Ok(Form::Json),
-        "text" => Ok(Form::Text),
+        "json" => Ok(OutputFormat::Json),
+        "text" => Ok(OutputFormat::Text),
         other => Err(BadConfig(format!("-o {other}: it is json or text"))),
     }
 }
@@ -245,7 +245,7 @@ fn from_here(value: String, key: &str) -> Result<String, BadConfig> {
         .map_err(|path| BadConfig(format!("--{key} {}: it is not UTF-8", path.display())))
 }
 
-fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadConfig> {
+fn config(given: &BTreeMap<String, Given>, host: &HostDefaults) -> Result<Config, BadConfig> {
     let text = |key: &str, default: &str| {
         given
             .get(key)
@@ -319,7 +319,7 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
 fn engine(
     text: impl Fn(&str, &str) -> String,
     bad: impl Fn(&str, &str) -> BadConfig,
-    host: &Host,
+    host: &HostDefaults,
 ) -> Result<String, BadConfig> {
     let docker_host = text(
         "docker-host",
@@ -356,7 +356,7 @@ fn cluster_domain(
 fn images(
     text: impl Fn(&str, &str) -> String,
     bad: impl Fn(&str, &str) -> BadConfig,
-) -> Result<images::About, BadConfig> {
+) -> Result<images::ImageSettings, BadConfig> {
     let percent = |key: &str, default: &str| {
         let number = text(key, default).trim_end_matches('%').parse::<u64>().ok().filter(|number| *number <= 100);
         number.ok_or_else(|| bad(key, "it is a percentage of the disk, 0 to 100"))
@@ -370,15 +370,15 @@ fn images(
     if let Some(path) = folders.iter().find(|path| !path.is_absolute()) {
         return Err(bad("images-dir", &format!("{:?} is not an absolute path", path.display().to_string())));
     }
-    Ok(images::About { folders, high, low })
+    Ok(images::ImageSettings { folders, high, low })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn host() -> Host {
-        Host { name: "Box".into(), docker_host: None }
+    fn host() -> HostDefaults {
+        HostDefaults { name: "Box".into(), docker_host: None }
     }
 
     fn run(arguments: &[&str]) -> Result<Config, String> {
@@ -453,13 +453,13 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let check = |line: &str, command: Command, form: Form| {
+        let check = |line: &str, command: Command, form: OutputFormat| {
             assert_eq!(asked(&format!("{line} --data-dir /d")), (command, form, "/d".to_owned()), "{line}");
         };
-        check("check a.yaml b", Command::Check(vec!["a.yaml".into(), "b".into()]), Form::Text);
-        check("status -o json", Command::Status, Form::Json);
-        check("-ojson plan", Command::Plan, Form::Json);
-        check("doctor -o=text", Command::Doctor, Form::Text);
+        check("check a.yaml b", Command::Check(vec!["a.yaml".into(), "b".into()]), OutputFormat::Text);
+        check("status -o json", Command::Status, OutputFormat::Json);
+        check("-ojson plan", Command::Plan, OutputFormat::Json);
+        check("doctor -o=text", Command::Doctor, OutputFormat::Text);
         let help = read(&["plan".to_owned(), "--help".to_owned()], &host()).unwrap();
         assert!(matches!(help, Invocation::Help(text) if text.starts_with("usage: coracle-agent plan")), "{help:?}");
     }

@@ -9,8 +9,8 @@ use crate::desired::{Desired, Wanted};
 use crate::dns::resolv::Dns;
 use crate::environment::{environment, expand};
 use crate::file_variables::of_files;
-use crate::hosts::Names;
-use crate::members::{Kind, Member, members};
+use crate::hosts::HostNames;
+use crate::members::{Member, MemberKind, members};
 use crate::mounts::mounts;
 use crate::naming::{
     HOSTS, RESOLV_CONF, SANDBOX, Tag, container_name, hosts_file, message_file, resolver_file, seccomp_dir,
@@ -128,7 +128,7 @@ pub fn with_names(
     if wanted.pod.spec.host_network {
         return Ok(sandbox);
     }
-    let (names, file) = (Names::of(wanted, dns), hosts_file(&node.data_dir, &wanted.name.uid));
+    let (names, file) = (HostNames::of(wanted, dns), hosts_file(&node.data_dir, &wanted.name.uid));
     sandbox.hostname = Some(names.of_kernel()?);
     sandbox.mounts.push(Mount::new(MountSource::Path(file.clone()), HOSTS.to_owned(), false));
     sandbox.texts.push((file, names.text()));
@@ -248,7 +248,7 @@ fn tag(wanted: &Wanted, container: &Container, image: &Image, instance: Instance
 
 /// Sidecars end in the reverse order of their starts, after all others.
 fn end_turn(spec: &PodSpec, container: &Container) -> u32 {
-    let sidecars: Vec<Member> = members(spec).filter(|member| member.kind == Kind::Sidecar).collect();
+    let sidecars: Vec<Member> = members(spec).filter(|member| member.kind == MemberKind::Sidecar).collect();
     let started = sidecars.iter().position(|sidecar| sidecar.spec.name == container.name);
     started.map_or(0, |at| u32::try_from(sidecars.len() - at).unwrap_or(u32::MAX))
 }
@@ -331,7 +331,7 @@ mod tests {
             let hash = wanted.hash_of(&member).split('.').next().unwrap().to_owned();
             let target = &member.spec.target_container_name;
             let instance = match member.kind {
-                Kind::Ephemeral => {
+                MemberKind::Ephemeral => {
                     let processes_of = Some(container_name(&wanted.name, target, 2));
                     Instance { attempt: 0, sandbox: 0, step: 0, renewal: 0, hash, processes_of, address: String::new() }
                 }

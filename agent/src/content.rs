@@ -6,7 +6,7 @@ pub const STAMP_LENGTH: usize = 16;
 
 /// One file of a volume.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct File {
+pub struct VolumeFile {
     /// Relative, without `.` and `..`.
     pub path: String,
     pub bytes: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct File {
 }
 
 /// Its content stands in no log.
-impl fmt::Debug for File {
+impl fmt::Debug for VolumeFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:o} {:?} {} bytes", self.path, self.mode, self.user, self.bytes.len())
     }
@@ -25,7 +25,7 @@ impl fmt::Debug for File {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Content {
     pub stamp: String,
-    pub files: Vec<File>,
+    pub files: Vec<VolumeFile>,
     /// Directories that other volumes of the pod are mounted on.
     pub folders: Vec<String>,
     pub group: Option<u32>,

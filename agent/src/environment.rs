@@ -2,7 +2,7 @@
 
 use coracle_api::pod::{Container, EnvFromSource, EnvVarSource, KeySelector};
 
-use crate::desired::objects::{Found, Kind, Object};
+use crate::desired::objects::{Object, ObjectKind, ObjectState};
 use crate::desired::{Desired, Wanted};
 use crate::downward;
 use crate::env_file::mark;
@@ -14,11 +14,11 @@ use crate::services;
 pub type Variables = Vec<(String, String)>;
 
 /// A kubelet's message while it does not know whether the object exists.
-pub fn unsynced(kind: Kind) -> String {
+pub fn unsynced(kind: ObjectKind) -> String {
     format!("failed to sync {} cache: timed out waiting for the condition", kind.word())
 }
 
-pub fn not_found(kind: Kind, name: &str) -> String {
+pub fn not_found(kind: ObjectKind, name: &str) -> String {
     format!("{} \"{name}\" not found", kind.word())
 }
 
@@ -71,8 +71,8 @@ fn whole(
     environment: &mut Variables,
 ) -> Result<(), Waiting> {
     let (kind, reference) = match (&source.config_map_ref, &source.secret_ref) {
-        (Some(map), _) => (Kind::ConfigMap, map),
-        (None, Some(secret)) => (Kind::Secret, secret),
+        (Some(map), _) => (ObjectKind::ConfigMap, map),
+        (None, Some(secret)) => (ObjectKind::Secret, secret),
         (None, None) => return Ok(()),
     };
     let optional = reference.optional == Some(true);
@@ -98,16 +98,21 @@ fn valued(
     } else if let Some(resource) = &source.resource_field_ref {
         downward::resource(resource, wanted, container, node)
     } else if let Some(selector) = &source.config_map_key_ref {
-        return key(desired, wanted, Kind::ConfigMap, selector);
+        return key(desired, wanted, ObjectKind::ConfigMap, selector);
     } else if let Some(selector) = &source.secret_key_ref {
-        return key(desired, wanted, Kind::Secret, selector);
+        return key(desired, wanted, ObjectKind::Secret, selector);
     } else {
         Ok(String::new())
     };
     value.map(Some).map_err(misconfigured)
 }
 
-fn key(desired: &Desired, wanted: &Wanted, kind: Kind, selector: &KeySelector) -> Result<Option<String>, Waiting> {
+fn key(
+    desired: &Desired,
+    wanted: &Wanted,
+    kind: ObjectKind,
+    selector: &KeySelector,
+) -> Result<Option<String>, Waiting> {
     let KeySelector { name, key, optional } = selector;
     let optional = *optional == Some(true);
     let Some(object) = object(desired, wanted, kind, name, optional)? else { return Ok(None) };
@@ -124,21 +129,21 @@ fn key(desired: &Desired, wanted: &Wanted, kind: Kind, selector: &KeySelector) -
 fn object<'a>(
     desired: &'a Desired,
     wanted: &Wanted,
-    kind: Kind,
+    kind: ObjectKind,
     name: &str,
     optional: bool,
 ) -> Result<Option<&'a Object>, Waiting> {
     match desired.objects.find(&wanted.name, kind, name) {
-        Found::There(object) | Found::Kept(object) => Ok(Some(object)),
-        Found::Absent if optional => Ok(None),
-        Found::Absent => Err(misconfigured(not_found(kind, name))),
-        Found::Unknown { silent: false } => Err(Waiting::creating()),
-        Found::Unknown { silent: true } => Err(misconfigured(unsynced(kind))),
+        ObjectState::There(object) | ObjectState::Kept(object) => Ok(Some(object)),
+        ObjectState::Absent if optional => Ok(None),
+        ObjectState::Absent => Err(misconfigured(not_found(kind, name))),
+        ObjectState::Unknown { silent: false } => Err(Waiting::creating()),
+        ObjectState::Unknown { silent: true } => Err(misconfigured(unsynced(kind))),
     }
 }
 
 /// No engine passes on other bytes.
-fn text(bytes: &[u8], key: &str, kind: Kind, wanted: &Wanted, name: &str) -> Result<String, Waiting> {
+fn text(bytes: &[u8], key: &str, kind: ObjectKind, wanted: &Wanted, name: &str) -> Result<String, Waiting> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
     let place = || format!("{} {}/{name}", kind.name(), wanted.name.namespace);
     text.map(str::to_owned)
@@ -183,15 +188,15 @@ mod tests {
 
     fn desired() -> Desired {
         let mut objects = Objects::default();
-        let mut add = |kind: Kind, name: &str, document: Option<Value>| {
+        let mut add = |kind: ObjectKind, name: &str, document: Option<Value>| {
             let object = document.map(|document| Arc::new(Object::read(kind, &document)));
             objects.known.insert(Ref { kind, namespace: "n".into(), name: name.into() }, object);
         };
-        add(Kind::ConfigMap, "map", Some(json!({"data": {"a": "1", "b-c.d": "2"}, "binaryData": {"e": "AP8="}})));
-        add(Kind::Secret, "secret", Some(json!({"data": {"a": "czE="}})));
-        add(Kind::Secret, "bytes", Some(json!({"data": {"a": "AP8="}})));
-        add(Kind::ConfigMap, "none", None);
-        add(Kind::Secret, "none", None);
+        add(ObjectKind::ConfigMap, "map", Some(json!({"data": {"a": "1", "b-c.d": "2"}, "binaryData": {"e": "AP8="}})));
+        add(ObjectKind::Secret, "secret", Some(json!({"data": {"a": "czE="}})));
+        add(ObjectKind::Secret, "bytes", Some(json!({"data": {"a": "AP8="}})));
+        add(ObjectKind::ConfigMap, "none", None);
+        add(ObjectKind::Secret, "none", None);
         Desired { objects: Arc::new(objects), ..Desired::default() }
     }
 

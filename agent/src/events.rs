@@ -17,7 +17,7 @@ use crate::clock::now;
 use crate::desired::Desired;
 use crate::happening::{Happening, Subject};
 use crate::hash::hash_text;
-use crate::members::Kind;
+use crate::members::MemberKind;
 use crate::naming::{Source, mirror_name};
 use crate::sync::Shown;
 
@@ -202,7 +202,7 @@ fn involved(happening: &Happening, shown: &Shown, node_name: &str) -> Value {
     let mut involved = json!({ "kind": kind, "apiVersion": "v1", "namespace": namespace, "name": name, "uid": uid });
     if let Some(container) = &happening.container {
         let member = shown.desired.pods.get(&happening.uid).and_then(|wanted| wanted.member(container));
-        let kind = member.map_or(Kind::Main, |member| member.kind);
+        let kind = member.map_or(MemberKind::Main, |member| member.kind);
         involved["fieldPath"] = format!("spec.{}{{{container}}}", kind.list()).into();
     }
     involved

@@ -7,7 +7,7 @@ use coracle_http::lull::{Lull, WORTH_BYTES};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::desired::master::Network;
+use crate::desired::master::ClusterServices;
 use crate::sync::Shown;
 
 /// The weight of one change of a status: starting a pod makes about as many as a burst.
@@ -24,7 +24,7 @@ pub const SERVICES_CHANGES: u64 = 16;
 /// Ends with the loop, and waits for no time where nothing changes.
 pub async fn run(
     mut shown: watch::Receiver<Arc<Shown>>,
-    mut network: watch::Receiver<Option<Arc<Network>>>,
+    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
     give_back: impl Fn(),
 ) {
     let (started, mut lull) = (Instant::now(), Lull::new(LATER));

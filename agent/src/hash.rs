@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::members::Kind;
+use crate::members::MemberKind;
 
 /// FNV-1a, 128 bits: equality of honest data is all that is asked (who writes a manifest can change it openly), it
 /// takes ten lines, and it will never change. Hexadecimal.
@@ -82,11 +82,11 @@ pub fn sandbox_hash(document: &Value) -> String {
     // Only what is published on the host belongs to the sandbox; the other ports are documentation.
     let listed = |list: &str| spec[list].as_array().into_iter().flatten();
     // Init containers have run by the time they are edited: their pod starts anew.
-    let init = listed(Kind::Init.list()).filter(|container| container["restartPolicy"] != "Always");
+    let init = listed(MemberKind::Init.list()).filter(|container| container["restartPolicy"] != "Always");
     let init: Vec<Value> = init.map(|container| Value::String(container_hash(container))).collect();
     shared.insert("initContainers".to_owned(), Value::Array(init));
-    let sidecars = listed(Kind::Sidecar.list()).filter(|container| container["restartPolicy"] == "Always");
-    let published: Vec<Value> = listed(Kind::Main.list())
+    let sidecars = listed(MemberKind::Sidecar.list()).filter(|container| container["restartPolicy"] == "Always");
+    let published: Vec<Value> = listed(MemberKind::Main.list())
         .chain(sidecars)
         .flat_map(|container| container["ports"].as_array().into_iter().flatten())
         .filter(|port| port["hostPort"].as_i64().unwrap_or(0) != 0)

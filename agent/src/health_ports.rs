@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 
 use crate::happening::Happening;
-use crate::services::Here;
+use crate::services::RuleHost;
 use crate::services::ends::ends;
 use crate::services::group::Group;
 
@@ -34,18 +34,18 @@ const RETRY: Duration = Duration::from_secs(30);
 
 /// The answer of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct PortAnswer {
     namespace: String,
     name: String,
     uid: String,
     endpoints: usize,
 }
 
-pub type Ports = BTreeMap<u16, Said>;
+pub type HealthPorts = BTreeMap<u16, PortAnswer>;
 
 /// The ports of all services that have one, with their endpoints on this node.
-pub fn ports(groups: &[Group], here: &Here) -> Ports {
-    let of = |Group { service, slices }: &Group| -> Option<(u16, Said)> {
+pub fn ports(groups: &[Group], here: &RuleHost) -> HealthPorts {
+    let of = |Group { service, slices }: &Group| -> Option<(u16, PortAnswer)> {
         let spec = &service.spec;
         let wanted = spec.kind == "LoadBalancer" && spec.external_traffic_policy == "Local";
         let port = u16::try_from(spec.health_check_node_port).ok().filter(|port| wanted && *port > 0)?;
@@ -54,13 +54,13 @@ pub fn ports(groups: &[Group], here: &Here) -> Ports {
         let meta = &service.metadata;
         Some((
             port,
-            Said { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), endpoints },
+            PortAnswer { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), endpoints },
         ))
     };
     groups.iter().filter_map(of).collect()
 }
 
-impl Said {
+impl PortAnswer {
     /// A whole answer of HTTP.
     fn answer(&self) -> String {
         let status = if self.endpoints > 0 { "200 OK" } else { "503 Service Unavailable" };
@@ -77,7 +77,7 @@ impl Said {
 }
 
 /// Ends with the sender.
-pub async fn run(mut wanted: watch::Receiver<Arc<Ports>>, happenings: mpsc::Sender<Happening>) {
+pub async fn run(mut wanted: watch::Receiver<Arc<HealthPorts>>, happenings: mpsc::Sender<Happening>) {
     let mut open: BTreeMap<u16, JoinHandle<()>> = BTreeMap::new();
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -102,7 +102,7 @@ pub async fn run(mut wanted: watch::Receiver<Arc<Ports>>, happenings: mpsc::Send
 
 async fn serve(
     port: u16,
-    ports: watch::Receiver<Arc<Ports>>,
+    ports: watch::Receiver<Arc<HealthPorts>>,
     connections: Arc<Semaphore>,
     happenings: mpsc::Sender<Happening>,
 ) {
@@ -128,7 +128,7 @@ async fn serve(
             sleep(PATIENCE).await;
             continue;
         };
-        let answer = ports.borrow().get(&port).map(Said::answer);
+        let answer = ports.borrow().get(&port).map(PortAnswer::answer);
         if let (Some(answer), Ok(place)) = (answer, connections.clone().try_acquire_owned()) {
             spawn_local(async move {
                 let _place = place;
@@ -138,8 +138,8 @@ async fn serve(
     }
 }
 
-fn tell(what: String, of: Option<&Said>, happenings: &mpsc::Sender<Happening>) {
-    let Some(Said { namespace, name, uid, .. }) = of else { return };
+fn tell(what: String, of: Option<&PortAnswer>, happenings: &mpsc::Sender<Happening>) {
+    let Some(PortAnswer { namespace, name, uid, .. }) = of else { return };
     log::warn!("service {namespace}/{name}: {what}");
     // A queue that is full loses events, never more.
     let _ = happenings.try_send(Happening::of_service([namespace, name, uid], "PortTaken", what));
@@ -186,7 +186,7 @@ mod tests {
                     {"name": "other", "port": 8081, "protocol": "TCP"}],
                 "endpoints": [endpoint("10.244.0.1", "n1", true), endpoint("10.244.0.2", "n1", false),
                     endpoint("10.244.1.1", "n2", true)]});
-            let here = Here { node: "n1".to_owned(), pod_cidr: "10.244.0.0/24".to_owned(), ..Here::default() };
+            let here = RuleHost { node: "n1".to_owned(), pod_cidr: "10.244.0.0/24".to_owned(), ..RuleHost::default() };
             let slices = vec![Arc::new(EndpointSlice::read(&slice).unwrap())];
             let found = ports(&[Group { service: Arc::new(Service::read(&service).unwrap()), slices }], &here);
             assert_eq!(found.get(&30100).map(|said| said.endpoints), expected, "{spec}");
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn words_of_the_answer() {
         let said = |endpoints| {
-            Said { namespace: "shop".to_owned(), name: "web".to_owned(), uid: String::new(), endpoints }.answer()
+            PortAnswer { namespace: "shop".to_owned(), name: "web".to_owned(), uid: String::new(), endpoints }.answer()
         };
         assert!(
             said(2).starts_with("HTTP/1.1 200 OK\r\n") && said(2).contains("X-Load-Balancing-Endpoint-Weight: 2\r\n"),

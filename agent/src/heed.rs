@@ -9,7 +9,7 @@ use coracle_api::service::Service;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use crate::desired::master::Network;
+use crate::desired::master::ClusterServices;
 use crate::firewall::{self, Chain};
 use crate::happening::Happening;
 use crate::host_ports::{Listening, Trouble, asked, listening, troubles};
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Never ends. Looks when services ask for something else of this host: never by the clock.
 pub async fn run(
-    mut network: watch::Receiver<Option<Arc<Network>>>,
+    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
     node: String,
     happenings: mpsc::Sender<Happening>,
 ) {

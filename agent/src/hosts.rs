@@ -22,7 +22,7 @@ const HEAD: &str = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\
 
 /// Of a pod with a network of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct HostNames {
     pub hostname: String,
     /// `db.default.svc.cluster.local`; empty where the pod names no subdomain.
     domain: String,
@@ -30,8 +30,8 @@ pub struct Names {
     full: bool,
 }
 
-impl Names {
-    pub fn of(wanted: &Wanted, dns: &Dns) -> Names {
+impl HostNames {
+    pub fn of(wanted: &Wanted, dns: &Dns) -> HostNames {
         let spec = &wanted.pod.spec;
         let given = if spec.hostname.is_empty() { &wanted.name.name } else { &spec.hostname };
         let own = spec.hostname_override.as_ref().unwrap_or(given);
@@ -41,7 +41,7 @@ impl Names {
             (None, subdomain) => format!("{subdomain}.{}.svc.{cluster}", wanted.name.namespace),
         };
         let aliases = spec.host_aliases.clone();
-        Names { hostname: short(own), domain, aliases, full: spec.set_hostname_as_fqdn == Some(true) }
+        HostNames { hostname: short(own), domain, aliases, full: spec.set_hostname_as_fqdn == Some(true) }
     }
 
     /// What the kernel calls it.
@@ -93,9 +93,9 @@ mod tests {
     use crate::naming::Source;
     use serde_json::{Value, json};
 
-    fn names(spec: Value) -> Names {
+    fn names(spec: Value) -> HostNames {
         let document = json!({"metadata": {"namespace": "ns", "name": "web-0", "uid": "u"}, "spec": spec});
-        Names::of(&Wanted::new(Source::Master, document).unwrap(), &Dns::default())
+        HostNames::of(&Wanted::new(Source::Master, document).unwrap(), &Dns::default())
     }
 
     #[test]

@@ -91,18 +91,18 @@ use clock::wall_ms;
 use config::Config;
 use desired::directory::Directory;
 use desired::known::Known;
-use desired::master::{self, Heard, Network, Outlets};
+use desired::master::{self, ClusterServices, MasterPods, Outlets};
 use desired::page;
 use desired::{Desired, together};
 use dns::resolv::ClusterNames;
-use dns::serve::Names;
+use dns::serve::ServedZone;
 use dns::zone::Zone;
 use happening::Happening;
 use lock::LockError;
 use pod_network::Subnet;
 use runtime::docker::{Docker, Settings};
 use runtime::pause;
-use sync::{Ends, Shown};
+use sync::{Shown, SyncChannels};
 
 /// Happenings that wait to become events while the master is slow.
 const HAPPENINGS_MAX: usize = 256;
@@ -155,7 +155,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     }
     let queue = (happenings_in.clone(), happenings);
     let (desired, heard, network) = spawn_sources(&config, (&host, address.clone()), &docker, shown.clone(), queue);
-    let ends = Ends {
+    let ends = SyncChannels {
         desired,
         verdicts,
         strain,
@@ -174,7 +174,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     }
     let engine = docker.clone();
     spawn_local(async move { engine.watch(&wake).await });
-    spawn_local(pressure::run(docker.clone(), pressure::About::of(&config), shown.clone(), strain_in));
+    spawn_local(pressure::run(docker.clone(), pressure::EvictionSettings::of(&config), shown.clone(), strain_in));
     let view = endpoints::View::new(shown.clone(), docker.clone(), &config, host.clone());
     let listeners = probe::Listeners { happenings: happenings_in, tallies: view.tallies.clone() };
     spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), listeners));
@@ -283,7 +283,7 @@ fn spawn_sources(
     docker: &Arc<Docker>,
     shown: watch::Receiver<Arc<Shown>>,
     (happenings_in, happenings): (mpsc::Sender<Happening>, mpsc::Receiver<Happening>),
-) -> (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<Heard>>, watch::Receiver<Option<Arc<Network>>>) {
+) -> (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<MasterPods>>, watch::Receiver<Option<Arc<ClusterServices>>>) {
     let (files_in, files) = watch::channel(None);
     let (fetched_in, fetched) = watch::channel(());
     let directory = Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name);
@@ -297,7 +297,7 @@ fn spawn_sources(
     let (network_in, network) = watch::channel(config.master.as_ref().and_then(|_| known.read()).map(Arc::new));
     spawn_local(known.follow(network.clone()));
     let (objects_in, objects) = watch::channel(Arc::default());
-    let (heard_in, heard) = watch::channel(Arc::new(Heard::default()));
+    let (heard_in, heard) = watch::channel(Arc::new(MasterPods::default()));
     let (node_in, node) = watch::channel(None);
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
     let dns = spawn_servers(config, &network, &shown, &happenings_in);
@@ -314,7 +314,7 @@ fn spawn_sources(
         return (desired, heard, last);
     };
     let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
-    let about = node::About {
+    let about = node::NodeFacts {
         name: config.node_name.clone(),
         host: host.clone(),
         pod_cidr: config.pod_cidr.clone(),
@@ -335,7 +335,7 @@ fn spawn_sources(
     let (name, data_dir, secrets_on_disk) = (config.node_name.clone(), config.data_dir.clone(), config.secrets_on_disk);
     let (follower, seen) = (client.clone(), shown.clone());
     spawn_local(async move {
-        let about = master::About { node_name: &name, data_dir: &data_dir, secrets_on_disk };
+        let about = master::FollowFacts { node_name: &name, data_dir: &data_dir, secrets_on_disk };
         master::run(follower, about, seen, outlets).await;
     });
     spawn_local(report::run(client.clone(), about, shown.clone(), heard.clone()));
@@ -347,7 +347,7 @@ fn spawn_sources(
 /// Whatever serves services on this host; how names are to be looked up.
 fn spawn_servers(
     config: &Config,
-    network: &watch::Receiver<Option<Arc<Network>>>,
+    network: &watch::Receiver<Option<Arc<ClusterServices>>>,
     shown: &watch::Receiver<Arc<Shown>>,
     happenings: &mpsc::Sender<Happening>,
 ) -> ClusterNames {
@@ -356,12 +356,12 @@ fn spawn_servers(
     let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
     let served = dns.of_cluster(&[]).map(|dns| dns.address);
     let zone = Arc::new(Zone::new(&dns.domain, &[]));
-    let (names_in, names) = watch::channel(Arc::new(Names { zone, address: served }));
+    let (names_in, names) = watch::channel(Arc::new(ServedZone { zone, address: served }));
     spawn_local(dns::serve::run(names, config.pod_cidr.clone(), (config.node_name.clone(), happenings.clone())));
     let (ports_in, ports) = watch::channel(Arc::default());
     spawn_local(health_ports::run(ports, happenings.clone()));
     spawn_local(heed::run(network.clone(), config.node_name.clone(), happenings.clone()));
-    let here = services::Here {
+    let here = services::RuleHost {
         node: config.node_name.clone(),
         pod_cidr: config.pod_cidr.clone(),
         bridges_are_seen: net::bridges_are_seen(),

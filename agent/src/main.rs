@@ -18,7 +18,7 @@ const BLOCKING_THREADS_MAX: usize = 12;
 #[expect(clippy::print_stdout, reason = "--help and --version are asked for on standard output")]
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let host = config::Host { name: host::name(), docker_host: std::env::var("DOCKER_HOST").ok() };
+    let host = config::HostDefaults { name: host::name(), docker_host: std::env::var("DOCKER_HOST").ok() };
     match config::read(&arguments, &host) {
         Ok(Invocation::Help(text)) => {
             print!("{text}");

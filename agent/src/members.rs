@@ -7,7 +7,7 @@ use coracle_api::pod::{Container, PodSpec};
 
 /// The kind of a container in its pod, in the order in which kinds start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum MemberKind {
     /// Runs to its end before the next one starts.
     Init,
     /// An init container that goes on beside the main ones.
@@ -17,35 +17,35 @@ pub enum Kind {
     Ephemeral,
 }
 
-impl Kind {
+impl MemberKind {
     /// The field of a pod's spec that lists them.
     pub fn list(self) -> &'static str {
         match self {
-            Kind::Init | Kind::Sidecar => "initContainers",
-            Kind::Main => "containers",
-            Kind::Ephemeral => "ephemeralContainers",
+            MemberKind::Init | MemberKind::Sidecar => "initContainers",
+            MemberKind::Main => "containers",
+            MemberKind::Ephemeral => "ephemeralContainers",
         }
     }
 
     /// The field of a pod's status that tells of them.
     pub fn statuses(self) -> &'static str {
         match self {
-            Kind::Init | Kind::Sidecar => "initContainerStatuses",
-            Kind::Main => "containerStatuses",
-            Kind::Ephemeral => "ephemeralContainerStatuses",
+            MemberKind::Init | MemberKind::Sidecar => "initContainerStatuses",
+            MemberKind::Main => "containerStatuses",
+            MemberKind::Ephemeral => "ephemeralContainerStatuses",
         }
     }
 
     /// Runs as long as its pod does: has probes, and ports of the host.
     pub fn stays(self) -> bool {
-        matches!(self, Kind::Sidecar | Kind::Main)
+        matches!(self, MemberKind::Sidecar | MemberKind::Main)
     }
 }
 
 /// One container of a pod.
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
-    pub kind: Kind,
+    pub kind: MemberKind,
     /// In the list of its kind.
     pub index: usize,
     pub spec: &'a Container,
@@ -54,12 +54,12 @@ pub struct Member<'a> {
 /// All of them, in the order in which they start.
 pub fn members(spec: &PodSpec) -> impl Iterator<Item = Member<'_>> {
     let init = spec.init_containers.iter().enumerate().map(|(index, spec)| {
-        let kind = if spec.restart_policy == "Always" { Kind::Sidecar } else { Kind::Init };
+        let kind = if spec.restart_policy == "Always" { MemberKind::Sidecar } else { MemberKind::Init };
         Member { kind, index, spec }
     });
-    let main = spec.containers.iter().enumerate().map(|(index, spec)| Member { kind: Kind::Main, index, spec });
+    let main = spec.containers.iter().enumerate().map(|(index, spec)| Member { kind: MemberKind::Main, index, spec });
     let ephemeral = spec.ephemeral_containers.iter().enumerate();
-    init.chain(main).chain(ephemeral.map(|(index, spec)| Member { kind: Kind::Ephemeral, index, spec }))
+    init.chain(main).chain(ephemeral.map(|(index, spec)| Member { kind: MemberKind::Ephemeral, index, spec }))
 }
 
 #[cfg(test)]
@@ -78,11 +78,11 @@ mod tests {
         let found: Vec<_> =
             members(&spec).map(|member| (member.spec.name.as_str(), member.kind, member.index)).collect();
         let expected = [
-            ("a", Kind::Init, 0),
-            ("b", Kind::Sidecar, 1),
-            ("c", Kind::Main, 0),
-            ("d", Kind::Main, 1),
-            ("e", Kind::Ephemeral, 0),
+            ("a", MemberKind::Init, 0),
+            ("b", MemberKind::Sidecar, 1),
+            ("c", MemberKind::Main, 0),
+            ("d", MemberKind::Main, 1),
+            ("e", MemberKind::Ephemeral, 0),
         ];
         assert_eq!(found, expected);
         for member in members(&spec) {

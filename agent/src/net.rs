@@ -21,7 +21,7 @@ use crate::netfilter;
 use crate::pod_network::BRIDGE;
 use crate::services::ends::Led;
 use crate::services::flows::{self, Moved};
-use crate::services::{self, LeftOut, Part, Rules};
+use crate::services::{self, KernelRules, LeftOut, ServiceRules};
 use crate::sieve::Sieve;
 use crate::sync::Shown;
 use crate::tool::run_tool;
@@ -36,7 +36,7 @@ const ROUTE_PROTOCOL: &str = "196";
 
 #[derive(Default)]
 struct Net {
-    applied: Option<Rules>,
+    applied: Option<KernelRules>,
     /// The rules of the services that the kernel accepted.
     addresses: BTreeSet<IpAddr>,
     /// A hash of the table as the kernel showed it then: a later difference was made by somebody else.
@@ -63,7 +63,7 @@ pub fn bridges_are_seen() -> bool {
 
 /// Never ends. None: nothing is known yet, so nothing is done.
 pub async fn run(
-    mut wanted: watch::Receiver<Option<Rules>>,
+    mut wanted: watch::Receiver<Option<KernelRules>>,
     mut shown: watch::Receiver<Arc<Shown>>,
     happenings: mpsc::Sender<Happening>,
 ) {
@@ -109,7 +109,7 @@ fn pods(shown: &Shown) -> BTreeSet<String> {
 impl Net {
     async fn settle(
         &mut self,
-        rules: Rules,
+        rules: KernelRules,
         recheck: bool,
         happenings: &mpsc::Sender<Happening>,
     ) -> Result<(), String> {
@@ -156,7 +156,7 @@ impl Net {
     }
 
     /// Flows over UDP do not notice by themselves that somebody else serves them now.
-    async fn end_stale(&mut self, rules: &Rules) {
+    async fn end_stale(&mut self, rules: &KernelRules) {
         let now = flows::led(&rules.parts);
         let moved = Moved::between(self.led.as_ref(), &now, &self.addresses);
         self.led = Some(now);
@@ -170,7 +170,7 @@ impl Net {
     }
 
     /// Where the table holds everything as it was asked for before, what is another now. None: it has to be loaded.
-    async fn change(&self, rules: &Rules) -> Option<Vec<Arc<Part>>> {
+    async fn change(&self, rules: &KernelRules) -> Option<Vec<Arc<ServiceRules>>> {
         let applied = self.applied.as_ref().filter(|applied| applied.here == rules.here && self.left_out.is_empty())?;
         let script = services::change(&applied.parts, &rules.parts);
         if !script.is_empty() {
@@ -184,18 +184,18 @@ impl Net {
 
     /// All services, or all that the kernel takes: what it refuses of one is no reason to keep old rules for the
     /// others.
-    async fn load(&self, rules: &Rules) -> Result<(Vec<Arc<Part>>, BTreeSet<LeftOut>), String> {
+    async fn load(&self, rules: &KernelRules) -> Result<(Vec<Arc<ServiceRules>>, BTreeSet<LeftOut>), String> {
         let (parts, here) = (&rules.parts, &rules.here);
         let Err(why) = nft(&services::script(parts, here)).await else { return Ok((parts.clone(), BTreeSet::new())) };
         // Where nothing at all is taken, it is not because of a service.
         nft(&services::trial(&[])).await.map_err(|_| why.clone())?;
         let mut sieve = Sieve::new(parts.len(), &why);
         while let Some(these) = sieve.next() {
-            let these: Vec<Arc<Part>> = these.into_iter().map(|index| parts[index].clone()).collect();
+            let these: Vec<Arc<ServiceRules>> = these.into_iter().map(|index| parts[index].clone()).collect();
             sieve.judge(nft(&services::trial(&these)).await);
         }
         let (kept, refused) = sieve.end();
-        let kept: Vec<Arc<Part>> = kept.into_iter().map(|index| parts[index].clone()).collect();
+        let kept: Vec<Arc<ServiceRules>> = kept.into_iter().map(|index| parts[index].clone()).collect();
         nft(&services::script(&kept, here)).await?;
         let left_out = refused.into_iter().map(|(index, why)| {
             let part = &parts[index];

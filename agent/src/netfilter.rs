@@ -14,7 +14,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
-use crate::services::flows::{self, Flow, Heard, Moved};
+use crate::services::flows::{self, Flow, FlowBatch, Moved};
 use crate::services::netlink;
 
 /// The size of one piece of an answer; the kernel makes them of 32 KiB at most.
@@ -63,7 +63,7 @@ pub fn generation() -> Option<u32> {
     netlink::read_generation(&piece[..length])?.ok()
 }
 
-fn exchange(kernel: &OwnedFd, question: &[u8], mut hear: impl FnMut(Heard)) -> io::Result<()> {
+fn exchange(kernel: &OwnedFd, question: &[u8], mut hear: impl FnMut(FlowBatch)) -> io::Result<()> {
     send(kernel.as_raw_fd(), question, MsgFlags::empty())?;
     let mut piece = vec![0; PIECE_BYTES];
     loop {

@@ -10,7 +10,7 @@ use crate::plan::admission::PODS_MAX;
 use crate::plan::{Devices, Short};
 
 /// The facts that a node's status is made of.
-pub struct About {
+pub struct NodeFacts {
     pub name: String,
     pub host: Host,
     pub pod_cidr: String,
@@ -69,7 +69,7 @@ fn quantity(bytes: u64) -> String {
     }
 }
 
-pub fn node_document(about: &About, conditions: &[Condition]) -> Value {
+pub fn node_document(about: &NodeFacts, conditions: &[Condition]) -> Value {
     let host = &about.host;
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -147,7 +147,7 @@ mod tests {
         let huge_pages = [("hugepages-2Mi".to_owned(), 6 << 20), ("hugepages-1Gi".to_owned(), 0)].into();
         let host = Host { memory_bytes: 1 << 30, huge_pages, ..Host::default() };
         let (_, engine) = watch::channel(String::new());
-        let about = About {
+        let about = NodeFacts {
             name: "n1".into(),
             host,
             pod_cidr: String::new(),

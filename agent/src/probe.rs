@@ -18,15 +18,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::clock::now;
-use crate::desired::master::Heard;
-use crate::figures::probes::{Found, Tallies};
+use crate::desired::master::MasterPods;
+use crate::figures::probes::{ProbeResult, Tallies};
 use crate::happening::{Event, Happening};
-use crate::members::Kind;
+use crate::members::MemberKind;
 use crate::naming::{PodName, Tag};
 use crate::plan::checks::{ProbeKind, check_of};
 use crate::plan::seen;
 use crate::plan::{Dead, Verdict, Verdicts};
-use crate::runtime::{Check, Failure, Outcome, Runtime, State};
+use crate::runtime::{Check, CheckOutcome, Failure, Runtime, State};
 use crate::sync::Shown;
 
 /// Everything that one probe of one container needs.
@@ -59,7 +59,7 @@ pub struct Listeners {
 pub async fn run<R: Runtime + 'static>(
     runtime: Arc<R>,
     mut shown: watch::Receiver<Arc<Shown>>,
-    mut heard: watch::Receiver<Arc<Heard>>,
+    mut heard: watch::Receiver<Arc<MasterPods>>,
     verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
     listeners: Listeners,
 ) {
@@ -134,7 +134,7 @@ fn plans(shown: &Shown, verdicts: &Verdicts) -> Plans {
 /// The verdicts on containers that the master shows as started, or as ready, and whose probe has no result yet: those
 /// of an agent that started anew. Until a probe says otherwise they are so, or every new agent would take them out of
 /// their services for a moment. Pure.
-pub fn carried_over(shown: &Shown, heard: &Heard, verdicts: &Verdicts) -> Verdicts {
+pub fn carried_over(shown: &Shown, heard: &MasterPods, verdicts: &Verdicts) -> Verdicts {
     let statuses: BTreeMap<String, &Value> = heard.pods.values().flat_map(|pod| container_statuses(pod)).collect();
     let mut carried = Verdicts::new();
     for run in shown.world.containers.iter().filter(|seen| seen.runs() && statuses.contains_key(&seen.id)) {
@@ -157,7 +157,7 @@ pub fn carried_over(shown: &Shown, heard: &Heard, verdicts: &Verdicts) -> Verdic
 
 /// The statuses of one pod's containers, by the engine's id.
 fn container_statuses(pod: &Value) -> impl Iterator<Item = (String, &Value)> {
-    let lists = [Kind::Main, Kind::Sidecar].map(|kind| pod["status"][kind.statuses()].as_array());
+    let lists = [MemberKind::Main, MemberKind::Sidecar].map(|kind| pod["status"][kind.statuses()].as_array());
     let statuses = lists.into_iter().flatten().flatten();
     statuses.filter_map(|status| Some((status["containerID"].as_str()?.strip_prefix("docker://")?.to_owned(), status)))
 }
@@ -231,11 +231,11 @@ async fn probe<R: Runtime>(
     }
 }
 
-fn found(outcome: &Result<Outcome, Failure>) -> Found {
+fn found(outcome: &Result<CheckOutcome, Failure>) -> ProbeResult {
     match outcome {
-        Ok(outcome) if outcome.passed => Found::Passed,
-        Ok(_) => Found::Failed,
-        Err(_) => Found::Unknown,
+        Ok(outcome) if outcome.passed => ProbeResult::Passed,
+        Ok(_) => ProbeResult::Failed,
+        Err(_) => ProbeResult::Unknown,
     }
 }
 
@@ -248,7 +248,7 @@ struct Row {
 
 impl Row {
     /// Some when a threshold is reached: that it passes, or the words of the last failure.
-    fn take(&mut self, outcome: Result<Outcome, Failure>, plan: &Plan) -> Option<Result<(), String>> {
+    fn take(&mut self, outcome: Result<CheckOutcome, Failure>, plan: &Plan) -> Option<Result<(), String>> {
         let outcome = outcome.ok()?;
         if outcome.passed {
             *self = Row { passed: self.passed.saturating_add(1), failed: 0 };
@@ -277,7 +277,7 @@ mod tests {
     use crate::desired::{Desired, Wanted};
     use crate::naming::Source;
     use crate::plan::{Node, World};
-    use crate::runtime::{Image, Seen};
+    use crate::runtime::{Image, SeenContainer};
     use serde_json::json;
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
                     .unwrap();
             let state = State::Running { started_ms: 0 };
             let (name, labels) = (config.name, config.labels);
-            Seen {
+            SeenContainer {
                 id: id.into(),
                 name,
                 labels,
@@ -336,7 +336,7 @@ mod tests {
         let check = |id: &str, ready: bool, verdicts: &Verdicts, expected: &[&str]| {
             let statuses = json!([{"name": "c", "containerID": format!("docker://{id}"), "ready": ready}]);
             let pod = json!({"metadata": {"uid": "u"}, "status": {"containerStatuses": statuses}});
-            let heard = Heard { pods: BTreeMap::from([("u".to_owned(), Arc::new(pod))]), listed: true };
+            let heard = MasterPods { pods: BTreeMap::from([("u".to_owned(), Arc::new(pod))]), listed: true };
             assert_eq!(carried_over(&shown, &heard, verdicts).keys().collect::<Vec<_>>(), expected, "{id} {ready}");
         };
         let failed = Verdict { ready: Some(false), ..Verdict::default() };
@@ -368,7 +368,7 @@ mod tests {
             .map(|result| {
                 let outcome = match result {
                     '?' => Err(Failure::Unavailable(String::new())),
-                    result => Ok(Outcome { passed: result == '+', exit_code: None, output: String::new() }),
+                    result => Ok(CheckOutcome { passed: result == '+', exit_code: None, output: String::new() }),
                 };
                 match row.take(outcome, &plan) {
                     None => '.',

@@ -12,8 +12,8 @@ use coracle_api::pod::{
     ServiceAccountTokenProjection, Volume, VolumeProjection,
 };
 
-use crate::content::{Content, File, STAMP_LENGTH};
-use crate::desired::objects::{Found, Kind, Object, Token, TokenRef};
+use crate::content::{Content, STAMP_LENGTH, VolumeFile};
+use crate::desired::objects::{Object, ObjectKind, ObjectState, Token, TokenRef};
 use crate::desired::{Desired, Wanted};
 use crate::downward;
 use crate::environment::{not_found, unsynced};
@@ -88,17 +88,17 @@ pub fn look<'a>(
     let mut gathered =
         Gathered { wanted, desired, node, parts: Vec::new(), errors: Vec::new(), asked: false, kept: false };
     let default_mode = if let Some(map) = &volume.config_map {
-        gathered.object(Kind::ConfigMap, &map.name, &map.items, map.optional);
+        gathered.object(ObjectKind::ConfigMap, &map.name, &map.items, map.optional);
         map.default_mode
     } else if let Some(SecretVolumeSource { secret_name, items, optional, default_mode }) = &volume.secret {
-        gathered.object(Kind::Secret, secret_name, items, *optional);
+        gathered.object(ObjectKind::Secret, secret_name, items, *optional);
         *default_mode
     } else if let Some(DownwardApiProjection { items, default_mode }) = &volume.downward_api {
         items.iter().for_each(|item| gathered.downward(item));
         *default_mode
     } else if let Some(projected) = &volume.projected {
         for source in &projected.sources {
-            let objects = [(Kind::ConfigMap, &source.config_map), (Kind::Secret, &source.secret)];
+            let objects = [(ObjectKind::ConfigMap, &source.config_map), (ObjectKind::Secret, &source.secret)];
             for (kind, object) in objects.into_iter().filter_map(|(kind, object)| Some((kind, object.as_ref()?))) {
                 let ConfigMapProjection { name, items, optional, .. } = object;
                 gathered.object(kind, name, items, *optional);
@@ -150,24 +150,24 @@ struct Gathered<'a, 'n> {
 }
 
 impl<'a> Gathered<'a, '_> {
-    fn object(&mut self, kind: Kind, name: &str, items: &'a [KeyToPath], optional: Option<bool>) {
+    fn object(&mut self, kind: ObjectKind, name: &str, items: &'a [KeyToPath], optional: Option<bool>) {
         let optional = optional == Some(true);
         let desired: &'a Desired = self.desired;
         let object: Option<&'a Arc<Object>> = match desired.objects.find(&self.wanted.name, kind, name) {
-            Found::There(object) => Some(object),
-            Found::Kept(object) => {
+            ObjectState::There(object) => Some(object),
+            ObjectState::Kept(object) => {
                 self.kept = true;
                 Some(object)
             }
-            Found::Absent if optional => None,
-            Found::Absent => return self.errors.push(not_found(kind, name)),
-            Found::Unknown { silent: false } => return self.asked = true,
-            Found::Unknown { silent: true } => return self.errors.push(unsynced(kind)),
+            ObjectState::Absent if optional => None,
+            ObjectState::Absent => return self.errors.push(not_found(kind, name)),
+            ObjectState::Unknown { silent: false } => return self.asked = true,
+            ObjectState::Unknown { silent: true } => return self.errors.push(unsynced(kind)),
         };
         let lacks = |item: &&KeyToPath| object.is_none_or(|object| object.file(&item.key).is_none());
         if let Some(item) = items.iter().find(lacks).filter(|_| !optional) {
             return self.errors.push(match kind {
-                Kind::Secret => format!("references non-existent secret key: {}", item.key),
+                ObjectKind::Secret => format!("references non-existent secret key: {}", item.key),
                 _ => format!("configmap references non-existent config key: {}", item.key),
             });
         }
@@ -223,12 +223,12 @@ impl Projection<'_> {
     /// The error says what cannot be a file.
     pub fn content(&self) -> Result<Content, String> {
         let group = self.spec.security_context.fs_group.and_then(|group| u32::try_from(group).ok());
-        let mut files: BTreeMap<String, File> = BTreeMap::new();
+        let mut files: BTreeMap<String, VolumeFile> = BTreeMap::new();
         let mode = |mode: Option<i32>| u32::try_from(mode.unwrap_or(self.default_mode)).unwrap_or(0) & 0o777;
         let mut add = |path: &str, bytes: &[u8], mode: u32, user: Option<u32>| -> Result<(), String> {
             let path = clean(path)?;
             let mode = if group.is_some() { mode | GROUP_MODE } else { mode };
-            files.insert(path.clone(), File { path, bytes: bytes.to_vec(), mode, user });
+            files.insert(path.clone(), VolumeFile { path, bytes: bytes.to_vec(), mode, user });
             Ok(())
         };
         for part in &self.parts {

@@ -1,7 +1,7 @@
 //! The logins for registries out of the Secrets that a pod names. PURE.
 
 use crate::desired::Wanted;
-use crate::desired::objects::{Found, Kind, Objects};
+use crate::desired::objects::{ObjectKind, ObjectState, Objects};
 use crate::logins::{Login, of_secret};
 
 /// The logins from a pod's pull secrets.
@@ -17,10 +17,10 @@ pub struct PullSecrets {
 pub fn pull_secrets(objects: &Objects, wanted: &Wanted) -> PullSecrets {
     let mut found = PullSecrets::default();
     for name in wanted.pod.spec.image_pull_secrets.iter().map(|secret| &secret.name).filter(|name| !name.is_empty()) {
-        match objects.find(&wanted.name, Kind::Secret, name) {
-            Found::There(secret) | Found::Kept(secret) => found.logins.extend(of_secret(secret)),
-            Found::Unknown { silent: false } => found.asked = true,
-            Found::Absent | Found::Unknown { silent: true } => found.lost.push(name.clone()),
+        match objects.find(&wanted.name, ObjectKind::Secret, name) {
+            ObjectState::There(secret) | ObjectState::Kept(secret) => found.logins.extend(of_secret(secret)),
+            ObjectState::Unknown { silent: false } => found.asked = true,
+            ObjectState::Absent | ObjectState::Unknown { silent: true } => found.lost.push(name.clone()),
         }
     }
     found

@@ -18,9 +18,9 @@ use self::said::agrees;
 pub use self::said::pod_status;
 use crate::clock::now;
 use crate::desired::Wanted;
-use crate::desired::master::Heard;
+use crate::desired::master::MasterPods;
 use crate::naming::{Source, Tag, mirror_name};
-use crate::node::{About, Condition, conditions, node_document, node_status};
+use crate::node::{Condition, NodeFacts, conditions, node_document, node_status};
 use crate::probe::carried_over;
 use crate::sync::Shown;
 use coracle_api::annotations::MIRROR;
@@ -42,7 +42,7 @@ const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 
 struct Report {
     client: Client,
-    about: About,
+    about: NodeFacts,
     registered: bool,
     /// As they were said last.
     conditions: Vec<Condition>,
@@ -63,9 +63,9 @@ pub enum Call {
 /// Never ends.
 pub async fn run(
     client: Client,
-    about: About,
+    about: NodeFacts,
     mut shown: watch::Receiver<Arc<Shown>>,
-    mut heard: watch::Receiver<Arc<Heard>>,
+    mut heard: watch::Receiver<Arc<MasterPods>>,
 ) {
     let mut report = Report {
         client,
@@ -175,7 +175,7 @@ impl Report {
         }
     }
 
-    async fn pods(&mut self, shown: &Shown, heard: &Heard) {
+    async fn pods(&mut self, shown: &Shown, heard: &MasterPods) {
         self.sent.retain(|uid, _| heard.pods.contains_key(uid));
         // The probes' room takes them over, and the statuses that follow from it come with the next look.
         if !carried_over(shown, heard, &shown.world.verdicts).is_empty() {
@@ -253,7 +253,7 @@ fn words(reply: &Reply) -> String {
 }
 
 /// All that the master should hear now. Pure. `sent`, by uid: what was sent, and what the master made of it.
-pub fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<String, (Value, Value)>) -> Vec<Call> {
+pub fn calls(shown: &Shown, heard: &MasterPods, node_name: &str, sent: &BTreeMap<String, (Value, Value)>) -> Vec<Call> {
     let mut calls = Vec::new();
     let mut mirrored: BTreeMap<(String, String), &Value> = BTreeMap::new();
     for pod in heard.pods.values() {
@@ -370,11 +370,11 @@ mod tests {
         Shown { desired: Arc::new(Desired { pods, ..Desired::default() }), statuses, looked: true, ..Shown::default() }
     }
 
-    fn heard(pods: Vec<Value>) -> Heard {
-        Heard { pods: pods.into_iter().map(|pod| (text(&pod, "uid"), Arc::new(pod))).collect(), listed: true }
+    fn heard(pods: Vec<Value>) -> MasterPods {
+        MasterPods { pods: pods.into_iter().map(|pod| (text(&pod, "uid"), Arc::new(pod))).collect(), listed: true }
     }
 
-    fn check(shown: &Shown, heard: &Heard, expected: &[&str]) {
+    fn check(shown: &Shown, heard: &MasterPods, expected: &[&str]) {
         let short = |call: Call| match call {
             Call::Status { name, .. } => format!("status {name}"),
             Call::Delete { name, .. } => format!("delete {name}"),

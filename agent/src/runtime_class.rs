@@ -1,6 +1,6 @@
 //! The engine's runtime that a pod asks for by the name of a RuntimeClass. PURE.
 
-use crate::desired::objects::{Found, Kind};
+use crate::desired::objects::{ObjectKind, ObjectState};
 use crate::desired::{Desired, Wanted};
 use crate::naming::Source;
 use crate::plan::waiting::{WaitReason, Waiting};
@@ -15,18 +15,18 @@ pub fn handler(desired: &Desired, wanted: &Wanted) -> Result<Option<String>, Wai
     if wanted.name.source == Source::File {
         return Ok(Some(name.to_owned()));
     }
-    match desired.objects.find_in(&wanted.name, Kind::RuntimeClass, "", name) {
-        Found::There(class) | Found::Kept(class) => {
+    match desired.objects.find_in(&wanted.name, ObjectKind::RuntimeClass, "", name) {
+        ObjectState::There(class) | ObjectState::Kept(class) => {
             Ok(class.facts["handler"].as_str().filter(|name| !name.is_empty()).map(str::to_owned))
         }
-        Found::Absent => {
+        ObjectState::Absent => {
             let text = format!("failed to get sandbox runtime: runtimeclass.node.k8s.io \"{name}\" not found");
             Err(Waiting::new(WaitReason::SetupFailed, text))
         }
-        Found::Unknown { silent: true } => {
+        ObjectState::Unknown { silent: true } => {
             Err(Waiting::new(WaitReason::SetupFailed, format!("runtime class \"{name}\": the master does not answer")))
         }
-        Found::Unknown { silent: false } => Err(Waiting::creating()),
+        ObjectState::Unknown { silent: false } => Err(Waiting::creating()),
     }
 }
 
@@ -39,8 +39,9 @@ mod tests {
 
     #[test]
     fn a_class_names_a_runtime() {
-        let class = |name: &str| Ref { kind: Kind::RuntimeClass, namespace: String::new(), name: name.to_owned() };
-        let kata = Object::read(Kind::RuntimeClass, &json!({"handler": "kata-qemu", "overhead": {}}));
+        let class =
+            |name: &str| Ref { kind: ObjectKind::RuntimeClass, namespace: String::new(), name: name.to_owned() };
+        let kata = Object::read(ObjectKind::RuntimeClass, &json!({"handler": "kata-qemu", "overhead": {}}));
         let known = [(class("kata"), Some(Arc::new(kata))), (class("gone"), None)].into();
         let desired = Desired { objects: Arc::new(Objects { known, ..Objects::default() }), ..Desired::default() };
         let check = |source: Source, name: &str, expected: Result<Option<&str>, &str>| {

@@ -11,11 +11,11 @@ use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
 pub use self::conditions::{CONDITIONS, is_own};
-use self::conditions::{End, Facts, MemberStatus, Resizing, conditions, disruption, gates};
-use self::member::{Case, One, one, time, unknown};
+use self::conditions::{ConditionFacts, MemberStatus, PodEnd, Resizing, conditions, disruption, gates};
+use self::member::{One, StatusCase, one, time, unknown};
 use self::whole::{add_resources, begun_ms, ending, rejected};
 use crate::desired::Wanted;
-use crate::members::{Kind, Member};
+use crate::members::{Member, MemberKind};
 use crate::naming::{LABEL_POD_UID, SANDBOX, Tag};
 use crate::plan::allocation;
 use crate::plan::order;
@@ -42,15 +42,15 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     let ends = deleting || waits.dismissed.is_some();
     let initialized = order::is_initialized(wanted, &runs);
     let renewal = renewal::of(wanted, &runs);
-    let case = Case { wanted, world, waits, was, initialized, renewal };
+    let case = StatusCase { wanted, world, waits, was, initialized, renewal };
     let (init, containers): (Vec<MemberStatus>, Vec<MemberStatus>) = wanted
         .members()
-        .filter(|member| member.kind != Kind::Ephemeral)
+        .filter(|member| member.kind != MemberKind::Ephemeral)
         .map(|member| MemberStatus { kind: member.kind, one: one(&case, &runs, &member, ends && sandbox.is_none()) })
-        .partition(|member| member.kind != Kind::Main);
+        .partition(|member| member.kind != MemberKind::Main);
     let containers: Vec<One> = containers.into_iter().map(|member| member.one).collect();
     let ended = match &waits.dismissed {
-        Some(_) => Some(End::Failed),
+        Some(_) => Some(PodEnd::Failed),
         None => end(wanted, deleting, &containers, waits).or_else(|| init_end(wanted, &init, waits)),
     };
     // The sandbox goes last; only then is it over.
@@ -67,7 +67,7 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     let resize = resizing(wanted, waits, &runs);
     let (init_members, gates) = (&init, &gates);
     let (up, renewing) = (sandbox.is_some(), wanted.restarts_all().then_some(renewal.begins));
-    let facts = Facts {
+    let facts = ConditionFacts {
         up,
         ended,
         initialized,
@@ -128,8 +128,8 @@ fn reason(waits: &Waits, is_over: bool) -> Option<(&str, &String)> {
     dismissed.or_else(|| waits.pod.as_ref().map(|waiting| (waiting.reason.name(), &waiting.message)))
 }
 
-fn ephemeral_statuses(case: &Case<'_>, runs: &[Run<'_>]) -> Option<Value> {
-    let ephemeral = case.wanted.members().filter(|member| member.kind == Kind::Ephemeral);
+fn ephemeral_statuses(case: &StatusCase<'_>, runs: &[Run<'_>]) -> Option<Value> {
+    let ephemeral = case.wanted.members().filter(|member| member.kind == MemberKind::Ephemeral);
     let statuses: Vec<Value> = ephemeral.map(|member| ephemeral_status(case, runs, &member)).collect();
     (!statuses.is_empty()).then_some(Value::Array(statuses))
 }
@@ -170,7 +170,7 @@ fn with_record(wanted: &Wanted, waits: &Waits) -> Waits {
     waits
 }
 
-fn phase(ended: Option<End>, over: bool, initialized: bool, containers: &[One]) -> &'static str {
+fn phase(ended: Option<PodEnd>, over: bool, initialized: bool, containers: &[One]) -> &'static str {
     match ended {
         Some(end) if over => end.phase(),
         Some(_) if !initialized || containers.iter().all(|one| one.start_error) => "Pending",
@@ -191,11 +191,11 @@ fn runs<'a>(wanted: &Wanted, world: &'a World) -> (Vec<Run<'a>>, Vec<Run<'a>>) {
         .collect();
     runs.sort_by_key(|run| std::cmp::Reverse(run.tag.attempt));
     let kind = |run: &Run<'_>| wanted.member(&run.tag.container).map(|member| member.kind);
-    runs.into_iter().partition(|run| kind(run) != Some(Kind::Ephemeral))
+    runs.into_iter().partition(|run| kind(run) != Some(MemberKind::Ephemeral))
 }
 
 /// It is neither ready nor restarted, whatever it does.
-fn ephemeral_status(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>) -> Value {
+fn ephemeral_status(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>) -> Value {
     let wanted = case.wanted;
     let lost = case.world.memory.lost.contains_key(&(wanted.name.uid.clone(), member.spec.name.clone()));
     if let Some(before) = wanted.started_before(member)
@@ -218,7 +218,7 @@ fn ephemeral_status(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>) -> V
     value
 }
 
-fn end(wanted: &Wanted, deleting: bool, containers: &[One], waits: &Waits) -> Option<End> {
+fn end(wanted: &Wanted, deleting: bool, containers: &[One], waits: &Waits) -> Option<PodEnd> {
     let again =
         |one: &One, code: i32| wanted.member(&one.name).is_some_and(|member| wanted.starts_again(&member, code));
     let over = |one: &One| {
@@ -227,19 +227,19 @@ fn end(wanted: &Wanted, deleting: bool, containers: &[One], waits: &Waits) -> Op
     if containers.is_empty() || !containers.iter().all(over) {
         return None;
     }
-    Some(if containers.iter().all(|one| one.exit_code == Some(0)) { End::Succeeded } else { End::Failed })
+    Some(if containers.iter().all(|one| one.exit_code == Some(0)) { PodEnd::Succeeded } else { PodEnd::Failed })
 }
 
 /// An init container that failed, and is left so, ends its pod.
-fn init_end(wanted: &Wanted, init: &[MemberStatus], waits: &Waits) -> Option<End> {
+fn init_end(wanted: &Wanted, init: &[MemberStatus], waits: &Waits) -> Option<PodEnd> {
     let again =
         |one: &One, code: i32| wanted.member(&one.name).is_some_and(|member| wanted.starts_again(&member, code));
     let failed = |member: &MemberStatus| {
         let one = &member.one;
         let for_good = one.exit_code.is_some_and(|code| code != 0 && !again(one, code));
-        member.kind == Kind::Init && for_good && !waits.containers.contains_key(&one.name)
+        member.kind == MemberKind::Init && for_good && !waits.containers.contains_key(&one.name)
     };
-    init.iter().any(failed).then_some(End::Failed)
+    init.iter().any(failed).then_some(PodEnd::Failed)
 }
 
 #[cfg(test)]
@@ -265,7 +265,7 @@ mod tests {
             tag.container = container.to_owned();
             tag
         };
-        let seen = |container: &str, created_ms: i64, started_ms: i64| crate::runtime::Seen {
+        let seen = |container: &str, created_ms: i64, started_ms: i64| crate::runtime::SeenContainer {
             id: container.to_owned(),
             name: tag(container).name(),
             labels: tag(container).labels(),
@@ -346,7 +346,7 @@ mod tests {
                 .unwrap();
                 let (id, image) = (config.name.clone(), config.image);
                 let (name, labels, image_id) = (config.name, config.labels, String::new());
-                world.containers.push(crate::runtime::Seen {
+                world.containers.push(crate::runtime::SeenContainer {
                     id,
                     name,
                     labels,

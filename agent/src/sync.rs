@@ -30,7 +30,7 @@ const ENGINE_WAIT_MS: i64 = 500;
 const ENGINE_WAIT_MS_MAX: i64 = 10_000;
 
 /// The ends of the loop's channels, and the facts it starts with.
-pub struct Ends {
+pub struct SyncChannels {
     pub desired: watch::Receiver<Arc<Desired>>,
     /// From the probes.
     pub verdicts: watch::Receiver<Arc<Verdicts>>,
@@ -73,11 +73,11 @@ pub enum Done {
 }
 
 /// Runs until it is dropped.
-pub async fn run<R: Runtime>(runtime: &R, ends: Ends) {
+pub async fn run<R: Runtime>(runtime: &R, ends: SyncChannels) {
     run_with(runtime, ends, Rules::default()).await;
 }
 
-pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
+pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Rules) {
     let clock = Clock::start(ends.wall_ms.clone());
     let hands = Hands::new(runtime, clock.clone(), ends.happenings.clone());
     let mut lanes = Lanes::new();
@@ -234,7 +234,7 @@ struct Announced {
 }
 
 /// A wait is told once, to the log and as events, and again when it changes.
-fn tell(ends: &Ends, desired: &Desired, waits: &BTreeMap<String, Waits>, announced: &mut Announced) {
+fn tell(ends: &SyncChannels, desired: &Desired, waits: &BTreeMap<String, Waits>, announced: &mut Announced) {
     let mut now_announced = Announced::default();
     for (uid, waits) in waits {
         let Some(wanted) = desired.pods.get(uid) else { continue };

@@ -3,7 +3,7 @@
 //!
 //! A new source is a row here, and where it needs something new of the host, a variant of `runtime::Volume`.
 
-use coracle_api::pod::{NfsVolumeSource, Volume as Asked};
+use coracle_api::pod::{NfsVolumeSource, Volume as PodVolume};
 
 use crate::desired::Wanted;
 use crate::huge_pages;
@@ -35,29 +35,29 @@ impl<'a> Home<'a> {
 
 /// One volume on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct VolumeSource {
     /// None: it is there or it is not, and the engine says so.
     pub needs: Option<Volume>,
     pub mount: MountSource,
 }
 
 /// None: the volume asks for another source.
-type Row = fn(&Asked, &Home<'_>) -> Option<Source>;
+type Row = fn(&PodVolume, &Home<'_>) -> Option<VolumeSource>;
 
 const SOURCES: &[Row] = &[host_path, memory, huge_pages, empty_dir, filled, local, nfs];
 
 /// A claim comes here as what it is bound to (`claims`). The first row that applies. A volume that names no source is
 /// an empty directory, as in 2014; one that names another source is refused before it comes here (`api::fields`).
-pub fn source(volume: &Asked, home: &Home<'_>) -> Source {
+pub fn source(volume: &PodVolume, home: &Home<'_>) -> VolumeSource {
     SOURCES.iter().find_map(|row| row(volume, home)).unwrap_or_else(|| directory(volume, home))
 }
 
 /// All that has to be there before the sandbox starts.
-pub fn needed(volumes: &[Asked], home: &Home<'_>) -> Vec<Volume> {
+pub fn needed(volumes: &[PodVolume], home: &Home<'_>) -> Vec<Volume> {
     volumes.iter().filter_map(|volume| source(volume, home).needs).collect()
 }
 
-fn host_path(volume: &Asked, _: &Home<'_>) -> Option<Source> {
+fn host_path(volume: &PodVolume, _: &Home<'_>) -> Option<VolumeSource> {
     let host = volume.host_path.as_ref()?;
     let directory = |create| Some(Volume::HostDirectory { path: host.path.clone(), create });
     let file = |kind, create| Some(Volume::HostFile { path: host.path.clone(), kind, create });
@@ -72,47 +72,47 @@ fn host_path(volume: &Asked, _: &Home<'_>) -> Option<Source> {
         // Without a type anything may be there; where nothing is, a kubelet's runtime makes a directory.
         _ => Some(Volume::HostPath { path: host.path.clone() }),
     };
-    Some(Source { needs, mount: MountSource::Path(host.path.clone()) })
+    Some(VolumeSource { needs, mount: MountSource::Path(host.path.clone()) })
 }
 
-fn memory(volume: &Asked, home: &Home<'_>) -> Option<Source> {
+fn memory(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
     let empty = volume.empty_dir.as_ref().filter(|empty| empty.medium == "Memory")?;
     let name = memory_volume_name(home.uid, &volume.name);
     let size_bytes = empty.size_limit.and_then(|size| u64::try_from(size.value()).ok());
-    Some(Source {
+    Some(VolumeSource {
         needs: Some(Volume::Memory { name: name.clone(), size_bytes, group: home.group }),
         mount: MountSource::Volume(name),
     })
 }
 
 /// `claims::resolve` has said how large pages and directory are.
-fn huge_pages(volume: &Asked, home: &Home<'_>) -> Option<Source> {
+fn huge_pages(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
     let empty = volume.empty_dir.as_ref()?;
     let page_bytes = huge_pages::page_bytes(&empty.medium)?;
     let name = memory_volume_name(home.uid, &volume.name);
     let size_bytes = empty.size_limit.and_then(|size| u64::try_from(size.value()).ok()).unwrap_or(page_bytes);
     let needs = Volume::HugePages { name: name.clone(), page_bytes, size_bytes, group: home.group };
-    Some(Source { needs: Some(needs), mount: MountSource::Volume(name) })
+    Some(VolumeSource { needs: Some(needs), mount: MountSource::Volume(name) })
 }
 
-fn empty_dir(volume: &Asked, home: &Home<'_>) -> Option<Source> {
+fn empty_dir(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
     volume.empty_dir.as_ref().map(|_| directory(volume, home))
 }
 
 /// A volume that is only read keeps its owner.
-fn local(volume: &Asked, home: &Home<'_>) -> Option<Source> {
+fn local(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
     let whole = |kept: &String| if kept.starts_with('/') { kept.clone() } else { format!("{}/{kept}", home.data_dir) };
     let kept = volume.kept_directory.as_ref().map(whole);
     let create = kept.is_some();
     let path = kept.or_else(|| Some(volume.local.as_ref()?.path.clone()))?;
     let group = home.group.filter(|_| !volume.read_only);
     let needs = Volume::Local { path: path.clone(), create, group, unless_fits: home.unless_fits };
-    Some(Source { needs: Some(needs), mount: MountSource::Path(path) })
+    Some(VolumeSource { needs: Some(needs), mount: MountSource::Path(path) })
 }
 
 /// The kernel asks the server itself, so there is nobody who would agree on a version: the fourth, unless the options
 /// name one.
-fn nfs(volume: &Asked, home: &Home<'_>) -> Option<Source> {
+fn nfs(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
     let NfsVolumeSource { server, path, read_only } = volume.nfs.as_ref()?;
     let name = memory_volume_name(home.uid, &volume.name);
     let mut options = volume.mount_options.clone();
@@ -124,21 +124,25 @@ fn nfs(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     }
     let needs =
         Volume::Nfs { name: name.clone(), server: server.clone(), path: path.clone(), options: options.join(",") };
-    Some(Source { needs: Some(needs), mount: MountSource::Volume(name) })
+    Some(VolumeSource { needs: Some(needs), mount: MountSource::Volume(name) })
 }
 
 /// The volumes that the agent fills itself; `plan::contents` makes them.
-fn filled(volume: &Asked, home: &Home<'_>) -> Option<Source> {
-    projection::is_one(volume).then(|| Source { needs: None, mount: MountSource::Path(content_dir(volume, home)) })
+fn filled(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
+    projection::is_one(volume)
+        .then(|| VolumeSource { needs: None, mount: MountSource::Path(content_dir(volume, home)) })
 }
 
-pub fn content_dir(volume: &Asked, home: &Home<'_>) -> String {
+pub fn content_dir(volume: &PodVolume, home: &Home<'_>) -> String {
     volume_dir(if projection::is_volatile(volume) { home.volatile_dir } else { home.data_dir }, home.uid, &volume.name)
 }
 
-fn directory(volume: &Asked, home: &Home<'_>) -> Source {
+fn directory(volume: &PodVolume, home: &Home<'_>) -> VolumeSource {
     let path = volume_dir(home.data_dir, home.uid, &volume.name);
-    Source { needs: Some(Volume::Directory { path: path.clone(), group: home.group }), mount: MountSource::Path(path) }
+    VolumeSource {
+        needs: Some(Volume::Directory { path: path.clone(), group: home.group }),
+        mount: MountSource::Path(path),
+    }
 }
 
 #[cfg(test)]
@@ -152,9 +156,9 @@ mod tests {
         let check = |asked: Value, needs: Option<Volume>, mount: MountSource| {
             let mut document = asked.clone();
             document["name"] = json!("v");
-            let volume: Asked = serde_json::from_value(document).unwrap();
+            let volume: PodVolume = serde_json::from_value(document).unwrap();
             let home = Home { data_dir: "/data", volatile_dir: "/run/v", uid: "u", group: Some(7), unless_fits: false };
-            assert_eq!(source(&volume, &home), Source { needs, mount }, "{asked}");
+            assert_eq!(source(&volume, &home), VolumeSource { needs, mount }, "{asked}");
         };
         let path = |path: &str| MountSource::Path(path.to_owned());
         let host = |kind: &str| json!({"hostPath": {"path": "/srv", "type": kind}});
@@ -192,26 +196,27 @@ mod tests {
     #[test]
     fn what_claims_are_bound_to() {
         let home = Home { data_dir: "/data", volatile_dir: "/run/v", uid: "u", group: Some(7), unless_fits: true };
-        let local = |read_only| Asked {
+        let local = |read_only| PodVolume {
             name: "v".into(),
             local: Some(LocalVolumeSource { path: "/mnt".into() }),
             read_only,
-            ..Asked::default()
+            ..PodVolume::default()
         };
         let needs = |group| Some(Volume::Local { path: "/mnt".into(), create: false, group, unless_fits: true });
         assert_eq!(
             source(&local(false), &home),
-            Source { needs: needs(Some(7)), mount: MountSource::Path("/mnt".into()) }
+            VolumeSource { needs: needs(Some(7)), mount: MountSource::Path("/mnt".into()) }
         );
         assert_eq!(source(&local(true), &home).needs, needs(None));
-        let kept = Asked { name: "v".into(), kept_directory: Some("claims/n/c".into()), ..Asked::default() };
+        let kept = PodVolume { name: "v".into(), kept_directory: Some("claims/n/c".into()), ..PodVolume::default() };
         let path = "/data/claims/n/c".to_owned();
         let needs = Some(Volume::Local { path: path.clone(), create: true, group: Some(7), unless_fits: true });
-        assert_eq!(source(&kept, &home), Source { needs, mount: MountSource::Path(path) });
+        assert_eq!(source(&kept, &home), VolumeSource { needs, mount: MountSource::Path(path) });
         let export = NfsVolumeSource { server: "nas".into(), path: "/x".into(), read_only: false };
         let mount_options = vec!["hard".into(), "vers=3".into()];
         let found =
-            source(&Asked { name: "v".into(), nfs: Some(export), mount_options, ..Asked::default() }, &home).needs;
+            source(&PodVolume { name: "v".into(), nfs: Some(export), mount_options, ..PodVolume::default() }, &home)
+                .needs;
         assert!(matches!(&found, Some(Volume::Nfs { options, .. }) if options == "hard,vers=3"), "{found:?}");
     }
 }

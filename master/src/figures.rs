@@ -16,7 +16,7 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// As an agent tells it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Usage {
+pub struct UsageReport {
     pub timestamp: String,
     pub window: String,
     pub node: Option<OfNode>,
@@ -37,7 +37,7 @@ pub struct OfPod {
 }
 
 /// Asks them all at once. One that does not answer has nothing to tell.
-pub fn ask(agents: Vec<Server>) -> io::Result<Vec<Usage>> {
+pub fn ask(agents: Vec<Server>) -> io::Result<Vec<UsageReport>> {
     let target = PathAndQuery::from_static("/usage");
     let asked = agents.into_iter().map(|agent| (agent, target.clone())).collect();
     let mut usages = Vec::new();

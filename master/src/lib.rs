@@ -38,7 +38,7 @@ use crate::config::Config;
 use crate::control::{Control, Gate, Own};
 use crate::making::Maker;
 use crate::serve::Serve;
-use crate::store::{FlatStore, KindRow, Rules, Sketch, Store};
+use crate::store::{FlatStore, KindRow, Sketch, Store, StoreRules};
 use crate::upkeep::Upkeep;
 use coracle_api::kinds::{Kind, Kinds, Misfit};
 use coracle_api::meta::{Durable, Key, Resource};
@@ -175,13 +175,13 @@ fn held(objects: usize, data_dir: &Path, fill: &store::FillLevel) -> String {
 }
 
 /// What the store is told of the kinds.
-fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
+fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&StoreRules) -> T) -> T {
     let row = |kind: &Kind| KindRow {
         resource: kind.resource.clone(),
         api_version: kind.api_version().into(),
         kind: kind.kind.clone(),
     };
-    with(&Rules {
+    with(&StoreRules {
         kinds: kinds.stored().map(row).collect(),
         claims: &|key, object: &Value| {
             kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default()

@@ -24,7 +24,7 @@ mod judge;
 mod subject;
 mod work;
 
-use coracle_master::store::trial::{Protocol, Rule};
+use coracle_master::store::trial::{Protocol, ProtocolRule};
 use coracle_tests::block::card::{Card, Pace, serve_if_asked};
 use coracle_tests::block::host::{Host, Kind, Mounted};
 use coracle_tests::block::log::{FLUSH_RECORD, Record};
@@ -74,9 +74,9 @@ fn trials() -> Vec<Trial> {
     vec![
         trial("the store", Subject::Store(Protocol::WHOLE), Kind::Ext4),
         trial("the store", Subject::Store(Protocol::WHOLE), Kind::Xfs),
-        broken("the store, answers before the fdatasync", Protocol::WHOLE.without(Rule::SyncBeforeAnswer)),
-        broken("the store, files not synced", Protocol::WHOLE.without(Rule::SyncObjects)),
-        broken("the store, HEAD.json not synced", Protocol::WHOLE.without(Rule::SyncHead)),
+        broken("the store, answers before the fdatasync", Protocol::WHOLE.without(ProtocolRule::SyncBeforeAnswer)),
+        broken("the store, files not synced", Protocol::WHOLE.without(ProtocolRule::SyncObjects)),
+        broken("the store, HEAD.json not synced", Protocol::WHOLE.without(ProtocolRule::SyncHead)),
         plain("a file an object, all rules", plain::Rules::ALL, false),
         plain("a file an object, folder not synced", plain::Rules { sync_folder: false, ..plain::Rules::ALL }, true),
     ]

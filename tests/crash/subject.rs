@@ -2,7 +2,7 @@
 
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_master::store::trial::{Protocol, Setup};
-use coracle_master::store::{FlatStore, KindRow, OpenError, Opened, Refused, Rules, Store, Stored, Write};
+use coracle_master::store::{FlatStore, KindRow, OpenError, Opened, Refused, Store, StoreRules, Stored, Write};
 use coracle_tests::block::plain::{self, Plain};
 use coracle_tests::block::random::Random;
 use serde_json::{Value, json};
@@ -180,7 +180,7 @@ fn open(root: &Path, volatile: Option<&Path>, protocol: Protocol) -> Result<Open
         api_version: "v1".into(),
         kind: kind.into(),
     };
-    let rules = Rules {
+    let rules = StoreRules {
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| None,

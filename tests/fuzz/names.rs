@@ -1,8 +1,8 @@
 //! Messages of DNS: what clients ask, and what others answer.
 
 use super::Dice;
-use coracle_agent::dns::answer::{Facts, Step, accepts, finish, given_back, question_end, step};
-use coracle_agent::dns::cache::Cache;
+use coracle_agent::dns::answer::{AnswerFacts, Step, accepts, finish, given_back, question_end, step};
+use coracle_agent::dns::cache::AnswerCache;
 use coracle_agent::dns::zone::Zone;
 use coracle_agent::services::group::grouped;
 use coracle_api::service::Service;
@@ -34,7 +34,7 @@ fn zone() -> Zone {
 /// Bytes of a stranger, as a query and as a reply to one that can be read.
 pub fn bytes(bytes: &[u8]) {
     let zone = zone();
-    let facts = Facts { zone: &zone, server: None, turn: bytes.len() };
+    let facts = AnswerFacts { zone: &zone, server: None, turn: bytes.len() };
     for udp in [true, false] {
         match step(&facts, bytes, udp) {
             Step::Drop => {}
@@ -45,7 +45,7 @@ pub fn bytes(bytes: &[u8]) {
                 // Whatever comes back: it is passed on in bounds, or it is no answer.
                 let reply = [&ask.query[..2], bytes.get(2..).unwrap_or_default()].concat();
                 well(bytes, &finish(&ask, Some(&reply)), udp);
-                let mut cache = Cache::default();
+                let mut cache = AnswerCache::default();
                 cache.keep(&ask.same, &reply, 0);
                 if let Some(kept) = cache.get(&ask.same, 1) {
                     well(bytes, &finish(&ask, Some(&kept)), udp);

@@ -3,7 +3,7 @@
 
 use super::{Dice, spoil_bytes};
 use coracle_api::meta::{Durable, Resource};
-use coracle_master::store::{FlatStore, KindRow, OpenError, Rules, Store};
+use coracle_master::store::{FlatStore, KindRow, OpenError, Store, StoreRules};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -118,8 +118,8 @@ fn opened_with(replaced: &Path, content: &[u8]) {
     }
 }
 
-fn rules() -> Rules<'static> {
-    Rules {
+fn rules() -> StoreRules<'static> {
+    StoreRules {
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| None,

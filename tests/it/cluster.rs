@@ -14,7 +14,7 @@ mod moves;
 mod story;
 mod theme;
 
-use coracle_master::control::rules::{Rule, Rules};
+use coracle_master::control::rules::{ControlRule, ControlRules};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,8 +29,8 @@ fn every_history_ends_as_it_was_asked_for() {
     if let Some(seed) = number("CORACLE_SEED") {
         let without = std::env::var("CORACLE_WITHOUT").ok();
         let switched_off =
-            Rule::ALL.into_iter().find(|rule| without.as_ref().is_some_and(|name| *name == format!("{rule:?}")));
-        assert_eq!(story::run(seed, true, Rules { switched_off }), Vec::<String>::new());
+            ControlRule::ALL.into_iter().find(|rule| without.as_ref().is_some_and(|name| *name == format!("{rule:?}")));
+        assert_eq!(story::run(seed, true, ControlRules { switched_off }), Vec::<String>::new());
         return;
     }
     let histories = number("CORACLE_HISTORIES").unwrap_or(HISTORIES);
@@ -41,7 +41,7 @@ fn every_history_ends_as_it_was_asked_for() {
             if seed >= histories {
                 return;
             }
-            let wrongs = catch_unwind(AssertUnwindSafe(|| story::run(seed, false, Rules::default())))
+            let wrongs = catch_unwind(AssertUnwindSafe(|| story::run(seed, false, ControlRules::default())))
                 .unwrap_or_else(|_| vec!["a panic".to_owned()]);
             if !wrongs.is_empty() {
                 next.store(histories, Ordering::Relaxed);
@@ -63,12 +63,12 @@ const HISTORIES_WITHOUT_A_RULE_MAX: u64 = 400;
 #[test]
 fn every_rule_of_the_controllers_is_missed() {
     // A rule that nobody misses is either not needed or not tested.
-    let next = std::sync::Mutex::new(Rule::ALL.iter());
+    let next = std::sync::Mutex::new(ControlRule::ALL.iter());
     let unmissed = std::sync::Mutex::new(Vec::new());
     let work = || {
         loop {
             let Some(rule) = next.lock().unwrap().next().copied() else { return };
-            let rules = Rules { switched_off: Some(rule) };
+            let rules = ControlRules { switched_off: Some(rule) };
             let missed = |seed: &u64| {
                 let wrongs = catch_unwind(AssertUnwindSafe(|| story::run(*seed, false, rules)))
                     .unwrap_or_else(|_| vec!["a panic".to_owned()]);

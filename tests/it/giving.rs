@@ -1,7 +1,7 @@
 //! The agent gives memory back after a burst, and else does nothing. Its clock stands still while there is something to
 //! do.
 
-use coracle_agent::desired::master::Network;
+use coracle_agent::desired::master::ClusterServices;
 use coracle_agent::giving::{self, CHANGES, SERVICES_CHANGES};
 use coracle_agent::sync::Shown;
 use coracle_http::lull::STRETCH;
@@ -33,7 +33,7 @@ async fn an_agent_gives_back_what_a_burst_took() {
         }
         for (changes, expected) in [(SERVICES_CHANGES - 1, false), (SERVICES_CHANGES, true)] {
             for _ in 0..changes {
-                network_in.send_replace(Some(Arc::new(Network::default())));
+                network_in.send_replace(Some(Arc::new(ClusterServices::default())));
                 sleep(Duration::from_millis(100)).await;
             }
             assert_eq!(

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use coracle_agent::desired::{Source, Wanted};
 use coracle_agent::naming::{SANDBOX, Tag};
 use coracle_agent::plan::{Node, Now, Verdict, Waiting, Waits, World};
-use coracle_agent::runtime::{Seen, State};
+use coracle_agent::runtime::{SeenContainer, State};
 use coracle_agent::status::{CONDITIONS, status};
 use serde_json::{Value, json};
 
@@ -186,7 +186,14 @@ fn dead(terminated: &Value) -> (State, Option<String>) {
     (State::Exited { exit_code, out_of_memory, started_ms: 1, finished_ms: 2 }, message)
 }
 
-fn seen(wanted: &Wanted, container: &str, attempt: u32, image: &str, state: State, message: Option<String>) -> Seen {
+fn seen(
+    wanted: &Wanted,
+    container: &str,
+    attempt: u32,
+    image: &str,
+    state: State,
+    message: Option<String>,
+) -> SeenContainer {
     let tag = Tag {
         pod: wanted.name.clone(),
         container: container.to_owned(),
@@ -206,7 +213,7 @@ fn seen(wanted: &Wanted, container: &str, attempt: u32, image: &str, state: Stat
         holds_volumes: false,
     };
     let ip = (container == SANDBOX).then(|| "10.244.0.9".to_owned());
-    Seen {
+    SeenContainer {
         id: format!("{container}-{attempt}"),
         name: tag.name(),
         labels: tag.labels(),

@@ -2,7 +2,7 @@
 //! may be, and where it refuses some all the same, only these are left out.
 
 use coracle_agent::services::group::grouped;
-use coracle_agent::services::{Here, Part, Pieces, change, rules, script, trial};
+use coracle_agent::services::{Pieces, RuleHost, ServiceRules, change, rules, script, trial};
 use coracle_agent::sync::Shown;
 use coracle_agent::{net, services};
 use coracle_api::service::{EndpointSlice, Service};
@@ -14,8 +14,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
-fn here() -> Here {
-    Here { node: "n1".into(), pod_cidr: "10.244.0.0/24".into(), ..Here::default() }
+fn here() -> RuleHost {
+    RuleHost { node: "n1".into(), pod_cidr: "10.244.0.0/24".into(), ..RuleHost::default() }
 }
 
 /// Set for a test that runs once more in a namespace of its own.
@@ -133,7 +133,7 @@ fn service(dice: &mut Dice, address: u32) -> (Value, Value) {
     (json!({"metadata": metadata, "spec": spec}), json!(slices))
 }
 
-fn read(all: &[(Value, Value)]) -> services::Rules {
+fn read(all: &[(Value, Value)]) -> services::KernelRules {
     let services: Vec<Arc<Service>> =
         all.iter().map(|(service, _)| Arc::new(Service::read(service).expect("a service"))).collect();
     let slices = all.iter().flat_map(|(_, slices)| slices.as_array().expect("slices"));
@@ -168,7 +168,7 @@ fn a_change_makes_what_the_whole_makes() {
     if !inside("service_rules::a_change_makes_what_the_whole_makes") {
         return;
     }
-    let whole = |parts: &[Arc<Part>]| {
+    let whole = |parts: &[Arc<ServiceRules>]| {
         nft(&script(parts, &here())).unwrap_or_else(|why| panic!("{why}"));
         sorted(&table("coracle").expect("the table is there"))
     };

@@ -449,24 +449,11 @@ fn circles_of_files_are_short() {
     assert_none(long, "move what several of these files share to one that uses none of them");
 }
 
-/// Public types whose name a crate has more than once, for now: whoever reads the name has to ask of which room it is.
-/// The list only shrinks; a new type is named after its room's noun (docs/internals/glossary.md).
-const NAMED_TWICE: &[(&str, &[&str])] = &[
-    ("master", &["Change", "Refused", "Rollout", "Rule", "Rules", "Usage"]),
-    (
-        "agent",
-        &[
-            "About", "Asked", "Cache", "Case", "End", "Ends", "Facts", "File", "Form", "Found", "Heard", "Held",
-            "Here", "Host", "Kind", "Last", "Level", "Names", "Network", "Outcome", "Part", "Ports", "Ready", "Record",
-            "Room", "Rules", "Said", "Seen", "Source", "State", "Subject", "What",
-        ],
-    ),
-];
-
+/// Whoever reads a name has not to ask of which room it is: docs/internals/glossary.md.
 #[test]
 fn a_public_name_stands_once_in_a_crate() {
     let sources = sources();
-    let (mut new, mut mended): (Vec<String>, Vec<&str>) = (Vec::new(), Vec::new());
+    let mut twice = Vec::new();
     for (package, _) in ARROWS {
         let mut files: std::collections::BTreeMap<&str, Vec<&str>> = std::collections::BTreeMap::new();
         let of = |source: &&Source| source.path.starts_with(&format!("{package}/src/"));
@@ -475,17 +462,11 @@ fn a_public_name_stands_once_in_a_crate() {
                 files.entry(name).or_default().push(&source.path);
             }
         }
-        let listed = NAMED_TWICE.iter().find(|(of, _)| of == package).map_or(&[][..], |(_, names)| names);
-        let twice = files.iter().filter(|(_, files)| files.len() > 1);
-        new.extend(
-            twice
-                .filter(|(name, _)| !listed.contains(name))
-                .map(|(name, files)| format!("{package}: {name}: {}", files.join(" "))),
-        );
-        mended.extend(listed.iter().copied().filter(|name| files.get(name).is_none_or(|files| files.len() < 2)));
+        assert!(!files.is_empty(), "{package} has public types");
+        let named_twice = files.iter().filter(|(_, files)| files.len() > 1);
+        twice.extend(named_twice.map(|(name, files)| format!("{package}: {name}: {}", files.join(" "))));
     }
-    assert_none(new, "name a type after its room's noun, so that the crate has no other of this name");
-    assert!(mended.is_empty(), "NAMED_TWICE lists names that stand once now: {mended:?}");
+    assert_none(twice, "name a type after its room's noun, so that the crate has no other of this name");
 }
 
 /// `pub struct Name`, `pub(super) enum Name`: the name.

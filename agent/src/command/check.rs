@@ -9,7 +9,7 @@ use super::report::Report;
 use crate::desired::Wanted;
 
 /// One file: its pods and the fields that its format does not have, or why it cannot be read.
-pub struct File {
+pub struct CheckedFile {
     pub path: String,
     pub read: Result<(Vec<Arc<Wanted>>, Vec<String>), String>,
 }
@@ -29,10 +29,10 @@ impl Remark {
     }
 }
 
-pub fn all(files: &[File]) -> Vec<Remark> {
+pub fn all(files: &[CheckedFile]) -> Vec<Remark> {
     let mut remarks = Vec::new();
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
-    for File { path, read } in files {
+    for CheckedFile { path, read } in files {
         let mut remark = |warning: bool, text: String| remarks.push(Remark { path: path.clone(), warning, text });
         let (pods, unknown) = match read {
             Ok(read) => read,
@@ -77,13 +77,16 @@ mod tests {
     use crate::desired::Source;
     use serde_json::Value;
 
-    fn file(path: &str, spec: Value, unknown: &[&str]) -> File {
+    fn file(path: &str, spec: Value, unknown: &[&str]) -> CheckedFile {
         let pod = json!({"metadata": {"namespace": "default", "name": "web", "uid": "u"}, "spec": spec});
         let pods = vec![Arc::new(Wanted::new(Source::File, pod).unwrap())];
-        File { path: path.to_owned(), read: Ok((pods, unknown.iter().map(|field| (*field).to_owned()).collect())) }
+        CheckedFile {
+            path: path.to_owned(),
+            read: Ok((pods, unknown.iter().map(|field| (*field).to_owned()).collect())),
+        }
     }
 
-    fn check(files: &[File], expected: &[&str], well: bool) {
+    fn check(files: &[CheckedFile], expected: &[&str], well: bool) {
         let report = report(&all(files));
         assert_eq!((report.lines.len(), report.well), (expected.len(), well), "{:?}", report.lines);
         for (line, words) in report.lines.iter().zip(expected) {
@@ -97,7 +100,7 @@ mod tests {
         check(&[file("a", plain(), &[])], &[], true);
         check(&[file("a", plain(), &["spec.colour"])], &["a: warning: |spec.colour"], true);
         check(&[file("a", plain(), &[]), file("b", plain(), &[])], &["b: a asks for the same pod default/web"], false);
-        check(&[File { path: "a".to_owned(), read: Err("line 3: no".to_owned()) }], &["a: line 3: no"], false);
+        check(&[CheckedFile { path: "a".to_owned(), read: Err("line 3: no".to_owned()) }], &["a: line 3: no"], false);
         let refused = json!({"containers": [{"name": "c", "image": "x"}], "hostUsers": false});
         check(&[file("a", refused, &[])], &["a: pod default/web is not started|hostUsers"], false);
     }

@@ -55,7 +55,7 @@ pub struct Readings {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum Severity {
     Good,
     Warning,
     Problem,
@@ -64,7 +64,7 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub about: &'static str,
-    pub level: Level,
+    pub level: Severity,
     pub says: String,
     /// The remedy; empty if there is nothing to do.
     pub mend: String,
@@ -72,15 +72,15 @@ pub struct Finding {
 
 impl Finding {
     fn good(about: &'static str, says: impl Into<String>) -> Finding {
-        Finding { about, level: Level::Good, says: says.into(), mend: String::new() }
+        Finding { about, level: Severity::Good, says: says.into(), mend: String::new() }
     }
 
     fn problem(about: &'static str, says: impl Into<String>, mend: impl Into<String>) -> Finding {
-        Finding { about, level: Level::Problem, says: says.into(), mend: mend.into() }
+        Finding { about, level: Severity::Problem, says: says.into(), mend: mend.into() }
     }
 
     fn warning(about: &'static str, says: impl Into<String>, mend: impl Into<String>) -> Finding {
-        Finding { about, level: Level::Warning, says: says.into(), mend: mend.into() }
+        Finding { about, level: Severity::Warning, says: says.into(), mend: mend.into() }
     }
 }
 
@@ -267,9 +267,9 @@ pub fn report(findings: &[Finding]) -> Report {
     let mut lines = Vec::new();
     for Finding { about, level, says, mend } in findings {
         let word = match level {
-            Level::Good => "ok      ",
-            Level::Warning => "warning ",
-            Level::Problem => "PROBLEM ",
+            Severity::Good => "ok      ",
+            Severity::Warning => "warning ",
+            Severity::Problem => "PROBLEM ",
         };
         lines.push(format!("{word}{about}: {says}"));
         if !mend.is_empty() {
@@ -281,7 +281,7 @@ pub fn report(findings: &[Finding]) -> Report {
         json!({"about": one.about, "level": level, "says": one.says, "todo": one.mend})
     });
     let document = json!({"findings": items.collect::<Vec<_>>()});
-    Report { lines, document, well: findings.iter().all(|one| one.level != Level::Problem) }
+    Report { lines, document, well: findings.iter().all(|one| one.level != Severity::Problem) }
 }
 
 #[cfg(test)]

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use coracle_http::client::Target;
 
-use super::check::File;
+use super::check::CheckedFile;
 use crate::clock::{Clock, wall_ms};
 use crate::config::Config;
 use crate::desired::assigned::Assigned;
 use crate::desired::directory::Directory;
 use crate::desired::file;
 use crate::desired::known::Known;
-use crate::desired::last::Last;
+use crate::desired::last::LastAssignment;
 use crate::desired::objects::Objects;
-use crate::desired::objects::kept::{Kept, What};
-use crate::desired::together::{Said, together};
+use crate::desired::objects::kept::{Kept, UsedRef};
+use crate::desired::together::{AllSources, together};
 use crate::desired::{Desired, Source, SourceState};
 use crate::dns::resolv::ClusterNames;
 use crate::host;
@@ -26,7 +26,7 @@ use crate::plan::{self, Case, Now, Round, Rules, World};
 use crate::runtime::Runtime;
 use crate::runtime::docker::{Docker, Settings};
 
-pub struct Seen {
+pub struct Snapshot {
     pub desired: Desired,
     pub world: World,
     pub now: Now,
@@ -34,7 +34,7 @@ pub struct Seen {
     pub notes: Vec<String>,
 }
 
-impl Seen {
+impl Snapshot {
     pub fn round(&self) -> Round {
         plan::plan(self.case())
     }
@@ -45,16 +45,16 @@ impl Seen {
 }
 
 /// Each as the agent would read it; a directory stands for the files in it.
-pub fn files(paths: &[PathBuf], node_name: &str) -> Vec<File> {
+pub fn files(paths: &[PathBuf], node_name: &str) -> Vec<CheckedFile> {
     let mut files = Vec::new();
     for path in paths {
         let names = if path.is_dir() { file::names(path) } else { Ok([path.clone().into_os_string()].into()) };
         match names {
             Ok(names) => files.extend(names.iter().map(|name| {
                 let one = if path.is_dir() { path.join(name) } else { path.clone() };
-                File { path: one.display().to_string(), read: file::look(&one, node_name) }
+                CheckedFile { path: one.display().to_string(), read: file::look(&one, node_name) }
             })),
-            Err(error) => files.push(File { path: path.display().to_string(), read: Err(error.to_string()) }),
+            Err(error) => files.push(CheckedFile { path: path.display().to_string(), read: Err(error.to_string()) }),
         }
     }
     files
@@ -74,7 +74,7 @@ pub fn engine(config: &Config) -> Docker {
     })
 }
 
-pub async fn world(config: &Config) -> Result<Seen, String> {
+pub async fn world(config: &Config) -> Result<Snapshot, String> {
     let mut notes = Vec::new();
     let desired = desired(config, &mut notes);
     let docker = engine(config);
@@ -90,7 +90,7 @@ pub async fn world(config: &Config) -> Result<Seen, String> {
     let now = clock.now();
     world.memory.look(&world.containers, now);
     plan::pods::hear(&mut world.memory, &desired, &world.containers, now);
-    let mut seen = Seen { desired, world, now, notes };
+    let mut seen = Snapshot { desired, world, now, notes };
     for name in plan::images_needed(seen.case()) {
         let image = docker.image(&name).await.map_err(asked)?;
         seen.world.images.insert(name, image);
@@ -110,7 +110,7 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     let mut sources = BTreeMap::from([(Source::File, files)]);
     let mut objects = Objects::default();
     if let Some(master) = &config.master {
-        let master_said = Assigned::new(Last::new(&config.data_dir).read()).take_unsaid().unwrap_or_default();
+        let master_said = Assigned::new(LastAssignment::new(&config.data_dir).read()).take_unsaid().unwrap_or_default();
         objects = kept(config, &master_said);
         sources.insert(Source::Master, master_said);
         let target = match master {
@@ -121,7 +121,7 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     }
     let network = config.master.as_ref().and_then(|_| Known::new(&config.data_dir).read()).map(Arc::new);
     let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
-    let (desired, dropped) = together(Said { sources, network, objects: Arc::new(objects), node: None }, &dns);
+    let (desired, dropped) = together(AllSources { sources, network, objects: Arc::new(objects), node: None }, &dns);
     notes.extend(dropped);
     desired
 }
@@ -131,9 +131,9 @@ fn kept(config: &Config, master: &SourceState) -> Objects {
     let mut objects = Objects { silent: true, foreign: master.foreign.clone(), ..Objects::default() };
     for ((cluster, what), object) in Kept::look(&config.data_dir) {
         match what {
-            What::Object(place) if cluster == master.cluster => drop(objects.kept.insert(place, object)),
-            What::Object(place) => drop(objects.others.insert(place, object)),
-            What::Token(token) => drop(objects.kept_tokens.insert(token, object.token())),
+            UsedRef::Object(place) if cluster == master.cluster => drop(objects.kept.insert(place, object)),
+            UsedRef::Object(place) => drop(objects.others.insert(place, object)),
+            UsedRef::Token(token) => drop(objects.kept_tokens.insert(token, object.token())),
         }
     }
     objects

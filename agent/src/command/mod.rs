@@ -20,11 +20,11 @@ use coracle_http::client::{Client, Target};
 use coracle_http::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::config::{Command, Config, Form};
+use crate::config::{Command, Config, OutputFormat};
 use report::Report;
 
 /// Runs a command and gives its exit code; `usage` explains the codes.
-pub fn run(command: &Command, form: Form, config: &Config) -> ExitCode {
+pub fn run(command: &Command, form: OutputFormat, config: &Config) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = match runtime {
         Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, report(command, config)),
@@ -33,8 +33,8 @@ pub fn run(command: &Command, form: Form, config: &Config) -> ExitCode {
     match report {
         Ok(report) => {
             let text = match form {
-                Form::Json => format!("{:#}\n", report.document),
-                Form::Text => report.lines.iter().map(|line| format!("{line}\n")).collect(),
+                OutputFormat::Json => format!("{:#}\n", report.document),
+                OutputFormat::Text => report.lines.iter().map(|line| format!("{line}\n")).collect(),
             };
             // Nobody may be reading any more.
             let _ = std::io::stdout().write_all(text.as_bytes());

@@ -17,7 +17,7 @@ use crate::host_ports::listening;
 use crate::plan::ports::host_ports;
 use crate::plan::seen;
 use crate::pod_network::Owner;
-use crate::runtime::{Runtime, Seen};
+use crate::runtime::{Runtime, SeenContainer};
 use crate::{heed, net, private};
 
 pub async fn read(config: &Config, agent_answers: bool) -> Readings {
@@ -101,7 +101,7 @@ fn controllers(v2: &str, v1: &str) -> Vec<String> {
 
 /// Of all pods that are wanted, and whose sandbox runs. `own_network`: rules lead to those that are not on the host's
 /// network.
-fn wanted_ports(desired: &Desired, containers: &[Seen], own_network: bool) -> Vec<HostPort> {
+fn wanted_ports(desired: &Desired, containers: &[SeenContainer], own_network: bool) -> Vec<HostPort> {
     let pods = seen::group(containers);
     let of = |wanted: &Arc<Wanted>| {
         let runs = pods

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::inotify::hidden;
 use super::manifest::{self, Origin};
-use super::objects::{Kind, Object, Ref};
+use super::objects::{Object, ObjectKind, Ref};
 use super::{Source, Wanted};
 
 /// A manifest has some hundred bytes; what is bigger is something else.
@@ -62,8 +62,10 @@ impl Good {
     }
 }
 
-fn object_kind(document: &Value) -> Option<Kind> {
-    [Kind::ConfigMap, Kind::Secret, Kind::Claim].into_iter().find(|kind| document["kind"] == kind.name())
+fn object_kind(document: &Value) -> Option<ObjectKind> {
+    [ObjectKind::ConfigMap, ObjectKind::Secret, ObjectKind::Claim]
+        .into_iter()
+        .find(|kind| document["kind"] == kind.name())
 }
 
 /// Unchanged: not read again.

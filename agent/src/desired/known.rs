@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::Wanted;
-use super::master::Network;
+use super::master::ClusterServices;
 use crate::private;
 use crate::services::ends::slices_of;
 
@@ -45,7 +45,7 @@ impl Known {
     }
 
     /// None: nothing is known.
-    pub fn read(&self) -> Option<Network> {
+    pub fn read(&self) -> Option<ClusterServices> {
         let path = self.folder.join(NAME);
         let read = || -> io::Result<File> {
             if fs::metadata(&path)?.len() > FILE_BYTES_MAX {
@@ -55,7 +55,7 @@ impl Known {
         };
         match read() {
             Ok(File { services, slices }) => {
-                Some(Network { services: Arc::new(services.0), slices: slices.0, heard: false })
+                Some(ClusterServices { services: Arc::new(services.0), slices: slices.0, heard: false })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
@@ -69,7 +69,7 @@ impl Known {
     }
 
     /// Whole and durable, or the old file stays.
-    pub fn keep(&self, network: &Network) {
+    pub fn keep(&self, network: &ClusterServices) {
         self.write(file(network));
     }
 
@@ -80,7 +80,7 @@ impl Known {
     }
 
     /// At a stop: what was heard since the last write, endpoints too. What is on the disk already is not written again.
-    pub fn keep_last(&self, network: Option<&Network>) {
+    pub fn keep_last(&self, network: Option<&ClusterServices>) {
         let Some(network) = network.filter(|network| network.heard) else { return };
         let (path, text) = (self.folder.join(NAME), file(network));
         // A file of another length says something else, however long it is.
@@ -91,7 +91,7 @@ impl Known {
     }
 
     /// Never ends.
-    pub async fn follow(self, mut network: watch::Receiver<Option<Arc<Network>>>) {
+    pub async fn follow(self, mut network: watch::Receiver<Option<Arc<ClusterServices>>>) {
         let mut kept = None;
         loop {
             let now = network.borrow_and_update().clone();
@@ -118,11 +118,11 @@ impl Known {
 /// With the endpoints of this host's own pods as they are: those of before a reboot are other pods' by now, and a file
 /// that is written for changes of services alone does not know them all. `statuses`: by uid.
 pub fn as_they_are(
-    network: &Network,
+    network: &ClusterServices,
     node: &str,
     pods: &BTreeMap<String, Arc<Wanted>>,
     statuses: &BTreeMap<String, Value>,
-) -> Network {
+) -> ClusterServices {
     let own = |endpoint: &SliceEndpoint| endpoint.node_name.as_deref() == Some(node) && endpoint.target_ref.is_some();
     let elsewhere = network.slices.iter().map(|slice| {
         if !slice.endpoints.iter().flatten().any(own) {
@@ -141,7 +141,7 @@ pub fn as_they_are(
                 .filter_map(|(uid, pod)| Some(Arc::new(own_slice(service, &before, pod, node, statuses.get(uid)?)?))),
         );
     }
-    Network { slices, ..network.clone() }
+    ClusterServices { slices, ..network.clone() }
 }
 
 fn selects(service: &Service, pod: &Wanted) -> bool {
@@ -152,7 +152,7 @@ fn selects(service: &Service, pod: &Wanted) -> bool {
 
 /// What the ports of a service led to when it was heard of, by name and protocol. Files of agents before do not
 /// say `targetPort`.
-fn numbers<'n>(network: &'n Network, service: &Service) -> BTreeMap<(&'n str, &'n str), i64> {
+fn numbers<'n>(network: &'n ClusterServices, service: &Service) -> BTreeMap<(&'n str, &'n str), i64> {
     let slices = slices_of(service, &network.slices).into_iter();
     let ports = slices.flat_map(|slice| slice.ports.iter().flatten());
     ports.filter_map(|one| Some(((one.name.as_str(), protocol(&one.protocol)), i64::from(one.port?)))).collect()
@@ -216,12 +216,12 @@ fn resolved(target: &IntOrString, port: &ServicePort, spec: &PodSpec) -> Option<
     of_pod.find(same).map(|one| i64::from(one.container_port))
 }
 
-fn as_written(network: &Network) -> impl Iterator<Item = Value> {
+fn as_written(network: &ClusterServices) -> impl Iterator<Item = Value> {
     network.services.iter().map(|service| of_service(service))
 }
 
 /// One object after another: all of them as values take many times what they are.
-fn file(network: &Network) -> Vec<u8> {
+fn file(network: &ClusterServices) -> Vec<u8> {
     let mut text = b"{\"services\":".to_vec();
     put(&mut text, as_written(network));
     text.extend_from_slice(b",\"slices\":");
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
 
-    fn heard() -> Network {
+    fn heard() -> ClusterServices {
         let service = json!({"metadata": {"namespace": "default", "name": "web", "uid": "s", "annotations": {"a": "b"}},
             "spec": {"clusterIP": "10.96.0.7", "type": "LoadBalancer", "sessionAffinity": "ClientIP",
                 "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}, "selector": {"app": "web"},
@@ -365,10 +365,10 @@ mod tests {
                 {"addresses": ["192.0.2.9"]}],
             "ports": [{"name": "http", "port": 8080}]});
         let slices = vec![Arc::new(EndpointSlice::read(&slice).unwrap())];
-        Network { services: Arc::new(vec![Arc::new(Service::read(&service).unwrap())]), slices, heard: true }
+        ClusterServices { services: Arc::new(vec![Arc::new(Service::read(&service).unwrap())]), slices, heard: true }
     }
 
-    fn addresses(network: &Network) -> Vec<String> {
+    fn addresses(network: &ClusterServices) -> Vec<String> {
         let endpoints = network.slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
         endpoints.map(|endpoint| format!("{} {}", endpoint.addresses[0], endpoint.is_ready())).collect()
     }
@@ -407,9 +407,9 @@ mod tests {
         known.keep(&heard());
         let read = known.read().unwrap();
         assert!(!read.heard);
-        let rules = |network: &Network| {
+        let rules = |network: &ClusterServices| {
             let groups = crate::services::group::grouped(&network.services, &network.slices);
-            crate::services::rules(&groups, &crate::services::Here::default(), None, &mut Default::default())
+            crate::services::rules(&groups, &crate::services::RuleHost::default(), None, &mut Default::default())
         };
         assert_eq!(rules(&read), rules(&heard()));
         assert_eq!(file(&read), file(&heard()));
@@ -423,7 +423,7 @@ mod tests {
         let first = folder.file();
         known.keep_last(Some(&heard()));
         assert_eq!(folder.file(), first, "it stands there already");
-        let mut other = Network { slices: Vec::new(), heard: false, ..heard() };
+        let mut other = ClusterServices { slices: Vec::new(), heard: false, ..heard() };
         known.keep_last(Some(&other));
         known.keep_last(None);
         assert_eq!(folder.file(), first, "nothing was heard");

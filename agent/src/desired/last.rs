@@ -32,14 +32,14 @@ pub struct Assignment<Pod = Value> {
     pub others: BTreeMap<String, Pod>,
 }
 
-pub struct Last {
+pub struct LastAssignment {
     folder: PathBuf,
     pub path: PathBuf,
 }
 
-impl Last {
-    pub fn new(data_dir: &str) -> Last {
-        Last { folder: data_dir.into(), path: Path::new(data_dir).join(NAME) }
+impl LastAssignment {
+    pub fn new(data_dir: &str) -> LastAssignment {
+        LastAssignment { folder: data_dir.into(), path: Path::new(data_dir).join(NAME) }
     }
 
     pub fn read(&self) -> Assignment {
@@ -161,7 +161,7 @@ mod tests {
     fn an_assignment_is_read_as_it_was_written() {
         let dir = std::env::temp_dir().join(format!("coracle-last-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
-        let last = Last::new(dir.to_str().unwrap());
+        let last = LastAssignment::new(dir.to_str().unwrap());
         assert_eq!(last.read(), Assignment::default());
         let pod = json!({"metadata": {"name": "a"}, "spec": {}});
         last.keep(&Assignment {

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use super::SourceState;
 use super::assigned::Assigned;
 use super::follow::{News, Voice, follow, get};
-use super::last::Last;
+use super::last::LastAssignment;
 use super::objects::{Objects, door, kept::Kept};
 use super::shelf::{WatchShelf, text};
 use crate::desired::node_said::NodeSaid;
@@ -38,7 +38,7 @@ const GONE_KEPT: usize = 256;
 
 /// The pods of this node as the master shows them, by uid, with statuses and mirrors. Reports are compared with them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct MasterPods {
     pub pods: BTreeMap<String, Arc<Value>>,
     /// False until the first listing.
     pub listed: bool,
@@ -46,7 +46,7 @@ pub struct Heard {
 
 /// The services of the cluster and their endpoints, as last heard.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Network {
+pub struct ClusterServices {
     pub services: Arc<Vec<Arc<Service>>>,
     pub slices: Vec<Arc<EndpointSlice>>,
     /// False: it was read from this host's disk, and may be of before a reboot.
@@ -56,9 +56,9 @@ pub struct Network {
 pub struct Outlets {
     pub objects: watch::Sender<Arc<Objects>>,
     pub pods: watch::Sender<Option<SourceState>>,
-    pub heard: watch::Sender<Arc<Heard>>,
+    pub heard: watch::Sender<Arc<MasterPods>>,
     /// None until both were listed.
-    pub network: watch::Sender<Option<Arc<Network>>>,
+    pub network: watch::Sender<Option<Arc<ClusterServices>>>,
     /// None: nobody has said anything of this node.
     pub node: watch::Sender<Option<Arc<NodeSaid>>>,
     /// Volumes of the class `local`, of any node, whose directories are to go.
@@ -70,7 +70,7 @@ pub type GivenUp = BTreeMap<String, Value>;
 
 /// The facts about this host that matter here.
 #[derive(Clone, Copy, Debug)]
-pub struct About<'a> {
+pub struct FollowFacts<'a> {
     pub node_name: &'a str,
     pub data_dir: &'a str,
     /// Whether Secrets may stand on this host's disk.
@@ -78,8 +78,8 @@ pub struct About<'a> {
 }
 
 /// Never ends.
-pub async fn run(client: Client, about: About<'_>, shown: watch::Receiver<Arc<Shown>>, outlets: Outlets) {
-    let About { node_name, data_dir, secrets_on_disk } = about;
+pub async fn run(client: Client, about: FollowFacts<'_>, shown: watch::Receiver<Arc<Shown>>, outlets: Outlets) {
+    let FollowFacts { node_name, data_dir, secrets_on_disk } = about;
     let voice = Voice::default();
     let node_path = format!("/api/v1/nodes/{node_name}");
     let pods = RefCell::new(Pods::open(&client, data_dir, shown, &outlets, node_path));
@@ -93,7 +93,7 @@ pub async fn run(client: Client, about: About<'_>, shown: watch::Receiver<Arc<Sh
             Some(known) => known.services.clone(),
             None => Arc::new(of_services),
         };
-        outlets.network.send_replace(Some(Arc::new(Network { services, slices, heard: true })));
+        outlets.network.send_replace(Some(Arc::new(ClusterServices { services, slices, heard: true })));
     };
     let mine = format!("fieldSelector=spec.nodeName%3D{node_name}");
     let own = format!("fieldSelector=metadata.name%3D{node_name}");
@@ -195,9 +195,9 @@ struct Pods<'a> {
     outlets: &'a Outlets,
     /// Of this node, in the API.
     node_path: String,
-    last: Last,
+    last: LastAssignment,
     assigned: Assigned,
-    heard: Heard,
+    heard: MasterPods,
     /// A cluster that was warned of.
     foreign: Option<String>,
 }
@@ -210,9 +210,9 @@ impl<'a> Pods<'a> {
         outlets: &'a Outlets,
         node_path: String,
     ) -> Pods<'a> {
-        let last = Last::new(data_dir);
+        let last = LastAssignment::new(data_dir);
         let assigned = Assigned::new(last.read());
-        Pods { client, shown, outlets, node_path, last, assigned, heard: Heard::default(), foreign: None }
+        Pods { client, shown, outlets, node_path, last, assigned, heard: MasterPods::default(), foreign: None }
     }
 
     async fn take(&mut self, news: News) -> bool {
@@ -241,7 +241,7 @@ impl<'a> Pods<'a> {
         if let Ok(node) = get(self.client, &self.node_path).await {
             take_node(self.outlets, News::Listed(vec![node]));
         }
-        self.heard = Heard { pods: BTreeMap::new(), listed: true };
+        self.heard = MasterPods { pods: BTreeMap::new(), listed: true };
         for object in list {
             self.hear(text(&object, "uid"), object);
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::members::{Kind, Member};
+use crate::members::{Member, MemberKind};
 
 /// A container's part of a pod's status.
 pub fn status_of<'a>(status: &'a Value, member: &Member<'_>) -> Option<&'a Value> {
@@ -18,17 +18,17 @@ pub fn ended_for_good<'a>(status: &'a Value, policy: &str, member: &Member<'_>) 
 /// An init container that has succeeded runs again in a new sandbox, where its master takes such a word.
 fn is_final(member: &Member<'_>, policy: &str, code: i32) -> bool {
     match member.kind {
-        Kind::Init => !member.spec.starts_again(policy, code),
-        Kind::Ephemeral | Kind::Sidecar | Kind::Main => !starts_again(member, policy, code),
+        MemberKind::Init => !member.spec.starts_again(policy, code),
+        MemberKind::Ephemeral | MemberKind::Sidecar | MemberKind::Main => !starts_again(member, policy, code),
     }
 }
 
 pub(super) fn starts_again(member: &Member<'_>, policy: &str, exit_code: i32) -> bool {
     match member.kind {
-        Kind::Ephemeral => false,
-        Kind::Sidecar => true,
-        Kind::Init => exit_code != 0 && member.spec.starts_again(policy, exit_code),
-        Kind::Main => member.spec.starts_again(policy, exit_code),
+        MemberKind::Ephemeral => false,
+        MemberKind::Sidecar => true,
+        MemberKind::Init => exit_code != 0 && member.spec.starts_again(policy, exit_code),
+        MemberKind::Main => member.spec.starts_again(policy, exit_code),
     }
 }
 

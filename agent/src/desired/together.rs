@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::master::Network;
+use super::master::ClusterServices;
 use super::objects::{self, Objects};
 use super::{Desired, Source, SourceState, merge};
 use crate::desired::node_said::NodeSaid;
@@ -13,15 +13,15 @@ use crate::dns::resolv::{ClusterNames, Dns};
 use crate::dns::upstream;
 
 /// The latest state of all sources.
-pub struct Said {
+pub struct AllSources {
     pub sources: BTreeMap<Source, SourceState>,
-    pub network: Option<Arc<Network>>,
+    pub network: Option<Arc<ClusterServices>>,
     pub objects: Arc<Objects>,
     pub node: Option<Arc<NodeSaid>>,
 }
 
 /// And the pods that are left out, in words.
-pub fn together(said: Said, dns: &ClusterNames) -> (Desired, Vec<String>) {
+pub fn together(said: AllSources, dns: &ClusterNames) -> (Desired, Vec<String>) {
     let (mut merged, dropped) = merge(&said.sources);
     if let Some(network) = &said.network {
         merged.services = network.services.clone();
@@ -36,7 +36,7 @@ pub fn together(said: Said, dns: &ClusterNames) -> (Desired, Vec<String>) {
 pub async fn follow(
     mut files: watch::Receiver<Option<SourceState>>,
     mut pods: watch::Receiver<Option<SourceState>>,
-    mut network: watch::Receiver<Option<Arc<Network>>>,
+    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
     mut objects: watch::Receiver<Arc<Objects>>,
     mut node: watch::Receiver<Option<Arc<NodeSaid>>>,
     dns: ClusterNames,
@@ -48,7 +48,7 @@ pub async fn follow(
             .into_iter()
             .filter_map(|(source, states)| Some((source, states.borrow_and_update().clone()?)))
             .collect();
-        let said = Said {
+        let said = AllSources {
             sources,
             network: network.borrow_and_update().clone(),
             objects: objects.borrow_and_update().clone(),

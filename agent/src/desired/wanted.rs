@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::objects::{Ref, TokenRef, tokens, uses};
 use super::recorded::{ended_for_good, exit_code, starts_again, status_of, was_started};
 use crate::hash::{EPHEMERAL_HASH, container_hash, manifest_hash, plain_hash, sandbox_hash};
-use crate::members::{Kind, Member, members};
+use crate::members::{Member, MemberKind, members};
 use crate::naming::{PodName, Source, fit_uid};
 
 /// One pod as its source has it. All but the name follows from the document, and is worked out once.
@@ -60,7 +60,7 @@ impl Wanted {
             PodName { source, namespace: meta.namespace.clone(), name: meta.name.clone(), uid: fit_uid(&meta.uid) };
         let (sandbox_hash, refused) = (sandbox_hash(&document), fields::refused(&document));
         let hash = |member: &Member| match member.kind {
-            Kind::Ephemeral => EPHEMERAL_HASH.to_owned(),
+            MemberKind::Ephemeral => EPHEMERAL_HASH.to_owned(),
             // What its pod shares is part of it: an edit of that replaces a container, too.
             _ => {
                 let container = &document["spec"][member.kind.list()][member.index];
@@ -71,7 +71,7 @@ impl Wanted {
         let manifest_hash = if source == Source::File { manifest_hash(&document) } else { String::new() };
         let (objects, tokens) = (uses::objects(&name.namespace, &name.name, &pod.spec), tokens::of(&pod));
         let restarts_all =
-            members(&pod.spec).any(|member| member.kind != Kind::Ephemeral && member.spec.may_restart_all());
+            members(&pod.spec).any(|member| member.kind != MemberKind::Ephemeral && member.spec.may_restart_all());
         Ok(Wanted { name, document, pod, sandbox_hash, hashes, manifest_hash, restarts_all, refused, objects, tokens })
     }
 
@@ -104,7 +104,7 @@ impl Wanted {
     /// The record that the master has of an init container that has succeeded.
     pub fn succeeded_before(&self, member: &Member<'_>) -> Option<&Value> {
         let recorded = Some(&self.document["status"])
-            .filter(|_| self.name.source == Source::Master && member.kind == Kind::Init)?;
+            .filter(|_| self.name.source == Source::Master && member.kind == MemberKind::Init)?;
         status_of(recorded, member).filter(|status| exit_code(status) == Some(0))
     }
 

@@ -15,7 +15,7 @@ use domain::base::name::{Name, ParsedName, ToName};
 use domain::base::{Question, Rtype, Serial, Ttl};
 use domain::rdata::{A, Aaaa, AllRecordData, Cname, Ns, Ptr, Soa, Srv, Txt};
 
-use super::zone::{Asked, Data, Found, Record, TTL_S, Zone};
+use super::zone::{Data, DnsRecord, LookupResult, RecordType, TTL_S, Zone};
 
 /// The packet size that every resolver accepts without EDNS.
 const UDP_BYTES: usize = 512;
@@ -49,11 +49,11 @@ pub struct Ask {
     udp: bool,
     message: Vec<u8>,
     /// Names of ours that led there.
-    aliases: Vec<Record>,
+    aliases: Vec<DnsRecord>,
 }
 
 /// The facts of one answer.
-pub struct Facts<'a> {
+pub struct AnswerFacts<'a> {
     pub zone: &'a Zone,
     /// The address that answers.
     pub server: Option<IpAddr>,
@@ -61,7 +61,7 @@ pub struct Facts<'a> {
     pub turn: usize,
 }
 
-pub fn step(facts: &Facts<'_>, bytes: &[u8], udp: bool) -> Step {
+pub fn step(facts: &AnswerFacts<'_>, bytes: &[u8], udp: bool) -> Step {
     let Ok(message) = Message::from_octets(bytes) else { return Step::Drop };
     if message.header().qr() {
         return Step::Drop;
@@ -82,26 +82,26 @@ pub fn step(facts: &Facts<'_>, bytes: &[u8], udp: bool) -> Step {
         return failed(&message, Rcode::REFUSED, udp);
     }
     let (name, asked) = (lower(question.qname()), asked(question.qtype()));
-    let mut aliases: Vec<Record> = Vec::new();
+    let mut aliases: Vec<DnsRecord> = Vec::new();
     let mut at = name.clone();
     loop {
         let found = facts.zone.look(&at, asked, facts.server);
         let (mut answer, beside, rcode) = match found {
-            Found::Elsewhere if aliases.is_empty() => {
+            LookupResult::Elsewhere if aliases.is_empty() => {
                 return ask(&message, &question, question.qname(), aliases, udp);
             }
-            Found::Elsewhere => {
+            LookupResult::Elsewhere => {
                 return match at.parse::<Name<Vec<u8>>>() {
                     Ok(there) => ask(&message, &question, &there, aliases, udp),
                     Err(_) => local(facts, &message, &question, aliases, Vec::new(), Rcode::NOERROR, udp),
                 };
             }
-            Found::Records(answer, beside) => (answer, beside, Rcode::NOERROR),
-            Found::Nothing => (Vec::new(), Vec::new(), Rcode::NOERROR),
-            Found::NoName => (Vec::new(), Vec::new(), Rcode::NXDOMAIN),
+            LookupResult::Records(answer, beside) => (answer, beside, Rcode::NOERROR),
+            LookupResult::Nothing => (Vec::new(), Vec::new(), Rcode::NOERROR),
+            LookupResult::NoName => (Vec::new(), Vec::new(), Rcode::NXDOMAIN),
         };
-        if let [Record { data: Data::Alias(to), .. }] = answer.as_slice()
-            && ![Asked::Cname, Asked::Any].contains(&asked)
+        if let [DnsRecord { data: Data::Alias(to), .. }] = answer.as_slice()
+            && ![RecordType::Cname, RecordType::Any].contains(&asked)
             && aliases.len() < ALIASES_MAX
         {
             at.clone_from(to);
@@ -186,7 +186,13 @@ pub fn given_back(reply: &mut [u8], message: &[u8]) {
     }
 }
 
-fn ask(message: &Message<&[u8]>, question: &Asking<'_>, name: &impl ToName, aliases: Vec<Record>, udp: bool) -> Step {
+fn ask(
+    message: &Message<&[u8]>,
+    question: &Asking<'_>,
+    name: &impl ToName,
+    aliases: Vec<DnsRecord>,
+    udp: bool,
+) -> Step {
     let edns = message.opt().map(|opt| opt.dnssec_ok());
     let (cd, rtype) = (message.header().cd(), question.qtype());
     let query = || -> Option<Vec<u8>> {
@@ -212,11 +218,11 @@ fn ask(message: &Message<&[u8]>, question: &Asking<'_>, name: &impl ToName, alia
 }
 
 fn local(
-    facts: &Facts<'_>,
+    facts: &AnswerFacts<'_>,
     message: &Message<&[u8]>,
     question: &Asking<'_>,
-    answer: Vec<Record>,
-    beside: Vec<Record>,
+    answer: Vec<DnsRecord>,
+    beside: Vec<DnsRecord>,
     rcode: Rcode,
     udp: bool,
 ) -> Step {
@@ -315,13 +321,13 @@ fn limit(message: &Message<&[u8]>, udp: bool) -> usize {
     message.opt().map_or(UDP_BYTES, |opt| usize::from(opt.udp_payload_size().min(EDNS_BYTES)).max(UDP_BYTES))
 }
 
-fn push(builder: &mut AnswerBuilder<Target>, record: &Record, question: Option<&Asking<'_>>) -> Result<(), PushError> {
+fn push(into: &mut AnswerBuilder<Target>, record: &DnsRecord, question: Option<&Asking<'_>>) -> Result<(), PushError> {
     // In the letters of whoever asked: some compare them.
     if let Some(question) = question.filter(|question| lower(question.qname()) == record.name) {
-        return push_data(builder, question.qname(), &record.data);
+        return push_data(into, question.qname(), &record.data);
     }
     match record.name.parse::<Name<Vec<u8>>>() {
-        Ok(name) => push_data(builder, &name, &record.data),
+        Ok(name) => push_data(into, &name, &record.data),
         Err(_) => Ok(()),
     }
 }
@@ -377,24 +383,24 @@ fn lower(name: &impl ToName) -> String {
     text
 }
 
-fn asked(rtype: Rtype) -> Asked {
+fn asked(rtype: Rtype) -> RecordType {
     match rtype {
-        Rtype::A => Asked::A,
-        Rtype::AAAA => Asked::Aaaa,
-        Rtype::SRV => Asked::Srv,
-        Rtype::PTR => Asked::Ptr,
-        Rtype::TXT => Asked::Txt,
-        Rtype::CNAME => Asked::Cname,
-        Rtype::NS => Asked::Ns,
-        Rtype::SOA => Asked::Soa,
-        Rtype::ANY => Asked::Any,
-        _ => Asked::Other,
+        Rtype::A => RecordType::A,
+        Rtype::AAAA => RecordType::Aaaa,
+        Rtype::SRV => RecordType::Srv,
+        Rtype::PTR => RecordType::Ptr,
+        Rtype::TXT => RecordType::Txt,
+        Rtype::CNAME => RecordType::Cname,
+        Rtype::NS => RecordType::Ns,
+        Rtype::SOA => RecordType::Soa,
+        Rtype::ANY => RecordType::Any,
+        _ => RecordType::Other,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::cache::Cache;
+    use super::super::cache::AnswerCache;
     use super::*;
     use crate::services::group::grouped;
     use coracle_api::service::Service;
@@ -435,7 +441,7 @@ mod tests {
     }
 
     fn stepped(bytes: &[u8], udp: bool) -> Step {
-        step(&Facts { zone: &zone(), server: Some("10.96.0.10".parse().unwrap()), turn: 1 }, bytes, udp)
+        step(&AnswerFacts { zone: &zone(), server: Some("10.96.0.10".parse().unwrap()), turn: 1 }, bytes, udp)
     }
 
     /// Flags, code, and the records of the answer.
@@ -537,7 +543,7 @@ mod tests {
                         if let Step::Ask(ask) = stepped(&bad[..length], true) {
                             finish(&ask, Some(&bad));
                             finish(&ask, None);
-                            Cache::default().keep(&ask.same, &bad, 0);
+                            AnswerCache::default().keep(&ask.same, &bad, 0);
                         }
                     }
                 }
@@ -573,7 +579,7 @@ mod tests {
         other[1] ^= 1;
         assert!(!accepts(&ask.query, &other));
         assert!(!accepts(&ask.query, &reply(&asked_of("example.org."), 60)) && !accepts(&ask.query, &ask.query));
-        let mut cache = Cache::default();
+        let mut cache = AnswerCache::default();
         cache.keep(&ask.same, &answer, 1000);
         let again = asked_of("eXample.com.");
         let kept = cache.get(&again.same, 21_000).expect("it is kept whatever the letters");
@@ -586,7 +592,7 @@ mod tests {
             let mut answer = reply(&ask, ttl);
             answer[3] |= (change & 0xff) as u8;
             answer[2] |= (change >> 8) as u8;
-            let mut cache = Cache::default();
+            let mut cache = AnswerCache::default();
             cache.keep(&ask.same, &answer, 0);
             assert_eq!(cache.get(&ask.same, 0), None);
         }
@@ -594,7 +600,7 @@ mod tests {
 
     #[test]
     fn the_cache_has_a_bound() {
-        let mut cache = Cache::default();
+        let mut cache = AnswerCache::default();
         let ask = asked_of("example.com.");
         for number in 0..5000_u32 {
             cache.keep(&number.to_be_bytes(), &reply(&ask, 60), 0);

@@ -21,7 +21,7 @@ const TTL_S_MAX: u32 = 300;
 const NEGATIVE_TTL_S_MAX: u32 = 30;
 
 #[derive(Debug, Default)]
-pub struct Cache {
+pub struct AnswerCache {
     kept: BTreeMap<Vec<u8>, Kept>,
     /// By age; of a key that was kept anew, the newer place counts.
     order: VecDeque<(Vec<u8>, u64)>,
@@ -39,7 +39,7 @@ struct Kept {
     number: u64,
 }
 
-impl Cache {
+impl AnswerCache {
     /// As it would be answered now.
     pub fn get(&self, same: &[u8], now_ms: i64) -> Option<Vec<u8>> {
         let kept = self.kept.get(same).filter(|kept| now_ms < kept.until_ms)?;

@@ -15,8 +15,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::answer::{self, Ask, Facts, Step, finish, given_back, step};
-use super::cache::Cache;
+use super::answer::{self, AnswerFacts, Ask, Step, finish, given_back, step};
+use super::cache::AnswerCache;
 use super::upstream;
 use super::zone::Zone;
 use crate::happening::Happening;
@@ -37,19 +37,19 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// The zone that is served, and its address.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Names {
+pub struct ServedZone {
     pub zone: Arc<Zone>,
     /// None: the cluster has no DNS address, or somebody else serves it.
     pub address: Option<IpAddr>,
 }
 
 struct Server {
-    names: watch::Receiver<Arc<Names>>,
+    names: watch::Receiver<Arc<ServedZone>>,
     address: IpAddr,
     pods: Option<Cidr>,
     /// Whom to ask what this zone does not know.
     upstreams: Box<dyn Fn() -> Vec<SocketAddr>>,
-    cache: RefCell<Cache>,
+    cache: RefCell<AnswerCache>,
     asking: Semaphore,
     chance: File,
     begun: Instant,
@@ -61,7 +61,7 @@ struct Server {
 
 /// Never ends. `pod_cidr`: where this host's pods ask from.
 pub async fn run(
-    mut names: watch::Receiver<Arc<Names>>,
+    mut names: watch::Receiver<Arc<ServedZone>>,
     pod_cidr: String,
     (node, happenings): (String, mpsc::Sender<Happening>),
 ) {
@@ -116,7 +116,7 @@ pub async fn run(
 async fn open(
     at: IpAddr,
     pod_cidr: &str,
-    names: watch::Receiver<Arc<Names>>,
+    names: watch::Receiver<Arc<ServedZone>>,
 ) -> Result<(Server, UdpSocket, TcpListener), String> {
     net::make_local(at).await?;
     let udp = UdpSocket::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/UDP: {error}"))?;
@@ -197,7 +197,7 @@ async fn converse(server: &Server, mut stream: TcpStream) -> Option<()> {
 
 impl Server {
     fn new(
-        names: watch::Receiver<Arc<Names>>,
+        names: watch::Receiver<Arc<ServedZone>>,
         address: IpAddr,
         pod_cidr: &str,
         upstreams: Box<dyn Fn() -> Vec<SocketAddr>>,
@@ -225,7 +225,7 @@ impl Server {
     fn step(&self, query: &[u8], udp: bool) -> Step {
         self.turn.set(self.turn.get().wrapping_add(1));
         let names = self.names.borrow();
-        step(&Facts { zone: &names.zone, server: Some(self.address), turn: self.turn.get() }, query, udp)
+        step(&AnswerFacts { zone: &names.zone, server: Some(self.address), turn: self.turn.get() }, query, udp)
     }
 
     fn now_ms(&self) -> i64 {
@@ -268,7 +268,7 @@ mod tests {
 
     /// A server that asks these, at a port of the loopback for both protocols.
     async fn served(elsewhere: Vec<SocketAddr>) -> SocketAddr {
-        let names = Names { zone: Arc::new(Zone::new("cluster.local", &[])), address: None };
+        let names = ServedZone { zone: Arc::new(Zone::new("cluster.local", &[])), address: None };
         let names = watch::channel(Arc::new(names)).1;
         let server = Server::new(names, Ipv4Addr::LOCALHOST.into(), "", Box::new(move || elsewhere.clone())).unwrap();
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

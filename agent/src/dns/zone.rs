@@ -45,7 +45,7 @@ pub struct Zone {
 pub enum Entry {
     Addresses(Vec<IpAddr>, Vec<Port>),
     /// The endpoints of a headless service.
-    Hosts(Vec<Host>),
+    Hosts(Vec<ZoneHost>),
     /// Another name, outside or inside of the cluster.
     Alias(String),
 }
@@ -59,7 +59,7 @@ pub struct Port {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Host {
+pub struct ZoneHost {
     label: String,
     address: IpAddr,
     ports: Vec<Port>,
@@ -67,7 +67,7 @@ pub struct Host {
 
 /// The types that names here can have; any other has no records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RecordType {
     A,
     Aaaa,
     Srv,
@@ -93,15 +93,15 @@ pub enum Data {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct DnsRecord {
     pub name: String,
     pub data: Data,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LookupResult {
     /// The answer, and what helps beside it.
-    Records(Vec<Record>, Vec<Record>),
+    Records(Vec<DnsRecord>, Vec<DnsRecord>),
     /// The name is there, and has none of that type.
     Nothing,
     NoName,
@@ -158,61 +158,65 @@ impl Zone {
     }
 
     /// `name` in lower case, without a dot at its end. `server`: the address that answers.
-    pub fn look(&self, name: &str, asked: Asked, server: Option<IpAddr>) -> Found {
+    pub fn look(&self, name: &str, asked: RecordType, server: Option<IpAddr>) -> LookupResult {
         if let Some(address) = turned(name) {
             return self.names_of(name, address, asked);
         }
-        let Some(rest) = name.strip_suffix(self.domain.as_str()) else { return Found::Elsewhere };
+        let Some(rest) = name.strip_suffix(self.domain.as_str()) else { return LookupResult::Elsewhere };
         if rest.is_empty() {
             return self.apex(name, asked);
         }
-        let Some(rest) = rest.strip_suffix('.') else { return Found::Elsewhere };
+        let Some(rest) = rest.strip_suffix('.') else { return LookupResult::Elsewhere };
         let labels: Vec<&str> = rest.split('.').rev().collect();
         match labels.as_slice() {
-            ["dns-version"] => of_type(asked, &[Asked::Txt], || vec![record(name, Data::Text(VERSION.to_owned()))]),
+            ["dns-version"] => {
+                of_type(asked, &[RecordType::Txt], || vec![record(name, Data::Text(VERSION.to_owned()))])
+            }
             ["dns", "ns"] => addresses(name, server, asked),
-            ["svc" | "pod" | "dns"] => Found::Nothing,
+            ["svc" | "pod" | "dns"] => LookupResult::Nothing,
             ["svc", namespace, rest @ ..] => self.in_namespace(name, namespace, rest, asked),
-            ["pod", _] => Found::Nothing,
-            ["pod", _, dashed] => dashes(dashed).map_or(Found::NoName, |address| addresses(name, Some(address), asked)),
-            _ => Found::NoName,
+            ["pod", _] => LookupResult::Nothing,
+            ["pod", _, dashed] => {
+                dashes(dashed).map_or(LookupResult::NoName, |address| addresses(name, Some(address), asked))
+            }
+            _ => LookupResult::NoName,
         }
     }
 
-    fn apex(&self, name: &str, asked: Asked) -> Found {
+    fn apex(&self, name: &str, asked: RecordType) -> LookupResult {
         match asked {
-            Asked::Soa => Found::Records(vec![record(name, Data::Authority)], Vec::new()),
-            Asked::Ns => Found::Records(vec![record(name, Data::Server(self.server()))], Vec::new()),
-            _ => Found::Nothing,
+            RecordType::Soa => LookupResult::Records(vec![record(name, Data::Authority)], Vec::new()),
+            RecordType::Ns => LookupResult::Records(vec![record(name, Data::Server(self.server()))], Vec::new()),
+            _ => LookupResult::Nothing,
         }
     }
 
-    fn names_of(&self, name: &str, address: IpAddr, asked: Asked) -> Found {
-        let Some(names) = self.reverse.get(&address) else { return Found::Elsewhere };
-        of_type(asked, &[Asked::Ptr], || names.iter().map(|to| record(name, Data::Pointer(to.clone()))).collect())
+    fn names_of(&self, name: &str, address: IpAddr, asked: RecordType) -> LookupResult {
+        let Some(names) = self.reverse.get(&address) else { return LookupResult::Elsewhere };
+        of_type(asked, &[RecordType::Ptr], || names.iter().map(|to| record(name, Data::Pointer(to.clone()))).collect())
     }
 
     /// `rest`: the labels below the namespace, the service's first.
-    fn in_namespace(&self, name: &str, namespace: &str, rest: &[&str], asked: Asked) -> Found {
+    fn in_namespace(&self, name: &str, namespace: &str, rest: &[&str], asked: RecordType) -> LookupResult {
         let [service, below @ ..] = rest else {
             let from = (namespace.to_owned(), String::new());
             let lives = self.services.range(from..).next().is_some_and(|((of, _), _)| of == namespace);
-            return if lives { Found::Nothing } else { Found::NoName };
+            return if lives { LookupResult::Nothing } else { LookupResult::NoName };
         };
         let Some(entry) = self.services.get(&(namespace.to_owned(), (*service).to_owned())) else {
-            return Found::NoName;
+            return LookupResult::NoName;
         };
         match (&**entry, below) {
-            (Entry::Alias(to), []) => Found::Records(vec![record(name, Data::Alias(to.clone()))], Vec::new()),
-            (Entry::Addresses(addresses, _), []) if asked != Asked::Srv => {
+            (Entry::Alias(to), []) => LookupResult::Records(vec![record(name, Data::Alias(to.clone()))], Vec::new()),
+            (Entry::Addresses(addresses, _), []) if asked != RecordType::Srv => {
                 several(name, addresses.iter().copied(), asked)
             }
-            (Entry::Hosts(hosts), []) if asked != Asked::Srv => of_hosts(name, hosts.iter(), asked),
-            (Entry::Hosts(hosts), [label]) if !label.starts_with('_') && asked != Asked::Srv => {
+            (Entry::Hosts(hosts), []) if asked != RecordType::Srv => of_hosts(name, hosts.iter(), asked),
+            (Entry::Hosts(hosts), [label]) if !label.starts_with('_') && asked != RecordType::Srv => {
                 of_hosts(name, hosts.iter().filter(|host| host.label == *label), asked)
             }
             (Entry::Hosts(hosts), [label]) if !label.starts_with('_') => {
-                let one: Vec<Host> = hosts.iter().filter(|host| host.label == *label).cloned().collect();
+                let one: Vec<ZoneHost> = hosts.iter().filter(|host| host.label == *label).cloned().collect();
                 self.ports(name, (namespace, service), &Entry::Hosts(one), None, asked)
             }
             (entry, []) => self.ports(name, (namespace, service), entry, None, asked),
@@ -220,11 +224,11 @@ impl Zone {
                 (Some(protocol), Some(port)) => {
                     self.ports(name, (namespace, service), entry, Some((protocol, port)), asked)
                 }
-                _ => Found::NoName,
+                _ => LookupResult::NoName,
             },
             // Between a port's name and its service there is nothing by itself.
-            (entry, [protocol]) if has_protocol(entry, protocol) => Found::Nothing,
-            _ => Found::NoName,
+            (entry, [protocol]) if has_protocol(entry, protocol) => LookupResult::Nothing,
+            _ => LookupResult::NoName,
         }
     }
 
@@ -235,8 +239,8 @@ impl Zone {
         (namespace, service): (&str, &str),
         entry: &Entry,
         only: Option<(&str, &str)>,
-        asked: Asked,
-    ) -> Found {
+        asked: RecordType,
+    ) -> LookupResult {
         let fits = |port: &&Port| {
             only.is_none_or(|(protocol, name)| port.protocol == protocol && port.name == name && !name.is_empty())
         };
@@ -258,15 +262,15 @@ impl Zone {
         }
         if targets.is_empty() {
             return if only.is_none() && !matches!(entry, Entry::Hosts(hosts) if hosts.is_empty()) {
-                Found::Nothing
+                LookupResult::Nothing
             } else {
-                Found::NoName
+                LookupResult::NoName
             };
         }
         let weight = u16::try_from(100 / targets.len().max(1)).unwrap_or(1).max(1);
-        of_type_with(asked, &[Asked::Srv], || {
-            let mut services: Vec<Record> = Vec::new();
-            let mut beside: Vec<Record> = Vec::new();
+        of_type_with(asked, &[RecordType::Srv], || {
+            let mut services: Vec<DnsRecord> = Vec::new();
+            let mut beside: Vec<DnsRecord> = Vec::new();
             for (target, address, port) in &targets {
                 let service = record(name, Data::Service { weight, port: *port, target: target.clone() });
                 let address = record(target, Data::Address(*address));
@@ -316,7 +320,7 @@ fn names(service: &Service, slices: &[Arc<EndpointSlice>]) -> Option<Entry> {
             }
         }
     }
-    let host = |((label, address), ports): ((String, IpAddr), BTreeSet<Port>)| Host {
+    let host = |((label, address), ports): ((String, IpAddr), BTreeSet<Port>)| ZoneHost {
         label,
         address,
         ports: ports.into_iter().collect(),
@@ -344,45 +348,49 @@ fn has_protocol(entry: &Entry, label: &str) -> bool {
     }
 }
 
-fn record(name: &str, data: Data) -> Record {
-    Record { name: name.to_owned(), data }
+fn record(name: &str, data: Data) -> DnsRecord {
+    DnsRecord { name: name.to_owned(), data }
 }
 
-fn of_type(asked: Asked, types: &[Asked], records: impl FnOnce() -> Vec<Record>) -> Found {
+fn of_type(asked: RecordType, types: &[RecordType], records: impl FnOnce() -> Vec<DnsRecord>) -> LookupResult {
     of_type_with(asked, types, || (records(), Vec::new()))
 }
 
-fn of_type_with(asked: Asked, types: &[Asked], records: impl FnOnce() -> (Vec<Record>, Vec<Record>)) -> Found {
-    if asked != Asked::Any && !types.contains(&asked) {
-        return Found::Nothing;
+fn of_type_with(
+    asked: RecordType,
+    types: &[RecordType],
+    records: impl FnOnce() -> (Vec<DnsRecord>, Vec<DnsRecord>),
+) -> LookupResult {
+    if asked != RecordType::Any && !types.contains(&asked) {
+        return LookupResult::Nothing;
     }
     let (answer, beside) = records();
-    Found::Records(answer, beside)
+    LookupResult::Records(answer, beside)
 }
 
-fn addresses(name: &str, address: Option<IpAddr>, asked: Asked) -> Found {
+fn addresses(name: &str, address: Option<IpAddr>, asked: RecordType) -> LookupResult {
     several(name, address.into_iter(), asked)
 }
 
-fn several(name: &str, addresses: impl Iterator<Item = IpAddr>, asked: Asked) -> Found {
+fn several(name: &str, addresses: impl Iterator<Item = IpAddr>, asked: RecordType) -> LookupResult {
     let fits = |address: &IpAddr| match asked {
-        Asked::A => address.is_ipv4(),
-        Asked::Aaaa => address.is_ipv6(),
-        Asked::Any => true,
+        RecordType::A => address.is_ipv4(),
+        RecordType::Aaaa => address.is_ipv6(),
+        RecordType::Any => true,
         _ => false,
     };
     let found: BTreeSet<IpAddr> = addresses.filter(fits).take(HOSTS_MAX).collect();
     if found.is_empty() {
-        Found::Nothing
+        LookupResult::Nothing
     } else {
-        Found::Records(found.into_iter().map(|ip| record(name, Data::Address(ip))).collect(), Vec::new())
+        LookupResult::Records(found.into_iter().map(|ip| record(name, Data::Address(ip))).collect(), Vec::new())
     }
 }
 
 /// A headless service without a ready endpoint has no name.
-fn of_hosts<'h>(name: &str, mut hosts: impl Iterator<Item = &'h Host>, asked: Asked) -> Found {
+fn of_hosts<'h>(name: &str, mut hosts: impl Iterator<Item = &'h ZoneHost>, asked: RecordType) -> LookupResult {
     match hosts.next() {
-        None => Found::NoName,
+        None => LookupResult::NoName,
         Some(first) => several(name, std::iter::once(first).chain(hosts).map(|host| host.address), asked),
     }
 }
@@ -438,8 +446,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(name: &str, asked: Asked, expected: &str) {
-        let line = |record: &Record| {
+    fn check(name: &str, asked: RecordType, expected: &str) {
+        let line = |record: &DnsRecord| {
             let data = match &record.data {
                 Data::Address(address) => address.to_string(),
                 Data::Alias(to) | Data::Pointer(to) | Data::Text(to) | Data::Server(to) => to.clone(),
@@ -448,13 +456,13 @@ mod tests {
             };
             if record.name == name { data } else { format!("{} {data}", record.name) }
         };
-        let lines = |records: &[Record]| records.iter().map(line).collect::<Vec<_>>().join(", ");
+        let lines = |records: &[DnsRecord]| records.iter().map(line).collect::<Vec<_>>().join(", ");
         let found = match zone().look(name, asked, Some("10.96.0.10".parse().unwrap())) {
-            Found::Records(answer, beside) if beside.is_empty() => lines(&answer),
-            Found::Records(answer, beside) => format!("{} | {}", lines(&answer), lines(&beside)),
-            Found::Nothing => "nothing".to_owned(),
-            Found::NoName => "no name".to_owned(),
-            Found::Elsewhere => "elsewhere".to_owned(),
+            LookupResult::Records(answer, beside) if beside.is_empty() => lines(&answer),
+            LookupResult::Records(answer, beside) => format!("{} | {}", lines(&answer), lines(&beside)),
+            LookupResult::Nothing => "nothing".to_owned(),
+            LookupResult::NoName => "no name".to_owned(),
+            LookupResult::Elsewhere => "elsewhere".to_owned(),
         };
         assert_eq!(found, expected, "{name} {asked:?}");
     }
@@ -462,7 +470,7 @@ mod tests {
     /// The sections are those of the specification, version 1.1.0.
     #[test]
     fn as_the_specification_has_it() {
-        use Asked::{A, Aaaa, Any, Cname, Ns, Other, Ptr, Soa, Srv, Txt};
+        use RecordType::{A, Aaaa, Any, Cname, Ns, Other, Ptr, Soa, Srv, Txt};
         // 2.2: the version of the schema.
         check("dns-version.cluster.local", Txt, "1.1.0");
         check("dns-version.cluster.local", A, "nothing");

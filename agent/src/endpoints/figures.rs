@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::view::View;
 use crate::clock::wall_ms;
 use crate::figures::claims::{Claimed, claimed};
-use crate::figures::{Reading, Subject, files, metrics, rates, read, subjects, summary};
+use crate::figures::{Reading, RunningContainer, files, metrics, rates, read, subjects, summary};
 use crate::sync::Shown;
 
 /// Of Prometheus' text form.
@@ -59,7 +59,7 @@ async fn agent(view: View) -> String {
     metrics::agent(&shown, &view.node_name, files::own(), &volumes)
 }
 
-fn of_running(shown: &Shown, subjects: &[Subject], data_dir: &str) -> Vec<Claimed> {
+fn of_running(shown: &Shown, subjects: &[RunningContainer], data_dir: &str) -> Vec<Claimed> {
     let running = subjects.iter().map(|subject| subject.uid.as_str()).collect();
     claimed(shown, &running, data_dir)
 }

@@ -11,7 +11,7 @@ use super::streams;
 use super::view::View;
 use crate::clock::now;
 use crate::runtime::docker::logs::Wish;
-use crate::runtime::{Seen, State};
+use crate::runtime::{SeenContainer, State};
 use crate::sync::Shown;
 
 pub fn answer(view: &View, path: &str, request: &Request) -> Answer {
@@ -63,7 +63,7 @@ fn find(
     container: &str,
     previous: bool,
 ) -> Result<String, Status> {
-    let mut runs: Vec<(u32, &Seen)> = Vec::new();
+    let mut runs: Vec<(u32, &SeenContainer)> = Vec::new();
     let mut waiting = None;
     for wanted in pods_called(shown, node_name, namespace, pod) {
         let waits = shown.waits.get(&wanted.name.uid);
@@ -74,7 +74,7 @@ fn find(
         if wanted.member(container).is_none() {
             return Err(not_found(format!("container \"{container}\" not found in pod \"{pod}\"")));
         }
-        let started = |(_, seen): &(u32, &Seen)| !matches!(seen.state, State::Created { .. });
+        let started = |(_, seen): &(u32, &SeenContainer)| !matches!(seen.state, State::Created { .. });
         runs.extend(runs_of(shown, &wanted.name.uid, container).filter(started));
     }
     let Some(waiting) = waiting else {

@@ -2,7 +2,7 @@
 
 use crate::desired::Wanted;
 use crate::naming::{SANDBOX, Source, Tag};
-use crate::runtime::Seen;
+use crate::runtime::SeenContainer;
 use crate::sync::Shown;
 
 /// Those of this name in the API, where a file's pod has that of its mirror. Where there are none: the file's pod that
@@ -28,7 +28,7 @@ pub fn pods_called<'s>(
 }
 
 /// All of a container that are there, with the number of their attempt.
-pub fn runs_of<'s>(shown: &'s Shown, uid: &str, container: &str) -> impl Iterator<Item = (u32, &'s Seen)> {
+pub fn runs_of<'s>(shown: &'s Shown, uid: &str, container: &str) -> impl Iterator<Item = (u32, &'s SeenContainer)> {
     shown.world.containers.iter().filter_map(move |seen| {
         let tag = Tag::read(&seen.name, &seen.labels)?;
         (tag.pod.uid == uid && tag.container == container).then_some((tag.attempt, seen))
@@ -36,7 +36,7 @@ pub fn runs_of<'s>(shown: &'s Shown, uid: &str, container: &str) -> impl Iterato
 }
 
 /// The one of a container that runs.
-pub fn running<'s>(shown: &'s Shown, uid: &str, container: &str) -> Option<&'s Seen> {
+pub fn running<'s>(shown: &'s Shown, uid: &str, container: &str) -> Option<&'s SeenContainer> {
     runs_of(shown, uid, container)
         .filter(|(_, seen)| seen.runs())
         .max_by_key(|(attempt, _)| *attempt)
@@ -44,7 +44,7 @@ pub fn running<'s>(shown: &'s Shown, uid: &str, container: &str) -> Option<&'s S
 }
 
 /// What holds a pod's network.
-pub fn sandbox<'s>(shown: &'s Shown, uid: &str) -> Option<&'s Seen> {
+pub fn sandbox<'s>(shown: &'s Shown, uid: &str) -> Option<&'s SeenContainer> {
     running(shown, uid, SANDBOX)
 }
 

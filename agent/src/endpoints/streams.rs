@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use super::place::{parameters, pods_called, running, sandbox, segments};
 use super::view::View;
 use crate::runtime::docker::Docker;
-use crate::runtime::docker::reach::Network;
+use crate::runtime::docker::reach::NetworkNamespace;
 use crate::streams::asked::{self, Fields, Refusal, Way, carrier, streams, way};
 use crate::streams::forward::{Reach, over_channels, over_spdy};
 use crate::streams::{converse, log};
@@ -88,7 +88,7 @@ pub fn ports(view: &View, path: &str, request: &Request) -> Result<Answer, Answe
 #[derive(Clone)]
 struct Inside {
     docker: Arc<Docker>,
-    network: Arc<OnceCell<Network>>,
+    network: Arc<OnceCell<NetworkNamespace>>,
     /// Of its sandbox.
     id: String,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::config::Config;
-use crate::figures::Last;
+use crate::figures::LastReadings;
 use crate::figures::probes::Tallies;
 use crate::host::Host;
 use crate::runtime::docker::Docker;
@@ -24,7 +24,7 @@ pub struct View {
     pub data_dir: String,
     pub host: Host,
     /// The readings that rates begin with.
-    pub last: Arc<Last>,
+    pub last: Arc<LastReadings>,
     /// What came of probes.
     pub tallies: Arc<Tallies>,
 }

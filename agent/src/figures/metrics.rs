@@ -5,9 +5,9 @@ use std::fmt::{Display, Write};
 
 use super::claims::Claimed;
 use super::files::Disk;
-use super::probes::{Found, Tally};
+use super::probes::{ProbeResult, Tally};
 use super::usage::{Interface, Usage};
-use super::{Reading, Subject, in_api};
+use super::{Reading, RunningContainer, in_api};
 use crate::sync::Shown;
 
 const NANOSECONDS: f64 = 1e9;
@@ -89,7 +89,7 @@ pub fn resource(reading: &Reading) -> String {
     text.0
 }
 
-fn labels(subject: &Subject) -> [(&str, &str); 3] {
+fn labels(subject: &RunningContainer) -> [(&str, &str); 3] {
     [("container", &subject.container), ("namespace", &subject.namespace), ("pod", &subject.pod)]
 }
 
@@ -252,7 +252,7 @@ pub fn cadvisor(reading: &Reading, cores: u64, memory_bytes: u64) -> String {
     text.0
 }
 
-fn group(subject: &Subject) -> [(&str, &str); 6] {
+fn group(subject: &RunningContainer) -> [(&str, &str); 6] {
     [
         ("container", &subject.container),
         ("id", &subject.id),
@@ -328,7 +328,7 @@ pub fn probes(tallies: &[Tally], node_name: &str) -> String {
     );
     for Tally { pod, container, kind, counts } in tallies {
         let name = in_api(pod, node_name);
-        for (found, count) in Found::ALL.into_iter().zip(counts).filter(|(_, count)| **count > 0) {
+        for (found, count) in ProbeResult::ALL.into_iter().zip(counts).filter(|(_, count)| **count > 0) {
             let labels = [
                 ("container", container.as_str()),
                 ("namespace", &pod.namespace),
@@ -353,7 +353,7 @@ mod tests {
     use tokio::time::Instant;
 
     fn reading() -> Reading {
-        let subject = |id: &str, container: &str| Subject {
+        let subject = |id: &str, container: &str| RunningContainer {
             id: id.into(),
             namespace: "default".into(),
             pod: "p".into(),
@@ -447,7 +447,7 @@ mod tests {
     fn probes_by_what_came_of_them() {
         let pod = |source| PodName { source, namespace: "default".into(), name: "p".into(), uid: "u".into() };
         let tallies = Tallies::default();
-        for found in [Found::Passed, Found::Failed, Found::Passed] {
+        for found in [ProbeResult::Passed, ProbeResult::Failed, ProbeResult::Passed] {
             tallies.count(&pod(Source::File), "c", ProbeKind::Readiness, found);
         }
         let labels = "container=\"c\",namespace=\"default\",pod=\"p-n1\",pod_uid=\"u\",probe_type=\"Readiness\"";

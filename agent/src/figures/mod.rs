@@ -36,7 +36,7 @@ const OLD: Duration = Duration::from_secs(120);
 
 /// A container that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub struct RunningContainer {
     pub id: String,
     pub namespace: String,
     /// As the API calls the pod.
@@ -50,7 +50,7 @@ pub struct Subject {
     pub started_ms: i64,
 }
 
-impl Subject {
+impl RunningContainer {
     pub fn is_sandbox(&self) -> bool {
         self.container == SANDBOX
     }
@@ -66,7 +66,7 @@ pub struct Reading {
     /// The block device of that disk. Empty: nobody says.
     pub device: String,
     /// In the order of their pods.
-    pub containers: Vec<(Subject, Usage)>,
+    pub containers: Vec<(RunningContainer, Usage)>,
     /// By the id of the sandbox.
     pub networks: Vec<(String, Vec<Interface>)>,
     /// The file systems of the pods' claims.
@@ -101,9 +101,9 @@ impl Rates {
 
 /// The last readings: the newest, and one that is at least a window older.
 #[derive(Debug, Default)]
-pub struct Last(Mutex<(Option<Arc<Reading>>, Option<Arc<Reading>>)>);
+pub struct LastReadings(Mutex<(Option<Arc<Reading>>, Option<Arc<Reading>>)>);
 
-impl Last {
+impl LastReadings {
     /// The earlier reading that a rate can begin with; the new reading replaces it.
     fn base(&self, now: &Arc<Reading>) -> Option<Arc<Reading>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +119,7 @@ impl Last {
 }
 
 /// Waits a moment where there was no reading that is fresh enough.
-pub async fn rates<F: Future<Output = Reading>>(read: impl Fn() -> F, last: &Last) -> Rates {
+pub async fn rates<F: Future<Output = Reading>>(read: impl Fn() -> F, last: &LastReadings) -> Rates {
     let now = Arc::new(read().await);
     if let Some(before) = last.base(&now) {
         return Rates { before, now };
@@ -139,8 +139,8 @@ pub fn in_api(pod: &PodName, node_name: &str) -> String {
 }
 
 /// The running containers, in the order of their pods.
-pub fn subjects(shown: &Shown, node_name: &str) -> Vec<Subject> {
-    let mut all: Vec<Subject> = shown
+pub fn subjects(shown: &Shown, node_name: &str) -> Vec<RunningContainer> {
+    let mut all: Vec<RunningContainer> = shown
         .world
         .containers
         .iter()
@@ -149,7 +149,7 @@ pub fn subjects(shown: &Shown, node_name: &str) -> Vec<Subject> {
             let tag = Tag::read(&seen.name, &seen.labels)?;
             let pod = in_api(&tag.pod, node_name);
             let (id, name, image) = (seen.id.clone(), seen.name.clone(), seen.image.clone());
-            Some(Subject {
+            Some(RunningContainer {
                 id,
                 namespace: tag.pod.namespace,
                 pod,
@@ -168,7 +168,7 @@ pub fn subjects(shown: &Shown, node_name: &str) -> Vec<Subject> {
 /// From the kernel's files; the engine is asked about a container whose files nobody finds.
 pub async fn read(
     docker: &Docker,
-    subjects: Vec<Subject>,
+    subjects: Vec<RunningContainer>,
     claimed: Vec<Claimed>,
     data_dir: &str,
     wall_ms: i64,
@@ -176,7 +176,7 @@ pub async fn read(
     let at = Instant::now();
     let data_dir = data_dir.to_owned();
     let from_files = move || {
-        let found: Vec<(Subject, Option<Usage>)> = subjects
+        let found: Vec<(RunningContainer, Option<Usage>)> = subjects
             .into_iter()
             .map(|subject| {
                 let usage = files::container(&subject.id);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_over_two_readings() {
-        let (last, begun) = (Last::default(), Instant::now());
+        let (last, begun) = (LastReadings::default(), Instant::now());
         // Half a core.
         let at = |ms: u64| Arc::new(reading(begun + Duration::from_millis(ms), ms * 500_000));
         let window = |now: Arc<Reading>| last.base(&now).map(|before| Rates { before, now }.window());

@@ -11,21 +11,21 @@ type Key = (String, String, ProbeKind);
 
 /// How one check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ProbeResult {
     Passed,
     Failed,
     /// The engine could not be asked.
     Unknown,
 }
 
-impl Found {
-    pub const ALL: [Found; 3] = [Found::Passed, Found::Failed, Found::Unknown];
+impl ProbeResult {
+    pub const ALL: [ProbeResult; 3] = [ProbeResult::Passed, ProbeResult::Failed, ProbeResult::Unknown];
 
     pub fn name(self) -> &'static str {
         match self {
-            Found::Passed => "successful",
-            Found::Failed => "failed",
-            Found::Unknown => "unknown",
+            ProbeResult::Passed => "successful",
+            ProbeResult::Failed => "failed",
+            ProbeResult::Unknown => "unknown",
         }
     }
 }
@@ -36,7 +36,7 @@ pub struct Tally {
     pub pod: PodName,
     pub container: String,
     pub kind: ProbeKind,
-    /// In the order of `Found::ALL`.
+    /// In the order of `ProbeResult::ALL`.
     pub counts: [u64; 3],
 }
 
@@ -45,7 +45,7 @@ pub struct Tally {
 pub struct Tallies(Mutex<BTreeMap<Key, Tally>>);
 
 impl Tallies {
-    pub fn count(&self, pod: &PodName, container: &str, kind: ProbeKind, found: Found) {
+    pub fn count(&self, pod: &PodName, container: &str, kind: ProbeKind, found: ProbeResult) {
         let mut tallies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Tally { pod: pod.clone(), container: container.to_owned(), kind, counts: [0; 3] };
         tallies.entry((pod.uid.clone(), container.to_owned(), kind)).or_insert_with(new).counts[found as usize] += 1;

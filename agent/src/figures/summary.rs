@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::files::Disk;
 use super::usage::{Interface, Usage};
-use super::{Rates, Subject};
+use super::{Rates, RunningContainer};
 
 /// `stats.k8s.io` v1alpha1.
 pub fn summary(node_name: &str, rates: &Rates) -> Value {
@@ -25,7 +25,7 @@ pub fn summary(node_name: &str, rates: &Rates) -> Value {
     json!({ "node": node, "pods": pods })
 }
 
-fn pod_stats(rates: &Rates, pod: &[(Subject, Usage)], time: &str) -> Value {
+fn pod_stats(rates: &Rates, pod: &[(RunningContainer, Usage)], time: &str) -> Value {
     let of = &pod[0].0;
     let mut stats = json!({ "podRef": { "name": of.pod, "namespace": of.namespace, "uid": of.uid } });
     let started = pod.iter().map(|(subject, _)| subject.started_ms).min().unwrap_or_default();
@@ -128,7 +128,7 @@ pub fn usage(node_name: &str, rates: &Rates) -> Value {
 }
 
 /// The containers of each pod; they stand in the order of their pods.
-fn pods(rates: &Rates) -> impl Iterator<Item = &[(Subject, Usage)]> {
+fn pods(rates: &Rates) -> impl Iterator<Item = &[(RunningContainer, Usage)]> {
     rates.now.containers.chunk_by(|(a, _), (b, _)| a.uid == b.uid)
 }
 

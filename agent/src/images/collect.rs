@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::record::Record;
+use super::record::ImageRecord;
 use crate::figures::files::Disk;
 use crate::plan::images::full_name;
 
@@ -17,7 +17,7 @@ const REST_MS: i64 = 120_000;
 
 /// An image as the engine has it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Here {
+pub struct EngineImage {
     pub id: String,
     /// Its tags, `NAME:TAG`.
     pub tags: Vec<String>,
@@ -26,13 +26,13 @@ pub struct Here {
     pub bytes: u64,
 }
 
-pub struct Case<'a> {
+pub struct CollectionCase<'a> {
     pub disk: Disk,
     /// Percent of it in use: above the one it begins, at the other it ends.
     pub high: u64,
     pub low: u64,
-    pub here: &'a [Here],
-    pub record: &'a Record,
+    pub here: &'a [EngineImage],
+    pub record: &'a ImageRecord,
     /// As pods name them.
     pub wanted: &'a BTreeSet<String>,
     /// Ids that a container was made of, whether it runs or not.
@@ -64,28 +64,28 @@ pub fn is_full(disk: Disk) -> bool {
 }
 
 /// Whether somebody wants it, or made a container of it.
-pub fn in_use(image: &Here, wanted: &BTreeSet<String>, used: &BTreeSet<String>) -> bool {
+pub fn in_use(image: &EngineImage, wanted: &BTreeSet<String>, used: &BTreeSet<String>) -> bool {
     let names = image.tags.iter().chain(&image.digests).map(|name| full_name(name)).collect::<BTreeSet<_>>();
     used.contains(&image.id) || wanted.iter().any(|name| *name == image.id || names.contains(&full_name(name)))
 }
 
 /// Longest unused first, as many as bring the disk down.
-pub fn collect<'a>(case: &Case<'a>) -> Vec<&'a Here> {
+pub fn collect<'a>(case: &CollectionCase<'a>) -> Vec<&'a EngineImage> {
     if used_percent(case.disk) < case.high {
         return Vec::new();
     }
     let may_be_used = u128::from(case.disk.bytes) * u128::from(case.low) / 100;
     let mut too_much = u128::from(case.disk.bytes.saturating_sub(case.disk.free)).saturating_sub(may_be_used);
     let preloaded = case.record.preloaded();
-    let last = |image: &Here| case.last_used_ms.get(&image.id).copied().unwrap_or(case.now_ms);
-    let mut may_go: Vec<&Here> = case
+    let last = |image: &EngineImage| case.last_used_ms.get(&image.id).copied().unwrap_or(case.now_ms);
+    let mut may_go: Vec<&EngineImage> = case
         .here
         .iter()
         .filter(|image| is_ours(image, case.record) && !preloaded.contains(image.id.as_str()))
         .filter(|image| !in_use(image, case.wanted, case.used) && case.now_ms - last(image) >= REST_MS)
         .collect();
     may_go.sort_by_key(|image| (last(image), &image.id));
-    let goes = |image: &&Here| {
+    let goes = |image: &&EngineImage| {
         let goes = too_much > 0;
         too_much = too_much.saturating_sub(u128::from(image.bytes));
         goes
@@ -94,7 +94,7 @@ pub fn collect<'a>(case: &Case<'a>) -> Vec<&'a Here> {
 }
 
 /// Whoever gave it another name wants to keep it.
-fn is_ours(image: &Here, record: &Record) -> bool {
+fn is_ours(image: &EngineImage, record: &ImageRecord) -> bool {
     record.images.get(&image.id).is_some_and(|names| image.tags.iter().all(|tag| names.contains(&full_name(tag))))
 }
 
@@ -102,12 +102,12 @@ fn is_ours(image: &Here, record: &Record) -> bool {
 mod tests {
     use super::*;
 
-    fn here(id: &str, tags: &[&str]) -> Here {
-        Here {
+    fn here(id: &str, tags: &[&str]) -> EngineImage {
+        EngineImage {
             id: id.to_owned(),
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
             bytes: 10,
-            ..Here::default()
+            ..EngineImage::default()
         }
     }
 
@@ -120,18 +120,18 @@ mod tests {
         free: u64,
         wanted: &[&str],
         used: &[&str],
-        change: impl Fn(&mut Record, &mut Vec<Here>),
+        change: impl Fn(&mut ImageRecord, &mut Vec<EngineImage>),
         expected: &[&str],
     ) {
         let mut images = vec![here("built", &["mine:1"]), here("other", &["other:1"]), here("pulled", &["pulled:1"])];
-        let mut record = Record::default();
+        let mut record = ImageRecord::default();
         record.fetched("other", "other:1", &BTreeSet::new());
         record.fetched("pulled", "pulled:1", &BTreeSet::new());
         change(&mut record, &mut images);
         let last_used_ms = [("built", 0), ("other", 1000), ("pulled", 500)].map(|(id, at)| (id.to_owned(), at)).into();
         let disk = Disk { bytes: 100, free, files: 0, files_free: 0 };
         let (wanted, used) = (set(wanted), set(used));
-        let case = Case {
+        let case = CollectionCase {
             disk,
             high: 85,
             low: 80,
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn only_what_we_fetched_and_nobody_wants() {
-        let as_is = |_: &mut Record, _: &mut Vec<Here>| {};
+        let as_is = |_: &mut ImageRecord, _: &mut Vec<EngineImage>| {};
         check(16, &[], &[], as_is, &[]);
         check(15, &[], &[], as_is, &["pulled"]);
         check(5, &[], &[], as_is, &["pulled", "other"]);
@@ -164,7 +164,7 @@ mod tests {
         );
         check(0, &[], &["other"], |_, images| images[2].tags.push("kept:by-me".to_owned()), &[]);
         check(0, &[], &["other"], |_, images| images[2].tags.clear(), &["pulled"]);
-        let lies_there = |record: &mut Record, _: &mut Vec<Here>| {
+        let lies_there = |record: &mut ImageRecord, _: &mut Vec<EngineImage>| {
             let file = super::super::record::Loaded { images: set(&["pulled"]), ..Default::default() };
             record.files.insert("/a.tar".to_owned(), file);
         };
@@ -188,11 +188,11 @@ mod tests {
 
     #[test]
     fn what_was_used_a_moment_ago_stays() {
-        let (images, mut record) = ([here("pulled", &["pulled:1"])], Record::default());
+        let (images, mut record) = ([here("pulled", &["pulled:1"])], ImageRecord::default());
         record.fetched("pulled", "pulled:1", &BTreeSet::new());
         let (nobody, never) = (BTreeSet::new(), BTreeMap::new());
         let disk = Disk { bytes: 100, free: 1, files: 0, files_free: 0 };
-        let case = Case {
+        let case = CollectionCase {
             disk,
             high: 85,
             low: 80,
@@ -205,6 +205,6 @@ mod tests {
         };
         assert!(collect(&case).is_empty());
         let before = [("pulled".to_owned(), -REST_MS)].into();
-        assert_eq!(collect(&Case { last_used_ms: &before, ..case }).len(), 1);
+        assert_eq!(collect(&CollectionCase { last_used_ms: &before, ..case }).len(), 1);
     }
 }

@@ -29,7 +29,7 @@ use crate::runtime::docker::Docker;
 use crate::runtime::{Failure, Runtime};
 use crate::sync::Shown;
 use archive::Archive;
-use collect::{Case, collect, used_percent};
+use collect::{CollectionCase, collect, used_percent};
 use record::Loaded;
 
 const LOOK: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ const PIECES_MAX: usize = 4;
 const ENDINGS: [&str; 5] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst"];
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct About {
+pub struct ImageSettings {
     pub folders: Vec<PathBuf>,
     /// Percent of the disk in use: above the one it begins, at the other it ends.
     pub high: u64,
@@ -50,7 +50,7 @@ pub struct About {
 
 struct Room {
     docker: Arc<Docker>,
-    about: About,
+    about: ImageSettings,
     /// False before the first look: what was loaded before may be gone by now.
     looked: bool,
     /// Files that could not be loaded, as they were then.
@@ -66,7 +66,7 @@ struct Room {
 }
 
 /// Never ends.
-pub async fn run(docker: Arc<Docker>, about: About, mut shown: watch::Receiver<Arc<Shown>>) {
+pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Receiver<Arc<Shown>>) {
     if shown.wait_for(|shown| shown.looked).await.is_err() {
         return;
     }
@@ -209,8 +209,17 @@ impl Room {
         let wanted: BTreeSet<String> = wanted.collect();
         let (high, low) = (self.about.high, self.about.low);
         let last_used_ms = &self.last_used_ms;
-        let case =
-            Case { disk, high, low, here: &here, record: &record, wanted: &wanted, used: &used, last_used_ms, now_ms };
+        let case = CollectionCase {
+            disk,
+            high,
+            low,
+            here: &here,
+            record: &record,
+            wanted: &wanted,
+            used: &used,
+            last_used_ms,
+            now_ms,
+        };
         let goes = collect(&case);
         if goes.is_empty() && !self.full {
             log::warn!("{percent} % of {root} is in use, and no image that this agent fetched can go: make room");

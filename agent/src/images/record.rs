@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::images::full_name;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct ImageRecord {
     /// By the engine's id: the full names under which it was fetched. What was there before is not among them.
     #[serde(default)]
     pub images: BTreeMap<String, BTreeSet<String>>,
@@ -27,7 +27,7 @@ pub struct Loaded {
     pub images: BTreeSet<String>,
 }
 
-impl Record {
+impl ImageRecord {
     /// `before`: the ids that the engine had. Under a name that moved to another image the old one keeps its own.
     pub fn fetched(&mut self, id: &str, name: &str, before: &BTreeSet<String>) {
         if !before.contains(id) || self.images.contains_key(id) {
@@ -53,14 +53,14 @@ mod tests {
     #[test]
     fn what_was_there_before_is_not_ours() {
         let before = BTreeSet::from(["built".to_owned()]);
-        let mut record = Record::default();
+        let mut record = ImageRecord::default();
         record.fetched("built", "x:1", &before);
-        assert_eq!(record, Record::default());
+        assert_eq!(record, ImageRecord::default());
         record.fetched("new", "busybox", &before);
         record.fetched("new", "y:1", &BTreeSet::from(["new".to_owned()]));
         let names = BTreeSet::from(["docker.io/library/busybox:latest".to_owned(), "docker.io/library/y:1".to_owned()]);
         assert_eq!(record.images, BTreeMap::from([("new".to_owned(), names)]));
         record.keep(&before);
-        assert_eq!(record, Record::default());
+        assert_eq!(record, ImageRecord::default());
     }
 }

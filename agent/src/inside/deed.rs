@@ -15,11 +15,11 @@ pub struct Deed {
     pub pod: String,
     pub container: Option<String>,
     pub all_containers: bool,
-    pub what: What,
+    pub what: DeedKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum DeedKind {
     Exec {
         stdin: bool,
         tty: bool,
@@ -89,11 +89,11 @@ impl Words {
         let pod = pod.ok_or("a pod's name is missing: see --help")?;
         let what = match (self.is_exec, command.first()) {
             (true, None) => return Err("a command is missing: coracle-agent exec POD -- COMMAND".to_owned()),
-            (true, Some(_)) => What::Exec { stdin: self.stdin, tty: self.tty, command },
+            (true, Some(_)) => DeedKind::Exec { stdin: self.stdin, tty: self.tty, command },
             (false, Some(word)) => {
                 return Err(format!("{word:?} stands behind the pod, of which there is one: see --help"));
             }
-            (false, None) => What::Logs(self.query),
+            (false, None) => DeedKind::Logs(self.query),
         };
         if self.all_containers && self.container.is_some() {
             return Err("--container names one, and --all-containers all: they do not go together".to_owned());
@@ -214,20 +214,20 @@ impl Deed {
 
     /// Its answer goes on as long as the containers run.
     pub fn follows(&self) -> bool {
-        matches!(&self.what, What::Logs(query) if query.iter().any(|(name, _)| *name == "follow"))
+        matches!(&self.what, DeedKind::Logs(query) if query.iter().any(|(name, _)| *name == "follow"))
     }
 
     /// The path of the request to the agent.
     pub fn target(&self, place: &PodContainer) -> String {
         let path = format!("{}/{}/{}", encoded(&self.namespace), encoded(&place.pod), encoded(&place.container));
         match &self.what {
-            What::Exec { stdin, tty, command } => {
+            DeedKind::Exec { stdin, tty, command } => {
                 let flags = [("input", *stdin), ("output", true), ("error", !tty), ("tty", *tty)];
                 let flags = flags.into_iter().filter(|(_, is)| *is).map(|(name, _)| format!("{name}=1"));
                 let words = command.iter().map(|word| format!("command={}", encoded(word)));
                 format!("/exec/{path}?{}", flags.chain(words).collect::<Vec<_>>().join("&"))
             }
-            What::Logs(query) => {
+            DeedKind::Logs(query) => {
                 let query: Vec<String> =
                     query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
                 format!("/containerLogs/{path}?{}", query.join("&"))
@@ -280,7 +280,7 @@ mod tests {
             all_containers: false,
             what,
         };
-        let exec = |stdin, tty, command: &str| What::Exec { stdin, tty, command: words(command) };
+        let exec = |stdin, tty, command: &str| DeedKind::Exec { stdin, tty, command: words(command) };
         assert_eq!(deed("exec p -- ls -l"), Ok((of("default", None, exec(false, false, "ls -l")), String::new())));
         assert_eq!(deed("exec -it -n x -c=c pod/p sh").unwrap_err(), "-= is no option here: see --help");
         let ls = exec(false, false, "ls -c");
@@ -297,7 +297,10 @@ mod tests {
             ("tailLines", "5".to_owned()),
             ("sinceSeconds", "5400".to_owned()),
         ];
-        assert_eq!(given, Ok((of("default", None, What::Logs(query)), "--socket-dir /s --node-name n1".to_owned())));
+        assert_eq!(
+            given,
+            Ok((of("default", None, DeedKind::Logs(query)), "--socket-dir /s --node-name n1".to_owned()))
+        );
         for (text, why) in [
             ("exec", "a pod's name is missing: see --help"),
             ("exec p", "a command is missing: coracle-agent exec POD -- COMMAND"),

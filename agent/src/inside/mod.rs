@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
 
-use deed::{Deed, PodContainer, What};
+use deed::{Deed, DeedKind, PodContainer};
 use terminal::Terminal;
 
 /// Bytes of one read of what is typed.
@@ -64,13 +64,13 @@ async fn ask(deed: &Deed, socket: &Path) -> Result<u8, String> {
         logs(&mut reader).await
     };
     match (&deed.what, places.as_slice()) {
-        (What::Exec { stdin, tty, .. }, [place, ..]) => {
+        (DeedKind::Exec { stdin, tty, .. }, [place, ..]) => {
             let (reader, writer) = connect(place, "v5.channel.k8s.io").await?;
             exec(reader, writer, *stdin, *tty).await
         }
-        (What::Exec { .. }, []) => Err("the pod has no container".to_owned()),
-        (What::Logs(_), [place]) => log(place).await,
-        (What::Logs(_), places) => {
+        (DeedKind::Exec { .. }, []) => Err("the pod has no container".to_owned()),
+        (DeedKind::Logs(_), [place]) => log(place).await,
+        (DeedKind::Logs(_), places) => {
             let said = async |place| {
                 let shown = log(place).await;
                 shown.unwrap_or_else(|why| {

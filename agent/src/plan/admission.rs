@@ -12,7 +12,7 @@ use coracle_api::strategy::{amounts, qos};
 use super::allocation;
 use super::memory::Memory;
 use super::ports::{host_ports, overlap};
-use super::round::Part;
+use super::round::PodPlan;
 use super::rules::Rule;
 use super::seen::Run;
 use super::strain::{Short, Strain};
@@ -35,7 +35,7 @@ const LABELS_SETTLE_MS: i64 = 500;
 const CRITICAL_PRIORITY_MIN: i32 = 2_000_000_000;
 
 /// What the pods take of this node that it has taken so far.
-pub struct Room<'a> {
+pub struct NodeRoom<'a> {
     case: Case<'a>,
     pods: i64,
     amounts: qos::Amounts,
@@ -53,10 +53,11 @@ pub enum Answer {
     Dismissed(Dismissal),
 }
 
-impl<'a> Room<'a> {
+impl<'a> NodeRoom<'a> {
     /// With the pods in it that were taken before: what they have here stays, whatever the node has become.
-    pub fn of(case: Case<'a>, is_here: impl Fn(&str) -> bool) -> Room<'a> {
-        let mut room = Room { case, pods: 0, amounts: qos::Amounts::new(), taken: BTreeMap::new(), ports: Vec::new() };
+    pub fn of(case: Case<'a>, is_here: impl Fn(&str) -> bool) -> NodeRoom<'a> {
+        let mut room =
+            NodeRoom { case, pods: 0, amounts: qos::Amounts::new(), taken: BTreeMap::new(), ports: Vec::new() };
         for wanted in case.desired.pods.values().filter(|wanted| !wanted.pod.status.terminal()) {
             if is_here(&wanted.name.uid) || case.world.memory.admissions.get(&wanted.name.uid) == Some(&None) {
                 let given = case.world.memory.allocations.get(&wanted.name.uid);
@@ -70,7 +71,7 @@ impl<'a> Room<'a> {
     }
 
     /// Whether a pod may start, and if not, what its status says. One that is taken has its place from now on.
-    pub fn ask(&mut self, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>]) -> Answer {
+    pub fn ask(&mut self, part: &mut PodPlan, wanted: &Wanted, runs: &[Run<'_>]) -> Answer {
         let memory = &self.case.world.memory;
         match memory.admissions.get(&wanted.name.uid) {
             Some(None) => return Answer::Taken,
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
     use crate::desired::Desired;
     use crate::desired::node_said::NodeSaid;
-    use crate::plan::memory::Heard;
+    use crate::plan::memory::FirstWanted;
     use crate::plan::world::{Node, World};
     use crate::plan::{Now, Rules};
     use coracle_api::quantity::Quantity;
@@ -299,10 +300,10 @@ mod tests {
         let desired = Desired { pods: [("first".to_owned(), Arc::new(first))].into(), node, ..Desired::default() };
         let node = Node { name: "n1".into(), cpu_milli: 2000, memory_bytes: 1 << 30, ..Node::default() };
         let mut world = World { node, ..World::default() };
-        world.memory.heard.insert("u".to_owned(), Heard::default());
+        world.memory.heard.insert("u".to_owned(), FirstWanted::default());
         let case = Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms }, rules: Rules::default() };
-        let mut room = Room::of(case, |uid| uid == "first");
-        room.ask(&mut Part::default(), &wanted, &[])
+        let mut room = NodeRoom::of(case, |uid| uid == "first");
+        room.ask(&mut PodPlan::default(), &wanted, &[])
     }
 
     fn check(mut spec: Value, expected: Option<(&str, &str)>) {
@@ -357,7 +358,7 @@ mod tests {
         let world = World { node: Node { cpu_milli: 2000, ..Node::default() }, ..World::default() };
         let case =
             Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms: 0 }, rules: Rules::default() };
-        let mut room = Room::of(case, |_| true);
+        let mut room = NodeRoom::of(case, |_| true);
         assert_eq!(room.grow(&of("a", "1"), &of("a", "500m")), None);
         let text = "Node didn't have enough resource: cpu, requested: 1001, used: 1000, capacity: 2000";
         assert_eq!(room.grow(&of("a", "1001m"), &of("a", "1")).as_deref(), Some(text));
@@ -374,9 +375,9 @@ mod tests {
         let world = World { node, ..World::default() };
         let case =
             Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms: 0 }, rules: Rules::default() };
-        let mut room = Room::of(case, |_| false);
+        let mut room = NodeRoom::of(case, |_| false);
         let mut taken = |uid: &str, name: &str, amount: &str| {
-            matches!(room.ask(&mut Part::default(), &pod(Source::File, uid, asks(name, amount)), &[]), Answer::Taken)
+            matches!(room.ask(&mut PodPlan::default(), &pod(Source::File, uid, asks(name, amount)), &[]), Answer::Taken)
         };
         assert!(
             taken("a", "hugepages-2Mi", "2Mi")

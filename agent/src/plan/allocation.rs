@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 use super::resize;
 use super::seen::{self, Run};
 use crate::desired::Wanted;
-use crate::members::Kind;
+use crate::members::MemberKind;
 
 /// The resources of a pod and of each of its containers, by their lists and names.
 pub fn of(wanted: &Wanted) -> Value {
     let mut containers = Map::new();
-    for member in wanted.members().filter(|member| member.kind != Kind::Ephemeral) {
+    for member in wanted.members().filter(|member| member.kind != MemberKind::Ephemeral) {
         containers.insert(member.spec.name.clone(), wanted.document_of(&member)["resources"].clone());
     }
     json!({"pod": wanted.document["spec"]["resources"], "containers": containers})
@@ -28,7 +28,7 @@ pub fn with(wanted: &Wanted, allocation: &Value) -> Option<Wanted> {
         (Some(fields), false) => drop(fields.insert("resources".to_owned(), resources.clone())),
         (None, _) => {}
     };
-    for member in wanted.members().filter(|member| member.kind != Kind::Ephemeral) {
+    for member in wanted.members().filter(|member| member.kind != MemberKind::Ephemeral) {
         if let Some(resources) = allocation["containers"].get(&member.spec.name) {
             set(&mut document["spec"][member.kind.list()][member.index], resources);
         }
@@ -42,7 +42,7 @@ pub fn with(wanted: &Wanted, allocation: &Value) -> Option<Wanted> {
 /// Of memory that is asked for and not limited the engine says nothing: it counts as had.
 pub fn observed(wanted: &Wanted, runs: &[Run<'_>]) -> Value {
     let mut allocation = of(wanted);
-    for member in wanted.members().filter(|member| member.kind != Kind::Ephemeral) {
+    for member in wanted.members().filter(|member| member.kind != MemberKind::Ephemeral) {
         let run = seen::members(runs).find(|run| run.seen.runs() && run.tag.container == member.spec.name);
         let Some((asked, has)) = run.and_then(|run| Some((resize::wanted_of(wanted, &member, run)?, run.seen.limits?)))
         else {

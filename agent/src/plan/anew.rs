@@ -1,23 +1,24 @@
 //! Ends and delays that come with a restart of all containers of a pod: see `renewal`. PURE.
 
 use super::backoff::restart_wait_ms;
-use super::containers::{self, Last, Story};
+use super::containers::{self, LastRun, Story};
 use super::renewal;
-use super::round::{Part, StopReason};
+use super::round::{PodPlan, StopReason};
 use super::rules::Rule;
 use super::seen::{self, Run};
 use super::stops;
 use super::waiting::{WaitReason, Waiting};
 use super::world::PodCase;
-use crate::members::Kind;
+use crate::members::MemberKind;
 
 /// What a kubelet gives them, whatever their pod says. No hook runs.
 const GRACE_S: u64 = 2;
 
 /// Ends what is of an earlier round. True while any of it runs.
-pub fn end_earlier(pod: PodCase<'_>, part: &mut Part) -> bool {
+pub fn end_earlier(pod: PodCase<'_>, part: &mut PodPlan) -> bool {
     let PodCase { case, wanted, runs, address, renewal: now, .. } = pod;
-    let own = |run: &&Run<'_>| wanted.member(&run.tag.container).is_some_and(|member| member.kind != Kind::Ephemeral);
+    let own =
+        |run: &&Run<'_>| wanted.member(&run.tag.container).is_some_and(|member| member.kind != MemberKind::Ephemeral);
     let earlier: Vec<&Run> = seen::members(runs).filter(own).filter(|run| run.tag.renewal < now.number).collect();
     stops::stop_in_turns(case, part, &earlier, Some(GRACE_S), address, &StopReason::AllRestart)
 }
@@ -25,7 +26,7 @@ pub fn end_earlier(pod: PodCase<'_>, part: &mut Part) -> bool {
 /// The steps that a container has behind it: the one that brought the restart about counts its failures on.
 pub fn step(story: &Story<'_>) -> u32 {
     match (&story.last, story.newest) {
-        (Last::Ended { death, step, .. }, Some(run)) if renewal::is_source(story.wanted, run) => {
+        (LastRun::Ended { death, step, .. }, Some(run)) if renewal::is_source(story.wanted, run) => {
             if death.ran_fine {
                 1
             } else {
@@ -38,13 +39,13 @@ pub fn step(story: &Story<'_>) -> u32 {
 
 /// A pod that does so again and again waits longer and longer, as the container does that brings it about. True while
 /// it waits.
-pub fn waits(pod: PodCase<'_>, part: &mut Part, stories: &[Story<'_>]) -> bool {
+pub fn waits(pod: PodCase<'_>, part: &mut PodPlan, stories: &[Story<'_>]) -> bool {
     let PodCase { case, wanted, renewal: now, .. } = pod;
     if !now.begins || !case.rules.hold(Rule::RestartsBackOff) {
         return false;
     }
     let wait = |story: &Story<'_>| match (&story.last, story.newest) {
-        (Last::Ended { death, step, .. }, Some(run)) if renewal::is_source(wanted, run) => {
+        (LastRun::Ended { death, step, .. }, Some(run)) if renewal::is_source(wanted, run) => {
             let wait_ms = if death.ran_fine { 0 } else { restart_wait_ms(*step) };
             Some((death.at_ms.saturating_add(wait_ms), wait_ms))
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::backoff::{restart_wait_ms, words};
 use super::checks::check_of;
 use super::memory::{Death, KILLED_CODE, START_ERROR_CODE, UNKNOWN_CODE};
-use super::round::{Begin, Part, Start, StopReason, What};
+use super::round::{ActionKind, Begin, PodPlan, Start, StopReason};
 use super::rules::Rule;
 use super::sandbox::Sandbox;
 use super::seen::{self, Run};
@@ -18,12 +18,12 @@ use crate::container::{self, Instance};
 use crate::desired::Wanted;
 use crate::downward;
 use crate::hash;
-use crate::members::{Kind, Member};
+use crate::members::{Member, MemberKind};
 use crate::runtime::{Check, State};
 
 /// The newest start of a container, whether the engine still has it or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Last<'a> {
+pub enum LastRun<'a> {
     Never,
     /// Made and not started.
     HalfMade(&'a str),
@@ -40,7 +40,7 @@ pub enum Last<'a> {
 pub struct Story<'a> {
     pub member: Member<'a>,
     pub hash: String,
-    pub last: Last<'a>,
+    pub last: LastRun<'a>,
     pub attempt: Option<u32>,
     /// The attempt of the sandbox that the last start was in.
     pub sandbox: Option<u32>,
@@ -59,16 +59,16 @@ pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let PodCase { case, wanted, .. } = pod;
     let mut story = seen_story(pod, member);
     let death = |exit_code: i32| Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code, sick: false };
-    if member.kind == Kind::Ephemeral {
+    if member.kind == MemberKind::Ephemeral {
         // The master may know what the engine has forgotten: it was started, and never is again.
-        if story.last == Last::Never && wanted.started_before(&member).is_some() {
-            story.last = Last::Ended { death: death(UNKNOWN_CODE), step: 0, never_made: None };
+        if story.last == LastRun::Never && wanted.started_before(&member).is_some() {
+            story.last = LastRun::Ended { death: death(UNKNOWN_CODE), step: 0, never_made: None };
         }
     } else if let Some(before) = on_record(&story, case) {
         // It stays so, whatever is edited, or has become of it here: its master takes no other word of it.
         let code = before["state"]["terminated"]["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
         let death = death(code.unwrap_or(UNKNOWN_CODE));
-        story.last = Last::Ended { death, step: 0, never_made: None };
+        story.last = LastRun::Ended { death, step: 0, never_made: None };
         (story.same, story.recorded) = (true, true);
     }
     story
@@ -78,14 +78,14 @@ pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
 /// master has yet to hear.
 fn on_record<'a>(story: &Story<'a>, case: Case<'_>) -> Option<&'a Value> {
     // Of such a pod the master takes any word: in a new sandbox it is initialized again, as by a kubelet.
-    if story.member.kind == Kind::Init && story.wanted.restarts_all() {
+    if story.member.kind == MemberKind::Init && story.wanted.restarts_all() {
         return None;
     }
     let before =
         story.wanted.ended_before(&story.member).filter(|_| !story.stale && case.rules.hold(Rule::RecordedEndsStay))?;
     let outlived =
         story.newest.is_some_and(|run| before["restartCount"].as_u64().unwrap_or(0) < u64::from(run.tag.attempt));
-    let may_start_anew = story.member.kind == Kind::Init || story.wanted.restarts_all();
+    let may_start_anew = story.member.kind == MemberKind::Init || story.wanted.restarts_all();
     (!outlived || !may_start_anew).then_some(before)
 }
 
@@ -98,7 +98,7 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let mut story = Story {
         member,
         hash,
-        last: Last::Never,
+        last: LastRun::Never,
         attempt: None,
         sandbox: None,
         same: true,
@@ -111,14 +111,14 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let renewal = pod.renewal.number;
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {
         let exit_code = lost.exit_code.unwrap_or(UNKNOWN_CODE);
-        story.stale = lost.renewal < renewal && member.kind != Kind::Ephemeral;
+        story.stale = lost.renewal < renewal && member.kind != MemberKind::Ephemeral;
         let death = Death { at_ms: lost.at_ms, ran_fine: false, exit_code, sick: false };
         let reason =
             if lost.misconfigured { WaitReason::CreateContainerConfigError } else { WaitReason::CreateContainerError };
         let never_made = lost.exit_code.is_none().then(|| Waiting::new(reason, lost.text.clone()));
         // What was never tried is tried again after the first wait, and counts as no start.
         let step = if lost.misconfigured { 1 } else { lost.step };
-        story.last = Last::Ended { death, step, never_made };
+        story.last = LastRun::Ended { death, step, never_made };
         if lost.misconfigured {
             (story.attempt, story.same) = (lost.attempt.checked_sub(1), hash::same(&lost.hash, &story.hash));
             return story;
@@ -128,10 +128,10 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
         return story;
     }
     let Some(run) = newest else { return story };
-    story.stale = run.tag.renewal < renewal && member.kind != Kind::Ephemeral;
+    story.stale = run.tag.renewal < renewal && member.kind != MemberKind::Ephemeral;
     story.last = match run.seen.state {
-        State::Running { .. } => Last::Runs,
-        State::Created { refused: None } => Last::HalfMade(&run.seen.id),
+        State::Running { .. } => LastRun::Runs,
+        State::Created { refused: None } => LastRun::HalfMade(&run.seen.id),
         State::Created { refused: Some(_) } | State::Exited { .. } => {
             let exit_code = match run.seen.state {
                 State::Exited { exit_code, .. } => exit_code,
@@ -139,7 +139,7 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
             };
             let death = case.world.memory.lives.get(&run.seen.id).and_then(|life| life.death);
             let death = death.unwrap_or(Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code, sick: false });
-            Last::Ended { death, step: run.tag.step, never_made: None }
+            LastRun::Ended { death, step: run.tag.step, never_made: None }
         }
     };
     (story.attempt, story.sandbox) = (Some(run.tag.attempt), Some(run.tag.sandbox));
@@ -152,14 +152,15 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
 
 impl Story<'_> {
     fn starts_again(&self, case: Case<'_>, exit_code: i32) -> bool {
-        let rule = if self.member.kind == Kind::Ephemeral { Rule::EphemeralsStartOnce } else { Rule::PolicyDecides };
+        let rule =
+            if self.member.kind == MemberKind::Ephemeral { Rule::EphemeralsStartOnce } else { Rule::PolicyDecides };
         self.wanted.starts_again(&self.member, exit_code) || !case.rules.hold(rule)
     }
 
     /// Ended, and its pod's policy leaves it so.
     pub fn finished(&self, case: Case<'_>) -> bool {
         match &self.last {
-            Last::Ended { death, never_made: None, .. } if self.same && !self.stale => {
+            LastRun::Ended { death, never_made: None, .. } if self.same && !self.stale => {
                 !self.starts_again(case, death.exit_code)
             }
             _ => false,
@@ -168,18 +169,18 @@ impl Story<'_> {
 
     /// An init container that has succeeded in this sandbox, or whose end is on record.
     pub fn done_in(&self, sandbox: u32) -> bool {
-        let succeeded = matches!(&self.last, Last::Ended { death, never_made: None, .. } if death.exit_code == 0);
+        let succeeded = matches!(&self.last, LastRun::Ended { death, never_made: None, .. } if death.exit_code == 0);
         succeeded && !self.stale && (self.recorded || (self.same && self.sandbox == Some(sandbox)))
     }
 
     /// Ended without success, and its pod's policy leaves it so.
     pub fn failed_for_good(&self, case: Case<'_>) -> bool {
-        self.finished(case) && matches!(&self.last, Last::Ended { death, .. } if death.exit_code != 0)
+        self.finished(case) && matches!(&self.last, LastRun::Ended { death, .. } if death.exit_code != 0)
     }
 }
 
 /// Ends what has to end of this container. True: an instance still runs that has to go, nothing new may start.
-pub fn end_what_has_to(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>) -> bool {
+pub fn end_what_has_to(pod: PodCase<'_>, part: &mut PodPlan, story: &Story<'_>) -> bool {
     let PodCase { case, wanted, runs, address, .. } = pod;
     let mut alive = false;
     for (index, run) in seen::of(runs, &story.member.spec.name).enumerate() {
@@ -220,44 +221,42 @@ fn sick(pod: PodCase<'_>, story: &Story<'_>, run: &Run<'_>) -> Option<StopReason
 }
 
 /// Starts it if it should run and does not.
-pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbox: &Sandbox, target: Option<&str>) {
+pub fn start_if_due(pod: PodCase<'_>, part: &mut PodPlan, story: &Story<'_>, sandbox: &Sandbox, target: Option<&str>) {
     let Sandbox::Up { attempt: sandbox_attempt, address } = sandbox else { return };
     let PodCase { case, wanted, .. } = pod;
     let spec = story.member.spec;
     let mut step = 0;
     let mut reason = "it is wanted".to_owned();
     match &story.last {
-        Last::Runs if case.rules.hold(Rule::RemovalsFirst) || story.same => return,
-        Last::Runs | Last::Never => {}
-        Last::HalfMade(_) if !case.rules.hold(Rule::HalfMadeIsBegun) => return,
-        Last::HalfMade(id) => {
+        LastRun::Runs if case.rules.hold(Rule::RemovalsFirst) || story.same => return,
+        LastRun::Runs | LastRun::Never => {}
+        LastRun::HalfMade(_) if !case.rules.hold(Rule::HalfMadeIsBegun) => return,
+        LastRun::HalfMade(id) => {
             let run = story.newest.expect("what was half made is there");
             if story.same && !story.stale && run.tag.sandbox == *sandbox_attempt {
                 let begin =
                     Begin { id: (*id).to_owned(), container: spec.name.clone(), post_start: post_start(spec, address) };
-                part.act(What::Begin(Box::new(begin)), "it was made and not started");
+                part.act(ActionKind::Begin(Box::new(begin)), "it was made and not started");
                 return;
             }
             part.act(
-                What::Remove { id: (*id).to_owned(), container: spec.name.clone() },
+                ActionKind::Remove { id: (*id).to_owned(), container: spec.name.clone() },
                 "it was made for what is no longer wanted",
             );
             reason = "it was edited before it started".to_owned();
         }
-        Last::Ended { .. } if story.stale => {
+        LastRun::Ended { .. } if story.stale => {
             step = anew::step(story);
             reason = "all containers of its pod start anew".to_owned();
         }
-        Last::Ended { .. } if !story.same => reason = "it was edited".to_owned(),
-        Last::Ended { .. }
-            if story.member.kind == Kind::Init && story.sandbox.is_some_and(|other| other != *sandbox_attempt) =>
+        LastRun::Ended { .. } if !story.same => reason = "it was edited".to_owned(),
+        LastRun::Ended { .. }
+            if story.member.kind == MemberKind::Init && story.sandbox.is_some_and(|of| of != *sandbox_attempt) =>
         {
             reason = "its pod has a new sandbox".to_owned();
         }
-        Last::Ended { death, never_made, .. } if never_made.is_none() && !story.starts_again(case, death.exit_code) => {
-            return;
-        }
-        Last::Ended { death, step: last_step, never_made } => {
+        LastRun::Ended { death, never_made: None, .. } if !story.starts_again(case, death.exit_code) => return,
+        LastRun::Ended { death, step: last_step, never_made } => {
             let wait_ms = if death.ran_fine { 0 } else { restart_wait_ms(*last_step) };
             let (rested, counts) = rested(pod, story, death, wait_ms);
             let due_ms = if rested { death.at_ms } else { death.at_ms.saturating_add(wait_ms) };
@@ -290,7 +289,7 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbo
         address: address.clone(),
     };
     match prepare(pod, part, story, instance, address) {
-        Ok(start) => part.act(What::Start(Box::new(start)), reason),
+        Ok(start) => part.act(ActionKind::Start(Box::new(start)), reason),
         Err(waiting) => drop(part.waits.containers.insert(spec.name.clone(), waiting)),
     }
 }
@@ -323,10 +322,10 @@ fn rested(pod: PodCase<'_>, story: &Story<'_>, death: &Death, wait_ms: i64) -> (
 }
 
 /// An ephemeral container: once, as soon as the sandbox is up and the container runs whose processes it is to see.
-pub fn start_once(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbox: &Sandbox) {
+pub fn start_once(pod: PodCase<'_>, part: &mut PodPlan, story: &Story<'_>, sandbox: &Sandbox) {
     let PodCase { case, wanted, runs, .. } = pod;
     let spec = story.member.spec;
-    let begun = matches!(story.last, Last::Runs) || story.finished(case);
+    let begun = matches!(story.last, LastRun::Runs) || story.finished(case);
     let target = match spec.target_container_name.as_str() {
         "" => Ok(None),
         name => match seen::of(runs, name).find(|run| run.seen.runs()) {
@@ -349,7 +348,7 @@ pub fn start_once(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbox:
 
 fn prepare(
     pod: PodCase<'_>,
-    part: &mut Part,
+    part: &mut PodPlan,
     story: &Story<'_>,
     instance: Instance,
     address: &str,

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use coracle_api::pod::Volume as Asked;
+use coracle_api::pod::Volume as PodVolume;
 
-use super::round::{Part, What};
+use super::round::{ActionKind, PodPlan};
 use super::rules::Rule;
 use super::waiting::{WaitReason, Waiting};
 use super::world::PodCase;
@@ -29,7 +29,7 @@ pub fn paths(desired: &Desired, node: &Node) -> BTreeSet<String> {
 }
 
 /// The pod's volumes, each claim with what it is bound to; None while one is not.
-pub fn claimed(pod: PodCase<'_>, part: &mut Part) -> Option<Vec<Asked>> {
+pub fn claimed(pod: PodCase<'_>, part: &mut PodPlan) -> Option<Vec<PodVolume>> {
     match claims::resolve_all(pod.wanted, pod.case.desired) {
         Ok(volumes) => Some(volumes),
         Err(Missing::Asked) => None,
@@ -42,23 +42,23 @@ pub fn claimed(pod: PodCase<'_>, part: &mut Part) -> Option<Vec<Asked>> {
 }
 
 /// The volumes to write before the sandbox starts; None while something is missing.
-pub fn all(pod: PodCase<'_>, part: &mut Part) -> Option<Vec<Volume>> {
+pub fn all(pod: PodCase<'_>, part: &mut PodPlan) -> Option<Vec<Volume>> {
     fill(pod, part, true)
 }
 
 /// Brings what a running pod mounts up to date. What is missing by now stays as it is.
-pub fn refresh(pod: PodCase<'_>, part: &mut Part) {
+pub fn refresh(pod: PodCase<'_>, part: &mut PodPlan) {
     if !pod.case.rules.hold(Rule::ContentsFollow) {
         return;
     }
     let volumes = fill(pod, part, false).unwrap_or_default();
     if !volumes.is_empty() {
-        part.act(What::MakeVolumes { volumes }, "what it mounts has changed");
+        part.act(ActionKind::MakeVolumes { volumes }, "what it mounts has changed");
     }
 }
 
 /// `anew`: whatever there is, a power cut may have left half of it.
-fn fill(pod: PodCase<'_>, part: &mut Part, anew: bool) -> Option<Vec<Volume>> {
+fn fill(pod: PodCase<'_>, part: &mut PodPlan, anew: bool) -> Option<Vec<Volume>> {
     let PodCase { case, wanted, .. } = pod;
     let node = &case.world.node;
     let home = Home::of(node, wanted);

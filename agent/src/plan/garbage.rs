@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::round::{Part, What};
+use super::round::{ActionKind, PodPlan};
 use super::rules::Rule;
 use super::seen::Run;
 use super::world::Case;
@@ -12,7 +12,7 @@ use super::world::Case;
 const STARTS_KEPT: usize = 2;
 
 /// Dead containers of a pod that lives. Of sandboxes only the newest has anything to tell: how often it failed.
-pub fn dead(case: Case<'_>, part: &mut Part, runs: &[Run<'_>], sandbox: Option<u32>) {
+pub fn dead(case: Case<'_>, part: &mut PodPlan, runs: &[Run<'_>], sandbox: Option<u32>) {
     let mut starts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut useless = Vec::new();
     for run in runs {
@@ -28,10 +28,10 @@ pub fn dead(case: Case<'_>, part: &mut Part, runs: &[Run<'_>], sandbox: Option<u
 }
 
 /// Those of them that do not run.
-pub fn remove(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], reason: &str) {
+pub fn remove(case: Case<'_>, part: &mut PodPlan, runs: &[&Run<'_>], reason: &str) {
     for run in runs {
         if !run.seen.runs() && case.rules.hold(Rule::GarbageIsRemoved) {
-            part.act(What::Remove { id: run.seen.id.clone(), container: run.tag.container.clone() }, reason);
+            part.act(ActionKind::Remove { id: run.seen.id.clone(), container: run.tag.container.clone() }, reason);
         }
     }
 }

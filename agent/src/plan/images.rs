@@ -4,7 +4,7 @@ use coracle_api::pod::Container;
 
 use super::backoff::pull_wait_ms;
 use super::memory::{Pull, PullState};
-use super::round::{Part, PullWanted};
+use super::round::{PodPlan, PullWanted};
 use super::rules::Rule;
 use super::waiting::{WaitReason, Waiting};
 use super::world::Case;
@@ -18,7 +18,7 @@ pub const SHOW_FAILURE_MS: i64 = 2_000;
 /// The longest reference that registries take.
 const REFERENCE_LENGTH_MAX: usize = 512;
 
-pub struct Ready {
+pub struct ReadyImage {
     pub image: Image,
     pub pulled: bool,
 }
@@ -26,11 +26,11 @@ pub struct Ready {
 /// The image to start from; otherwise the reason for waiting, with a pull if one is due.
 pub fn ready(
     case: Case<'_>,
-    part: &mut Part,
+    part: &mut PodPlan,
     wanted: &Wanted,
     container: &Container,
     attempt: u32,
-) -> Result<Ready, Waiting> {
+) -> Result<ReadyImage, Waiting> {
     let name = &container.image;
     if !is_reference(name) {
         let mut text = format!(
@@ -53,17 +53,17 @@ pub fn ready(
     match (policy, here) {
         (Policy::Never, Some(image)) | (Policy::IfNotPresent, Some(image)) => {
             let pulled = pull.is_some_and(|pull| pull.state == PullState::Done);
-            return Ok(Ready { image: image.clone(), pulled });
+            return Ok(ReadyImage { image: image.clone(), pulled });
         }
         (Policy::Never, None) => {
             let text = format!("Container image \"{name}\" is not present with pull policy of Never");
             return Err(Waiting::new(WaitReason::ErrImageNeverPull, text));
         }
         (Policy::Always, Some(image)) => match pull.map(|pull| &pull.state) {
-            Some(PullState::Done) => return Ok(Ready { image: image.clone(), pulled: true }),
+            Some(PullState::Done) => return Ok(ReadyImage { image: image.clone(), pulled: true }),
             Some(PullState::Failed { .. }) if case.rules.hold(Rule::LocalImageWillDo) => {
                 // After the event of the failed pull, one says that it was here already.
-                return Ok(Ready { image: image.clone(), pulled: false });
+                return Ok(ReadyImage { image: image.clone(), pulled: false });
             }
             _ => {}
         },
@@ -77,7 +77,7 @@ pub fn ready(
 }
 
 /// Those of the pod's own Secrets. One that is missing is told, and is no obstacle.
-fn logins_of(case: Case<'_>, part: &mut Part, wanted: &Wanted, image: &str) -> Result<Vec<Login>, Waiting> {
+fn logins_of(case: Case<'_>, part: &mut PodPlan, wanted: &Wanted, image: &str) -> Result<Vec<Login>, Waiting> {
     let secrets = pull_secrets(&case.desired.objects, wanted);
     if secrets.asked {
         return Err(Waiting::creating());
@@ -96,7 +96,7 @@ fn logins_of(case: Case<'_>, part: &mut Part, wanted: &Wanted, image: &str) -> R
 
 fn pull_or_wait(
     case: Case<'_>,
-    part: &mut Part,
+    part: &mut PodPlan,
     wanted: &Wanted,
     container: &Container,
     attempt: u32,

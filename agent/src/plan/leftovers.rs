@@ -1,6 +1,6 @@
 //! Pods that no source lists, and volumes without a pod: they are ended and removed. PURE.
 
-use super::round::{Part, StopReason, What};
+use super::round::{ActionKind, PodPlan, StopReason};
 use super::rules::Rule;
 use super::seen::{self, PodSeen, Run};
 use super::world::Case;
@@ -8,8 +8,8 @@ use super::{garbage, pods};
 use crate::naming::SANDBOX;
 
 /// A pod that no source lists: stopped and removed with all that it had, if its source is known not to want it.
-pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> Part {
-    let mut part = Part::default();
+pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> PodPlan {
+    let mut part = PodPlan::default();
     let gone = case.desired.is_gone(&pod.name) || !case.rules.hold(Rule::UnknownIsNotAbsent);
     if !gone || !case.rules.hold(Rule::GonePodsEnd) || pods::rests(case, &mut part, &pod.name.uid) {
         return part;
@@ -32,7 +32,7 @@ pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> Part {
         garbage::remove(case, &mut part, &sandboxes, reason);
     }
     if case.world.volumes.contains(&pod.name.uid) {
-        part.act(What::RemoveVolumes, reason);
+        part.act(ActionKind::RemoveVolumes, reason);
     }
     if !sandbox_first {
         garbage::remove(case, &mut part, &sandboxes, reason);
@@ -41,14 +41,14 @@ pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> Part {
 }
 
 /// Volumes without a container. If this agent did not see whose they were, every source must have spoken.
-pub fn leftover_volumes(case: Case<'_>, uid: &str) -> Part {
-    let mut part = Part::default();
+pub fn leftover_volumes(case: Case<'_>, uid: &str) -> PodPlan {
+    let mut part = PodPlan::default();
     let owner = case.world.memory.owners.get(uid);
     let gone = case.desired.gone.contains(uid)
         || case.desired.unknown.is_empty()
         || owner.is_some_and(|pod| case.desired.is_gone(pod));
     if gone && !pods::rests(case, &mut part, uid) {
-        part.act(What::RemoveVolumes, "no pod has them");
+        part.act(ActionKind::RemoveVolumes, "no pod has them");
     }
     part
 }

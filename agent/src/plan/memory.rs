@@ -9,7 +9,7 @@ use super::backoff::{Now, RAN_FINE_MS, restart_wait_ms};
 use super::seen::{self, Run};
 use super::waiting::Dismissal;
 use crate::naming::{PodName, Tag};
-use crate::runtime::{Seen, State};
+use crate::runtime::{SeenContainer, State};
 
 /// A container of a pod: uid and container name (`POD` for the sandbox).
 pub type ContainerKey = (String, String);
@@ -41,12 +41,12 @@ pub struct Memory {
     /// What pods were given of this node, by uid.
     pub allocations: BTreeMap<String, Arc<Value>>,
     /// Since when pods are wanted, by uid.
-    pub heard: BTreeMap<String, Heard>,
+    pub heard: BTreeMap<String, FirstWanted>,
 }
 
 /// When a pod was first wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct FirstWanted {
     pub at_ms: i64,
     /// How long it had been active by then. That is told by the wall clock, which may jump, so it is asked once.
     pub active_ms: i64,
@@ -128,7 +128,7 @@ pub const UNKNOWN_CODE: i32 = 137;
 
 impl Memory {
     /// Takes in one listing: who is new, who died, who is missing.
-    pub fn look(&mut self, containers: &[Seen], now: Now) {
+    pub fn look(&mut self, containers: &[SeenContainer], now: Now) {
         let pods = seen::group(containers);
         self.owners.extend(pods.iter().map(|(uid, pod)| (uid.clone(), pod.name.clone())));
         let mut lives = BTreeMap::new();
@@ -149,7 +149,9 @@ impl Memory {
     /// These pods are wanted now. `active_ms` is asked of those that were not before.
     pub fn hear<'a>(&mut self, uids: impl Iterator<Item = &'a String>, now: Now, active_ms: impl Fn(&str) -> i64) {
         for uid in uids {
-            self.heard.entry(uid.clone()).or_insert_with(|| Heard { at_ms: now.mono_ms, active_ms: active_ms(uid) });
+            self.heard
+                .entry(uid.clone())
+                .or_insert_with(|| FirstWanted { at_ms: now.mono_ms, active_ms: active_ms(uid) });
         }
     }
 

@@ -39,10 +39,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::desired::{Desired, Wanted};
-use crate::members::Kind;
+use crate::members::MemberKind;
 pub use backoff::Now;
 pub use memory::Memory;
-pub use round::{Action, Begin, PullWanted, Round, Start, Stop, StopReason, What};
+pub use round::{Action, ActionKind, Begin, PullWanted, Round, Start, Stop, StopReason};
 pub use rules::{Rule, Rules};
 pub use strain::{Short, Strain};
 pub use waiting::{Dismissal, Dismissed, WaitReason, Waiting, Waits};
@@ -50,8 +50,8 @@ pub use world::{Case, Dead, Devices, Node, Verdict, Verdicts, World};
 
 pub fn plan(case: Case<'_>) -> Round {
     let pods = seen::group(&case.world.containers);
-    let mut ports = ports::Ports::held(&pods);
-    let mut room = admission::Room::of(case, |uid| pods.contains_key(uid));
+    let mut ports = ports::TakenPorts::held(&pods);
+    let mut room = admission::NodeRoom::of(case, |uid| pods.contains_key(uid));
     let mut round = Round::default();
     let nothing = Vec::new();
     for wanted in in_order(case.desired) {
@@ -89,8 +89,8 @@ pub fn images_needed(case: Case<'_>) -> BTreeSet<String> {
             let mut own = seen::of(runs, &member.spec.name);
             match member.kind {
                 // One that starts once and has been made needs its image no more.
-                Kind::Ephemeral => own.next().is_none(),
-                Kind::Init if order::is_initialized(wanted, runs) => false,
+                MemberKind::Ephemeral => own.next().is_none(),
+                MemberKind::Init if order::is_initialized(wanted, runs) => false,
                 _ => !own.any(|run| run.seen.runs()),
             }
         });

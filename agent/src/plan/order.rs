@@ -7,7 +7,7 @@ use super::rules::Rule;
 use super::seen::{self, Run};
 use super::world::{PodCase, World};
 use crate::desired::Wanted;
-use crate::members::{Kind, Member};
+use crate::members::{Member, MemberKind};
 
 /// For each container, in the same order: whether it may run now, and start where it does not.
 pub fn turns(pod: PodCase<'_>, stories: &[Story<'_>], sandbox: u32) -> Vec<bool> {
@@ -17,11 +17,11 @@ pub fn turns(pod: PodCase<'_>, stories: &[Story<'_>], sandbox: u32) -> Vec<bool>
     let mut turn = |story: &Story<'_>| {
         let (turn, opens_next) = match story.member.kind {
             // It does not start again beside the main containers.
-            Kind::Init => (!initialized && !story.done_in(sandbox), story.done_in(sandbox)),
-            Kind::Sidecar if !pod.case.rules.hold(Rule::SidecarsComeUpFirst) => (true, true),
-            Kind::Sidecar if story.stale => (true, false),
-            Kind::Sidecar => (true, has_started(pod.case.world, &story.member, story.newest, sandbox)),
-            Kind::Main | Kind::Ephemeral => (true, true),
+            MemberKind::Init => (!initialized && !story.done_in(sandbox), story.done_in(sandbox)),
+            MemberKind::Sidecar if !pod.case.rules.hold(Rule::SidecarsComeUpFirst) => (true, true),
+            MemberKind::Sidecar if story.stale => (true, false),
+            MemberKind::Sidecar => (true, has_started(pod.case.world, &story.member, story.newest, sandbox)),
+            MemberKind::Main | MemberKind::Ephemeral => (true, true),
         };
         let turn = turn && open;
         open &= opens_next || initialized || !in_order;
@@ -36,7 +36,8 @@ pub fn is_initialized(wanted: &Wanted, runs: &[Run<'_>]) -> bool {
 }
 
 fn is_initialized_in(wanted: &Wanted, runs: &[Run<'_>], sandbox: Option<u32>) -> bool {
-    let is_main = |run: &Run<'_>| wanted.member(&run.tag.container).is_some_and(|member| member.kind == Kind::Main);
+    let is_main =
+        |run: &Run<'_>| wanted.member(&run.tag.container).is_some_and(|member| member.kind == MemberKind::Main);
     let renewal = renewal::of(wanted, runs).number;
     let made = |run: &Run<'_>| Some(run.tag.sandbox) == sandbox && run.tag.renewal == renewal && is_main(run);
     wanted.pod.spec.init_containers.is_empty() || seen::members(runs).any(made)

@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use super::admission::{self, Answer, Room};
+use super::admission::{self, Answer, NodeRoom};
 use super::allocation;
 use super::anew;
 use super::backoff::{Now, setback_wait_ms};
 use super::containers::{self, Story};
 use super::garbage;
-use super::memory::{Heard, Memory};
+use super::memory::{FirstWanted, Memory};
 use super::order;
-use super::ports::Ports;
+use super::ports::TakenPorts;
 use super::resize;
-use super::round::{Part, StopReason};
+use super::round::{PodPlan, StopReason};
 use super::rules::Rule;
 use super::sandbox::{self, Sandbox};
 use super::seen::{self, Run};
 use super::stops;
-use super::waiting::{Dismissal, Held, WaitReason, Waiting};
+use super::waiting::{Dismissal, WaitReason, Waiting, WaitingResize};
 use super::world::{Case, PodCase};
 use crate::desired::{Desired, Wanted};
-use crate::members::Kind;
+use crate::members::MemberKind;
 use crate::naming::{SANDBOX, Source};
-use crate::runtime::Seen;
+use crate::runtime::SeenContainer;
 
 /// The shortage is now, so there is little time.
 const EVICTION_GRACE_S: u64 = 1;
@@ -31,10 +31,10 @@ pub fn decide<'a>(
     case: Case<'a>,
     wanted: &'a Wanted,
     runs: &'a [Run<'a>],
-    ports: &mut Ports,
-    room: &mut Room<'_>,
-) -> Part {
-    let mut part = Part::default();
+    ports: &mut TakenPorts,
+    room: &mut NodeRoom<'_>,
+) -> PodPlan {
+    let mut part = PodPlan::default();
     if rests(case, &mut part, &wanted.name.uid) {
         return part;
     }
@@ -70,7 +70,7 @@ pub fn decide<'a>(
     let (ephemeral, stories): (Vec<Story>, Vec<Story>) = wanted
         .members()
         .map(|member| containers::story(pod, member))
-        .partition(|story| story.member.kind == Kind::Ephemeral);
+        .partition(|story| story.member.kind == MemberKind::Ephemeral);
     if finished(pod, &stories) && case.rules.hold(Rule::FinishedPodsRest) {
         if !end(case, &mut part, runs, pod.address, grace_s, StopReason::PodFinished) {
             garbage::dead(case, &mut part, runs, None);
@@ -102,7 +102,7 @@ pub fn decide<'a>(
 }
 
 /// Whether this node takes it; if not, what it waits for or why it has failed.
-fn is_taken(part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room: &mut Room<'_>) -> bool {
+fn is_taken(part: &mut PodPlan, wanted: &Wanted, runs: &[Run<'_>], room: &mut NodeRoom<'_>) -> bool {
     match room.ask(part, wanted, runs) {
         Answer::Taken => return true,
         Answer::Later(_) => part.waits.undecided = true,
@@ -115,7 +115,13 @@ fn is_taken(part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room: &mut Room<
 }
 
 /// The pod with the resources that it has, while there is no room for those that it asks for.
-fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room: &mut Room<'_>) -> Option<Wanted> {
+fn hold(
+    case: Case<'_>,
+    part: &mut PodPlan,
+    wanted: &Wanted,
+    runs: &[Run<'_>],
+    room: &mut NodeRoom<'_>,
+) -> Option<Wanted> {
     let known = case.world.memory.allocations.get(&wanted.name.uid).cloned();
     let here = seen::members(runs).any(|run| run.seen.runs());
     let before = known.clone().or_else(|| here.then(|| Arc::new(allocation::observed(wanted, runs))));
@@ -125,7 +131,7 @@ fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room
     {
         let text = format!("Pod resize Deferred: {}", resize::summary(wanted, Some(&message)));
         part.waits.notes.insert("resize".to_owned(), Waiting::new(WaitReason::ResizeDeferred, text));
-        part.waits.held = Some(Held { allocation: allocation.clone(), message });
+        part.waits.held = Some(WaitingResize { allocation: allocation.clone(), message });
         part.allocation = Some(allocation);
         return Some(old);
     }
@@ -139,7 +145,7 @@ fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room
 /// Whatever its containers do: it was evicted, or was active for longer than it may.
 fn ended_as_a_whole(
     pod: PodCase<'_>,
-    part: &mut Part,
+    part: &mut PodPlan,
     grace_s: Option<u64>,
 ) -> Option<(Dismissal, Option<u64>, StopReason)> {
     let evicted = pod.case.world.strain.evicted.get(&pod.wanted.name.uid).filter(|_| !pod.wanted.pod.status.terminal());
@@ -150,7 +156,7 @@ fn ended_as_a_whole(
 }
 
 /// Whether it was active for longer than it may. Where it ended before, that stands.
-fn out_of_time(pod: PodCase<'_>, part: &mut Part) -> Option<Dismissal> {
+fn out_of_time(pod: PodCase<'_>, part: &mut PodPlan) -> Option<Dismissal> {
     let PodCase { case, wanted, runs, .. } = pod;
     let limit_ms = wanted.pod.spec.active_deadline_seconds?.saturating_mul(1000);
     if wanted.pod.status.terminal() || !case.rules.hold(Rule::DeadlinesEnd) {
@@ -158,7 +164,7 @@ fn out_of_time(pod: PodCase<'_>, part: &mut Part) -> Option<Dismissal> {
     }
     let heard = case.world.memory.heard.get(&wanted.name.uid).copied();
     let heard =
-        heard.unwrap_or_else(|| Heard { at_ms: case.now.mono_ms, active_ms: active_ms(wanted, runs, case.now) });
+        heard.unwrap_or_else(|| FirstWanted { at_ms: case.now.mono_ms, active_ms: active_ms(wanted, runs, case.now) });
     let due_ms = heard.at_ms.saturating_add(limit_ms.saturating_sub(heard.active_ms));
     if case.now.mono_ms >= due_ms {
         return Some(Dismissal::out_of_time());
@@ -168,7 +174,7 @@ fn out_of_time(pod: PodCase<'_>, part: &mut Part) -> Option<Dismissal> {
 }
 
 /// Notes which pods are wanted now.
-pub fn hear(memory: &mut Memory, desired: &Desired, containers: &[Seen], now: Now) {
+pub fn hear(memory: &mut Memory, desired: &Desired, containers: &[SeenContainer], now: Now) {
     // What is not ours tells nothing, whatever labels it has.
     let own = |uid: &str| seen::group(containers).remove(uid).map(|pod| pod.runs).unwrap_or_default();
     let active_ms = |uid: &str| desired.pods.get(uid).map_or(0, |wanted| active_ms(wanted, &own(uid), now));
@@ -183,7 +189,7 @@ fn active_ms(wanted: &Wanted, runs: &[Run<'_>], now: Now) -> i64 {
 }
 
 /// After a failed action the pod rests for a moment.
-pub fn rests(case: Case<'_>, part: &mut Part, uid: &str) -> bool {
+pub fn rests(case: Case<'_>, part: &mut PodPlan, uid: &str) -> bool {
     let Some(setback) = case.world.memory.setbacks.get(uid).filter(|_| case.rules.hold(Rule::SetbacksRest)) else {
         return false;
     };
@@ -201,8 +207,9 @@ pub fn rests(case: Case<'_>, part: &mut Part, uid: &str) -> bool {
 
 /// It has run to its end: by what its containers did, or by what its master has on record.
 fn finished(pod: PodCase<'_>, stories: &[Story<'_>]) -> bool {
-    let mut main = stories.iter().filter(|story| story.member.kind == Kind::Main).peekable();
-    let init_failed = stories.iter().any(|story| story.member.kind == Kind::Init && story.failed_for_good(pod.case));
+    let mut main = stories.iter().filter(|story| story.member.kind == MemberKind::Main).peekable();
+    let init_failed =
+        stories.iter().any(|story| story.member.kind == MemberKind::Init && story.failed_for_good(pod.case));
     pod.wanted.pod.status.terminal()
         || init_failed
         || (main.peek().is_some() && main.all(|story| story.finished(pod.case)))
@@ -211,7 +218,7 @@ fn finished(pod: PodCase<'_>, stories: &[Story<'_>]) -> bool {
 /// Stops the containers together, then the sidecars one by one, then the sandbox. True while anything runs.
 pub fn end(
     case: Case<'_>,
-    part: &mut Part,
+    part: &mut PodPlan,
     runs: &[Run<'_>],
     address: &str,
     grace_s: Option<u64>,
@@ -226,7 +233,7 @@ pub fn end(
 }
 
 /// Containers that the pod no longer has.
-fn end_strangers(pod: PodCase<'_>, part: &mut Part) {
+fn end_strangers(pod: PodCase<'_>, part: &mut PodPlan) {
     let PodCase { case, wanted, runs, address, .. } = pod;
     let strangers: Vec<&Run> = seen::members(runs).filter(|run| wanted.member(&run.tag.container).is_none()).collect();
     if case.rules.hold(Rule::StrangersEnd) {

@@ -11,14 +11,14 @@ use crate::runtime::Publish;
 
 /// The ports of sandboxes that are there, and of those that this round starts.
 #[derive(Debug, Default)]
-pub struct Ports {
+pub struct TakenPorts {
     taken: BTreeMap<(String, u16), Vec<(String, PodName)>>,
 }
 
-impl Ports {
+impl TakenPorts {
     /// Also those of pods whose manifest is gone: a sandbox has its ports on its label.
-    pub fn held(pods: &BTreeMap<String, PodSeen<'_>>) -> Ports {
-        let mut ports = Ports::default();
+    pub fn held(pods: &BTreeMap<String, PodSeen<'_>>) -> TakenPorts {
+        let mut ports = TakenPorts::default();
         for run in pods.values().flat_map(|pod| &pod.runs) {
             if run.tag.is_sandbox() && run.seen.runs() {
                 ports.take(&run.tag.pod, &run.tag.host_ports);
@@ -81,7 +81,7 @@ mod tests {
     fn taken_by_whom() {
         let pod =
             |name: &str| PodName { source: Source::File, namespace: "a".into(), name: name.into(), uid: name.into() };
-        let mut ports = Ports::default();
+        let mut ports = TakenPorts::default();
         ports.take(&pod("web"), &[port("", 80, "tcp"), port("127.0.0.1", 81, "tcp")]);
         for (wanted, clashes) in [
             (port("", 80, "tcp"), true),

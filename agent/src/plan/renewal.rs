@@ -8,7 +8,7 @@
 use super::seen::{self, Run};
 use crate::desired::Wanted;
 use crate::hash;
-use crate::members::Kind;
+use crate::members::MemberKind;
 use crate::runtime::State;
 
 /// As a kubelet says it of each container that is to begin anew.
@@ -31,7 +31,7 @@ pub fn of(wanted: &Wanted, runs: &[Run<'_>]) -> Renewal {
 
 /// The newest start of each container that the pod itself has.
 fn newest<'r, 'a>(wanted: &'r Wanted, runs: &'r [Run<'a>]) -> impl Iterator<Item = &'r Run<'a>> {
-    let own = wanted.members().filter(|member| member.kind != Kind::Ephemeral);
+    let own = wanted.members().filter(|member| member.kind != MemberKind::Ephemeral);
     own.filter_map(|member| seen::of(runs, &member.spec.name).next())
 }
 

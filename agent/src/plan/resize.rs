@@ -6,13 +6,13 @@
 use serde_json::{Value, json};
 
 use super::containers::Story;
-use super::round::{Part, Resize, What};
+use super::round::{ActionKind, PodPlan, Resize};
 use super::rules::Rule;
 use super::seen::Run;
 use super::world::PodCase;
 use crate::container::{CPU_SHARES_MIN, limits};
 use crate::desired::Wanted;
-use crate::members::{Kind, Member};
+use crate::members::{Member, MemberKind};
 use crate::runtime::Limits;
 
 /// The new limits of a running container; None: they are as wanted, or unknown.
@@ -43,7 +43,7 @@ pub fn restarts(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
 }
 
 /// All of the pod in one go.
-pub fn resize(pod: PodCase<'_>, part: &mut Part, stories: &[Story<'_>]) {
+pub fn resize(pod: PodCase<'_>, part: &mut PodPlan, stories: &[Story<'_>]) {
     let resizes: Vec<Resize> = stories
         .iter()
         .filter(|story| {
@@ -56,20 +56,23 @@ pub fn resize(pod: PodCase<'_>, part: &mut Part, stories: &[Story<'_>]) {
         })
         .collect();
     if !resizes.is_empty() && pod.case.rules.hold(Rule::ResizesAreMade) {
-        part.act(What::Resize { resizes, summary: summary(pod.wanted, None) }, "they may use more or less than before");
+        part.act(
+            ActionKind::Resize { resizes, summary: summary(pod.wanted, None) },
+            "they may use more or less than before",
+        );
     }
 }
 
 /// As the events tell it.
 pub fn summary(wanted: &Wanted, error: Option<&str>) -> String {
-    let of = |kinds: &[Kind]| -> Vec<Value> {
+    let of = |kinds: &[MemberKind]| -> Vec<Value> {
         let members = wanted.members().filter(|member| kinds.contains(&member.kind));
         members
             .map(|member| json!({"name": member.spec.name, "resources": wanted.document_of(&member)["resources"]}))
             .collect()
     };
-    let mut text = json!({"containers": of(&[Kind::Main]), "generation": wanted.pod.metadata.generation});
-    let init = of(&[Kind::Init, Kind::Sidecar]);
+    let mut text = json!({"containers": of(&[MemberKind::Main]), "generation": wanted.pod.metadata.generation});
+    let init = of(&[MemberKind::Init, MemberKind::Sidecar]);
     if !init.is_empty() {
         text["initContainers"] = init.into();
     }

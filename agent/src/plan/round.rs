@@ -42,13 +42,13 @@ pub struct PullWanted {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    pub what: What,
+    pub what: ActionKind,
     /// Why, for the log.
     pub reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ActionKind {
     MakeVolumes {
         volumes: Vec<Volume>,
     },
@@ -187,7 +187,7 @@ impl fmt::Display for StopReason {
 
 /// The decisions over one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct PodPlan {
     pub actions: Vec<Action>,
     pub pulls: Vec<PullWanted>,
     pub wake_at_ms: Option<i64>,
@@ -198,8 +198,8 @@ pub struct Part {
     pub allocation: Option<Arc<Value>>,
 }
 
-impl Part {
-    pub fn act(&mut self, what: What, reason: impl Into<String>) {
+impl PodPlan {
+    pub fn act(&mut self, what: ActionKind, reason: impl Into<String>) {
         self.actions.push(Action { what, reason: reason.into() });
     }
 
@@ -209,7 +209,7 @@ impl Part {
 }
 
 impl Round {
-    pub fn add(&mut self, uid: &str, part: Part) {
+    pub fn add(&mut self, uid: &str, part: PodPlan) {
         if !part.actions.is_empty() {
             self.pods.insert(uid.to_owned(), part.actions);
         }

@@ -3,8 +3,8 @@
 use super::backoff::{restart_wait_ms, words};
 use super::contents;
 use super::memory::Lost;
-use super::ports::{Ports, host_ports};
-use super::round::{Begin, Part, Start, StopReason, What};
+use super::ports::{TakenPorts, host_ports};
+use super::round::{ActionKind, Begin, PodPlan, Start, StopReason};
 use super::rules::Rule;
 use super::seen::{self, Run};
 use super::stops;
@@ -34,7 +34,7 @@ fn current<'a>(pod: PodCase<'a>) -> Option<&'a Run<'a>> {
 }
 
 /// Brings the sandbox up; ends what belongs to another one before.
-pub fn bring_up(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
+pub fn bring_up(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) -> Sandbox {
     let PodCase { case, wanted, runs, address, .. } = pod;
     let current = current(pod);
     if let Some(run) = current {
@@ -69,7 +69,7 @@ pub fn bring_up(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox
 
 /// Removals before additions: true while anything of another sandbox than this attempt runs, so that nothing new
 /// starts.
-fn end_others(pod: PodCase<'_>, part: &mut Part, current: Option<u32>, why: StopReason) -> bool {
+fn end_others(pod: PodCase<'_>, part: &mut PodPlan, current: Option<u32>, why: StopReason) -> bool {
     let PodCase { case, runs, address, .. } = pod;
     let strays: Vec<&Run> = seen::members(runs).filter(|run| Some(run.tag.sandbox) != current).collect();
     let old: Vec<&Run> = seen::of(runs, SANDBOX).filter(|run| Some(run.tag.attempt) != current).collect();
@@ -90,16 +90,16 @@ fn named(case: Case<'_>, wanted: &Wanted, config: ContainerConfig) -> Result<Con
 }
 
 /// One that was made and never begun is begun, or goes where it is not what is wanted now.
-fn half_made(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports, newest: &Run<'_>, address: &str) -> Sandbox {
+fn half_made(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts, newest: &Run<'_>, address: &str) -> Sandbox {
     let wanted = pod.wanted;
     if newest.tag.hash == wanted.sandbox_hash {
         ports.take(&wanted.name, &newest.tag.host_ports);
         let begin = Begin { id: newest.seen.id.clone(), container: SANDBOX.to_owned(), post_start: None };
-        part.act(What::Begin(Box::new(begin)), "it was made and not started");
+        part.act(ActionKind::Begin(Box::new(begin)), "it was made and not started");
         return Sandbox::Up { attempt: newest.tag.attempt, address: address.to_owned() };
     }
     part.act(
-        What::Remove { id: newest.seen.id.clone(), container: SANDBOX.to_owned() },
+        ActionKind::Remove { id: newest.seen.id.clone(), container: SANDBOX.to_owned() },
         "it was made for what is no longer wanted",
     );
     Sandbox::Waits
@@ -130,7 +130,7 @@ fn last_start<'a>(case: Case<'_>, newest: Option<&'a Run<'_>>, lost: Option<&'a 
     Some(LastStart { step: run.tag.step, at_ms, ran_fine, hash: run.tag.hash.as_str(), text })
 }
 
-fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
+fn start(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) -> Sandbox {
     let PodCase { case, wanted, runs, .. } = pod;
     let node = &case.world.node;
     // On the host's network the address is known before it is up.
@@ -171,7 +171,7 @@ fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
     };
     let resolver = resolv::of_pod(&wanted.pod.spec, &wanted.name.namespace, &case.desired.dns);
     for message in resolver.trouble {
-        part.act(What::Warn { reason: "DNSConfigForming", message }, "its wishes for names do not fit");
+        part.act(ActionKind::Warn { reason: "DNSConfigForming", message }, "its wishes for names do not fit");
     }
     let config = container::sandbox_config(node, wanted, &bound, attempt, step, hash);
     let config = match named(case, wanted, config) {
@@ -185,7 +185,7 @@ fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
     let mut volumes = volumes::needed(&bound, &volumes::Home::of(node, wanted));
     volumes.extend(contents);
     if !volumes.is_empty() {
-        part.act(What::MakeVolumes { volumes }, "its containers mount them");
+        part.act(ActionKind::MakeVolumes { volumes }, "its containers mount them");
     }
     ports.take(&wanted.name, &host_ports(&wanted.pod.spec));
     let start = Start {
@@ -197,6 +197,6 @@ fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
         post_start: None,
         present: false,
     };
-    part.act(What::Start(Box::new(start)), reason);
+    part.act(ActionKind::Start(Box::new(start)), reason);
     Sandbox::Up { attempt, address }
 }

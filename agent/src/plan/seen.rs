@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::naming::{PodName, SANDBOX, Tag};
-use crate::runtime::Seen;
+use crate::runtime::SeenContainer;
 
 /// The containers of one pod.
 #[derive(Clone, Debug)]
@@ -17,11 +17,11 @@ pub struct PodSeen<'a> {
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     pub tag: Tag,
-    pub seen: &'a Seen,
+    pub seen: &'a SeenContainer,
 }
 
 /// By uid. What is not ours is not in it.
-pub fn group(containers: &[Seen]) -> BTreeMap<String, PodSeen<'_>> {
+pub fn group(containers: &[SeenContainer]) -> BTreeMap<String, PodSeen<'_>> {
     let mut pods: BTreeMap<String, PodSeen> = BTreeMap::new();
     for seen in containers {
         if let Some(tag) = Tag::read(&seen.name, &seen.labels) {

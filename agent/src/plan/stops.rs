@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::round::{Part, Stop, StopReason, What};
+use super::round::{ActionKind, PodPlan, Stop, StopReason};
 use super::rules::Rule;
 use super::seen::Run;
 use super::world::Case;
@@ -24,7 +24,7 @@ pub const SANDBOX_GRACE_MS: i64 = 2_000;
 /// while any runs.
 pub fn stop_in_turns(
     case: Case<'_>,
-    part: &mut Part,
+    part: &mut PodPlan,
     runs: &[&Run<'_>],
     grace_s: Option<u64>,
     address: &str,
@@ -62,7 +62,7 @@ fn pre_stop(case: Case<'_>, run: &Run<'_>) -> Option<Check> {
 /// All of them get their signal together. Those that do not run are left out; the answer is whether any still does.
 pub fn stop(
     case: Case<'_>,
-    part: &mut Part,
+    part: &mut PodPlan,
     runs: &[&Run<'_>],
     grace_s: Option<u64>,
     address: &str,
@@ -101,7 +101,7 @@ pub fn stop(
                 }
                 if case.now.mono_ms >= kill_at_ms {
                     part.act(
-                        What::Kill { id: run.seen.id.clone(), container: run.tag.container.clone() },
+                        ActionKind::Kill { id: run.seen.id.clone(), container: run.tag.container.clone() },
                         format!("its grace of {} s is over", grace_ms / 1000),
                     );
                 } else {
@@ -112,7 +112,7 @@ pub fn stop(
     }
     if !stops.is_empty() {
         let reason = why.to_string();
-        part.act(What::Stop { stops, why }, reason);
+        part.act(ActionKind::Stop { stops, why }, reason);
     }
     alive
 }

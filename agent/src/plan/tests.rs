@@ -9,7 +9,7 @@ use super::*;
 use crate::container::{Instance, member_config, sandbox_config};
 use crate::hash::EPHEMERAL_HASH;
 use crate::naming::Source;
-use crate::runtime::{Check, ContainerConfig, Image, Seen, State};
+use crate::runtime::{Check, ContainerConfig, Image, SeenContainer, State};
 
 pub(super) const RUNS: State = State::Running { started_ms: 0 };
 
@@ -31,7 +31,7 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
     let image = Image { id: "sha256:1".into(), ..Image::default() };
     world.images.insert("i:1".to_owned(), Some(image.clone()));
     let mut add = |config: ContainerConfig, state: State| {
-        world.containers.push(Seen {
+        world.containers.push(SeenContainer {
             id: config.name.clone(),
             name: config.name,
             labels: config.labels,
@@ -91,21 +91,21 @@ pub(super) fn check(wanted: &[Wanted], mut world: World, mono_ms: i64, expected:
     assert_eq!(found, expected);
 }
 
-fn short(what: &What) -> String {
+fn short(what: &ActionKind) -> String {
     match what {
-        What::MakeVolumes { .. } => "make volumes".to_owned(),
-        What::Start(start) => format!("start {} {} step {}", start.container, start.attempt, start.step),
-        What::Begin(begin) => format!("begin {}", begin.container),
-        What::Stop { stops, .. } => {
+        ActionKind::MakeVolumes { .. } => "make volumes".to_owned(),
+        ActionKind::Start(start) => format!("start {} {} step {}", start.container, start.attempt, start.step),
+        ActionKind::Begin(begin) => format!("begin {}", begin.container),
+        ActionKind::Stop { stops, .. } => {
             format!("stop {}", stops.iter().map(|stop| stop.container.as_str()).collect::<Vec<_>>().join(" "))
         }
-        What::Kill { container, .. } => format!("kill {container}"),
-        What::Remove { container, .. } => format!("remove {container}"),
-        What::RemoveVolumes => "remove volumes".to_owned(),
-        What::Resize { resizes, .. } => {
+        ActionKind::Kill { container, .. } => format!("kill {container}"),
+        ActionKind::Remove { container, .. } => format!("remove {container}"),
+        ActionKind::RemoveVolumes => "remove volumes".to_owned(),
+        ActionKind::Resize { resizes, .. } => {
             format!("resize {}", resizes.iter().map(|one| one.container.as_str()).collect::<Vec<_>>().join(" "))
         }
-        What::Warn { reason, .. } => format!("warn {reason}"),
+        ActionKind::Warn { reason, .. } => format!("warn {reason}"),
     }
 }
 
@@ -382,7 +382,7 @@ fn ephemeral_containers_start_once() {
             member_config(&Node::default(), &Desired::default(), wanted, spec, &Image::default(), instance).unwrap();
         let mut seen = world.containers[0].clone();
         (seen.id, seen.name, seen.labels) = (config.name.clone(), config.name, config.labels);
-        world.containers.extend(ephemeral.map(|state| Seen { state, ..seen }));
+        world.containers.extend(ephemeral.map(|state| SeenContainer { state, ..seen }));
         world
     };
     let wanted = plain();
@@ -434,7 +434,7 @@ pub(super) fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &
     let mut all = world(wanted, None, &[]);
     let mut add = |config: ContainerConfig, state: State| {
         let (id, name, labels, image) = (config.name.clone(), config.name, config.labels, config.image);
-        let seen = Seen {
+        let seen = SeenContainer {
             id,
             name,
             labels,
@@ -569,7 +569,7 @@ fn a_pre_stop_hook_runs_once() {
         let desired = Desired::default();
         let round = plan(Case { desired: &desired, world, now: Now::default(), rules: Rules::default() });
         let stops = round.pods["u"].iter().flat_map(|action| match &action.what {
-            What::Stop { stops, .. } => stops.clone(),
+            ActionKind::Stop { stops, .. } => stops.clone(),
             other => panic!("{other:?}"),
         });
         stops.filter(|stop| stop.pre_stop.is_some()).count()
@@ -636,7 +636,7 @@ fn a_deadline_is_kept_by_the_clock_of_the_agent() {
     let check = |wall_ms: i64, mono_ms: i64, active_ms: i64, over: bool| {
         let wanted = pod(json!({"activeDeadlineSeconds": 10, "containers": [{"name": "c", "image": "i:1"}]}));
         let mut world = ordered(&wanted, Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
-        world.memory.heard.insert("u".to_owned(), memory::Heard { at_ms: 0, active_ms });
+        world.memory.heard.insert("u".to_owned(), memory::FirstWanted { at_ms: 0, active_ms });
         let desired = Desired { pods: [("u".to_owned(), Arc::new(wanted))].into(), ..Desired::default() };
         let round =
             plan(Case { desired: &desired, world: &world, now: Now { wall_ms, mono_ms }, rules: Rules::default() });
@@ -708,7 +708,7 @@ fn a_check_without_a_host_is_for_the_pod() {
         let desired = Desired { pods: [("u".to_owned(), Arc::new(wanted))].into(), ..Desired::default() };
         let round = plan(Case { desired: &desired, world: &world, now: Now::default(), rules: Rules::default() });
         let starts = round.pods["u"].iter().filter_map(|action| match &action.what {
-            What::Start(start) => start.post_start.clone(),
+            ActionKind::Start(start) => start.post_start.clone(),
             _ => None,
         });
         let hosts: Vec<String> = starts

@@ -20,12 +20,12 @@ pub struct Waits {
     /// Whether the node takes it is not known yet: nothing is said of it.
     pub undecided: bool,
     /// It goes on with what it has: there is no room for what it asks for.
-    pub held: Option<Held>,
+    pub held: Option<WaitingResize>,
 }
 
 /// Of a pod whose resize waits: the resources that it goes on with, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct WaitingResize {
     pub allocation: Arc<Value>,
     pub message: String,
 }

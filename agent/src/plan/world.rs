@@ -12,7 +12,7 @@ use super::seen::{self, Run};
 use super::strain::Strain;
 use crate::desired::{Desired, Wanted};
 use crate::huge_pages::HugePages;
-use crate::runtime::{Image, Seen};
+use crate::runtime::{Image, SeenContainer};
 
 /// All that a decision may look at.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl<'a> PodCase<'a> {
 pub struct World {
     pub node: Node,
     /// One whole listing of the engine.
-    pub containers: Vec<Seen>,
+    pub containers: Vec<SeenContainer>,
     /// Uids of pods that have volumes on this host.
     pub volumes: BTreeSet<String>,
     /// The stamps of volumes that the agent fills itself, by path.

@@ -15,7 +15,7 @@ use super::nft::{self, Mapping};
 use super::{LABEL_ADDRESS, Subnet, plug, wires_of};
 use crate::naming::Tag;
 use crate::netfilter;
-use crate::runtime::Seen;
+use crate::runtime::SeenContainer;
 use crate::runtime::docker::Docker;
 use crate::services::ends::Led;
 use crate::services::flows::Moved;
@@ -41,7 +41,7 @@ pub async fn run(subnet: Subnet, mut shown: watch::Receiver<Arc<Shown>>, docker:
     let mut check_at = Instant::now() + RECHECK;
     loop {
         let now = shown.borrow_and_update().clone();
-        let own: Vec<&Seen> =
+        let own: Vec<&SeenContainer> =
             now.world.containers.iter().filter(|seen| seen.runs() && seen.labels.contains_key(LABEL_ADDRESS)).collect();
         // Of a host that never had such a pod nothing is touched.
         let idle = !now.looked || own.is_empty() && keep.applied.is_none();
@@ -69,8 +69,8 @@ pub async fn run(subnet: Subnet, mut shown: watch::Receiver<Arc<Shown>>, docker:
 }
 
 /// Of the sandboxes that run.
-fn mappings(own: &[&Seen]) -> BTreeSet<Mapping> {
-    let of = |seen: &&Seen| {
+fn mappings(own: &[&SeenContainer]) -> BTreeSet<Mapping> {
+    let of = |seen: &&SeenContainer| {
         let pod: IpAddr = seen.ip.as_deref()?.parse().ok()?;
         let ports = Tag::read(&seen.name, &seen.labels)?.host_ports;
         Some(ports.into_iter().filter_map(move |port| {

@@ -8,7 +8,7 @@ use coracle_api::strategy::qos;
 
 use super::thresholds::{Level, Signal, Threshold};
 use crate::desired::Wanted;
-use crate::members::Kind;
+use crate::members::MemberKind;
 
 /// The usage of one container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub fn over(wanted: &Wanted, taken: &PodTaken) -> Option<String> {
     if above(taken.disk(), whole) {
         return Some(format!("Pod ephemeral local storage usage exceeds the total limit of containers {whole}. "));
     }
-    let mains = wanted.members().filter(|member| member.kind == Kind::Main);
+    let mains = wanted.members().filter(|member| member.kind == MemberKind::Main);
     let limited = mains.filter_map(|member| {
         let limits = qos::amounts(&wanted.document_of(&member)["resources"]["limits"]);
         let limit = limits.get("ephemeral-storage").copied().filter(|limit| limit.amount().value() != 0)?;
@@ -151,7 +151,7 @@ pub fn message((threshold, level): (Threshold, Level), (wanted, taken): &(&Wante
     if counted {
         return text;
     }
-    for member in wanted.members().filter(|member| member.kind != Kind::Ephemeral) {
+    for member in wanted.members().filter(|member| member.kind != MemberKind::Ephemeral) {
         let Some(own) = taken.containers.get(&member.spec.name) else { continue };
         let used = if threshold.signal == Signal::Memory { own.memory } else { own.disk };
         let request = qos::amounts(&wanted.document_of(&member)["resources"]["requests"]).get(resource).copied();

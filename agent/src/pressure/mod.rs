@@ -41,20 +41,20 @@ const SHARE: u32 = 20;
 const SETTLES: Duration = Duration::from_secs(300);
 
 /// The facts about this host that evictions depend on.
-pub struct About {
+pub struct EvictionSettings {
     pub data_dir: String,
     pub thresholds: Vec<Threshold>,
 }
 
-impl About {
-    pub fn of(config: &Config) -> About {
-        About { data_dir: config.data_dir.clone(), thresholds: config.eviction_hard.clone() }
+impl EvictionSettings {
+    pub fn of(config: &Config) -> EvictionSettings {
+        EvictionSettings { data_dir: config.data_dir.clone(), thresholds: config.eviction_hard.clone() }
     }
 }
 
 struct Room {
     docker: Arc<Docker>,
-    about: Arc<About>,
+    about: Arc<EvictionSettings>,
     strain: Strain,
     /// When each was seen last.
     short: BTreeMap<Short, Instant>,
@@ -63,7 +63,7 @@ struct Room {
 /// Ends with the loop.
 pub async fn run(
     docker: Arc<Docker>,
-    about: About,
+    about: EvictionSettings,
     mut shown: watch::Receiver<Arc<Shown>>,
     out: watch::Sender<Arc<Strain>>,
 ) {

@@ -2,7 +2,7 @@
 
 use crate::desired::{Wanted, ended_for_good};
 use crate::hash::manifest_hash;
-use crate::members::{Kind, Member};
+use crate::members::{Member, MemberKind};
 use crate::naming::CONFIG_SOURCE;
 use coracle_api::annotations::MIRROR;
 use serde_json::{Value, json};
@@ -31,6 +31,6 @@ pub(super) fn is_contradicted(wanted: &Wanted, shows: &Value, status: &Value) ->
     // Where all may start anew, no end is one for good.
     let ended =
         |status: &Value, member: &Member| !wanted.restarts_all() && ended_for_good(status, policy, member).is_some();
-    let mut main = wanted.members().filter(|member| member.kind == Kind::Main);
+    let mut main = wanted.members().filter(|member| member.kind == MemberKind::Main);
     main.any(|member| ended(shows, &member) && !ended(status, &member))
 }

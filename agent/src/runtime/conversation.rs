@@ -27,7 +27,7 @@ pub struct Size {
 
 /// A message from the client.
 #[derive(Debug, PartialEq)]
-pub enum Heard {
+pub enum ClientMessage {
     Stdin(Bytes),
     /// There is no more of it.
     StdinEnd,
@@ -39,28 +39,28 @@ pub enum Heard {
 pub enum ToClient {
     Stdout(Bytes),
     Stderr(Bytes),
-    Outcome(Outcome),
+    Outcome(CommandOutcome),
 }
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommandOutcome {
     Success,
     Exit(i64),
     /// It could not be run, or nobody knows what became of it.
     Failed(String),
 }
 
-impl Outcome {
+impl CommandOutcome {
     /// The Status that clients read since version 4 of the protocol.
     pub fn status(&self) -> Value {
         match self {
-            Outcome::Success => json!({ "metadata": {}, "status": "Success" }),
-            Outcome::Exit(code) => json!({
+            CommandOutcome::Success => json!({ "metadata": {}, "status": "Success" }),
+            CommandOutcome::Exit(code) => json!({
                 "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode", "message": self.message(),
                 "details": { "causes": [{ "reason": "ExitCode", "message": code.to_string() }] },
             }),
-            Outcome::Failed(_) => json!({
+            CommandOutcome::Failed(_) => json!({
                 "metadata": {}, "status": "Failure", "reason": "InternalError", "message": self.message(), "code": 500,
             }),
         }
@@ -69,9 +69,9 @@ impl Outcome {
     /// The reason for the end; empty for a success.
     pub fn message(&self) -> String {
         match self {
-            Outcome::Success => String::new(),
-            Outcome::Exit(code) => format!("command terminated with non-zero exit code: exit status {code}"),
-            Outcome::Failed(why) => format!("Internal error occurred: {why}"),
+            CommandOutcome::Success => String::new(),
+            CommandOutcome::Exit(code) => format!("command terminated with non-zero exit code: exit status {code}"),
+            CommandOutcome::Failed(why) => format!("Internal error occurred: {why}"),
         }
     }
 }
@@ -82,14 +82,14 @@ mod tests {
 
     #[test]
     fn outcomes_are_told_as_kubernetes_tells_them() {
-        let exit = Outcome::Exit(3);
+        let exit = CommandOutcome::Exit(3);
         assert_eq!(exit.status()["details"]["causes"][0], json!({ "reason": "ExitCode", "message": "3" }));
         assert_eq!(exit.message(), "command terminated with non-zero exit code: exit status 3");
         assert_eq!(
-            (Outcome::Success.message().as_str(), &Outcome::Success.status()["status"]),
+            (CommandOutcome::Success.message().as_str(), &CommandOutcome::Success.status()["status"]),
             ("", &json!("Success"))
         );
-        let failed = Outcome::Failed("error executing command in container: no".to_owned());
+        let failed = CommandOutcome::Failed("error executing command in container: no".to_owned());
         assert_eq!(failed.status()["message"], "Internal error occurred: error executing command in container: no");
     }
 }

@@ -20,14 +20,16 @@ use tokio::time::{Instant, sleep};
 pub use faults::{Faults, Random};
 pub use note::{Note, Noted};
 
-use super::{Check, ContainerConfig, Failure, Image, Limits, Network, Outcome, Runtime, Seen, State, Volume};
+use super::{
+    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, Network, Runtime, SeenContainer, State, Volume,
+};
 use crate::logins::Login;
 use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_KIND, LABEL_POD_UID, SANDBOX};
 
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct FakeContainer {
     pub config: ContainerConfig,
-    pub seen: Seen,
+    pub seen: SeenContainer,
     /// When the process will end by itself, and how.
     ends: Option<(Instant, i32)>,
     pub foreign: bool,
@@ -40,7 +42,7 @@ pub struct Fake {
 pub struct Inner {
     pub random: Random,
     pub faults: Faults,
-    pub containers: BTreeMap<String, Held>,
+    pub containers: BTreeMap<String, FakeContainer>,
     pub volumes: BTreeMap<String, BTreeSet<String>>,
     /// By path: whose volume it is, and the stamp of what it holds.
     pub contents: BTreeMap<String, (String, String)>,
@@ -52,7 +54,7 @@ pub struct Inner {
     next_id: u64,
     next_ip: u8,
     /// States since the last listing.
-    past: Vec<Vec<Seen>>,
+    past: Vec<Vec<SeenContainer>>,
     /// Calls that change a pod and are under way, by uid.
     changing: BTreeMap<String, u32>,
     starts: BTreeMap<(String, String, String), Vec<Instant>>,
@@ -225,7 +227,7 @@ impl Inner {
     pub fn add_foreign(&mut self, name: &str, labels: BTreeMap<String, String>) {
         let started_ms = self.wall_ms();
         let id = self.fresh_id();
-        let seen = Seen {
+        let seen = SeenContainer {
             id: id.clone(),
             name: name.to_owned(),
             labels,
@@ -237,7 +239,8 @@ impl Inner {
             limits: None,
             message: None,
         };
-        self.containers.insert(id, Held { config: ContainerConfig::default(), seen, ends: None, foreign: true });
+        self.containers
+            .insert(id, FakeContainer { config: ContainerConfig::default(), seen, ends: None, foreign: true });
     }
 
     fn fresh_id(&mut self) -> String {
@@ -245,7 +248,7 @@ impl Inner {
         format!("{:012x}", self.next_id)
     }
 
-    fn listing(&self) -> Vec<Seen> {
+    fn listing(&self) -> Vec<SeenContainer> {
         self.containers
             .values()
             .filter(|held| held.seen.labels.contains_key(LABEL_KIND))
@@ -260,7 +263,7 @@ impl Inner {
     }
 
     /// The reason why the engine would refuse to start it.
-    fn refusal(&self, held: &Held) -> Option<String> {
+    fn refusal(&self, held: &FakeContainer) -> Option<String> {
         if held.config.image.starts_with("bad") {
             return Some("exec: \"nope\": executable file not found in $PATH".to_owned());
         }
@@ -295,7 +298,7 @@ impl Inner {
             return Err(Failure::Refused(text));
         }
         self.event = true;
-        let same = |other: &Held| {
+        let same = |other: &FakeContainer| {
             let label = |label: &str| other.seen.labels.get(label) == held.seen.labels.get(label);
             !other.foreign && label(LABEL_POD_UID) && label(LABEL_CONTAINER)
         };
@@ -325,7 +328,7 @@ impl Inner {
     }
 
     /// How a container that starts now ends by itself.
-    fn own_end(&self, held: &Held) -> Option<i32> {
+    fn own_end(&self, held: &FakeContainer) -> Option<i32> {
         let label = |label: &str| held.seen.labels.get(label).map(String::as_str).unwrap_or_default();
         let first = self.starts_of(label(LABEL_POD_UID), label(LABEL_CONTAINER), label(LABEL_HASH)) <= 1;
         let kind = held.config.image.split(':').next().unwrap_or_default();
@@ -340,7 +343,7 @@ impl Inner {
     }
 }
 
-fn end(held: &mut Held, exit_code: i32, finished_ms: i64) {
+fn end(held: &mut FakeContainer, exit_code: i32, finished_ms: i64) {
     let started_ms = match held.seen.state {
         State::Running { started_ms } => started_ms,
         _ => finished_ms,
@@ -360,7 +363,7 @@ fn limits_of(config: &ContainerConfig) -> Limits {
 }
 
 impl Runtime for Fake {
-    async fn list(&self) -> Result<Vec<Seen>, Failure> {
+    async fn list(&self) -> Result<Vec<SeenContainer>, Failure> {
         let early = self.with(|engine| {
             let chance = engine.faults.late_listing;
             engine.random.percent(chance).then(|| (engine.listing(), engine.random.below(1500)))
@@ -411,7 +414,7 @@ impl Runtime for Fake {
         let _changing = self.change(uid);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
-        let of_it = |held: &&Held| {
+        let of_it = |held: &&FakeContainer| {
             !held.foreign && held.seen.runs() && held.seen.labels.get(LABEL_POD_UID).is_some_and(|other| other == uid)
         };
         if let Some(held) = inner.containers.values().find(of_it) {
@@ -460,7 +463,7 @@ impl Runtime for Fake {
             return Err(if holder.foreign { Failure::Taken(text) } else { Failure::Conflict(text) });
         }
         let id = inner.fresh_id();
-        let seen = Seen {
+        let seen = SeenContainer {
             id: id.clone(),
             name: config.name.clone(),
             labels: config.labels.clone(),
@@ -472,7 +475,7 @@ impl Runtime for Fake {
             limits: Some(limits_of(config)),
             message: None,
         };
-        inner.containers.insert(id.clone(), Held { config: config.clone(), seen, ends: None, foreign: false });
+        inner.containers.insert(id.clone(), FakeContainer { config: config.clone(), seen, ends: None, foreign: false });
         drop(inner);
         self.leave(id)
     }
@@ -529,10 +532,10 @@ impl Runtime for Fake {
         self.leave(())
     }
 
-    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure> {
+    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure> {
         self.enter(false).await?;
         let Check::Exec { command } = check else {
-            return Ok(Outcome { passed: true, exit_code: None, output: String::new() });
+            return Ok(CheckOutcome { passed: true, exit_code: None, output: String::new() });
         };
         let name = command.first().cloned().unwrap_or_default();
         // The second word says how long it takes.
@@ -556,6 +559,6 @@ impl Runtime for Fake {
         let passed = !inner.failing.contains(&place) && takes.is_none_or(|takes| takes <= at_most);
         inner.note(Some(id), Noted::Answered { check: name.clone(), passed });
         let output = if passed { String::new() } else { format!("{name} fails") };
-        Ok(Outcome { passed, exit_code: Some(i64::from(!passed)), output })
+        Ok(CheckOutcome { passed, exit_code: Some(i64::from(!passed)), output })
     }
 }

@@ -1,4 +1,4 @@
-//! The interface to a container engine: `Seen` comes in, `ContainerConfig` goes out. `docker` speaks to a real engine,
+//! The interface to a container engine: `SeenContainer` in, `ContainerConfig` out. `docker` speaks to a real engine,
 //! `fake` holds one in memory for the simulation.
 
 pub mod conversation;
@@ -23,7 +23,7 @@ use crate::logins::Login;
 pub trait Runtime {
     /// All containers with a label of ours, running or not; their termination messages are read (and kept) once they
     /// are dead.
-    async fn list(&self) -> Result<Vec<Seen>, Failure>;
+    async fn list(&self) -> Result<Vec<SeenContainer>, Failure>;
     /// The uids of pods that have directories or engine volumes on this host.
     async fn volumes(&self) -> Result<BTreeSet<String>, Failure>;
     /// The stamps of what these volumes hold, which the agent fills itself; one that is missing is left out.
@@ -53,7 +53,7 @@ pub trait Runtime {
     async fn remove(&self, id: &str) -> Result<(), Failure>;
 
     /// A hook or a probe, at most that long.
-    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure>;
+    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure>;
 }
 
 /// Why a call did not do what it should. The text is the engine's own, for people.
@@ -101,7 +101,7 @@ impl std::error::Error for Failure {}
 
 /// A container of ours as the engine reports it. Who it is stands in its labels (see `naming`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenContainer {
     pub id: String,
     /// Without Docker's leading slash.
     pub name: String,
@@ -148,7 +148,7 @@ pub enum State {
     },
 }
 
-impl Seen {
+impl SeenContainer {
     pub fn runs(&self) -> bool {
         matches!(self.state, State::Running { .. })
     }
@@ -251,7 +251,7 @@ impl Check {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CheckOutcome {
     pub passed: bool,
     /// The exit code of an exec that ended.
     pub exit_code: Option<i64>,

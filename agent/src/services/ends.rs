@@ -9,30 +9,30 @@ use std::sync::Arc;
 
 use coracle_api::service::{EndpointHints, EndpointSlice, Hint, Service, ServicePort, SliceEndpoint};
 
-use super::here::Here;
+use super::here::RuleHost;
 
-pub type End = (IpAddr, u16);
+pub type Endpoint = (IpAddr, u16);
 
 /// A port that a service is reached at: an address, or (none) the node's own.
 pub type At = (Option<IpAddr>, u16);
 
 /// The endpoints of each address and port.
-pub type Led = BTreeMap<At, BTreeSet<End>>;
+pub type Led = BTreeMap<At, BTreeSet<Endpoint>>;
 
 /// The endpoints of one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ends {
-    pub cluster: BTreeSet<End>,
-    pub local: BTreeSet<End>,
+pub struct PortEndpoints {
+    pub cluster: BTreeSet<Endpoint>,
+    pub local: BTreeSet<Endpoint>,
     /// Of `cluster` and `local`, those that run on this node.
-    pub here: BTreeSet<End>,
+    pub here: BTreeSet<Endpoint>,
     /// Somewhere somebody serves it.
     pub any: bool,
 }
 
-pub fn ends(port: &ServicePort, slices: &[Arc<EndpointSlice>], here: &Here) -> Ends {
+pub fn ends(port: &ServicePort, slices: &[Arc<EndpointSlice>], here: &RuleHost) -> PortEndpoints {
     let protocol = |text: &str| if text.is_empty() { "TCP".to_owned() } else { text.to_owned() };
-    let mut all: Vec<(End, &SliceEndpoint)> = Vec::new();
+    let mut all: Vec<(Endpoint, &SliceEndpoint)> = Vec::new();
     for slice in slices {
         let same = |one: &&coracle_api::service::SlicePort| {
             one.name == port.name && protocol(&one.protocol) == protocol(&port.protocol)
@@ -57,18 +57,19 @@ pub fn ends(port: &ServicePort, slices: &[Arc<EndpointSlice>], here: &Here) -> E
     }
     let is_here = |endpoint: &SliceEndpoint| endpoint.node_name.as_deref() == Some(here.node.as_str());
     let ending = |endpoint: &SliceEndpoint| endpoint.is_serving() && endpoint.is_terminating();
-    let of = |fits: &dyn Fn(&SliceEndpoint) -> bool| -> BTreeSet<End> {
+    let of = |fits: &dyn Fn(&SliceEndpoint) -> bool| -> BTreeSet<Endpoint> {
         all.iter().filter(|(_, endpoint)| fits(endpoint)).map(|(end, _)| *end).collect()
     };
     let ready = all.iter().map(|(_, endpoint)| *endpoint).filter(|endpoint| endpoint.is_ready());
     let near = nearest(&ready.collect::<Vec<_>>(), here);
-    let or_ending = |ready: BTreeSet<End>, ending: BTreeSet<End>| if ready.is_empty() { ending } else { ready };
+    let or_ending =
+        |ready: BTreeSet<Endpoint>, ending: BTreeSet<Endpoint>| if ready.is_empty() { ending } else { ready };
     let cluster = or_ending(of(&|endpoint| endpoint.is_ready() && near.admits(endpoint, here)), of(&ending));
     let local = or_ending(
         of(&|endpoint| is_here(endpoint) && endpoint.is_ready()),
         of(&|endpoint| is_here(endpoint) && ending(endpoint)),
     );
-    Ends { any: !cluster.is_empty() || !local.is_empty(), here: of(&is_here), cluster, local }
+    PortEndpoints { any: !cluster.is_empty() || !local.is_empty(), here: of(&is_here), cluster, local }
 }
 
 /// The slices of one service.
@@ -98,7 +99,7 @@ fn zones(endpoint: &SliceEndpoint) -> &[Hint] {
 }
 
 /// A hint that one endpoint lacks, or that leaves nobody for this node, is none.
-fn nearest(ready: &[&SliceEndpoint], here: &Here) -> Near {
+fn nearest(ready: &[&SliceEndpoint], here: &RuleHost) -> Near {
     let all =
         |of: fn(&SliceEndpoint) -> &[Hint]| !ready.is_empty() && ready.iter().all(|endpoint| !of(endpoint).is_empty());
     let one = |of: fn(&SliceEndpoint) -> &[Hint], name: &str| {
@@ -111,7 +112,7 @@ fn nearest(ready: &[&SliceEndpoint], here: &Here) -> Near {
 }
 
 impl Near {
-    fn admits(&self, endpoint: &SliceEndpoint, here: &Here) -> bool {
+    fn admits(&self, endpoint: &SliceEndpoint, here: &RuleHost) -> bool {
         match self {
             Near::Everywhere => true,
             Near::Node => nodes(endpoint).iter().any(|hint| hint.name == here.node),

@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::ends::{End, Led};
+use super::ends::{Endpoint, Led};
 use super::netlink::{ACKNOWLEDGE, DUMP, INET, Message, REQUEST, attributes, message, messages, padded};
-use super::part::Part;
+use super::part::ServiceRules;
 
 /// The endpoints of all services.
-pub fn led(parts: &[Arc<Part>]) -> Led {
+pub fn led(parts: &[Arc<ServiceRules>]) -> Led {
     parts.iter().flat_map(|part| part.flows.iter().map(|(at, ends)| (*at, ends.clone()))).collect()
 }
 
@@ -31,16 +31,16 @@ pub struct Moved {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Where the client sends to.
-    to: End,
+    to: Endpoint,
     /// The endpoint that answers.
-    by: End,
+    by: Endpoint,
     /// The attributes that identify it to the kernel.
     named: Vec<u8>,
 }
 
 /// The content of one piece of the kernel's answer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct FlowBatch {
     pub flows: Vec<Flow>,
     /// The kernel has said all, or that it will not: a number of errno, zero where all is well.
     pub over: Option<i32>,
@@ -99,8 +99,8 @@ pub fn end(flow: &Flow) -> Vec<u8> {
 }
 
 /// The messages of one piece. What cannot be read is no flow of UDP over IPv4.
-pub fn read(bytes: &[u8]) -> Heard {
-    let mut heard = Heard::default();
+pub fn read(bytes: &[u8]) -> FlowBatch {
+    let mut heard = FlowBatch::default();
     for message in messages(bytes) {
         match message {
             Message::End(code) => heard.over = Some(code),
@@ -124,13 +124,13 @@ fn flow(bytes: &[u8]) -> Option<Flow> {
 }
 
 /// Source and destination.
-fn ends(bytes: &[u8]) -> Option<(End, End)> {
+fn ends(bytes: &[u8]) -> Option<(Endpoint, Endpoint)> {
     let all = attributes(bytes);
     let (addresses, protocol) = (attributes(all.get(&ADDRESSES)?.1), attributes(all.get(&PROTOCOL)?.1));
     if protocol.get(&1)?.1 != [UDP] {
         return None;
     }
-    let end = |address: u16, port: u16| -> Option<End> {
+    let end = |address: u16, port: u16| -> Option<Endpoint> {
         let address: [u8; 4] = addresses.get(&address)?.1.try_into().ok()?;
         Some((IpAddr::from(address), u16::from_be_bytes(protocol.get(&port)?.1.try_into().ok()?)))
     };
@@ -142,7 +142,7 @@ mod tests {
     use super::super::netlink::{DONE, ERROR, NESTED, number};
     use super::*;
 
-    fn end_of(text: &str) -> End {
+    fn end_of(text: &str) -> Endpoint {
         let (ip, port) = text.split_once(':').unwrap();
         (ip.parse().unwrap(), port.parse().unwrap())
     }
@@ -223,16 +223,16 @@ mod tests {
         let heard = read(&[listed(17), listed(6), message(DONE, 2, INET, &[])].concat());
         let named = [tuple(ORIGINAL, "10.244.0.9:4000", "10.96.0.5:53", 17), attribute(ID, &[1, 2, 3, 4])].concat();
         let flow = Flow { to: end_of("10.96.0.5:53"), by: end_of("10.244.0.1:53"), named: named.clone() };
-        assert_eq!(heard, Heard { flows: vec![flow.clone()], over: Some(0) });
+        assert_eq!(heard, FlowBatch { flows: vec![flow.clone()], over: Some(0) });
         let end = end(&flow);
         assert!(end.ends_with(&named) && number(&end, 0) == Some(end.len()), "{end:?}");
         let refused =
             [&36_u32.to_ne_bytes()[..], &ERROR.to_ne_bytes(), &[0; 10], &(-2_i32).to_ne_bytes(), &[0; 16]].concat();
-        assert_eq!(read(&refused), Heard { flows: Vec::new(), over: Some(2) });
+        assert_eq!(read(&refused), FlowBatch { flows: Vec::new(), over: Some(2) });
         // Whatever is cut off is not read, and nothing is beyond its end.
         let whole = listed(17);
         for length in 0..whole.len() {
-            assert_eq!(read(&whole[..length]), Heard::default(), "{length}");
+            assert_eq!(read(&whole[..length]), FlowBatch::default(), "{length}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ends::End;
+use super::ends::Endpoint;
 use crate::hash::hash_text;
 
 /// A map, and a key of it.
@@ -10,7 +10,7 @@ pub type ElementKey = (&'static str, String);
 
 /// Elements of maps and sets, chains, and sets of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct TableContent {
     /// By map and key: where it leads; empty in a set.
     pub elements: BTreeMap<ElementKey, String>,
     /// By name, the lines.
@@ -19,7 +19,7 @@ pub struct Held {
     pub clients: BTreeMap<String, i32>,
 }
 
-impl Held {
+impl TableContent {
     pub fn put(&mut self, map: &'static str, key: String, to: &str) {
         self.elements.entry((map, key)).or_insert_with(|| to.to_owned());
     }
@@ -34,7 +34,7 @@ impl Held {
         name: &str,
         hash: &str,
         protocol: &str,
-        to: &BTreeSet<End>,
+        to: &BTreeSet<Endpoint>,
         affinity_s: Option<i32>,
         said: &str,
     ) -> String {
@@ -89,7 +89,7 @@ impl Held {
     }
 
     /// The chains of another, and their sets.
-    pub fn take_chains(&mut self, held: &Held) {
+    pub fn take_chains(&mut self, held: &TableContent) {
         self.chains.extend(held.chains.iter().map(|(name, lines)| (name.clone(), lines.clone())));
         self.clients.extend(held.clients.iter().map(|(name, seconds)| (name.clone(), *seconds)));
     }

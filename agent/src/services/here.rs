@@ -2,7 +2,7 @@
 
 /// The host that the rules are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Here {
+pub struct RuleHost {
     pub node: String,
     /// Empty where nobody said.
     pub zone: String,

@@ -1,6 +1,6 @@
 //! Services: what of them the kernel should hold. PURE.
 //!
-//!     services and slices -> `ends`: who serves a port, from where -> a `Part` for each service -> `nft`: the text
+//!     services and slices -> `ends`: who serves a port, from where -> `ServiceRules` of each -> `nft`: the text
 //!
 //!     traffic to                              leads to
 //!     the cluster IP                          every endpoint, or those on this node (internalTrafficPolicy)
@@ -27,13 +27,13 @@ use std::sync::Arc;
 use coracle_api::service::{EndpointSlice, Service, ServicePort};
 
 use crate::hash::hash_text;
-use ends::{End, Ends, ends};
+use ends::{Endpoint, PortEndpoints, ends};
 use group::{Group, Made};
-use held::Held;
-pub use here::Here;
+use held::TableContent;
+pub use here::RuleHost;
 use nft::comment;
 pub use nft::{change, script, trial};
-pub use part::Part;
+pub use part::ServiceRules;
 pub use variables::variables;
 
 /// Where somebody is who asked for affinity and not for how long.
@@ -41,10 +41,10 @@ const AFFINITY_S: i32 = 10_800;
 
 /// The rules that the kernel should have, and the parts of services that have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    pub here: Here,
+pub struct KernelRules {
+    pub here: RuleHost,
     /// One a service that has an address.
-    pub parts: Vec<Arc<Part>>,
+    pub parts: Vec<Arc<ServiceRules>>,
     /// The parts of services that are not supported.
     pub refused: Vec<Refused>,
 }
@@ -92,13 +92,13 @@ impl fmt::Display for Refused {
 }
 
 /// The part of a service, if it has an address, and what of it is not supported.
-type Piece = (Option<Arc<Part>>, Vec<Refused>);
+type Piece = (Option<Arc<ServiceRules>>, Vec<Refused>);
 /// What was made of each service, for one host.
 pub type Pieces = Made<Piece>;
 
 /// The rules of all services. `served`: the address of a service that the agent itself answers at.
-pub fn rules(groups: &[Group], here: &Here, served: Option<IpAddr>, pieces: &mut Pieces) -> Rules {
-    let mut rules = Rules { here: here.clone(), ..Rules::default() };
+pub fn rules(groups: &[Group], here: &RuleHost, served: Option<IpAddr>, pieces: &mut Pieces) -> KernelRules {
+    let mut rules = KernelRules { here: here.clone(), ..KernelRules::default() };
     for (part, refused) in pieces.take(groups, |group| piece(group, here)).0 {
         rules.refused.extend(refused);
         // Where nobody else answers, the agent does: nothing is to be refused there.
@@ -107,7 +107,7 @@ pub fn rules(groups: &[Group], here: &Here, served: Option<IpAddr>, pieces: &mut
     rules
 }
 
-fn piece(Group { service, slices }: &Group, here: &Here) -> Piece {
+fn piece(Group { service, slices }: &Group, here: &RuleHost) -> Piece {
     let mut refused = Vec::new();
     let part = match service.spec.cluster_ip.parse::<IpAddr>() {
         Ok(address) if address.is_ipv4() => Some(Arc::new(part(service, address, slices, here, &mut refused))),
@@ -129,17 +129,17 @@ fn part(
     service: &Service,
     address: IpAddr,
     slices: &[Arc<EndpointSlice>],
-    here: &Here,
+    here: &RuleHost,
     refused: &mut Vec<Refused>,
-) -> Part {
+) -> ServiceRules {
     let (namespace, name) = (service.metadata.namespace.clone(), service.metadata.name.clone());
-    let mut part = Part {
+    let mut part = ServiceRules {
         namespace,
         name,
         uid: service.metadata.uid.clone(),
         address,
         flows: BTreeMap::new(),
-        held: Held::default(),
+        held: TableContent::default(),
     };
     // Also where nothing is balanced: a refused connection says more than a lost one.
     part.held.put("addresses", address.to_string(), "");
@@ -164,17 +164,17 @@ fn part(
 }
 
 fn one_port(
-    part: &mut Part,
+    part: &mut ServiceRules,
     service: &Service,
     (port, protocol, number): (&ServicePort, &str, u16),
-    ends: &Ends,
-    here: &Here,
+    ends: &PortEndpoints,
+    here: &RuleHost,
 ) {
     let spec = &service.spec;
     let hash = hash_text(&format!("{}/{}/{protocol}/{number}", part.namespace, part.name))[..16].to_owned();
     let said = comment(&format!("{}/{}:{number}", part.namespace, part.name));
     let affinity_s = (spec.session_affinity == "ClientIP").then(|| spec.affinity_timeout_s().unwrap_or(AFFINITY_S));
-    let mut chain = |prefix: &str, to: &BTreeSet<End>| -> Option<String> {
+    let mut chain = |prefix: &str, to: &BTreeSet<Endpoint>| -> Option<String> {
         (!to.is_empty()).then(|| part.held.balance(&format!("{prefix}_{hash}"), &hash, protocol, to, affinity_s, &said))
     };
     let (inward, outward) = (spec.internal_traffic_policy == "Local", spec.external_traffic_policy == "Local");
@@ -224,7 +224,7 @@ fn one_port(
     if protocol == "udp" {
         part.flows.insert((Some(part.address), number), if inward { ends.local.clone() } else { ends.cluster.clone() });
         for place in outside {
-            let both: BTreeSet<End> = ends.cluster.union(&ends.local).copied().collect();
+            let both: BTreeSet<Endpoint> = ends.cluster.union(&ends.local).copied().collect();
             match place {
                 Where::Address(ip) | Where::Balancer(ip) => part.flows.insert((Some(ip), number), both),
                 Where::NodePort(port) => part.flows.insert((None, port), both),
@@ -234,7 +234,7 @@ fn one_port(
 }
 
 /// The endpoints that may be their own clients, and those that are not on this host.
-fn mark_ends(part: &mut Part, protocol: &str, ends: &Ends, here: &Here) {
+fn mark_ends(part: &mut ServiceRules, protocol: &str, ends: &PortEndpoints, here: &RuleHost) {
     for (ip, port) in ends.cluster.union(&ends.local) {
         if ends.here.contains(&(*ip, *port)) {
             part.held.put("hairpins", format!("{ip} . {ip}"), "");

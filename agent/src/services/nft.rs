@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::held::{ElementKey, Held};
-use super::here::Here;
-use super::part::Part;
+use super::held::{ElementKey, TableContent};
+use super::here::RuleHost;
+use super::part::ServiceRules;
 use crate::hash::hash_text;
 
 /// Bytes of a comment that nft takes.
@@ -35,8 +35,8 @@ const MAPS: [(&str, &str, &str); 8] = [
 ];
 
 /// Of two services with one address (a master that lost its claims) the first has it.
-fn all_of(parts: &[Arc<Part>]) -> Held {
-    let mut all = Held::default();
+fn all_of(parts: &[Arc<ServiceRules>]) -> TableContent {
+    let mut all = TableContent::default();
     for part in parts {
         for (key, to) in &part.held.elements {
             all.elements.entry(key.clone()).or_insert_with(|| to.clone());
@@ -48,8 +48,8 @@ fn all_of(parts: &[Arc<Part>]) -> Held {
 
 /// The chains of those that differ, and of all parts the elements that those that differ have: others may have some of
 /// them too.
-fn touched(parts: &[Arc<Part>], differ: &[&Arc<Part>], keys: &BTreeSet<&ElementKey>) -> Held {
-    let mut some = Held::default();
+fn touched(parts: &[Arc<ServiceRules>], differ: &[&Arc<ServiceRules>], keys: &BTreeSet<&ElementKey>) -> TableContent {
+    let mut some = TableContent::default();
     for part in parts {
         let elements = &part.held.elements;
         let mut put = |key: &ElementKey, to: &String| {
@@ -65,19 +65,20 @@ fn touched(parts: &[Arc<Part>], differ: &[&Arc<Part>], keys: &BTreeSet<&ElementK
 }
 
 /// Those of each that the other does not have.
-fn differing<'p>(old: &'p [Arc<Part>], new: &'p [Arc<Part>]) -> [Vec<&'p Arc<Part>>; 2] {
-    let by_name = |parts: &'p [Arc<Part>]| -> BTreeMap<(&'p str, &'p str), &'p Arc<Part>> {
+fn differing<'p>(old: &'p [Arc<ServiceRules>], new: &'p [Arc<ServiceRules>]) -> [Vec<&'p Arc<ServiceRules>>; 2] {
+    let by_name = |parts: &'p [Arc<ServiceRules>]| -> BTreeMap<(&'p str, &'p str), &'p Arc<ServiceRules>> {
         parts.iter().map(|part| ((part.namespace.as_str(), part.name.as_str()), part)).collect()
     };
     let (before, now) = (by_name(old), by_name(new));
-    let not_in = |all: &BTreeMap<(&str, &str), &'p Arc<Part>>, others: &BTreeMap<(&str, &str), &'p Arc<Part>>| {
+    let not_in = |all: &BTreeMap<(&str, &str), &'p Arc<ServiceRules>>,
+                  others: &BTreeMap<(&str, &str), &'p Arc<ServiceRules>>| {
         all.iter().filter(|(key, part)| others.get(*key) != Some(*part)).map(|(_, part)| *part).collect()
     };
     [not_in(&before, &now), not_in(&now, &before)]
 }
 
 /// A whole nft script: one transaction that replaces our table and touches nothing else.
-pub fn script(parts: &[Arc<Part>], here: &Here) -> String {
+pub fn script(parts: &[Arc<ServiceRules>], here: &RuleHost) -> String {
     format!(
         "table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n{}{}}}\n",
         whole(&all_of(parts)),
@@ -87,13 +88,13 @@ pub fn script(parts: &[Arc<Part>], here: &Here) -> String {
 
 /// The same without what looks at packets, in a table of its own that the same transaction takes away again: the kernel
 /// says whether it would take these, and nothing is different afterwards.
-pub fn trial(parts: &[Arc<Part>]) -> String {
+pub fn trial(parts: &[Arc<ServiceRules>]) -> String {
     let name = "table ip coracle_trial";
     format!("{name}\ndelete {name}\n{name} {{\n{}}}\ndelete {name}\n", whole(&all_of(parts)))
 }
 
 /// The nft commands that turn a table with the old parts into one with the new. Empty: no change.
-pub fn change(old: &[Arc<Part>], new: &[Arc<Part>]) -> String {
+pub fn change(old: &[Arc<ServiceRules>], new: &[Arc<ServiceRules>]) -> String {
     let [gone, come] = differing(old, new);
     let keys: BTreeSet<&ElementKey> = gone.iter().chain(&come).flat_map(|part| part.held.elements.keys()).collect();
     let (old, new) = (touched(old, &gone, &keys), touched(new, &come, &keys));
@@ -116,7 +117,7 @@ pub fn change(old: &[Arc<Part>], new: &[Arc<Part>]) -> String {
             let _ = writeln!(script, "delete set ip coracle {name}");
         }
     }
-    let made = Held {
+    let made = TableContent {
         elements: BTreeMap::new(),
         chains: new.chains.iter().filter(|(name, lines)| old.chains.get(*name) != Some(*lines)).map(owned).collect(),
         clients: new
@@ -153,7 +154,7 @@ fn element(key: &str, to: &str) -> String {
     if to.is_empty() { key.to_owned() } else { format!("{key} : {to}") }
 }
 
-fn whole(held: &Held) -> String {
+fn whole(held: &TableContent) -> String {
     let mut text = String::new();
     for (map, what, kind) in MAPS {
         let of_it = held.elements.iter().filter(|((of, _), _)| *of == map);
@@ -169,7 +170,7 @@ fn whole(held: &Held) -> String {
         + &chains(held)
 }
 
-fn clients(held: &Held) -> String {
+fn clients(held: &TableContent) -> String {
     let set = |(name, seconds): (&String, &i32)| {
         format!(
             "\tset {name} {{\n\t\ttype ipv4_addr\n\t\tsize {CLIENTS_MAX}\n\t\tflags dynamic,timeout\n\
@@ -180,7 +181,7 @@ fn clients(held: &Held) -> String {
 }
 
 /// Those that are led to come first: nft reads from above.
-fn chains(held: &Held) -> String {
+fn chains(held: &TableContent) -> String {
     let rank = |name: &str| match name.split('_').next() {
         Some("end") => 0,
         Some("ext") => 2,
@@ -194,7 +195,7 @@ fn chains(held: &Held) -> String {
 }
 
 /// The chains that look at packets.
-fn base(here: &Here) -> String {
+fn base(here: &RuleHost) -> String {
     let pods = &here.pod_cidr;
     let balance = "\t\tip daddr . meta l4proto . th dport vmap @services\n\
                    \t\tip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @node_ports\n";

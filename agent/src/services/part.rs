@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use super::ends::Led;
-use super::held::Held;
+use super::held::TableContent;
 
 /// The rules of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct ServiceRules {
     pub namespace: String,
     pub name: String,
     pub uid: String,
@@ -16,5 +16,5 @@ pub struct Part {
     /// Who serves what is asked for over UDP, by address (none: the node's own) and port: flows of before are ended
     /// where it is another now.
     pub flows: Led,
-    pub(super) held: Held,
+    pub(super) held: TableContent,
 }

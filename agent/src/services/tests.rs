@@ -1,8 +1,8 @@
 use super::*;
 use serde_json::{Value, json};
 
-fn here() -> Here {
-    Here { node: "n1".into(), zone: String::new(), pod_cidr: "10.244.0.0/24".into(), bridges_are_seen: true }
+fn here() -> RuleHost {
+    RuleHost { node: "n1".into(), zone: String::new(), pod_cidr: "10.244.0.0/24".into(), bridges_are_seen: true }
 }
 
 fn service(name: &str, spec: Value) -> Arc<Service> {
@@ -20,7 +20,7 @@ fn slice(service: &str, endpoints: Value, ports: Value) -> Arc<EndpointSlice> {
     Arc::new(EndpointSlice::read(&json!({"metadata": metadata, "endpoints": endpoints, "ports": ports})).unwrap())
 }
 
-fn of(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>], served: Option<IpAddr>) -> Rules {
+fn of(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>], served: Option<IpAddr>) -> KernelRules {
     rules(&group::grouped(services, slices), &here(), served, &mut Pieces::default())
 }
 

@@ -5,51 +5,51 @@ use serde_json::{Value, json};
 use super::member::{One, time};
 use super::whole::begun_ms;
 use crate::desired::Wanted;
-use crate::members::Kind;
+use crate::members::MemberKind;
 use crate::plan::seen::Run;
 use crate::plan::{Dismissal, Dismissed, Now};
 use crate::runtime::State;
 
 /// How a pod ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum PodEnd {
     Succeeded,
     Failed,
 }
 
-impl End {
+impl PodEnd {
     pub(super) fn phase(self) -> &'static str {
         match self {
-            End::Succeeded => "Succeeded",
-            End::Failed => "Failed",
+            PodEnd::Succeeded => "Succeeded",
+            PodEnd::Failed => "Failed",
         }
     }
 
     fn reason(self) -> &'static str {
         match self {
-            End::Succeeded => "PodCompleted",
-            End::Failed => "PodFailed",
+            PodEnd::Succeeded => "PodCompleted",
+            PodEnd::Failed => "PodFailed",
         }
     }
 }
 
 /// The part of an init container or a sidecar.
 pub(super) struct MemberStatus {
-    pub(super) kind: Kind,
+    pub(super) kind: MemberKind,
     pub(super) one: One,
 }
 
 impl MemberStatus {
     /// The next one may start.
     fn complete(&self) -> bool {
-        if self.kind == Kind::Sidecar { self.one.value["started"] == true } else { self.one.ready }
+        if self.kind == MemberKind::Sidecar { self.one.value["started"] == true } else { self.one.ready }
     }
 }
 
 /// Everything that conditions are made of.
-pub(super) struct Facts<'a> {
+pub(super) struct ConditionFacts<'a> {
     pub(super) up: bool,
-    pub(super) ended: Option<End>,
+    pub(super) ended: Option<PodEnd>,
     pub(super) initialized: bool,
     pub(super) init: &'a [MemberStatus],
     pub(super) containers: &'a [One],
@@ -96,8 +96,8 @@ pub const CONDITIONS: [&str; 8] = [
 const RENEWING: &str = "AllContainersRestarting";
 const DISRUPTED: &str = "TerminationByKubelet";
 
-pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
-    let sidecars = facts.init.iter().filter(|member| member.kind == Kind::Sidecar).map(|member| &member.one);
+pub(super) fn conditions(facts: &ConditionFacts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
+    let sidecars = facts.init.iter().filter(|member| member.kind == MemberKind::Sidecar).map(|member| &member.one);
     let unready: Vec<&str> =
         sidecars.chain(facts.containers).filter(|one| !one.ready).map(|one| one.name.as_str()).collect();
     let incomplete: Vec<&str> =
@@ -120,7 +120,7 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
             .flatten()
             .any(|one| one["type"] == "Initialized" && one["status"] == "True");
     if facts.initialized || incomplete.is_empty() || was_initialized {
-        add("Initialized", true, (facts.ended == Some(End::Succeeded)).then_some("PodCompleted"), None);
+        add("Initialized", true, (facts.ended == Some(PodEnd::Succeeded)).then_some("PodCompleted"), None);
     } else {
         let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
         add("Initialized", false, Some("ContainersNotInitialized"), Some(message));
@@ -161,7 +161,7 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
 
 /// The conditions of one status as they are made.
 struct Conditions<'a> {
-    facts: &'a Facts<'a>,
+    facts: &'a ConditionFacts<'a>,
     generation: Option<i64>,
     was: &'a Value,
     now: Now,
@@ -171,7 +171,7 @@ struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    fn new(facts: &'a Facts<'a>, generation: Option<i64>, was: &'a Value, now: Now) -> Conditions<'a> {
+    fn new(facts: &'a ConditionFacts<'a>, generation: Option<i64>, was: &'a Value, now: Now) -> Conditions<'a> {
         let own = |one: &Value| CONDITIONS.iter().any(|kind| one["type"] == **kind);
         let had = was["conditions"].as_array().into_iter().flatten().any(own);
         Conditions { facts, generation, was, now, had, list: Vec::new() }

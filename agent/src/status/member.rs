@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::desired::{Wanted, status_of};
 use crate::hash;
-use crate::members::{Kind, Member};
+use crate::members::{Member, MemberKind};
 use crate::naming::PodName;
 use crate::plan::memory::{KILLED_CODE, Lost, UNKNOWN_CODE};
 use crate::plan::renewal::{self, Renewal};
@@ -16,7 +16,7 @@ use crate::plan::{images, resize};
 use crate::runtime::State;
 
 /// Everything that a pod's status is made of, beside what runs of it.
-pub(super) struct Case<'a> {
+pub(super) struct StatusCase<'a> {
     pub(super) wanted: &'a Wanted,
     pub(super) world: &'a World,
     pub(super) waits: &'a Waits,
@@ -42,21 +42,21 @@ pub(super) struct One {
 }
 
 /// A start that left no container, where none came after it.
-fn lost<'a>(case: &Case<'a>, member: &Member<'_>, newest: Option<&Run<'_>>) -> Option<&'a Lost> {
+fn lost<'a>(case: &StatusCase<'a>, member: &Member<'_>, newest: Option<&Run<'_>>) -> Option<&'a Lost> {
     let lost = case.world.memory.lost.get(&(case.wanted.name.uid.clone(), member.spec.name.clone()));
     lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt))
 }
 
 /// Whether it has started and whether it is ready, of a container that runs.
-fn readiness(case: &Case<'_>, member: &Member<'_>, newest: Option<&Run<'_>>, runs_now: bool) -> (bool, bool) {
+fn readiness(case: &StatusCase<'_>, member: &Member<'_>, newest: Option<&Run<'_>>, runs_now: bool) -> (bool, bool) {
     let (container, verdict) = (member.spec, newest.and_then(|run| case.world.verdicts.get(&run.seen.id)));
     let started = runs_now && (container.startup_probe.is_none() || verdict.is_some_and(|verdict| verdict.started));
     let passed = container.readiness_probe.is_none() || verdict.is_some_and(|verdict| verdict.ready == Some(true));
     (started, started && passed)
 }
 
-pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is_over: bool) -> One {
-    let Case { wanted, world, waits, initialized, .. } = *case;
+pub(super) fn one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is_over: bool) -> One {
+    let StatusCase { wanted, world, waits, initialized, .. } = *case;
     let container = member.spec;
     let newest = seen::of(runs, &container.name).next();
     let previous = seen::of(runs, &container.name).nth(1);
@@ -115,7 +115,8 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
         }
     };
     let (started, ready) = readiness(case, member, newest, runs_now);
-    let ready = if member.kind == Kind::Init { exit_code == Some(0) && state["terminated"].is_object() } else { ready };
+    let ready =
+        if member.kind == MemberKind::Init { exit_code == Some(0) && state["terminated"].is_object() } else { ready };
     let attempt = lost.map(|lost| lost.attempt).or(newest.map(|run| run.tag.attempt)).unwrap_or(0);
     let never_ran = state.get("waiting").is_some() && before.is_null();
     let last = if before.is_null() { json!({}) } else { json!({"terminated": before}) };
@@ -129,14 +130,14 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
 }
 
 /// It was ended so that all containers of its pod start anew, and none of them runs any more.
-fn is_over(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, newest: &Run<'_>) -> bool {
+fn is_over(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, newest: &Run<'_>) -> bool {
     let earlier = |run: &Run<'_>| run.tag.renewal < case.renewal.number;
     let alive = seen::members(runs).any(|run| run.seen.runs() && earlier(run));
-    member.kind != Kind::Ephemeral && earlier(newest) && !alive
+    member.kind != MemberKind::Ephemeral && earlier(newest) && !alive
 }
 
 /// One that is to start anew with all others. What it was before counts for nothing, as a kubelet tells it.
-fn renewed(case: &Case<'_>, member: &Member<'_>, newest: &Run<'_>, waiting: &Waiting) -> One {
+fn renewed(case: &StatusCase<'_>, member: &Member<'_>, newest: &Run<'_>, waiting: &Waiting) -> One {
     let all = Waiting::new(WaitReason::RestartingAllContainers, renewal::MESSAGE);
     let idle = matches!(waiting.reason, WaitReason::ContainerCreating | WaitReason::PodInitializing);
     let waiting = if case.renewal.begins && idle { &all } else { waiting };
@@ -181,12 +182,12 @@ struct Absent {
     exit_code: Option<i32>,
 }
 
-fn absent(kind: Kind, initialized: bool, pod_is_over: bool) -> Option<Absent> {
+fn absent(kind: MemberKind, initialized: bool, pod_is_over: bool) -> Option<Absent> {
     let unknown = || unknown("The container could not be located when the pod was terminated");
     let completed = || json!({"exitCode": 0, "reason": "Completed", "startedAt": null, "finishedAt": null});
     match kind {
         // It has succeeded: others would not have started.
-        Kind::Init if initialized => {
+        MemberKind::Init if initialized => {
             Some(Absent { state: Some(json!({"terminated": completed()})), exit_code: Some(0) })
         }
         _ if !pod_is_over => None,
@@ -194,20 +195,20 @@ fn absent(kind: Kind, initialized: bool, pod_is_over: bool) -> Option<Absent> {
             Some(Absent { state: Some(json!({"terminated": unknown()})), exit_code: Some(UNKNOWN_CODE) })
         }
         // Its turn never came.
-        Kind::Init | Kind::Sidecar => Some(Absent { state: None, exit_code: None }),
-        Kind::Main | Kind::Ephemeral => Some(Absent { state: None, exit_code: Some(UNKNOWN_CODE) }),
+        MemberKind::Init | MemberKind::Sidecar => Some(Absent { state: None, exit_code: None }),
+        MemberKind::Main | MemberKind::Ephemeral => Some(Absent { state: None, exit_code: Some(UNKNOWN_CODE) }),
     }
 }
 
 /// Whether it was started of something else than what is wanted now, and its end would be one for good.
 fn is_edited(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
-    let may_end = member.kind != Kind::Sidecar && !member.spec.starts_again(&wanted.pod.spec.restart_policy, 0);
+    let may_end = member.kind != MemberKind::Sidecar && !member.spec.starts_again(&wanted.pod.spec.restart_policy, 0);
     may_end && wanted.pod.metadata.deletion_timestamp.is_none() && !hash::same(&run.tag.hash, &wanted.hash_of(member))
 }
 
 /// How it ended, where the engine cannot tell it any more: it is on record, or was told before somebody removed it.
 fn recorded<'a>(
-    case: &Case<'a>,
+    case: &StatusCase<'a>,
     member: &Member<'_>,
     newest: Option<&Run<'_>>,
     lost: Option<&Lost>,
@@ -246,8 +247,8 @@ fn ended_before(before: &Value) -> One {
 }
 
 /// Its image and id, its resources and mounts.
-fn add_origin(value: &mut Value, case: &Case<'_>, member: &Member<'_>, newest: Option<&Run<'_>>) {
-    let Case { wanted, was, .. } = *case;
+fn add_origin(value: &mut Value, case: &StatusCase<'_>, member: &Member<'_>, newest: Option<&Run<'_>>) {
+    let StatusCase { wanted, was, .. } = *case;
     if let Some(run) = newest.filter(|run| run.seen.state != (State::Created { refused: None })) {
         value["image"] = json!(images::full_name(&run.seen.image));
         value["imageID"] = json!(run.seen.image_id);
@@ -264,7 +265,7 @@ fn add_origin(value: &mut Value, case: &Case<'_>, member: &Member<'_>, newest: O
 }
 
 /// What it lacked, it lacks until it runs.
-fn misconfigured(case: &Case<'_>, member: &Member<'_>) -> Option<Waiting> {
+fn misconfigured(case: &StatusCase<'_>, member: &Member<'_>) -> Option<Waiting> {
     let waiting = &status_of(case.was, member)?["state"]["waiting"];
     let reason = WaitReason::CreateContainerConfigError;
     let message = waiting["message"].as_str().unwrap_or_default();

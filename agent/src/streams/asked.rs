@@ -4,21 +4,21 @@ use coracle_api::query::truth;
 use coracle_http::websocket::Offer;
 use coracle_http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
-use super::channels::Form;
+use super::channels::ChannelProtocol;
 use super::forward::PORTS_MAX;
 use super::spdy;
 use crate::runtime::conversation::Streams;
 
 /// The protocols of commands over WebSocket, as far as clients name them.
-const CHANNELS: [(&str, Form); 5] = [
-    ("v5.channel.k8s.io", Form { base64: false, status: true, closes: true }),
-    ("v4.channel.k8s.io", Form { base64: false, status: true, closes: false }),
-    ("v4.base64.channel.k8s.io", Form { base64: true, status: true, closes: false }),
+const CHANNELS: [(&str, ChannelProtocol); 5] = [
+    ("v5.channel.k8s.io", ChannelProtocol { base64: false, status: true, closes: true }),
+    ("v4.channel.k8s.io", ChannelProtocol { base64: false, status: true, closes: false }),
+    ("v4.base64.channel.k8s.io", ChannelProtocol { base64: true, status: true, closes: false }),
     ("channel.k8s.io", OLDEST),
-    ("base64.channel.k8s.io", Form { base64: true, status: false, closes: false }),
+    ("base64.channel.k8s.io", ChannelProtocol { base64: true, status: false, closes: false }),
 ];
 /// What is spoken with a client that names none.
-const OLDEST: Form = Form { base64: false, status: false, closes: false };
+const OLDEST: ChannelProtocol = ChannelProtocol { base64: false, status: false, closes: false };
 
 /// What SPDY speaks of itself, in both directions.
 const SPDY: &str = "SPDY/3.1";
@@ -26,11 +26,11 @@ const STREAM_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-ve
 const ACCEPTED_VERSIONS: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
 
 /// The protocols of commands over SPDY.
-const STREAMS: [(&str, spdy::Form); 4] = [
-    ("v4.channel.k8s.io", spdy::Form { status: true, sizes: true }),
-    ("v3.channel.k8s.io", spdy::Form { status: false, sizes: true }),
-    ("v2.channel.k8s.io", spdy::Form { status: false, sizes: false }),
-    ("channel.k8s.io", spdy::Form { status: false, sizes: false }),
+const STREAMS: [(&str, spdy::SpdyProtocol); 4] = [
+    ("v4.channel.k8s.io", spdy::SpdyProtocol { status: true, sizes: true }),
+    ("v3.channel.k8s.io", spdy::SpdyProtocol { status: false, sizes: true }),
+    ("v2.channel.k8s.io", spdy::SpdyProtocol { status: false, sizes: false }),
+    ("channel.k8s.io", spdy::SpdyProtocol { status: false, sizes: false }),
 ];
 
 /// Of ports, over SPDY, in a WebSocket that carries it, and in channels of a WebSocket.
@@ -44,8 +44,8 @@ const LOGS: [(&str, bool); 2] = [("binary.k8s.io", false), ("base64.binary.k8s.i
 /// How the streams of a command are carried.
 #[derive(Debug, PartialEq)]
 pub enum Carrier {
-    Channels(Form),
-    Spdy(spdy::Form),
+    Channels(ChannelProtocol),
+    Spdy(spdy::SpdyProtocol),
 }
 
 /// How connections to ports are carried.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::base64::Base64;
 use super::size::Sizes;
-use crate::runtime::conversation::{Heard, Outcome, Streams, ToClient};
+use crate::runtime::conversation::{ClientMessage, CommandOutcome, Streams, ToClient};
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -26,7 +26,7 @@ pub const LINGER: Duration = Duration::from_secs(10);
 
 /// What client and agent have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
+pub struct ChannelProtocol {
     /// Numbers of channels are digits, and what follows them is base64.
     pub base64: bool,
     /// The outcome is a Status in JSON, since version 4; before that it is text, and none of a success.
@@ -38,9 +38,9 @@ pub struct Form {
 /// Until the client has gone, or was told all there is.
 pub async fn carry(
     upgraded: Upgraded,
-    form: Form,
+    form: ChannelProtocol,
     streams: Streams,
-    heard: Sender<Heard>,
+    heard: Sender<ClientMessage>,
     to_client: Receiver<ToClient>,
 ) {
     let (mut reader, mut writer) = open(upgraded);
@@ -65,7 +65,7 @@ struct Message {
     ends: Vec<u8>,
 }
 
-async fn read(reader: &mut Reader, form: Form, streams: Streams, heard: Sender<Heard>) {
+async fn read(reader: &mut Reader, form: ChannelProtocol, streams: Streams, heard: Sender<ClientMessage>) {
     let (mut message, mut sizes) = (Message::default(), Sizes::default());
     while let Ok(Some(piece)) = reader.next().await {
         let Piece::Message { begins, ends, bytes } = piece else { continue };
@@ -77,13 +77,19 @@ async fn read(reader: &mut Reader, form: Form, streams: Streams, heard: Sender<H
             let _ = heard.send(said).await;
         }
         if ends && message.ends == [STDIN] && streams.stdin {
-            let _ = heard.send(Heard::StdinEnd).await;
+            let _ = heard.send(ClientMessage::StdinEnd).await;
         }
     }
 }
 
 impl Message {
-    fn take(&mut self, mut bytes: Bytes, form: Form, streams: Streams, sizes: &mut Sizes) -> Vec<Heard> {
+    fn take(
+        &mut self,
+        mut bytes: Bytes,
+        form: ChannelProtocol,
+        streams: Streams,
+        sizes: &mut Sizes,
+    ) -> Vec<ClientMessage> {
         if self.channel.is_none() && !bytes.is_empty() {
             let first = bytes.split_to(1)[0];
             self.channel = Some(if form.base64 { first.wrapping_sub(b'0') } else { first });
@@ -92,11 +98,11 @@ impl Message {
         match self.channel {
             Some(STDIN) if streams.stdin => {
                 let bytes = decoded(&mut self.base64, bytes);
-                if bytes.is_empty() { Vec::new() } else { vec![Heard::Stdin(bytes)] }
+                if bytes.is_empty() { Vec::new() } else { vec![ClientMessage::Stdin(bytes)] }
             }
             Some(RESIZE) if streams.tty => {
                 let bytes = decoded(&mut self.base64, bytes);
-                sizes.take(&bytes).into_iter().map(Heard::Size).collect()
+                sizes.take(&bytes).into_iter().map(ClientMessage::Size).collect()
             }
             Some(CLOSE) if form.closes => {
                 self.ends.extend(bytes.iter().take(2));
@@ -109,7 +115,7 @@ impl Message {
 
 async fn write(
     writer: &mut Writer,
-    form: Form,
+    form: ChannelProtocol,
     streams: Streams,
     mut to_client: Receiver<ToClient>,
 ) -> std::io::Result<()> {
@@ -138,11 +144,11 @@ async fn write(
     }
 }
 
-fn words(outcome: &Outcome, form: Form) -> String {
+fn words(outcome: &CommandOutcome, form: ChannelProtocol) -> String {
     if form.status { outcome.status().to_string() } else { outcome.message() }
 }
 
-async fn send(writer: &mut Writer, form: Form, channel: u8, bytes: &[u8]) -> std::io::Result<()> {
+async fn send(writer: &mut Writer, form: ChannelProtocol, channel: u8, bytes: &[u8]) -> std::io::Result<()> {
     if form.base64 {
         writer.message(true, &[&[b'0' + channel], coracle_schema::base64::encode(bytes).as_bytes()]).await
     } else {
@@ -155,42 +161,42 @@ mod tests {
     use super::*;
     use crate::runtime::conversation::Size;
 
-    const V5: Form = Form { base64: false, status: true, closes: true };
+    const V5: ChannelProtocol = ChannelProtocol { base64: false, status: true, closes: true };
     const ALL: Streams = Streams { stdin: true, stdout: true, stderr: true, tty: true };
 
     /// What is heard of one message that comes in these pieces.
-    fn check(form: Form, pieces: &[&'static [u8]], expected: &[Heard]) {
+    fn check(form: ChannelProtocol, pieces: &[&'static [u8]], expected: &[ClientMessage]) {
         let (mut message, mut sizes) = (Message::default(), Sizes::default());
-        let mut heard: Vec<Heard> =
+        let mut heard: Vec<ClientMessage> =
             pieces.iter().flat_map(|piece| message.take(Bytes::from_static(piece), form, ALL, &mut sizes)).collect();
         if message.ends == [STDIN] {
-            heard.push(Heard::StdinEnd);
+            heard.push(ClientMessage::StdinEnd);
         }
         assert_eq!(heard, expected, "{pieces:?}");
     }
 
     #[test]
     fn messages() {
-        check(V5, &[b"\0ab"], &[Heard::Stdin("ab".into())]);
-        check(V5, &[b"", b"\0", b"ab", b"c"], &[Heard::Stdin("ab".into()), Heard::Stdin("c".into())]);
+        check(V5, &[b"\0ab"], &[ClientMessage::Stdin("ab".into())]);
+        check(V5, &[b"", b"\0", b"ab", b"c"], &[ClientMessage::Stdin("ab".into()), ClientMessage::Stdin("c".into())]);
         check(V5, &[b"\0"], &[]);
         check(V5, &[b"\x01ab"], &[]);
-        check(V5, &[b"\xff\0"], &[Heard::StdinEnd]);
-        check(V5, &[b"\xff", b"\0"], &[Heard::StdinEnd]);
+        check(V5, &[b"\xff\0"], &[ClientMessage::StdinEnd]);
+        check(V5, &[b"\xff", b"\0"], &[ClientMessage::StdinEnd]);
         check(V5, &[b"\xff\x01"], &[]);
         check(V5, &[b"\xff\0\0"], &[]);
-        check(Form { closes: false, ..V5 }, &[b"\xff\0"], &[]);
-        check(V5, &[b"\x04{\"Width\":1,", b"\"Height\":2}"], &[Heard::Size(Size { width: 1, height: 2 })]);
-        let base64 = Form { base64: true, closes: false, ..V5 };
-        check(base64, &[b"0Zm9v", b"Cg=="], &[Heard::Stdin("foo".into()), Heard::Stdin("\n".into())]);
+        check(ChannelProtocol { closes: false, ..V5 }, &[b"\xff\0"], &[]);
+        check(V5, &[b"\x04{\"Width\":1,", b"\"Height\":2}"], &[ClientMessage::Size(Size { width: 1, height: 2 })]);
+        let base64 = ChannelProtocol { base64: true, closes: false, ..V5 };
+        check(base64, &[b"0Zm9v", b"Cg=="], &[ClientMessage::Stdin("foo".into()), ClientMessage::Stdin("\n".into())]);
         check(base64, &[b"\xff"], &[]);
     }
 
     #[test]
     fn outcomes_are_text_before_they_were_documents() {
-        let old = Form { status: false, ..V5 };
-        assert_eq!(words(&Outcome::Success, old), "");
-        assert_eq!(words(&Outcome::Exit(1), old), "command terminated with non-zero exit code: exit status 1");
-        assert!(words(&Outcome::Success, V5).contains("Success"));
+        let old = ChannelProtocol { status: false, ..V5 };
+        assert_eq!(words(&CommandOutcome::Success, old), "");
+        assert_eq!(words(&CommandOutcome::Exit(1), old), "command terminated with non-zero exit code: exit status 1");
+        assert!(words(&CommandOutcome::Success, V5).contains("Success"));
     }
 }

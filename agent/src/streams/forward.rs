@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::base64::Base64;
 use super::channels::LINGER;
-use super::pairs::{Asked, Pairs, Whole};
+use super::pairs::{Pairs, StreamHeaders, Whole};
 
 /// Ports that one request over WebSocket may name: each takes two numbers of channels, of which a digit of base64's
 /// form has 64.
@@ -52,7 +52,7 @@ struct Pair {
     port: u16,
 }
 
-/// How a port inside a pod is reached: `Network::connect`, or what a test puts there.
+/// How a port inside a pod is reached: `NetworkNamespace::connect`, or what a test puts there.
 pub trait Reach: Clone + Send + Sync + 'static {
     type Wire: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin;
     fn connect(&self, port: u16) -> impl Future<Output = Result<Self::Wire, String>> + Send;
@@ -173,7 +173,7 @@ impl<R: Reach> Streams<R> {
         if self.connections.len() + self.pairs.len() >= PAIRS_MAX {
             return Err(format!("more than {PAIRS_MAX} connections of one client"));
         }
-        let asked = Asked::read(stream, headers)?;
+        let asked = StreamHeaders::read(stream, headers)?;
         let whole = if asked.is_data {
             let (taker, from_client) = mpsc::channel(WAITING_MAX);
             let whole = self.pairs.data(stream, asked, from_client)?;

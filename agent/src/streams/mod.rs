@@ -22,7 +22,7 @@ use std::pin::pin;
 use coracle_http::Upgraded;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-use crate::runtime::conversation::{Heard, Outcome, Streams, ToClient, WAITING_MAX};
+use crate::runtime::conversation::{ClientMessage, CommandOutcome, Streams, ToClient, WAITING_MAX};
 use asked::Carrier;
 
 /// A command and its client, until one of them has gone. A client that leaves ends the command: its future is dropped.
@@ -30,9 +30,9 @@ pub async fn converse<F>(
     upgraded: Upgraded,
     carrier: Carrier,
     streams: Streams,
-    command: impl FnOnce(Receiver<Heard>, Sender<ToClient>) -> F,
+    command: impl FnOnce(Receiver<ClientMessage>, Sender<ToClient>) -> F,
 ) where
-    F: Future<Output = Outcome>,
+    F: Future<Output = CommandOutcome>,
 {
     let (heard_in, heard) = mpsc::channel(WAITING_MAX);
     let (to_client_in, to_client) = mpsc::channel(WAITING_MAX);

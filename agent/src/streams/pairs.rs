@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// What the headers of a stream ask for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct StreamHeaders {
     pub is_data: bool,
     pub port: u16,
     /// Common to the two of a pair.
@@ -37,9 +37,9 @@ impl<H> Default for Pairs<H> {
     }
 }
 
-impl Asked {
+impl StreamHeaders {
     /// `Err`: why the stream is rejected.
-    pub fn read(stream: u32, headers: &[(String, String)]) -> Result<Asked, String> {
+    pub fn read(stream: u32, headers: &[(String, String)]) -> Result<StreamHeaders, String> {
         let said = |name: &str| {
             headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str()).unwrap_or_default()
         };
@@ -62,7 +62,7 @@ impl Asked {
             "" => stream.saturating_sub(if is_data { 2 } else { 0 }).to_string(),
             id => id.to_owned(),
         };
-        Ok(Asked { is_data, port, request })
+        Ok(StreamHeaders { is_data, port, request })
     }
 }
 
@@ -71,7 +71,7 @@ impl<H> Pairs<H> {
         self.halves.len()
     }
 
-    pub fn data(&mut self, stream: u32, asked: Asked, held: H) -> Result<Option<Whole<H>>, String> {
+    pub fn data(&mut self, stream: u32, asked: StreamHeaders, held: H) -> Result<Option<Whole<H>>, String> {
         let half = self.half(&asked);
         if half.data.is_some() {
             return Err("data stream already assigned".to_owned());
@@ -80,7 +80,7 @@ impl<H> Pairs<H> {
         Ok(self.whole(&asked.request))
     }
 
-    pub fn error(&mut self, stream: u32, asked: Asked) -> Result<Option<Whole<H>>, String> {
+    pub fn error(&mut self, stream: u32, asked: StreamHeaders) -> Result<Option<Whole<H>>, String> {
         let half = self.half(&asked);
         if half.error.is_some() {
             return Err("error stream already assigned".to_owned());
@@ -96,7 +96,7 @@ impl<H> Pairs<H> {
         });
     }
 
-    fn half(&mut self, asked: &Asked) -> &mut Half<H> {
+    fn half(&mut self, asked: &StreamHeaders) -> &mut Half<H> {
         self.halves.entry(asked.request.clone()).or_insert(Half { data: None, error: None })
     }
 
@@ -118,8 +118,8 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn asked(stream: u32, kind: &str, request: &str) -> Asked {
-        Asked::read(stream, &headers(&[("streamtype", kind), ("port", "80"), ("requestid", request)])).unwrap()
+    fn asked(stream: u32, kind: &str, request: &str) -> StreamHeaders {
+        StreamHeaders::read(stream, &headers(&[("streamtype", kind), ("port", "80"), ("requestid", request)])).unwrap()
     }
 
     #[test]
@@ -156,8 +156,8 @@ mod tests {
             (&[("port", "0"), ("streamtype", "data")], "port \"0\" must be > 0"),
             (&[("port", "80"), ("streamtype", "other")], "invalid stream type \"other\""),
         ] {
-            assert_eq!(Asked::read(1, &headers(given)), Err(why.to_owned()));
+            assert_eq!(StreamHeaders::read(1, &headers(given)), Err(why.to_owned()));
         }
-        assert!(Asked::read(1, &headers(&[("port", "70000"), ("streamtype", "data")])).is_err());
+        assert!(StreamHeaders::read(1, &headers(&[("port", "70000"), ("streamtype", "data")])).is_err());
     }
 }

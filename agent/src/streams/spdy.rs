@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::channels::LINGER;
 use super::size::Sizes;
-use crate::runtime::conversation::{Heard, Streams, ToClient};
+use crate::runtime::conversation::{ClientMessage, Streams, ToClient};
 
 /// A client opens all its streams within this, as the kubelet asks of it.
 const OPENING: Duration = Duration::from_secs(30);
@@ -20,7 +20,7 @@ const ANSWERS_MAX: usize = 16;
 
 /// What client and agent have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
+pub struct SpdyProtocol {
     /// The outcome is a Status in JSON, since version 4; before that it is text, and none of a success.
     pub status: bool,
     /// There is a stream of sizes for a terminal, since version 3.
@@ -47,7 +47,7 @@ impl Role {
     ];
 
     /// Those that a client will open.
-    fn expected(form: Form, streams: Streams) -> impl Iterator<Item = Role> {
+    fn expected(form: SpdyProtocol, streams: Streams) -> impl Iterator<Item = Role> {
         let wanted = move |role: &Role| match role {
             Role::Error => true,
             Role::Stdin => streams.stdin,
@@ -68,9 +68,9 @@ enum Answer {
 /// Until the client has gone, or was told all there is.
 pub async fn carry(
     upgraded: Upgraded,
-    form: Form,
+    form: SpdyProtocol,
     streams: Streams,
-    heard: Sender<Heard>,
+    heard: Sender<ClientMessage>,
     to_client: Receiver<ToClient>,
 ) {
     let (mut reader, mut writer) = open(upgraded);
@@ -86,7 +86,13 @@ pub async fn carry(
     let _ = timeout(LINGER, writer.close()).await;
 }
 
-async fn read(reader: &mut SpdyReader, form: Form, streams: Streams, heard: Sender<Heard>, answer: Sender<Answer>) {
+async fn read(
+    reader: &mut SpdyReader,
+    form: SpdyProtocol,
+    streams: Streams,
+    heard: Sender<ClientMessage>,
+    answer: Sender<Answer>,
+) {
     let (mut roles, mut sizes) = (HashMap::new(), Sizes::default());
     while let Ok(Some(frame)) = reader.next().await {
         match frame {
@@ -106,28 +112,28 @@ async fn read(reader: &mut SpdyReader, form: Form, streams: Streams, heard: Send
                     return;
                 }
                 if ends && role == Some(Role::Stdin) {
-                    let _ = heard.send(Heard::StdinEnd).await;
+                    let _ = heard.send(ClientMessage::StdinEnd).await;
                 }
             }
             Frame::Data { stream, bytes, ends } => match roles.get(&stream) {
                 Some(Role::Stdin) => {
                     if !bytes.is_empty() {
-                        let _ = heard.send(Heard::Stdin(bytes)).await;
+                        let _ = heard.send(ClientMessage::Stdin(bytes)).await;
                     }
                     if ends {
-                        let _ = heard.send(Heard::StdinEnd).await;
+                        let _ = heard.send(ClientMessage::StdinEnd).await;
                     }
                 }
                 Some(Role::Resize) => {
                     for size in sizes.take(&bytes) {
-                        let _ = heard.send(Heard::Size(size)).await;
+                        let _ = heard.send(ClientMessage::Size(size)).await;
                     }
                 }
                 _ => {}
             },
             Frame::Reset { stream } => {
                 if roles.get(&stream) == Some(&Role::Stdin) {
-                    let _ = heard.send(Heard::StdinEnd).await;
+                    let _ = heard.send(ClientMessage::StdinEnd).await;
                 }
             }
             Frame::Ping(number) => drop(answer.send(Answer::Ping(number)).await),
@@ -137,7 +143,7 @@ async fn read(reader: &mut SpdyReader, form: Form, streams: Streams, heard: Send
 
 async fn write(
     writer: &mut SpdyWriter,
-    form: Form,
+    form: SpdyProtocol,
     streams: Streams,
     mut to_client: Receiver<ToClient>,
     mut answers: Receiver<Answer>,

@@ -5,7 +5,7 @@ use super::*;
 use crate::control::{Gate, Intent};
 use crate::making::Maker;
 use crate::serve::Serve;
-use crate::store::{FlatStore, KindRow, Rules, Store};
+use crate::store::{FlatStore, KindRow, Store, StoreRules};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Durable, Resource, Time};
 use coracle_api::strategy::Cidr;
@@ -21,7 +21,7 @@ pub fn in_memory() -> Arc<Registry> {
         api_version: kind.api_version().into(),
         kind: kind.kind.clone(),
     };
-    let rules = Rules {
+    let rules = StoreRules {
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| None,

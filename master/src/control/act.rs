@@ -4,7 +4,7 @@ use super::controller::Now;
 use super::correlate::{Correlator, Telling};
 use super::event::{cut_message, document, moment, name_of, namespace_of};
 use super::intent::{About, Contents, Doing, Intent, Item, Refusal, Tale};
-use super::rules::Rules;
+use super::rules::ControlRules;
 use super::settings::{Own, Settings, Zones};
 use super::view::{EVENTS, PODS, namespace_key};
 use super::wakes::{Wake, Wakes};
@@ -40,7 +40,7 @@ pub struct Gate {
     node_grace: Duration,
     /// The directory of the agents' sockets. `None`: nobody is asked.
     agents: Option<PathBuf>,
-    rules: Rules,
+    rules: ControlRules,
 }
 
 impl Gate {
@@ -50,7 +50,7 @@ impl Gate {
 
     pub fn new(registry: Arc<Registry>) -> Gate {
         let (tales, correlator) = (AtomicU64::new(0), Mutex::default());
-        let (node_grace, rules) = (Settings::NODE_GRACE, Rules::default());
+        let (node_grace, rules) = (Settings::NODE_GRACE, ControlRules::default());
         Gate { registry, tales, correlator, workloads: true, own: None, node_grace, agents: None, rules }
     }
 
@@ -79,7 +79,7 @@ impl Gate {
     }
 
     /// For simulations.
-    pub fn ruled_by(self, rules: Rules) -> Gate {
+    pub fn ruled_by(self, rules: ControlRules) -> Gate {
         Gate { rules, ..self }
     }
 

@@ -6,7 +6,7 @@
 //! The claim itself is the service's, and is made with it; these are worked out again after a restart.
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{Decision, Intent};
 use super::shelf::View;
 use super::view::{SERVICES, document};
@@ -71,7 +71,7 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
     of_services.chain(cluster.all::<AddressView>().map(|(key, _)| key.clone())).collect()
 }
 
-pub fn by_service(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_service(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let both = change.was::<AddressedView>().into_iter().chain(cluster.get::<AddressedView>(change.key));
     both.flat_map(|service| &service.addresses).map(|address| key_of(address)).collect()
 }

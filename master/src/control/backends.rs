@@ -4,7 +4,7 @@
 //! absent.
 
 use super::cluster::Cluster;
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::view::{EndpointsView, PodView, ServiceView, document, protocol};
 use coracle_api::meta::{Key, ObjectReference};
 use coracle_api::quantity::IntOrString;
@@ -86,7 +86,7 @@ fn address(cluster: &Cluster, pod: &PodView, standing: Option<&EndpointsView>) -
     }
     // An address of this host alone reaches nobody, and Endpoints that name it would be refused as a whole.
     let reached = !pod.ip.is_empty() && elsewhere(&pod.ip).is_none();
-    let ready = pod.ready == Some(true) || !cluster.holds(Rule::OnlyReadyPodsServe);
+    let ready = pod.ready == Some(true) || !cluster.holds(ControlRule::OnlyReadyPodsServe);
     reached.then(|| (pod.ip.clone(), takes(ready)))
 }
 

@@ -11,7 +11,7 @@
 
 use super::balanced::{BalancedView, address};
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{About, Decision, Intent, Memo, Tale};
 use super::view::{HostPort, NodeView};
 use coracle_api::meta::Key;
@@ -38,16 +38,16 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
 }
 
 /// One service that goes may leave its ports to another.
-pub fn by_service(cluster: &Cluster, _: &Change<'_>) -> Vec<Key> {
+pub fn by_service(cluster: &Cluster, _: &ObservedChange<'_>) -> Vec<Key> {
     all(cluster)
 }
 
-pub fn by_node(cluster: &Cluster, _: &Change<'_>) -> Vec<Key> {
+pub fn by_node(cluster: &Cluster, _: &ObservedChange<'_>) -> Vec<Key> {
     all(cluster)
 }
 
 /// A pod that comes to a node or leaves it, with ports of the host.
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let holds = change.pods(cluster).any(|pod| !pod.host_ports.is_empty() && !pod.node.is_empty());
     if holds || change.is_unreadable() { all(cluster) } else { Vec::new() }
 }

@@ -9,10 +9,10 @@
 //! `coracle_api::strategy::eviction`. What cannot be counted allows nothing.
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::disruption::left;
 use super::intent::{About, Decision, Intent, Tale};
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::shelf::View;
 use super::view::{PodView, Selector, document, of_group, read};
 use crate::store::Stored;
@@ -102,12 +102,12 @@ impl View for ScaleView {
 }
 
 /// The budgets of the namespace: they may count by an object in it.
-pub fn by_namespace(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_namespace(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     cluster.within::<BudgetView>(&change.key.namespace).map(|(key, _)| key.clone()).collect()
 }
 
 /// The budgets that guard pods of an object, or of one that it owns: they count by it.
-pub fn by_scale(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_scale(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     if change.is_unreadable() {
         return by_namespace(cluster, change);
     }
@@ -119,7 +119,7 @@ pub fn by_scale(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 }
 
 /// The budgets that guard a pod, or did.
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     if change.is_unreadable() {
         return by_namespace(cluster, change);
     }
@@ -146,7 +146,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let (mut tales, status) = match expect(cluster, key, &document["spec"], &guarded) {
         Ok(expected) => {
             let mut status = counted(&document, &guarded, &expected, &disrupted, now.wall);
-            if !cluster.holds(Rule::BudgetsCountTheHealthy) {
+            if !cluster.holds(ControlRule::BudgetsCountTheHealthy) {
                 status["disruptionsAllowed"] = expected.pods.into();
             }
             (expected.tales(own, &document["spec"]["selector"], &guarded), status)

@@ -7,11 +7,11 @@ use super::labelled::Labelled;
 use super::pod_garbage::Ended;
 use super::readings::Readings;
 use super::references::References;
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::settings::Settings;
 use super::shelf::{Shelf, Shelves, View};
 use super::storage::view::{CLAIMS, CLASSES, CSI_NODES, VOLUMES};
-use super::usage::Usage;
+use super::usage::NodeUsage;
 use super::view::{
     self, EVENTS, LEASES, Labels, NODE_LEASES, NODES, NodeView, PODS, PodView, SERVICES, Selector, node_key,
 };
@@ -30,7 +30,7 @@ pub struct Cluster {
     labelled: Labelled,
     pub ended: Ended,
     /// What the pods on each node take of it together.
-    usage: BTreeMap<String, Usage>,
+    usage: BTreeMap<String, NodeUsage>,
     /// Pods that want other pods near or far, and have a node.
     related: BTreeSet<Arc<Key>>,
     /// What pods may have waited for.
@@ -80,7 +80,7 @@ impl Cluster {
         }
     }
 
-    pub fn holds(&self, rule: Rule) -> bool {
+    pub fn holds(&self, rule: ControlRule) -> bool {
         self.settings.rules.hold(rule)
     }
 
@@ -164,7 +164,7 @@ impl Cluster {
     }
 
     /// What the pods on a node take of it. `None`: nothing.
-    pub fn usage(&self, node: &str) -> Option<&Usage> {
+    pub fn usage(&self, node: &str) -> Option<&NodeUsage> {
         self.usage.get(node)
     }
 

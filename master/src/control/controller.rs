@@ -43,7 +43,7 @@ pub struct Controller {
     pub workload: bool,
     /// The event that tells of an intent that was refused. A controller that has one writes the refusal into the status
     /// too, so it looks again at once when a refusal begins or ends.
-    pub refused: Option<Refused>,
+    pub refused: Option<RefusalTale>,
     /// When it looks again at what was refused.
     pub patience: Patience,
 }
@@ -66,15 +66,15 @@ impl Controller {
         Controller { patience, ..self }
     }
 
-    pub fn telling(self, refused: Refused) -> Controller {
+    pub fn telling(self, refused: RefusalTale) -> Controller {
         Controller { refused: Some(refused), ..self }
     }
 }
 
 /// The event about a refusal.
-pub type Refused = fn(&Cluster, &Key, &Refusal) -> Option<Tale>;
+pub type RefusalTale = fn(&Cluster, &Key, &Refusal) -> Option<Tale>;
 /// The keys of a controller that a change concerns. Too many are harmless, a missing one is not.
-pub type Concerned = fn(&Cluster, &Change<'_>) -> Vec<Key>;
+pub type Concerned = fn(&Cluster, &ObservedChange<'_>) -> Vec<Key>;
 
 /// Objects that a controller follows.
 pub enum Follow {
@@ -132,14 +132,14 @@ impl Follow {
 }
 
 /// A change of one object that the cluster has taken in.
-pub struct Change<'a> {
+pub struct ObservedChange<'a> {
     pub key: &'a Key,
     /// The object is not there any more.
     pub gone: bool,
     pub before: &'a Before,
 }
 
-impl Change<'_> {
+impl ObservedChange<'_> {
     /// The view of the object before. `None` if there was none.
     pub fn was<V: 'static>(&self) -> Option<&V> {
         self.before.views.iter().find_map(|view| view.downcast_ref())
@@ -179,7 +179,7 @@ impl Look<'_> {
 }
 
 /// The object itself is a key of the controller.
-pub fn itself(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn itself(_: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     vec![change.key.clone()]
 }
 

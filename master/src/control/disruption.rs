@@ -1,7 +1,7 @@
 //! Pods that say they are to be disrupted, and are not being deleted after all: they stay, and say so no more. PURE.
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{Decision, Intent};
 use super::view::{PodView, document};
 use coracle_api::meta::{Key, Time};
@@ -15,7 +15,7 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
     cluster.pods().filter(|(_, pod)| pod.doomed().is_some()).map(|(key, _)| key.clone()).collect()
 }
 
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let doomed = |pod: &PodView| pod.doomed().is_some();
     if change.pods(cluster).any(doomed) { vec![change.key.clone()] } else { Vec::new() }
 }

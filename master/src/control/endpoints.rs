@@ -2,7 +2,7 @@
 
 use super::backends::{Backend, Port, backends, target};
 use super::cluster::Cluster;
-use super::controller::{Change, Look, all as keys_of};
+use super::controller::{Look, ObservedChange, all as keys_of};
 use super::intent::{About, Decision, Intent, Memo, Tale};
 use super::trigger::{self, Moments, stamp};
 use super::view::{
@@ -33,21 +33,21 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
 }
 
 /// Endpoints have the name of their service.
-pub fn by_name(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_name(_: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     vec![service_of(change.key)]
 }
 
-pub fn by_slice(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_slice(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     slices::services(cluster, change).collect()
 }
 
 /// The services that select a pod, or did.
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     change.pods(cluster).flat_map(|pod| selecting(cluster, &change.key.namespace, pod)).collect()
 }
 
 /// The services of the pods on a node that has come, gone or moved, fallen silent or speaks again.
-pub fn by_node(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_node(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let (was, is) = (change.was::<NodeView>(), cluster.nodes.get(&change.key.name));
     if was.map(|node| (node.silent(), node.zone())) == is.map(|node| (node.silent(), node.zone())) {
         return Vec::new();

@@ -4,9 +4,9 @@
 //! anew, so a pod stays rather too long than too short.
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{About, Decision, Intent, Memo, Tale};
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::view::{NodeView, PodView, document, node_key, read};
 use coracle_api::meta::{Key, Revision, Time};
 use coracle_api::node::Taint;
@@ -36,7 +36,7 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
     cluster.nodes.iter().filter(|(_, node)| node.expelling().next().is_some()).map(|(name, _)| node_key(name)).collect()
 }
 
-pub fn by_node(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_node(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let expelling = |node: Option<&NodeView>| {
         node.map(|node| node.expelling().cloned().collect::<Vec<Taint>>()).unwrap_or_default()
     };
@@ -45,7 +45,7 @@ pub fn by_node(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 }
 
 /// The tainted node that a pod is on, or was.
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let tainted = |pod: &&PodView| cluster.nodes.get(&pod.node).is_none_or(|node| node.expelling().next().is_some());
     change.pods(cluster).filter(|pod| !pod.node.is_empty()).filter(tainted).map(|pod| node_key(&pod.node)).collect()
 }
@@ -57,7 +57,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     // The timers of a node that is gone run on.
     if let Some(node) = cluster.nodes.get(name) {
         for (key, pod) in cluster.pods_on(name) {
-            let forgives = cluster.holds(Rule::PodsOfReturningNodesStay) || node.expelling().next().is_some();
+            let forgives = cluster.holds(ControlRule::PodsOfReturningNodesStay) || node.expelling().next().is_some();
             intents.extend(forgives.then(|| timed(node, key, pod, &mut timers, now.uptime)).flatten());
         }
     }
@@ -66,7 +66,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
         let Some(timer) = timers.get_mut(&pod.uid) else { continue };
         if timer.at > now.uptime {
             wake_at = Some(wake_at.map_or(timer.at, |wake| wake.min(timer.at)));
-        } else if !pod.deleting && cluster.holds(Rule::SilentNodesLoseTheirPods) {
+        } else if !pod.deleting && cluster.holds(ControlRule::SilentNodesLoseTheirPods) {
             timer.fired = true;
             intents.extend(evicted(key, pod, now.wall));
         }

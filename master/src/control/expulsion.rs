@@ -6,7 +6,7 @@
 //! nobody knows better.
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{About, Decision, Intent, Memo, Tale};
 use super::nodes::{add_taints, remove_taints};
 use super::view::{NODES, NOT_READY, NodeView, UNREACHABLE, document, node_key};
@@ -49,7 +49,7 @@ pub fn all(_: &Cluster) -> Vec<Key> {
 }
 
 /// Only what is decided by: a heartbeat is nothing new.
-pub fn by_node(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_node(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let (was, is) = (change.was::<NodeView>(), cluster.nodes.get(&change.key.name));
     let same = matches!((was, is), (Some(was), Some(is))
         if was.uid == is.uid && was.ready == is.ready && was.taints == is.taints && was.labels == is.labels);

@@ -9,10 +9,10 @@
 //!     a volume or a claim, in use      -> its protection is taken off it when nobody uses it any more
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{Decision, Intent};
 use super::references::{Object, Reference, References, Stand, State};
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::view::NAMESPACES;
 use coracle_api::meta::Key;
 use coracle_api::strategy::finalizer::{FOREGROUND, ORPHAN};
@@ -22,14 +22,14 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
 }
 
 /// A pod may have been the last user of an object that is being deleted.
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     cluster.references.guarded(&change.key.namespace).cloned().collect()
 }
 
 pub fn decide(look: &Look<'_>) -> Decision {
     let decision = collect(&look.cluster.references, look.key, |claim| look.cluster.uses(claim));
     let collects = decision.intents.iter().any(|intent| matches!(intent, Intent::Collect { .. }));
-    if collects && !look.cluster.holds(Rule::OwnedObjectsAreCollected) { Decision::default() } else { decision }
+    if collects && !look.cluster.holds(ControlRule::OwnedObjectsAreCollected) { Decision::default() } else { decision }
 }
 
 /// `used`: whether a pod uses the claim.

@@ -69,7 +69,7 @@ mod wakes;
 
 pub use act::Gate;
 pub use cluster::Cluster;
-pub use controller::{Change, Controller, Follow, Look, Now, all, itself};
+pub use controller::{Controller, Follow, Look, Now, ObservedChange, all, itself};
 pub use intent::{Decision, Intent, Refusal};
 pub use settings::Own;
 pub use shelf::View;

@@ -6,9 +6,9 @@
 //! The end has no memory but the namespace and what is in it: a master that starts in the middle goes on.
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{Contents, Decision, Errand, Intent, Item};
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::shelf::View;
 use super::view::{NamespaceView, PODS, document, namespace_key};
 use crate::store::Stored;
@@ -41,12 +41,12 @@ impl View for FurnitureView {
 }
 
 /// The namespace of an object.
-pub fn by_namespace(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_namespace(_: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     vec![namespace_key(&change.key.namespace)]
 }
 
 /// The namespace that an object has left, if it waits for that.
-pub fn by_departure(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_departure(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     Some(namespace_key(&change.key.namespace))
         .filter(|key| cluster.get::<NamespaceView>(key).is_some_and(|namespace| namespace.ends))
         .into_iter()
@@ -62,7 +62,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     match (look.cluster.get::<NamespaceView>(look.key), look.contents) {
         (None, _) => Decision::default(),
         (Some(NamespaceView { ends: false, .. }), _) => Decision::of(lacking(look.cluster, &look.key.name)),
-        (Some(_), _) if !look.cluster.holds(Rule::EndingNamespacesAreEmptied) => Decision::default(),
+        (Some(_), _) if !look.cluster.holds(ControlRule::EndingNamespacesAreEmptied) => Decision::default(),
         (Some(NamespaceView { ends: true, .. }), None) => Decision::errand(Errand::Contents(look.key.name.clone())),
         (Some(NamespaceView { ends: true, .. }), Some(contents)) => {
             Decision::of(end(look.key, contents, look.now.wall))

@@ -5,10 +5,10 @@
 //! next status.
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look, Now};
+use super::controller::{Look, Now, ObservedChange};
 use super::evictions::doomed;
 use super::intent::{About, Decision, Intent, Tale};
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::view::{LEASES, LeaseView, NODE_LEASES, NOT_READY, NodeView, PodView, UNREACHABLE, document, node_key};
 use coracle_api::meta::{Key, Time};
 use serde_json::{Value, json};
@@ -52,12 +52,12 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
 }
 
 /// The node that a pod is on, or was.
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     change.pods(cluster).filter(|pod| !pod.node.is_empty()).map(|pod| node_key(&pod.node)).collect()
 }
 
 /// A lease is called like its node. Its renewal matters to who is thought to be gone, or is.
-pub fn by_lease(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_lease(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let silent = cluster.get::<LeaseView>(change.key).is_some()
         && cluster.nodes.get(&change.key.name).is_none_or(NodeView::silent);
     if silent { vec![node_key(&change.key.name)] } else { Vec::new() }
@@ -72,7 +72,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
         let wake_at = (!node.silent()).then_some(silent_at);
         return Decision { wake_at, ..Decision::of(marked(cluster, name, node, now).into_iter().collect()) };
     }
-    if !cluster.holds(Rule::SilentNodesAreUnknown) {
+    if !cluster.holds(ControlRule::SilentNodesAreUnknown) {
         return Decision::default();
     }
     if !node.silent() {
@@ -108,7 +108,8 @@ fn marked(cluster: &Cluster, name: &str, node: &NodeView, now: Now) -> Option<In
         object["metadata"]["annotations"][TTL] = ttl.into();
         true
     } else {
-        tainted(&mut object, node, cluster.holds(Rule::ReturningNodesAreOpen), now.wall) || mirrored(&mut object, node)
+        tainted(&mut object, node, cluster.holds(ControlRule::ReturningNodesAreOpen), now.wall)
+            || mirrored(&mut object, node)
     };
     changed.then(|| Intent::Update { key: node_key(name), seen: node.revision, object })
 }
@@ -165,7 +166,7 @@ fn mirrored(object: &mut Value, node: &NodeView) -> bool {
 /// up when it has not come for a while.
 fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
     // What cannot be read is there.
-    if cluster.damaged.contains(&node_key(name)) || !cluster.holds(Rule::PodsOfLostNodesAreGivenUp) {
+    if cluster.damaged.contains(&node_key(name)) || !cluster.holds(ControlRule::PodsOfLostNodesAreGivenUp) {
         return Decision::default();
     }
     let removed = cluster.removed_nodes.get(name).copied().unwrap_or_default();

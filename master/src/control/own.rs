@@ -11,7 +11,7 @@
 
 use super::balanced;
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{Decision, Intent};
 use super::ranges::RangeView;
 use super::settings::Own;
@@ -49,21 +49,21 @@ pub fn all(_: &Cluster) -> Vec<Key> {
     vec![key()]
 }
 
-pub fn always(_: &Cluster, _: &Change<'_>) -> Vec<Key> {
+pub fn always(_: &Cluster, _: &ObservedChange<'_>) -> Vec<Key> {
     vec![key()]
 }
 
-pub fn by_namespace(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_namespace(_: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     if [NAMESPACE, SYSTEM].contains(&&*change.key.name) { vec![key()] } else { Vec::new() }
 }
 
 /// The service, and its Endpoints, which have the same name.
-pub fn by_name(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_name(_: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let ours = [(NAMESPACE, OWN), (SYSTEM, DNS)].contains(&(&*change.key.namespace, &*change.key.name));
     if ours { vec![key()] } else { Vec::new() }
 }
 
-pub fn by_slice(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_slice(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     slices::services(cluster, change).filter(|service| *service == key()).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Pods that have ended and that nobody took away: so many are kept, then the oldest go. PURE.
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{Decision, Intent};
 use super::view::{PODS, PodView};
 use coracle_api::meta::Key;
@@ -47,7 +47,7 @@ pub fn all(_: &Cluster) -> Vec<Key> {
     vec![key()]
 }
 
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     cluster.pod(change.key).filter(|pod| pod.terminal()).map(|_| key()).into_iter().collect()
 }
 

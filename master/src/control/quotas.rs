@@ -4,7 +4,7 @@
 //! Counting is no decision, for it must not run beside a write that is being charged.
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{Decision, Errand};
 use super::shelf::View;
 use super::view::{PodView, ServiceView};
@@ -40,23 +40,23 @@ pub fn any(cluster: &Cluster) -> bool {
 }
 
 /// A quota has come, or was changed.
-pub fn itself(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn itself(_: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     vec![key(&change.key.namespace)]
 }
 
 /// Something has gone.
-pub fn by_departure(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_departure(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let quota = cluster.within::<QuotaView>(&change.key.namespace).next();
     quota.map(|_| key(&change.key.namespace)).into_iter().collect()
 }
 
 /// A service was made.
-pub fn by_service(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_service(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     if change.was::<ServiceView>().is_none() { by_departure(cluster, change) } else { Vec::new() }
 }
 
 /// A pod was made, or is over.
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let was: Option<&PodView> = change.was();
     let same = was.is_some() && was.map(PodView::terminal) == cluster.pod(change.key).map(PodView::terminal);
     if same { Vec::new() } else { by_departure(cluster, change) }

@@ -7,7 +7,7 @@
 
 use super::addresses::AddressedView;
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{Decision, Intent};
 use super::shelf::View;
 use super::since::Since;
@@ -49,12 +49,12 @@ impl View for RangeView {
 }
 
 /// The end of one may free another.
-pub fn by_range(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_range(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let others = cluster.all::<RangeView>().filter(|(_, range)| range.deleting.is_some());
     others.map(|(key, _)| key.clone()).chain([change.key.clone()]).collect()
 }
 
-pub fn by_service(cluster: &Cluster, _: &Change<'_>) -> Vec<Key> {
+pub fn by_service(cluster: &Cluster, _: &ObservedChange<'_>) -> Vec<Key> {
     cluster.all::<RangeView>().filter(|(_, range)| range.deleting.is_some()).map(|(key, _)| key.clone()).collect()
 }
 

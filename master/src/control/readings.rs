@@ -1,6 +1,6 @@
 //! What pods take, as their agents told it last. PURE.
 
-use crate::figures::Usage;
+use crate::figures::UsageReport;
 use coracle_api::meta::Time;
 use coracle_api::quantity::Quantity;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub struct Reading {
 }
 
 impl Readings {
-    pub fn of(usages: &[Usage], uptime: Duration) -> Readings {
+    pub fn of(usages: &[UsageReport], uptime: Duration) -> Readings {
         let mut pods = HashMap::new();
         for usage in usages {
             let at = Time::parse(&usage.timestamp);

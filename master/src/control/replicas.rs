@@ -5,9 +5,9 @@
 //! behind when it goes is told in `garbage`.
 
 use super::cluster::Cluster;
-use super::controller::Change;
+use super::controller::ObservedChange;
 use super::intent::{About, Doing, Intent, Refusal, Tale};
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::shelf::View;
 use super::view::{Labels, PODS, PodView, Selector, document};
 use crate::store::Stored;
@@ -106,7 +106,7 @@ pub trait Parent: View {
 
 /// The parents that a pod concerns: the one that acts on it, or of one that has none those that select it. They may
 /// have before the change, too.
-pub fn by_pod<V: Parent>(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod<V: Parent>(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let namespace = &change.key.namespace;
     if change.is_unreadable() {
         return cluster.within::<V>(namespace).map(|(key, _)| key.clone()).collect();
@@ -182,7 +182,7 @@ pub fn claim_of<'c>(
             intents.push(owners_changed(pod_key, pod, |owners| owners.retain(|owner| owner["uid"] != parent.uid)));
         }
     }
-    if parent.deleting || !cluster.holds(Rule::OrphansAreAdopted) {
+    if parent.deleting || !cluster.holds(ControlRule::OrphansAreAdopted) {
         return pods;
     }
     for (pod_key, pod) in cluster.orphaned_pods_in(&key.namespace) {

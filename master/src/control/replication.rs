@@ -9,7 +9,7 @@ use super::counts::Counts;
 use super::deployment::{REVISION, sizes};
 use super::intent::{Decision, Intent, Refusal, Tale};
 use super::replicas::{self, BURST_MAX, FAILED_CREATE, FAILED_DELETE, Parent, ParentKind, Pods, TemplateView};
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::shelf::View;
 use super::template;
 use super::view::{PodView, Selector, document, of_group, read, selects};
@@ -40,12 +40,12 @@ pub struct ReplicationView {
     pub replicas: i32,
     pub min_ready: Duration,
     pub status: ReplicaSetStatus,
-    pub rollout: Rollout,
+    pub rollout: RolloutPart,
 }
 
 /// What a ReplicaSet is to its Deployment.
 #[derive(Clone, Debug, Default)]
-pub struct Rollout {
+pub struct RolloutPart {
     pub created: Option<Time>,
     /// Stands for the content of its template.
     pub template: u64,
@@ -56,11 +56,11 @@ pub struct Rollout {
     pub max: Option<i32>,
 }
 
-impl Rollout {
-    fn of(stored: &Stored, metadata: &ObjectMeta) -> Rollout {
+impl RolloutPart {
+    fn of(stored: &Stored, metadata: &ObjectMeta) -> RolloutPart {
         let (desired, max) = sizes(&metadata.annotations);
         let revision = metadata.annotations.get(REVISION).and_then(|number| number.parse().ok());
-        Rollout {
+        RolloutPart {
             created: metadata.creation_timestamp,
             template: template::identity(&document(stored)["spec"]["template"]),
             revision: revision.unwrap_or_default(),
@@ -87,7 +87,7 @@ impl View for ReplicationView {
         Some(ReplicationView {
             template,
             owner: metadata.controller().cloned(),
-            rollout: if is_set { Rollout::of(stored, &metadata) } else { Rollout::default() },
+            rollout: if is_set { RolloutPart::of(stored, &metadata) } else { RolloutPart::default() },
             generation: metadata.generation,
             replicas: spec.replicas.unwrap_or(1),
             min_ready: Duration::from_secs(spec.min_ready_seconds.try_into().unwrap_or_default()),
@@ -140,7 +140,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
                 intents.extend(missing.flat_map(|_| replicas::make(key, parent, replicas::pod(key, parent))));
             }
         }
-    } else if pods.active.len() > wanted && cluster.holds(Rule::SurplusPodsGo) {
+    } else if pods.active.len() > wanted && cluster.holds(ControlRule::SurplusPodsGo) {
         let surplus = (pods.active.len() - wanted).min(BURST_MAX);
         let owner = set.owner_key(cluster, key);
         let uid = set.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default();

@@ -2,7 +2,7 @@
 //! used last. PURE.
 
 use super::cluster::Cluster;
-use super::controller::Change;
+use super::controller::ObservedChange;
 use super::intent::Intent;
 use super::replicas::{Parent, TemplateView, owner, with_owners};
 use super::shelf::View;
@@ -54,7 +54,7 @@ impl View for RevisionView {
 pub type Revision<'c> = (&'c Key, &'c RevisionView);
 
 /// The owners that a revision concerns.
-pub fn by_revision<V: Parent>(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_revision<V: Parent>(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let namespace = &change.key.namespace;
     if change.is_unreadable() {
         return cluster.within::<V>(namespace).map(|(key, _)| key.clone()).collect();

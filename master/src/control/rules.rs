@@ -2,7 +2,7 @@
 //! needed and would be missed. PURE.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum ControlRule {
     /// A rollout makes no more pods than its surge allows.
     SurgeIsBounded,
     /// A rollout takes away no more available pods than may be missing.
@@ -63,48 +63,48 @@ pub enum Rule {
     BudgetsCountTheHealthy,
 }
 
-impl Rule {
-    pub const ALL: [Rule; 29] = [
-        Rule::SurgeIsBounded,
-        Rule::EnoughStayAvailable,
-        Rule::UntoldIsNotMissing,
-        Rule::RecreateWaits,
-        Rule::SurplusPodsGo,
-        Rule::OrphansAreAdopted,
-        Rule::OrderIsKept,
-        Rule::EndedPodsAreReplaced,
-        Rule::JobsCountOnce,
-        Rule::ForbidWaits,
-        Rule::HistoryIsLimited,
-        Rule::SilentNodesAreUnknown,
-        Rule::ReturningNodesAreOpen,
-        Rule::SilentNodesLoseTheirPods,
-        Rule::PodsOfReturningNodesStay,
-        Rule::PodsOfLostNodesAreGivenUp,
-        Rule::OwnedObjectsAreCollected,
-        Rule::CordonsAreKept,
-        Rule::TaintsAreKept,
-        Rule::RoomIsCounted,
-        Rule::OnlyReadyPodsServe,
-        Rule::BoundVolumesAreTaken,
-        Rule::BudgetsCountTheHealthy,
-        Rule::DaemonsStayAvailable,
-        Rule::UpdatesGoOneByOne,
-        Rule::EndedJobsGo,
-        Rule::ImportantPodsGetRoom,
-        Rule::PodsStandApart,
-        Rule::EndingNamespacesAreEmptied,
+impl ControlRule {
+    pub const ALL: [ControlRule; 29] = [
+        ControlRule::SurgeIsBounded,
+        ControlRule::EnoughStayAvailable,
+        ControlRule::UntoldIsNotMissing,
+        ControlRule::RecreateWaits,
+        ControlRule::SurplusPodsGo,
+        ControlRule::OrphansAreAdopted,
+        ControlRule::OrderIsKept,
+        ControlRule::EndedPodsAreReplaced,
+        ControlRule::JobsCountOnce,
+        ControlRule::ForbidWaits,
+        ControlRule::HistoryIsLimited,
+        ControlRule::SilentNodesAreUnknown,
+        ControlRule::ReturningNodesAreOpen,
+        ControlRule::SilentNodesLoseTheirPods,
+        ControlRule::PodsOfReturningNodesStay,
+        ControlRule::PodsOfLostNodesAreGivenUp,
+        ControlRule::OwnedObjectsAreCollected,
+        ControlRule::CordonsAreKept,
+        ControlRule::TaintsAreKept,
+        ControlRule::RoomIsCounted,
+        ControlRule::OnlyReadyPodsServe,
+        ControlRule::BoundVolumesAreTaken,
+        ControlRule::BudgetsCountTheHealthy,
+        ControlRule::DaemonsStayAvailable,
+        ControlRule::UpdatesGoOneByOne,
+        ControlRule::EndedJobsGo,
+        ControlRule::ImportantPodsGetRoom,
+        ControlRule::PodsStandApart,
+        ControlRule::EndingNamespacesAreEmptied,
     ];
 }
 
 /// All of them hold, except in the simulation's own test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    pub switched_off: Option<Rule>,
+pub struct ControlRules {
+    pub switched_off: Option<ControlRule>,
 }
 
-impl Rules {
-    pub fn hold(self, rule: Rule) -> bool {
+impl ControlRules {
+    pub fn hold(self, rule: ControlRule) -> bool {
         self.switched_off != Some(rule)
     }
 }

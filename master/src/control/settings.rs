@@ -1,6 +1,6 @@
 //! What the controllers know besides objects. PURE.
 
-use super::rules::Rules;
+use super::rules::ControlRules;
 use coracle_api::strategy::Cidr;
 use jiff::tz::TimeZone;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Settings {
     pub zones: Zones,
     /// There are agents that tell what pods take.
     pub measured: bool,
-    pub rules: Rules,
+    pub rules: ControlRules,
 }
 
 /// Time zones by name; an empty name is the zone of this host.
@@ -73,7 +73,7 @@ impl Default for Settings {
             authority: None,
             zones: Zones::default(),
             measured: false,
-            rules: Rules::default(),
+            rules: ControlRules::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ mod document;
 
 use super::backends::{Backend, Port, target};
 use super::cluster::Cluster;
-use super::controller::Change;
+use super::controller::ObservedChange;
 use super::intent::Intent;
 use super::trigger::{LAST_CHANGE, stamp};
 use super::view::{
@@ -97,7 +97,7 @@ impl Spot {
 }
 
 /// The service of a slice, as its label says and said before.
-pub fn services<'a>(cluster: &'a Cluster, change: &'a Change<'_>) -> impl Iterator<Item = Key> + 'a {
+pub fn services<'a>(cluster: &'a Cluster, change: &'a ObservedChange<'_>) -> impl Iterator<Item = Key> + 'a {
     let slices = change.was::<SliceView>().into_iter().chain(cluster.get::<SliceView>(change.key));
     slices.filter_map(|slice| slice.key_of_service(change.key))
 }

@@ -5,7 +5,7 @@
 
 use super::balanced::BalancedView;
 use super::cluster::{Before, Cluster};
-use super::controller::{Change, Controller, Follow, News, Patience, all, itself};
+use super::controller::{Controller, Follow, News, ObservedChange, Patience, all, itself};
 use super::cron::CronJobView;
 use super::daemon::{self, DaemonSetView};
 use super::deployment::{self, DeploymentView};
@@ -243,7 +243,7 @@ impl Controllers {
 
     /// The keys that a change concerns.
     pub fn concerned(&self, cluster: &Cluster, key: &Key, gone: bool, before: &Before) -> BTreeSet<Owner> {
-        let change = Change { key, gone, before };
+        let change = ObservedChange { key, gone, before };
         let mut owners = self.referring(&before.references);
         for (row, controller) in self.rows.iter().enumerate() {
             for follow in &controller.follows {

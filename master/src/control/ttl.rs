@@ -3,7 +3,7 @@
 use super::controller::Look;
 use super::intent::{Decision, Intent};
 use super::job::JobView;
-use super::rules::Rule;
+use super::rules::ControlRule;
 use std::time::Duration;
 
 pub fn decide(look: &Look<'_>) -> Decision {
@@ -12,7 +12,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let ended = job.and_then(|job| Some((job, job.finished?.1, job.over?, u64::try_from(job.ttl?).ok()?)));
     let Some((job, at, over, ttl)) = ended else { return Decision::default() };
     let left = Duration::from_secs(ttl).saturating_sub(over.elapsed(at, now));
-    if !look.cluster.holds(Rule::EndedJobsGo) {
+    if !look.cluster.holds(ControlRule::EndedJobsGo) {
         return Decision::default();
     }
     if !left.is_zero() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// What pods take of a node together.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Usage {
+pub struct NodeUsage {
     pub pods: i64,
     pub cpu_milli: i64,
     pub memory_bytes: i64,
@@ -16,7 +16,7 @@ pub struct Usage {
     pub others: BTreeMap<String, i64>,
 }
 
-impl Usage {
+impl NodeUsage {
     pub fn add(&mut self, pod: &PodView) {
         self.change(pod, 1);
     }

@@ -1,6 +1,6 @@
 //! The queue of what wakes the controllers: bounded, and told where something was left out of it.
 
-use crate::figures::Usage;
+use crate::figures::UsageReport;
 use crate::store::Event;
 use coracle_api::meta::Key;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ pub enum Wake {
     /// A sign of life of a node.
     Heard(Key),
     /// What agents were asked for: what their pods take.
-    Measured(Vec<Usage>),
+    Measured(Vec<UsageReport>),
     /// The clock on the wall is another one.
     ClockSet,
     Stop,

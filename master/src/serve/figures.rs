@@ -8,7 +8,7 @@ use super::server::key_of;
 use super::{Serve, log, selector};
 use crate::call::{Call, Verb};
 use crate::fault::Fault;
-use crate::figures::{Usage, ask};
+use crate::figures::{UsageReport, ask};
 use crate::form::{Form, Media};
 use crate::making::wall_clock;
 use crate::render::{self, ListMeta};
@@ -86,8 +86,8 @@ fn figures(serve: &Serve, call: &Call) -> Result<Figures, Fault> {
     Ok(figures)
 }
 
-fn take(usage: Usage, figures: &mut Figures, is_nodes: bool) {
-    let Usage { timestamp, window, node, pods } = usage;
+fn take(usage: UsageReport, figures: &mut Figures, is_nodes: bool) {
+    let UsageReport { timestamp, window, node, pods } = usage;
     let said = |field: &str, value: Value| json!({ "timestamp": timestamp, "window": window, field: value });
     if is_nodes {
         figures.extend(node.map(|node| ((String::new(), node.name), said("usage", node.usage))));

@@ -19,7 +19,7 @@ use super::files::Files;
 use super::folders::{OBJECTS, TMP};
 use super::head::{HEAD, Head};
 use super::journal::record::Was;
-use super::protocol::{Protocol, Rule};
+use super::protocol::{Protocol, ProtocolRule};
 use super::summary::Sketch;
 use super::{document, names};
 use bytes::Bytes;
@@ -261,7 +261,7 @@ impl Checkpoint {
             let stamp = self.disk.stamp(&format!("{OBJECTS}/{}", names::path(key)));
             self.head.stamped &= stamp.is_ok_and(|stamp| matches!(stamp, Stamp::Intact(_)));
         }
-        if self.protocol.holds(Rule::ObjectsBeforeHead) {
+        if self.protocol.holds(ProtocolRule::ObjectsBeforeHead) {
             self.settle()?;
             // They are durable, whatever becomes of HEAD.json.
             self.wanted.clear();
@@ -273,7 +273,7 @@ impl Checkpoint {
             }
             done => done?,
         }
-        if !self.protocol.holds(Rule::ObjectsBeforeHead) {
+        if !self.protocol.holds(ProtocolRule::ObjectsBeforeHead) {
             self.settle()?;
         }
         Ok(())
@@ -282,7 +282,7 @@ impl Checkpoint {
     /// Makes the files durable: by one sync of everything, or where that fails or is not to be had, each by itself.
     /// They are written anew for it: after a sync that failed nobody knows what the cache shows.
     fn settle(&mut self) -> Result<(), DiskError> {
-        if !self.protocol.holds(Rule::SyncObjects) || self.done == 0 {
+        if !self.protocol.holds(ProtocolRule::SyncObjects) || self.done == 0 {
             return Ok(());
         }
         if !self.files.each {
@@ -292,7 +292,7 @@ impl Checkpoint {
             self.done = 0;
             while self.step()? {}
         }
-        if self.protocol.holds(Rule::SyncEachFolder) { self.files.sync_folders(&*self.disk) } else { Ok(()) }
+        if self.protocol.holds(ProtocolRule::SyncEachFolder) { self.files.sync_folders(&*self.disk) } else { Ok(()) }
     }
 
     /// False: each file has to be synced by itself.

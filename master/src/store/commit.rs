@@ -19,9 +19,9 @@ use super::draft::PreparedWrite;
 use super::entry::{Durability, PlannedChange, WriteVerdict};
 use super::journal::Journal;
 use super::journal::record::{Record, Was};
-use super::protocol::Rule;
+use super::protocol::ProtocolRule;
 use super::queue::{Lead, Reply, Ticket};
-use super::room::Usage;
+use super::room::StoreUsage;
 use super::setup::{BATCH_BYTES_MAX, Setup};
 use super::{FlatStore, Refused, Stored, Write, locked};
 use coracle_api::meta::{Claim, Key, Revision};
@@ -38,7 +38,7 @@ struct Batch {
     claims: HashSet<Claim>,
     bytes: usize,
     /// The memory that they add.
-    ahead: Usage,
+    ahead: StoreUsage,
     revision: Revision,
 }
 
@@ -98,7 +98,7 @@ impl FlatStore {
             for (change, reply) in batch.changes {
                 match refused(&done, &change, &writer.journal, &self.inner.setup) {
                     Some(refused) => {
-                        if self.inner.setup.protocol.holds(Rule::Burn) {
+                        if self.inner.setup.protocol.holds(ProtocolRule::Burn) {
                             state.burn(change.revision);
                         }
                         answers.push((reply, Err(refused)));
@@ -261,7 +261,7 @@ impl Batch {
         let unrecorded =
             self.changes.iter().filter(|(change, _)| unrecorded(change)).map(|(change, _)| change.revision.0).max();
         let short = unrecorded.is_some_and(|revision| revision > journal.reserved());
-        if setup.protocol.holds(Rule::Reserve)
+        if setup.protocol.holds(ProtocolRule::Reserve)
             && (short || (!self.records.is_empty() && journal.reserves_soon(self.revision.0)))
         {
             self.records.push(Record::Reserve { reserved: self.revision.0 + setup.reserve });
@@ -293,7 +293,7 @@ fn shrinks(change: &PlannedChange) -> bool {
 /// Why a change is not done. What lives in memory alone goes on without the disk, as far as its revisions are reserved.
 fn refused(done: &Result<(), DiskError>, change: &PlannedChange, journal: &Journal, setup: &Setup) -> Option<Refused> {
     let error = done.as_ref().err()?;
-    let reserved = change.revision.0 <= journal.reserved() || !setup.protocol.holds(Rule::Reserve);
+    let reserved = change.revision.0 <= journal.reserved() || !setup.protocol.holds(ProtocolRule::Reserve);
     if unrecorded(change) && reserved { None } else { Some(refusal(error)) }
 }
 

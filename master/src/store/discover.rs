@@ -10,7 +10,7 @@ use super::journal::record::{Line, Record};
 use super::journal::recover::{JournalPlace, Missing, Recovered, ScannedSegment, recover};
 use super::journal::scan::{self, scan};
 use super::journal::{self, WAL};
-use super::protocol::{Protocol, Rule};
+use super::protocol::{Protocol, ProtocolRule};
 use super::setup::Setup;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -132,7 +132,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     let counted = segments.split_off(segments.partition_point(|segment| *segment < from));
     let length = |segment: u64| disk.length(&journal::path(segment)).unwrap_or(setup.segment_bytes as u64);
     let old: Vec<_> = segments.into_iter().map(|segment| (segment, length(segment))).collect();
-    for segment in counted.iter().filter(|_| setup.protocol.holds(Rule::SyncAtStart)) {
+    for segment in counted.iter().filter(|_| setup.protocol.holds(ProtocolRule::SyncAtStart)) {
         // On a read-only file system nothing is on its way to the disk.
         disk.open(&journal::path(*segment)).and_then(|file| file.sync()).ok();
     }

@@ -11,9 +11,9 @@ use super::guard::locked;
 use super::handle::{FlatStore, Inner};
 use super::journal::record::Record;
 use super::pages::{self, Listing, Page};
-use super::protocol::Rule;
+use super::protocol::ProtocolRule;
 use super::queue::Queue;
-use super::room::Usage;
+use super::room::StoreUsage;
 use super::setup::Setup;
 use super::stall::Silence;
 use super::start::{self, Ids, Loaded};
@@ -21,7 +21,7 @@ use super::state::StoreState;
 use super::store_api::Store;
 use super::trouble::Trouble;
 use super::{
-    Damaged, Event, Health, OpenError, Refused, Rules, Scope, Sink, Stored, Unlisted, Unwatched, Write, backup,
+    Damaged, Event, Health, OpenError, Refused, Scope, Sink, StoreRules, Stored, Unlisted, Unwatched, Write, backup,
     discover, lock, volatile,
 };
 use coracle_api::meta::{Durable, Key, Revision};
@@ -41,7 +41,7 @@ pub struct Opened {
 impl FlatStore {
     /// Opens the store that the data directory is, or makes it. `volatile`: a directory on tmpfs for what lives in
     /// memory alone.
-    pub fn open(dir: &Path, volatile: Option<&Path>, rules: &Rules) -> Result<Opened, OpenError> {
+    pub fn open(dir: &Path, volatile: Option<&Path>, rules: &StoreRules) -> Result<Opened, OpenError> {
         FlatStore::open_in(dir, volatile, rules, Setup::PRODUCT)
     }
 
@@ -49,7 +49,7 @@ impl FlatStore {
     pub fn open_within(
         dir: &Path,
         volatile: Option<&Path>,
-        rules: &Rules,
+        rules: &StoreRules,
         bytes_max: u64,
     ) -> Result<Opened, OpenError> {
         FlatStore::open_in(dir, volatile, rules, Setup { bytes_max, ..Setup::PRODUCT })
@@ -58,7 +58,7 @@ impl FlatStore {
     pub(super) fn open_in(
         dir: &Path,
         volatile: Option<&Path>,
-        rules: &Rules,
+        rules: &StoreRules,
         setup: Setup,
     ) -> Result<Opened, OpenError> {
         let failed = |path: &Path| {
@@ -94,7 +94,7 @@ impl FlatStore {
         volatile: Option<Box<dyn Disk>>,
         lock: Option<lock::Lock>,
         ids: Ids,
-        rules: &Rules,
+        rules: &StoreRules,
         setup: Setup,
     ) -> Result<Opened, OpenError> {
         let Loaded { state, writer, notes, foreign, left_alone, edits, degraded, .. } =
@@ -131,7 +131,7 @@ impl FlatStore {
 
     /// A store on a disk in memory, for the tests of its callers.
     #[cfg(test)]
-    pub(crate) fn in_memory(rules: &Rules) -> FlatStore {
+    pub(crate) fn in_memory(rules: &StoreRules) -> FlatStore {
         let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
         let disk = super::tests::sim::SimDisk::new(1);
         FlatStore::open_on(Arc::new(disk), None, None, ids, rules, Setup::PRODUCT)
@@ -201,7 +201,7 @@ impl Store for FlatStore {
             return;
         }
         // As a batch without a write: its revision is reserved before anybody is shown it.
-        if next.0 > writer.journal.reserved() && self.inner.setup.protocol.holds(Rule::Reserve) {
+        if next.0 > writer.journal.reserved() && self.inner.setup.protocol.holds(ProtocolRule::Reserve) {
             let done = self.append(&mut writer, &[Record::Reserve { reserved: next.0 + self.inner.setup.reserve }]);
             self.note(&done, false);
             if done.is_err() {
@@ -265,7 +265,7 @@ impl Store for FlatStore {
         let state = self.state();
         let verdict = state
             .decide(draft, Revision(state.revision().0 + 1), self.uptime())?
-            .within(state.room(), &Usage::default())?;
+            .within(state.room(), &StoreUsage::default())?;
         drop(state);
         Ok(match verdict {
             WriteVerdict::Unchanged(stored) => stored,

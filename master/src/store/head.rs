@@ -5,7 +5,7 @@ use super::disk_error::{DiskError, failed};
 use super::document::crc32;
 use super::folders::TMP;
 use super::journal::recover::Position;
-use super::protocol::{Protocol, Rule};
+use super::protocol::{Protocol, ProtocolRule};
 use super::setup::REVISION_MAX;
 use super::sums::Sums;
 use serde::{Deserialize, Serialize};
@@ -84,11 +84,11 @@ impl Head {
     /// Durable when it returns.
     pub fn write(&self, disk: &dyn Disk, protocol: &Protocol) -> Result<(), DiskError> {
         let text = self.to_text();
-        if !protocol.holds(Rule::RenameHead) {
+        if !protocol.holds(ProtocolRule::RenameHead) {
             disk.create(HEAD, text.as_bytes()).map_err(failed("write", HEAD))?;
         } else {
             let tmp = format!("{TMP}/{HEAD}");
-            let written = if protocol.holds(Rule::SyncHead) {
+            let written = if protocol.holds(ProtocolRule::SyncHead) {
                 disk.create(&tmp, text.as_bytes())
             } else {
                 disk.put(&tmp, text.as_bytes(), None)
@@ -96,7 +96,7 @@ impl Head {
             written.map_err(failed("write", &tmp))?;
             disk.rename(&tmp, HEAD).map_err(failed("rename", HEAD))?;
         }
-        if protocol.holds(Rule::HeadBeforeUnlink) {
+        if protocol.holds(ProtocolRule::HeadBeforeUnlink) {
             disk.sync_dir("").map_err(failed("fsync", "the data directory"))
         } else {
             Ok(())

@@ -16,7 +16,7 @@ use super::protocol::Protocol;
 use super::setup::{LOST_REVISIONS, Setup};
 use super::start::{self, Ids, Loaded};
 use super::sums::Sums;
-use super::{Damage, OpenError, Rules, names, quarantine};
+use super::{Damage, OpenError, StoreRules, names, quarantine};
 use coracle_api::meta::{Key, Revision};
 use std::collections::VecDeque;
 use std::fs;
@@ -76,7 +76,7 @@ pub struct Salvaged {
 }
 
 /// `deep`: every document is held against its kind as well.
-pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenError> {
+pub fn inspect(dir: &Path, rules: &StoreRules, deep: bool) -> Result<Findings, OpenError> {
     let (disk, _lock) = existing(dir)?;
     let (loaded, found) = look(&disk, rules, "none yet".to_owned())?;
     let state = &loaded.state;
@@ -116,7 +116,7 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
 
 /// Gives up the records that are missing: everything that can be read stays, the journal as it was found goes to
 /// quarantine, and the next start serves reads and writes. What may be missing is told no more.
-pub fn salvage(dir: &Path, rules: &Rules) -> Result<Salvaged, OpenError> {
+pub fn salvage(dir: &Path, rules: &StoreRules) -> Result<Salvaged, OpenError> {
     let (disk, _lock) = existing(dir)?;
     discover::find_head(&*disk)?;
     let failed_at =
@@ -151,7 +151,7 @@ fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, lock::Lock), OpenError> {
 }
 
 /// `fresh_store`: the identity of a store that has none.
-fn look(disk: &Arc<dyn Disk>, rules: &Rules, fresh_store: String) -> Result<(Loaded, FoundJournal), OpenError> {
+fn look(disk: &Arc<dyn Disk>, rules: &StoreRules, fresh_store: String) -> Result<(Loaded, FoundJournal), OpenError> {
     let setup = Setup { look_only: true, ..Setup::PRODUCT };
     let ids = Ids { fresh_store, boot: String::new() };
     let loaded = start::load(disk.clone(), None, &ids, rules, &setup)?;

@@ -88,8 +88,8 @@ pub use state::GRAVES_MAX;
 pub use store_api::Store;
 pub use summary::Sketch;
 pub use types::{
-    Claimed, Damage, Damaged, Event, Figures, FillLevel, Gone, Health, KindRow, LeftOut, OpenError, Refused, Rules,
-    Scope, Sink, Stored, UNSEEN, Unlisted, Unwatched, Write,
+    Claimed, Damage, Damaged, Event, Figures, FillLevel, Gone, Health, KindRow, LeftOut, OpenError, Refused, Scope,
+    Sink, StoreRules, Stored, UNSEEN, Unlisted, Unwatched, Write,
 };
 
 pub(crate) use guard::locked;

@@ -2,7 +2,7 @@
 //! other, and must notice.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum ProtocolRule {
     /// A batch is acknowledged after its fdatasync, not after its write.
     SyncBeforeAnswer,
     /// The folder of the journal is fsynced after a segment got its place in it.
@@ -48,29 +48,29 @@ pub enum Rule {
 }
 
 #[cfg(any(test, feature = "trial"))]
-impl Rule {
-    pub const ALL: [Rule; 21] = [
-        Rule::SyncBeforeAnswer,
-        Rule::SyncJournalFolder,
-        Rule::Checksums,
-        Rule::OwnLines,
-        Rule::Fence,
-        Rule::Carry,
-        Rule::Rejournal,
-        Rule::SyncAtStart,
-        Rule::FreshSegment,
-        Rule::Align,
-        Rule::LaterBatchIsDamage,
-        Rule::LeaveFailedFile,
-        Rule::Burn,
-        Rule::Reserve,
-        Rule::SyncObjects,
-        Rule::SyncEachFolder,
-        Rule::ObjectsBeforeHead,
-        Rule::SyncHead,
-        Rule::RenameHead,
-        Rule::HeadBeforeUnlink,
-        Rule::Account,
+impl ProtocolRule {
+    pub const ALL: [ProtocolRule; 21] = [
+        ProtocolRule::SyncBeforeAnswer,
+        ProtocolRule::SyncJournalFolder,
+        ProtocolRule::Checksums,
+        ProtocolRule::OwnLines,
+        ProtocolRule::Fence,
+        ProtocolRule::Carry,
+        ProtocolRule::Rejournal,
+        ProtocolRule::SyncAtStart,
+        ProtocolRule::FreshSegment,
+        ProtocolRule::Align,
+        ProtocolRule::LaterBatchIsDamage,
+        ProtocolRule::LeaveFailedFile,
+        ProtocolRule::Burn,
+        ProtocolRule::Reserve,
+        ProtocolRule::SyncObjects,
+        ProtocolRule::SyncEachFolder,
+        ProtocolRule::ObjectsBeforeHead,
+        ProtocolRule::SyncHead,
+        ProtocolRule::RenameHead,
+        ProtocolRule::HeadBeforeUnlink,
+        ProtocolRule::Account,
     ];
 }
 
@@ -84,11 +84,11 @@ impl Protocol {
     pub const WHOLE: Protocol = Protocol { broken: 0 };
 
     #[cfg(any(test, feature = "trial"))]
-    pub const fn without(self, rule: Rule) -> Protocol {
+    pub const fn without(self, rule: ProtocolRule) -> Protocol {
         Protocol { broken: self.broken | 1 << rule as u32 }
     }
 
-    pub const fn holds(self, rule: Rule) -> bool {
+    pub const fn holds(self, rule: ProtocolRule) -> bool {
         self.broken & 1 << rule as u32 == 0
     }
 }

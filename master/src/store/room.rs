@@ -22,20 +22,20 @@ const LITTLE_BYTES: u64 = 4 << 10;
 const WARNED_TENTHS: u64 = 9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Usage {
+pub struct StoreUsage {
     all: u64,
     volatile: u64,
     namespaces: BTreeMap<String, u64>,
 }
 
 pub struct StoreRoom {
-    held: Usage,
+    held: StoreUsage,
     /// As the start found it: what is over a limit already may go on as it is.
-    begun: Usage,
+    begun: StoreUsage,
     limit: u64,
 }
 
-impl Usage {
+impl StoreUsage {
     pub fn add(&mut self, entry: &Entry) {
         let bytes = weight(&entry.stored);
         self.all += bytes;
@@ -84,7 +84,7 @@ impl Usage {
 
 impl WriteVerdict {
     /// Refused where there is no room for what it adds. `ahead`: what those add that are decided and not done.
-    pub fn within(self, room: &StoreRoom, ahead: &Usage) -> Result<WriteVerdict, Refused> {
+    pub fn within(self, room: &StoreRoom, ahead: &StoreUsage) -> Result<WriteVerdict, Refused> {
         match &self {
             WriteVerdict::Change(change) => {
                 room.refuses(change, ahead).map_or(Ok(self), |why| Err(Refused::Full { why }))
@@ -97,31 +97,31 @@ impl WriteVerdict {
 impl Default for StoreRoom {
     /// Without a limit.
     fn default() -> StoreRoom {
-        StoreRoom { held: Usage::default(), begun: Usage::default(), limit: u64::MAX }
+        StoreRoom { held: StoreUsage::default(), begun: StoreUsage::default(), limit: u64::MAX }
     }
 }
 
 impl StoreRoom {
-    pub fn new(held: Usage, limit: u64) -> StoreRoom {
+    pub fn new(held: StoreUsage, limit: u64) -> StoreRoom {
         StoreRoom { begun: held.clone(), held, limit }
     }
 
-    pub fn held(&self) -> &Usage {
+    pub fn held(&self) -> &StoreUsage {
         &self.held
     }
 
-    pub fn held_mut(&mut self) -> &mut Usage {
+    pub fn held_mut(&mut self) -> &mut StoreUsage {
         &mut self.held
     }
 
     /// Why a change has no room. What goes, shrinks or is marked to go always has some.
-    fn refuses(&self, change: &PlannedChange, ahead: &Usage) -> Option<String> {
+    fn refuses(&self, change: &PlannedChange, ahead: &StoreUsage) -> Option<String> {
         let entry = change.entry.as_ref()?;
         let by = growth(change);
         let marked = |stored: &Stored| memchr::memmem::find(&stored.json, b"\"deletionTimestamp\":\"").is_some();
         let namespace = &*change.key.namespace;
         let little = change.old.is_some() && by <= LITTLE_BYTES;
-        let over = |held: &dyn Fn(&Usage) -> u64, most: u64| {
+        let over = |held: &dyn Fn(&StoreUsage) -> u64, most: u64| {
             let spared = if little { held(&self.begun).max(most).saturating_add(most / SPARED_SHARE) } else { most };
             held(&self.held).saturating_add(held(ahead)).saturating_add(by) > spared
         };
@@ -234,14 +234,14 @@ mod tests {
 
     /// `held`: in all, in namespace `a`, in memory alone. `ahead`: of it, what is decided and not done.
     fn check(limit: u64, held: (u64, u64, u64), ahead: u64, change: &PlannedChange, expected: Option<&str>) {
-        let of = |all: u64, namespace: u64, volatile: u64| Usage {
+        let of = |all: u64, namespace: u64, volatile: u64| StoreUsage {
             all,
             volatile,
             namespaces: BTreeMap::from([("a".to_owned(), namespace), ("b".to_owned(), all - namespace)]),
         };
         let room = StoreRoom {
             held: of(held.0 - ahead, held.1.saturating_sub(ahead), held.2.saturating_sub(ahead)),
-            begun: Usage::default(),
+            begun: StoreUsage::default(),
             limit,
         };
         let why = room.refuses(change, &of(ahead, ahead, ahead));
@@ -297,22 +297,23 @@ mod tests {
 
     #[test]
     fn what_is_over_its_limit_at_the_start_goes_on_as_it_is() {
-        let mut held = Usage::default();
+        let mut held = StoreUsage::default();
         let entry =
             |bytes: u64| change(None, Some(stored("a", bytes, false)), Durable::Whole).entry.expect("it is made");
         held.add(&entry(20 * MB));
         let room = StoreRoom::new(held, 10 * MB);
         let grown = change(Some(stored("a", 1_000, false)), Some(stored("a", 2_000, false)), Durable::Whole);
-        assert_eq!(room.refuses(&grown, &Usage::default()), None);
+        assert_eq!(room.refuses(&grown, &StoreUsage::default()), None);
         assert!(
-            room.refuses(&change(None, Some(stored("a", 1_000, false)), Durable::Whole), &Usage::default()).is_some()
+            room.refuses(&change(None, Some(stored("a", 1_000, false)), Durable::Whole), &StoreUsage::default())
+                .is_some()
         );
         let warnings: Vec<String> =
             room.fill().warnings.iter().map(|warning| warning.chars().take(40).collect()).collect();
         assert_eq!(warnings, ["the store holds 20 MB of the 10 MB that "]);
         let room = StoreRoom {
             limit: 40 * MB,
-            held: Usage { namespaces: BTreeMap::from([("a".to_owned(), 30 * MB)]), ..Usage::default() },
+            held: StoreUsage { namespaces: BTreeMap::from([("a".to_owned(), 30 * MB)]), ..StoreUsage::default() },
             ..room
         };
         assert!(

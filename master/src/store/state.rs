@@ -5,7 +5,7 @@ use super::content::OBJECT_BYTES_MAX;
 use super::draft::{DiskPart, NewObject, Operation, PreparedWrite};
 use super::entry::{Durability, Entry, PlannedChange, WriteVerdict};
 use super::pages::Listing;
-use super::room::{StoreRoom, Usage};
+use super::room::{StoreRoom, StoreUsage};
 use super::sums::Sums;
 use super::{Claimed, Damage, Event, Refused, Stored, UNSEEN, document, names};
 use coracle_api::meta::{Claim, Durable, Key, Revision};
@@ -45,7 +45,7 @@ pub struct StoreState {
 impl StoreState {
     pub fn new(objects: BTreeMap<Arc<Key>, Entry>, damaged: BTreeMap<Key, Damage>, revision: Revision) -> StoreState {
         let files_count = objects.values().filter(|entry| entry.file_crc.is_some()).count() as u64;
-        let (mut files, mut held) = (Sums::default(), Usage::default());
+        let (mut files, mut held) = (Sums::default(), StoreUsage::default());
         objects.iter().for_each(|(key, entry)| entry.file_crc.into_iter().for_each(|crc| files.add(key, crc)));
         let (claims, graves, unread) = (BTreeMap::new(), VecDeque::new(), Vec::new());
         objects.values().for_each(|entry| held.add(entry));

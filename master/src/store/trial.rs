@@ -3,14 +3,14 @@
 
 use super::journal::recover::{ScannedSegment, recover};
 use super::journal::scan::scan;
-pub use super::protocol::{Protocol, Rule};
+pub use super::protocol::{Protocol, ProtocolRule};
 pub use super::setup::Setup;
-use super::{FlatStore, OpenError, Opened, Rules};
+use super::{FlatStore, OpenError, Opened, StoreRules};
 use bytes::Bytes;
 use std::path::Path;
 
 impl FlatStore {
-    pub fn open_as(dir: &Path, volatile: Option<&Path>, rules: &Rules, setup: Setup) -> Result<Opened, OpenError> {
+    pub fn open_as(dir: &Path, volatile: Option<&Path>, rules: &StoreRules, setup: Setup) -> Result<Opened, OpenError> {
         FlatStore::open_in(dir, volatile, rules, setup)
     }
 }

@@ -226,7 +226,7 @@ pub type Sink = Box<dyn FnMut(&Event) -> bool + Send>;
 pub type Edit<'a> = dyn Fn(&Key, Value) -> Result<Value, String> + 'a;
 
 /// The rules of the kinds that the store needs; it names no kind itself.
-pub struct Rules<'a> {
+pub struct StoreRules<'a> {
     pub kinds: Vec<KindRow>,
     /// The claims of an object as it is loaded.
     pub claims: &'a dyn Fn(&Key, &Value) -> Vec<Claimed>,

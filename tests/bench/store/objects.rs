@@ -1,7 +1,7 @@
 //! What is stored in the bench: pods of 2 KB, and what an idle cluster writes.
 
 use coracle_api::meta::{Durable, Key, Resource};
-use coracle_master::store::{KindRow, Rules};
+use coracle_master::store::{KindRow, StoreRules};
 use coracle_tests::block::random::Random;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -29,13 +29,13 @@ pub struct Item {
     pub durable: Durable,
 }
 
-pub fn with_rules<T>(then: impl FnOnce(&Rules) -> T) -> T {
+pub fn with_rules<T>(then: impl FnOnce(&StoreRules) -> T) -> T {
     let row = |(plural, kind, _): (&'static str, &'static str, Durable)| KindRow {
         resource: Resource::core(plural),
         api_version: "v1".into(),
         kind: kind.into(),
     };
-    then(&Rules {
+    then(&StoreRules {
         kinds: KINDS.map(row).into(),
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,

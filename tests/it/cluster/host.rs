@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use coracle_agent::desired::assigned::Assigned;
 use coracle_agent::desired::last::Assignment;
-use coracle_agent::desired::master::Heard;
-use coracle_agent::desired::objects::{Kind, Object, Objects, Ref};
+use coracle_agent::desired::master::MasterPods;
+use coracle_agent::desired::objects::{Object, ObjectKind, Objects, Ref};
 use coracle_agent::desired::{Desired, Source, SourceState, merge};
 use coracle_agent::host::Host as Facts;
 use coracle_agent::naming::Tag;
-use coracle_agent::node::{About, Condition, conditions, node_document, node_status};
+use coracle_agent::node::{Condition, NodeFacts, conditions, node_document, node_status};
 use coracle_agent::plan::{Node, Rules, Verdicts};
 use coracle_agent::report::{Call, calls};
 use coracle_agent::runtime::fake::{Fake, Random};
-use coracle_agent::sync::{self, Ends, Shown};
+use coracle_agent::sync::{self, Shown, SyncChannels};
 use coracle_http::Method;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
@@ -59,11 +59,11 @@ pub struct Agent {
     desired: watch::Sender<Arc<Desired>>,
     pub shown: watch::Receiver<Arc<Shown>>,
     wake: Arc<Notify>,
-    about: About,
+    about: NodeFacts,
     assigned: Assigned,
     state: Option<SourceState>,
     objects: Arc<Objects>,
-    heard: Heard,
+    heard: MasterPods,
     sent: BTreeMap<String, (Value, Value)>,
     registered: bool,
     conditions: Vec<Condition>,
@@ -110,7 +110,7 @@ impl Host {
         let (shown, seen) = watch::channel(Arc::new(Shown::default()));
         let wake = Arc::new(Notify::new());
         let (fake, wall) = (self.fake.clone(), self.fake.clone());
-        let ends = Ends {
+        let ends = SyncChannels {
             desired: wanted,
             verdicts: watch::channel(Arc::new(Verdicts::new())).1,
             strain: watch::channel(Arc::default()).1,
@@ -141,7 +141,7 @@ impl Host {
             assigned: Assigned::new(self.disk.clone()),
             state: None,
             objects,
-            heard: Heard::default(),
+            heard: MasterPods::default(),
             sent: BTreeMap::new(),
             registered: false,
             conditions: Vec::new(),
@@ -222,11 +222,13 @@ impl Host {
             let found =
                 master.get(&format!("/api/v1/namespaces/{}/persistentvolumeclaims/{}", claim.namespace, claim.name));
             if let Some(volume) = found.as_ref().and_then(|claim| claim["spec"]["volumeName"].as_str()) {
-                let reference = Ref { kind: Kind::Volume, namespace: String::new(), name: volume.to_owned() };
+                let reference = Ref { kind: ObjectKind::Volume, namespace: String::new(), name: volume.to_owned() };
                 let found = master.get(&format!("/api/v1/persistentvolumes/{volume}"));
-                objects.known.insert(reference, found.map(|volume| Arc::new(Object::read(Kind::Volume, &volume))));
+                objects
+                    .known
+                    .insert(reference, found.map(|volume| Arc::new(Object::read(ObjectKind::Volume, &volume))));
             }
-            objects.known.insert(claim, found.map(|claim| Arc::new(Object::read(Kind::Claim, &claim))));
+            objects.known.insert(claim, found.map(|claim| Arc::new(Object::read(ObjectKind::Claim, &claim))));
         }
         objects.kept = objects.known.iter().filter_map(|(key, object)| Some((key.clone(), object.clone()?))).collect();
         if *agent.objects != objects {
@@ -334,7 +336,7 @@ impl Agent {
         let cluster =
             master.get("/api/v1/namespaces/kube-system").map(|namespace| uid(&namespace)).expect("it is always there");
         self.assigned.meet(&cluster);
-        self.heard = Heard { pods: BTreeMap::new(), listed: true };
+        self.heard = MasterPods { pods: BTreeMap::new(), listed: true };
         for (uid, pod) in pods {
             self.assigned.hear(&uid, &pod);
             self.heard.pods.insert(uid, Arc::new(pod));
@@ -408,7 +410,7 @@ impl Watch {
     }
 }
 
-fn about(name: &str) -> About {
+fn about(name: &str) -> NodeFacts {
     let host = Facts {
         name: name.to_owned(),
         address: ADDRESS.to_owned(),
@@ -423,7 +425,7 @@ fn about(name: &str) -> About {
         app_armor: false,
         huge_pages: BTreeMap::default(),
     };
-    About {
+    NodeFacts {
         name: name.to_owned(),
         host,
         pod_cidr: String::new(),

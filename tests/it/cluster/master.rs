@@ -7,7 +7,7 @@ use coracle_api::strategy::Cidr;
 use coracle_api::strategy::namespace::SYSTEM;
 use coracle_http::{Body, Caller, Method, Request};
 use coracle_master::commit::Registry;
-use coracle_master::control::rules::Rules;
+use coracle_master::control::rules::ControlRules;
 use coracle_master::control::{Controllers, Gate, Now, Rest, Step, wakes};
 use coracle_master::making::Maker;
 use coracle_master::prepare;
@@ -54,7 +54,7 @@ pub struct Master {
     dir: PathBuf,
     kinds: Arc<Kinds>,
     chance: Arc<Mutex<Random>>,
-    rules: Rules,
+    rules: ControlRules,
     pub started: Duration,
     up: Option<Up>,
     read: RefCell<BTreeMap<(&'static str, &'static str), (u64, Rc<Vec<Value>>)>>,
@@ -83,7 +83,7 @@ impl Drop for Master {
 }
 
 impl Master {
-    pub fn new(seed: u64, rules: Rules) -> Master {
+    pub fn new(seed: u64, rules: ControlRules) -> Master {
         static NTH: AtomicU64 = AtomicU64::new(0);
         let memory = PathBuf::from("/dev/shm");
         let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
@@ -127,7 +127,7 @@ impl Master {
             api_version: kind.api_version().into(),
             kind: kind.kind.clone(),
         };
-        let rules = store::Rules {
+        let rules = store::StoreRules {
             edited: &|_, object| Ok(object),
             home: &|_| None,
             durable_by_sketch: &|_, _| None,

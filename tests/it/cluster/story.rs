@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use coracle_agent::runtime::fake::{Faults, Random};
 use coracle_http::Method;
-use coracle_master::control::rules::Rules;
+use coracle_master::control::rules::ControlRules;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
@@ -75,7 +75,7 @@ pub struct Db {
 }
 
 /// What went wrong; empty if all is well.
-pub fn run(seed: u64, verbose: bool, rules: Rules) -> Vec<String> {
+pub fn run(seed: u64, verbose: bool, rules: ControlRules) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let mut story = Story::new(seed, verbose, rules);
@@ -89,7 +89,7 @@ pub fn run(seed: u64, verbose: bool, rules: Rules) -> Vec<String> {
 }
 
 impl Story {
-    fn new(seed: u64, verbose: bool, rules: Rules) -> Story {
+    fn new(seed: u64, verbose: bool, rules: ControlRules) -> Story {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xc1);
         let hosts = NAMES.iter().zip(1..).map(|(name, nth)| Host::new(name, nth, random.draw())).collect();
         Story {

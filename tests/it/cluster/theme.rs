@@ -1,7 +1,7 @@
 //! What a history is about when one rule of the controllers is to be missed in it: few workloads, and often what that
 //! rule is for. Without a rule to look for, anything may happen.
 
-use coracle_master::control::rules::Rule;
+use coracle_master::control::rules::ControlRule;
 
 /// The workloads that a history may ask for.
 pub const WORKLOADS: [&str; 12] =
@@ -50,35 +50,35 @@ pub enum Deed {
 }
 
 impl Theme {
-    pub fn of(rule: Option<Rule>) -> Theme {
+    pub fn of(rule: Option<ControlRule>) -> Theme {
         use Deed::*;
         let Some(rule) = rule else { return Theme { workloads: None, deed: None } };
         let (workloads, deed): (&'static [&'static str], Deed) = match rule {
-            Rule::SurgeIsBounded | Rule::EnoughStayAvailable => (&["web"], RollWeb),
-            Rule::UntoldIsNotMissing => (&["web"], RestartInRollout),
-            Rule::RecreateWaits => (&["app"], RollApp),
-            Rule::SurplusPodsGo => (&["app"], ScaleApp),
-            Rule::OrphansAreAdopted => (&["web", "db"], Disown),
-            Rule::OrderIsKept => (&["db"], ScaleDb),
-            Rule::EndedPodsAreReplaced => (&["db"], EndPod),
-            Rule::JobsCountOnce => (&["once"], RemovePod),
-            Rule::ForbidWaits | Rule::HistoryIsLimited => (&["tick"], CutOff),
-            Rule::SilentNodesAreUnknown | Rule::ReturningNodesAreOpen => (&["each"], CutOff),
-            Rule::SilentNodesLoseTheirPods | Rule::PodsOfReturningNodesStay => (&["web"], CutOff),
-            Rule::PodsOfLostNodesAreGivenUp => (&["web", "each"], TakeHost),
-            Rule::OwnedObjectsAreCollected => (&["app"], RemoveApp),
-            Rule::CordonsAreKept => (&["web", "once"], Cordon),
-            Rule::TaintsAreKept => (&["web", "db"], RemoveNode),
-            Rule::RoomIsCounted => (&["app"], ScaleApp),
-            Rule::OnlyReadyPodsServe => (&["web"], RollWeb),
-            Rule::BoundVolumesAreTaken => (&["disk"], CutOff),
-            Rule::BudgetsCountTheHealthy => (&["web"], Evict),
-            Rule::DaemonsStayAvailable => (&["each"], RollEach),
-            Rule::UpdatesGoOneByOne => (&["db"], RollDb),
-            Rule::EndedJobsGo => (&["brief"], CutOff),
-            Rule::ImportantPodsGetRoom => (&["app", "vip"], ScaleApp),
-            Rule::PodsStandApart => (&["apart"], RollApart),
-            Rule::EndingNamespacesAreEmptied => (&["room"], EndRoom),
+            ControlRule::SurgeIsBounded | ControlRule::EnoughStayAvailable => (&["web"], RollWeb),
+            ControlRule::UntoldIsNotMissing => (&["web"], RestartInRollout),
+            ControlRule::RecreateWaits => (&["app"], RollApp),
+            ControlRule::SurplusPodsGo => (&["app"], ScaleApp),
+            ControlRule::OrphansAreAdopted => (&["web", "db"], Disown),
+            ControlRule::OrderIsKept => (&["db"], ScaleDb),
+            ControlRule::EndedPodsAreReplaced => (&["db"], EndPod),
+            ControlRule::JobsCountOnce => (&["once"], RemovePod),
+            ControlRule::ForbidWaits | ControlRule::HistoryIsLimited => (&["tick"], CutOff),
+            ControlRule::SilentNodesAreUnknown | ControlRule::ReturningNodesAreOpen => (&["each"], CutOff),
+            ControlRule::SilentNodesLoseTheirPods | ControlRule::PodsOfReturningNodesStay => (&["web"], CutOff),
+            ControlRule::PodsOfLostNodesAreGivenUp => (&["web", "each"], TakeHost),
+            ControlRule::OwnedObjectsAreCollected => (&["app"], RemoveApp),
+            ControlRule::CordonsAreKept => (&["web", "once"], Cordon),
+            ControlRule::TaintsAreKept => (&["web", "db"], RemoveNode),
+            ControlRule::RoomIsCounted => (&["app"], ScaleApp),
+            ControlRule::OnlyReadyPodsServe => (&["web"], RollWeb),
+            ControlRule::BoundVolumesAreTaken => (&["disk"], CutOff),
+            ControlRule::BudgetsCountTheHealthy => (&["web"], Evict),
+            ControlRule::DaemonsStayAvailable => (&["each"], RollEach),
+            ControlRule::UpdatesGoOneByOne => (&["db"], RollDb),
+            ControlRule::EndedJobsGo => (&["brief"], CutOff),
+            ControlRule::ImportantPodsGetRoom => (&["app", "vip"], ScaleApp),
+            ControlRule::PodsStandApart => (&["apart"], RollApart),
+            ControlRule::EndingNamespacesAreEmptied => (&["room"], EndRoom),
         };
         Theme { workloads: Some(workloads), deed: Some(deed) }
     }

@@ -145,7 +145,7 @@ impl Bed {
             api_version: kind.api_version().into(),
             kind: kind.kind.clone(),
         };
-        let rules = store::Rules {
+        let rules = store::StoreRules {
             edited: &|_, object| Ok(object),
             home: &|_| None,
             durable_by_sketch: &|_, _| None,

@@ -3,7 +3,7 @@
 use super::bed::{Bed, key};
 use coracle_api::meta::{Key, Resource, Revision};
 use coracle_master::control::{
-    Change, Cluster, Controller, Controllers, Decision, Follow, Gate, Intent, Look, Rest, Step, View,
+    Cluster, Controller, Controllers, Decision, Follow, Gate, Intent, Look, ObservedChange, Rest, Step, View,
 };
 use coracle_master::control::{all, itself, wakes};
 use coracle_master::store::Stored;
@@ -39,7 +39,7 @@ impl View for SecretView {
     }
 }
 
-fn namesake(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+fn namesake(_: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     vec![Key { resource: Resource::core("secrets"), ..change.key.clone() }]
 }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 use coracle_agent::logins::Login;
 use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
 use coracle_agent::runtime::fake::Fake;
-use coracle_agent::runtime::{Check, ContainerConfig, Failure, Image, Limits, Outcome, Runtime, Seen, State, Volume};
+use coracle_agent::runtime::{
+    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, Runtime, SeenContainer, State, Volume,
+};
 use serde_json::Value;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
@@ -185,7 +187,7 @@ impl Runtime for Engine {
         }
     }
 
-    async fn check(&self, id: &str, _check: &Check, _at_most: Duration) -> Result<Outcome, Failure> {
+    async fn check(&self, id: &str, _check: &Check, _at_most: Duration) -> Result<CheckOutcome, Failure> {
         let since_start = self.started.borrow().get(id).map(Instant::elapsed).unwrap_or_default();
         let mut passed = true;
         for does in self.script {
@@ -198,10 +200,10 @@ impl Runtime for Engine {
                 _ => {}
             }
         }
-        Ok(Outcome { passed, exit_code: None, output: if passed { String::new() } else { self.found.clone() } })
+        Ok(CheckOutcome { passed, exit_code: None, output: if passed { String::new() } else { self.found.clone() } })
     }
 
-    async fn list(&self) -> Result<Vec<Seen>, Failure> {
+    async fn list(&self) -> Result<Vec<SeenContainer>, Failure> {
         self.fake.list().await
     }
 

@@ -4,15 +4,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_agent::desired::master::Heard;
-use coracle_agent::desired::objects::{Kind, Object, Ref};
+use coracle_agent::desired::master::MasterPods;
+use coracle_agent::desired::objects::{Object, ObjectKind, Ref};
 use coracle_agent::desired::{Desired, Source, Wanted};
 use coracle_agent::events::{self, Counted};
 use coracle_agent::happening::Happening;
 use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
 use coracle_agent::plan::{Node, Verdicts};
 use coracle_agent::probe;
-use coracle_agent::sync::{self, Ends, Shown};
+use coracle_agent::sync::{self, Shown, SyncChannels};
 use coracle_api::meta::Time;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
@@ -94,7 +94,7 @@ impl Bed {
         self.shown = seen.clone();
         let (verdicts_in, verdicts) = watch::channel(Arc::new(Verdicts::new()));
         let wall = self.engine.fake.clone();
-        let ends = Ends {
+        let ends = SyncChannels {
             desired: self.desired.subscribe(),
             verdicts,
             strain: watch::channel(Arc::default()).1,
@@ -113,7 +113,7 @@ impl Bed {
             shown,
             happenings: self.happenings.clone(),
         };
-        let heard = watch::channel(Arc::new(Heard::default())).1;
+        let heard = watch::channel(Arc::new(MasterPods::default())).1;
         let engine = self.engine.clone();
         self.agent.push(spawn_local(async move { sync::run(&*engine, ends).await }));
         let listeners = probe::Listeners { happenings: self.happenings.clone(), tallies: Arc::default() };
@@ -193,7 +193,7 @@ impl Bed {
     }
 
     fn know(&self, document: &Value) {
-        let kind = if document["kind"] == "Secret" { Kind::Secret } else { Kind::ConfigMap };
+        let kind = if document["kind"] == "Secret" { ObjectKind::Secret } else { ObjectKind::ConfigMap };
         let name = document["metadata"]["name"].as_str().unwrap().to_owned();
         let place = Ref { kind, namespace: "gt".to_owned(), name };
         self.desired.send_modify(|desired| {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use coracle_agent::desired::{Source, Wanted};
 use coracle_agent::hash::{self, EPHEMERAL_HASH};
-use coracle_agent::members::{Kind, Member};
+use coracle_agent::members::{Member, MemberKind};
 use coracle_agent::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX, Tag};
 use coracle_agent::plan::WaitReason;
 use coracle_agent::plan::ports::host_ports;
-use coracle_agent::runtime::fake::Held;
+use coracle_agent::runtime::fake::FakeContainer;
 use coracle_agent::runtime::{Limits, Network, State};
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub async fn all(story: &mut Story) -> Vec<String> {
     if !wrongs.is_empty() {
         return wrongs;
     }
-    let held: Vec<Held> = story.fake.with(|engine| engine.containers.values().cloned().collect());
+    let held: Vec<FakeContainer> = story.fake.with(|engine| engine.containers.values().cloned().collect());
     let volumes: Vec<String> = story.fake.with(|engine| engine.volumes.keys().cloned().collect());
     let mut say = |text: String| wrongs.push(text);
     if held.iter().any(|held| held.foreign && !held.seen.runs()) {
@@ -31,7 +31,7 @@ pub async fn all(story: &mut Story) -> Vec<String> {
     let mut restless = false;
     let mut ports: BTreeMap<u16, usize> = BTreeMap::new();
     for pod in &story.pods {
-        let own: Vec<&Held> =
+        let own: Vec<&FakeContainer> =
             held.iter().filter(|held| !held.foreign && held.seen.labels[LABEL_POD_UID] == pod.uid).collect();
         let runs = own.iter().filter(|held| held.seen.runs()).count();
         match pod.wish {
@@ -61,7 +61,7 @@ pub async fn all(story: &mut Story) -> Vec<String> {
             Wish::Gone | Wish::Deleting | Wish::Unknown => {}
         }
     }
-    let shares = |held: &Held| held.seen.limits.map_or(0, |limits| limits.cpu_shares);
+    let shares = |held: &FakeContainer| held.seen.limits.map_or(0, |limits| limits.cpu_shares);
     let given: i64 =
         held.iter().filter(|held| !held.foreign && held.seen.runs()).map(shares).filter(|shares| *shares > 2).sum();
     // Shares are rounded, by less than one each.
@@ -89,7 +89,7 @@ async fn quiet(story: &mut Story, wrongs: &mut Vec<String>) {
 }
 
 /// What is wrong with a pod that should run, and whether it has reason to be restless.
-fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
+fn wanted(story: &Story, pod: &Pod, own: &[&FakeContainer]) -> (Vec<String>, bool) {
     let wanted = history::wanted(pod.source, &pod.document);
     let mut wrongs = Vec::new();
     let waits = story.shown.borrow().waits.get(&pod.uid).cloned().unwrap_or_default();
@@ -114,7 +114,7 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
         }
         return (wrongs, false);
     }
-    let sandboxes: Vec<&&Held> =
+    let sandboxes: Vec<&&FakeContainer> =
         own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == SANDBOX && held.seen.runs()).collect();
     if let Some(waiting) = &waits.pod {
         // Another pod has its port, or the room for it: the only things that a pod may still wait for.
@@ -129,11 +129,11 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
     let fate_of_pod = fate_of_pod(pod);
     let mut restless = fate_of_pod == Some(Fate::Any);
     let mut all_ended = true;
-    for member in wanted.members().filter(|member| member.kind == Kind::Main) {
+    for member in wanted.members().filter(|member| member.kind == MemberKind::Main) {
         let fate = fate_of_pod.unwrap_or_else(|| fate(pod, &member.spec.name));
         restless |= matches!(fate, Fate::Loops | Fate::Waits | Fate::Any);
         all_ended &= fate == Fate::Ends;
-        let mine: Vec<&&Held> =
+        let mine: Vec<&&FakeContainer> =
             own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == member.spec.name).collect();
         check_main(story, pod, &wanted, &member, fate, &mine, &sandboxes, &mut wrongs);
     }
@@ -167,12 +167,12 @@ fn check_main(
     wanted: &Wanted,
     member: &Member<'_>,
     fate: Fate,
-    mine: &[&&Held],
-    sandboxes: &[&&Held],
+    mine: &[&&FakeContainer],
+    sandboxes: &[&&FakeContainer],
     wrongs: &mut Vec<String>,
 ) {
     let (container, wanted_hash) = (member.spec, wanted.hash_of(member));
-    let alive: Vec<&&&Held> = mine.iter().filter(|held| held.seen.runs()).collect();
+    let alive: Vec<&&&FakeContainer> = mine.iter().filter(|held| held.seen.runs()).collect();
     let name = format!("{}/{} ({})", pod.uid, container.name, container.image);
     if alive.len() > 1 {
         wrongs.push(format!("{name} runs {} times", alive.len()));
@@ -186,7 +186,7 @@ fn check_main(
         if !hash::same(&tag.hash, &wanted_hash) || held.config.image != container.image {
             wrongs.push(format!("{name} runs as it was before an edit"));
         }
-        let joins = |sandbox: &&&Held| held.config.network == Network::Join(sandbox.seen.name.clone());
+        let joins = |sandbox: &&&FakeContainer| held.config.network == Network::Join(sandbox.seen.name.clone());
         if !sandboxes.iter().any(joins) {
             wrongs.push(format!("{name} runs without its sandbox"));
         }
@@ -236,7 +236,7 @@ fn asked_limits(container: &Value) -> Limits {
 }
 
 /// What a running container's probes found is what became of it, and what its status says.
-fn check_probes(story: &Story, pod: &Pod, held: &Held, name: &str) -> Option<String> {
+fn check_probes(story: &Story, pod: &Pod, held: &FakeContainer, name: &str) -> Option<String> {
     let Some(spec) = container(&pod.document, name).filter(|_| !is_init(name)) else { return None };
     let verdict = |check: &str| story.witness.verdict(&held.seen.id, check);
     if verdict("live") == Some(false) || verdict("startup") == Some(false) {
@@ -273,12 +273,12 @@ fn check_files(story: &Story, pod: &Pod) -> Option<String> {
 fn check_sidecars(
     pod: &Pod,
     wanted: &Wanted,
-    own: &[&Held],
+    own: &[&FakeContainer],
     all_ended: bool,
     restless: bool,
     wrongs: &mut Vec<String>,
 ) {
-    for member in wanted.members().filter(|member| member.kind == Kind::Sidecar) {
+    for member in wanted.members().filter(|member| member.kind == MemberKind::Sidecar) {
         let mine = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == member.spec.name);
         let alive = mine.filter(|held| held.seen.runs()).count();
         let expected = usize::from(!all_ended);
@@ -293,13 +293,14 @@ fn check_ephemeral(
     story: &Story,
     pod: &Pod,
     wanted: &Wanted,
-    own: &[&Held],
+    own: &[&FakeContainer],
     all_ended: bool,
     wrongs: &mut Vec<String>,
 ) -> bool {
     let mut waits = false;
     for container in &wanted.pod.spec.ephemeral_containers {
-        let mine: Vec<&&Held> = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == container.name).collect();
+        let mine: Vec<&&FakeContainer> =
+            own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == container.name).collect();
         let name = format!("{}/{} ({})", pod.uid, container.name, container.image);
         let starts = story.fake.with(|engine| engine.starts_of(&pod.uid, &container.name, EPHEMERAL_HASH));
         let again = story.fake.with(|engine| engine.begun_again.contains(&(pod.uid.clone(), container.name.clone())));
@@ -322,7 +323,7 @@ fn check_ephemeral(
 fn check_sandbox(
     wanted: &Wanted,
     pod: &Pod,
-    sandboxes: &[&&Held],
+    sandboxes: &[&&FakeContainer],
     all_ended: bool,
     restless: bool,
     wrongs: &mut Vec<String>,

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_agent::desired::master::Heard;
-use coracle_agent::desired::objects::{Kind, Object, Objects, Ref};
+use coracle_agent::desired::master::MasterPods;
+use coracle_agent::desired::objects::{Object, ObjectKind, Objects, Ref};
 use coracle_agent::desired::{Desired, Source, Wanted};
 use coracle_agent::figures::probes::Tallies;
 use coracle_agent::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX};
@@ -14,7 +14,7 @@ use coracle_agent::plan::admission::refusal;
 use coracle_agent::plan::{Node, Rules, Strain, Verdicts};
 use coracle_agent::probe;
 use coracle_agent::runtime::fake::{self, Fake, Faults, Random};
-use coracle_agent::sync::{self, Ends, Shown};
+use coracle_agent::sync::{self, Shown, SyncChannels};
 use coracle_schema::base64;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
@@ -316,7 +316,7 @@ impl Story {
             memory_bytes: 64 << 30,
             ..Node::default()
         };
-        let ends = Ends {
+        let ends = SyncChannels {
             desired: self.desired.subscribe(),
             verdicts: found,
             strain: self.strain.subscribe(),
@@ -337,7 +337,7 @@ impl Story {
                 listener.with(|engine| engine.note(None, fake::Noted::Told(happening)));
             }
         });
-        let heard = watch::channel(Arc::new(Heard::default())).1;
+        let heard = watch::channel(Arc::new(MasterPods::default())).1;
         let listeners = probe::Listeners { happenings, tallies: Arc::new(Tallies::default()) };
         body.spawn_local(probe::run(prober, seen, heard, Arc::new(verdicts), listeners));
         let main = body.spawn_local(async move { sync::run_with(&*engine, ends, rules).await });
@@ -370,10 +370,10 @@ impl Story {
 
     fn known_objects(&self) -> Objects {
         let mut objects = Objects::default();
-        for (index, (kind, name)) in [Kind::ConfigMap, Kind::Secret].into_iter().zip(OBJECTS).enumerate() {
+        for (index, (kind, name)) in [ObjectKind::ConfigMap, ObjectKind::Secret].into_iter().zip(OBJECTS).enumerate() {
             let reference = Ref { kind, namespace: "default".to_owned(), name: name.to_owned() };
             let object = self.objects[index].as_ref().map(|text| {
-                let text = if kind == Kind::Secret { base64::encode(text.as_bytes()) } else { text.clone() };
+                let text = if kind == ObjectKind::Secret { base64::encode(text.as_bytes()) } else { text.clone() };
                 Arc::new(Object::read(kind, &json!({"data": {KEY: text}})))
             });
             objects.files.extend(object.clone().map(|object| (reference.clone(), object)));

@@ -40,15 +40,15 @@ fn well() -> Readings {
 }
 
 /// Of a host where only this is otherwise: the one finding that is not good.
-fn check(change: impl Fn(&mut Readings), about: &str, level: Level, word: &str) {
+fn check(change: impl Fn(&mut Readings), about: &str, level: Severity, word: &str) {
     let mut host = well();
     change(&mut host);
     let all = judge(&host);
-    let bad: Vec<&Finding> = all.iter().filter(|one| one.level != Level::Good).collect();
+    let bad: Vec<&Finding> = all.iter().filter(|one| one.level != Severity::Good).collect();
     let [one] = bad.as_slice() else { panic!("{word}: {bad:?}") };
     assert_eq!((one.about, one.level), (about, level), "{one:?}");
     assert!(one.says.contains(word) && !one.mend.is_empty(), "{one:?}");
-    assert_eq!(report(&all).well, level == Level::Warning);
+    assert_eq!(report(&all).well, level == Severity::Warning);
 }
 
 fn engine_of(host: &mut Readings) -> &mut Engine {
@@ -58,7 +58,7 @@ fn engine_of(host: &mut Readings) -> &mut Engine {
 #[test]
 fn a_good_host_has_nothing_but_good() {
     let all = judge(&well());
-    assert!(all.iter().all(|one| one.level == Level::Good && one.mend.is_empty()), "{all:?}");
+    assert!(all.iter().all(|one| one.level == Severity::Good && one.mend.is_empty()), "{all:?}");
     for about in ["engine", "cgroups", "disk", "clock", "ports", "kernel", "firewall", "master"] {
         assert!(all.iter().any(|one| one.about == about), "{about} is told, also where it is well");
     }
@@ -67,7 +67,7 @@ fn a_good_host_has_nothing_but_good() {
 
 #[test]
 fn each_check_is_made_true() {
-    use Level::{Problem, Warning};
+    use Severity::{Problem, Warning};
     check(|host| host.root = false, "user", Warning, "not root");
     check(|host| host.engine = Err("refused".to_owned()), "engine", Problem, "does not answer: refused");
     check(|host| engine_of(host).storage_driver = "vfs".to_owned(), "engine", Warning, "vfs");
@@ -131,7 +131,7 @@ fn chains_that_are_in_nobodys_way() {
     {
         let mut host = well();
         host.nft = Ok(vec![Chain { table: table.to_owned(), name: "X".to_owned(), hook: hook.to_owned(), drops }]);
-        assert!(judge(&host).iter().all(|one| one.level == Level::Good), "{table} {hook}");
+        assert!(judge(&host).iter().all(|one| one.level == Severity::Good), "{table} {hook}");
     }
 }
 
@@ -145,7 +145,7 @@ fn names_are_answered_on_their_port() {
         host.listening.extend(sockets.iter().map(|text| socket(text)));
         host.listening_udp.extend(sockets.iter().map(|text| socket(text)));
         let bad: Vec<String> =
-            judge(&host).into_iter().filter(|one| one.level != Level::Good).map(|one| one.says).collect();
+            judge(&host).into_iter().filter(|one| one.level != Severity::Good).map(|one| one.says).collect();
         bad.join(", ")
     };
     assert_eq!(dns(true, &["10.96.0.10:53", "0.0.0.0:53"]), "");
@@ -158,21 +158,21 @@ fn names_are_answered_on_their_port() {
 
 #[test]
 fn ports_that_pods_ask_for() {
-    let check = |wanted: HostPort, listens: &str, expected: Option<Level>| {
+    let check = |wanted: HostPort, listens: &str, expected: Option<Severity>| {
         let mut host = well();
         let sockets = if wanted.protocol == "udp" { &mut host.listening_udp } else { &mut host.listening };
         sockets.push(listens.parse().unwrap());
         host.host_ports = vec![wanted.clone()];
-        let bad: Vec<Finding> = judge(&host).into_iter().filter(|one| one.level != Level::Good).collect();
+        let bad: Vec<Finding> = judge(&host).into_iter().filter(|one| one.level != Severity::Good).collect();
         assert_eq!(bad.first().map(|one| one.level), expected, "{wanted:?} {listens}");
         assert!(bad.iter().all(|one| one.says.contains("default/web") && one.mend.contains(":80`")), "{bad:?}");
     };
     let (pod, protocol, host_ip) = ("default/web".to_owned(), "tcp".to_owned(), String::new());
     let wanted = HostPort { pod, port: 80, protocol, host_ip, by_rule: false, runs: false };
-    check(wanted.clone(), "0.0.0.0:80", Some(Level::Problem));
+    check(wanted.clone(), "0.0.0.0:80", Some(Severity::Problem));
     check(wanted.clone(), "127.0.0.1:81", None);
     check(HostPort { runs: true, ..wanted.clone() }, "0.0.0.0:80", None);
-    check(HostPort { by_rule: true, runs: true, ..wanted.clone() }, "0.0.0.0:80", Some(Level::Warning));
+    check(HostPort { by_rule: true, runs: true, ..wanted.clone() }, "0.0.0.0:80", Some(Severity::Warning));
     check(HostPort { host_ip: "192.168.1.7".to_owned(), ..wanted.clone() }, "127.0.0.1:80", None);
-    check(HostPort { protocol: "udp".to_owned(), ..wanted }, "[::]:80", Some(Level::Problem));
+    check(HostPort { protocol: "udp".to_owned(), ..wanted }, "[::]:80", Some(Severity::Problem));
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::kept::Kept;
-use super::room::{Room, Shelf, State};
+use super::room::{KnownObjects, SharedObjects, Shelf};
 use super::{Objects, requests};
 use crate::desired::SourceState;
 use crate::desired::follow::{News, Voice, follow};
@@ -31,7 +31,7 @@ pub async fn run(
     mut pods: watch::Receiver<Option<SourceState>>,
     out: watch::Sender<Arc<Objects>>,
 ) {
-    let room = Rc::new(Room::new(State::new(kept), out));
+    let room = Rc::new(SharedObjects::new(KnownObjects::new(kept), out));
     let _requests = Task(spawn_local(requests::run(client.clone(), room.clone())).abort_handle());
     let mut silent = voice.watch();
     let mut watches: BTreeMap<Shelf, Watching> = BTreeMap::new();
@@ -98,7 +98,7 @@ impl Drop for Task {
     }
 }
 
-async fn follow_shelf(client: Client, voice: Voice, room: Rc<Room>, shelf: Shelf, names: BTreeSet<String>) {
+async fn follow_shelf(client: Client, voice: Voice, room: Rc<SharedObjects>, shelf: Shelf, names: BTreeSet<String>) {
     let root = shelf.0.root();
     let path = match shelf.1.as_str() {
         // The cluster's.

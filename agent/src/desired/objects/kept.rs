@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Kind, Object, Ref, TokenRef};
+use super::{Object, ObjectKind, Ref, TokenRef};
 use crate::hash::hash_text;
 use crate::private;
 
@@ -22,27 +22,27 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 const FILES_MAX: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum What {
+pub enum UsedRef {
     Object(Ref),
     Token(TokenRef),
 }
 
-impl What {
-    fn kind(&self) -> Kind {
+impl UsedRef {
+    fn kind(&self) -> ObjectKind {
         match self {
-            What::Object(object) => object.kind,
-            What::Token(_) => Kind::Secret,
+            UsedRef::Object(object) => object.kind,
+            UsedRef::Token(_) => ObjectKind::Secret,
         }
     }
 }
 
 /// A cluster, and an object or token of it.
-pub type ObjectKey = (String, What);
+pub type ObjectKey = (String, UsedRef);
 
 #[derive(Serialize, Deserialize)]
 struct Record {
     cluster: String,
-    what: What,
+    what: UsedRef,
     content: Value,
 }
 
@@ -73,7 +73,7 @@ impl Kept {
         for entry in fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok).take(FILES_MAX) {
             let path = entry.path();
             match read(&path) {
-                Ok(record) if record.what.kind() == Kind::Secret && !secrets => remove(&path),
+                Ok(record) if record.what.kind() == ObjectKind::Secret && !secrets => remove(&path),
                 Ok(Record { cluster, what, content }) => {
                     let object = Object::read(what.kind(), &content);
                     saved.insert((cluster, what), Arc::new(object));
@@ -93,7 +93,7 @@ impl Kept {
 
     /// Makes the disk hold these. What cannot be written now is written with the next change.
     pub fn keep(&mut self, objects: &BTreeMap<ObjectKey, Arc<Object>>) {
-        let may = |place: &ObjectKey| self.secrets || place.1.kind() != Kind::Secret;
+        let may = |place: &ObjectKey| self.secrets || place.1.kind() != ObjectKind::Secret;
         let new: Vec<(&ObjectKey, &Arc<Object>)> = objects
             .iter()
             .filter(|(place, object)| may(place) && self.saved.get(*place).is_none_or(|saved| saved != *object))
@@ -156,12 +156,13 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("coracle-kept-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         let data_dir = dir.to_str().unwrap();
-        let place =
-            |kind, name: &str| ("c1".to_owned(), What::Object(Ref { kind, namespace: "n".into(), name: name.into() }));
+        let place = |kind, name: &str| {
+            ("c1".to_owned(), UsedRef::Object(Ref { kind, namespace: "n".into(), name: name.into() }))
+        };
         let object = |kind, text: &str| Arc::new(Object::read(kind, &json!({"data": {"k": text}})));
         let mut objects = BTreeMap::from([
-            (place(Kind::ConfigMap, "a"), object(Kind::ConfigMap, "text")),
-            (place(Kind::Secret, "a"), object(Kind::Secret, "AP8=")),
+            (place(ObjectKind::ConfigMap, "a"), object(ObjectKind::ConfigMap, "text")),
+            (place(ObjectKind::Secret, "a"), object(ObjectKind::Secret, "AP8=")),
         ]);
         let mut kept = Kept::open(data_dir, true);
         kept.keep(&objects);
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(fs::metadata(dir.join(FOLDER)).unwrap().mode() & 0o777, 0o700);
         assert_eq!(*Kept::open(data_dir, true).all(), objects);
         assert_eq!(Kept::open(data_dir, false).all().len(), 1, "Secrets leave the disk");
-        objects.remove(&place(Kind::ConfigMap, "a"));
+        objects.remove(&place(ObjectKind::ConfigMap, "a"));
         let mut without = Kept::open(data_dir, false);
         without.keep(&objects);
         assert_eq!(fs::read_dir(dir.join(FOLDER)).unwrap().count(), 0, "nor are they written");

@@ -21,12 +21,12 @@ use std::sync::Arc;
 
 use crate::desired::SourceState;
 use crate::naming::{PodName, Source};
-pub use object::{Kind, Object, Ref};
+pub use object::{Object, ObjectKind, Ref};
 pub use tokens::{Got, Token, TokenRef};
 
 /// The known state of an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Found<'a> {
+pub enum ObjectState<'a> {
     There(&'a Arc<Object>),
     /// The master does not answer; this is what it said last.
     Kept(&'a Arc<Object>),
@@ -60,32 +60,32 @@ pub struct Objects {
 }
 
 impl Objects {
-    pub fn find(&self, pod: &PodName, kind: Kind, name: &str) -> Found<'_> {
+    pub fn find(&self, pod: &PodName, kind: ObjectKind, name: &str) -> ObjectState<'_> {
         self.find_in(pod, kind, &pod.namespace, name)
     }
 
     /// `namespace` is empty for what is the cluster's.
-    pub fn find_in(&self, pod: &PodName, kind: Kind, namespace: &str, name: &str) -> Found<'_> {
+    pub fn find_in(&self, pod: &PodName, kind: ObjectKind, namespace: &str, name: &str) -> ObjectState<'_> {
         if name.is_empty() {
-            return Found::Absent;
+            return ObjectState::Absent;
         }
         let wanted = Ref { kind, namespace: namespace.to_owned(), name: name.to_owned() };
         match pod.source {
             Source::File => match self.files.get(&wanted) {
-                Some(object) => Found::There(object),
-                None if self.files_unknown => Found::Unknown { silent: true },
-                None => Found::Absent,
+                Some(object) => ObjectState::There(object),
+                None if self.files_unknown => ObjectState::Unknown { silent: true },
+                None => ObjectState::Absent,
             },
             Source::Master if self.foreign.contains(&pod.uid) => match self.others.get(&wanted) {
-                Some(object) => Found::Kept(object),
-                None => Found::Unknown { silent: true },
+                Some(object) => ObjectState::Kept(object),
+                None => ObjectState::Unknown { silent: true },
             },
             Source::Master => match self.known.get(&wanted) {
-                Some(Some(object)) => Found::There(object),
-                Some(None) => Found::Absent,
+                Some(Some(object)) => ObjectState::There(object),
+                Some(None) => ObjectState::Absent,
                 None => match self.kept.get(&wanted).filter(|_| self.silent) {
-                    Some(object) => Found::Kept(object),
-                    None => Found::Unknown { silent: self.silent },
+                    Some(object) => ObjectState::Kept(object),
+                    None => ObjectState::Unknown { silent: self.silent },
                 },
             },
         }
@@ -125,36 +125,39 @@ mod tests {
     use serde_json::json;
 
     fn object(text: &str) -> Arc<Object> {
-        Arc::new(Object::read(Kind::ConfigMap, &json!({"data": {"k": text}})))
+        Arc::new(Object::read(ObjectKind::ConfigMap, &json!({"data": {"k": text}})))
     }
 
     #[test]
     fn unknown_is_not_absent() {
         let pod = |source, uid: &str| PodName { source, namespace: "n".into(), name: "p".into(), uid: uid.into() };
-        let reference = |name: &str| Ref { kind: Kind::ConfigMap, namespace: "n".into(), name: name.into() };
+        let reference = |name: &str| Ref { kind: ObjectKind::ConfigMap, namespace: "n".into(), name: name.into() };
         let mut objects = Objects::default();
         let master = pod(Source::Master, "u");
         let (new, old, foreign, file) = (object("new"), object("old"), object("foreign"), object("file"));
-        assert_eq!(objects.find(&master, Kind::ConfigMap, "a"), Found::Unknown { silent: false });
+        assert_eq!(objects.find(&master, ObjectKind::ConfigMap, "a"), ObjectState::Unknown { silent: false });
         objects.kept.insert(reference("a"), old.clone());
         assert_eq!(
-            objects.find(&master, Kind::ConfigMap, "a"),
-            Found::Unknown { silent: false },
+            objects.find(&master, ObjectKind::ConfigMap, "a"),
+            ObjectState::Unknown { silent: false },
             "the master may answer yet"
         );
         objects.silent = true;
-        assert_eq!(objects.find(&master, Kind::ConfigMap, "a"), Found::Kept(&old));
-        assert_eq!(objects.find(&master, Kind::Secret, "a"), Found::Unknown { silent: true });
+        assert_eq!(objects.find(&master, ObjectKind::ConfigMap, "a"), ObjectState::Kept(&old));
+        assert_eq!(objects.find(&master, ObjectKind::Secret, "a"), ObjectState::Unknown { silent: true });
         objects.known.insert(reference("a"), Some(new.clone()));
         objects.known.insert(reference("b"), None);
-        assert_eq!(objects.find(&master, Kind::ConfigMap, "a"), Found::There(&new));
-        assert_eq!(objects.find(&master, Kind::ConfigMap, "b"), Found::Absent);
+        assert_eq!(objects.find(&master, ObjectKind::ConfigMap, "a"), ObjectState::There(&new));
+        assert_eq!(objects.find(&master, ObjectKind::ConfigMap, "b"), ObjectState::Absent);
         objects.foreign.insert("f".into());
-        assert_eq!(objects.find(&pod(Source::Master, "f"), Kind::ConfigMap, "a"), Found::Unknown { silent: true });
+        assert_eq!(
+            objects.find(&pod(Source::Master, "f"), ObjectKind::ConfigMap, "a"),
+            ObjectState::Unknown { silent: true }
+        );
         objects.others.insert(reference("a"), foreign.clone());
-        assert_eq!(objects.find(&pod(Source::Master, "f"), Kind::ConfigMap, "a"), Found::Kept(&foreign));
+        assert_eq!(objects.find(&pod(Source::Master, "f"), ObjectKind::ConfigMap, "a"), ObjectState::Kept(&foreign));
         objects.files.insert(reference("a"), file.clone());
-        assert_eq!(objects.find(&pod(Source::File, "x"), Kind::ConfigMap, "a"), Found::There(&file));
-        assert_eq!(objects.find(&pod(Source::File, "x"), Kind::ConfigMap, "c"), Found::Absent);
+        assert_eq!(objects.find(&pod(Source::File, "x"), ObjectKind::ConfigMap, "a"), ObjectState::There(&file));
+        assert_eq!(objects.find(&pod(Source::File, "x"), ObjectKind::ConfigMap, "c"), ObjectState::Absent);
     }
 }

@@ -13,7 +13,7 @@ use crate::hash::hash_text;
 const TOKEN: &str = "token";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Kind {
+pub enum ObjectKind {
     ConfigMap,
     Secret,
     /// PersistentVolumeClaim and PersistentVolume.
@@ -22,43 +22,43 @@ pub enum Kind {
     RuntimeClass,
 }
 
-impl Kind {
+impl ObjectKind {
     pub fn plural(self) -> &'static str {
         match self {
-            Kind::ConfigMap => "configmaps",
-            Kind::Secret => "secrets",
-            Kind::Claim => "persistentvolumeclaims",
-            Kind::Volume => "persistentvolumes",
-            Kind::RuntimeClass => "runtimeclasses",
+            ObjectKind::ConfigMap => "configmaps",
+            ObjectKind::Secret => "secrets",
+            ObjectKind::Claim => "persistentvolumeclaims",
+            ObjectKind::Volume => "persistentvolumes",
+            ObjectKind::RuntimeClass => "runtimeclasses",
         }
     }
 
     /// The version of the API that has it.
     pub fn root(self) -> &'static str {
         match self {
-            Kind::RuntimeClass => "/apis/node.k8s.io/v1",
-            Kind::ConfigMap | Kind::Secret | Kind::Claim | Kind::Volume => "/api/v1",
+            ObjectKind::RuntimeClass => "/apis/node.k8s.io/v1",
+            ObjectKind::ConfigMap | ObjectKind::Secret | ObjectKind::Claim | ObjectKind::Volume => "/api/v1",
         }
     }
 
     /// As a kubelet's messages have it.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::ConfigMap => "configmap",
-            Kind::Secret => "secret",
-            Kind::Claim => "persistentvolumeclaim",
-            Kind::Volume => "persistentvolume",
-            Kind::RuntimeClass => "runtimeclass",
+            ObjectKind::ConfigMap => "configmap",
+            ObjectKind::Secret => "secret",
+            ObjectKind::Claim => "persistentvolumeclaim",
+            ObjectKind::Volume => "persistentvolume",
+            ObjectKind::RuntimeClass => "runtimeclass",
         }
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Kind::ConfigMap => "ConfigMap",
-            Kind::Secret => "Secret",
-            Kind::Claim => "PersistentVolumeClaim",
-            Kind::Volume => "PersistentVolume",
-            Kind::RuntimeClass => "RuntimeClass",
+            ObjectKind::ConfigMap => "ConfigMap",
+            ObjectKind::Secret => "Secret",
+            ObjectKind::Claim => "PersistentVolumeClaim",
+            ObjectKind::Volume => "PersistentVolume",
+            ObjectKind::RuntimeClass => "RuntimeClass",
         }
     }
 }
@@ -66,7 +66,7 @@ impl Kind {
 /// Which object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ref {
-    pub kind: Kind,
+    pub kind: ObjectKind,
     pub namespace: String,
     pub name: String,
 }
@@ -87,7 +87,7 @@ pub struct Object {
 
 impl Object {
     /// Parts that cannot be read are left out: the master accepts no such object.
-    pub fn read(kind: Kind, document: &Value) -> Object {
+    pub fn read(kind: ObjectKind, document: &Value) -> Object {
         let texts = |field: &str| {
             let entries = document[field].as_object().into_iter().flatten();
             entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect::<Vec<_>>()
@@ -97,22 +97,22 @@ impl Object {
         };
         let mut object = Object::default();
         match kind {
-            Kind::ConfigMap => {
+            ObjectKind::ConfigMap => {
                 object.data = texts("data").into_iter().map(|(key, text)| (key, text.into_bytes())).collect();
                 object.binary = bytes("binaryData");
             }
-            Kind::Secret => {
+            ObjectKind::Secret => {
                 document["type"].as_str().unwrap_or_default().clone_into(&mut object.type_name);
                 object.data = bytes("data");
             }
-            Kind::Claim | Kind::Volume | Kind::RuntimeClass => object.facts = facts(kind, document),
+            ObjectKind::Claim | ObjectKind::Volume | ObjectKind::RuntimeClass => object.facts = facts(kind, document),
         }
         object.stamp = hash_text(&object.document(kind).to_string());
         object
     }
 
     /// As the API shows it.
-    pub fn document(&self, kind: Kind) -> Value {
+    pub fn document(&self, kind: ObjectKind) -> Value {
         let encoded = |map: &BTreeMap<String, Vec<u8>>| -> Value {
             map.iter().map(|(key, bytes)| (key.clone(), Value::String(base64::encode(bytes)))).collect()
         };
@@ -122,9 +122,9 @@ impl Object {
                 .collect()
         };
         match kind {
-            Kind::ConfigMap => json!({"data": plain(&self.data), "binaryData": encoded(&self.binary)}),
-            Kind::Secret => json!({"type": self.type_name, "data": encoded(&self.data)}),
-            Kind::Claim | Kind::Volume | Kind::RuntimeClass => self.facts.clone(),
+            ObjectKind::ConfigMap => json!({"data": plain(&self.data), "binaryData": encoded(&self.binary)}),
+            ObjectKind::Secret => json!({"type": self.type_name, "data": encoded(&self.data)}),
+            ObjectKind::Claim | ObjectKind::Volume | ObjectKind::RuntimeClass => self.facts.clone(),
         }
     }
 
@@ -155,11 +155,11 @@ impl fmt::Debug for Object {
 }
 
 /// The fields of a claim or a volume that matter here.
-fn facts(kind: Kind, document: &Value) -> Value {
+fn facts(kind: ObjectKind, document: &Value) -> Value {
     let (meta, spec, status) = (&document["metadata"], &document["spec"], &document["status"]);
     match kind {
-        Kind::RuntimeClass => json!({"handler": document["handler"]}),
-        Kind::Claim => json!({
+        ObjectKind::RuntimeClass => json!({"handler": document["handler"]}),
+        ObjectKind::Claim => json!({
             "metadata": {
                 "uid": meta["uid"], "deletionTimestamp": meta["deletionTimestamp"], "finalizers": meta["finalizers"],
                 "ownerReferences": meta["ownerReferences"],
@@ -169,8 +169,8 @@ fn facts(kind: Kind, document: &Value) -> Value {
             // Of a file.
             "directory": document["directory"],
         }),
-        Kind::Volume => json!({"spec": spec}),
-        Kind::ConfigMap | Kind::Secret => Value::Null,
+        ObjectKind::Volume => json!({"spec": spec}),
+        ObjectKind::ConfigMap | ObjectKind::Secret => Value::Null,
     }
 }
 
@@ -180,21 +180,22 @@ mod tests {
 
     #[test]
     fn an_object_is_read_as_it_was_written() {
-        let check = |kind: Kind, document: Value| {
+        let check = |kind: ObjectKind, document: Value| {
             let read = Object::read(kind, &document);
             assert_eq!(Object::read(kind, &read.document(kind)), read);
             read
         };
-        let map = check(Kind::ConfigMap, json!({"data": {"a": "1"}, "binaryData": {"b": "AP8="}}));
+        let map = check(ObjectKind::ConfigMap, json!({"data": {"a": "1"}, "binaryData": {"b": "AP8="}}));
         assert_eq!((map.file("a"), map.file("b"), map.file("c")), (Some(&b"1"[..]), Some(&[0, 255][..]), None));
         let claim = check(
-            Kind::Claim,
+            ObjectKind::Claim,
             json!({"metadata": {"uid": "u", "name": "c"}, "spec": {"volumeName": "v"}, "status": {"phase": "Bound"}}),
         );
         assert_eq!(claim.facts["spec"]["volumeName"], "v");
-        let volume = check(Kind::Volume, json!({"metadata": {"name": "v"}, "spec": {"hostPath": {"path": "/x"}}}));
+        let volume =
+            check(ObjectKind::Volume, json!({"metadata": {"name": "v"}, "spec": {"hostPath": {"path": "/x"}}}));
         assert_eq!(volume.facts["spec"]["hostPath"]["path"], "/x");
-        let secret = check(Kind::Secret, json!({"type": "Opaque", "data": {"a": "AP8="}}));
+        let secret = check(ObjectKind::Secret, json!({"type": "Opaque", "data": {"a": "AP8="}}));
         assert_eq!((secret.file("a"), secret.type_name.as_str()), (Some(&[0, 255][..]), "Opaque"));
         assert!(!format!("{secret:?}").contains("255"), "content stands in no log");
     }

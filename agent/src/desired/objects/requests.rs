@@ -9,7 +9,7 @@ use coracle_http::client::Client;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::room::{Held, Room, State};
+use super::room::{KnownObjects, RequestedToken, SharedObjects};
 use super::{Got, TokenRef};
 use crate::hash::hash_text;
 
@@ -24,7 +24,7 @@ const SPREAD_S: u64 = 10;
 const LONG: Duration = Duration::from_secs(86_400);
 
 /// Never ends.
-pub async fn run(client: Client, room: Rc<Room>) {
+pub async fn run(client: Client, room: Rc<SharedObjects>) {
     loop {
         let (due, next) = due(&room.state.borrow(), Instant::now());
         for wanted in due {
@@ -44,19 +44,19 @@ pub async fn run(client: Client, room: Rc<Room>) {
 }
 
 /// The tokens to request now, and the time of the next request.
-fn due(state: &State, now: Instant) -> (Vec<TokenRef>, Option<Instant>) {
+fn due(state: &KnownObjects, now: Instant) -> (Vec<TokenRef>, Option<Instant>) {
     let wanted = state.wanted_tokens();
     let next = wanted.iter().filter_map(|token| Some(state.tokens.get(token)?.due)).filter(|due| *due > now).min();
     let is_due = |token: &TokenRef| state.tokens.get(token).is_none_or(|held| held.due <= now);
     (wanted.into_iter().filter(is_due).collect(), next)
 }
 
-fn take(state: &mut State, wanted: TokenRef, answer: Result<(String, i64), String>, now: Instant) {
+fn take(state: &mut KnownObjects, wanted: TokenRef, answer: Result<(String, i64), String>, now: Instant) {
     let before = state.tokens.remove(&wanted);
     let held = match answer {
         Ok((token, life_s)) => {
             let life = Duration::from_secs(u64::try_from(life_s).unwrap_or(0));
-            Held {
+            RequestedToken {
                 got: Got::Token(token.into()),
                 due: now + (life * 4 / 5).min(AGE_MAX) - spread(&wanted),
                 failures: 0,
@@ -78,7 +78,7 @@ fn take(state: &mut State, wanted: TokenRef, answer: Result<(String, i64), Strin
                 }
                 _ => Got::Failed(why),
             };
-            Held { got, due, failures }
+            RequestedToken { got, due, failures }
         }
     };
     state.tokens.insert(wanted, held);
@@ -129,7 +129,7 @@ mod tests {
                 {"serviceAccountToken": {"path": "token", "expirationSeconds": 1000}}]}}]},
         });
         let pod = Arc::new(Wanted::new(Source::Master, document).unwrap());
-        let mut state = State::new(Kept::open("/nonexistent", false));
+        let mut state = KnownObjects::new(Kept::open("/nonexistent", false));
         let now = Instant::now();
         assert_eq!(due(&state, now), (Vec::new(), None));
         state.use_for(&SourceState { pods: vec![pod], cluster: "c".into(), ..SourceState::default() });

@@ -8,18 +8,18 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::kept::{Kept, ObjectKey, What};
-use super::{Got, Kind, Object, Objects, Ref, TokenRef, tokens};
+use super::kept::{Kept, ObjectKey, UsedRef};
+use super::{Got, Object, ObjectKind, Objects, Ref, TokenRef, tokens};
 use crate::claims;
 use crate::clock::wall_ms;
 use crate::desired::follow::News;
 use crate::desired::{SourceState, Wanted};
 
 /// The key of a watch: objects that are watched together.
-pub type Shelf = (Kind, String);
+pub type Shelf = (ObjectKind, String);
 
-pub struct Room {
-    pub state: RefCell<State>,
+pub struct SharedObjects {
+    pub state: RefCell<KnownObjects>,
     /// Other tokens are wanted than before.
     pub tokens_wanted: Notify,
     /// More objects are used than before.
@@ -27,9 +27,9 @@ pub struct Room {
     out: watch::Sender<Arc<Objects>>,
 }
 
-impl Room {
-    pub fn new(state: State, out: watch::Sender<Arc<Objects>>) -> Room {
-        Room { state: RefCell::new(state), tokens_wanted: Notify::new(), more: Notify::new(), out }
+impl SharedObjects {
+    pub fn new(state: KnownObjects, out: watch::Sender<Arc<Objects>>) -> SharedObjects {
+        SharedObjects { state: RefCell::new(state), tokens_wanted: Notify::new(), more: Notify::new(), out }
     }
 
     /// Durable before it is acted on.
@@ -45,13 +45,13 @@ impl Room {
     }
 }
 
-pub struct State {
+pub struct KnownObjects {
     pub cluster: String,
     /// The objects that pods of the present cluster use, and those of others.
-    uses: BTreeSet<What>,
-    foreign_uses: BTreeSet<What>,
+    uses: BTreeSet<UsedRef>,
+    foreign_uses: BTreeSet<UsedRef>,
     foreign: BTreeSet<String>,
-    pub tokens: BTreeMap<TokenRef, Held>,
+    pub tokens: BTreeMap<TokenRef, RequestedToken>,
     known: BTreeMap<Ref, Option<Arc<Object>>>,
     /// What was used when it was heard last, of every cluster.
     kept: BTreeMap<ObjectKey, Arc<Object>>,
@@ -60,7 +60,7 @@ pub struct State {
 }
 
 /// A token that was asked for.
-pub struct Held {
+pub struct RequestedToken {
     pub got: Got,
     /// When it is asked for again.
     pub due: Instant,
@@ -68,11 +68,11 @@ pub struct Held {
     pub failures: u32,
 }
 
-impl State {
-    pub fn new(disk: Kept) -> State {
+impl KnownObjects {
+    pub fn new(disk: Kept) -> KnownObjects {
         let kept = disk.all().clone();
         let (uses, foreign_uses, foreign) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        State {
+        KnownObjects {
             cluster: String::new(),
             uses,
             foreign_uses,
@@ -102,16 +102,16 @@ impl State {
         };
         (self.uses, self.foreign_uses) = (of(false), of(true));
         self.follow_claims();
-        let uses = |what: What| self.uses.contains(&what);
-        self.known.retain(|one, _| uses(What::Object(one.clone())));
-        self.tokens.retain(|one, _| uses(What::Token(one.clone())));
+        let uses = |what: UsedRef| self.uses.contains(&what);
+        self.known.retain(|one, _| uses(UsedRef::Object(one.clone())));
+        self.tokens.retain(|one, _| uses(UsedRef::Token(one.clone())));
         changed
     }
 
     /// The tokens that pods of the present cluster mount.
     pub fn wanted_tokens(&self) -> Vec<TokenRef> {
         let tokens = self.uses.iter().filter(|_| !self.cluster.is_empty());
-        tokens.filter_map(|what| if let What::Token(token) = what { Some(token.clone()) } else { None }).collect()
+        tokens.filter_map(|what| if let UsedRef::Token(token) = what { Some(token.clone()) } else { None }).collect()
     }
 
     /// By what is watched together: the names of what is used.
@@ -119,7 +119,7 @@ impl State {
         let mut needed: BTreeMap<Shelf, BTreeSet<String>> = BTreeMap::new();
         // Before it is known which cluster the pods are of, nobody can be asked for theirs.
         for what in self.uses.iter().filter(|_| !self.cluster.is_empty()) {
-            if let What::Object(Ref { kind, namespace, name }) = what {
+            if let UsedRef::Object(Ref { kind, namespace, name }) = what {
                 needed.entry((*kind, namespace.clone())).or_default().insert(name.clone());
             }
         }
@@ -144,28 +144,28 @@ impl State {
                 }
             }
         }
-        *kind == Kind::Claim && self.follow_claims()
+        *kind == ObjectKind::Claim && self.follow_claims()
     }
 
     /// The volumes that claims are bound to are used, too. True: there are more than before.
     fn follow_claims(&mut self) -> bool {
         let bound = |claim: &Object| {
             let name = claims::bound_to(claim)?.to_owned();
-            Some(What::Object(Ref { kind: Kind::Volume, namespace: String::new(), name }))
+            Some(UsedRef::Object(Ref { kind: ObjectKind::Volume, namespace: String::new(), name }))
         };
-        let claims_of = |uses: &BTreeSet<What>| -> Vec<Ref> {
+        let claims_of = |uses: &BTreeSet<UsedRef>| -> Vec<Ref> {
             let objects =
-                uses.iter().filter_map(|what| if let What::Object(one) = what { Some(one.clone()) } else { None });
-            objects.filter(|one| one.kind == Kind::Claim).collect()
+                uses.iter().filter_map(|what| if let UsedRef::Object(one) = what { Some(one.clone()) } else { None });
+            objects.filter(|one| one.kind == ObjectKind::Claim).collect()
         };
         let (mut own, mut foreign) = (Vec::new(), Vec::new());
         for claim in claims_of(&self.uses) {
             let known = self.known.get(&claim).cloned().flatten();
-            let known = known.or_else(|| self.kept.get(&(self.cluster.clone(), What::Object(claim))).cloned());
+            let known = known.or_else(|| self.kept.get(&(self.cluster.clone(), UsedRef::Object(claim))).cloned());
             own.extend(known.and_then(|claim| bound(&claim)));
         }
         for claim in claims_of(&self.foreign_uses) {
-            let claim = What::Object(claim);
+            let claim = UsedRef::Object(claim);
             let of_others =
                 self.kept.iter().filter(|((cluster, known), _)| *cluster != self.cluster && *known == claim);
             foreign.extend(of_others.filter_map(|(_, claim)| bound(claim)));
@@ -177,7 +177,7 @@ impl State {
     }
 
     fn hear(&mut self, place: Ref, object: Option<Object>) {
-        if !self.uses.contains(&What::Object(place.clone())) {
+        if !self.uses.contains(&UsedRef::Object(place.clone())) {
             return;
         }
         match (self.known.get(&place), object) {
@@ -190,7 +190,7 @@ impl State {
     /// Keeps what is used, as far as it is known, and tells all of it.
     pub fn settle(&mut self, now_s: i64) -> Objects {
         for (token, held) in &self.tokens {
-            let place = (self.cluster.clone(), What::Token(token.clone()));
+            let place = (self.cluster.clone(), UsedRef::Token(token.clone()));
             if let Got::Token(text) = &held.got
                 && self.kept.get(&place).is_none_or(|kept| tokens::is_old(&kept.token(), now_s))
             {
@@ -198,7 +198,7 @@ impl State {
             }
         }
         for (place, object) in &self.known {
-            let place = (self.cluster.clone(), What::Object(place.clone()));
+            let place = (self.cluster.clone(), UsedRef::Object(place.clone()));
             match object {
                 Some(object) => drop(self.kept.insert(place, object.clone())),
                 None => drop(self.kept.remove(&place)),
@@ -212,10 +212,10 @@ impl State {
         self.disk.keep(&self.kept);
         let of = |mine: bool| {
             let entries = self.kept.iter().filter(|((of, _), _)| (of == cluster) == mine);
-            let object = |what: &What| if let What::Object(object) = what { Some(object.clone()) } else { None };
+            let object = |what: &UsedRef| if let UsedRef::Object(object) = what { Some(object.clone()) } else { None };
             entries.filter_map(|((_, one), content)| Some((object(one)?, content.clone()))).collect()
         };
-        let token = |what: &What| if let What::Token(token) = what { Some(token.clone()) } else { None };
+        let token = |what: &UsedRef| if let UsedRef::Token(token) = what { Some(token.clone()) } else { None };
         let kept_tokens =
             self.kept.iter().filter_map(|((_, one), content)| Some((token(one)?, content.token()))).collect();
         Objects {
@@ -232,14 +232,14 @@ impl State {
 }
 
 /// All that a pod uses.
-fn used(wanted: &Wanted) -> impl Iterator<Item = What> {
-    let objects = wanted.objects.iter().cloned().map(What::Object);
-    objects.chain(wanted.tokens.iter().cloned().map(What::Token))
+fn used(wanted: &Wanted) -> impl Iterator<Item = UsedRef> {
+    let objects = wanted.objects.iter().cloned().map(UsedRef::Object);
+    objects.chain(wanted.tokens.iter().cloned().map(UsedRef::Token))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Found;
+    use super::super::ObjectState;
     use super::*;
     use crate::naming::Source;
     use serde_json::json;
@@ -266,18 +266,23 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("coracle-door-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let data_dir = dir.to_str().unwrap();
-        let mut state = State::new(Kept::open(data_dir, true));
-        let shelf = (Kind::ConfigMap, "n".to_owned());
+        let mut state = KnownObjects::new(Kept::open(data_dir, true));
+        let shelf = (ObjectKind::ConfigMap, "n".to_owned());
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let (a, b) = (pod("u1", "a"), pod("u2", "b"));
         assert!(state.use_for(&pods("c1", vec![a.clone(), b.clone()], &[])));
         assert_eq!(state.needed(), BTreeMap::from([(shelf.clone(), names(&["a", "b"]))]));
         state.take(&shelf, &names(&["a", "b"]), News::Listed(vec![map("a", "1"), map("x", "2")]));
-        let text =
-            |objects: &Objects, wanted: &Wanted, name: &str| match objects.find(&wanted.name, Kind::ConfigMap, name) {
-                Found::There(object) | Found::Kept(object) => String::from_utf8(object.data["k"].clone()).unwrap(),
-                other => format!("{other:?}"),
-            };
+        let text = |objects: &Objects, wanted: &Wanted, name: &str| match objects.find(
+            &wanted.name,
+            ObjectKind::ConfigMap,
+            name,
+        ) {
+            ObjectState::There(object) | ObjectState::Kept(object) => {
+                String::from_utf8(object.data["k"].clone()).unwrap()
+            }
+            other => format!("{other:?}"),
+        };
         let said = state.settle(0);
         assert_eq!((text(&said, &a, "a"), text(&said, &b, "b"), said.known.len()), ("1".into(), "Absent".into(), 2));
         state.take(&shelf, &names(&["a", "b"]), News::Event { gone: false, object: map("b", "3") });
@@ -285,7 +290,7 @@ mod tests {
         let said = state.settle(0);
         assert_eq!((text(&said, &a, "a"), text(&said, &b, "b")), ("Absent".into(), "3".into()));
         // A reboot without a master.
-        let mut after = State::new(Kept::open(data_dir, true));
+        let mut after = KnownObjects::new(Kept::open(data_dir, true));
         after.use_for(&pods("c1", vec![b.clone()], &[]));
         assert!(text(&after.settle(0), &b, "b").contains("silent: false"));
         after.silent = true;

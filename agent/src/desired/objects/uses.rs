@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use coracle_api::pod::{Container, PodSpec, Volume};
 
-use super::{Kind, Ref};
+use super::{ObjectKind, Ref};
 use crate::members::members;
 
 /// Every object that the pod may be given, whether it is there or not.
@@ -13,11 +13,11 @@ pub fn objects(namespace: &str, pod: &str, spec: &PodSpec) -> BTreeSet<Ref> {
     members(spec).for_each(|member| of_container(member.spec, &mut found));
     spec.volumes.iter().for_each(|volume| of_volume(volume, &mut found));
     let claims: Vec<String> = spec.volumes.iter().filter_map(|volume| Some(claim_of(volume, pod)?.0)).collect();
-    found.extend(claims.iter().map(|name| (Kind::Claim, name.as_str())));
-    found.extend(spec.image_pull_secrets.iter().map(|secret| (Kind::Secret, secret.name.as_str())));
+    found.extend(claims.iter().map(|name| (ObjectKind::Claim, name.as_str())));
+    found.extend(spec.image_pull_secrets.iter().map(|secret| (ObjectKind::Secret, secret.name.as_str())));
     let named = found.into_iter().filter(|(_, name)| !name.is_empty());
     let class = spec.runtime_class_name.iter().filter(|name| !name.is_empty());
-    let class = class.map(|name| Ref { kind: Kind::RuntimeClass, namespace: String::new(), name: name.clone() });
+    let class = class.map(|name| Ref { kind: ObjectKind::RuntimeClass, namespace: String::new(), name: name.clone() });
     named
         .map(|(kind, name)| Ref { kind, namespace: namespace.to_owned(), name: name.to_owned() })
         .chain(class)
@@ -33,23 +33,23 @@ pub fn claim_of(volume: &Volume, pod: &str) -> Option<(String, bool)> {
     }
 }
 
-fn of_container<'a>(container: &'a Container, found: &mut Vec<(Kind, &'a str)>) {
+fn of_container<'a>(container: &'a Container, found: &mut Vec<(ObjectKind, &'a str)>) {
     for source in &container.env_from {
-        found.extend(source.config_map_ref.iter().map(|one| (Kind::ConfigMap, one.name.as_str())));
-        found.extend(source.secret_ref.iter().map(|one| (Kind::Secret, one.name.as_str())));
+        found.extend(source.config_map_ref.iter().map(|one| (ObjectKind::ConfigMap, one.name.as_str())));
+        found.extend(source.secret_ref.iter().map(|one| (ObjectKind::Secret, one.name.as_str())));
     }
     for source in container.env.iter().filter_map(|variable| variable.value_from.as_ref()) {
-        found.extend(source.config_map_key_ref.iter().map(|one| (Kind::ConfigMap, one.name.as_str())));
-        found.extend(source.secret_key_ref.iter().map(|one| (Kind::Secret, one.name.as_str())));
+        found.extend(source.config_map_key_ref.iter().map(|one| (ObjectKind::ConfigMap, one.name.as_str())));
+        found.extend(source.secret_key_ref.iter().map(|one| (ObjectKind::Secret, one.name.as_str())));
     }
 }
 
-fn of_volume<'a>(volume: &'a Volume, found: &mut Vec<(Kind, &'a str)>) {
-    found.extend(volume.config_map.iter().map(|one| (Kind::ConfigMap, one.name.as_str())));
-    found.extend(volume.secret.iter().map(|one| (Kind::Secret, one.secret_name.as_str())));
+fn of_volume<'a>(volume: &'a Volume, found: &mut Vec<(ObjectKind, &'a str)>) {
+    found.extend(volume.config_map.iter().map(|one| (ObjectKind::ConfigMap, one.name.as_str())));
+    found.extend(volume.secret.iter().map(|one| (ObjectKind::Secret, one.secret_name.as_str())));
     for source in volume.projected.iter().flat_map(|projected| &projected.sources) {
-        found.extend(source.config_map.iter().map(|one| (Kind::ConfigMap, one.name.as_str())));
-        found.extend(source.secret.iter().map(|one| (Kind::Secret, one.name.as_str())));
+        found.extend(source.config_map.iter().map(|one| (ObjectKind::ConfigMap, one.name.as_str())));
+        found.extend(source.secret.iter().map(|one| (ObjectKind::Secret, one.name.as_str())));
     }
 }
 

@@ -2,20 +2,20 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::Seen;
+use super::super::SeenContainer;
 
 /// Containers that there is room for in any case.
 const ROOM_KEPT: usize = 32;
 
 /// By container id: the state word of the listing that it was inspected for, and what was found.
 #[derive(Default)]
-pub struct Cache {
-    pub(super) seen: HashMap<String, (String, Seen)>,
+pub struct InspectCache {
+    pub(super) seen: HashMap<String, (String, SeenContainer)>,
     /// Counts removals, so that an inspect that was overtaken by an event is not kept.
     pub(super) changes: u64,
 }
 
-impl Cache {
+impl InspectCache {
     pub fn clear(&mut self) {
         self.seen.clear();
         self.changes += 1;

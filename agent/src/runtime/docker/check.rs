@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::super::{Check, Failure, Outcome};
+use super::super::{Check, CheckOutcome, Failure};
 use super::connection::Docker;
 use super::grpc;
 
@@ -20,7 +20,7 @@ const OUTPUT_BYTES_MAX: usize = 10 * 1024;
 const STATUS_LINE_BYTES_MAX: usize = 1024;
 
 impl Docker {
-    pub(super) async fn run_check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure> {
+    pub(super) async fn run_check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure> {
         match check {
             Check::Exec { command } => self.exec(id, command, at_most).await,
             Check::Http { scheme, host, port, path, headers } => {
@@ -41,7 +41,7 @@ impl Docker {
     }
 
     /// The engine cannot end a command that takes too long: it is left to itself, and the check has failed.
-    async fn exec(&self, id: &str, command: &[String], at_most: Duration) -> Result<Outcome, Failure> {
+    async fn exec(&self, id: &str, command: &[String], at_most: Duration) -> Result<CheckOutcome, Failure> {
         let client = self.client().await?;
         let options = CreateExecOptions {
             attach_stdout: Some(true),
@@ -71,7 +71,11 @@ impl Docker {
             }
         }
         let exit_code = self.ask("inspect an exec", client.inspect_exec(&exec)).await?.exit_code;
-        Ok(Outcome { passed: exit_code == Some(0), exit_code, output: String::from_utf8_lossy(&output).into_owned() })
+        Ok(CheckOutcome {
+            passed: exit_code == Some(0),
+            exit_code,
+            output: String::from_utf8_lossy(&output).into_owned(),
+        })
     }
 }
 
@@ -83,7 +87,7 @@ async fn http(
     path: &str,
     headers: &[(String, String)],
     at_most: Duration,
-) -> Outcome {
+) -> CheckOutcome {
     let secret = scheme.eq_ignore_ascii_case("https");
     let url = format!("{}://{host}:{port}{path}", if secret { "https" } else { "http" });
     let request = request(host, port, path, headers);
@@ -152,12 +156,12 @@ pub(super) fn plain(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-pub(super) fn passed(output: String) -> Outcome {
-    Outcome { passed: true, exit_code: None, output }
+pub(super) fn passed(output: String) -> CheckOutcome {
+    CheckOutcome { passed: true, exit_code: None, output }
 }
 
-pub(super) fn failed(output: String) -> Outcome {
-    Outcome { passed: false, exit_code: None, output }
+pub(super) fn failed(output: String) -> CheckOutcome {
+    CheckOutcome { passed: false, exit_code: None, output }
 }
 
 #[cfg(test)]

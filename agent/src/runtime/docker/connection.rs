@@ -11,10 +11,10 @@ use bollard::ClientVersion;
 use bollard::errors::Error;
 
 use super::super::Failure;
-use super::cache::Cache;
+use super::cache::InspectCache;
 use super::dialect::{Dialect, common_version, refusal};
 use super::stock;
-use crate::images::record::Record;
+use crate::images::record::ImageRecord;
 use crate::lock::{EngineLock, LockError};
 use crate::naming::LABEL_KIND;
 use crate::pod_network::Owner;
@@ -33,11 +33,11 @@ const BACKSTOP_S: u64 = 24 * 3600;
 pub struct Docker {
     pub(super) settings: Settings,
     pub(super) connection: Mutex<Option<Connection>>,
-    pub(super) cache: Mutex<Cache>,
+    pub(super) cache: Mutex<InspectCache>,
     /// Dead containers whose removal has to wait: nobody sees them any more.
     pub(super) leftovers: Mutex<BTreeSet<String>>,
     /// Network and pause image were seen; forgotten with the connection and when a create misses them.
-    pub(super) ready: Mutex<Option<Ready>>,
+    pub(super) ready: Mutex<Option<ReadyEngine>>,
     /// Several pods start at once, and one of them makes both.
     pub(super) preparing: tokio::sync::Mutex<()>,
     /// Which address was given last: one sandbox after another gets one.
@@ -46,7 +46,7 @@ pub struct Docker {
     pub(super) plugging: tokio::sync::Mutex<()>,
     pub(super) pulling: tokio::sync::Mutex<()>,
     /// Which images the agent has fetched itself.
-    pub(super) record: Mutex<Record>,
+    pub(super) record: Mutex<ImageRecord>,
     locks: Mutex<HashMap<String, EngineLock>>,
     /// `docker://20.10.24`, as nodes show it; empty before the first connection.
     version: tokio::sync::watch::Sender<String>,
@@ -81,7 +81,7 @@ pub(super) struct Connection {
 }
 
 /// The network of the pods and the pause image were seen on this connection.
-pub(super) struct Ready {
+pub(super) struct ReadyEngine {
     /// The image as sandboxes ask for it, and as this engine calls it.
     pub(super) asked: String,
     pub(super) pause: String,

@@ -158,11 +158,11 @@ fn tidy(volume: &Path, current: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::File;
+    use crate::content::VolumeFile;
     use std::os::unix::fs::MetadataExt;
 
     fn content(stamp: &str, files: &[(&str, &str, u32)]) -> Content {
-        let file = |(path, text, mode): &(&str, &str, u32)| File {
+        let file = |(path, text, mode): &(&str, &str, u32)| VolumeFile {
             path: (*path).into(),
             bytes: (*text).into(),
             mode: *mode,

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::sleep;
 
 use super::super::Failure;
-use super::super::conversation::{Heard, Outcome, Size, Streams, ToClient};
+use super::super::conversation::{ClientMessage, CommandOutcome, Size, Streams, ToClient};
 use super::connection::Docker;
 use super::dialect::refusal;
 use super::multiplexed::{Multiplexed, Output};
@@ -66,10 +66,11 @@ impl Docker {
         container: &str,
         command: &[String],
         streams: Streams,
-        heard: Receiver<Heard>,
+        heard: Receiver<ClientMessage>,
         to_client: &Sender<ToClient>,
-    ) -> Outcome {
-        let failed = |failure: Failure| Outcome::Failed(format!("error executing command in container: {failure}"));
+    ) -> CommandOutcome {
+        let failed =
+            |failure: Failure| CommandOutcome::Failed(format!("error executing command in container: {failure}"));
         let client = match self.client().await {
             Ok(client) => client,
             Err(failure) => return failed(failure),
@@ -111,8 +112,8 @@ impl Docker {
                     let _ = to_client.send(piece).await;
                 }
                 match code {
-                    Some(0) => Outcome::Success,
-                    Some(code) => Outcome::Exit(code),
+                    Some(0) => CommandOutcome::Success,
+                    Some(code) => CommandOutcome::Exit(code),
                     None => failed(Failure::Unavailable("the engine has lost the command".to_owned())),
                 }
             }
@@ -124,10 +125,10 @@ impl Docker {
         &self,
         container: &str,
         mut streams: Streams,
-        heard: Receiver<Heard>,
+        heard: Receiver<ClientMessage>,
         to_client: &Sender<ToClient>,
-    ) -> Outcome {
-        let failed = |failure: Failure| Outcome::Failed(format!("error attaching to container: {failure}"));
+    ) -> CommandOutcome {
+        let failed = |failure: Failure| CommandOutcome::Failed(format!("error attaching to container: {failure}"));
         let client = match self.client().await {
             Ok(client) => client,
             Err(failure) => return failed(failure),
@@ -158,7 +159,7 @@ impl Docker {
                 for piece in last {
                     let _ = to_client.send(piece).await;
                 }
-                Outcome::Success
+                CommandOutcome::Success
             }
             Err(failure) => failed(failure),
         }
@@ -195,7 +196,7 @@ impl Docker {
         connection: Upgraded,
         of: Of,
         streams: Streams,
-        heard: Receiver<Heard>,
+        heard: Receiver<ClientMessage>,
         to_client: &Sender<ToClient>,
     ) -> Vec<ToClient> {
         let (from, to) = split(connection);
@@ -210,14 +211,14 @@ impl Docker {
         &self,
         mut to: WriteHalf<Upgraded>,
         of: Of,
-        mut heard: Receiver<Heard>,
+        mut heard: Receiver<ClientMessage>,
     ) -> std::convert::Infallible {
         while let Some(said) = heard.recv().await {
             match said {
                 // A command that reads no more is not one that has ended: what is said to it is lost.
-                Heard::Stdin(bytes) => drop(to.write_all(&bytes).await),
-                Heard::StdinEnd => drop(to.shutdown().await),
-                Heard::Size(size) => self.resize(&of, size).await,
+                ClientMessage::Stdin(bytes) => drop(to.write_all(&bytes).await),
+                ClientMessage::StdinEnd => drop(to.shutdown().await),
+                ClientMessage::Size(size) => self.resize(&of, size).await,
             }
         }
         std::future::pending().await

@@ -8,7 +8,7 @@ use h2::client;
 use http::{HeaderMap, Method, Request, Version};
 use tokio::net::TcpStream;
 
-use super::super::Outcome;
+use super::super::CheckOutcome;
 use super::check::{failed, passed, plain, within};
 
 /// Longest answer that is read; that of a health check has seven bytes.
@@ -28,7 +28,7 @@ enum Answer {
     Refused(String, String),
 }
 
-pub(super) async fn health(host: &str, port: u16, service: &str, at_most: Duration) -> Outcome {
+pub(super) async fn health(host: &str, port: u16, service: &str, at_most: Duration) -> CheckOutcome {
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let wire = match within(at_most, TcpStream::connect((host, port))).await {
         Some(Ok(wire)) => wire,

@@ -13,7 +13,7 @@ use bollard::models::{
 use bollard::query_parameters::RemoveContainerOptions;
 use coracle_api::meta::Time;
 
-use super::super::{Failure, Limits, Seen, State};
+use super::super::{Failure, Limits, SeenContainer, State};
 use super::connection::{Docker, held};
 use super::ready::NETWORK;
 
@@ -27,7 +27,7 @@ const MESSAGE_LOG_BYTES_MAX: usize = 2048;
 const MESSAGE_LOG_LINES_MAX: usize = 80;
 
 impl Docker {
-    pub(super) async fn list_containers(&self) -> Result<Vec<Seen>, Failure> {
+    pub(super) async fn list_containers(&self) -> Result<Vec<SeenContainer>, Failure> {
         let client = self.client().await?;
         let summaries = self.summaries(&client, Some(LABEL_KIND)).await?;
         let mut containers = Vec::with_capacity(summaries.len());
@@ -65,7 +65,7 @@ impl Docker {
     }
 
     /// A sandbox has its address from its start on, and says it in the file that its containers read.
-    fn complete_hosts(&self, seen: &Seen, address: &str) -> Result<(), Failure> {
+    fn complete_hosts(&self, seen: &SeenContainer, address: &str) -> Result<(), Failure> {
         let Some(tag) = Tag::read(&seen.name, &seen.labels).filter(Tag::is_sandbox) else { return Ok(()) };
         volumes::complete_hosts(&hosts_file(&self.settings.data_dir, &tag.pod.uid), address)
     }
@@ -76,7 +76,7 @@ impl Docker {
         client: &bollard::Docker,
         id: &str,
         state: &str,
-    ) -> Result<Option<Seen>, Failure> {
+    ) -> Result<Option<SeenContainer>, Failure> {
         let looked = self.look(client, id, state).await?;
         if let Some((seen, Some(why))) = &looked {
             log::warn!("{}: its network: {why}", seen.name);
@@ -90,7 +90,7 @@ impl Docker {
         client: &bollard::Docker,
         id: &str,
         state: &str,
-    ) -> Result<Option<(Seen, Option<String>)>, Failure> {
+    ) -> Result<Option<(SeenContainer, Option<String>)>, Failure> {
         let before = held(&self.cache).changes;
         let found = match self.inspect(client, id).await {
             Ok(found) => found,
@@ -133,7 +133,7 @@ impl Docker {
     }
 
     /// The end of the file; of the log where the policy says so, the file is empty and the container failed.
-    async fn termination_message(&self, seen: &Seen, exit_code: i32) -> Option<String> {
+    async fn termination_message(&self, seen: &SeenContainer, exit_code: i32) -> Option<String> {
         // What only carries our labels names any file of this host.
         let tag = Tag::read(&seen.name, &seen.labels)?;
         let file = tag.message_file.and_then(|path| read_end(&path).ok()).unwrap_or_default();
@@ -161,12 +161,12 @@ fn state_word(summary: &ContainerSummary) -> String {
     summary.state.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-fn seen(id: &str, found: &ContainerInspectResponse) -> Option<Seen> {
+fn seen(id: &str, found: &ContainerInspectResponse) -> Option<SeenContainer> {
     let config = found.config.as_ref()?;
     let labels: BTreeMap<String, String> = config.labels.clone().unwrap_or_default().into_iter().collect();
     let networks = found.network_settings.as_ref().and_then(|settings| settings.networks.as_ref());
     let ip = networks.and_then(|networks| networks.get(NETWORK)?.ip_address.clone()).filter(|ip| !ip.is_empty());
-    Some(Seen {
+    Some(SeenContainer {
         id: id.to_owned(),
         name: found.name.as_deref().unwrap_or_default().trim_start_matches('/').to_owned(),
         labels,

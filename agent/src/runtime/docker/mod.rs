@@ -46,14 +46,14 @@ use std::time::Duration;
 use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions};
 
-use super::{Check, ContainerConfig, Failure, Image, Limits, Outcome, Runtime, Seen, Volume};
+use super::{Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, Runtime, SeenContainer, Volume};
 use crate::logins::Login;
 pub use about::Engine;
 use connection::held;
 pub use connection::{Docker, Settings};
 
 impl Runtime for Docker {
-    async fn list(&self) -> Result<Vec<Seen>, Failure> {
+    async fn list(&self) -> Result<Vec<SeenContainer>, Failure> {
         self.list_containers().await
     }
 
@@ -202,7 +202,7 @@ impl Runtime for Docker {
         }
     }
 
-    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure> {
+    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure> {
         self.run_check(id, check, at_most).await
     }
 }

@@ -7,7 +7,7 @@ use bollard::models::{ContainerInspectResponse, ContainerSummary};
 use bollard::query_parameters::KillContainerOptions;
 use tokio::sync::MutexGuard;
 
-use super::super::{ContainerConfig, Failure, Network, Seen};
+use super::super::{ContainerConfig, Failure, Network, SeenContainer};
 use super::connection::{Docker, held};
 use super::ready::NETWORK;
 use crate::pod_network::nft::Mapping;
@@ -61,7 +61,7 @@ impl Docker {
     /// network.
     pub(super) async fn plugged(
         &self,
-        seen: &Seen,
+        seen: &SeenContainer,
         found: &ContainerInspectResponse,
     ) -> Result<Option<IpAddr>, String> {
         let address = seen.labels.get(LABEL_ADDRESS).and_then(|text| text.parse().ok());

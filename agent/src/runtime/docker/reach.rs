@@ -17,7 +17,7 @@ use super::connection::Docker;
 
 /// A network as processes of a container see it.
 #[derive(Clone, Debug)]
-pub enum Network {
+pub enum NetworkNamespace {
     Host,
     /// The namespace, and what the engine calls it.
     Own(Arc<File>, String),
@@ -25,22 +25,22 @@ pub enum Network {
 
 impl Docker {
     /// The network namespace of a running container.
-    pub async fn network_of(&self, container: &str) -> Result<Network, Failure> {
+    pub async fn network_of(&self, container: &str) -> Result<NetworkNamespace, Failure> {
         let client = self.client().await?;
         let found = self.inspect(&client, container).await?;
         if found.host_config.and_then(|config| config.network_mode).as_deref() == Some("host") {
-            return Ok(Network::Host);
+            return Ok(NetworkNamespace::Host);
         }
         let pid = found.state.and_then(|state| state.pid).filter(|pid| *pid > 0);
         let pid = pid.ok_or_else(|| Failure::NotFound(format!("container {container} does not run")))?;
         let path = format!("/proc/{pid}/ns/net");
         let opened = File::open(&path).map_err(|error| Failure::Refused(format!("open {path}: {error}")))?;
         let name = found.network_settings.and_then(|settings| settings.sandbox_key).unwrap_or(path);
-        Ok(Network::Own(Arc::new(opened), name))
+        Ok(NetworkNamespace::Own(Arc::new(opened), name))
     }
 }
 
-impl Network {
+impl NetworkNamespace {
     /// To its loopback. The error is in Kubernetes' words.
     pub async fn connect(&self, port: u16) -> Result<TcpStream, String> {
         let four = match self.try_connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await {
@@ -52,8 +52,8 @@ impl Network {
             Err(error) => error,
         };
         let name = match self {
-            Network::Host => "host",
-            Network::Own(_, name) => name,
+            NetworkNamespace::Host => "host",
+            NetworkNamespace::Own(_, name) => name,
         };
         let (four, six) = (plain(&four), plain(&six));
         Err(format!(
@@ -66,8 +66,8 @@ impl Network {
     async fn try_connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
         let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let made = match self {
-            Network::Host => bare(family),
-            Network::Own(namespace, _) => bare_in(namespace.clone(), family).await,
+            NetworkNamespace::Host => bare(family),
+            NetworkNamespace::Own(namespace, _) => bare_in(namespace.clone(), family).await,
         };
         TcpSocket::from_std_stream(made?.into()).connect(address).await
     }

@@ -5,7 +5,7 @@ use bollard::query_parameters::ImportImageOptions;
 use futures_util::StreamExt;
 
 use super::super::{Failure, pause};
-use super::connection::{CHANGE, Docker, Ready, failure, held};
+use super::connection::{CHANGE, Docker, ReadyEngine, failure, held};
 use crate::naming::LABEL_KIND;
 use crate::pod_network::{BRIDGE, Owner, plug};
 
@@ -33,7 +33,7 @@ impl Docker {
         let pause = self.prepare_pause(&client, &image).await?;
         // Sandboxes ask for the image of the agent's own architecture, whatever the engine's is.
         let asked = pause::image(std::env::consts::ARCH).map_or(image.id, |own| own.id);
-        *held(&self.ready) = Some(Ready { asked, pause });
+        *held(&self.ready) = Some(ReadyEngine { asked, pause });
         Ok(())
     }
 

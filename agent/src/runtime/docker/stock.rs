@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use super::super::Failure;
 use super::connection::{Docker, failure, held};
 use crate::figures::files;
-use crate::images::collect::{Here, free_percent, is_full};
-use crate::images::record::Record;
+use crate::images::collect::{EngineImage, free_percent, is_full};
+use crate::images::record::ImageRecord;
 use crate::private;
 
 const NAME: &str = "images.json";
@@ -23,9 +23,9 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 const LOAD: Duration = Duration::from_secs(1800);
 
 /// The record of an earlier run. If the file cannot be read, no image counts as the agent's own.
-pub(super) fn read_record(data_dir: &str) -> Record {
+pub(super) fn read_record(data_dir: &str) -> ImageRecord {
     let path = Path::new(data_dir).join(NAME);
-    let read = || -> io::Result<Record> {
+    let read = || -> io::Result<ImageRecord> {
         if std::fs::metadata(&path)?.len() > FILE_BYTES_MAX {
             return Err(io::Error::other("it is too big"));
         }
@@ -35,16 +35,16 @@ pub(super) fn read_record(data_dir: &str) -> Record {
         if error.kind() != io::ErrorKind::NotFound {
             log::error!("{}: {error}; images that were fetched before are never removed", path.display());
         }
-        Record::default()
+        ImageRecord::default()
     })
 }
 
 impl Docker {
-    pub async fn images(&self) -> Result<Vec<Here>, Failure> {
+    pub async fn images(&self) -> Result<Vec<EngineImage>, Failure> {
         let client = self.client().await?;
         let images = self.change("list images", client.list_images(Some(ListImagesOptions::default()))).await?;
         let plain = |names: Vec<String>| names.into_iter().filter(|name| !name.starts_with("<none>")).collect();
-        let here = images.into_iter().map(|image| Here {
+        let here = images.into_iter().map(|image| EngineImage {
             id: image.id,
             tags: plain(image.repo_tags),
             digests: plain(image.repo_digests),
@@ -53,12 +53,12 @@ impl Docker {
         Ok(here.collect())
     }
 
-    pub fn record(&self) -> Record {
+    pub fn record(&self) -> ImageRecord {
         held(&self.record).clone()
     }
 
     /// Written where it differs. What cannot be written now is written with the next change.
-    pub fn change_record(&self, change: impl FnOnce(&mut Record)) {
+    pub fn change_record(&self, change: impl FnOnce(&mut ImageRecord)) {
         let mut record = held(&self.record);
         let mut new = record.clone();
         change(&mut new);
@@ -74,7 +74,7 @@ impl Docker {
     }
 
     /// By its names, so that one which somebody gives it meanwhile keeps it; never by force, and its parents stay.
-    pub async fn remove_image(&self, image: &Here) -> Result<(), Failure> {
+    pub async fn remove_image(&self, image: &EngineImage) -> Result<(), Failure> {
         let client = self.client().await?;
         let names = if image.tags.is_empty() { std::slice::from_ref(&image.id) } else { &image.tags };
         for name in names {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::super::Seen;
+use super::super::SeenContainer;
 use crate::happening::Happening;
 
 /// What a container did, or had done to it.
@@ -12,7 +12,7 @@ use crate::happening::Happening;
 pub struct Note {
     pub at: Instant,
     /// The container as it was right after; None for a volume.
-    pub seen: Option<Seen>,
+    pub seen: Option<SeenContainer>,
     pub what: Noted,
 }
 

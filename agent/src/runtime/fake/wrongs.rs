@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Held, Inner};
+use super::{FakeContainer, Inner};
 use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_POD_UID};
 
 /// Of one container and one wish, in one minute; of pulls of one image; of all changes in ten seconds.
@@ -56,9 +56,9 @@ impl Inner {
     }
 
     /// The simulation calls main containers `c...` and init containers `i...`.
-    pub(super) fn check_order(&mut self, held: &Held) {
-        let label = |held: &Held, label: &str| held.seen.labels.get(label).cloned().unwrap_or_default();
-        let is_init = |other: &&Held| {
+    pub(super) fn check_order(&mut self, held: &FakeContainer) {
+        let label = |held: &FakeContainer, label: &str| held.seen.labels.get(label).cloned().unwrap_or_default();
+        let is_init = |other: &&FakeContainer| {
             let same_pod = label(other, LABEL_POD_UID) == label(held, LABEL_POD_UID);
             same_pod && !other.foreign && other.seen.runs() && label(other, LABEL_CONTAINER).starts_with('i')
         };

@@ -19,7 +19,7 @@ use self::pace::{Behavior, Bounds, Past};
 use self::team::{Scale, Team, scale};
 use super::budgets::ScaleView;
 use super::cluster::Cluster;
-use super::controller::{Change, Look, Now};
+use super::controller::{Look, Now, ObservedChange};
 use super::intent::{About, Decision, Errand, Intent, Memo, Tale};
 use super::shelf::View;
 use super::view::{document, of_group, read};
@@ -86,7 +86,7 @@ impl View for AutoscalerView {
 }
 
 /// The autoscalers of a workload.
-pub fn by_target(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_target(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let of = |target: &Target| {
         let resource = cluster.references.resource(&target.api_version, &target.kind);
         target.name == change.key.name && resource.is_none_or(|resource| *resource == change.key.resource)

@@ -13,13 +13,13 @@ const UP_LEAST: i64 = 4;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Behavior {
-    pub scale_up: Rules,
-    pub scale_down: Rules,
+    pub scale_up: ScalingRules,
+    pub scale_down: ScalingRules,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Rules {
+pub struct ScalingRules {
     stabilization_window_seconds: Option<u32>,
     select_policy: String,
     policies: Vec<Policy>,
@@ -85,7 +85,7 @@ impl Past {
     /// The size that comes next, where the metrics ask for this one.
     pub fn pace(&mut self, asked: i64, behavior: Option<&Behavior>, bounds: Bounds) -> Pace {
         let windows = behavior.map_or((Duration::ZERO, DOWN_WINDOW), |behavior| {
-            let window = |rules: &Rules, or| {
+            let window = |rules: &ScalingRules, or| {
                 rules.stabilization_window_seconds.map_or(or, |seconds| Duration::from_secs(seconds.into()))
             };
             (window(&behavior.scale_up, Duration::ZERO), window(&behavior.scale_down, DOWN_WINDOW))
@@ -150,7 +150,7 @@ impl Past {
     }
 
     /// How far the policies let it go one way.
-    fn limit(&self, rules: &Rules, up: bool, bounds: Bounds) -> i64 {
+    fn limit(&self, rules: &ScalingRules, up: bool, bounds: Bounds) -> i64 {
         if rules.select_policy == "Disabled" {
             return bounds.replicas;
         }

@@ -13,10 +13,10 @@
 mod ticks;
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look};
+use super::controller::{Look, ObservedChange};
 use super::intent::{About, Decision, Intent, Refusal, Tale};
 use super::job::{JOBS, JobView};
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::shelf::View;
 use super::view::{document, of_group, read};
 use crate::store::Stored;
@@ -74,7 +74,7 @@ impl CronJobView {
 }
 
 /// The cron job that made a job.
-pub fn by_job(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_job(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let jobs = change.was::<JobView>().into_iter().chain(cluster.get::<JobView>(change.key));
     let owner = |job: &JobView| {
         let (name, uid) = job.made_by.as_deref()?;
@@ -100,7 +100,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let jobs: Vec<Job<'_>> = cluster.dependents::<JobView>(key).filter(|(_, job)| ours(job)).collect();
     let mut books = Books::of(&cron_job);
     let mut intents = Vec::new();
-    let over = if cluster.holds(Rule::HistoryIsLimited) { forgotten(&cron_job.spec, &jobs) } else { Vec::new() };
+    let over = if cluster.holds(ControlRule::HistoryIsLimited) { forgotten(&cron_job.spec, &jobs) } else { Vec::new() };
     for (job_key, job) in over {
         books.active.retain(|one| one["uid"] != job.template.uid);
         intents.extend(delete(view, key, (job_key, job)));
@@ -320,7 +320,7 @@ impl<'a> Clock<'a> {
             return nothing;
         }
         let policy = self.cron_job.spec.concurrency_policy.as_str();
-        if policy == "Forbid" && cluster.holds(Rule::ForbidWaits) && !books.active.is_empty() {
+        if policy == "Forbid" && cluster.holds(ControlRule::ForbidWaits) && !books.active.is_empty() {
             let words = "Not starting job because prior execution is running and concurrency policy is Forbid";
             return (Vec::new(), vec![view.tell(key, "JobAlreadyActive", words.to_owned())]);
         }

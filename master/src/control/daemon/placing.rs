@@ -1,7 +1,7 @@
 //! On which nodes the pods of a DaemonSet are to be, and how each is bound to its own. PURE.
 
 use super::super::cluster::Cluster;
-use super::super::controller::{Change, all};
+use super::super::controller::{ObservedChange, all};
 use super::super::replicas::Pod;
 use super::super::view::{NodeView, document};
 use super::DaemonSetView;
@@ -114,7 +114,7 @@ pub fn by_target<'c>(pods: impl Iterator<Item = Pod<'c>>) -> BTreeMap<String, Ve
 }
 
 /// A node concerns all DaemonSets when it comes, goes, or says something else of itself than how it fares.
-pub fn by_node(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_node(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let (was, is) = (change.was::<NodeView>(), cluster.nodes.get(&change.key.name));
     let same =
         was.zip(is).is_some_and(|(was, is)| was.labels == is.labels && was.taints == is.taints && was.uid == is.uid);

@@ -1,7 +1,7 @@
 //! The rolling update of a DaemonSet. PURE.
 
 use super::super::replicas::Pod;
-use super::super::rules::Rule;
+use super::super::rules::ControlRule;
 use super::daemons::Daemons;
 use super::work::Work;
 use serde_json::Value;
@@ -65,7 +65,8 @@ fn without_surge<'c>(daemons: &Daemons<'c>, unavailable_max: i32, work: &mut Wor
             _ => missing += 1,
         }
     }
-    let spare = if daemons.cluster.holds(Rule::DaemonsStayAvailable) { unavailable_max - missing } else { i32::MAX };
+    let spare =
+        if daemons.cluster.holds(ControlRule::DaemonsStayAvailable) { unavailable_max - missing } else { i32::MAX };
     let spare = usize::try_from(spare).unwrap_or_default();
     work.delete.extend(bad);
     work.delete.extend(good.into_iter().take(spare));

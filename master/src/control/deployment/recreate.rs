@@ -1,6 +1,6 @@
 //! Recreate: all old pods are gone before a new one is made. PURE.
 
-use super::super::rules::Rule;
+use super::super::rules::ControlRule;
 use super::rollout::{Rollout, Set, Stage};
 use super::sets;
 
@@ -24,5 +24,5 @@ fn still_runs(rollout: &Rollout<'_>) -> bool {
     let runs = |(key, set): &Set<'_>| {
         set.status.replicas > 0 || rollout.cluster.pods_of(key, &set.template.uid).any(|(_, pod)| !pod.terminal())
     };
-    rollout.cluster.holds(Rule::RecreateWaits) && rollout.old.iter().any(runs)
+    rollout.cluster.holds(ControlRule::RecreateWaits) && rollout.old.iter().any(runs)
 }

@@ -2,7 +2,7 @@
 //! be missing. PURE.
 
 use super::super::intent::Intent;
-use super::super::rules::Rule;
+use super::super::rules::ControlRule;
 use super::rollout::{Rollout, Set, Stage};
 use super::sets;
 
@@ -23,7 +23,7 @@ pub fn next(rollout: &Rollout<'_>) -> Stage {
 fn grown(rollout: &Rollout<'_>, size: i32) -> i32 {
     let deployment = rollout.deployment;
     let room = deployment.replicas.saturating_add(deployment.surge) - rollout.size();
-    let room = if rollout.cluster.holds(Rule::SurgeIsBounded) { room } else { i32::MAX };
+    let room = if rollout.cluster.holds(ControlRule::SurgeIsBounded) { room } else { i32::MAX };
     size + room.min(deployment.replicas - size).max(0)
 }
 
@@ -31,8 +31,11 @@ fn grown(rollout: &Rollout<'_>, size: i32) -> i32 {
 fn shrink(rollout: &Rollout<'_>, new: Set<'_>) -> Vec<Intent> {
     let deployment = rollout.deployment;
     let old: Vec<Set<'_>> = rollout.old.iter().filter(|(_, set)| set.replicas > 0).copied().collect();
-    let needed =
-        if rollout.cluster.holds(Rule::EnoughStayAvailable) { deployment.replicas - deployment.unavailable } else { 0 };
+    let needed = if rollout.cluster.holds(ControlRule::EnoughStayAvailable) {
+        deployment.replicas - deployment.unavailable
+    } else {
+        0
+    };
     let mut spare = rollout.size() - needed - (new.1.replicas - new.1.status.available_replicas);
     if old.is_empty() || spare <= 0 || rollout.is_untold() {
         return Vec::new();

@@ -4,7 +4,7 @@ use super::super::cluster::Cluster;
 use super::super::controller::Now;
 use super::super::intent::{Doing, Intent, Refusal};
 use super::super::replication::{REPLICA_SETS, ReplicationView};
-use super::super::rules::Rule;
+use super::super::rules::ControlRule;
 use super::super::view::document;
 use super::view::DeploymentView;
 use coracle_api::meta::Key;
@@ -47,7 +47,7 @@ impl<'c> Rollout<'c> {
     pub fn is_untold(&self) -> bool {
         let cluster = self.cluster;
         let mut pods = self.all().flat_map(|(key, set)| cluster.pods_of(key, &set.template.uid));
-        cluster.holds(Rule::UntoldIsNotMissing) && pods.any(|(_, pod)| pod.untold())
+        cluster.holds(ControlRule::UntoldIsNotMissing) && pods.any(|(_, pod)| pod.untold())
     }
 
     /// A write of the Deployment's annotations and status.

@@ -2,7 +2,7 @@
 
 use super::super::cluster::Cluster;
 use super::super::conditions;
-use super::super::controller::Change;
+use super::super::controller::ObservedChange;
 use super::super::intent::Intent;
 use super::super::replicas::{owner, with_owners};
 use super::super::replication::{REPLICA_SETS, ReplicationView};
@@ -20,7 +20,7 @@ use std::time::Duration;
 const NAME_BYTES_MAX: usize = 253;
 
 /// The Deployments that a ReplicaSet concerns.
-pub fn by_set(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_set(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let namespace = &change.key.namespace;
     if change.key.resource != REPLICA_SETS {
         return Vec::new();
@@ -43,7 +43,7 @@ pub fn by_set(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 }
 
 /// A pod that is over may have been the last one that a Deployment waits for before it makes new ones.
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let namespace = &change.key.namespace;
     let now = cluster.pod(change.key);
     if now.is_some_and(|pod| !pod.terminal() && !pod.untold()) {

@@ -23,7 +23,7 @@ use super::cluster::Cluster;
 use super::controller::{Look, Now};
 use super::intent::{Decision, Intent, Refusal, Tale};
 use super::replicas::{self, Parent, ParentKind, TemplateView};
-use super::rules::Rule;
+use super::rules::ControlRule;
 use super::shelf::View;
 use super::since::{Since, earlier};
 use super::tracked::TRACKING;
@@ -155,7 +155,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     intents.extend(work.made);
     // What was made or let go is seen in a moment, and then the status says all of it in one write.
     if (!makes && !dismisses) || look.refusal.is_some() {
-        let (going, verdict, once) = (&work.going, verdict.as_ref(), look.cluster.holds(Rule::JobsCountOnce));
+        let (going, verdict, once) = (&work.going, verdict.as_ref(), look.cluster.holds(ControlRule::JobsCountOnce));
         let account = Account { job: &job, members: &members, tally: &tally, going, verdict, damaged, once };
         intents.extend(account.intents(key, &view.template, now));
     }

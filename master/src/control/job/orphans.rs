@@ -2,7 +2,7 @@
 
 use super::{JOBS, JobView};
 use crate::control::cluster::Cluster;
-use crate::control::controller::{Change, Look};
+use crate::control::controller::{Look, ObservedChange};
 use crate::control::intent::{Decision, Intent};
 use crate::control::tracked::TRACKING;
 use crate::control::view::{PodView, read};
@@ -17,12 +17,12 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
     cluster.pods().filter(|(_, pod)| waits(pod)).map(|(key, _)| key.clone()).collect()
 }
 
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     cluster.pod(change.key).filter(|pod| waits(pod)).map(|_| change.key.clone()).into_iter().collect()
 }
 
 /// The pods of a job that is gone, or has ended.
-pub fn by_job(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_job(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let job = cluster.get::<JobView>(change.key);
     let Some(over) = job.filter(|job| job.finished.is_some()).or(change.was().filter(|_| job.is_none())) else {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! Which nodes take a pod, and why the others do not: the first filter that says no gives the only reasons of a node.
 //! PURE.
 
-use super::super::rules::Rule;
+use super::super::rules::ControlRule;
 use super::ask::{Ask, list};
 use super::rebuff::{Filter, HARD, Rebuff};
 use super::relations::Near;
@@ -31,10 +31,10 @@ pub fn refuses(world: &World<'_>, at: usize, ask: &Ask<'_>, cycle: &Cycle<'_>) -
     let room = &world.rooms[at];
     stands_open(world, room, ask)
         .or_else(|| ports(world, room, ask))
-        .or_else(|| resources(room, ask).filter(|_| world.cluster.holds(Rule::RoomIsCounted)))
+        .or_else(|| resources(room, ask).filter(|_| world.cluster.holds(ControlRule::RoomIsCounted)))
         .or_else(|| cycle.needs.refuses(world, room, ask))
         .or_else(|| cycle.evenness.refuses(room.node, ask))
-        .or_else(|| cycle.near.refuses(room.node, ask).filter(|_| world.cluster.holds(Rule::PodsStandApart)))
+        .or_else(|| cycle.near.refuses(room.node, ask).filter(|_| world.cluster.holds(ControlRule::PodsStandApart)))
 }
 
 /// What is known of the node itself.
@@ -48,10 +48,13 @@ fn stands_open(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebu
     }
     let cordon =
         coracle_api::node::Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Default::default() };
-    if holds(Rule::CordonsAreKept) && node.unschedulable && untolerated(&[cordon], &ask.tolerations, &HARD).is_some() {
+    if holds(ControlRule::CordonsAreKept)
+        && node.unschedulable
+        && untolerated(&[cordon], &ask.tolerations, &HARD).is_some()
+    {
         return Some(Rebuff::unresolvable(Filter::Cordon, "node(s) were unschedulable"));
     }
-    if holds(Rule::TaintsAreKept) && untolerated(&node.taints, &ask.tolerations, &HARD).is_some() {
+    if holds(ControlRule::TaintsAreKept) && untolerated(&node.taints, &ask.tolerations, &HARD).is_some() {
         return Some(Rebuff::unresolvable(Filter::Taints, "node(s) had untolerated taint(s)"));
     }
     if !suits(&ask.spec, room.name, &node.labels) {

@@ -21,7 +21,7 @@ mod world;
 pub use ask::{claims, list};
 
 use super::cluster::Cluster;
-use super::controller::{Change, Look, Now};
+use super::controller::{Look, Now, ObservedChange};
 use super::intent::{Decision, Intent, Memo};
 use super::view::{PODS, PodView};
 use ask::Ask;
@@ -51,7 +51,7 @@ pub fn all(_: &Cluster) -> Vec<Key> {
 }
 
 /// Whatever may matter to a pod that waits; nobody waits most of the time.
-pub fn when_waiting(cluster: &Cluster, _: &Change<'_>) -> Vec<Key> {
+pub fn when_waiting(cluster: &Cluster, _: &ObservedChange<'_>) -> Vec<Key> {
     if cluster.pods_on("").next().is_some() { vec![key()] } else { Vec::new() }
 }
 

@@ -1,7 +1,7 @@
 //! Preemption: which pods of lower priority leave a node, so that a more important one can stand there. PURE.
 
 use super::super::budgets::BudgetView;
-use super::super::rules::Rule;
+use super::super::rules::ControlRule;
 use super::super::view::{PodView, document};
 use super::ask::{Ask, list};
 use super::filters::{Cycle, refuses};
@@ -42,7 +42,7 @@ pub fn sacrifice<'a>(
     needs: &Needs<'_>,
     said: &[Rebuff],
 ) -> Result<Sacrifice<'a>, InVain> {
-    if ask.never_preempts || !world.cluster.holds(Rule::ImportantPodsGetRoom) {
+    if ask.never_preempts || !world.cluster.holds(ControlRule::ImportantPodsGetRoom) {
         return Err(InVain::NotEligible("not eligible due to preemptionPolicy=Never."));
     }
     if waits_for_victims(world, ask, said) {

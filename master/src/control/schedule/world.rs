@@ -2,7 +2,7 @@
 
 use super::super::balancer;
 use super::super::cluster::Cluster;
-use super::super::usage::Usage;
+use super::super::usage::NodeUsage;
 use super::super::view::{HostPort, NodeView, PodView};
 use super::ask::{Ask, Relations, Spread};
 use coracle_api::meta::Key;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub struct Room<'a> {
     pub name: &'a str,
     pub node: &'a NodeView,
-    pub usage: Usage,
+    pub usage: NodeUsage,
     /// Its ports that are led to services.
     balanced: Vec<HostPort>,
     /// Pods that were placed here in this look.
@@ -37,7 +37,7 @@ pub struct World<'a> {
 
 impl<'a> World<'a> {
     pub fn of(cluster: &'a Cluster) -> World<'a> {
-        let none = Usage::default();
+        let none = NodeUsage::default();
         let room = |name: &'a String| {
             let usage = cluster.usage(name).unwrap_or(&none).clone();
             let node = &cluster.nodes[name];

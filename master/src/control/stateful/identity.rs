@@ -1,7 +1,7 @@
 //! The identity of the pods of a StatefulSet: their names, labels and claims. PURE.
 
 use super::super::cluster::Cluster;
-use super::super::controller::Change;
+use super::super::controller::ObservedChange;
 use super::super::replicas::{self, Pod};
 use super::super::revisions::{self, Revision};
 use super::super::view::document;
@@ -36,7 +36,7 @@ pub fn claim_key(key: &Key, template: &str, nth: i64) -> Key {
 }
 
 /// The sets that a pod concerns: also the one of which it only has the name.
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let mut keys = replicas::by_pod::<StatefulSetView>(cluster, change);
     if let Some((set, _)) = parsed(&change.key.name) {
         let key = Key { resource: STATEFUL_SETS, namespace: change.key.namespace.clone(), name: set.to_owned() };
@@ -45,7 +45,7 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     keys
 }
 
-pub fn by_claim(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_claim(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let Some((front, _)) = parsed(&change.key.name) else { return Vec::new() };
     let owns = |key: &Key, set: &StatefulSetView| {
         set.claims

@@ -5,7 +5,7 @@
 
 use super::super::intent::{Decision, Doing, Intent, Refusal};
 use super::super::replicas::{BURST_MAX, Pod, delete_silently};
-use super::super::rules::Rule;
+use super::super::rules::ControlRule;
 use super::super::view::PODS;
 use super::seen::Seen;
 use super::view::CLAIMS;
@@ -67,7 +67,7 @@ impl PodPlan {
                     self.make(seen, nth)
                 }
             };
-            let waits = then == Onward::Wait && !seen.set.parallel && seen.cluster.holds(Rule::OrderIsKept);
+            let waits = then == Onward::Wait && !seen.set.parallel && seen.cluster.holds(ControlRule::OrderIsKept);
             if self.trouble.is_some() || waits || made == BURST_MAX {
                 return Onward::Wait;
             }
@@ -129,7 +129,7 @@ impl PodPlan {
     fn kept(&mut self, seen: &Seen<'_>, nth: i64, pod: Pod<'_>) -> Onward {
         let (key, view) = pod;
         if view.terminal() {
-            if !view.deleting && seen.cluster.holds(Rule::EndedPodsAreReplaced) {
+            if !view.deleting && seen.cluster.holds(ControlRule::EndedPodsAreReplaced) {
                 self.delete(seen, pod);
             }
             return Onward::Wait;
@@ -193,7 +193,7 @@ impl PodPlan {
                 }
                 return;
             }
-            if seen.unavailable(pod) && seen.cluster.holds(Rule::UpdatesGoOneByOne) {
+            if seen.unavailable(pod) && seen.cluster.holds(ControlRule::UpdatesGoOneByOne) {
                 return;
             }
         }

@@ -1,7 +1,7 @@
 //! Claims: each finds its volume, or says why it has none. PURE.
 
 use super::super::cluster::Cluster;
-use super::super::controller::{Change, Look, Now};
+use super::super::controller::{Look, Now, ObservedChange};
 use super::super::intent::{About, Decision, Intent, Memo, Tale};
 use super::super::schedule::claims;
 use super::super::view::{PodView, document};
@@ -30,7 +30,7 @@ struct LastTale {
 }
 
 /// The claim of a volume, those that name it, and those that wait for one.
-pub fn by_volume(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_volume(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let views = change.was::<VolumeView>().into_iter().chain(cluster.get::<VolumeView>(change.key));
     let kept = views.filter_map(|volume| volume.claim.as_ref()).map(|of| claim_key(&of.namespace, &of.name));
     let name = change.key.name.as_str();
@@ -44,12 +44,12 @@ pub fn by_volume(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 }
 
 /// Claims that wait may get something from it, or it as their default.
-pub fn by_class(cluster: &Cluster, _: &Change<'_>) -> Vec<Key> {
+pub fn by_class(cluster: &Cluster, _: &ObservedChange<'_>) -> Vec<Key> {
     cluster.all::<ClaimView>().filter(|(_, claim)| claim.volume.is_empty()).map(|(key, _)| key.clone()).collect()
 }
 
 /// The claims of a pod that found no node yet, or has found one.
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let uses =
         |pod: &PodView| pod.claims.then(|| claims(change.key, &document(&pod.document)["spec"])).unwrap_or_default();
     let used = change.pods(cluster).flat_map(uses).map(|used| claim_key(&change.key.namespace, &used.name));

@@ -1,7 +1,7 @@
 //! Claims that pods bring with them: each is made for its pod, and goes with it. PURE.
 
 use super::super::cluster::Cluster;
-use super::super::controller::{Change, Look};
+use super::super::controller::{Look, ObservedChange};
 use super::super::intent::{About, Decision, Intent, Memo, Tale};
 use super::super::schedule::list;
 use super::super::view::{PODS, PodView, document};
@@ -15,13 +15,13 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
     cluster.pods().filter(|(_, pod)| pod.claims).map(|(key, _)| key.clone()).collect()
 }
 
-pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let needs = |pod: &PodView| pod.claims && pod.active();
     if cluster.pod(change.key).is_some_and(needs) { vec![change.key.clone()] } else { Vec::new() }
 }
 
 /// A claim that is gone may be missed by its pod.
-pub fn by_claim(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_claim(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let owner = change.was::<ClaimView>().filter(|_| change.gone).and_then(|claim| claim.owner.clone());
     let Some(owner) = owner else { return Vec::new() };
     let pods = cluster.pods_in(&change.key.namespace).filter(|(_, pod)| pod.uid == owner);

@@ -1,7 +1,7 @@
 //! The volume that a claim gets, of those that there are: the smallest that is large enough. PURE.
 
 use super::super::cluster::Cluster;
-use super::super::rules::Rule;
+use super::super::rules::ControlRule;
 use super::super::view::Labels;
 use super::view::{ClaimView, VolumeView};
 use coracle_api::meta::Key;
@@ -26,7 +26,7 @@ pub fn smallest<'a>(
     free: impl Fn(&Key) -> bool,
 ) -> Option<(&'a Key, &'a VolumeView)> {
     let mut best: Option<(&Key, &VolumeView)> = None;
-    let taken = cluster.holds(Rule::BoundVolumesAreTaken);
+    let taken = cluster.holds(ControlRule::BoundVolumesAreTaken);
     for (key, volume) in cluster
         .all::<VolumeView>()
         .filter(|(key, volume)| free(key) && (!taken || !is_anothers(volume, wish)) && is_large_enough(volume, wish))

@@ -1,7 +1,7 @@
 //! Volumes: whose each is, and what becomes of it when its claim is gone. PURE.
 
 use super::super::cluster::Cluster;
-use super::super::controller::{Change, Look};
+use super::super::controller::{Look, ObservedChange};
 use super::super::intent::{About, Decision, Intent, Tale};
 use super::super::view::document;
 use super::binding::SOURCE;
@@ -18,7 +18,7 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
 }
 
 /// The volumes that a claim has, or that are kept for it.
-pub fn by_claim(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+pub fn by_claim(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let views = change.was::<ClaimView>().into_iter().chain(cluster.get::<ClaimView>(change.key));
     let mut keys: Vec<Key> =
         views.filter(|claim| !claim.volume.is_empty()).map(|claim| volume_key(&claim.volume)).collect();

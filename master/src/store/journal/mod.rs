@@ -27,7 +27,7 @@ mod segments;
 
 use super::disk::Disk;
 use super::disk_error::{DiskError, failed};
-use super::protocol::Rule;
+use super::protocol::ProtocolRule;
 use super::setup::Setup;
 pub use place::Writing;
 use place::{NEXT, SegmentPlacing};
@@ -300,7 +300,7 @@ impl Journal {
             self.carry.iter().for_each(&mut add);
         }
         records.iter().for_each(add);
-        if self.setup.protocol.holds(Rule::Align) {
+        if self.setup.protocol.holds(ProtocolRule::Align) {
             text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
         }
     }
@@ -366,7 +366,7 @@ impl Journal {
         let bytes_better =
             Some(self.setup.segment_ahead_bytes(self.live_bytes())).filter(|better| needed == 0 && *better > bytes);
         self.next = segment + 1;
-        let (disk, sync_folder) = (self.disk.clone(), self.setup.protocol.holds(Rule::SyncJournalFolder));
+        let (disk, sync_folder) = (self.disk.clone(), self.setup.protocol.holds(ProtocolRule::SyncJournalFolder));
         SegmentPlacing { disk, segment, old, bytes, bytes_better, bytes_min: needed, sync_folder }
     }
 

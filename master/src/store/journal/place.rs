@@ -3,7 +3,7 @@
 use super::{SPARE, WAL, path};
 use crate::store::disk::{Disk, DiskFile};
 use crate::store::disk_error::{DiskError, failed};
-use crate::store::protocol::{Protocol, Rule};
+use crate::store::protocol::{Protocol, ProtocolRule};
 use crate::store::setup::{ROOM_SEGMENTS, ROOM_SEGMENTS_LONG};
 use std::io;
 use std::sync::Arc;
@@ -38,9 +38,9 @@ pub struct SegmentPlacing {
 impl Writing {
     /// Durably, behind what was written before.
     pub(super) fn write(&self, text: &[u8], protocol: &Protocol) -> io::Result<()> {
-        let sync = || if protocol.holds(Rule::SyncBeforeAnswer) { self.file.sync() } else { Ok(()) };
+        let sync = || if protocol.holds(ProtocolRule::SyncBeforeAnswer) { self.file.sync() } else { Ok(()) };
         self.file.write_at(self.offset as u64, text)?;
-        sync().or_else(|error| if protocol.holds(Rule::LeaveFailedFile) { Err(error) } else { sync() })
+        sync().or_else(|error| if protocol.holds(ProtocolRule::LeaveFailedFile) { Err(error) } else { sync() })
     }
 }
 

@@ -14,7 +14,7 @@ use super::held::{HeldRecord, Later, Worth};
 pub use super::loss::{JournalPlace, Missing, Wiped};
 use super::record::{Line, Record};
 use super::scan::{BLOCK_BYTES, ScannedLine};
-use crate::store::protocol::{Protocol, Rule};
+use crate::store::protocol::{Protocol, ProtocolRule};
 use serde::{Deserialize, Serialize};
 
 /// A segment is written over in place, so a cut leaves of each sector what was there or what was written, and nothing
@@ -115,7 +115,7 @@ impl Behind {
     fn link(&mut self, mut part: Part, protocol: &Protocol) -> Link {
         let (mut lines, mut beyond) = (std::mem::take(&mut part.lines), std::mem::take(&mut part.beyond));
         // Refused, or carried over: whoever wrote the fence has dealt with it.
-        let holds = |line: &Line| self.cut.is_none_or(|cut| line.n <= cut) || !protocol.holds(Rule::Fence);
+        let holds = |line: &Line| self.cut.is_none_or(|cut| line.n <= cut) || !protocol.holds(ProtocolRule::Fence);
         lines.retain(holds);
         beyond.retain(holds);
         let beyond = self.beyond.hold(part.segment, beyond, u64::MAX);
@@ -143,7 +143,7 @@ impl Chain<'_> {
     fn join(&mut self, Link { part, mut records, mut beyond }: Link) {
         self.all.beyond.append(&mut beyond);
         let Some(fence) = part.fence else {
-            if part.damaged && !self.closed && self.protocol.holds(Rule::LaterBatchIsDamage) {
+            if part.damaged && !self.closed && self.protocol.holds(ProtocolRule::LaterBatchIsDamage) {
                 let why = match part.unread {
                     true => {
                         "the segment cannot be read, so what it holds is unknown: start again, or copy the directory \
@@ -163,7 +163,7 @@ impl Chain<'_> {
         // Whoever wrote the fence knew what was before.
         self.all.wiped = None;
         match &self.end {
-            Some(end) if self.protocol.holds(Rule::Fence) => {
+            Some(end) if self.protocol.holds(ProtocolRule::Fence) => {
                 if end.last < fence.prev && fence.prev >= self.from {
                     let (place, n) = (end.bad_place(), (end.last + 1).max(self.from));
                     self.miss(
@@ -204,7 +204,7 @@ impl Chain<'_> {
             return self.all;
         };
         let matters = !self.closed || end.last >= self.from;
-        if end.damaged && matters && self.protocol.holds(Rule::LaterBatchIsDamage) {
+        if end.damaged && matters && self.protocol.holds(ProtocolRule::LaterBatchIsDamage) {
             let why = if end.short {
                 "the file is shorter than it was made"
             } else {
@@ -219,7 +219,7 @@ impl Chain<'_> {
         self.all.behind = !self.closed && end.last + 1 < self.from;
         self.all.end = end.end;
         self.all.last = end.last.max(self.from.saturating_sub(1));
-        if end.batch >= self.from && self.protocol.holds(Rule::Rejournal) {
+        if end.batch >= self.from && self.protocol.holds(ProtocolRule::Rejournal) {
             self.all.last = end.batch.saturating_sub(1);
             self.all.carried = (end.batch == end.first).then_some(end.segment);
             let unproven = self.all.records.iter().filter(|held| held.n >= end.batch && held.key().is_some());
@@ -318,7 +318,7 @@ impl Part {
         }
         if let Some(fence) = part.fence
             && part.last < part.first + fence.carry
-            && protocol.holds(Rule::Carry)
+            && protocol.holds(ProtocolRule::Carry)
         {
             part.fence = None;
             part.bad.get_or_insert(part.end);
@@ -328,7 +328,8 @@ impl Part {
 
     fn line(&mut self, offset: usize, line: Line, from: u64, protocol: &Protocol) {
         let opens = matches!(line.record, Record::Open { .. }) && line.segment == Some(self.segment);
-        let begins_batch = line.n == line.batch && (offset.is_multiple_of(BLOCK_BYTES) || !protocol.holds(Rule::Align));
+        let begins_batch =
+            line.n == line.batch && (offset.is_multiple_of(BLOCK_BYTES) || !protocol.holds(ProtocolRule::Align));
         let follows = self.fence.is_some() && line.n == self.last + 1 && !matches!(line.record, Record::Open { .. });
         let fits = match (self.fence, self.bad) {
             (None, None) => opens,

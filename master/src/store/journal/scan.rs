@@ -3,7 +3,7 @@
 //! lines. A file in its first use holds newlines alone.
 
 use super::record::{self, Line, Record};
-use crate::store::protocol::{Protocol, Rule};
+use crate::store::protocol::{Protocol, ProtocolRule};
 use bytes::Bytes;
 
 /// A batch begins at a multiple of it: what a batch does not fill is newlines, and no block holds two batches.
@@ -46,7 +46,8 @@ fn strange_bytes(text: &[u8]) -> usize {
 /// Every line of the segment that is whole, whatever lies between.
 pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<ScannedLine> {
     let beginning = record::beginning(segment);
-    let is_own = |line: &Line| line.segment.is_none_or(|named| named == segment) || !protocol.holds(Rule::OwnLines);
+    let is_own =
+        |line: &Line| line.segment.is_none_or(|named| named == segment) || !protocol.holds(ProtocolRule::OwnLines);
     let mut found = Vec::new();
     // The end of the line that `at` is in is looked for once: damage may be longer than many blocks.
     let (mut at, mut end) = (0, 0);
@@ -66,7 +67,7 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<ScannedLine>
         if end <= at {
             end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
         }
-        match record::decode(&text.slice(at..end), protocol.holds(Rule::Checksums)) {
+        match record::decode(&text.slice(at..end), protocol.holds(ProtocolRule::Checksums)) {
             Some(line) => {
                 reused |= line.segment.is_some_and(|named| named != segment);
                 if is_own(&line) {
@@ -173,7 +174,7 @@ mod tests {
                 ScannedLine::Bad { offset: BLOCK_BYTES, begun: false, .. }] if line.n == 500),
             "{lines:?}"
         );
-        assert!(of(&text, 8, &Protocol::WHOLE.without(Rule::OwnLines)).len() > 200);
+        assert!(of(&text, 8, &Protocol::WHOLE.without(ProtocolRule::OwnLines)).len() > 200);
         assert_eq!(of(&earlier, 8, &Protocol::WHOLE), []);
         // A bit of the next line's beginning is another one, or the medium has given zeros for it.
         let mut next = Vec::new();

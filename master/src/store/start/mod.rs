@@ -31,11 +31,11 @@ use super::folders::OBJECTS;
 use super::head::{HEAD, Head};
 use super::journal::held::HeldRecord;
 use super::journal::recover::Recovered;
-use super::protocol::Rule;
+use super::protocol::ProtocolRule;
 use super::setup::{RESERVE, Setup};
 use super::state::StoreState;
 use super::sums::Sums;
-use super::{Damage, LeftOut, OpenError, Rules, backup, names, parallel_read, quarantine, volatile};
+use super::{Damage, LeftOut, OpenError, StoreRules, backup, names, parallel_read, quarantine, volatile};
 use coracle_api::meta::{Key, Revision};
 use journal_view::JournalView;
 use judge::Sum;
@@ -97,7 +97,7 @@ pub fn load(
     disk: Arc<dyn Disk>,
     volatile: Option<&dyn Disk>,
     ids: &Ids,
-    rules: &Rules,
+    rules: &StoreRules,
     setup: &Setup,
 ) -> Result<Loaded, OpenError> {
     let (head, lost) = read_head(&*disk)?;
@@ -128,8 +128,9 @@ pub fn load(
     let base = head.as_ref().map(|head| used(head.reserved, closed, recovered));
     let objects = LoadedObjects::new(rules, base, base.unwrap_or_else(|| used(0, false, recovered)), kept.is_some());
     let strangers = report.walked(walked.strangers, walked.left_alone, walked.unread, |key| journal.contains_key(key));
-    let is_summed =
-        |head: &&Head| setup.protocol.holds(Rule::Account) && (closed || head.summed && recovered.missing.is_none());
+    let is_summed = |head: &&Head| {
+        setup.protocol.holds(ProtocolRule::Account) && (closed || head.summed && recovered.missing.is_none())
+    };
     let sum = head.as_ref().filter(is_summed).map(|head| &head.files);
     let is_unread = |path: &str| report.is_unread(path);
     let (mut scanned, kept) = scan::read(&*disk, rules, walked.files, &mut journal, kept, sum, is_unread);

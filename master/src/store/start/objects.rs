@@ -10,7 +10,7 @@ use crate::store::parallel_read::FileText;
 use crate::store::setup::REVISION_MAX;
 use crate::store::summary::Sketch;
 use crate::store::volatile::Kept;
-use crate::store::{KindRow, Rules, Stored, document};
+use crate::store::{KindRow, StoreRules, Stored, document};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub struct Rewritten {
 pub type Taken = (Arc<Key>, Entry);
 
 pub struct LoadedObjects<'a> {
-    pub rules: &'a Rules<'a>,
+    pub rules: &'a StoreRules<'a>,
     pub all: BTreeMap<Arc<Key>, Entry>,
     /// The last revision that may have been used before this start; None: HEAD.json is lost.
     pub base: Option<u64>,
@@ -58,7 +58,7 @@ pub struct LoadedObjects<'a> {
 }
 
 impl<'a> LoadedObjects<'a> {
-    pub fn new(rules: &'a Rules<'a>, base: Option<u64>, last: u64, statuses_kept: bool) -> LoadedObjects<'a> {
+    pub fn new(rules: &'a StoreRules<'a>, base: Option<u64>, last: u64, statuses_kept: bool) -> LoadedObjects<'a> {
         LoadedObjects {
             rules,
             all: BTreeMap::new(),
@@ -229,6 +229,6 @@ impl<'a> LoadedObjects<'a> {
     }
 }
 
-pub fn row<'a>(rules: &'a Rules<'_>, key: &Key) -> Option<&'a KindRow> {
+pub fn row<'a>(rules: &'a StoreRules<'_>, key: &Key) -> Option<&'a KindRow> {
     rules.kinds.iter().find(|kind| kind.resource == key.resource)
 }

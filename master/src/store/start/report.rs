@@ -11,7 +11,7 @@ use crate::store::head::HEAD;
 use crate::store::journal::{SPARE, WAL};
 use crate::store::quarantine::Incidents;
 use crate::store::setup::LOST_REVISIONS;
-use crate::store::{Damage, KindRow, LeftOut, Rules, names, quarantine};
+use crate::store::{Damage, KindRow, LeftOut, StoreRules, names, quarantine};
 use coracle_api::meta::Key;
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +27,7 @@ const NAMED_MAX: usize = 5;
 
 pub struct Report<'a> {
     pub disk: &'a dyn Disk,
-    rules: &'a Rules<'a>,
+    rules: &'a StoreRules<'a>,
     /// Nothing in the directory may be changed.
     pub frozen: bool,
     pub incidents: Incidents,
@@ -46,7 +46,7 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub fn new(disk: &'a dyn Disk, rules: &'a Rules<'a>, frozen: bool) -> Report<'a> {
+    pub fn new(disk: &'a dyn Disk, rules: &'a StoreRules<'a>, frozen: bool) -> Report<'a> {
         Report {
             disk,
             rules,

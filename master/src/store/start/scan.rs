@@ -12,7 +12,7 @@ use crate::store::outline::{Outline, Trust, outline};
 use crate::store::parallel_read::{self, FileText, gather, gather_files, sum, text};
 use crate::store::sums::Sums;
 use crate::store::volatile::Kept;
-use crate::store::{Rules, document, names};
+use crate::store::{StoreRules, document, names};
 use coracle_api::meta::Key;
 use std::io;
 
@@ -78,7 +78,7 @@ pub struct ScannedFiles {
 }
 
 /// Where the objects' files are.
-pub fn walk(disk: &dyn Disk, rules: &Rules) -> Walked {
+pub fn walk(disk: &dyn Disk, rules: &StoreRules) -> Walked {
     let (mut folders, mut walked) = (vec![String::new()], Walked::default());
     while let Some(folder) = folders.pop() {
         let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
@@ -123,7 +123,7 @@ pub fn walk(disk: &dyn Disk, rules: &Rules) -> Walked {
 /// all files are as they were left; otherwise it is given back.
 pub fn read(
     disk: &dyn Disk,
-    rules: &Rules,
+    rules: &StoreRules,
     files: Vec<Key>,
     journal: &mut JournalView,
     kept: Option<Vec<(Key, Kept)>>,
@@ -171,14 +171,14 @@ struct Seen {
 
 fn silent_files(
     disk: &dyn Disk,
-    rules: &Rules,
+    rules: &StoreRules,
     mut files: Vec<(Key, io::Result<FileText>)>,
     kept: Vec<(Key, Kept)>,
     as_left: bool,
 ) -> Vec<FoundFile> {
     files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let seen = joined(files, kept);
-    let Rules { kinds, durable_by_sketch, .. } = rules;
+    let StoreRules { kinds, durable_by_sketch, .. } = rules;
     let trust = if as_left { Trust::File } else { Trust::Nothing };
     let looked = gather(&seen, |Seen { key, text, kept }, _| {
         let (Some(Ok(text)), None) = (text, kept) else { return (None, Ok(true)) };
@@ -258,7 +258,7 @@ fn joined(files: Vec<(Key, io::Result<FileText>)>, kept: Vec<(Key, Kept)>) -> Ve
 /// The files of all objects that the journal mentions.
 fn journaled_files(
     disk: &dyn Disk,
-    rules: &Rules,
+    rules: &StoreRules,
     journal: &mut JournalView,
     is_unread: impl Fn(&str) -> bool,
 ) -> Vec<FoundFile> {

@@ -26,7 +26,7 @@ use crate::store::head::{FORMAT, Head};
 use crate::store::journal::record::{self, Record, Was};
 use crate::store::journal::recover::{Position, Recovered};
 use crate::store::journal::{Journal, Retired};
-use crate::store::protocol::Rule;
+use crate::store::protocol::ProtocolRule;
 use crate::store::quarantine::Incidents;
 use crate::store::setup::{BATCH_BYTES_MAX, Setup};
 use crate::store::state::StoreState;
@@ -155,8 +155,10 @@ fn writer(
 
 /// The records to journal, in batches that fit a segment, behind the reserved revisions.
 fn batches(edits: &[Edit], start: &Start, setup: &Setup) -> VecDeque<Vec<Record>> {
-    let reserve =
-        setup.protocol.holds(Rule::Reserve).then_some(Record::Reserve { reserved: start.objects.last + setup.reserve });
+    let reserve = setup
+        .protocol
+        .holds(ProtocolRule::Reserve)
+        .then_some(Record::Reserve { reserved: start.objects.last + setup.reserve });
     let mut batches = VecDeque::from([Vec::from_iter(reserve)]);
     let mut bytes = 0;
     for Edit { rewritten, object } in edits {

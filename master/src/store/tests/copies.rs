@@ -13,7 +13,7 @@ use super::sim::SimDisk;
 use super::*;
 use crate::store::disk::{Disk, Stamp};
 use crate::store::head::Head;
-use crate::store::protocol::{Protocol, Rule};
+use crate::store::protocol::{Protocol, ProtocolRule};
 use crate::store::setup::BATCH_BYTES_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -240,7 +240,7 @@ fn a_copy_of_a_running_store_holds_what_was_acknowledged_or_says_so() {
 /// The rule is missed.
 #[test]
 fn a_start_that_takes_a_copy_for_what_it_seems_is_noticed() {
-    let protocol = Protocol::WHOLE.without(Rule::Account);
+    let protocol = Protocol::WHOLE.without(ProtocolRule::Account);
     let found = (0..COPIES).find_map(|seed| Some((seed, copied(seed, protocol, &mut Tally::default()).err()?)));
     eprintln!("account: {found:?}");
     assert!(found.is_some(), "it is not missed");

@@ -8,7 +8,7 @@ use super::oracle::all;
 use super::sim::{Dice, SimDisk};
 use super::*;
 use crate::store::journal::scan::scan;
-use crate::store::protocol::{Protocol, Rule};
+use crate::store::protocol::{Protocol, ProtocolRule};
 use crate::store::trial::read_segments;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -150,7 +150,7 @@ fn a_segment_of_anything_is_read_in_one_pass() {
         });
         let segments: Vec<Bytes> = segments.collect();
         let mut protocol = Protocol::WHOLE;
-        for rule in [Rule::Checksums, Rule::OwnLines] {
+        for rule in [ProtocolRule::Checksums, ProtocolRule::OwnLines] {
             protocol = if dice.one_in(3) { protocol.without(rule) } else { protocol };
         }
         catch_unwind(AssertUnwindSafe(|| read_segments(&segments, &protocol)))

@@ -26,7 +26,7 @@ mod threads;
 mod upkeep;
 
 use super::disk::Disk;
-use super::room::Usage;
+use super::room::StoreUsage;
 use super::setup::Setup;
 use super::start::Ids;
 use super::state::StoreState;
@@ -92,13 +92,13 @@ pub fn durable_by_sketch(key: &Key, sketch: &Sketch) -> Option<Durable> {
     sketch.metadata.annotations.iter().next().is_none().then(|| durable_of(key, &Value::Null))
 }
 
-pub fn rules() -> Rules<'static> {
+pub fn rules() -> StoreRules<'static> {
     let row = |plural: &'static str, kind: &'static str| KindRow {
         resource: Resource::core(plural),
         api_version: Cow::Borrowed("v1"),
         kind: Cow::Borrowed(kind),
     };
-    Rules {
+    StoreRules {
         kinds: vec![
             row("pods", "Pod"),
             row("services", "Service"),

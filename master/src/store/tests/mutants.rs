@@ -3,19 +3,19 @@
 
 use super::crash::{broken, number};
 use super::lives::Setting;
-use crate::store::protocol::{Protocol, Rule};
+use crate::store::protocol::{Protocol, ProtocolRule};
 
 /// Within so many histories one has to break; most do within fifty. `CORACLE_HISTORIES` asks for another number.
 const HISTORIES_MAX: u64 = 3_000;
 
 /// These are missed elsewhere: `SyncAtStart` below, `Account` where copies are opened.
-const ELSEWHERE: [Rule; 2] = [Rule::SyncAtStart, Rule::Account];
+const ELSEWHERE: [ProtocolRule; 2] = [ProtocolRule::SyncAtStart, ProtocolRule::Account];
 
 #[test]
 fn every_rule_is_missed() {
     let asked = number("CORACLE_HISTORIES");
     let mut unmissed = Vec::new();
-    for rule in Rule::ALL.into_iter().filter(|rule| !ELSEWHERE.contains(rule)) {
+    for rule in ProtocolRule::ALL.into_iter().filter(|rule| !ELSEWHERE.contains(rule)) {
         let setting = Setting { protocol: Protocol::WHOLE.without(rule), ..Setting::WHOLE };
         let found = (0..asked.unwrap_or(HISTORIES_MAX)).find_map(|seed| Some((seed, broken(seed, setting).err()?)));
         match found {
@@ -38,11 +38,15 @@ fn a_start_believes_nothing_that_a_cut_can_take_back() {
         (0..histories)
             .find(|seed| broken(*seed, setting).inspect_err(|broken| eprintln!("seed {seed}: {broken}")).is_err())
     };
-    let both = first(Protocol::WHOLE.without(Rule::Rejournal).without(Rule::SyncAtStart), HISTORIES_MAX);
+    let both =
+        first(Protocol::WHOLE.without(ProtocolRule::Rejournal).without(ProtocolRule::SyncAtStart), HISTORIES_MAX);
     eprintln!("rejournal and sync_at_start: seed {both:?}");
     assert!(both.is_some());
     assert_eq!(
-        (first(Protocol::WHOLE.without(Rule::SyncAtStart), 100), first(Protocol::WHOLE.without(Rule::Rejournal), 100)),
+        (
+            first(Protocol::WHOLE.without(ProtocolRule::SyncAtStart), 100),
+            first(Protocol::WHOLE.without(ProtocolRule::Rejournal), 100)
+        ),
         (None, None)
     );
 }

@@ -21,7 +21,7 @@ fn event(name: &str, namespace: &str, bytes: usize) -> Write {
 
 /// As counted, and as it is.
 fn check(store: &FlatStore, what: &str) {
-    let mut held = Usage::default();
+    let mut held = StoreUsage::default();
     let state = store.state();
     state.all().for_each(|entry| held.add(entry));
     assert_eq!(*state.room().held(), held, "{what}");

@@ -7,7 +7,7 @@ use crate::store::head::Head;
 use crate::store::journal::record::Record;
 use crate::store::journal::recover::{Position, Recovered};
 use crate::store::journal::{self, Journal, WAL};
-use crate::store::protocol::Rule;
+use crate::store::protocol::ProtocolRule;
 use crate::store::setup::Setup;
 use bytes::Bytes;
 use coracle_api::meta::Key;
@@ -69,7 +69,7 @@ impl Settling<'_> {
     }
 
     pub(super) fn open(&mut self, journal: &mut Journal) -> Result<(), DiskError> {
-        if !self.setup.protocol.holds(Rule::FreshSegment) && journal.go_on(self.recovered) {
+        if !self.setup.protocol.holds(ProtocolRule::FreshSegment) && journal.go_on(self.recovered) {
             return Ok(());
         }
         while let Some(batch) = self.batches.front() {
