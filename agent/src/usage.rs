@@ -48,7 +48,8 @@ const CHECK: &str = "\
 usage: coracle-agent check FILE... [-o json]
 
 Reads manifest files as the agent does, and says of each problem where it is and what to do: a line a problem. What the format does
-not have is dropped, which is a warning; a pod with a field that the agent does not act on is not started, which is a problem.
+not have is dropped, which is a warning, as is one host port for two pods: the second waits while the first has it. A pod with a field
+that the agent does not act on is not started, which is a problem.
 A directory stands for the files in it. Needs neither engine nor root.
 
 exit code 0: every file gives what it asks for

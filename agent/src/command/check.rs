@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::report::Report;
 use crate::desired::Wanted;
+use crate::plan::ports::{TakenPorts, host_ports};
 
 /// One file: its pods and the fields that its format does not have, or why it cannot be read.
 pub struct CheckedFile {
@@ -17,7 +18,7 @@ pub struct CheckedFile {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remark {
     pub path: String,
-    /// It starts all the same.
+    /// It starts all the same, or may have to wait for another.
     pub warning: bool,
     pub text: String,
 }
@@ -32,6 +33,7 @@ impl Remark {
 pub fn all(files: &[CheckedFile]) -> Vec<Remark> {
     let mut remarks = Vec::new();
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut ports = TakenPorts::default();
     for CheckedFile { path, read } in files {
         let mut remark = |warning: bool, text: String| remarks.push(Remark { path: path.clone(), warning, text });
         let (pods, unknown) = match read {
@@ -55,6 +57,15 @@ pub fn all(files: &[CheckedFile]) -> Vec<Remark> {
                     false,
                     format!("{first} asks for the same {pod} and comes first: give one of them another name"),
                 );
+            } else if wanted.refused.is_none() {
+                // The other may end, as a job does: a warning.
+                let wants = host_ports(&wanted.pod.spec);
+                match ports.clash(&wanted.name, &wants) {
+                    Some(clash) => {
+                        remark(true, format!("{pod} waits beside another: {clash}; give one of them another hostPort"))
+                    }
+                    None => ports.take(&wanted.name, &wants),
+                }
             }
         }
     }
@@ -78,7 +89,11 @@ mod tests {
     use serde_json::Value;
 
     fn file(path: &str, spec: Value, unknown: &[&str]) -> CheckedFile {
-        let pod = json!({"metadata": {"namespace": "default", "name": "web", "uid": "u"}, "spec": spec});
+        file_of("web", path, spec, unknown)
+    }
+
+    fn file_of(name: &str, path: &str, spec: Value, unknown: &[&str]) -> CheckedFile {
+        let pod = json!({"metadata": {"namespace": "default", "name": name, "uid": name}, "spec": spec});
         let pods = vec![Arc::new(Wanted::new(Source::File, pod).unwrap())];
         CheckedFile {
             path: path.to_owned(),
@@ -103,5 +118,27 @@ mod tests {
         check(&[CheckedFile { path: "a".to_owned(), read: Err("line 3: no".to_owned()) }], &["a: line 3: no"], false);
         let refused = json!({"containers": [{"name": "c", "image": "x"}], "hostUsers": false});
         check(&[file("a", refused, &[])], &["a: pod default/web is not started|hostUsers"], false);
+    }
+
+    #[test]
+    fn one_host_port_for_two_pods() {
+        let at = |port: u16, more: Value| {
+            let mut spec = json!({"containers": [{"name": "c", "image": "x",
+                "ports": [{"containerPort": 80, "hostPort": port}]}]});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            spec
+        };
+        let plain = |port| at(port, json!({}));
+        let two = |first, second| [file_of("web", "a", first, &[]), file_of("db", "b", second, &[])];
+        let clash = "b: warning: pod default/db waits|host port 80/TCP is taken by pod default/web|another hostPort";
+        check(&two(plain(80), plain(80)), &[clash], true);
+        check(&two(plain(80), plain(81)), &[], true);
+        let own_network = json!({"hostNetwork": true, "containers": [{"name": "c", "image": "x",
+            "ports": [{"containerPort": 80}]}]});
+        check(&two(plain(80), own_network), &[clash], true);
+        let refused = at(80, json!({"hostUsers": false}));
+        check(&two(refused.clone(), plain(80)), &["a: pod default/web is not started"], false);
+        check(&two(plain(80), refused), &["b: pod default/db is not started"], false);
+        check(&[file("a", plain(80), &[]), file("b", plain(80), &[])], &["b: a asks for the same pod"], false);
     }
 }
