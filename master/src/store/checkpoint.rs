@@ -82,6 +82,9 @@ struct Due {
     was: Was,
 }
 
+/// Keys that there is room for in any case.
+const KEYS_KEPT: usize = 64;
+
 /// The keys whose files are behind. It holds at most what the journal holds.
 #[derive(Default)]
 pub struct Dirty {
@@ -92,15 +95,25 @@ pub struct Dirty {
     since: Option<Duration>,
     /// The disk space of files that failed checkpoints have written.
     brought_bytes: u64,
+    /// A checkpoint failed, and nobody knows which of its files are there.
+    failed: bool,
 }
 
 impl Dirty {
-    /// `was`: what its file holds, where it was not behind before.
+    /// `was`: what its file holds, where it was not behind before. An object that came and went has no file, and none
+    /// is wanted.
     pub fn add(&mut self, key: Arc<Key>, wanted: Option<NewFile>, was: Was, uptime: Duration) {
         self.since.get_or_insert(uptime);
         match self.keys.entry(key) {
+            Entry::Occupied(due) if wanted.is_none() && due.get().was == Was::Absent && !self.failed => {
+                due.remove();
+            }
             Entry::Occupied(mut due) => due.get_mut().wanted = wanted,
             Entry::Vacant(place) => _ = place.insert(Due { wanted, was }),
+        }
+        // A burst that is over leaves no table behind for as many as it had.
+        if self.keys.capacity() > KEYS_KEPT && self.keys.len() < self.keys.capacity() / 8 {
+            self.keys.shrink_to_fit();
         }
     }
 
@@ -134,7 +147,7 @@ impl Dirty {
 
     /// A checkpoint failed: what it took is behind still, but for what was written since.
     fn put_back(&mut self, Checkpoint { wanted: files, unstamped, since, brought_bytes, .. }: Checkpoint) {
-        self.brought_bytes = brought_bytes;
+        (self.brought_bytes, self.failed) = (brought_bytes, true);
         self.unstamped.extend(unstamped);
         for (key, due) in files {
             match self.keys.entry(key) {
@@ -176,7 +189,7 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     pub fn begin(disk: Arc<dyn Disk>, protocol: Protocol, head: Head, dirty: &mut Dirty) -> Checkpoint {
-        let Dirty { keys, unstamped, since, brought_bytes } = std::mem::take(dirty);
+        let Dirty { keys, unstamped, since, brought_bytes, .. } = std::mem::take(dirty);
         let unstamped = unstamped.into_iter().filter(|(key, _)| !keys.contains_key(key)).collect();
         let wanted = keys.into_iter().collect();
         Checkpoint {
@@ -324,4 +337,27 @@ impl Checkpoint {
 /// About what the file of so long a document takes of the disk: whole blocks, and it has line ends.
 fn room_of(bytes: usize) -> u64 {
     (bytes + bytes / 4).next_multiple_of(4096) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coracle_api::meta::Resource;
+
+    #[test]
+    fn what_came_and_went_is_not_behind() {
+        let key = || Arc::new(Key { resource: Resource::core("pods"), namespace: "n".into(), name: "a".into() });
+        let new = || Some(NewFile::part(Bytes::from_static(b"{}")));
+        let check = |failed: bool, was: Was, expected: bool| {
+            let mut dirty = Dirty { failed, ..Dirty::default() };
+            dirty.add(key(), new(), was, Duration::ZERO);
+            dirty.add(key(), None, Was::Sum(1), Duration::ZERO);
+            assert_eq!(dirty.holds(&key()), expected, "{failed} {was:?}");
+        };
+        check(false, Was::Absent, false);
+        check(false, Was::Sum(1), true);
+        check(false, Was::Unknown, true);
+        // A checkpoint that failed may have made its file.
+        check(true, Was::Absent, true);
+    }
 }
