@@ -1,4 +1,5 @@
-//! Ports and addresses of this host that services take, and who of this host has them already. PURE.
+//! Ports and addresses of this host that services take, and who of this host has them already (those of
+//! pods: `plan/ports.rs`). PURE.
 //!
 //!     services, what listens here, this host's networks -> `troubles`: a line and an event each
 //!

@@ -45,7 +45,7 @@ fn every_history_ends_as_it_was_asked_for() {
                 .unwrap_or_else(|_| vec!["a panic".to_owned()]);
             if !wrongs.is_empty() {
                 next.store(histories, Ordering::Relaxed);
-                panic!("CORACLE_SEED={seed} cargo test -p coracle-tests --test it cluster::\n{}", wrongs.join("\n"));
+                panic!("CORACLE_SEED={seed} make some WORDS=cluster::\n{}", wrongs.join("\n"));
             }
         }
     };

@@ -41,7 +41,7 @@ fn random_histories_settle() {
             }
             if catch_unwind(AssertUnwindSafe(|| history(seed, false))).is_err() {
                 next.store(histories, Ordering::Relaxed);
-                panic!("run this history alone: CORACLE_SEED={seed} cargo test -p coracle-tests --test it control::");
+                panic!("run this history alone: CORACLE_SEED={seed} make some WORDS=control::");
             }
         }
     };

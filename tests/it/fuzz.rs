@@ -3,7 +3,7 @@
 //!
 //! One round of each target stands in `tests/fuzz`, which `fuzz/` uses as well.
 //!
-//! Every failure prints its seed; `CORACLE_SEED=N cargo test -p coracle-tests --test it fuzz::TARGET` repeats it alone.
+//! Every failure prints its seed; `CORACLE_SEED=N make some WORDS=fuzz::TARGET` repeats it alone.
 
 mod linear;
 mod server;

@@ -18,7 +18,8 @@ pub struct CheckedFile {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remark {
     pub path: String,
-    /// It starts all the same, or may have to wait for another.
+    /// It starts all the same, or may have to wait for another. Problems turn the exit code, and are in `status` and
+    /// `doctor`; warnings are told by `check` alone.
     pub warning: bool,
     pub text: String,
 }

@@ -124,7 +124,7 @@ fn engine(host: &Readings, all: &mut Vec<Finding>) {
     }
     if !engine.live_restore {
         let mend = "{\"live-restore\": true} in /etc/docker/daemon.json, then systemctl reload docker";
-        all.push(Finding::warning("engine", "live-restore is off: an upgrade of Docker stops every container", mend));
+        all.push(Finding::warning("engine", "live-restore is off: a restart of Docker stops every container", mend));
     }
 }
 

@@ -23,10 +23,7 @@ fn rollouts_keep_their_bounds() {
     }
     for seed in 0..number("CORACLE_HISTORIES").unwrap_or(HISTORIES) {
         let done = std::panic::catch_unwind(|| history(seed, false));
-        assert!(
-            done.is_ok(),
-            "run this history alone: CORACLE_SEED={seed} cargo test -p coracle-tests --test it rollouts"
-        );
+        assert!(done.is_ok(), "run this history alone: CORACLE_SEED={seed} make some WORDS=rollouts");
     }
 }
 

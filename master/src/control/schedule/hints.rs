@@ -18,12 +18,27 @@ pub struct Tried {
     /// Who said no.
     by: BTreeSet<Filter>,
     pub not_before: Duration,
+    /// When it was refused last, in uptime, and how often without a rest before.
+    refused_at: Duration,
+    refusals: u32,
 }
+
+/// So often a pod is refused without a rest.
+const REFUSALS_MAX: u32 = 3;
 
 impl Tried {
     pub fn now(cluster: &Cluster, pod: &PodView, by: BTreeSet<Filter>) -> Tried {
         let (count, labels) = (cluster.happened.count, pod.labels().clone());
-        Tried { count, generation: pod.generation, labels, by, not_before: Duration::ZERO }
+        let (not_before, refused_at) = (Duration::ZERO, Duration::ZERO);
+        Tried { count, generation: pod.generation, labels, by, not_before, refused_at, refusals: 0 }
+    }
+
+    /// Now; `before` is the attempt before this one.
+    pub fn refused(self, before: Option<&Tried>, uptime: Duration, rest: Duration) -> Tried {
+        let close = before.filter(|before| uptime < before.refused_at + rest);
+        let refusals = close.map_or(0, |before| before.refusals) + 1;
+        let not_before = if refusals < REFUSALS_MAX { Duration::ZERO } else { uptime + rest };
+        Tried { not_before, refused_at: uptime, refusals, ..self }
     }
 
     pub fn not_before(self, uptime: Duration) -> Tried {

@@ -37,8 +37,8 @@ use volumes::{Grant, Needs};
 use words::Words;
 use world::World;
 
-/// A pod that was refused twice, or where there is no node at all, is not looked at again before this: nodes that come
-/// and change together are one occasion.
+/// A pod that was refused again and again, or where there is no node at all, is not looked at again before this: nodes
+/// that come and change together are one occasion.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// All pods on no node, which are looked at together: the one key of this controller.
@@ -187,10 +187,8 @@ impl<'a> Round<'a, '_> {
 
     fn refused(&mut self, ask: &Ask<'a>, needs: &Needs<'_>, said: &[Rebuff]) {
         let by: BTreeSet<Filter> = said.iter().map(|refusal| refusal.filter).collect();
-        let mut tried = Tried::now(self.world.cluster, ask.pod, by);
-        if self.memory.contains_key(&ask.pod.uid) {
-            tried = tried.not_before(self.now.uptime + AGAIN_AFTER);
-        }
+        let before = self.memory.get(&ask.pod.uid);
+        let tried = Tried::now(self.world.cluster, ask.pod, by).refused(before, self.now.uptime, AGAIN_AFTER);
         self.memory.insert(ask.pod.uid.clone(), tried);
         let nodes = self.world.rooms.len();
         let short =
