@@ -13,15 +13,25 @@ use std::ops::Range;
 const SETTINGS: [(&str, i32, i32); 3] =
     [("MALLOC_ARENA_MAX", -8, 1), ("MALLOC_MMAP_THRESHOLD_", -3, 128 << 10), ("MALLOC_TRIM_THRESHOLD_", -1, 128 << 10)];
 
-/// The other variable by which a user sets the allocator.
+/// The other variable by which the allocator is set.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
-/// Sets the allocator, unless the environment does. Call it before the first thread starts.
+/// Each thread keeps up to seven freed pieces of each size for itself, and `malloc_trim` does not see them: after a
+/// burst two thirds of the heap's pages were held by nothing else. No function switches this off.
+const NO_PIECES_PER_THREAD: &str = "glibc.malloc.tcache_count=0";
+
+/// Sets the allocator, unless the environment does. Call it first of all: for what only the environment can say, the
+/// program is started once more in the same process, which takes a millisecond.
 pub fn settle() {
-    if !is_set_by_user(|name| env::var_os(name).is_some()) {
-        for (_, parameter, value) in SETTINGS {
-            system::set_allocator(parameter, value);
-        }
+    let set_here = env::var_os(TUNABLES).is_some_and(|value| value == NO_PIECES_PER_THREAD);
+    if is_set_by_user(|name| env::var_os(name).is_some() && !(set_here && name == TUNABLES)) {
+        return;
+    }
+    if !set_here {
+        system::start_once_more(TUNABLES, NO_PIECES_PER_THREAD);
+    }
+    for (_, parameter, value) in SETTINGS {
+        system::set_allocator(parameter, value);
     }
 }
 
@@ -84,8 +94,11 @@ fn mapped(addresses: &str, rights: &str) -> Option<Range<usize>> {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "no library offers these three calls as safe ones")]
 mod system {
+    use std::env;
     use std::ffi::{c_int, c_void};
     use std::ops::Range;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
 
     const MADV_DONTNEED: c_int = 4;
     const MADV_DONTDUMP: c_int = 16;
@@ -98,6 +111,14 @@ mod system {
 
     pub fn set_allocator(parameter: i32, value: i32) {
         mallopt(parameter, value);
+    }
+
+    /// Returns where it cannot: the program runs all the same, and holds more memory.
+    pub fn start_once_more(variable: &str, value: &str) {
+        let (Ok(program), mut arguments) = (env::current_exe(), env::args_os()) else { return };
+        let name = arguments.next().unwrap_or_else(|| program.clone().into());
+        let error = Command::new(program).arg0(name).args(arguments).env(variable, value).exec();
+        log::debug!("{variable} cannot be set: {error}");
     }
 
     pub fn trim_heap() {
@@ -126,6 +147,7 @@ mod system {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 mod system {
     pub fn set_allocator(_: i32, _: i32) {}
+    pub fn start_once_more(_: &str, _: &str) {}
     pub fn trim_heap() {}
     pub fn unmap(_: std::ops::Range<usize>) {}
 }
