@@ -223,8 +223,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
 
     async fn stop_one(&self, pod: Option<&PodName>, stop: Stop, why: &StopReason) -> Result<(), Failure> {
         let since_ms = self.clock.now().mono_ms;
-        let sick = matches!(why, StopReason::Unhealthy { .. });
-        let stopping = Stopping { since_ms, signalled_ms: None, killed_ms: None, sick };
+        let (sick, edited) = (matches!(why, StopReason::Unhealthy { .. }), *why == StopReason::Edited);
+        let stopping = Stopping { since_ms, signalled_ms: None, killed_ms: None, sick, edited };
         self.memory.borrow_mut().stops.insert(stop.id.clone(), stopping);
         let name = pod.filter(|_| stop.container != SANDBOX);
         if let Some(pod) = name {

@@ -58,7 +58,7 @@ pub struct Story<'a> {
 pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let PodCase { case, wanted, .. } = pod;
     let mut story = seen_story(pod, member);
-    let death = |exit_code: i32| Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code, sick: false };
+    let death = |exit_code: i32| Death::plain(case.now.mono_ms, exit_code);
     if member.kind == MemberKind::Ephemeral {
         // The master may know what the engine has forgotten: it was started, and never is again.
         if story.last == LastRun::Never && wanted.started_before(&member).is_some() {
@@ -112,7 +112,7 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {
         let exit_code = lost.exit_code.unwrap_or(UNKNOWN_CODE);
         story.stale = lost.renewal < renewal && member.kind != MemberKind::Ephemeral;
-        let death = Death { at_ms: lost.at_ms, ran_fine: false, exit_code, sick: false };
+        let death = Death::plain(lost.at_ms, exit_code);
         let reason =
             if lost.misconfigured { WaitReason::CreateContainerConfigError } else { WaitReason::CreateContainerError };
         let never_made = lost.exit_code.is_none().then(|| Waiting::new(reason, lost.text.clone()));
@@ -138,7 +138,7 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
                 _ => START_ERROR_CODE,
             };
             let death = case.world.memory.lives.get(&run.seen.id).and_then(|life| life.death);
-            let death = death.unwrap_or(Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code, sick: false });
+            let death = death.unwrap_or(Death::plain(case.now.mono_ms, exit_code));
             LastRun::Ended { death, step: run.tag.step, never_made: None }
         }
     };
@@ -146,7 +146,8 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     // One that cannot be resized is made anew for it.
     let resizable = run.seen.limits.is_some() || run.tag.hash == story.hash;
     let same = hash::same(&run.tag.hash, &story.hash) && resizable && !resize::restarts(pod.wanted, &story.member, run);
-    story.same = same || !case.rules.hold(Rule::EditsReplaceTheContainer);
+    let replaced = matches!(&story.last, LastRun::Ended { death, .. } if death.edited);
+    story.same = same && !replaced || !case.rules.hold(Rule::EditsReplaceTheContainer);
     story
 }
 

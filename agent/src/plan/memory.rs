@@ -1,4 +1,5 @@
-//! What the loop observed itself and the engine does not tell. Losing it costs an early retry, nothing else. PURE.
+//! What the loop observed itself and the engine does not tell. Losing it costs an early retry, and what was just then
+//! ended for a resize stays as its policy has it, as with a kubelet. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -69,6 +70,15 @@ pub struct Death {
     pub exit_code: i32,
     /// It was stopped because a probe found it dead.
     pub sick: bool,
+    /// It was stopped to be replaced, for an edit or a resize: that is not its own end.
+    pub edited: bool,
+}
+
+impl Death {
+    /// Of which no more is known.
+    pub fn plain(at_ms: i64, exit_code: i32) -> Death {
+        Death { at_ms, ran_fine: false, exit_code, sick: false, edited: false }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +117,8 @@ pub struct Stopping {
     pub since_ms: i64,
     /// Because a probe found it dead.
     pub sick: bool,
+    /// Because it was edited, or is to be resized as only a new start can do it.
+    pub edited: bool,
     /// When the preStop hook was over and the signal sent.
     pub signalled_ms: Option<i64>,
     pub killed_ms: Option<i64>,
@@ -188,12 +200,9 @@ impl Memory {
         };
         life.death = Some(if self.looked {
             let ran_fine = life.since_ms.is_some_and(|since| now.mono_ms - since >= RAN_FINE_MS);
-            Death {
-                at_ms: now.mono_ms,
-                ran_fine,
-                exit_code,
-                sick: self.stops.get(&run.seen.id).is_some_and(|stopping| stopping.sick),
-            }
+            let stopping = self.stops.get(&run.seen.id);
+            let (sick, edited) = stopping.map_or((false, false), |stopping| (stopping.sick, stopping.edited));
+            Death { at_ms: now.mono_ms, ran_fine, exit_code, sick, edited }
         } else {
             death_before_us(run, exit_code, now)
         });
@@ -230,5 +239,5 @@ fn death_before_us(run: &Run<'_>, exit_code: i32, now: Now) -> Death {
     };
     let ago_ms = now.wall_ms.saturating_sub(finished_ms).clamp(0, restart_wait_ms(run.tag.step));
     let ran_fine = finished_ms.saturating_sub(started_ms) >= RAN_FINE_MS;
-    Death { at_ms: now.mono_ms - ago_ms, ran_fine, exit_code, sick: false }
+    Death { ran_fine, ..Death::plain(now.mono_ms - ago_ms, exit_code) }
 }

@@ -281,7 +281,8 @@ fn stops_end_with_their_grace() {
     let gone = one("Always");
     let stopping = |since_ms: i64| {
         let mut world = world(&gone, Some(RUNS), &[(0, 0, RUNS)]);
-        let stopping = memory::Stopping { since_ms, signalled_ms: Some(since_ms), killed_ms: None, sick: false };
+        let stopping =
+            memory::Stopping { since_ms, signalled_ms: Some(since_ms), killed_ms: None, sick: false, edited: false };
         world.memory.stops.insert("k8s_c_p_d_u_0".to_owned(), stopping);
         world
     };
@@ -547,8 +548,13 @@ fn a_sidecar_gets_what_is_left_of_the_grace() {
     let gone = pod(spec);
     let ending = |main_took_ms: i64| {
         let mut world = ordered(&gone, Some((0, RUNS)), &[("s", 0, 0, RUNS), ("c", 0, 0, died(143))]);
-        let stopping =
-            memory::Stopping { since_ms: main_took_ms, signalled_ms: Some(main_took_ms), killed_ms: None, sick: false };
+        let stopping = memory::Stopping {
+            since_ms: main_took_ms,
+            signalled_ms: Some(main_took_ms),
+            killed_ms: None,
+            sick: false,
+            edited: false,
+        };
         world.memory.stops.insert("k8s_s_p_d_u_0".to_owned(), stopping);
         world.memory.ending.insert("u".to_owned(), 0);
         world
@@ -630,6 +636,28 @@ fn a_record_of_an_earlier_run_says_nothing_of_the_next() {
     check(from_ref(&wanted), ordered(&wanted, Some((2, RUNS)), &again), 0, &["start a 2 step 0"]);
 }
 
+/// A resize that only a new start can do ends a container, and not for good, whatever its policy makes of the code.
+#[test]
+fn what_is_stopped_for_a_resize_starts_again() {
+    let wanted = one("OnFailure");
+    let check = |edited: bool, expected: &str| {
+        let mut world = ordered(&wanted, Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
+        world.images.insert("i:1".to_owned(), Some(Image::default()));
+        let id = world.containers[1].id.clone();
+        let now = Now { wall_ms: 1000, mono_ms: 0 };
+        world.memory.look(&world.containers, now);
+        let stopping = memory::Stopping { since_ms: 0, signalled_ms: Some(0), killed_ms: None, sick: false, edited };
+        world.memory.stops.insert(id, stopping);
+        world.containers[1].state = died(0);
+        check(from_ref(&wanted), world.clone(), 0, &[expected]);
+        world.memory.look(&world.containers, now);
+        let status = crate::status::status(&wanted, &world, &Waits::default(), &json!({}), now);
+        assert_eq!(status["containerStatuses"][0]["state"]["waiting"].is_object(), edited, "{status}");
+    };
+    check(false, "stop POD");
+    check(true, "start c 1 step 0");
+}
+
 /// Whatever the wall clock does after the pod was heard of.
 #[test]
 fn a_deadline_is_kept_by_the_clock_of_the_agent() {
@@ -660,10 +688,10 @@ fn a_probe_has_a_grace_of_its_own() {
     let dead = Some(Dead { probe: checks::ProbeKind::Startup, output: String::new() });
     world.verdicts.insert(id.clone(), Verdict { dead, ..Verdict::default() });
     check(from_ref(&wanted), world.clone(), 0, &["stop c"]);
-    world
-        .memory
-        .stops
-        .insert(id, memory::Stopping { since_ms: 0, signalled_ms: Some(0), killed_ms: None, sick: false });
+    world.memory.stops.insert(
+        id,
+        memory::Stopping { since_ms: 0, signalled_ms: Some(0), killed_ms: None, sick: false, edited: false },
+    );
     check(from_ref(&wanted), world.clone(), 2_999, &[]);
     check(from_ref(&wanted), world, 3_000, &["kill c"]);
 }

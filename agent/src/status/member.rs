@@ -96,7 +96,7 @@ pub(super) fn one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, 
             State::Created { refused: Some(_) } | State::Exited { .. } => {
                 let death = terminated(run);
                 // It was stopped to be replaced, which is not its end, unless that is on record.
-                let edited = wanted.ended_before(member).is_none() && is_edited(wanted, member, run);
+                let edited = wanted.ended_before(member).is_none() && is_edited(wanted, world, member, run);
                 exit_code = death["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()).filter(|_| !edited);
                 match waiting.or(edited.then_some(&creating)) {
                     Some(waiting) => {
@@ -201,9 +201,12 @@ fn absent(kind: MemberKind, initialized: bool, pod_is_over: bool) -> Option<Abse
 }
 
 /// Whether it was started of something else than what is wanted now, and its end would be one for good.
-fn is_edited(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
+fn is_edited(wanted: &Wanted, world: &World, member: &Member<'_>, run: &Run<'_>) -> bool {
     let may_end = member.kind != MemberKind::Sidecar && !member.spec.starts_again(&wanted.pod.spec.restart_policy, 0);
-    may_end && wanted.pod.metadata.deletion_timestamp.is_none() && !hash::same(&run.tag.hash, &wanted.hash_of(member))
+    let replaced = world.memory.lives.get(&run.seen.id).and_then(|life| life.death).is_some_and(|death| death.edited);
+    may_end
+        && wanted.pod.metadata.deletion_timestamp.is_none()
+        && (replaced || !hash::same(&run.tag.hash, &wanted.hash_of(member)))
 }
 
 /// How it ended, where the engine cannot tell it any more: it is on record, or was told before somebody removed it.

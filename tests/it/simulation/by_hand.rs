@@ -69,6 +69,32 @@ fn an_ephemeral_container_starts_once() {
     });
 }
 
+/// It ends well on its signal, which by its policy would be for good.
+#[test]
+fn what_is_stopped_for_a_resize_starts_again() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut story = Story::new(4, Rules::default());
+        story.add_steady();
+        let resources = |memory: &str| serde_json::json!({"limits": {"memory": memory}});
+        let spec = &mut story.pods[0].document["spec"];
+        spec["restartPolicy"] = "OnFailure".into();
+        spec["containers"][0]["image"] = "slow:1".into();
+        spec["containers"][0]["resizePolicy"] =
+            serde_json::json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+        spec["containers"][0]["resources"] = resources("100Mi");
+        story.boot();
+        story.pass(Duration::from_secs(30), Duration::from_millis(100)).await;
+        story.pods[0].document["spec"]["containers"][0]["resources"] = resources("200Mi");
+        story.publish();
+        story.pass(Duration::from_secs(30), Duration::from_millis(100)).await;
+        let status = story.shown.borrow().statuses["u0"].clone();
+        let container = &status["containerStatuses"][0];
+        assert_eq!((&container["ready"], &container["restartCount"]), (&true.into(), &1.into()), "{status}");
+        assert_eq!(container["lastState"]["terminated"]["exitCode"], 0, "{status}");
+    });
+}
+
 /// A new agent finds everything as it should be, and does nothing.
 #[test]
 fn a_new_agent_adopts_what_runs() {
