@@ -28,7 +28,8 @@ pub struct Memory {
     pub stops: BTreeMap<String, Stopping>,
     /// Those whose preStop hook was run, by the engine's id.
     pub pre_stopped: BTreeSet<String>,
-    /// postStart hooks that failed, by the engine's id: the text. And those that run now.
+    /// postStart hooks that failed, by the engine's id: the text. And those that run now. One may fail before a listing
+    /// shows its container, while an earlier one is still on its way.
     pub hooks_failed: BTreeMap<String, String>,
     pub hooks_running: BTreeSet<String>,
     /// The pods whose containers were seen, by uid, to tell which volumes are left over.
@@ -149,13 +150,13 @@ impl Memory {
             lives.insert(run.seen.id.clone(), self.live(run, life, now));
         }
         // What was there at the last look, and was not removed by us (`forget`), was removed by somebody else.
-        for life in std::mem::replace(&mut self.lives, lives).into_values() {
+        for (id, life) in std::mem::replace(&mut self.lives, lives) {
+            self.hooks_failed.remove(&id);
             self.miss(life, now);
         }
         self.looked = true;
         self.stops.retain(|id, _| self.lives.get(id).is_some_and(|life| life.death.is_none()));
         self.pre_stopped.retain(|id| self.lives.get(id).is_some_and(|life| life.death.is_none()));
-        self.hooks_failed.retain(|id, _| self.lives.contains_key(id));
     }
 
     /// These pods are wanted now. `active_ms` is asked of those that were not before.
@@ -170,6 +171,7 @@ impl Memory {
     /// We removed this container ourselves.
     pub fn forget(&mut self, id: &str) {
         self.lives.remove(id);
+        self.hooks_failed.remove(id);
     }
 
     /// Nobody wants the pod any more and nothing is left of it.

@@ -636,6 +636,22 @@ fn a_record_of_an_earlier_run_says_nothing_of_the_next() {
     check(from_ref(&wanted), ordered(&wanted, Some((2, RUNS)), &again), 0, &["start a 2 step 0"]);
 }
 
+/// A listing that was on its way since before the container was made does not make its failed hook forgotten; that the
+/// container is gone does.
+#[test]
+fn a_hook_may_fail_before_its_container_is_listed() {
+    let wanted = one("Always");
+    let now = Now { wall_ms: 1000, mono_ms: 0 };
+    let mut after = ordered(&wanted, Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
+    let before = ordered(&wanted, Some((0, RUNS)), &[]);
+    after.memory.hooks_failed.insert(after.containers[1].id.clone(), "it failed".to_owned());
+    after.memory.look(&before.containers, now);
+    check(from_ref(&wanted), after.clone(), 0, &["stop c"]);
+    after.memory.look(&after.containers, now);
+    after.memory.look(&before.containers, now);
+    assert!(after.memory.hooks_failed.is_empty());
+}
+
 /// A resize that only a new start can do ends a container, and not for good, whatever its policy makes of the code.
 #[test]
 fn what_is_stopped_for_a_resize_starts_again() {
