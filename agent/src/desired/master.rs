@@ -34,7 +34,7 @@ use crate::sync::Shown;
 
 /// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done
 /// with are forgotten.
-const GONE_KEPT: usize = 16;
+const GONE_KEPT: usize = 256;
 
 /// The pods of this node as the master shows them, by uid, with statuses and mirrors. Reports are compared with them.
 #[derive(Clone, Debug, Default, PartialEq)]
