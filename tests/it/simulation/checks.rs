@@ -144,7 +144,7 @@ fn wanted(story: &Story, pod: &Pod, own: &[&FakeContainer]) -> (Vec<String>, boo
         if name != SANDBOX && wanted.member(name).is_none() {
             wrongs.push(format!("{}/{name} runs and is not in the pod", pod.uid));
         }
-        wrongs.extend(check_probes(story, pod, held, name));
+        wrongs.extend(check_probes(story, pod, held, name, restless));
     }
     check_sandbox(&wanted, pod, &sandboxes, all_ended, restless, &mut wrongs);
     if own
@@ -236,7 +236,7 @@ fn asked_limits(container: &Value) -> Limits {
 }
 
 /// What a running container's probes found is what became of it, and what its status says.
-fn check_probes(story: &Story, pod: &Pod, held: &FakeContainer, name: &str) -> Option<String> {
+fn check_probes(story: &Story, pod: &Pod, held: &FakeContainer, name: &str, restless: bool) -> Option<String> {
     let Some(spec) = container(&pod.document, name).filter(|_| !is_init(name)) else { return None };
     let verdict = |check: &str| story.witness.verdict(&held.seen.id, check);
     if verdict("live") == Some(false) || verdict("startup") == Some(false) {
@@ -253,9 +253,9 @@ fn check_probes(story: &Story, pod: &Pod, held: &FakeContainer, name: &str) -> O
         .iter()
         .flat_map(|list| shown[list].as_array().into_iter().flatten())
         .find(|status| status["name"] == name)?;
-    // Between two looks it may just have changed.
+    // Between two looks it may just have changed, as it does again and again where containers do not rest.
     let same = told["containerID"] == format!("docker://{}", held.seen.id);
-    (same && told["ready"] != ready)
+    (same && !restless && told["ready"] != ready)
         .then(|| format!("{}/{name}: that it is ready is {ready}, and the status says {}", pod.uid, told["ready"]))
 }
 
