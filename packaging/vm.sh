@@ -95,7 +95,7 @@ vm_boot() {
 }
 
 vm() {
-    ssh -q -p "$vm_port" -i "$vm_cache/key" -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+    ssh -q -p "$vm_port" -i "$vm_cache/key" -o BatchMode=yes -o ConnectTimeout=30 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
         root@127.0.0.1 "$*"
 }
 
