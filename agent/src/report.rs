@@ -307,8 +307,9 @@ pub fn calls(shown: &Shown, heard: &MasterPods, node_name: &str, sent: &BTreeMap
             calls.push(delete());
             continue;
         }
-        let same =
-            agrees(status, shows) || sent.get(uid).is_some_and(|(was, made)| was == status && agrees(made, shows));
+        let same = agrees(status, shows)
+            || is_echo(shown, uid, shows)
+            || sent.get(uid).is_some_and(|(was, made)| was == status && agrees(made, shows));
         if !same {
             let (patch, status) = (pod_status(uid, status, shows), status.clone());
             calls.push(Call::Status { uid: uid.clone(), namespace: key.0.clone(), name: key.1.clone(), status, patch });
@@ -325,6 +326,14 @@ fn text(object: &Value, field: &str) -> String {
 
 fn deleted(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// The pod has ended, and all that the loop says is the record that it heard before this one: it hears this one yet.
+/// Two records, each sent for the other, would take turns for ever.
+fn is_echo(shown: &Shown, uid: &str, shows: &Value) -> bool {
+    let ended = |status: &Value| matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let record = shown.desired.pods.get(uid).map(|wanted| &wanted.document["status"]);
+    ended(shows) && record.is_some_and(|record| ended(record) && shown.statuses.get(uid) == Some(record))
 }
 
 /// Its deletion was asked for, the loop has heard of that and starts nothing of it any more, the engine was asked, and
@@ -450,6 +459,25 @@ mod tests {
         check(&shown(vec![wanted(&gone)], &[]), &heard(vec![gone.clone()]), &["delete a"]);
         gone["spec"]["containers"] = "none".into();
         check(&shown(vec![], &[]), &heard(vec![gone]), &["delete a"]);
+    }
+
+    #[test]
+    fn a_record_is_not_sent_for_a_later_one() {
+        let document = |status: &Value| {
+            let mut pod = pod("a", "u", status.clone());
+            pod["spec"] = json!({"containers": [{"name": "c", "image": "i"}]});
+            pod
+        };
+        let check = |record: &Value, says: &Value, shows: &Value, expected: &[&str]| {
+            let wanted = Wanted::new(Source::Master, document(record)).unwrap();
+            check(&shown(vec![wanted], &[("u", says.clone())]), &heard(vec![document(shows)]), expected);
+        };
+        let (first, second) = (json!({"phase": "Failed", "message": "first"}), json!({"phase": "Failed"}));
+        check(&first, &first, &second, &[]);
+        // What the loop says of its own goes, and so does what the master has lost.
+        check(&Value::Null, &second, &first, &["status a"]);
+        check(&first, &second, &first, &["status a"]);
+        check(&first, &first, &json!({"phase": "Pending"}), &["status a"]);
     }
 
     #[test]

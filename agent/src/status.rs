@@ -121,11 +121,12 @@ fn settled(wanted: &Wanted, runs: &[Run<'_>], waits: &Waits, was: &Value, now: N
     ends.then(|| ending(wanted, was))
 }
 
-/// Why it is as it is, and in words.
+/// Why it is as it is, and in words. What is over waits for nothing.
 fn reason(waits: &Waits, is_over: bool) -> Option<(&str, &String)> {
     let dismissed =
         waits.dismissed.as_ref().filter(|_| is_over).map(|dismissal| (dismissal.reason.as_str(), &dismissal.message));
-    dismissed.or_else(|| waits.pod.as_ref().map(|waiting| (waiting.reason.name(), &waiting.message)))
+    let waiting = waits.pod.as_ref().filter(|_| !is_over);
+    dismissed.or_else(|| waiting.map(|waiting| (waiting.reason.name(), &waiting.message)))
 }
 
 fn ephemeral_statuses(case: &StatusCase<'_>, runs: &[Run<'_>]) -> Option<Value> {
@@ -287,6 +288,23 @@ mod tests {
             .map(|one| &one["lastTransitionTime"].as_str().unwrap()[17..19])
             .collect();
         assert_eq!(times, ["01", "01", "04", "04", "01"]);
+    }
+
+    #[test]
+    fn what_is_over_waits_for_nothing() {
+        let check = |deleted: Value, expected: Value| {
+            let document = json!({
+                "metadata": {"namespace": "d", "name": "p", "uid": "u", "deletionTimestamp": deleted},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            });
+            let wanted = Wanted::new(Source::Master, document).unwrap();
+            let resting = Some(Waiting::new(WaitReason::SetupFailed, "the call was lost".to_owned()));
+            let waits = Waits { pod: resting, ..Waits::default() };
+            let status = status(&wanted, &World::default(), &waits, &Value::Null, Now::default());
+            assert_eq!(json!([status["phase"], status["reason"], status["message"]]), expected);
+        };
+        check(Value::Null, json!(["Pending", "SetupFailed", "the call was lost"]));
+        check("2026-01-01T00:00:00Z".into(), json!(["Failed", null, null]));
     }
 
     #[test]
