@@ -475,7 +475,7 @@ mod tests {
         let (first, second) = (json!({"phase": "Failed", "message": "first"}), json!({"phase": "Failed"}));
         check(&first, &first, &second, &[]);
         // What the loop says of its own goes, and so does what the master has lost.
-        check(&Value::Null, &second, &first, &["status a"]);
+        check(&json!({}), &second, &first, &["status a"]);
         check(&first, &second, &first, &["status a"]);
         check(&first, &first, &json!({"phase": "Pending"}), &["status a"]);
     }
