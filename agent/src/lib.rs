@@ -168,7 +168,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         happenings: happenings_in.clone(),
     };
     let engine = docker.clone();
-    spawn_local(async move { sync::run(&*engine, ends).await });
+    spawn_local(async move { Box::pin(sync::run(&*engine, ends)).await });
     if let Some(subnet) = Subnet::parse(&config.pod_cidr) {
         spawn_local(pod_network::keep::run(subnet, shown.clone(), docker.clone(), wake.clone()));
     }
@@ -276,6 +276,10 @@ pub(crate) fn node(config: &Config, host: &host::Host) -> plan::Node {
     }
 }
 
+/// What should run, the master's pods of this node, and its services.
+type Followed =
+    (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<MasterPods>>, watch::Receiver<Option<Arc<ClusterServices>>>);
+
 /// Everything that speaks of what should run: the directory, the master and what goes with it.
 fn spawn_sources(
     config: &Config,
@@ -283,7 +287,7 @@ fn spawn_sources(
     docker: &Arc<Docker>,
     shown: watch::Receiver<Arc<Shown>>,
     (happenings_in, happenings): (mpsc::Sender<Happening>, mpsc::Receiver<Happening>),
-) -> (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<MasterPods>>, watch::Receiver<Option<Arc<ClusterServices>>>) {
+) -> Followed {
     let (files_in, files) = watch::channel(None);
     let (fetched_in, fetched) = watch::channel(());
     let directory = Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name);

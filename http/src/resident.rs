@@ -17,18 +17,22 @@ const SETTINGS: [(&str, i32, i32); 3] =
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
 /// Each thread keeps up to seven freed pieces of each size for itself, and `malloc_trim` does not see them: after a
-/// burst two thirds of the heap's pages were held by nothing else. No function switches this off.
+/// burst more than half of the heap's pages were held by nothing else. No function switches this off.
 const NO_PIECES_PER_THREAD: &str = "glibc.malloc.tcache_count=0";
+
+/// Says that this is the program's second start. Where a program gains rights by its start, glibc takes away the
+/// variable above, and by that alone it would start for ever.
+const STARTED_ONCE_MORE: &str = "CORACLE_STARTED_ONCE_MORE";
 
 /// Sets the allocator, unless the environment does. Call it first of all: for what only the environment can say, the
 /// program is started once more in the same process, which takes a millisecond.
 pub fn settle() {
-    let set_here = env::var_os(TUNABLES).is_some_and(|value| value == NO_PIECES_PER_THREAD);
-    if is_set_by_user(|name| env::var_os(name).is_some() && !(set_here && name == TUNABLES)) {
-        return;
-    }
-    if !set_here {
-        system::start_once_more(TUNABLES, NO_PIECES_PER_THREAD);
+    let is_set = |name: &str| env::var_os(name).is_some();
+    if !is_set(STARTED_ONCE_MORE) {
+        if is_set_by_user(is_set) {
+            return;
+        }
+        system::start_once_more(&[(TUNABLES, NO_PIECES_PER_THREAD), (STARTED_ONCE_MORE, "1")]);
     }
     for (_, parameter, value) in SETTINGS {
         system::set_allocator(parameter, value);
@@ -114,11 +118,12 @@ mod system {
     }
 
     /// Returns where it cannot: the program runs all the same, and holds more memory.
-    pub fn start_once_more(variable: &str, value: &str) {
+    pub fn start_once_more(variables: &[(&str, &str)]) {
         let (Ok(program), mut arguments) = (env::current_exe(), env::args_os()) else { return };
         let name = arguments.next().unwrap_or_else(|| program.clone().into());
-        let error = Command::new(program).arg0(name).args(arguments).env(variable, value).exec();
-        log::debug!("{variable} cannot be set: {error}");
+        let mut command = Command::new(&program);
+        let error = command.arg0(name).args(arguments).envs(variables.iter().copied()).exec();
+        log::debug!("{} does not start once more: {error}", program.display());
     }
 
     pub fn trim_heap() {
@@ -147,7 +152,7 @@ mod system {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 mod system {
     pub fn set_allocator(_: i32, _: i32) {}
-    pub fn start_once_more(_: &str, _: &str) {}
+    pub fn start_once_more(_: &[(&str, &str)]) {}
     pub fn trim_heap() {}
     pub fn unmap(_: std::ops::Range<usize>) {}
 }

@@ -85,7 +85,7 @@ pub fn messages(dice: &mut Dice) {
         b"\0",
         b"\xc0\x0c",
     ];
-    let mut message = query(*dice.pick::<&[u8]>(&names), *dice.pick(&[1, 2, 5, 6, 12, 28, 33, 251, 252, 255]));
+    let mut message = query(dice.pick::<&[u8]>(&names), *dice.pick(&[1, 2, 5, 6, 12, 28, 33, 251, 252, 255]));
     if dice.once_in(2) {
         message[11] = 1;
         message.extend([0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 0]);

@@ -25,7 +25,10 @@ const SYSTEM: &[(&str, &str)] = &[
     ("http/src/outbound.rs", "outbound connections: the client's, and those of an answer that is fetched elsewhere"),
     ("http/src/client.rs", "the agent's calls"),
     ("http/src/tls.rs", "carries TLS over a connection that somebody made"),
-    ("http/src/resident.rs", "sets the allocator, and gives free memory and code at rest back to the kernel"),
+    (
+        "http/src/resident.rs",
+        "sets the allocator, for which it starts the program once more, and gives free memory and code at rest back",
+    ),
     ("http/src/system.rs", "reads the limits of the system at the start"),
     ("master/src/main.rs", "arguments, signals, exit code"),
     ("master/src/command.rs", "backups, and the local socket of a running master"),

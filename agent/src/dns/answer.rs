@@ -354,8 +354,10 @@ fn push_data(builder: &mut AnswerBuilder<Target>, name: &impl ToName, data: &Dat
     }
 }
 
+type OwnedName = Name<Vec<u8>>;
+
 /// The zone's name, and what is said of it where an answer is empty: nobody keeps that longer than an address.
-fn authority(zone: &Zone) -> Option<(Name<Vec<u8>>, Soa<Name<Vec<u8>>>)> {
+fn authority(zone: &Zone) -> Option<(OwnedName, Soa<OwnedName>)> {
     let name: Name<Vec<u8>> = zone.domain().parse().ok()?;
     let server: Name<Vec<u8>> = zone.server().parse().ok()?;
     let mail: Name<Vec<u8>> = format!("hostmaster.{}", zone.domain()).parse().ok()?;

@@ -64,10 +64,10 @@ fn of_running(shown: &Shown, subjects: &[RunningContainer], data_dir: &str) -> V
     claimed(shown, &running, data_dir)
 }
 
-fn text<F: Future<Output = String> + Send>(view: &View, make: impl FnOnce(View) -> F + Send + 'static) -> Answer
-where
-    F: 'static,
-{
+fn text<F: Future<Output = String> + Send + 'static>(
+    view: &View,
+    make: impl FnOnce(View) -> F + Send + 'static,
+) -> Answer {
     let mut answer = deferred(view, "text/plain", make);
     answer.headers.insert(header::CONTENT_TYPE, TEXT);
     answer

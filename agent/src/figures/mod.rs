@@ -101,7 +101,9 @@ impl Rates {
 
 /// The last readings: the newest, and one that is at least a window older.
 #[derive(Debug, Default)]
-pub struct LastReadings(Mutex<(Option<Arc<Reading>>, Option<Arc<Reading>>)>);
+pub struct LastReadings(Mutex<(LastReading, LastReading)>);
+
+type LastReading = Option<Arc<Reading>>;
 
 impl LastReadings {
     /// The earlier reading that a rate can begin with; the new reading replaces it.

@@ -123,8 +123,9 @@ impl Cluster {
     fn apply_pod(&mut self, key: &Arc<Key>, new: Option<&Stored>, uptime: Duration) -> (Vec<Box<dyn Any>>, bool) {
         let (was, read) = self.pods.put(key, new, uptime);
         self.count(key, was.as_deref());
-        let labels = |pod: &'_ Box<PodView>| pod.document.labels.clone();
-        self.labelled.put(key, was.as_ref().map(labels).as_ref(), self.pods.get(key).map(labels).as_ref());
+        let labels = |pod: &PodView| pod.document.labels.clone();
+        let is = self.pods.get(key).map(|pod| labels(pod));
+        self.labelled.put(key, was.as_deref().map(labels).as_ref(), is.as_ref());
         let node = |pod: &PodView| pod.node.clone();
         let (left, joined) = (was.as_deref().map(node), self.pod(key).map(node));
         if left != joined {

@@ -221,7 +221,7 @@ fn range(cluster: &Cluster, own: &Own) -> Option<Intent> {
     };
     // A range never changes, and this one is what the master was started with: the next look makes it.
     let another = range.deleting.is_none() && range.document["spec"]["cidrs"][0] != text;
-    another.then(|| Intent::Delete { key, seen: range.revision, at_once: true })
+    another.then_some(Intent::Delete { key, seen: range.revision, at_once: true })
 }
 
 #[cfg(test)]

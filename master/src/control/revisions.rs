@@ -106,7 +106,7 @@ pub fn next_number(all: &[Revision<'_>]) -> i64 {
 /// The revision of the present template, or what it takes to have one.
 pub enum Present<'c> {
     Stands(Revision<'c>),
-    Needs(Intent),
+    Needs(Box<Intent>),
     /// To be made: under this name, of this hash, after as many collisions.
     Missing {
         name: String,
@@ -130,7 +130,8 @@ pub fn present<'c>(
         }
         let mut object = document(&revision.document);
         object["revision"] = next_number(all).into();
-        return Present::Needs(Intent::Update { key: Key::clone(revision_key), seen: revision.seen, object });
+        let update = Intent::Update { key: Key::clone(revision_key), seen: revision.seen, object };
+        return Present::Needs(Box::new(update));
     }
     loop {
         let hash = hash(collisions);

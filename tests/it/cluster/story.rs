@@ -283,7 +283,9 @@ impl Story {
         let mut pod = template("vip", "steady:1");
         pod["spec"]["priorityClassName"] = "vip".into();
         pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3000m"}});
-        (format!("{APPS}/deployments"), json!({"spec": {"replicas": 1, "selector": select("vip"), "template": pod}}))
+        let replicas = u64::from(!matches!(self.theme.deed, Some(Deed::ScaleVip)));
+        let spec = json!({"replicas": replicas, "selector": select("vip"), "template": pod});
+        (format!("{APPS}/deployments"), json!({"spec": spec}))
     }
 
     /// Two that never stand on one node.
@@ -414,6 +416,7 @@ impl Story {
             Deed::EndRoom if self.asked.kinds.contains("room") => self.delete("/api/v1/namespaces/room", &json!({})),
             Deed::EndRoom => {}
             Deed::ScaleApp => self.scale("deployments", "app", 5),
+            Deed::ScaleVip => self.scale("deployments", "vip", 2),
             Deed::ScaleDb => self.scale("statefulsets", "db", 4),
             Deed::RemoveApp => self.remove_app(),
             Deed::Cordon => {

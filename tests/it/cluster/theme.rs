@@ -26,6 +26,8 @@ pub enum Deed {
     RollEach,
     RollApart,
     ScaleApp,
+    /// What is important comes once the others have the room, and goes.
+    ScaleVip,
     ScaleDb,
     RemoveApp,
     /// Somebody cordons a node, or opens it.
@@ -76,7 +78,7 @@ impl Theme {
             ControlRule::DaemonsStayAvailable => (&["each"], RollEach),
             ControlRule::UpdatesGoOneByOne => (&["db"], RollDb),
             ControlRule::EndedJobsGo => (&["brief"], CutOff),
-            ControlRule::ImportantPodsGetRoom => (&["app", "vip"], ScaleApp),
+            ControlRule::ImportantPodsGetRoom => (&["app", "vip"], ScaleVip),
             ControlRule::PodsStandApart => (&["apart"], RollApart),
             ControlRule::EndingNamespacesAreEmptied => (&["room"], EndRoom),
         };

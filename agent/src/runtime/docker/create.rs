@@ -89,7 +89,7 @@ fn host_config(config: &ContainerConfig, terms: Terms<'_>) -> HostConfig {
         port_bindings: port_bindings(&config.ports).filter(|_| terms.address.is_none()),
         // Mounts and not Binds: a source that is missing is an error, not a silent new directory.
         mounts: (!config.mounts.is_empty()).then(|| config.mounts.iter().map(|one| mount(one, terms)).collect()),
-        devices: (!config.devices.is_empty()).then(|| config.devices.iter().map(device).collect()),
+        devices: (!config.devices.is_empty()).then(|| config.devices.iter().map(|path| device(path)).collect()),
         cap_add: some(&config.capabilities_add),
         cap_drop: some(&config.capabilities_drop),
         extra_hosts: some(&config.extra_hosts),
@@ -146,8 +146,8 @@ fn port_bindings(ports: &[Publish]) -> Option<PortMap> {
     (!bindings.is_empty()).then_some(bindings)
 }
 
-fn device(path: &String) -> DeviceMapping {
-    let path = Some(path.clone());
+fn device(path: &str) -> DeviceMapping {
+    let path = Some(path.to_owned());
     DeviceMapping { path_on_host: path.clone(), path_in_container: path, cgroup_permissions: Some("rwm".to_owned()) }
 }
 

@@ -231,7 +231,7 @@ impl Next<'_> {
     fn follow(&mut self, spec: &Spec, scale: &ScaleView, team: &Team<'_>) -> Option<i64> {
         let replicas = scale.replicas;
         self.able();
-        let Some((asked, name, statuses)) = self.asked(spec, replicas, team) else { return None };
+        let (asked, name, statuses) = self.asked(spec, replicas, team)?;
         let uptime = self.now.uptime;
         let bounds = Bounds { least: spec.least(), most: spec.max_replicas, replicas, uptime };
         let pace = self.past.pace(asked, spec.behavior.as_ref(), bounds);

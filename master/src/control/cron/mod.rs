@@ -279,7 +279,7 @@ impl<'a> Clock<'a> {
         let said =
             cron_job.status.last_schedule_time.or(cron_job.metadata.creation_timestamp).map_or(now, |time| time.0);
         let since = if said.duration_since(now) > BEHIND_MAX { now } else { said };
-        let deadline = spec.starting_deadline_seconds.map(|allowed| SignedDuration::from_secs(allowed));
+        let deadline = spec.starting_deadline_seconds.map(SignedDuration::from_secs);
         let earliest =
             deadline.and_then(|allowed| now.checked_sub(allowed).ok()).map_or(since, |earliest| earliest.max(since));
         let due = ticks::due(&schedule, &zone, earliest, now)

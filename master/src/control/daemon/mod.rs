@@ -45,7 +45,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
         revisions.into_iter().partition(|(_, one)| one.identity == set.identity);
     let current = match present(cluster, key, set, &document, &current, revisions::next_number(&old)) {
         Ok(current) => current,
-        Err(intent) => return Decision::of(vec![intent]),
+        Err(intent) => return Decision::of(vec![*intent]),
     };
     let hash = current.1.document.labels.get(HASH).unwrap_or(&current.0.name).to_owned();
     let placing = Placing::of_template(&document["spec"]["template"]);
@@ -75,22 +75,22 @@ fn present<'c>(
     document: &Value,
     current: &[Revision<'c>],
     number: i64,
-) -> Result<Revision<'c>, Intent> {
+) -> Result<Revision<'c>, Box<Intent>> {
     if let Some((revision_key, revision)) = current.last() {
         if revision.number >= number {
             return Ok((revision_key, revision));
         }
         let mut object = super::view::document(&revision.document);
         object["revision"] = number.into();
-        return Err(Intent::Update { key: Key::clone(revision_key), seen: revision.seen, object });
+        return Err(Box::new(Intent::Update { key: Key::clone(revision_key), seen: revision.seen, object }));
     }
     let hash = template::hash(set.identity, set.status.collision_count);
     let name = format!("{}-{hash}", key.name);
     let taken = Key { resource: REVISIONS, namespace: key.namespace.clone(), name: name.clone() };
     match cluster.entry::<super::revisions::RevisionView>(&taken) {
         Some(taken) if taken.1.identity == set.identity => Ok(taken),
-        Some(_) => Err(status::collided(key, set)),
-        None => Err(made(key, set, document, (name, hash), number)),
+        Some(_) => Err(Box::new(status::collided(key, set))),
+        None => Err(Box::new(made(key, set, document, (name, hash), number))),
     }
 }
 

@@ -50,8 +50,8 @@ pub fn sacrifice<'a>(
     }
     let mut nowhere: Vec<Cow<'static, str>> = Vec::new();
     let mut found: Vec<Sacrifice<'a>> = Vec::new();
-    for at in 0..world.rooms.len() {
-        if said[at].unresolvable {
+    for (at, refusal) in said.iter().enumerate() {
+        if refusal.unresolvable {
             nowhere.push(NOT_HELPFUL.into());
             continue;
         }

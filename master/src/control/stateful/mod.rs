@@ -40,7 +40,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let identity = template::identity(&data["spec"]["template"]);
     let (update, collisions) = match revisions::present(cluster, key, &revisions, identity, collisions, hash) {
         Present::Stands(update) => (update, collisions),
-        Present::Needs(intent) => return Decision::of(vec![intent]),
+        Present::Needs(intent) => return Decision::of(vec![*intent]),
         // What becomes of one that is being deleted is not its own matter any more.
         Present::Missing { .. } if set.template.deleting => return Decision::default(),
         Present::Missing { name, hash, collisions } => {

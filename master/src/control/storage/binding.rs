@@ -50,8 +50,9 @@ pub fn by_class(cluster: &Cluster, _: &ObservedChange<'_>) -> Vec<Key> {
 
 /// The claims of a pod that found no node yet, or has found one.
 pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
-    let uses =
-        |pod: &PodView| pod.claims.then(|| claims(change.key, &document(&pod.document)["spec"])).unwrap_or_default();
+    let uses = |pod: &PodView| {
+        if pod.claims { claims(change.key, &document(&pod.document)["spec"]) } else { Vec::new() }
+    };
     let used = change.pods(cluster).flat_map(uses).map(|used| claim_key(&change.key.namespace, &used.name));
     used.filter(|key| cluster.get::<ClaimView>(key).is_some_and(|claim| claim.volume.is_empty())).collect()
 }
