@@ -27,6 +27,7 @@ const HEADER_BYTES: usize = 12;
 
 type Target = StaticCompressor<Vec<u8>>;
 type Asking<'a> = Question<ParsedName<&'a [u8]>>;
+type OwnedName = Name<Vec<u8>>;
 
 /// The outcome of a query.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,7 +92,7 @@ pub fn step(facts: &AnswerFacts<'_>, bytes: &[u8], udp: bool) -> Step {
                 return ask(&message, &question, question.qname(), aliases, udp);
             }
             LookupResult::Elsewhere => {
-                return match at.parse::<Name<Vec<u8>>>() {
+                return match at.parse::<OwnedName>() {
                     Ok(there) => ask(&message, &question, &there, aliases, udp),
                     Err(_) => local(facts, &message, &question, aliases, Vec::new(), Rcode::NOERROR, udp),
                 };
@@ -241,7 +242,7 @@ fn local(
         let mut builder = builder.additional();
         for record in &beside {
             if let Data::Address(address) = record.data {
-                let name: Name<Vec<u8>> = record.name.parse().ok()?;
+                let name: OwnedName = record.name.parse().ok()?;
                 let ttl = Ttl::from_secs(TTL_S);
                 let pushed = match address {
                     IpAddr::V4(ip) => builder.push((name, Class::IN, ttl, A::new(ip))),
@@ -326,7 +327,7 @@ fn push(into: &mut AnswerBuilder<Target>, record: &DnsRecord, question: Option<&
     if let Some(question) = question.filter(|question| lower(question.qname()) == record.name) {
         return push_data(into, question.qname(), &record.data);
     }
-    match record.name.parse::<Name<Vec<u8>>>() {
+    match record.name.parse::<OwnedName>() {
         Ok(name) => push_data(into, &name, &record.data),
         Err(_) => Ok(()),
     }
@@ -335,7 +336,7 @@ fn push(into: &mut AnswerBuilder<Target>, record: &DnsRecord, question: Option<&
 fn push_data(builder: &mut AnswerBuilder<Target>, name: &impl ToName, data: &Data) -> Result<(), PushError> {
     let ttl = Ttl::from_secs(TTL_S);
     // A name that is none has no place in an answer.
-    let named = |text: &String| text.parse::<Name<Vec<u8>>>().ok();
+    let named = |text: &String| text.parse::<OwnedName>().ok();
     match data {
         Data::Address(IpAddr::V4(ip)) => builder.push((name, Class::IN, ttl, A::new(*ip))),
         Data::Address(IpAddr::V6(ip)) => builder.push((name, Class::IN, ttl, Aaaa::new(*ip))),
@@ -354,16 +355,13 @@ fn push_data(builder: &mut AnswerBuilder<Target>, name: &impl ToName, data: &Dat
     }
 }
 
-type OwnedName = Name<Vec<u8>>;
-
 /// The zone's name, and what is said of it where an answer is empty: nobody keeps that longer than an address.
 fn authority(zone: &Zone) -> Option<(OwnedName, Soa<OwnedName>)> {
-    let name: Name<Vec<u8>> = zone.domain().parse().ok()?;
-    let server: Name<Vec<u8>> = zone.server().parse().ok()?;
-    let mail: Name<Vec<u8>> = format!("hostmaster.{}", zone.domain()).parse().ok()?;
-    let ttl = Ttl::from_secs(TTL_S);
-    let data =
-        Soa::new(server, mail, Serial::from(1), Ttl::from_secs(7200), Ttl::from_secs(1800), Ttl::from_secs(86400), ttl);
+    let name: OwnedName = zone.domain().parse().ok()?;
+    let server: OwnedName = zone.server().parse().ok()?;
+    let mail: OwnedName = format!("hostmaster.{}", zone.domain()).parse().ok()?;
+    let seconds = Ttl::from_secs;
+    let data = Soa::new(server, mail, Serial::from(1), seconds(7200), seconds(1800), seconds(86400), seconds(TTL_S));
     Some((name, data))
 }
 
@@ -377,7 +375,7 @@ fn copy(builder: &mut AnswerBuilder<Target>, reply: &Message<&[u8]>) -> Result<(
 }
 
 fn lower(name: &impl ToName) -> String {
-    let name: Name<Vec<u8>> = name.to_name();
+    let name: OwnedName = name.to_name();
     let mut text = name.to_string().to_ascii_lowercase();
     if text == "." {
         text.clear();
@@ -429,7 +427,7 @@ mod tests {
         builder.header_mut().set_id(0x1234);
         builder.header_mut().set_rd(true);
         let mut builder = builder.question();
-        builder.push((name.parse::<Name<Vec<u8>>>().unwrap(), rtype)).unwrap();
+        builder.push((name.parse::<OwnedName>().unwrap(), rtype)).unwrap();
         let mut builder = builder.additional();
         if let Some(size) = edns {
             builder
