@@ -14,6 +14,7 @@ as_root() { if [ "$(id -u)" = 0 ]; then command "$@"; else sudo "$@"; fi; }
 say() { printf '%s\n' "$*"; }
 fail() {
     printf 'test-vm: %s\n' "$*" >&2
+    vm "$ask $api/pods | jq -c '.items[] | [.metadata.name, .status.phase, .status.containerStatuses[0].state]'" >&2 || true
     vm 'journalctl -n 60 --no-pager -o cat -u coracle-master -u coracle-agent -u docker' >&2 || tail -n 20 "$vm_dir/console.log" >&2 || true
     exit 1
 }
@@ -65,7 +66,8 @@ spec:
 TEXT'
 }
 
-# A Deployment of two behind a Service, on a claim of the class `local`; a pod that takes more memory than it may.
+# A Deployment of two behind a Service, on a claim of the class `local`; a pod that takes more memory than it may,
+# once containerd listens: it does not hear of one that is killed in its first moment.
 post_objects() {
     vm "$ask -d @- $api/persistentvolumeclaims" <<'TEXT' >/dev/null
 {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Mi"}}}}
@@ -82,7 +84,7 @@ TEXT
 TEXT
     vm "$ask -d @- $api/pods" <<'TEXT' >/dev/null
 {"metadata": {"name": "greedy"}, "spec": {"restartPolicy": "Never", "containers": [{"name": "greedy", "image": "coracle/demo:1",
- "command": ["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"], "resources": {"limits": {"memory": "32Mi"}}}]}}
+ "command": ["sh", "-c", "sleep 5; exec dd if=/dev/zero of=/dev/null bs=200M count=1"], "resources": {"limits": {"memory": "32Mi"}}}]}}
 TEXT
 }
 

@@ -1,7 +1,7 @@
 //! What an object costs in memory, and a start: the promises of the store, kept by processes of their own that do
 //! nothing else.
 
-use coracle_agent::desired::{Desired, Source, Wanted};
+use coracle_agent::desired::{Desired, Source, UidSet, Wanted};
 use coracle_agent::plan::Node;
 use coracle_agent::runtime::fake::Fake;
 use coracle_agent::sync::{self, Shown, SyncChannels};
@@ -9,7 +9,6 @@ use coracle_api::meta::{Durable, Key, Resource};
 use coracle_master::config::Config;
 use coracle_master::store::{FlatStore, KindRow, Store, StoreRules, Write};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -345,7 +344,7 @@ async fn agent_rounds(folder: &Path) {
     let mut after = String::new();
     for round in 0..ROUNDS {
         let pods: Vec<Wanted> = (0..PODS).map(|pod| agent_pod(round, pod)).collect();
-        let uids: BTreeSet<String> = pods.iter().map(|wanted| wanted.name.uid.clone()).collect();
+        let uids: UidSet = pods.iter().map(|wanted| wanted.name.uid.as_str()).collect();
         let pods = pods.into_iter().map(|wanted| (wanted.name.uid.clone(), Arc::new(wanted))).collect();
         desired_in.send_replace(Arc::new(Desired { pods, ..Desired::default() }));
         let runs = |status: &Value| status["phase"] == "Running";

@@ -1,13 +1,13 @@
 //! The pods that masters have assigned to this host, by uid. Each is read once, when its master says something else of
 //! it: the echo of a status costs nothing, and a changed pod its own reading.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::last::{Assignment, intent};
-use super::{Source, SourceState, Wanted};
+use super::{Source, SourceState, UidSet, Wanted};
 use crate::naming::fit_uid;
 
 type Pods = BTreeMap<String, Entry>;
@@ -47,7 +47,7 @@ pub struct Assigned {
     /// Pods of clusters that this host belonged to before: kept until somebody says otherwise.
     others: Pods,
     /// Uids whose end was heard.
-    pub gone: BTreeSet<String>,
+    pub gone: UidSet,
     /// Since the last `take_unsaved`, and since the last `take_unsaid`.
     unsaved: bool,
     unsaid: bool,
@@ -73,7 +73,7 @@ impl Assigned {
     pub fn end(&mut self, uid: &str) {
         let known = self.pods.remove(uid).is_some();
         self.unsaved |= known;
-        self.unsaid |= known | self.gone.insert(uid.to_owned());
+        self.unsaid |= known | self.gone.insert(uid);
     }
 
     /// The pods of another cluster go to the others. Some: which cluster it was before, and how many pods others are
@@ -178,7 +178,7 @@ mod tests {
         assigned.end("uid-8");
         let ended = assigned.take_unsaid().unwrap();
         assert_eq!((read_again(&after, &ended), ended.pods.len()), (Vec::new(), PODS - 1));
-        assert_eq!(ended.gone, BTreeSet::from(["uid-8".to_owned()]));
+        assert_eq!(ended.gone.iter().collect::<Vec<_>>(), ["uid-8"]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::file::{Good, Stamp, names, stamp, take};
 use super::inotify::{Watch, hidden};
 use super::objects::{Object, Ref};
 use super::page;
-use super::{PodName, SourceState, Wanted};
+use super::{PodName, SourceState, UidSet, Wanted};
 use crate::private;
 
 /// Finds what inotify does not tell: network file systems, hard links, a directory that was mounted over.
@@ -40,7 +40,7 @@ pub struct Directory {
     last_good: PathBuf,
     node_name: String,
     files: BTreeMap<OsString, File>,
-    gone: BTreeSet<String>,
+    gone: UidSet,
     /// Files that ask for a pod which an earlier one asks for, said once.
     doubles: BTreeSet<String>,
     /// The problem of the directory itself, logged once.
@@ -107,7 +107,7 @@ impl Directory {
             last_good,
             node_name: node_name.to_owned(),
             files,
-            gone: BTreeSet::new(),
+            gone: UidSet::default(),
             doubles: BTreeSet::new(),
             trouble: None,
             open: BTreeMap::new(),
@@ -312,7 +312,7 @@ impl Directory {
     fn mark_gone(&mut self, good: &Good) {
         for wanted in &good.pods {
             if self.gone.len() < GONE_MAX {
-                self.gone.insert(wanted.name.uid.clone());
+                self.gone.insert(&wanted.name.uid);
             }
         }
     }
@@ -534,7 +534,7 @@ mod tests {
         bed.put("web.yaml", &format!("{GOOD}uuid: my own/uid\n"));
         let uid = directory.read().pods[0].name.uid.clone();
         fs::remove_file(bed.root.join("m/web.yaml")).unwrap();
-        assert_eq!(directory.read().gone, BTreeSet::from([uid]));
+        assert_eq!(directory.read().gone.iter().collect::<Vec<_>>(), [uid]);
     }
 
     #[test]

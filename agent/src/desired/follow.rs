@@ -82,9 +82,11 @@ async fn round(
     selector: &str,
     tell: &mut impl AsyncFnMut(News) -> bool,
 ) -> Result<(), String> {
-    let list = get(client, &format!("{path}?{selector}")).await?;
+    let mut list = get(client, &format!("{path}?{selector}")).await?;
     let mut revision = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-    let Value::Array(items) = list["items"].clone() else { return Err(format!("{path}: the answer is not a list")) };
+    let Value::Array(items) = list["items"].take() else { return Err(format!("{path}: the answer is not a list")) };
+    // It would be held for as long as the watch goes on.
+    drop(list);
     voice.heard(client);
     if !tell(News::Listed(items)).await {
         sleep(RETRY_MAX).await;

@@ -27,8 +27,9 @@ use super::follow::{News, Voice, follow, get};
 use super::last::LastAssignment;
 use super::objects::{Objects, door, kept::Kept};
 use super::shelf::{WatchShelf, text};
+use super::uid_set::UidSet;
 use crate::desired::node_said::NodeSaid;
-use crate::naming::{PodName, Source, Tag, fit_uid};
+use crate::naming::{PodName, Source, Tag};
 use crate::reclaim::judge::is_given_up;
 use crate::sync::Shown;
 
@@ -137,15 +138,12 @@ pub async fn run(client: Client, about: FollowFacts<'_>, shown: watch::Receiver<
 }
 
 /// Forgets the ends that the loop knows of and has nothing left to do for.
-fn forget(gone: &mut BTreeSet<String>, shown: &Shown) {
+fn forget(gone: &mut UidSet, shown: &Shown) {
     let Shown { desired, world, .. } = shown;
     let tags = world.containers.iter().filter_map(|seen| Tag::read(&seen.name, &seen.labels));
     let left: BTreeSet<String> =
         tags.map(|tag| tag.pod.uid).chain(world.volumes.iter().chain(&world.busy).cloned()).collect();
-    gone.retain(|uid| {
-        let uid = fit_uid(uid);
-        left.contains(&uid) || !desired.gone.contains(&uid)
-    });
+    gone.retain(|uid| left.contains(uid) || !desired.gone.contains(uid));
 }
 
 /// The parts of this node that others write.
@@ -348,11 +346,12 @@ mod tests {
     fn an_end_is_remembered_until_the_loop_has_seen_to_it() {
         let uids = |uids: &[&str]| uids.iter().map(|uid| (*uid).to_owned()).collect::<BTreeSet<_>>();
         let check = |knows: &[&str], volumes: &[&str], busy: &[&str], kept: &[&str]| {
-            let desired = Arc::new(Desired { gone: uids(knows), ..Desired::default() });
+            let set = |uids: &[&str]| uids.iter().copied().collect::<UidSet>();
+            let desired = Arc::new(Desired { gone: set(knows), ..Desired::default() });
             let world = Arc::new(World { volumes: uids(volumes), busy: uids(busy), ..World::default() });
-            let mut gone = uids(&["a", "b"]);
+            let mut gone = set(&["a", "b"]);
             forget(&mut gone, &Shown { desired, world, looked: true, ..Shown::default() });
-            assert_eq!(gone, uids(kept), "{knows:?} {volumes:?} {busy:?}");
+            assert_eq!(gone, set(kept), "{knows:?} {volumes:?} {busy:?}");
         };
         check(&[], &[], &[], &["a", "b"]);
         check(&["a"], &[], &[], &["b"]);

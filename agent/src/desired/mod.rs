@@ -19,6 +19,7 @@ mod recorded;
 mod shelf;
 mod source_state;
 pub mod together;
+mod uid_set;
 mod wanted;
 mod workload;
 
@@ -29,11 +30,12 @@ use coracle_api::service::Service;
 
 use crate::desired::node_said::NodeSaid;
 use crate::dns::resolv::Dns;
+use crate::naming::PodName;
 pub use crate::naming::Source;
-use crate::naming::{PodName, fit_uid};
 use objects::Objects;
 pub use recorded::{ended_for_good, status_of};
 pub use source_state::SourceState;
+pub use uid_set::UidSet;
 pub use wanted::Wanted;
 
 /// All that this host should run.
@@ -43,7 +45,7 @@ pub struct Desired {
     pub pods: BTreeMap<String, Arc<Wanted>>,
     /// Sources whose missing pods are unknown, not absent.
     pub unknown: BTreeSet<Source>,
-    pub gone: BTreeSet<String>,
+    pub gone: UidSet,
     /// v1 Services of all namespaces, as last heard: for service variables.
     pub services: Arc<Vec<Arc<Service>>>,
     /// How the names of new pods resolve.
@@ -80,7 +82,7 @@ pub fn merge(sources: &BTreeMap<Source, SourceState>) -> (Desired, Vec<String>) 
         if !state.complete {
             desired.unknown.insert(source);
         }
-        desired.gone.extend(state.gone.iter().map(|uid| fit_uid(uid)));
+        desired.gone.extend(state.gone.iter());
     }
     // A source that has not spoken yet is unknown, not empty.
     desired.unknown.extend(Source::ALL.into_iter().filter(|source| !sources.contains_key(source)));
@@ -131,7 +133,7 @@ mod tests {
     #[test]
     fn unknown_is_not_absent() {
         let name = |source, uid: &str| PodName { source, namespace: "a".into(), name: "x".into(), uid: uid.into() };
-        let incomplete = SourceState { gone: BTreeSet::from(["heard".to_owned()]), ..SourceState::default() };
+        let incomplete = SourceState { gone: ["heard"].into_iter().collect(), ..SourceState::default() };
         let (desired, _) = merge(&BTreeMap::from([(Source::Master, incomplete)]));
         assert!(!desired.is_gone(&name(Source::Master, "quiet")));
         assert!(desired.is_gone(&name(Source::Master, "heard")));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::objects::{Object, Ref};
+use super::uid_set::UidSet;
 use super::wanted::Wanted;
 
 /// The latest state of one source.
@@ -16,7 +17,7 @@ pub struct SourceState {
     pub complete: bool,
     /// Uids of pods whose deletion was heard from the source itself, or that it answered 404 for: these are stopped
     /// also when the listing is not complete.
-    pub gone: BTreeSet<String>,
+    pub gone: UidSet,
     /// Of the master: which cluster it is, and the uids of pods of those that it was before.
     pub cluster: String,
     pub foreign: BTreeSet<String>,

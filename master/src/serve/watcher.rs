@@ -18,12 +18,9 @@ use coracle_api::watch::{Change, project};
 use coracle_http::STREAM_ITEMS_MAX;
 use coracle_http::channel::{self, channel};
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-/// Fields that are remembered: of what was and of what is, of every path that pods can be selected by at once.
-const READS_MAX: usize = 16;
 /// Place in a watcher's channel that no event takes.
 const LAST_WORD: usize = 1;
 
@@ -32,7 +29,14 @@ const LAST_WORD: usize = 1;
 #[derive(Default)]
 struct Shared {
     rendered: Mutex<Option<Rendered>>,
-    reads: Mutex<VecDeque<Read>>,
+    reads: Mutex<Reads>,
+}
+
+/// What was read for the event of this revision. For the next one it is forgotten, and the documents with it.
+#[derive(Default)]
+struct Reads {
+    revision: Revision,
+    reads: Vec<Read>,
 }
 
 /// The value of a field of a document, for all watchers that select by it.
@@ -231,7 +235,7 @@ impl View {
         let Selector { labels, fields } = &self.selector;
         let selects = |stored: &Stored| {
             labels.matches(&stored.labels)
-                && (fields.is_everything() || fields.matches_found(|path| self.shared.read(stored, path)))
+                && (fields.is_everything() || fields.matches_found(|path| self.shared.read(event.revision, stored, path)))
         };
         project(event.old.as_ref(), event.new.as_ref(), selects).map(|(change, _)| change)
     }
@@ -260,19 +264,19 @@ impl View {
 }
 
 impl Shared {
-    fn read(&self, stored: &Stored, path: &[String]) -> Option<String> {
+    fn read(&self, revision: Revision, stored: &Stored, path: &[String]) -> Option<String> {
         if let Some(found) = of_key(&stored.key, path) {
             return found;
         }
-        let mut reads = locked(&self.reads);
-        if let Some(read) = reads.iter().find(|read| read.stored.is(stored) && read.path == path) {
+        let mut last = locked(&self.reads);
+        if last.revision != revision {
+            *last = Reads { revision, reads: Vec::new() };
+        }
+        if let Some(read) = last.reads.iter().find(|read| read.stored.is(stored) && read.path == path) {
             return read.found.clone();
         }
         let found = read_field(&stored.json, path);
-        if reads.len() == READS_MAX {
-            reads.pop_front();
-        }
-        reads.push_back(Read { stored: stored.clone(), path: path.to_vec(), found: found.clone() });
+        last.reads.push(Read { stored: stored.clone(), path: path.to_vec(), found: found.clone() });
         found
     }
 }

@@ -139,7 +139,8 @@ impl Bed {
                 self.act(name, case, text, &action["patch"]);
             }
             if deleting && self.engine.fake.with(|engine| !engine.containers.values().any(|held| held.seen.runs())) {
-                self.desired.send_replace(Arc::new(Desired { gone: [UID.to_owned()].into(), ..Desired::default() }));
+                self.desired
+                    .send_replace(Arc::new(Desired { gone: [UID].into_iter().collect(), ..Desired::default() }));
             }
             if self.engine.fake.with(|engine| std::mem::take(&mut engine.event)) {
                 self.wake.notify_one();

@@ -354,7 +354,7 @@ impl Story {
                 Wish::Runs | Wish::Deleting => {
                     desired.pods.insert(pod.uid.clone(), Arc::new(wanted(pod.source, &pod.shown())));
                 }
-                Wish::Gone if pod.source == Source::Master => drop(desired.gone.insert(pod.uid.clone())),
+                Wish::Gone if pod.source == Source::Master => drop(desired.gone.insert(&pod.uid)),
                 Wish::Gone => {}
                 Wish::Unknown => drop(desired.unknown.insert(pod.source)),
             }
