@@ -235,7 +235,8 @@ impl View {
         let Selector { labels, fields } = &self.selector;
         let selects = |stored: &Stored| {
             labels.matches(&stored.labels)
-                && (fields.is_everything() || fields.matches_found(|path| self.shared.read(event.revision, stored, path)))
+                && (fields.is_everything()
+                    || fields.matches_found(|path| self.shared.read(event.revision, stored, path)))
         };
         project(event.old.as_ref(), event.new.as_ref(), selects).map(|(change, _)| change)
     }
