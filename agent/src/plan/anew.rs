@@ -143,6 +143,24 @@ mod tests {
         check(from_ref(&wanted), again, 10_000, &["start a 2 step 0"]);
     }
 
+    /// What it leaves behind does not lie there until the wait is over, which may be for minutes.
+    #[test]
+    fn what_is_outlived_goes_before_the_wait() {
+        let wanted = wanted();
+        let starts = [("c", 0, 0, died(42)), ("c", 1, 1, died(42)), ("c", 2, 2, died(42)), ("d", 2, 2, RUNS)];
+        let mut thrice = world(&wanted, &starts);
+        check(from_ref(&wanted), thrice.clone(), 0, &["stop d", "remove c"]);
+        thrice.containers.retain(|seen| !seen.name.starts_with("k8s_d_"));
+        for seen in thrice.containers.iter_mut().filter(|seen| seen.name.starts_with("k8s_c_")) {
+            seen.labels.insert("dev.coracle.backoff-step".to_owned(), "1".to_owned());
+        }
+        let waits =
+            ["RestartingAllContainers", "CrashLoopBackOff", "RestartingAllContainers", "RestartingAllContainers"];
+        let found: Vec<String> = waits.iter().map(|reason| format!("waits: {reason}")).collect();
+        let found: Vec<&str> = ["remove c"].into_iter().chain(found.iter().map(String::as_str)).collect();
+        check(from_ref(&wanted), thrice, 9_999, &found);
+    }
+
     #[test]
     fn each_kind_of_container_may_bring_it_about() {
         let check_of = |init: Value, containers: Value, members: &[(&str, u32, u32, State)], expected: &[&str]| {

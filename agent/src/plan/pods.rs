@@ -82,6 +82,8 @@ pub fn decide<'a>(
     let Sandbox::Up { attempt, .. } = &sandbox else { return part };
     end_strangers(pod, &mut part);
     if anew::end_earlier(pod, &mut part) || anew::waits(pod, &mut part, &stories) {
+        // It may wait for minutes.
+        garbage::dead(case, &mut part, runs, Some(*attempt));
         return part;
     }
     let held_up: Vec<bool> = stories.iter().map(|story| containers::end_what_has_to(pod, &mut part, story)).collect();

@@ -154,6 +154,7 @@ fn wanted(story: &Story, pod: &Pod, own: &[&FakeContainer]) -> (Vec<String>, boo
     {
         wrongs.push(format!("{}: a dead sandbox is left", pod.uid));
     }
+    wrongs.extend(story.witness.overdue(&pod.uid).map(|text| format!("{}: something {text}", pod.uid)));
     if !sandboxes.is_empty() && !restless {
         wrongs.extend(check_files(story, pod));
     }

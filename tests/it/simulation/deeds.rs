@@ -119,7 +119,11 @@ impl Story {
                 pod.forget_record();
                 pod.strained = refuses(&self.strain.borrow(), pod.source, &pod.document);
                 pod.may_be_refused |= pod.strained;
-                self.witness.forget(&pod.uid);
+                let is_left = self.fake.with(|engine| {
+                    let mut ours = engine.containers.values().filter(|held| !held.foreign);
+                    ours.any(|held| held.seen.labels[LABEL_POD_UID] == pod.uid)
+                });
+                self.witness.forget(&pod.uid, is_left);
             }
             _ => return,
         }
@@ -151,10 +155,11 @@ impl Story {
 
     pub fn find_again(&mut self, index: usize) {
         let wish = if self.random.percent(60) { Wish::Runs } else { Wish::Gone };
-        self.pods[index].wish = wish;
+        let pod = &mut self.pods[index];
+        pod.wish = wish;
         // What has no container here yet comes as if it were new.
-        self.pods[index].may_be_refused |= self.strained_since.is_some();
-        let uid = self.pods[index].uid.clone();
+        pod.may_be_refused |= refuses(&self.strain.borrow(), pod.source, &pod.document);
+        let uid = pod.uid.clone();
         self.fake.with(|engine| engine.protected.remove(&uid));
         self.say(format!("pod{index}: its source answers again: {wish:?}"));
     }

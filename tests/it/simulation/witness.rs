@@ -65,6 +65,13 @@ struct Life {
     unhooked: bool,
 }
 
+/// A rule had all of a pod start anew: what carries a lower number ends.
+#[derive(Debug)]
+struct Round {
+    number: u32,
+    since: Instant,
+}
+
 /// The end of an init container that has succeeded is one for good, by what the API says of its policy.
 fn is_final(document: &Value, name: &str) -> bool {
     let own = container(document, name).and_then(|container| container["restartPolicy"].as_str());
@@ -80,10 +87,8 @@ pub struct Witness {
     ends: BTreeMap<(String, String), (String, u32, i32)>,
     /// By uid, sandbox and container: init containers that have succeeded, and sidecars that were up.
     passed: BTreeSet<(String, u32, String)>,
-    /// By uid: what ran when a rule had all of the pod start anew, by the engine's id.
-    anew: BTreeMap<String, BTreeSet<String>>,
-    /// By uid: the round in which all are to start anew, and since when.
-    rounds: BTreeMap<String, (u32, Instant)>,
+    /// By uid, of pods that were to start anew: the round that is to run.
+    rounds: BTreeMap<String, Round>,
     /// Pods of which somebody took away what tells that they are to start anew.
     unsure: BTreeSet<String>,
     /// By path: the files that the agent wrote.
@@ -91,9 +96,17 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// A pod that is there again has nothing behind it.
-    pub fn forget(&mut self, uid: &str) {
+    /// A pod that is there again has nothing behind it, unless something of it is still here.
+    pub fn forget(&mut self, uid: &str, is_left: bool) {
         self.ends.retain(|(of, _), _| of != uid);
+        if is_left {
+            // What told the round may be removed, or not.
+            self.unsure.insert(uid.to_owned());
+            return;
+        }
+        self.passed.retain(|(of, ..)| of != uid);
+        self.rounds.remove(uid);
+        self.unsure.remove(uid);
     }
 
     /// Nobody but the engine knew of its end.
@@ -139,7 +152,7 @@ impl Witness {
         let Some(tag) = Tag::read(&seen.name, &seen.labels) else { return };
         match &note.what {
             Noted::Started { again } => self.started(note.at, &seen.id, tag, *again, view),
-            Noted::Ended { code } => self.ended(&seen.id, &tag, *code, view),
+            Noted::Ended { code } => self.ended(note.at, &seen.id, &tag, *code, view),
             Noted::Signalled { signal } if !tag.is_sandbox() => {
                 self.signalled(&seen.id, &tag, signal == "SIGKILL", view)
             }
@@ -156,6 +169,7 @@ impl Witness {
     fn started(&mut self, at: Instant, id: &str, tag: Tag, again: bool, view: &View<'_>) {
         let (uid, name) = (tag.pod.uid.clone(), tag.container.clone());
         let mut found = Vec::new();
+        let late = self.is_of_earlier_round(&tag);
         if let Some(asked) = view.asked.get(&uid).filter(|_| !again) {
             if asked.over_since.is_some_and(|since| at > since + UNDER_WAY) {
                 found.push("starts although its pod is over");
@@ -163,11 +177,11 @@ impl Witness {
             if asked.kept_out {
                 found.push("starts although the host takes no such pods");
             }
-            // A start of the round before may be under way.
-            let late = |(round, since): &(u32, Instant)| tag.renewal < *round && at <= *since + UNDER_WAY;
-            let unsure = self.unsure.contains(&uid) || self.rounds.get(&uid).is_some_and(late);
-            let sure = !has_restart_all(&asked.document) || !unsure;
-            if !tag.is_sandbox() && container(&asked.document, &name).is_some() && sure {
+            let sure = !has_restart_all(&asked.document) || !self.unsure.contains(&uid);
+            if late && sure {
+                // It ends with the others.
+                found.extend(self.began_by(&uid, at, UNDER_WAY).then_some("starts as of the round before"));
+            } else if !tag.is_sandbox() && container(&asked.document, &name).is_some() && sure {
                 found.extend(self.left_over(&uid));
                 found.extend(self.order(asked, &tag));
                 found.extend(self.end_before(at, asked, &tag));
@@ -183,7 +197,8 @@ impl Witness {
         }
         found.into_iter().for_each(|text| self.wrong(at, format!("{uid}/{name} {text}")));
         let asked = view.asked.get(&uid);
-        if is_sidecar(&name)
+        if !late
+            && is_sidecar(&name)
             && asked
                 .and_then(|asked| container(&asked.document, &name))
                 .is_some_and(|spec| spec["startupProbe"].is_null())
@@ -230,13 +245,27 @@ impl Witness {
         (is_init(&tag.container) && beside(&|name| name.starts_with('c'))).then_some("starts beside a main container")
     }
 
+    /// It ran when all were to start anew, or its start was under way. Ephemeral containers stay.
+    fn is_of_earlier_round(&self, tag: &Tag) -> bool {
+        let stays = tag.is_sandbox() || tag.container.starts_with('e');
+        !stays && self.rounds.get(&tag.pod.uid).is_some_and(|round| tag.renewal < round.number)
+    }
+
+    /// Whether the last round of a pod was to begin more than that long before.
+    fn began_by(&self, uid: &str, at: Instant, long: Duration) -> bool {
+        self.rounds.get(uid).is_some_and(|round| round.since + long < at)
+    }
+
     /// Nothing starts beside what was to end first.
     fn left_over(&self, uid: &str) -> Option<&'static str> {
-        let earlier = |id: &String| self.lives.get(id).is_some_and(|life| life.runs);
-        self.anew
-            .get(uid)
-            .is_some_and(|ids| ids.iter().any(earlier))
-            .then_some("starts beside what was to end before all start anew")
+        let earlier = |life: &Life| life.runs && life.tag.pod.uid == uid && self.is_of_earlier_round(&life.tag);
+        self.lives.values().any(earlier).then_some("runs beside what was to end before all start anew")
+    }
+
+    /// What was to end before all started anew, and has not, although there was time.
+    pub fn overdue(&self, uid: &str) -> Option<&'static str> {
+        let sure = !self.unsure.contains(uid) && self.began_by(uid, Instant::now(), 2 * UNDER_WAY);
+        self.left_over(uid).filter(|_| sure)
     }
 
     /// Whether its last end, or the one on record, was one for good.
@@ -255,14 +284,13 @@ impl Witness {
         (!again && !name.starts_with('e')).then_some("starts again although it has ended for good")
     }
 
-    fn ended(&mut self, id: &str, tag: &Tag, code: i32, view: &View<'_>) {
+    fn ended(&mut self, at: Instant, id: &str, tag: &Tag, code: i32, view: &View<'_>) {
         let (uid, name) = (tag.pod.uid.clone(), tag.container.clone());
         if let Some(life) = self.lives.get_mut(id) {
             life.runs = false;
         }
         // What ended so that all start anew is forgotten.
-        let is_earlier = self.rounds.get(&uid).is_some_and(|(round, _)| tag.renewal < *round);
-        if is_earlier || self.anew.get(&uid).is_some_and(|ids| ids.contains(id)) {
+        if self.is_of_earlier_round(tag) {
             return;
         }
         if is_init(&name) && code == 0 {
@@ -271,19 +299,15 @@ impl Witness {
         self.ends.insert((uid.clone(), name.clone()), (tag.hash.clone(), tag.sandbox, code));
         let spec = view.asked.get(&uid).and_then(|asked| container(&asked.document, &name));
         if code == 3 && spec.is_some_and(is_source) {
-            self.begin_anew(&uid, tag.renewal + 1);
+            self.begin_anew(&uid, Round { number: tag.renewal + 1, since: at });
         }
     }
 
     /// All that the pod has behind it counts no more.
-    fn begin_anew(&mut self, uid: &str, round: u32) {
-        self.rounds.insert(uid.to_owned(), (round, Instant::now()));
-        let own = self.lives.iter().filter(|(_, life)| life.runs && life.tag.pod.uid == uid);
-        let own = own.filter(|(_, life)| !life.tag.is_sandbox() && !life.tag.container.starts_with('e'));
-        let ids = own.map(|(id, _)| id.clone()).collect();
-        self.anew.insert(uid.to_owned(), ids);
+    fn begin_anew(&mut self, uid: &str, round: Round) {
+        self.rounds.insert(uid.to_owned(), round);
         self.passed.retain(|(of, ..)| of != uid);
-        self.forget(uid);
+        self.ends.retain(|(of, _), _| of != uid);
     }
 
     fn signalled(&mut self, id: &str, tag: &Tag, kill: bool, view: &View<'_>) {
@@ -292,7 +316,8 @@ impl Witness {
             self.lives.values().any(|life| life.runs && life.tag.is_sandbox() && life.tag.pod.uid == tag.pod.uid);
         let earlier = |life: &Life| life.runs && life.tag.pod.uid == tag.pod.uid && life.tag.end_turn < tag.end_turn;
         // Those that somebody looks in with stay where all start anew.
-        let stays = |life: &Life| self.rounds.contains_key(&tag.pod.uid) && life.tag.container.starts_with('e');
+        let anew = self.lives.get(id).is_some_and(|life| life.unhooked);
+        let stays = |life: &Life| anew && life.tag.container.starts_with('e');
         let needs = |life: &Life| earlier(life) && !life.tag.is_sandbox() && !stays(life);
         let needed = sandbox_runs && self.lives.values().any(needs);
         let Some(life) = self.lives.get_mut(id) else { return };
@@ -356,7 +381,8 @@ impl Witness {
         } else if row.failed >= threshold("failureThreshold", 3) {
             row.verdict = Some(false);
         }
-        if check == "startup" && row.verdict == Some(true) && is_sidecar(&tag.container) {
+        let up = check == "startup" && row.verdict == Some(true) && is_sidecar(&tag.container);
+        if up && !self.is_of_earlier_round(tag) {
             self.passed.insert((tag.pod.uid.clone(), tag.sandbox, tag.container.clone()));
         }
     }
