@@ -328,12 +328,13 @@ fn deleted(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// The pod has ended, and all that the loop says is the record that it heard before this one: it hears this one yet.
-/// Two records, each sent for the other, would take turns for ever.
+/// The pod has ended, and all that the loop says is the record that it heard before this one, whatever others have put
+/// into that: it hears this one yet. Two records, each sent for the other, would take turns for ever.
 fn is_echo(shown: &Shown, uid: &str, shows: &Value) -> bool {
     let ended = |status: &Value| matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"));
     let record = shown.desired.pods.get(uid).map(|wanted| &wanted.document["status"]);
-    ended(shows) && record.is_some_and(|record| ended(record) && shown.statuses.get(uid) == Some(record))
+    let says = |record| shown.statuses.get(uid).is_some_and(|status| agrees(status, record));
+    ended(shows) && record.is_some_and(|record| ended(record) && says(record))
 }
 
 /// Its deletion was asked for, the loop has heard of that and starts nothing of it any more, the engine was asked, and
@@ -474,6 +475,9 @@ mod tests {
         };
         let (first, second) = (json!({"phase": "Failed", "message": "first"}), json!({"phase": "Failed"}));
         check(&first, &first, &second, &[]);
+        let doomed = json!([{"type": "DisruptionTarget", "status": "True"}]);
+        let with = |status: &Value| json!({"phase": "Failed", "message": status["message"], "conditions": doomed});
+        check(&with(&first), &first, &with(&second), &[]);
         // What the loop says of its own goes, and so does what the master has lost.
         check(&json!({}), &second, &first, &["status a"]);
         check(&first, &second, &first, &["status a"]);

@@ -4,7 +4,8 @@
 //! asked for, and stays so.
 //!
 //!     CORACLE_SEED=17        this history alone, told
-//!     CORACLE_HISTORIES=5000 so many
+//!     CORACLE_HISTORIES=5000 those below this seed
+//!     CORACLE_FIRST=1305     from this one on
 //!     CORACLE_WITHOUT=OrderIsKept   with a seed: this rule is switched off
 
 mod checks;
@@ -34,7 +35,7 @@ fn every_history_ends_as_it_was_asked_for() {
         return;
     }
     let histories = number("CORACLE_HISTORIES").unwrap_or(HISTORIES);
-    let next = AtomicU64::new(0);
+    let next = AtomicU64::new(number("CORACLE_FIRST").unwrap_or(0));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);

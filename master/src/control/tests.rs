@@ -2,6 +2,7 @@
 
 mod addresses;
 mod budgets;
+mod deployments;
 mod garbage;
 mod nodes;
 mod rows;

@@ -19,7 +19,7 @@ pub struct Seen {
     /// Pods that were on a node already, by uid.
     pub bound: BTreeSet<String>,
     /// Pods of `db`, by uid.
-    known: BTreeSet<String>,
+    pub known: BTreeSet<String>,
     /// Pods of `once` that have succeeded at some time, by uid.
     succeeded: BTreeSet<String>,
     /// What the job has counted.
@@ -159,7 +159,6 @@ pub fn always(story: &mut Story) {
     if story.master.is_up() {
         let pods = story.master.stored("pods");
         no_more_than_asked(story, &mut wrongs);
-        in_order(story, &pods, &mut wrongs);
         volumes_are_bound_once(story, &mut wrongs);
         jobs_count_once(story, &pods, &mut wrongs);
         one_at_a_time(story, &pods, &mut wrongs);
@@ -188,20 +187,6 @@ fn no_more_than_asked(story: &Story, wrongs: &mut Vec<String>) {
     let size: u64 = sets.iter().filter_map(|set| set["spec"]["replicas"].as_u64()).sum();
     if size > web.replicas + web.surge {
         wrongs.push(format!("web: {size} pods, and {} + {} may be", web.replicas, web.surge));
-    }
-}
-
-/// A new pod of an ordered StatefulSet has all before it ready.
-fn in_order(story: &mut Story, pods: &[Value], wrongs: &mut Vec<String>) {
-    let Some(db) = &story.asked.db else { return };
-    let nth = |pod: &Value| meta(pod, "name").strip_prefix("db-").and_then(|nth| nth.parse::<u64>().ok());
-    let there: BTreeMap<u64, &Value> = of(pods, "db").filter_map(|pod| Some((nth(pod)?, pod))).collect();
-    for (nth, pod) in &there {
-        let new = story.seen.known.insert(meta(pod, "uid").to_owned());
-        let before = (0..*nth).all(|one| there.get(&one).is_some_and(|pod| condition(pod, "Ready") == "True"));
-        if new && db.ordered && !before {
-            wrongs.push(format!("db-{nth} came before its turn"));
-        }
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Before {
     /// Those of `each`, and of `db`.
     each: BTreeMap<String, String>,
     db: BTreeMap<String, String>,
+    /// The numbers of those of `db`.
+    db_ready: BTreeSet<u64>,
     /// The nodes of which nothing bad was known, and those that took pods.
     nodes: BTreeSet<String>,
     open: BTreeSet<String>,
@@ -35,16 +37,22 @@ fn serving(story: &mut Story) -> BTreeMap<String, String> {
     serving.chain(ready(&pods, "web")).collect()
 }
 
+fn nth_of_db(pod: &Value) -> Option<u64> {
+    meta(pod, "name").strip_prefix("db-")?.parse().ok()
+}
+
 pub fn before(story: &mut Story) {
     let pods = story.master.stored("pods");
     let web = if story.asked.web.is_some() { serving(story) } else { BTreeMap::new() };
     let (each, db) = (ready(&pods, "each"), ready(&pods, "db"));
-    story.seen.before = Before { web, each, db, nodes: trusted_nodes(story), open: open_nodes(story) };
+    let db_ready = of(&pods, "db").filter(|pod| db.contains_key(meta(pod, "uid"))).filter_map(nth_of_db).collect();
+    story.seen.before = Before { web, each, db, db_ready, nodes: trusted_nodes(story), open: open_nodes(story) };
 }
 
 pub fn after(story: &mut Story) {
     let mut wrongs = Vec::new();
     enough_is_left(story, &mut wrongs);
+    they_come_in_order(story, &mut wrongs);
     one_goes_at_a_time(story, &mut wrongs);
     nodes_take_what_fits(story, &mut wrongs);
     only_ready_pods_serve(story, &mut wrongs);
@@ -68,6 +76,19 @@ fn enough_is_left(story: &mut Story, wrongs: &mut Vec<String>) {
     }
 }
 
+/// A new pod of an ordered StatefulSet had all before it ready when it was made: what their hosts say once it is there
+/// nobody could know.
+fn they_come_in_order(story: &mut Story, wrongs: &mut Vec<String>) {
+    let Some(db) = &story.asked.db else { return };
+    for pod in of(&story.master.stored("pods"), "db") {
+        let Some(nth) = nth_of_db(pod) else { continue };
+        let new = story.seen.known.insert(meta(pod, "uid").to_owned());
+        if new && db.ordered && !(0..nth).all(|one| story.seen.before.db_ready.contains(&one)) {
+            wrongs.push(format!("db-{nth} came before its turn"));
+        }
+    }
+}
+
 /// Of a DaemonSet one good pod may be missing, and a StatefulSet is updated pod by pod.
 fn one_goes_at_a_time(story: &Story, wrongs: &mut Vec<String>) {
     let (nodes, before) = (trusted_nodes(story), &story.seen.before);
@@ -77,9 +98,7 @@ fn one_goes_at_a_time(story: &Story, wrongs: &mut Vec<String>) {
     let pods = story.master.stored("pods");
     let sets = story.master.stored_of("apps", "statefulsets");
     let replicas = sets.first().and_then(|set| set["spec"]["replicas"].as_u64()).unwrap_or(0);
-    let kept = |pod: &Value| {
-        meta(pod, "name").strip_prefix("db-").and_then(|nth| nth.parse().ok()).is_some_and(|nth: u64| nth < replicas)
-    };
+    let kept = |pod: &Value| nth_of_db(pod).is_some_and(|nth| nth < replicas);
     for (app, was) in [("each", &before.each), ("db", &before.db)] {
         let there = of(&pods, app).filter(|pod| was.get(meta(pod, "uid")).is_some_and(|node| nodes.contains(node)));
         let leave = there.filter(|pod| is_deleted(pod) && (app == "each" || kept(pod))).count();

@@ -59,7 +59,10 @@ fn sync(rollout: &Rollout<'_>) -> Decision {
         if deployment.paused {
             intents.extend(history::clean_up(rollout));
         }
-        return status::counted(rollout, intents);
+        // Where nothing is to be scaled Kubernetes waits for ever (its issue 125568); the rollout goes on here.
+        if deployment.paused || !intents.is_empty() {
+            return status::counted(rollout, intents);
+        }
     }
     let made = if deployment.recreate { recreate::next(rollout) } else { rolling::next(rollout) };
     match made {
