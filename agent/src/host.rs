@@ -24,6 +24,8 @@ pub struct Host {
     pub disk_bytes: u64,
     pub machine_id: String,
     pub boot_id: String,
+    /// How long it has been up.
+    pub up_ms: Option<i64>,
     pub kernel: String,
     pub os_image: String,
     pub app_armor: bool,
@@ -62,11 +64,18 @@ pub fn look(data_dir: &str, given: Option<IpAddr>, pod_cidr: &str) -> Host {
         disk_bytes: statvfs(data_dir).map_or(0, |disk| u64::from(disk.blocks()).saturating_mul(disk.fragment_size())),
         machine_id: line("/etc/machine-id"),
         boot_id: line("/proc/sys/kernel/random/boot_id"),
+        up_ms: up_ms(&line("/proc/uptime")),
         kernel: line("/proc/sys/kernel/osrelease"),
         app_armor: line("/sys/module/apparmor/parameters/enabled") == "Y",
         huge_pages: huge_pages(),
         os_image: pretty_name(&fs::read_to_string("/etc/os-release").unwrap_or_default()),
     }
+}
+
+/// Seconds with a fraction, and how long the processors were idle.
+fn up_ms(text: &str) -> Option<i64> {
+    let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some((seconds * 1000.0) as i64)
 }
 
 /// Of a kernel without them there are none.

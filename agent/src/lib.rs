@@ -273,6 +273,7 @@ pub(crate) fn node(config: &Config, host: &host::Host) -> plan::Node {
         devices: config.devices.clone(),
         pids_max: config.pids_max,
         huge_pages: host.huge_pages.clone(),
+        up_ms: host.up_ms,
     }
 }
 

@@ -191,6 +191,7 @@ async fn look<R: Runtime>(
 
 fn remember(memory: &RefCell<Memory>, desired: &Desired, world: &World, now: Now) -> Memory {
     let mut memory = memory.borrow_mut();
+    memory.up_ms = world.node.up_ms;
     memory.look(&world.containers, now);
     plan::pods::hear(&mut memory, desired, &world.containers, now);
     let here: BTreeSet<String> = memory.lives.values().map(|life| life.tag.pod.uid.clone()).collect();

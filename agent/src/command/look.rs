@@ -88,6 +88,7 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
     world.volumes = docker.volumes().await.map_err(asked)?;
     world.contents = docker.contents(&plan::contents::paths(&desired, &world.node)).await.map_err(asked)?;
     let now = clock.now();
+    world.memory.up_ms = world.node.up_ms;
     world.memory.look(&world.containers, now);
     plan::pods::hear(&mut world.memory, &desired, &world.containers, now);
     let mut seen = Snapshot { desired, world, now, notes };

@@ -19,6 +19,8 @@ pub type ContainerKey = (String, String);
 pub struct Memory {
     /// False before the first listing: what is dead then died before this agent started.
     looked: bool,
+    /// How long this host had been up when the agent began. None: not known.
+    pub up_ms: Option<i64>,
     /// By the engine's id.
     pub lives: BTreeMap<String, Life>,
     /// The newest start of a place that left no container: the create failed, or somebody removed it.
@@ -66,7 +68,7 @@ pub struct Life {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Death {
     pub at_ms: i64,
-    /// Long enough for earlier failures to be forgotten.
+    /// It ran for so long, or ended with its host, that earlier failures are forgotten.
     pub ran_fine: bool,
     pub exit_code: i32,
     /// It was stopped because a probe found it dead.
@@ -206,9 +208,28 @@ impl Memory {
             let (sick, edited) = stopping.map_or((false, false), |stopping| (stopping.sick, stopping.edited));
             Death { at_ms: now.mono_ms, ran_fine, exit_code, sick, edited }
         } else {
-            death_before_us(run, exit_code, now)
+            self.death_before_us(run, exit_code, now)
         });
         life
+    }
+
+    /// The wall clock may have jumped in between: its differences count for no less than nothing and no more than the
+    /// back-off.
+    fn death_before_us(&self, run: &Run<'_>, exit_code: i32, now: Now) -> Death {
+        let (started_ms, finished_ms) = match run.seen.state {
+            State::Exited { started_ms, finished_ms, .. } => (started_ms, finished_ms),
+            _ => (run.seen.created_ms, run.seen.created_ms),
+        };
+        let ago_ms = now.wall_ms.saturating_sub(finished_ms).clamp(0, restart_wait_ms(run.tag.step));
+        let ran_fine = finished_ms.saturating_sub(started_ms) >= RAN_FINE_MS || self.is_before_boot(started_ms, now);
+        Death { ran_fine, ..Death::plain(now.mono_ms - ago_ms, exit_code) }
+    }
+
+    /// What started before the host did, or after now by a clock that was set back, ended with the host: power that
+    /// fails again and again is no failure of its own, and delays nothing.
+    fn is_before_boot(&self, started_ms: i64, now: Now) -> bool {
+        let Some(up_ms) = self.up_ms else { return false };
+        started_ms < now.wall_ms.saturating_sub(up_ms.saturating_add(now.mono_ms)) || started_ms > now.wall_ms
     }
 
     fn miss(&mut self, life: Life, now: Now) {
@@ -230,16 +251,4 @@ impl Memory {
         };
         self.lost.insert(place, lost);
     }
-}
-
-/// The wall clock may have jumped in between: its differences count for no less than nothing and no more than the
-/// back-off.
-fn death_before_us(run: &Run<'_>, exit_code: i32, now: Now) -> Death {
-    let (started_ms, finished_ms) = match run.seen.state {
-        State::Exited { started_ms, finished_ms, .. } => (started_ms, finished_ms),
-        _ => (run.seen.created_ms, run.seen.created_ms),
-    };
-    let ago_ms = now.wall_ms.saturating_sub(finished_ms).clamp(0, restart_wait_ms(run.tag.step));
-    let ran_fine = finished_ms.saturating_sub(started_ms) >= RAN_FINE_MS;
-    Death { ran_fine, ..Death::plain(now.mono_ms - ago_ms, exit_code) }
 }

@@ -228,6 +228,25 @@ fn restarts_by_policy_and_back_off() {
     check(from_ref(&wanted), fine, 0, &["start c 8 step 1"]);
 }
 
+/// Nor does a container that ran when the host lost its power: that is no failure of its own.
+#[test]
+fn what_ended_with_its_host_does_not_wait() {
+    let wanted = one("Always");
+    let check = |started_ms: i64, up_ms: Option<i64>, expected: &str| {
+        let dead = State::Exited { exit_code: 255, out_of_memory: false, started_ms, finished_ms: started_ms };
+        let mut world = world(&wanted, Some(RUNS), &[(7, 6, dead)]);
+        world.memory = Memory::default();
+        world.memory.up_ms = up_ms;
+        check(from_ref(&wanted), world, 0, &[expected]);
+    };
+    // It is 1000 by the wall clock.
+    check(500, None, "waits: CrashLoopBackOff");
+    check(500, Some(500), "waits: CrashLoopBackOff");
+    check(500, Some(499), "start c 8 step 1");
+    // The clock was set back, or is not set yet.
+    check(1001, Some(900), "start c 8 step 1");
+}
+
 #[test]
 fn edits_replace_what_changed() {
     let before = one("Always");

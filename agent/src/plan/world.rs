@@ -89,6 +89,8 @@ pub struct Node {
     /// Of each container.
     pub pids_max: Option<i64>,
     pub huge_pages: HugePages,
+    /// How long this host had been up when the agent began. None: not known.
+    pub up_ms: Option<i64>,
 }
 
 /// Devices of this host that pods ask for by a name: whoever asks gets all of them.

@@ -420,6 +420,7 @@ fn about(name: &str) -> NodeFacts {
         disk_bytes: 1 << 36,
         machine_id: name.to_owned(),
         boot_id: String::new(),
+        up_ms: None,
         kernel: String::new(),
         os_image: String::new(),
         app_armor: false,
