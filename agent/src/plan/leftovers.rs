@@ -6,6 +6,7 @@ use super::seen::{self, PodSeen, Run};
 use super::world::Case;
 use super::{garbage, pods};
 use crate::naming::SANDBOX;
+use crate::runtime::State;
 
 /// A pod that no source lists: stopped and removed with all that it had, if its source is known not to want it.
 pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> PodPlan {
@@ -26,8 +27,10 @@ pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> PodPlan {
     let reason = StopReason::PodUnwanted.to_string();
     let reason = reason.as_str();
     garbage::remove(case, &mut part, &members, reason);
-    // The dead sandbox says whose the volumes are, so it goes last; but not where it mounts them itself.
-    let sandbox_first = sandboxes.iter().any(|run| run.tag.holds_volumes);
+    // The dead sandbox says whose the volumes are, so it goes last; but not where it mounts them itself, or may have
+    // begun since the listing: the engine removes none that runs.
+    let may_run = |run: &&Run| matches!(run.seen.state, State::Created { refused: None });
+    let sandbox_first = sandboxes.iter().any(|run| run.tag.holds_volumes || may_run(run));
     if sandbox_first {
         garbage::remove(case, &mut part, &sandboxes, reason);
     }

@@ -288,6 +288,9 @@ fn what_nobody_wants_goes_in_order() {
         0,
         &["remove c", "remove volumes", "remove POD"],
     );
+    // One that may have begun since the listing goes first: the engine removes none that runs.
+    let made = State::Created { refused: None };
+    check(&[], with_volumes(world(&gone, Some(made), &[])), 0, &["remove POD", "remove volumes"]);
     check(&[], with_volumes(World::default()), 0, &["remove volumes"]);
     let mut deleted = gone.clone();
     deleted.pod.metadata.deletion_timestamp = coracle_api::meta::Time::from_seconds(1);

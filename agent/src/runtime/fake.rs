@@ -366,7 +366,9 @@ impl Runtime for Fake {
     async fn list(&self) -> Result<Vec<SeenContainer>, Failure> {
         let early = self.with(|engine| {
             let chance = engine.faults.late_listing;
-            engine.random.percent(chance).then(|| (engine.listing(), engine.random.below(1500)))
+            let early = engine.random.percent(chance).then(|| (engine.listing(), engine.random.below(1500)));
+            // No later listing goes back behind it.
+            early.inspect(|_| engine.past.clear())
         });
         self.enter(false).await?;
         if let Some((shown, late_ms)) = early {

@@ -66,9 +66,14 @@ pub fn node_names(story: &Story, which: impl Fn(&Value) -> bool) -> BTreeSet<Str
     story.master.stored("nodes").iter().filter(|node| which(node)).map(|node| meta(node, "name").to_owned()).collect()
 }
 
-/// Those of which nothing bad is known: of a node that has not spoken since the master started its pods may run.
+/// Those of which nothing bad is known: of a node that has not spoken since the master started its pods may run. One
+/// that has only just come back may lose pods whose time was up.
 pub fn trusted_nodes(story: &Story) -> BTreeSet<String> {
-    node_names(story, |node| matches!(condition(node, "Ready"), "True" | ""))
+    node_names(story, |node| matches!(condition(node, "Ready"), "True" | "") && !has_taint(node, "NoExecute"))
+}
+
+fn has_taint(node: &Value, effect: &str) -> bool {
+    node["spec"]["taints"].as_array().is_some_and(|taints| taints.iter().any(|taint| taint["effect"] == effect))
 }
 
 pub fn ready_nodes(story: &Story) -> BTreeSet<String> {
@@ -78,9 +83,7 @@ pub fn ready_nodes(story: &Story) -> BTreeSet<String> {
 /// Those that take pods.
 pub fn open_nodes(story: &Story) -> BTreeSet<String> {
     // The other taints are borne for a while by every pod.
-    let refuses = |taint: &Value| taint["effect"] == "NoSchedule";
-    let taints = |node: &Value| node["spec"]["taints"].as_array().is_some_and(|taints| taints.iter().any(refuses));
-    node_names(story, |node| node["spec"]["unschedulable"] != true && !taints(node))
+    node_names(story, |node| node["spec"]["unschedulable"] != true && !has_taint(node, "NoSchedule"))
 }
 
 /// An eviction was allowed: the budget is kept.
@@ -95,7 +98,8 @@ pub fn evicted(story: &mut Story, pods: &[Value], name: &str) {
     }
 }
 
-/// A node that says nothing is not ready, and while the others speak its pods are given up.
+/// A node that says nothing is not ready, and while the others speak, one of them ready, its pods are given up: where
+/// no node is ready the fault is likely elsewhere.
 pub fn silent_nodes(story: &mut Story) {
     const NOTICED: Duration = Duration::from_secs(75);
     const GIVEN_UP: Duration = Duration::from_secs(450);
@@ -110,7 +114,8 @@ pub fn silent_nodes(story: &mut Story) {
             wrongs.push(format!("{} has said nothing for {} s, and is ready", host.name, silent.as_secs()));
         }
         let mut others = story.hosts.iter().filter(|other| other.name != host.name);
-        if silent < SPEAKS || others.any(|other| silence(other.heard_at.get()) > SPEAKS) {
+        let none_ready = ready_nodes(story).is_empty();
+        if silent < SPEAKS || none_ready || others.any(|other| silence(other.heard_at.get()) > SPEAKS) {
             story.seen.alone.remove(host.name);
             continue;
         }

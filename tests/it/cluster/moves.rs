@@ -11,6 +11,8 @@ use super::story::Story;
 pub struct Before {
     /// Pods of `web` that were ready and ran, with their nodes.
     web: BTreeMap<String, String>,
+    /// Those that somebody had given up: who does it says so first, and deletes them then, whatever comes between.
+    given_up: BTreeSet<String>,
     /// Those of `each`, and of `db`.
     each: BTreeMap<String, String>,
     db: BTreeMap<String, String>,
@@ -44,9 +46,12 @@ fn nth_of_db(pod: &Value) -> Option<u64> {
 pub fn before(story: &mut Story) {
     let pods = story.master.stored("pods");
     let web = if story.asked.web.is_some() { serving(story) } else { BTreeMap::new() };
+    let given_up = of(&pods, "web").filter(|pod| condition(pod, "DisruptionTarget") == "True");
+    let given_up = given_up.map(|pod| meta(pod, "uid").to_owned()).collect();
     let (each, db) = (ready(&pods, "each"), ready(&pods, "db"));
     let db_ready = of(&pods, "db").filter(|pod| db.contains_key(meta(pod, "uid"))).filter_map(nth_of_db).collect();
-    story.seen.before = Before { web, each, db, db_ready, nodes: trusted_nodes(story), open: open_nodes(story) };
+    story.seen.before =
+        Before { web, given_up, each, db, db_ready, nodes: trusted_nodes(story), open: open_nodes(story) };
 }
 
 pub fn after(story: &mut Story) {
@@ -59,7 +64,7 @@ pub fn after(story: &mut Story) {
     story.wrongs.extend(wrongs);
 }
 
-/// What the controllers took away, they might.
+/// What the controllers took away, they might, by what they knew: what a lost node ran counted as well.
 fn enough_is_left(story: &mut Story, wrongs: &mut Vec<String>) {
     let nodes = trusted_nodes(story);
     if story.asked.web.is_none() || nodes != story.seen.before.nodes {
@@ -67,12 +72,13 @@ fn enough_is_left(story: &mut Story, wrongs: &mut Vec<String>) {
     }
     let now = serving(story);
     let Some(web) = &story.asked.web else { return };
-    let gone =
-        story.seen.before.web.iter().filter(|(uid, node)| !now.contains_key(*uid) && nodes.contains(*node)).count();
+    let Before { web: was, given_up, .. } = &story.seen.before;
+    let taken = |(uid, node): &(&String, &String)| !now.contains_key(*uid) && nodes.contains(*node);
+    let gone = was.iter().filter(taken).filter(|(uid, _)| !given_up.contains(*uid)).count();
+    let left = now.len().max(was.len() - gone) as u64;
     let needed = web.replicas - web.unavailable.max(u64::from(web.surge == 0)).min(web.replicas);
-    if gone > 0 && (now.len() as u64) < needed {
-        wrongs
-            .push(format!("{gone} ready pods of web were taken away, {} are left, and {needed} are needed", now.len()));
+    if gone > 0 && left < needed {
+        wrongs.push(format!("{gone} ready pods of web were taken away, {left} are left, and {needed} are needed"));
     }
 }
 
