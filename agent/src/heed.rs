@@ -42,7 +42,7 @@ pub async fn run(
                     let Trouble { namespace, name, uid, reason, what } = trouble;
                     log::warn!("service {namespace}/{name}: {what}");
                     // A queue that is full loses events, never more.
-                    let _ = happenings.try_send(Happening::of_service([namespace, name, uid], *reason, what.clone()));
+                    let _ = happenings.try_send(Happening::of_service([namespace, name, uid], reason, what.clone()));
                 }
                 (last, announced) = (Some(wanted), found);
                 // Many services come one after another, and a look is long on a host with many connections.

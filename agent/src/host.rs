@@ -61,6 +61,7 @@ pub fn look(data_dir: &str, given: Option<IpAddr>, pod_cidr: &str) -> Host {
         cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
         memory_bytes: memory_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
         spares_processes: spares_processes(&fs::read_to_string("/proc/1/status").unwrap_or_default()),
+        #[allow(clippy::useless_conversion, reason = "on 32 bits a number of blocks has 32 of them")]
         disk_bytes: statvfs(data_dir).map_or(0, |disk| u64::from(disk.blocks()).saturating_mul(disk.fragment_size())),
         machine_id: line("/etc/machine-id"),
         boot_id: line("/proc/sys/kernel/random/boot_id"),

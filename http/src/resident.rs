@@ -2,6 +2,8 @@
 //! over.
 
 use std::env;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::ops::Range;
 
 /// Parameters of `mallopt` by their numbers in glibc's malloc.h, with the variables of the environment that say the
@@ -54,12 +56,15 @@ const PIECE_BYTES: usize = 4 << 10;
 /// by itself. Cut into pieces and unmapped, master and agent keep 6.6 MB at rest together instead of 18
 /// (`make bench ROWS=memory`).
 pub fn give_back() {
-    system::trim_heap();
-    let (Ok(program), Ok(maps)) = (env::current_exe(), std::fs::read_to_string("/proc/self/smaps")) else { return };
-    for range in unchanged(&maps, &program.to_string_lossy()) {
-        pieces(range.clone()).filter(|piece| piece.start / PIECE_BYTES % 2 == 1).for_each(system::set_apart);
-        system::unmap(range);
+    if let (Ok(program), Ok(maps)) = (env::current_exe(), File::open("/proc/self/smaps")) {
+        // Of so many mappings the text is over a megabyte, and read whole it lay in the heap that is to shrink.
+        let lines = BufReader::new(maps).lines().map_while(Result::ok);
+        for range in unchanged(lines, &program.to_string_lossy()) {
+            pieces(range.clone()).filter(|piece| piece.start / PIECE_BYTES % 2 == 1).for_each(system::set_apart);
+            system::unmap(range);
+        }
     }
+    system::trim_heap();
 }
 
 fn pieces(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
@@ -70,10 +75,10 @@ fn pieces(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 
 /// The addresses at which `program` is mapped, is not writable and no page differs from the file, by the text of
 /// /proc/PID/smaps.
-fn unchanged(smaps: &str, program: &str) -> Vec<Range<usize>> {
+fn unchanged(smaps: impl Iterator<Item = String>, program: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut candidate = None;
-    for line in smaps.lines() {
+    for line in smaps {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match words[..] {
             // Pages of our own would be lost: relocated tables look like read-only data, and are not what the file
@@ -211,10 +216,8 @@ mod tests {
             ),
             ("memory of no file", "1000-3000 r--p 00000000 00:00 0", "0", None),
         ] {
-            let found = unchanged(
-                &(entry("500-600 rw-p 0 00:00 0 [heap]", "4") + &entry(head, anonymous)),
-                "/usr/bin/coracle-master",
-            );
+            let smaps = entry("500-600 rw-p 0 00:00 0 [heap]", "4") + &entry(head, anonymous);
+            let found = unchanged(smaps.lines().map(str::to_owned), "/usr/bin/coracle-master");
             assert_eq!(found, Vec::from_iter(expected), "{case}");
         }
     }

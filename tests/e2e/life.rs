@@ -228,8 +228,10 @@ fn init_containers_and_sidecars(bed: &mut Bed) {
     let codes = [ended("initContainerStatuses", 0), ended("initContainerStatuses", 1), ended("containerStatuses", 0)];
     assert_eq!(codes, [json!(0), json!(0), json!(0)], "{status:#}");
     assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["message"], "init p\nmain\n");
-    let started =
-        |list: &str, at: usize| status[list][at]["state"]["terminated"]["startedAt"].as_str().unwrap().to_owned();
+    let started = |list: &str, at: usize| {
+        let began = &status[list][at]["state"]["terminated"]["startedAt"];
+        began.as_str().expect("it has ended").to_owned()
+    };
     assert!(started("initContainerStatuses", 0) < started("initContainerStatuses", 1), "{status:#}");
 }
 

@@ -297,7 +297,7 @@ mod tests {
             (&[][..], "query parameter \"port\" is required"),
             (&[("port", "")], "query parameter \"port\" cannot be empty"),
             (&[("port", "0")], "port \"0\" must be > 0"),
-            (&[("port", &"1,".repeat(33).trim_end_matches(','))], "at most 32 ports are forwarded over one WebSocket"),
+            (&[("port", "1,".repeat(33).trim_end_matches(','))], "at most 32 ports are forwarded over one WebSocket"),
         ] {
             assert_eq!(ask(&channels, query), Err(why.to_owned()));
         }
