@@ -176,7 +176,7 @@ mod tests {
             all.into_iter().filter(|one| one.holds).map(|one| (one.kind, one.reason, one.message)).collect()
         };
         let ready = ("Ready", "KubeletReady", "the agent runs and its engine answers".to_owned());
-        assert_eq!(held(None, &[]), [ready.clone()]);
+        assert_eq!(held(None, &[]), std::slice::from_ref(&ready));
         let short = ("PIDPressure", "KubeletHasInsufficientPID", "kubelet has insufficient PID available".to_owned());
         assert_eq!(held(None, &[Short::Processes]), [short, ready]);
         assert_eq!(held(Some("gone"), &[]), []);

@@ -213,7 +213,8 @@ pub mod tests {
     async fn servers_that_lie_are_not_believed() {
         locally(async {
             // Each lie comes before the truth, at the same socket.
-            let lies: [fn(&[u8]) -> Vec<u8>; 5] = [
+            type Lie = fn(&[u8]) -> Vec<u8>;
+            let lies: [Lie; 5] = [
                 of_another_number,
                 of_another,
                 |query| query.to_vec(),

@@ -116,7 +116,7 @@ mod tests {
         check(&[], &[], &[], &[], false);
         check(&[c.clone(), b.clone()], &[], &["2.0", "3.0"], &["b", "c"], true);
         check(&[b.clone(), c.clone()], &[], &["2.0", "3.0"], &[], false);
-        check(&[b.clone(), c.clone()], &[of_b.clone()], &["2.1", "3.0"], &["b"], true);
+        check(&[b.clone(), c.clone()], std::slice::from_ref(&of_b), &["2.1", "3.0"], &["b"], true);
         // Another object that says the same.
         check(&[b.clone(), c.clone()], &[slice("b")], &["2.1", "3.0"], &["b"], false);
         check(&[a.clone(), c.clone()], &[], &["1.0", "3.0"], &["a"], true);

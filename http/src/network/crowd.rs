@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn who_goes_for_one_more() {
         let crowd = Crowd::new(5, 3);
-        let table: [(&str, Table, u8, Result<Option<(Party, usize)>, &str>); 11] = [
+        type Goes = Result<Option<(Party, usize)>, &'static str>;
+        let table: [(&str, Table, u8, Goes); 11] = [
             ("there is room", &[(1, &["5", "6"]), (2, &["1"])], 1, Ok(None)),
             (
                 "of the one that has most, the oldest",

@@ -49,6 +49,9 @@ impl Clocks {
     }
 }
 
+/// The revision of the store at which a list was read, and its objects.
+type ReadList = (u64, Rc<Vec<Value>>);
+
 pub struct Master {
     pub clocks: Arc<Clocks>,
     dir: PathBuf,
@@ -57,7 +60,7 @@ pub struct Master {
     rules: ControlRules,
     pub started: Duration,
     up: Option<Up>,
-    read: RefCell<BTreeMap<(&'static str, &'static str), (u64, Rc<Vec<Value>>)>>,
+    read: RefCell<BTreeMap<(&'static str, &'static str), ReadList>>,
 }
 
 struct Up {

@@ -238,7 +238,7 @@ fn asked_limits(container: &Value) -> Limits {
 
 /// What a running container's probes found is what became of it, and what its status says.
 fn check_probes(story: &Story, pod: &Pod, held: &FakeContainer, name: &str, restless: bool) -> Option<String> {
-    let Some(spec) = container(&pod.document, name).filter(|_| !is_init(name)) else { return None };
+    let spec = container(&pod.document, name).filter(|_| !is_init(name))?;
     let verdict = |check: &str| story.witness.verdict(&held.seen.id, check);
     if verdict("live") == Some(false) || verdict("startup") == Some(false) {
         return Some(format!("{}/{name} failed its probe and still runs", pod.uid));

@@ -143,7 +143,7 @@ mod tests {
         take(&mut state, wanted.clone(), Ok(("first".into(), 1000)), now);
         let at = due(&state, now).1.unwrap();
         assert!(at <= now + Duration::from_secs(800) && at > now + Duration::from_secs(790), "at 80 % of its life");
-        assert_eq!(due(&state, at).0, [wanted.clone()]);
+        assert_eq!(due(&state, at).0, std::slice::from_ref(&wanted));
         take(&mut state, wanted.clone(), failed(), at);
         assert_eq!(state.tokens[&wanted].got, Got::Token("first".into()), "it is good for a while");
     }
