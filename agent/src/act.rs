@@ -44,10 +44,13 @@ impl<'a, R: Runtime> Hands<'a, R> {
         for action in actions {
             log::info!("{shown}: {}: {}", words(&action.what), action.reason);
             let what = words(&action.what);
+            let makes_volumes = matches!(action.what, ActionKind::MakeVolumes { .. });
             if let Err(failure) = self.one(uid, pod, action).await {
                 let mut memory = self.memory.borrow_mut();
                 let failures = memory.setbacks.get(uid).map_or(0, |setback| setback.failures).saturating_add(1);
-                let setback = Setback { failures, at_ms: self.clock.now().mono_ms, text: failure.text().to_owned() };
+                let (at_ms, text) = (self.clock.now().mono_ms, failure.text().to_owned());
+                let of_volume = makes_volumes && matches!(failure, Failure::Refused(_));
+                let setback = Setback { failures, at_ms, text, of_volume };
                 memory.setbacks.insert(uid.to_owned(), setback);
                 match failure {
                     Failure::Conflict(_) => log::debug!("{shown}: {what}: {failure}"),

@@ -44,14 +44,25 @@ pub fn line(shown: &Shown) -> String {
 
 /// The first reason why a pod is not what it should be.
 pub fn trouble(status: &Value) -> Option<String> {
-    let containers = status["containerStatuses"].as_array().into_iter().flatten();
-    let waiting = containers.filter_map(|container| {
+    const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+    let containers = || {
+        let lists = [("init container", "initContainerStatuses"), ("container", "containerStatuses")];
+        lists.into_iter().flat_map(|(kind, list)| {
+            status[list].as_array().into_iter().flatten().map(move |container| (kind, container))
+        })
+    };
+    let waits = |(_, container): (&str, &Value)| {
         let state = &container["state"]["waiting"];
-        let reason = state["reason"].as_str().filter(|reason| *reason != "ContainerCreating")?;
-        Some(state["message"].as_str().filter(|message| !message.is_empty()).unwrap_or(reason))
-    });
+        let reason = state["reason"].as_str().filter(|reason| !USUAL.contains(reason))?;
+        Some(state["message"].as_str().filter(|message| !message.is_empty()).unwrap_or(reason).to_owned())
+    };
     let own = || status["message"].as_str().or_else(|| status["reason"].as_str()).filter(|text| !text.is_empty());
-    let text = waiting.map(Some).next().unwrap_or_else(own)?;
+    let ended = |(kind, container): (&str, &Value)| {
+        let code = container["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0)?;
+        Some(format!("{kind} {} ended with exit code {code}", container["name"].as_str().unwrap_or_default()))
+    };
+    let text =
+        containers().find_map(waits).or_else(|| own().map(str::to_owned)).or_else(|| containers().find_map(ended))?;
     Some(text.chars().take(REASON_CHARS_MAX).collect())
 }
 
@@ -85,5 +96,11 @@ mod tests {
         check(&[("a", running.clone())], "1 pod runs");
         check(&[("a", running.clone()), ("b", running), ("web", waits)], "2 pods run, 1 waits: web: image not found");
         check(&[("a", json!({"phase": "Pending"}))], "0 pods run, 1 waits: a: starting");
+        let failed = json!({
+            "phase": "Failed",
+            "initContainerStatuses": [{"name": "fill", "state": {"terminated": {"exitCode": 5}}}],
+            "containerStatuses": [{"name": "c", "state": {"waiting": {"reason": "PodInitializing"}}}],
+        });
+        check(&[("a", failed)], "0 pods run, 1 waits: a: init container fill ended with exit code 5");
     }
 }

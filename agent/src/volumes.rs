@@ -10,7 +10,7 @@ use crate::huge_pages;
 use crate::naming::{memory_volume_name, volume_dir};
 use crate::plan::world::Node;
 use crate::projection;
-use crate::runtime::{HostFile, MountSource, Volume};
+use crate::runtime::{HostFile, MountSource, NamedVolume, Volume};
 
 /// Where the volumes of one pod are.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +53,9 @@ pub fn source(volume: &PodVolume, home: &Home<'_>) -> VolumeSource {
 }
 
 /// All that has to be there before the sandbox starts.
-pub fn needed(volumes: &[PodVolume], home: &Home<'_>) -> Vec<Volume> {
-    volumes.iter().filter_map(|volume| source(volume, home).needs).collect()
+pub fn needed(volumes: &[PodVolume], home: &Home<'_>) -> Vec<NamedVolume> {
+    let named = |volume: &PodVolume, needs| NamedVolume { name: volume.name.clone(), volume: needs };
+    volumes.iter().filter_map(|volume| source(volume, home).needs.map(|needs| named(volume, needs))).collect()
 }
 
 fn host_path(volume: &PodVolume, _: &Home<'_>) -> Option<VolumeSource> {

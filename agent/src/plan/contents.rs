@@ -14,7 +14,7 @@ use crate::claims;
 use crate::desired::Desired;
 use crate::plan::world::Node;
 use crate::projection::{self, Missing};
-use crate::runtime::Volume;
+use crate::runtime::{NamedVolume, Volume};
 use crate::volumes::{Home, content_dir};
 
 /// The paths that a look has to tell of.
@@ -42,7 +42,7 @@ pub fn claimed(pod: PodCase<'_>, part: &mut PodPlan) -> Option<Vec<PodVolume>> {
 }
 
 /// The volumes to write before the sandbox starts; None while something is missing.
-pub fn all(pod: PodCase<'_>, part: &mut PodPlan) -> Option<Vec<Volume>> {
+pub fn all(pod: PodCase<'_>, part: &mut PodPlan) -> Option<Vec<NamedVolume>> {
     fill(pod, part, true)
 }
 
@@ -58,7 +58,7 @@ pub fn refresh(pod: PodCase<'_>, part: &mut PodPlan) {
 }
 
 /// `anew`: whatever there is, a power cut may have left half of it.
-fn fill(pod: PodCase<'_>, part: &mut PodPlan, anew: bool) -> Option<Vec<Volume>> {
+fn fill(pod: PodCase<'_>, part: &mut PodPlan, anew: bool) -> Option<Vec<NamedVolume>> {
     let PodCase { case, wanted, .. } = pod;
     let node = &case.world.node;
     let home = Home::of(node, wanted);
@@ -70,7 +70,8 @@ fn fill(pod: PodCase<'_>, part: &mut PodPlan, anew: bool) -> Option<Vec<Volume>>
             Ok(found) if !anew && there.is_some_and(|there| found.kept || *there == found.stamp) => continue,
             Ok(found) => match found.content() {
                 Ok(content) => {
-                    volumes.push(Volume::Content { path, content: Arc::new(content) });
+                    let content = Volume::Content { path, content: Arc::new(content) };
+                    volumes.push(NamedVolume { name: volume.name.clone(), volume: content });
                     continue;
                 }
                 Err(text) => Some(text),

@@ -132,6 +132,8 @@ pub struct Setback {
     pub failures: u32,
     pub at_ms: i64,
     pub text: String,
+    /// A volume cannot be mounted.
+    pub of_volume: bool,
 }
 
 /// A container that is dead, or was made and could not be started.

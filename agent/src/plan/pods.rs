@@ -202,7 +202,12 @@ pub fn rests(case: Case<'_>, part: &mut PodPlan, uid: &str) -> bool {
     part.wake_at(due_ms);
     // One failure may be chance; the next one is shown.
     if setback.failures > 1 {
-        part.waits.pod = Some(Waiting::new(WaitReason::SetupFailed, setback.text.clone()));
+        let text = setback.text.clone();
+        if setback.of_volume {
+            part.waits.notes.insert("volumes".to_owned(), Waiting::new(WaitReason::FailedMount, text));
+        } else {
+            part.waits.pod = Some(Waiting::new(WaitReason::SetupFailed, text));
+        }
     }
     true
 }

@@ -10,7 +10,7 @@ use super::checks::ProbeKind;
 use super::waiting::{Dismissal, Waits};
 use crate::logins::Login;
 use crate::naming::PodName;
-use crate::runtime::{Check, ContainerConfig, Limits, Volume};
+use crate::runtime::{Check, ContainerConfig, Limits, NamedVolume};
 
 /// What to do now. Actions of one pod run in their order and stop at the first failure; pods run side by side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActionKind {
     MakeVolumes {
-        volumes: Vec<Volume>,
+        volumes: Vec<NamedVolume>,
     },
     /// Create and start.
     Start(Box<Start>),

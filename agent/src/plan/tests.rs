@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use super::memory::{Pull, PullState};
+use super::memory::{Pull, PullState, Setback};
 use super::*;
 use crate::container::{Instance, member_config, sandbox_config};
 use crate::hash::EPHEMERAL_HASH;
@@ -914,4 +914,22 @@ fn a_resize_waits_for_room() {
         kinds.contains(&&json!("PodResizeInProgress")) && !kinds.contains(&&json!("PodResizePending")),
         "{kinds:?}"
     );
+}
+
+#[test]
+fn a_volume_that_cannot_be_mounted_is_an_event_and_a_lost_call_a_reason() {
+    let wanted = one("Always");
+    for (of_volume, pod, note) in
+        [(true, None, Some(WaitReason::FailedMount)), (false, Some(WaitReason::SetupFailed), None)]
+    {
+        let mut world = world(&wanted, None, &[]);
+        let setback = Setback { failures: 2, at_ms: 0, text: "no".to_owned(), of_volume };
+        world.memory.setbacks.insert("u".to_owned(), setback);
+        let desired = Desired { pods: [("u".to_owned(), Arc::new(wanted.clone()))].into(), ..Desired::default() };
+        let now = Now { wall_ms: 1000, mono_ms: 0 };
+        let round = plan(Case { desired: &desired, world: &world, now, rules: Rules::default() });
+        let waits = &round.waits["u"];
+        assert_eq!(waits.pod.as_ref().map(|waiting| waiting.reason), pod);
+        assert_eq!(waits.notes.get("volumes").map(|waiting| waiting.reason), note);
+    }
 }

@@ -21,7 +21,18 @@ pub(super) fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
         "name": name, "namespace": pod["metadata"]["namespace"], "labels": pod["metadata"]["labels"],
         "annotations": annotations,
     });
-    pod["spec"]["nodeName"] = node_name.into();
+    let spec = &mut pod["spec"];
+    spec["nodeName"] = node_name.into();
+    // Defaults of pods without a class: the master may have one for all of them, and refuses what says otherwise.
+    if spec["priorityClassName"].as_str().unwrap_or_default().is_empty()
+        && let Some(spec) = spec.as_object_mut()
+    {
+        for (field, default) in [("priority", json!(0)), ("preemptionPolicy", json!("PreemptLowerPriority"))] {
+            if spec.get(field) == Some(&default) {
+                spec.remove(field);
+            }
+        }
+    }
     pod
 }
 
@@ -33,4 +44,26 @@ pub(super) fn is_contradicted(wanted: &Wanted, shows: &Value, status: &Value) ->
         |status: &Value, member: &Member| !wanted.restarts_all() && ended_for_good(status, policy, member).is_some();
     let mut main = wanted.members().filter(|member| member.kind == MemberKind::Main);
     main.any(|member| ended(shows, &member) && !ended(status, &member))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_masters_default_class_is_not_contradicted() {
+        let usual = json!({"priority": 0, "preemptionPolicy": "PreemptLowerPriority"});
+        for (said, shown) in [
+            (usual, json!({})),
+            (json!({"priority": 7, "preemptionPolicy": "Never"}), json!({"priority": 7, "preemptionPolicy": "Never"})),
+            (json!({"priority": 0, "priorityClassName": "calm"}), json!({"priority": 0, "priorityClassName": "calm"})),
+        ] {
+            let of = |mut spec: Value| {
+                spec["nodeName"] = "n1".into();
+                spec
+            };
+            let document = json!({"metadata": {"name": "a", "namespace": "default"}, "spec": said});
+            assert_eq!(mirror(&document, "a-n1", "n1")["spec"], of(shown));
+        }
+    }
 }

@@ -21,7 +21,8 @@ pub use faults::{Faults, Random};
 pub use note::{Note, Noted};
 
 use super::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, Network, Runtime, SeenContainer, State, Volume,
+    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Runtime, SeenContainer, State,
+    Volume,
 };
 use crate::logins::Login;
 use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_KIND, LABEL_POD_UID, SANDBOX};
@@ -397,10 +398,10 @@ impl Runtime for Fake {
         Ok(paths.iter().filter_map(|path| Some((path.clone(), inner.contents.get(path)?.1.clone()))).collect())
     }
 
-    async fn make_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure> {
+    async fn make_volumes(&self, uid: &str, volumes: &[NamedVolume]) -> Result<(), Failure> {
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
-        for volume in volumes {
+        for NamedVolume { volume, .. } in volumes {
             if let Volume::Content { path, content } = volume {
                 inner.contents.insert(path.clone(), (uid.to_owned(), content.stamp.clone()));
                 let files = content.files.iter().map(|file| (file.path.clone(), file.bytes.clone())).collect();

@@ -6,15 +6,15 @@ pub mod docker;
 pub mod fake;
 mod mount;
 pub mod pause;
+mod volume;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use mount::{Mount, MountSource, Propagation, ReadOnlyBelow, SubPath};
+pub use volume::{HostFile, NamedVolume, Volume};
 
-use crate::content::Content;
 use crate::logins::Login;
 
 /// One container engine. All calls may fail at any time, and a failed call may have happened all the same: the loop
@@ -29,7 +29,7 @@ pub trait Runtime {
     /// The stamps of what these volumes hold, which the agent fills itself; one that is missing is left out.
     async fn contents(&self, paths: &BTreeSet<String>) -> Result<BTreeMap<String, String>, Failure>;
     /// Makes what is missing of it. A directory that is there keeps its content.
-    async fn make_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure>;
+    async fn make_volumes(&self, uid: &str, volumes: &[NamedVolume]) -> Result<(), Failure>;
     /// Takes away all directories and engine volumes of a pod.
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure>;
 
@@ -163,40 +163,6 @@ pub struct Image {
     pub stop_signal: Option<String>,
     /// On the disk.
     pub size_bytes: u64,
-}
-
-/// The kinds of files that a hostPath may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HostFile {
-    Regular,
-    Socket,
-    CharDevice,
-    BlockDevice,
-}
-
-/// A directory or file on the host that containers of a pod share.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Volume {
-    /// An empty directory at that path, mode 0777 as emptyDir has it, given to that group where one is named.
-    Directory { path: String, group: Option<u32> },
-    /// Anything of the host; where nothing is, a directory is made (0755) and never removed.
-    HostPath { path: String },
-    /// A directory of the host, made (0755) where it is missing if `create`; it is never removed. One that is missing,
-    /// or is no directory, is `Refused`.
-    HostDirectory { path: String, create: bool },
-    /// A directory of the host that a pod has for itself: given to its group where one is named, `unless_fits` only
-    /// where the directory is not the group's already. `create`: made where it is missing, for all.
-    Local { path: String, create: bool, group: Option<u32>, unless_fits: bool },
-    /// An export of a server, mounted by the engine. Gone with the pod, its content stays.
-    Nfs { name: String, server: String, path: String, options: String },
-    /// A file of the host of that kind; an empty regular one is made (0644) where it is missing if `create`.
-    HostFile { path: String, kind: HostFile, create: bool },
-    /// A directory with this content, exchanged whole.
-    Content { path: String, content: Arc<Content> },
-    /// A local engine volume of type tmpfs, bounded, gone with the pod.
-    Memory { name: String, size_bytes: Option<u64>, group: Option<u32> },
-    /// The same of type hugetlbfs.
-    HugePages { name: String, page_bytes: u64, size_bytes: u64, group: Option<u32> },
 }
 
 /// One hook or probe, with every name resolved. An empty host means the address of the pod.

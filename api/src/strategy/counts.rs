@@ -1,7 +1,7 @@
 //! Checks the counts of a status: nothing below zero, no part more than the whole. PURE.
 
 use super::checks::not_negative;
-use super::doc::number;
+use super::doc::{list, number};
 use crate::meta::Durable;
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
@@ -92,10 +92,12 @@ pub fn forgotten(new: &Value, old: &Value) -> Option<Problem> {
     (is < was).then(|| Problem::invalid(&Path::new("status.collisionCount"), is, "cannot be decremented"))
 }
 
-/// Counts can be made again, but for how often a hash was taken: it goes into the names of what is made next.
+/// Counts can be made again, but for how often a hash was taken: it goes into the names of what is made next. Nor can a
+/// rollout that took too long be seen to have done so by who looks for the first time.
 pub fn durable(object: &Value) -> Durable {
     let collided = number(&object["status"], "collisionCount").is_some_and(|count| count > 0);
-    if collided { Durable::Whole } else { Durable::WithoutStatus }
+    let late = list(&object["status"], "conditions").iter().any(|one| one["reason"] == "ProgressDeadlineExceeded");
+    if collided || late { Durable::Whole } else { Durable::WithoutStatus }
 }
 
 #[cfg(test)]
@@ -131,11 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn collisions_outlive_a_restart() {
+    fn collisions_and_missed_deadlines_outlive_a_restart() {
         let check =
             |status: Value, expected: Durable| assert_eq!(durable(&json!({"status": status})), expected, "{status}");
         check(Value::Null, Durable::WithoutStatus);
         check(json!({"replicas": 3, "collisionCount": 0}), Durable::WithoutStatus);
         check(json!({"replicas": 3, "collisionCount": 1}), Durable::Whole);
+        let progressing = |reason: &str| json!({"conditions": [{"type": "Progressing", "reason": reason}]});
+        check(progressing("ReplicaSetUpdated"), Durable::WithoutStatus);
+        check(progressing("ProgressDeadlineExceeded"), Durable::Whole);
     }
 }

@@ -63,6 +63,8 @@ pub struct Agent {
     assigned: Assigned,
     state: Option<SourceState>,
     objects: Arc<Objects>,
+    /// The master's revision when it was asked for them last, and for which.
+    asked: Option<(u64, BTreeSet<Ref>)>,
     heard: MasterPods,
     sent: BTreeMap<String, (Value, Value)>,
     registered: bool,
@@ -77,6 +79,8 @@ pub struct Agent {
 #[derive(Default)]
 struct Watch {
     open: bool,
+    /// The master's revision of what was shown.
+    revision: u64,
     shown: BTreeMap<String, Value>,
     under_way: VecDeque<(Instant, Event)>,
 }
@@ -141,6 +145,7 @@ impl Host {
             assigned: Assigned::new(self.disk.clone()),
             state: None,
             objects,
+            asked: None,
             heard: MasterPods::default(),
             sent: BTreeMap::new(),
             registered: false,
@@ -176,8 +181,8 @@ impl Host {
         }
     }
 
-    /// All that goes between this host and the master at one moment.
-    pub fn talk(&mut self, master: &Master, pods: &[Value]) {
+    /// All that goes between this host and the master at one moment, at which its pods are these, of this revision.
+    pub fn talk(&mut self, master: &Master, pods: &[Value], revision: u64) {
         let event = self.fake.with(|engine| std::mem::take(&mut engine.event));
         let missed = event && self.losses > 0 && self.random.borrow_mut().percent(15);
         let Some(mut agent) = self.agent.take() else { return };
@@ -185,7 +190,7 @@ impl Host {
             agent.wake.notify_one();
         }
         if self.linked && master.is_up() {
-            self.listen(&mut agent, master, pods);
+            self.listen(&mut agent, master, pods, revision);
             self.report(&mut agent, master);
         }
         self.agent = Some(agent);
@@ -195,18 +200,23 @@ impl Host {
         self.random.borrow_mut().percent(self.losses)
     }
 
-    fn listen(&mut self, agent: &mut Agent, master: &Master, pods: &[Value]) {
-        let mine = pods.iter().filter(|pod| pod["spec"]["nodeName"] == self.name);
-        let now: BTreeMap<String, Value> = mine.map(|pod| (uid(pod), pod.clone())).collect();
+    fn listen(&mut self, agent: &mut Agent, master: &Master, pods: &[Value], revision: u64) {
+        let now = || -> BTreeMap<String, Value> {
+            let mine = pods.iter().filter(|pod| pod["spec"]["nodeName"] == self.name);
+            mine.map(|pod| (uid(pod), pod.clone())).collect()
+        };
         if !agent.watch.open {
             if self.lost() {
                 return;
             }
-            agent.list(master, now.clone());
-            agent.watch = Watch { open: true, shown: now, under_way: VecDeque::new() };
+            agent.list(master, now());
+            agent.watch = Watch { open: true, revision, shown: now(), under_way: VecDeque::new() };
         } else {
             let late = Duration::from_millis(self.random.borrow_mut().below(self.delay_ms + 1));
-            agent.watch.tell(now, Instant::now() + late);
+            if agent.watch.revision != revision {
+                agent.watch.tell(now(), Instant::now() + late);
+                agent.watch.revision = revision;
+            }
             agent.hear();
         }
         self.fetch(agent, master);
@@ -217,8 +227,12 @@ impl Host {
     fn fetch(&mut self, agent: &mut Agent, master: &Master) {
         let state = agent.state.iter().flat_map(|state| &state.pods);
         let wanted: BTreeSet<Ref> = state.flat_map(|pod| pod.objects.iter().cloned()).collect();
+        let asked = (master.revision(), wanted);
+        if agent.asked.as_ref() == Some(&asked) {
+            return;
+        }
         let mut objects = Objects::default();
-        for claim in wanted {
+        for claim in asked.1.iter().cloned() {
             let found =
                 master.get(&format!("/api/v1/namespaces/{}/persistentvolumeclaims/{}", claim.namespace, claim.name));
             if let Some(volume) = found.as_ref().and_then(|claim| claim["spec"]["volumeName"].as_str()) {
@@ -230,6 +244,7 @@ impl Host {
             }
             objects.known.insert(claim, found.map(|claim| Arc::new(Object::read(ObjectKind::Claim, &claim))));
         }
+        agent.asked = Some(asked);
         objects.kept = objects.known.iter().filter_map(|(key, object)| Some((key.clone(), object.clone()?))).collect();
         if *agent.objects != objects {
             self.kept = objects.kept.clone();

@@ -643,9 +643,11 @@ impl Story {
             self.master.work();
             moves::after(self);
         }
-        let pods = if self.master.is_up() { self.master.stored("pods") } else { Rc::default() };
+        let up = self.master.is_up();
+        let (pods, revision) =
+            if up { (self.master.stored("pods"), self.master.revision()) } else { (Rc::default(), 0) };
         for host in &mut self.hosts {
-            host.talk(&self.master, &pods);
+            host.talk(&self.master, &pods, revision);
         }
         for host in &self.hosts {
             self.wrongs.extend(host.fake.with(|engine| std::mem::take(&mut engine.wrongs)));

@@ -9,7 +9,7 @@ use coracle_agent::logins::Login;
 use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
 use coracle_agent::runtime::fake::Fake;
 use coracle_agent::runtime::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, Runtime, SeenContainer, State, Volume,
+    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Runtime, SeenContainer, State,
 };
 use serde_json::Value;
 use tokio::task::spawn_local;
@@ -215,7 +215,7 @@ impl Runtime for Engine {
         self.fake.volumes().await
     }
 
-    async fn make_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure> {
+    async fn make_volumes(&self, uid: &str, volumes: &[NamedVolume]) -> Result<(), Failure> {
         self.fake.make_volumes(uid, volumes).await
     }
 

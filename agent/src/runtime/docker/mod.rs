@@ -46,7 +46,7 @@ use std::time::Duration;
 use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions};
 
-use super::{Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, Runtime, SeenContainer, Volume};
+use super::{Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Runtime, SeenContainer};
 use crate::logins::Login;
 pub use about::Engine;
 use connection::held;
@@ -65,7 +65,7 @@ impl Runtime for Docker {
         Ok(content::stamps(paths))
     }
 
-    async fn make_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure> {
+    async fn make_volumes(&self, uid: &str, volumes: &[NamedVolume]) -> Result<(), Failure> {
         self.create_volumes(uid, volumes).await
     }
 

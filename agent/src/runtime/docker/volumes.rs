@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use bollard::models::VolumeCreateRequest;
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 
-use super::super::{ContainerConfig, Failure, HostFile, Seccomp, Volume};
+use super::super::{ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
 use super::connection::{Docker, Settings};
 use super::dialect::Dialect;
 use super::{content, owner, subpath};
@@ -51,38 +51,41 @@ impl Docker {
             .collect())
     }
 
-    pub(super) async fn create_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure> {
-        for volume in volumes {
-            match volume {
-                Volume::Directory { path, group } => make_directory(Path::new(path), *group)?,
-                Volume::HostPath { path } => host_path(Path::new(path))?,
-                Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
-                Volume::Local { path, create, group, unless_fits } => {
-                    local(path.clone(), *create, *group, *unless_fits).await?
-                }
-                Volume::Nfs { name, server, path, options } => {
-                    let options =
-                        [("type", "nfs"), ("device", &format!(":{path}")), ("o", &format!("addr={server},{options}"))];
-                    self.create_engine_volume(uid, name, &options).await?;
-                }
-                Volume::HostFile { path, kind, create } => host_file(Path::new(path), *kind, *create)?,
-                Volume::Content { path, content } => {
-                    let path = Path::new(path);
-                    content::write(path, content, SystemTime::now()).map_err(|error| disk("write", path, &error))?;
-                }
-                Volume::HugePages { name, page_bytes, size_bytes, group } => {
-                    let options = format!("{},pagesize={page_bytes},size={size_bytes}", open_to(*group));
-                    self.create_engine_volume(
-                        uid,
-                        name,
-                        &[("type", "hugetlbfs"), ("device", "hugetlbfs"), ("o", &options)],
-                    )
-                    .await?;
-                }
-                Volume::Memory { name, size_bytes, group } => {
-                    self.create_memory(uid, name, *size_bytes, *group).await?
-                }
+    pub(super) async fn create_volumes(&self, uid: &str, volumes: &[NamedVolume]) -> Result<(), Failure> {
+        for NamedVolume { name, volume } in volumes {
+            self.create_volume(uid, volume).await.map_err(|failure| of_volume(name, failure))?;
+        }
+        Ok(())
+    }
+
+    async fn create_volume(&self, uid: &str, volume: &Volume) -> Result<(), Failure> {
+        match volume {
+            Volume::Directory { path, group } => make_directory(Path::new(path), *group)?,
+            Volume::HostPath { path } => host_path(Path::new(path))?,
+            Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
+            Volume::Local { path, create, group, unless_fits } => {
+                local(path.clone(), *create, *group, *unless_fits).await?
             }
+            Volume::Nfs { name, server, path, options } => {
+                let options =
+                    [("type", "nfs"), ("device", &format!(":{path}")), ("o", &format!("addr={server},{options}"))];
+                self.create_engine_volume(uid, name, &options).await?;
+            }
+            Volume::HostFile { path, kind, create } => host_file(Path::new(path), *kind, *create)?,
+            Volume::Content { path, content } => {
+                let path = Path::new(path);
+                content::write(path, content, SystemTime::now()).map_err(|error| disk("write", path, &error))?;
+            }
+            Volume::HugePages { name, page_bytes, size_bytes, group } => {
+                let options = format!("{},pagesize={page_bytes},size={size_bytes}", open_to(*group));
+                self.create_engine_volume(
+                    uid,
+                    name,
+                    &[("type", "hugetlbfs"), ("device", "hugetlbfs"), ("o", &options)],
+                )
+                .await?;
+            }
+            Volume::Memory { name, size_bytes, group } => self.create_memory(uid, name, *size_bytes, *group).await?,
         }
         Ok(())
     }
@@ -203,6 +206,14 @@ fn memory_limit(dialect: Dialect, bytes: u64) -> String {
 /// As the option of a mount.
 fn open_to(group: Option<u32>) -> String {
     group.map_or_else(|| "mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"))
+}
+
+/// As a kubelet says that a volume cannot be mounted.
+fn of_volume(name: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused(text) => Failure::Refused(format!("MountVolume.SetUp failed for volume \"{name}\" : {text}")),
+        other => other,
+    }
 }
 
 /// A link that leads nowhere is there, and the engine says so.
