@@ -12,6 +12,8 @@ use crate::runtime::{Check, Publish};
 
 /// An annotation of a pod as the agent shows it: whether it comes from a `file` or from the `api`.
 pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+/// In the agent's own answers: what a pod waits for that its status does not say.
+pub const WAITS_FOR: &str = "dev.coracle.waits-for";
 /// On every container, volume and network of ours; the value is the kind of thing: `sandbox`, `container`, `volume`,
 /// `network`.
 pub const LABEL_KIND: &str = "dev.coracle.kind";

@@ -38,6 +38,8 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     }
     let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
     let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.runs());
+    // While something is done for it, what the listing lacks may be about to come.
+    let may_run = sandbox.is_some() || world.busy.contains(&wanted.name.uid);
     // Whatever its containers do, it is over when they are.
     let ends = deleting || waits.dismissed.is_some();
     let initialized = order::is_initialized(wanted, &runs);
@@ -46,7 +48,7 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     let (init, containers): (Vec<MemberStatus>, Vec<MemberStatus>) = wanted
         .members()
         .filter(|member| member.kind != MemberKind::Ephemeral)
-        .map(|member| MemberStatus { kind: member.kind, one: one(&case, &runs, &member, ends && sandbox.is_none()) })
+        .map(|member| MemberStatus { kind: member.kind, one: one(&case, &runs, &member, ends && !may_run) })
         .partition(|member| member.kind != MemberKind::Main);
     let containers: Vec<One> = containers.into_iter().map(|member| member.one).collect();
     let ended = match &waits.dismissed {
@@ -55,7 +57,7 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     };
     // The sandbox goes last; only then is it over.
     let still = || waits.dismissed.is_some() && seen::members(&runs).any(|run| run.seen.runs());
-    let over = ended.filter(|_| sandbox.is_none() && !still());
+    let over = ended.filter(|_| !may_run && !still());
     let gates = gates(wanted);
     let generation = Some(wanted.pod.metadata.generation).filter(|generation| *generation > 0);
     let mut status = Map::new();
@@ -292,7 +294,7 @@ mod tests {
 
     #[test]
     fn what_is_over_waits_for_nothing() {
-        let check = |deleted: Value, expected: Value| {
+        let check = |deleted: Value, busy: &[&str], expected: Value| {
             let document = json!({
                 "metadata": {"namespace": "d", "name": "p", "uid": "u", "deletionTimestamp": deleted},
                 "spec": {"containers": [{"name": "c", "image": "i"}]},
@@ -300,11 +302,15 @@ mod tests {
             let wanted = Wanted::new(Source::Master, document).unwrap();
             let resting = Some(Waiting::new(WaitReason::SetupFailed, "the call was lost".to_owned()));
             let waits = Waits { pod: resting, ..Waits::default() };
-            let status = status(&wanted, &World::default(), &waits, &Value::Null, Now::default());
+            let world = World { busy: busy.iter().map(|uid| (*uid).to_owned()).collect(), ..World::default() };
+            let status = status(&wanted, &world, &waits, &Value::Null, Now::default());
             assert_eq!(json!([status["phase"], status["reason"], status["message"]]), expected);
         };
-        check(Value::Null, json!(["Pending", "SetupFailed", "the call was lost"]));
-        check("2026-01-01T00:00:00Z".into(), json!(["Failed", null, null]));
+        let lost = json!(["Pending", "SetupFailed", "the call was lost"]);
+        check(Value::Null, &[], lost.clone());
+        check("2026-01-01T00:00:00Z".into(), &[], json!(["Failed", null, null]));
+        // What is being made for it may run in a moment.
+        check("2026-01-01T00:00:00Z".into(), &["u"], lost);
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub fn line(shown: &Shown) -> String {
             (Some("Succeeded"), _) => ended += 1,
             (Some("Running"), None) => run += 1,
             (_, trouble) => {
-                waiting.push(format!("{}: {}", wanted.name.name, trouble.unwrap_or_else(|| "starting".to_owned())))
+                let trouble = trouble.unwrap_or_else(|| short(note(shown, uid).unwrap_or("starting")));
+                waiting.push(format!("{}: {trouble}", wanted.name.name));
             }
         }
     }
@@ -40,6 +41,11 @@ pub fn line(shown: &Shown) -> String {
         parts.push(format!("{} {verb}: {}{more}", waiting.len(), waiting[..waiting.len().min(REASONS_MAX)].join(", ")));
     }
     parts.join(", ")
+}
+
+/// What a pod waits for that its status does not say: a kubelet tells it in events alone.
+pub fn note<'a>(shown: &'a Shown, uid: &str) -> Option<&'a str> {
+    shown.waits.get(uid)?.notes.values().map(|waiting| waiting.message.as_str()).find(|message| !message.is_empty())
 }
 
 /// The first reason why a pod is not what it should be.
@@ -63,13 +69,18 @@ pub fn trouble(status: &Value) -> Option<String> {
     };
     let text =
         containers().find_map(waits).or_else(|| own().map(str::to_owned)).or_else(|| containers().find_map(ended))?;
-    Some(text.chars().take(REASON_CHARS_MAX).collect())
+    Some(short(&text))
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(REASON_CHARS_MAX).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::desired::{Desired, Source, Wanted};
+    use crate::plan::{WaitReason, Waiting, Waits};
     use serde_json::json;
     use std::sync::Arc;
 
@@ -81,6 +92,9 @@ mod tests {
             desired.pods.insert((*name).to_owned(), Arc::new(Wanted::new(Source::File, document).unwrap()));
             shown.statuses.insert((*name).to_owned(), status.clone());
         }
+        let missing = Waiting::new(WaitReason::FailedMount, "no secret \"s\"");
+        let waits = Waits { notes: [("volume s".to_owned(), missing)].into(), ..Waits::default() };
+        shown.waits.insert("noted".to_owned(), waits);
         shown.desired = Arc::new(desired);
         assert_eq!(line(&shown), expected);
     }
@@ -96,6 +110,7 @@ mod tests {
         check(&[("a", running.clone())], "1 pod runs");
         check(&[("a", running.clone()), ("b", running), ("web", waits)], "2 pods run, 1 waits: web: image not found");
         check(&[("a", json!({"phase": "Pending"}))], "0 pods run, 1 waits: a: starting");
+        check(&[("noted", json!({"phase": "Pending"}))], "0 pods run, 1 waits: noted: no secret \"s\"");
         let failed = json!({
             "phase": "Failed",
             "initContainerStatuses": [{"name": "fill", "state": {"terminated": {"exitCode": 5}}}],

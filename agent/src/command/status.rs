@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::check::Remark;
 use super::report::Report;
-use crate::naming::CONFIG_SOURCE;
+use crate::naming::{CONFIG_SOURCE, WAITS_FOR};
 use crate::summary;
 
 /// `node`, `pods`: the answers of `/node` and `/pods`. `trouble`: what `/healthz` says where it is not well.
@@ -29,7 +29,7 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
         let restarts: u64 = containers.iter().filter_map(|one| one["restartCount"].as_u64()).sum();
         let phase = status["phase"].as_str().unwrap_or("Pending");
         let of = pod["spec"]["containers"].as_array().map_or(0, Vec::len);
-        let problem = problem(phase, ready, of, status);
+        let problem = problem(phase, ready, of, status, pod["metadata"]["annotations"][WAITS_FOR].as_str());
         if let Some(why) = &problem {
             problems.push(format!("pod {name}: {why}"));
         }
@@ -90,7 +90,7 @@ fn counted(count: u64, of: &str) -> String {
     format!("{count} {of}{}", if count == 1 { "" } else { "s" })
 }
 
-fn problem(phase: &str, ready: usize, of: usize, status: &Value) -> Option<String> {
+fn problem(phase: &str, ready: usize, of: usize, status: &Value, note: Option<&str>) -> Option<String> {
     let why = summary::trouble(status);
     match phase {
         "Succeeded" => None,
@@ -99,7 +99,7 @@ fn problem(phase: &str, ready: usize, of: usize, status: &Value) -> Option<Strin
             1 => "one of its containers is not ready".to_owned(),
             several => format!("{several} of its containers are not ready"),
         })),
-        "Pending" => Some(why.unwrap_or_else(|| "it is starting".to_owned())),
+        "Pending" => Some(why.unwrap_or_else(|| note.unwrap_or("it is starting").to_owned())),
         other => Some(format!("{other}: {}", why.unwrap_or_else(|| "its containers ended".to_owned()))),
     }
 }
@@ -113,7 +113,7 @@ mod tests {
             "os": "Debian", "kernel": "6.1",
             "cpus": 2, "memoryBytes": 1_u64 << 30, "diskBytes": 3_u64 << 30});
         let pod = json!({
-            "metadata": {"namespace": "default", "name": "web"}, "spec": {"containers": [{}]}, "status": status,
+            "metadata": {"namespace": "default", "name": "web", "annotations": {WAITS_FOR: "no secret"}}, "spec": {"containers": [{}]}, "status": status,
         });
         report(&node, trouble, &json!({"items": [pod]}), remarks)
     }
@@ -165,6 +165,7 @@ mod tests {
             "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}],
         });
         check(report_of(None, waits, &[]), "pod default/web: not found");
+        check(report_of(None, json!({"phase": "Pending"}), &[]), "pod default/web: no secret");
         check(report_of(None, json!({"phase": "Running", "containerStatuses": [{"ready": false}]}), &[]), "not ready");
         check(report_of(None, json!({"phase": "Failed", "reason": "Evicted"}), &[]), "Failed: Evicted");
         let remark = |warning| [Remark { path: "a.yaml".to_owned(), warning, text: "line 1".to_owned() }];

@@ -17,8 +17,9 @@ use std::sync::Arc;
 use coracle_http::{Answer, Handler, Limits, Method, Request, StatusCode};
 use serde_json::{Value, json};
 
-use crate::naming::CONFIG_SOURCE;
+use crate::naming::{CONFIG_SOURCE, WAITS_FOR};
 use crate::node::conditions;
+use crate::summary;
 use crate::sync::Shown;
 use streams::With;
 pub use view::View;
@@ -146,6 +147,9 @@ fn pods(shown: &Shown, node_name: &str) -> Answer {
                 if wanted.name.source == crate::naming::Source::File { "file" } else { "api" }.into();
             if let Some(status) = shown.statuses.get(uid) {
                 pod["status"] = status.clone();
+            }
+            if let Some(note) = summary::note(shown, uid) {
+                pod["metadata"]["annotations"][WAITS_FOR] = note.into();
             }
             pod
         })
