@@ -131,7 +131,8 @@ fn manifest(name: &str) -> String {
 }
 
 fn pod_v1beta1(name: &str) -> String {
-    let container = json!({"name": "c", "image": images::BUSYBOX, "command": ["sleep", "3600"]});
+    // Longer than any quiet time that is measured: what ends is started again, and its files are written.
+    let container = json!({"name": "c", "image": images::BUSYBOX, "command": ["sleep", "1000000"]});
     json!({
         "kind": "Pod", "apiVersion": "v1beta1", "id": name,
         "desiredState": {"manifest": {"version": "v1beta1", "id": name, "containers": [container]}},
