@@ -45,12 +45,7 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     let initialized = order::is_initialized(wanted, &runs);
     let renewal = renewal::of(wanted, &runs);
     let case = StatusCase { wanted, world, waits, was, initialized, renewal };
-    let (init, containers): (Vec<MemberStatus>, Vec<MemberStatus>) = wanted
-        .members()
-        .filter(|member| member.kind != MemberKind::Ephemeral)
-        .map(|member| MemberStatus { kind: member.kind, one: one(&case, &runs, &member, ends && !may_run) })
-        .partition(|member| member.kind != MemberKind::Main);
-    let containers: Vec<One> = containers.into_iter().map(|member| member.one).collect();
+    let (init, containers) = member_statuses(&case, &runs, ends && !may_run);
     let ended = match &waits.dismissed {
         Some(_) => Some(PodEnd::Failed),
         None => end(wanted, deleting, &containers, waits).or_else(|| init_end(wanted, &init, waits)),
@@ -107,6 +102,17 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     set("qosClass", json!(qos::class(&wanted.document)));
     add_resources(&mut status, wanted);
     Value::Object(status)
+}
+
+/// Those of init containers and sidecars, and those of main containers.
+fn member_statuses(case: &StatusCase<'_>, runs: &[Run<'_>], is_over: bool) -> (Vec<MemberStatus>, Vec<One>) {
+    let (init, containers): (Vec<MemberStatus>, Vec<MemberStatus>) = case
+        .wanted
+        .members()
+        .filter(|member| member.kind != MemberKind::Ephemeral)
+        .map(|member| MemberStatus { kind: member.kind, one: one(case, runs, &member, is_over) })
+        .partition(|member| member.kind != MemberKind::Main);
+    (init, containers.into_iter().map(|member| member.one).collect())
 }
 
 /// The status of a pod of which this host's containers say nothing new.

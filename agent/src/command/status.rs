@@ -113,7 +113,8 @@ mod tests {
             "os": "Debian", "kernel": "6.1",
             "cpus": 2, "memoryBytes": 1_u64 << 30, "diskBytes": 3_u64 << 30});
         let pod = json!({
-            "metadata": {"namespace": "default", "name": "web", "annotations": {WAITS_FOR: "no secret"}}, "spec": {"containers": [{}]}, "status": status,
+            "metadata": {"namespace": "default", "name": "web", "annotations": {WAITS_FOR: "no secret"}},
+            "spec": {"containers": [{}]}, "status": status,
         });
         report(&node, trouble, &json!({"items": [pod]}), remarks)
     }
