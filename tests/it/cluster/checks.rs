@@ -16,6 +16,8 @@ pub struct Seen {
     pub once_ready: BTreeSet<String>,
     /// What was so before the controllers worked.
     pub before: Before,
+    /// Pods of `web` that were ready when the controllers had worked, less those that were evicted since, by uid.
+    pub budgeted: BTreeSet<String>,
     /// Pods that were on a node already, by uid.
     pub bound: BTreeSet<String>,
     /// Pods of `db`, by uid.
@@ -86,14 +88,15 @@ pub fn open_nodes(story: &Story) -> BTreeSet<String> {
     node_names(story, |node| node["spec"]["unschedulable"] != true && !has_taint(node, "NoSchedule"))
 }
 
-/// An eviction was allowed: the budget is kept.
+/// An eviction was allowed: the budget is kept, as far as it was counted. What hosts have said since then is not, as in
+/// Kubernetes.
 pub fn evicted(story: &mut Story, pods: &[Value], name: &str) {
     let Some(web) = &story.asked.web else { return };
-    let ready = ready(pods, "web");
-    let was_ready = of(pods, "web").any(|pod| meta(pod, "name") == name && ready.contains_key(meta(pod, "uid")));
-    if was_ready && (ready.len() as u64) < web.replicas {
-        let wrong =
-            format!("{name} was evicted: {} pods of web were ready, and {} have to be", ready.len(), web.replicas - 1);
+    let ready = story.seen.budgeted.len();
+    let was_ready =
+        of(pods, "web").any(|pod| meta(pod, "name") == name && story.seen.budgeted.remove(meta(pod, "uid")));
+    if was_ready && (ready as u64) < web.replicas {
+        let wrong = format!("{name} was evicted: {ready} pods of web were ready, and {} have to be", web.replicas - 1);
         story.wrongs.push(wrong);
     }
 }

@@ -62,6 +62,7 @@ pub fn after(story: &mut Story) {
     nodes_take_what_fits(story, &mut wrongs);
     only_ready_pods_serve(story, &mut wrongs);
     story.wrongs.extend(wrongs);
+    story.seen.budgeted = ready(&story.master.stored("pods"), "web").into_keys().collect();
 }
 
 /// What the controllers took away, they might, by what they knew: what a lost node ran counted as well.
