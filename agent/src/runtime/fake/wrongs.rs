@@ -8,18 +8,24 @@ use tokio::time::Instant;
 use super::{FakeContainer, Inner};
 use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_POD_UID};
 
-/// Of one container and one wish, in one minute; of pulls of one image; of all changes in ten seconds.
+/// Of one container and one wish, in one minute; of pulls of one image; of all changes in ten seconds, and of those of
+/// each container that starts in them.
 const STARTS_A_MINUTE_MAX: usize = 9;
 pub(super) const PULLS_A_MINUTE_MAX: usize = 30;
 const CHANGES_IN_TEN_SECONDS_MAX: usize = 150;
+const CHANGES_OF_A_START_MAX: usize = 5;
 
 impl Inner {
     pub(super) fn count_change(&mut self) {
         let now = Instant::now();
         self.changes_total += 1;
-        self.changes.retain(|at| now - *at < Duration::from_secs(10));
+        let recent = |at: &Instant| now - *at < Duration::from_secs(10);
+        self.changes.retain(recent);
         self.changes.push(now);
-        if self.changes.len() > CHANGES_IN_TEN_SECONDS_MAX {
+        let starts = || self.starts.values().flatten().filter(|at| recent(at)).count();
+        if self.changes.len() > CHANGES_IN_TEN_SECONDS_MAX
+            && self.changes.len() > CHANGES_IN_TEN_SECONDS_MAX + CHANGES_OF_A_START_MAX * starts()
+        {
             self.wrongs.push("the engine is asked without rest".to_owned());
             self.changes.clear();
         }
