@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::happening::{Event, Happening};
 use crate::lanes::Lanes;
 use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag};
-use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
+use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, SetbackKind, Stopping};
 use crate::plan::seen;
 use crate::plan::{Action, ActionKind, PullWanted, Round, Start, Stop, StopReason};
 use crate::runtime::{Check, CheckOutcome, Failure, Runtime};
@@ -41,25 +41,48 @@ impl<'a, R: Runtime> Hands<'a, R> {
     /// In their order, up to the first that fails.
     pub async fn act(&self, uid: &str, pod: Option<&PodName>, actions: Vec<Action>) {
         let shown = pod.map_or_else(|| uid.to_owned(), |pod| format!("{}/{}", pod.namespace, pod.name));
+        // What fails for hours is told once, and that it is over.
+        let again = self.memory.borrow().setbacks.contains_key(uid);
+        let level = if again { log::Level::Debug } else { log::Level::Info };
+        let mut done = Vec::new();
         for action in actions {
-            log::info!("{shown}: {}: {}", words(&action.what), action.reason);
             let what = words(&action.what);
-            let makes_volumes = matches!(action.what, ActionKind::MakeVolumes { .. });
+            log::log!(level, "{shown}: {what}: {}", action.reason);
+            let kind = SetbackKind::of(&action.what);
             if let Err(failure) = self.one(uid, pod, action).await {
-                let mut memory = self.memory.borrow_mut();
-                let failures = memory.setbacks.get(uid).map_or(0, |setback| setback.failures).saturating_add(1);
-                let (at_ms, text) = (self.clock.now().mono_ms, failure.text().to_owned());
-                let of_volume = makes_volumes && matches!(failure, Failure::Refused(_));
-                let setback = Setback { failures, at_ms, text, of_volume };
-                memory.setbacks.insert(uid.to_owned(), setback);
-                match failure {
-                    Failure::Conflict(_) => log::debug!("{shown}: {what}: {failure}"),
-                    _ => log::warn!("{shown}: {what} failed, it is tried again: {failure}"),
-                }
-                return;
+                return self.fail((uid, pod, &shown), &what, kind, &failure);
             }
+            done.push(what);
+        }
+        if again {
+            log::info!("{shown}: done after it had failed: {}", done.join(", "));
         }
         self.memory.borrow_mut().setbacks.remove(uid);
+    }
+
+    fn fail(
+        &self,
+        (uid, pod, shown): (&str, Option<&PodName>, &str),
+        what: &str,
+        kind: SetbackKind,
+        failure: &Failure,
+    ) {
+        let (at_ms, text) = (self.clock.now().mono_ms, failure.text().to_owned());
+        let kind = if matches!(failure, Failure::Refused(_)) { kind } else { SetbackKind::Other };
+        let before = self.memory.borrow().setbacks.get(uid).cloned();
+        let failures = before.as_ref().map_or(0, |setback| setback.failures).saturating_add(1);
+        let known = before.is_some_and(|setback| setback.text == text);
+        match failure {
+            _ if known => log::debug!("{shown}: {what} failed again: {failure}"),
+            Failure::Conflict(_) => log::debug!("{shown}: {what}: {failure}"),
+            _ => log::warn!("{shown}: {what} failed, it is tried again: {failure}"),
+        }
+        if let (SetbackKind::Removal, false, Some(pod)) = (kind, known, pod) {
+            let message = format!("Unable to remove its volumes: {text}");
+            self.happen(pod, SANDBOX, Event::Waits { reason: "FailedUnMount", message });
+        }
+        let setback = Setback { failures, at_ms, text, kind };
+        self.memory.borrow_mut().setbacks.insert(uid.to_owned(), setback);
     }
 
     async fn one(&self, uid: &str, pod: Option<&PodName>, action: Action) -> Result<(), Failure> {
@@ -88,6 +111,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 Ok(())
             }
             ActionKind::RemoveVolumes => self.runtime.remove_volumes(uid).await,
+            ActionKind::FreeVolumes => self.runtime.free_volumes(uid).await,
             ActionKind::Resize { resizes, summary } => {
                 let pod = pod.ok_or_else(|| Failure::NotFound("the pod is gone".to_owned()))?;
                 self.happen(pod, SANDBOX, Event::ResizeStarted { summary: summary.clone() });
@@ -339,7 +363,7 @@ pub fn words(what: &ActionKind) -> String {
         }
         ActionKind::Kill { container, .. } => format!("kill {container}"),
         ActionKind::Remove { container, .. } => format!("remove a dead {container}"),
-        ActionKind::RemoveVolumes => "remove its volumes".to_owned(),
+        ActionKind::RemoveVolumes | ActionKind::FreeVolumes => "remove its volumes".to_owned(),
         ActionKind::Resize { resizes, .. } => {
             let names: Vec<&str> = resizes.iter().map(|resize| resize.container.as_str()).collect();
             format!("resize {}", names.join(", "))

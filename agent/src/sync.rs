@@ -169,7 +169,8 @@ async fn look<R: Runtime>(
     rules: Rules,
 ) -> Result<Now, Failure> {
     world.containers = runtime.list().await?;
-    world.volumes = runtime.volumes().await?;
+    let belongings = runtime.volumes().await?;
+    (world.volumes, world.held_volumes) = (belongings.all, belongings.volumes);
     world.contents = runtime.contents(&plan::contents::paths(desired, &world.node)).await?;
     let now = clock.now();
     for seen in &mut world.containers {
@@ -301,6 +302,7 @@ fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World
         && was.world.containers == world.containers
         && was.world.node.address == world.node.address
         && was.world.busy == world.busy
+        && was.world.memory.left() == world.memory.left()
         && was.world.verdicts == world.verdicts
         && was.world.strain == world.strain;
     if !same {

@@ -70,7 +70,10 @@ pub enum ActionKind {
         id: String,
         container: String,
     },
+    /// All that it has on this host beside containers.
     RemoveVolumes,
+    /// Its own volumes alone.
+    FreeVolumes,
     /// Changes the limits of running containers. `summary`: the text of the events.
     Resize {
         resizes: Vec<Resize>,

@@ -21,8 +21,8 @@ pub use faults::{Faults, Random};
 pub use note::{Note, Noted};
 
 use super::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Runtime, SeenContainer, State,
-    Volume,
+    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Runtime,
+    SeenContainer, State, Volume,
 };
 use crate::logins::Login;
 use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_KIND, LABEL_POD_UID, SANDBOX};
@@ -389,8 +389,9 @@ impl Runtime for Fake {
         Ok(past[at].clone())
     }
 
-    async fn volumes(&self) -> Result<BTreeSet<String>, Failure> {
-        Ok(self.inner.borrow().volumes.keys().cloned().collect())
+    async fn volumes(&self) -> Result<Belongings, Failure> {
+        let all: BTreeSet<String> = self.inner.borrow().volumes.keys().cloned().collect();
+        Ok(Belongings { volumes: all.clone(), all })
     }
 
     async fn contents(&self, paths: &BTreeSet<String>) -> Result<BTreeMap<String, String>, Failure> {
@@ -414,6 +415,10 @@ impl Runtime for Fake {
     }
 
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure> {
+        self.free_volumes(uid).await
+    }
+
+    async fn free_volumes(&self, uid: &str) -> Result<(), Failure> {
         let _changing = self.change(uid);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();

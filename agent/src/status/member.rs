@@ -59,7 +59,6 @@ pub(super) fn one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, 
     let StatusCase { wanted, world, waits, initialized, .. } = *case;
     let container = member.spec;
     let newest = seen::of(runs, &container.name).next();
-    let previous = seen::of(runs, &container.name).nth(1);
     let lost = lost(case, member, newest);
     let creating = misconfigured(case, member).unwrap_or_else(|| Waiting::new(about_to_start(wanted), ""));
     let waiting = waits.containers.get(&container.name);
@@ -71,8 +70,7 @@ pub(super) fn one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, 
     if let Some(run) = newest.filter(|run| lost.is_none() && is_over(case, runs, member, run)) {
         return renewed(case, member, run, waiting.unwrap_or(&creating));
     }
-    let anew = |run: &Run<'_>| newest.is_some_and(|newest| run.tag.renewal < newest.tag.renewal);
-    let mut before = previous.map_or(Value::Null, |run| if anew(run) { removed() } else { terminated(run) });
+    let mut before = start_before(case, runs, member, newest);
     let (mut exit_code, mut runs_now, mut unmade) = (None, false, false);
     let state = match (newest, lost) {
         (_, Some(lost)) => {
@@ -127,6 +125,18 @@ pub(super) fn one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, 
     add_origin(&mut value, case, member, newest);
     let start_error = newest.is_some_and(|run| matches!(run.seen.state, State::Created { refused: Some(_) }));
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
+}
+
+/// How the start before the newest ended; where nothing is left of it, as it was told while it was there.
+fn start_before(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, newest: Option<&Run<'_>>) -> Value {
+    if let Some(run) = seen::of(runs, &member.spec.name).nth(1) {
+        let anew = newest.is_some_and(|newest| run.tag.renewal < newest.tag.renewal);
+        return if anew { removed() } else { terminated(run) };
+    }
+    let told = newest.zip(status_of(case.was, member)).filter(|(run, status)| {
+        status["containerID"].as_str().and_then(|id| id.strip_prefix("docker://")) == Some(run.seen.id.as_str())
+    });
+    told.map_or(Value::Null, |(_, status)| status["lastState"]["terminated"].clone())
 }
 
 /// It was ended so that all containers of its pod start anew, and none of them runs any more.

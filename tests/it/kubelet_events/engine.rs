@@ -211,7 +211,7 @@ impl Runtime for Engine {
         self.fake.contents(paths).await
     }
 
-    async fn volumes(&self) -> Result<BTreeSet<String>, Failure> {
+    async fn volumes(&self) -> Result<Belongings, Failure> {
         self.fake.volumes().await
     }
 
@@ -221,6 +221,10 @@ impl Runtime for Engine {
 
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure> {
         self.fake.remove_volumes(uid).await
+    }
+
+    async fn free_volumes(&self, uid: &str) -> Result<(), Failure> {
+        self.fake.free_volumes(uid).await
     }
 
     async fn make_ready(&self) -> Result<(), Failure> {

@@ -6,7 +6,8 @@
 //!     create (PURE): ContainerConfig -> Docker's JSON · image: look up, pull, credentials
 //!         · ready: network and pause image
 //!     pod_files: what its containers share with a sandbox
-//!     volumes: what pods have on this host · reclaim: directories that are given up
+//!     volumes: what pods have on this host · claim_directory: made once, and marked
+//!         · reclaim: directories that are given up
 //!         · content: files of configuration, exchanged whole
 //!     check: exec, HTTP and TCP probes · logs, exec (multiplexed PURE), reach: for people · usage: figures
 //!     stock: all images, which of them were fetched, archives · about: of the engine itself
@@ -15,6 +16,7 @@
 mod about;
 mod cache;
 mod check;
+mod claim_directory;
 mod connection;
 mod content;
 mod create;
@@ -36,7 +38,7 @@ mod ready;
 mod reclaim;
 mod stock;
 mod subpath;
-mod usage;
+pub mod usage;
 mod volumes;
 mod watch;
 
@@ -46,7 +48,9 @@ use std::time::Duration;
 use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions};
 
-use super::{Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Runtime, SeenContainer};
+use super::{
+    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Runtime, SeenContainer,
+};
 use crate::logins::Login;
 pub use about::Engine;
 use connection::held;
@@ -57,7 +61,7 @@ impl Runtime for Docker {
         self.list_containers().await
     }
 
-    async fn volumes(&self) -> Result<BTreeSet<String>, Failure> {
+    async fn volumes(&self) -> Result<Belongings, Failure> {
         self.list_volumes().await
     }
 
@@ -71,6 +75,10 @@ impl Runtime for Docker {
 
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure> {
         self.delete_volumes(uid).await
+    }
+
+    async fn free_volumes(&self, uid: &str) -> Result<(), Failure> {
+        Docker::free_volumes(self, uid).await
     }
 
     async fn image(&self, reference: &str) -> Result<Option<Image>, Failure> {
@@ -96,6 +104,7 @@ impl Runtime for Docker {
     }
 
     async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
+        self.claims().check_mounts(config)?;
         volumes::make_files(&config.files)?;
         volumes::write_texts(&config.texts)?;
         let client = self.client().await?;
@@ -205,6 +214,12 @@ impl Runtime for Docker {
     async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure> {
         self.run_check(id, check, at_most).await
     }
+}
+
+/// At the first start of an agent that keeps records, the directories of claims that are there are those of an earlier
+/// one.
+pub fn adopt_claims(data_dir: &str) -> std::io::Result<()> {
+    claim_directory::ClaimDirectories::new(data_dir).adopt_all()
 }
 
 /// Since API 1.44.

@@ -21,6 +21,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 use super::super::{ContainerConfig, Failure, Mount, MountSource, ReadOnlyBelow, SubPath};
 use super::connection::Docker;
 use crate::naming::volatile_dir;
+use crate::tree;
 
 /// While somebody renames folders the kernel asks to try again.
 const TRIES_MAX: usize = 16;
@@ -225,7 +226,7 @@ pub fn release(folder: &Path) -> io::Result<()> {
     if let Some(left) = mounted()?.first() {
         return Err(io::Error::other(format!("{} is still mounted", left.display())));
     }
-    fs::remove_dir_all(&folder)
+    tree::remove(&folder)
 }
 
 /// Whether others see what is mounted here. A process that was given mounts of its own gets those of the host, and the

@@ -1,40 +1,56 @@
 //! The directories of pods on this host's disk, `DATA/pods/UID/...`, and the engine's volumes in memory.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bollard::models::VolumeCreateRequest;
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 
-use super::super::{ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
+use super::super::{Belongings, ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
+use super::claim_directory::ClaimDirectories;
 use super::connection::{Docker, Settings};
 use super::dialect::Dialect;
 use super::{content, owner, subpath};
 use crate::hosts;
-use crate::naming::{LABEL_KIND, LABEL_POD_UID, volatile_dir};
+use crate::naming::{LABEL_KIND, LABEL_POD_UID, VOLUMES, volatile_dir};
+use crate::tree;
 
 /// The kernel counts a tmpfs in these. Where its pages are larger the volume is larger, too: a limit is a whole number
 /// of them.
 const PAGE_BYTES: u64 = 4096;
 /// A list of all system calls has some ten thousand bytes.
 const SECCOMP_BYTES_MAX: u64 = 256 * 1024;
+/// Then a removal lets the next one have its turn.
+const REMOVAL_TURN: Duration = Duration::from_secs(5);
 
 impl Docker {
-    pub(super) async fn list_volumes(&self) -> Result<BTreeSet<String>, Failure> {
-        let mut uids = BTreeSet::new();
-        for pods in self.pods_dirs().into_iter().chain([self.places()]) {
+    pub(super) async fn list_volumes(&self) -> Result<Belongings, Failure> {
+        let mut belongings = Belongings::default();
+        let mut add = |pods: PathBuf, holds: &dyn Fn(&Path) -> bool| -> Result<(), Failure> {
             match fs::read_dir(&pods) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(disk("read", &pods, &error)),
-                Ok(entries) => uids.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())),
+                Ok(entries) => {
+                    for uid in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+                        if holds(&pods.join(&uid)) {
+                            belongings.volumes.insert(uid.clone());
+                        }
+                        belongings.all.insert(uid);
+                    }
+                }
             }
-        }
-        uids.extend(self.memory_volumes(None).await?.into_iter().map(|(_, uid)| uid));
-        Ok(uids)
+            Ok(())
+        };
+        let [on_disk, in_memory] = self.pods_dirs();
+        add(on_disk, &|pod| pod.join(VOLUMES).is_dir())?;
+        add(in_memory, &|_| true)?;
+        add(self.places(), &|_| true)?;
+        belongings.all.extend(self.memory_volumes(None).await?.into_iter().map(|(_, uid)| uid));
+        Ok(belongings)
     }
 
     /// Names and pods of the engine's volumes of ours, or of those of one pod.
@@ -64,7 +80,8 @@ impl Docker {
             Volume::HostPath { path } => host_path(Path::new(path))?,
             Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
             Volume::Local { path, create, group, unless_fits } => {
-                local(path.clone(), *create, *group, *unless_fits).await?
+                let claims = self.claims();
+                local(claims, path.clone(), *create, *group, *unless_fits).await?
             }
             Volume::Nfs { name, server, path, options } => {
                 let options =
@@ -125,21 +142,53 @@ impl Docker {
                 Err(failure) => return Err(failure),
             }
         }
+        let [on_disk, in_memory] = self.pods_dirs();
+        self.remove_of(uid, vec![on_disk.join(uid), in_memory.join(uid)]).await
+    }
+
+    /// What its containers mounted. The last words of those that are still there stay, and the engine frees what is its
+    /// own when the last of them ends.
+    pub(super) async fn free_volumes(&self, uid: &str) -> Result<(), Failure> {
+        let [on_disk, in_memory] = self.pods_dirs();
+        self.remove_of(uid, vec![on_disk.join(uid).join(VOLUMES), in_memory.join(uid)]).await
+    }
+
+    async fn remove_of(&self, uid: &str, folders: Vec<PathBuf>) -> Result<(), Failure> {
         // A uid is one path element, or it is not one of ours.
         if uid.is_empty() || uid == "." || uid == ".." || uid.contains('/') {
             return Err(Failure::Refused(format!("{uid:?} is no uid, so there is no directory to remove")));
         }
         let places = self.places().join(uid);
-        let folders = self.pods_dirs().map(|pods| pods.join(uid));
-        // Large trees take their time: not on the thread that answers probes.
-        let removed = tokio::task::spawn_blocking(move || {
-            subpath::release(&places).map_err(|error| disk("release", &places, &error))?;
-            folders.iter().try_for_each(|folder| match fs::remove_dir_all(folder) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(disk("remove", folder, &error)),
-                _ => Ok(()),
-            })
-        });
-        removed.await.unwrap_or_else(|error| Err(Failure::Refused(format!("remove the volumes of {uid}: {error}"))))
+        blocking(move || subpath::release(&places).map_err(|error| disk("release", &places, &error))).await?;
+        self.remove_trees(folders).await
+    }
+
+    /// Large trees take their time: not on the thread that answers probes, and by turns with those of other pods.
+    pub(super) async fn remove_trees(&self, folders: Vec<PathBuf>) -> Result<(), Failure> {
+        let mut failed = Ok(());
+        for folder in folders {
+            loop {
+                let _turn = self.removing.lock().await;
+                let tree = folder.clone();
+                let removed = blocking(move || {
+                    tree::remove_for(&tree, REMOVAL_TURN).map_err(|error| disk("remove", &tree, &error))
+                });
+                match removed.await {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    // The others go all the same.
+                    Err(failure) => {
+                        failed = failed.and(Err(failure));
+                        break;
+                    }
+                }
+            }
+        }
+        failed
+    }
+
+    pub(super) fn claims(&self) -> ClaimDirectories {
+        ClaimDirectories::new(&self.settings.data_dir)
     }
 
     /// On the disk, and in memory.
@@ -208,6 +257,11 @@ fn open_to(group: Option<u32>) -> String {
     group.map_or_else(|| "mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"))
 }
 
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|error| Err(Failure::Refused(format!("look after a pod's directories: {error}"))))
+}
+
 /// As a kubelet says that a volume cannot be mounted.
 fn of_volume(name: &str, failure: Failure) -> Failure {
     match failure {
@@ -235,11 +289,17 @@ fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
 }
 
 /// Large ones take their time: not on the thread that answers probes.
-async fn local(path: String, create: bool, group: Option<u32>, unless_fits: bool) -> Result<(), Failure> {
-    let given = tokio::task::spawn_blocking(move || {
+async fn local(
+    claims: ClaimDirectories,
+    path: String,
+    create: bool,
+    group: Option<u32>,
+    unless_fits: bool,
+) -> Result<(), Failure> {
+    blocking(move || {
         let path = Path::new(&path);
         if create {
-            make_directory(path, None)?;
+            claims.prepare(path)?;
         }
         if !path.is_dir() {
             return Err(Failure::Refused(format!("path \"{}\" does not exist", path.display())));
@@ -247,8 +307,8 @@ async fn local(path: String, create: bool, group: Option<u32>, unless_fits: bool
         group.map_or(Ok(()), |group| {
             owner::give(path, group, unless_fits).map_err(|error| disk("give to its group", path, &error))
         })
-    });
-    given.await.unwrap_or_else(|error| Err(Failure::Refused(format!("look at a volume: {error}"))))
+    })
+    .await
 }
 
 /// Links are followed, as the engine does when it mounts.
@@ -272,7 +332,7 @@ fn host_file(path: &Path, kind: HostFile, create: bool) -> Result<(), Failure> {
 }
 
 /// It has its name only when it is all that it is to be.
-fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Failure> {
+pub(super) fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Failure> {
     if path.is_dir() {
         return Ok(());
     }
@@ -300,7 +360,7 @@ pub fn seccomp_profile(config: &ContainerConfig) -> Result<Option<String>, Failu
     fs::read_to_string(path).map(Some).map_err(|error| refuse(error.to_string()))
 }
 
-fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {
+pub(super) fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::Refused(format!("{what} {}: {error}", path.display()))
 }
 
