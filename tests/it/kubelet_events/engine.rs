@@ -9,7 +9,8 @@ use coracle_agent::logins::Login;
 use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
 use coracle_agent::runtime::fake::Fake;
 use coracle_agent::runtime::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Runtime, SeenContainer, State,
+    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Runtime, SeenContainer,
+    State,
 };
 use serde_json::Value;
 use tokio::task::spawn_local;
