@@ -124,7 +124,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
                 hands.remember(&round);
-                tell(&ends, &desired, &round.waits, &mut announced);
+                tell(&ends, &desired, &round.waits, &world.memory, &mut announced);
                 show(&ends.shown, &desired, &world, &round, now);
                 let wake_at_ms = round.wake_at_ms;
                 start_lanes(&hands, case, round, &mut lanes, &mut busy);
@@ -235,9 +235,17 @@ struct Announced {
     dismissed: BTreeSet<String>,
 }
 
-/// A wait is told once, to the log and as events, and again when it changes.
-fn tell(ends: &SyncChannels, desired: &Desired, waits: &BTreeMap<String, Waits>, announced: &mut Announced) {
-    let mut now_announced = Announced::default();
+/// A wait is told once, to the log and as events, and again when it changes; what failed and is just being tried again
+/// waits as before.
+fn tell(
+    ends: &SyncChannels,
+    desired: &Desired,
+    waits: &BTreeMap<String, Waits>,
+    memory: &Memory,
+    announced: &mut Announced,
+) {
+    let mut now_announced = Announced { waits: announced.waits.clone(), ..Announced::default() };
+    now_announced.waits.retain(|(uid, _), _| memory.setbacks.contains_key(uid));
     for (uid, waits) in waits {
         let Some(wanted) = desired.pods.get(uid) else { continue };
         let containers = waits.containers.iter().map(|(name, waiting)| (Some(name.as_str()), waiting));
