@@ -15,6 +15,7 @@ use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
 use crate::plan::seen;
 use crate::plan::{Action, ActionKind, PullWanted, Round, Start, Stop, StopReason};
 use crate::runtime::{Check, CheckOutcome, Failure, Runtime};
+use crate::trace;
 
 /// More starts at once make a small host no faster.
 const STARTS_AT_ONCE: usize = 4;
@@ -41,11 +42,19 @@ impl<'a, R: Runtime> Hands<'a, R> {
     /// In their order, up to the first that fails.
     pub async fn act(&self, uid: &str, pod: Option<&PodName>, actions: Vec<Action>) {
         let shown = pod.map_or_else(|| uid.to_owned(), |pod| format!("{}/{}", pod.namespace, pod.name));
-        for action in actions {
-            log::info!("{shown}: {}: {}", words(&action.what), action.reason);
+        let mut actions = actions.into_iter().peekable();
+        while let Some(action) = actions.next() {
+            let beside = actions.next_if(|next| is_made_beside(&action.what, &next.what));
+            for action in [Some(&action), beside.as_ref()].into_iter().flatten() {
+                log::info!("{shown}: {}: {}", words(&action.what), action.reason);
+            }
             let what = words(&action.what);
             let makes_volumes = matches!(action.what, ActionKind::MakeVolumes { .. });
-            if let Err(failure) = self.one(uid, pod, action).await {
+            let done = match (action.what, beside.map(|beside| beside.what)) {
+                (ActionKind::Start(sandbox), Some(ActionKind::Start(member))) => self.start_both(*sandbox, *member).await,
+                (action, _) => self.one(uid, pod, action).await,
+            };
+            if let Err(failure) = done {
                 let mut memory = self.memory.borrow_mut();
                 let failures = memory.setbacks.get(uid).map_or(0, |setback| setback.failures).saturating_add(1);
                 let (at_ms, text) = (self.clock.now().mono_ms, failure.text().to_owned());
@@ -58,12 +67,13 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 }
                 return;
             }
+            trace::step(&shown, &what);
         }
         self.memory.borrow_mut().setbacks.remove(uid);
     }
 
-    async fn one(&self, uid: &str, pod: Option<&PodName>, action: Action) -> Result<(), Failure> {
-        match action.what {
+    async fn one(&self, uid: &str, pod: Option<&PodName>, action: ActionKind) -> Result<(), Failure> {
+        match action {
             ActionKind::MakeVolumes { volumes } => self.runtime.make_volumes(uid, &volumes).await,
             ActionKind::Start(start) => self.start(*start).await,
             ActionKind::Begin(begin) => {
@@ -107,7 +117,29 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 
     async fn start(&self, start: Start) -> Result<(), Failure> {
-        let Start { pod, container, attempt, step, config, post_start, present } = start;
+        let (pod, container, post_start) = (start.pod.clone(), start.container.clone(), start.post_start.clone());
+        match self.make(start).await? {
+            Some(id) => self.begin(&pod, &container, &id, post_start).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The engine makes the pod's first container while the sandbox that the container joins comes up: the engine
+    /// looks at the sandbox only when the container starts.
+    async fn start_both(&self, sandbox: Start, member: Start) -> Result<(), Failure> {
+        let (pod, container, post_start) = (member.pod.clone(), member.container.clone(), member.post_start.clone());
+        let Some(sandbox_id) = self.make(sandbox).await? else { return Ok(()) };
+        let (up, made) = tokio::join!(self.begin(&pod, SANDBOX, &sandbox_id, None), self.make(member));
+        up?;
+        match made? {
+            Some(id) => self.begin(&pod, &container, &id, post_start).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The engine's id. None: the engine refused, and the refusal is remembered as a start that failed.
+    async fn make(&self, start: Start) -> Result<Option<String>, Failure> {
+        let Start { pod, container, attempt, step, config, post_start: _, present } = start;
         let is_sandbox = container == SANDBOX;
         self.memory.borrow_mut().ending.remove(&pod.uid);
         if present {
@@ -141,7 +173,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 self.happen(&pod, &container, Event::Failed { text });
                 self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
                 // Without its sandbox nothing of the pod can start; without one of its containers the others can.
-                return if is_sandbox { Err(failure) } else { Ok(()) };
+                return if is_sandbox { Err(failure) } else { Ok(None) };
             }
             Err(failure) => return Err(failure),
         };
@@ -149,7 +181,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         if !is_sandbox {
             self.happen(&pod, &container, Event::Created);
         }
-        self.begin(&pod, &container, &id, post_start).await
+        Ok(Some(id))
     }
 
     async fn begin(&self, pod: &PodName, container: &str, id: &str, post_start: Option<Check>) -> Result<(), Failure> {
@@ -313,6 +345,14 @@ impl<'a, R: Runtime> Hands<'a, R> {
 
     async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
         self.slots.acquire().await.expect("nobody closes it")
+    }
+}
+
+/// A member that joins the sandbox which starts before it.
+fn is_made_beside(first: &ActionKind, next: &ActionKind) -> bool {
+    match (first, next) {
+        (ActionKind::Start(first), ActionKind::Start(next)) => first.container == SANDBOX && next.container != SANDBOX,
+        _ => false,
     }
 }
 

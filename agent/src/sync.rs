@@ -22,6 +22,7 @@ use crate::naming::PodName;
 use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Strain, Verdicts, WaitReason, Waiting, Waits, World};
 use crate::runtime::{Failure, Runtime, State};
 use crate::status;
+use crate::trace;
 
 /// Without any event the engine is listed this often: events can get lost.
 const RELIST_MS: i64 = 45_000;
@@ -121,11 +122,13 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
             }
             Ok(now) => {
                 trouble.over();
+                trace::step("loop", &format_args!("listed {} containers", world.containers.len()));
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
                 hands.remember(&round);
                 tell(&ends, &desired, &round.waits, &mut announced);
                 show(&ends.shown, &desired, &world, &round, now);
+                trace::step("loop", &format_args!("decided, actions for {} pods", round.pods.len()));
                 let wake_at_ms = round.wake_at_ms;
                 start_lanes(&hands, case, round, &mut lanes, &mut busy);
                 // Whatever it is, a moment that has passed is looked at in a moment, not in a spin.

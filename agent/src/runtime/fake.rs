@@ -57,7 +57,7 @@ pub struct Inner {
     /// States since the last listing.
     past: Vec<Vec<SeenContainer>>,
     /// Calls that change a pod and are under way, by uid.
-    changing: BTreeMap<String, u32>,
+    changing: BTreeMap<String, Vec<Change>>,
     starts: BTreeMap<(String, String, String), Vec<Instant>>,
     pulls: BTreeMap<String, Vec<Instant>>,
     changes: Vec<Instant>,
@@ -150,15 +150,18 @@ impl Fake {
         Ok(value)
     }
 
-    /// Notes that a call changes this pod; two at once are wrong.
-    fn change(&self, uid: &str) -> Changing<'_> {
+    /// Notes that a call changes this pod. Two at once are wrong, but for a container that is made while its sandbox
+    /// starts.
+    fn change(&self, uid: &str, change: Change) -> Changing<'_> {
         let mut inner = self.inner.borrow_mut();
-        let count = inner.changing.entry(uid.to_owned()).or_default();
-        *count += 1;
-        if *count > 1 && !uid.is_empty() {
-            inner.wrongs.push(format!("two calls change pod {uid} at once"));
+        let changing = inner.changing.entry(uid.to_owned()).or_default();
+        changing.push(change);
+        let fine = matches!(changing[..], [_] | [Change::Start, Change::Create] | [Change::Create, Change::Start]);
+        if !fine && !uid.is_empty() {
+            let text = format!("calls change pod {uid} at once: {changing:?}");
+            inner.wrongs.push(text);
         }
-        Changing { fake: self, uid: uid.to_owned() }
+        Changing { fake: self, uid: uid.to_owned(), change }
     }
 
     fn uid_of(&self, id: &str) -> String {
@@ -167,15 +170,27 @@ impl Fake {
     }
 }
 
+/// A call that changes a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Volumes,
+    Create,
+    Start,
+    Remove,
+}
+
 struct Changing<'a> {
     fake: &'a Fake,
     uid: String,
+    change: Change,
 }
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        if let Some(count) = self.fake.inner.borrow_mut().changing.get_mut(&self.uid) {
-            *count -= 1;
+        if let Some(changing) = self.fake.inner.borrow_mut().changing.get_mut(&self.uid)
+            && let Some(at) = changing.iter().position(|change| *change == self.change)
+        {
+            changing.remove(at);
         }
     }
 }
@@ -414,7 +429,7 @@ impl Runtime for Fake {
     }
 
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure> {
-        let _changing = self.change(uid);
+        let _changing = self.change(uid, Change::Volumes);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
         let of_it = |held: &&FakeContainer| {
@@ -458,7 +473,7 @@ impl Runtime for Fake {
 
     async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
         let uid = config.labels.get(LABEL_POD_UID).cloned().unwrap_or_default();
-        let _changing = self.change(&uid);
+        let _changing = self.change(&uid, Change::Create);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
         if let Some(holder) = inner.containers.values().find(|held| held.seen.name == config.name) {
@@ -485,7 +500,7 @@ impl Runtime for Fake {
 
     async fn start(&self, id: &str) -> Result<(), Failure> {
         let uid = self.uid_of(id);
-        let _changing = self.change(&uid);
+        let _changing = self.change(&uid, Change::Start);
         self.enter(true).await?;
         self.inner.borrow_mut().start(id)?;
         self.leave(())
@@ -523,7 +538,7 @@ impl Runtime for Fake {
 
     async fn remove(&self, id: &str) -> Result<(), Failure> {
         let uid = self.uid_of(id);
-        let _changing = self.change(&uid);
+        let _changing = self.change(&uid, Change::Remove);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
         inner.touch(id, "a removal");

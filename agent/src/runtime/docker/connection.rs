@@ -18,6 +18,7 @@ use crate::images::record::ImageRecord;
 use crate::lock::{EngineLock, LockError};
 use crate::naming::LABEL_KIND;
 use crate::pod_network::Owner;
+use crate::trace::Call;
 
 /// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
 pub(super) const ASK: Duration = Duration::from_secs(10);
@@ -226,10 +227,12 @@ impl Docker {
         limit: Duration,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Failure> {
+        let traced = Call::begins(what);
         let result = match tokio::time::timeout(limit, call).await {
             Ok(result) => result.map_err(|error| failure(what, error)),
             Err(_) => Err(Failure::Unavailable(format!("{what}: the engine did not answer in {} s", limit.as_secs()))),
         };
+        traced.ends();
         match &result {
             Err(Failure::Unavailable(text)) => {
                 self.trouble.send_replace(Some(text.clone()));
