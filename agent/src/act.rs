@@ -1,5 +1,7 @@
 //! Carries out the actions of a plan, one at a time, and notes in `memory` what the engine will not tell.
 
+mod beside;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,11 +12,11 @@ use tokio::time::timeout;
 use crate::clock::Clock;
 use crate::happening::{Event, Happening};
 use crate::lanes::Lanes;
-use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag};
-use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
+use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag, spare_name};
+use crate::plan::memory::{Lost, Memory, Setback, Stopping};
 use crate::plan::seen;
-use crate::plan::{Action, ActionKind, PullWanted, Round, Start, Stop, StopReason};
-use crate::runtime::{Check, CheckOutcome, Failure, Runtime};
+use crate::plan::{Action, ActionKind, Round, Start, Stop, StopReason};
+use crate::runtime::{Check, CheckOutcome, ContainerConfig, Failure, Runtime};
 use crate::trace;
 
 /// More starts at once make a small host no faster.
@@ -149,7 +151,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         if is_sandbox {
             self.runtime.make_ready().await?;
         }
-        let id = match self.runtime.create(&config).await {
+        let id = match self.create(&config).await {
             Ok(id) => id,
             Err(failure @ (Failure::Refused(_) | Failure::Taken(_) | Failure::Config(_))) => {
                 // The engine will not: that is a start that failed, with the back-off of one.
@@ -182,6 +184,18 @@ impl<'a, R: Runtime> Hands<'a, R> {
             self.happen(&pod, &container, Event::Created);
         }
         Ok(Some(id))
+    }
+
+    /// Under another name where somebody else has its own.
+    async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
+        match self.runtime.create(config).await {
+            Err(Failure::Taken(text)) => {
+                let name = spare_name(&config.name);
+                log::warn!("{text}: it is called {name} instead");
+                self.runtime.create(&ContainerConfig { name, ..config.clone() }).await
+            }
+            made => made,
+        }
     }
 
     async fn begin(&self, pod: &PodName, container: &str, id: &str, post_start: Option<Check>) -> Result<(), Failure> {
@@ -288,47 +302,6 @@ impl<'a, R: Runtime> Hands<'a, R> {
             Err(_) => drop(memory.stops.remove(&stop.id)),
         }
         sent
-    }
-
-    /// Before the lane starts, so that the next plan knows of it.
-    pub fn pull_begins(&self, pull: &PullWanted) {
-        let mut memory = self.memory.borrow_mut();
-        let place = (pull.pod.uid.clone(), pull.container.clone());
-        let before =
-            memory.pulls.get(&place).filter(|before| before.image == pull.image && before.attempt == pull.attempt);
-        let failures = before.map_or(0, |before| before.failures);
-        let state = PullState::InFlight;
-        memory.pulls.insert(place, Pull { image: pull.image.clone(), attempt: pull.attempt, failures, state });
-    }
-
-    pub async fn pull(&self, pull: PullWanted) {
-        let PullWanted { pod, container, attempt, image, logins, reason } = pull;
-        log::info!("{}/{}: pull {image} for {container}: {reason}", pod.namespace, pod.name);
-        self.happen(&pod, &container, Event::Pulling { image: image.clone() });
-        let since_ms = self.clock.now().mono_ms;
-        let result = self.runtime.pull(&image, &logins).await;
-        let state = match &result {
-            Ok(()) => {
-                let took_ms = self.clock.now().mono_ms - since_ms;
-                let size_bytes = self.runtime.image(&image).await.ok().flatten().map_or(0, |image| image.size_bytes);
-                self.happen(&pod, &container, Event::Pulled { image: image.clone(), took_ms, size_bytes });
-                PullState::Done
-            }
-            Err(failure) => {
-                log::warn!("{}/{}: {image} could not be pulled: {failure}", pod.namespace, pod.name);
-                let text = failure.text().to_owned();
-                self.happen(&pod, &container, Event::PullFailed { image: image.clone(), text: text.clone() });
-                PullState::Failed { at_ms: self.clock.now().mono_ms, text }
-            }
-        };
-        let mut memory = self.memory.borrow_mut();
-        // Unless the container asks for another image by now.
-        if let Some(entry) =
-            memory.pulls.get_mut(&(pod.uid, container)).filter(|entry| entry.image == image && entry.attempt == attempt)
-        {
-            entry.failures = if result.is_ok() { 0 } else { entry.failures.saturating_add(1) };
-            entry.state = state;
-        }
     }
 
     /// What was decided about pods.

@@ -72,6 +72,8 @@ pub enum Event {
         probe: &'static str,
         output: String,
     },
+    /// Somebody paused it beside the agent.
+    Unpaused,
     /// A wait that is told under another reason than its own, or under its own.
     Waits {
         reason: &'static str,
@@ -122,6 +124,7 @@ impl Event {
             Event::PostStartFailed => (true, "FailedPostStartHook", "PostStartHook failed".to_owned()),
             Event::PreStopFailed => (true, "FailedPreStopHook", "PreStopHook failed".to_owned()),
             Event::Unhealthy { probe, output } => (true, "Unhealthy", format!("{probe} probe failed: {output}")),
+            Event::Unpaused => (true, "Unpaused", unpaused(container)),
             Event::Waits { reason, message } => (true, reason, message),
             Event::ResizeStarted { summary } => (false, "ResizeStarted", format!("Pod resize started: {summary}")),
             Event::ResizeCompleted { summary } => {
@@ -131,6 +134,11 @@ impl Event {
         };
         (warning, reason.into(), message)
     }
+}
+
+fn unpaused(container: &str) -> String {
+    let what = if container.is_empty() { "The sandbox".to_owned() } else { format!("Container {container}") };
+    format!("{what} was paused by somebody, and goes on")
 }
 
 fn killing(container: &str, why: &StopReason) -> String {

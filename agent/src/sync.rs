@@ -19,7 +19,9 @@ use crate::desired::{Desired, Wanted};
 use crate::happening::{self, Happening};
 use crate::lanes::Lanes;
 use crate::naming::PodName;
-use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Strain, Verdicts, WaitReason, Waiting, Waits, World};
+use crate::plan::{
+    self, Case, Memory, Node, Now, Round, Rule, Rules, Strain, Verdicts, WaitReason, Waiting, Waits, World,
+};
 use crate::runtime::{Failure, Runtime, State};
 use crate::status;
 use crate::trace;
@@ -70,7 +72,8 @@ pub struct Shown {
 /// The purpose of a lane.
 pub enum Done {
     Pod(String),
-    Pull,
+    /// A pull, or what is done for one container beside its pod's order.
+    Beside,
 }
 
 /// Runs until it is dropped.
@@ -184,6 +187,9 @@ async fn look<R: Runtime>(
         }
     }
     world.memory = remember(&hands.memory, desired, world, now);
+    if rules.hold(Rule::EndedStayEnded) {
+        world.memory.correct(&mut world.containers);
+    }
     let needed = plan::images_needed(Case { desired, world, now, rules });
     for name in needed {
         let image = runtime.image(&name).await?;
@@ -213,7 +219,14 @@ fn start_lanes<'a, R: Runtime>(
         hands.pull_begins(&pull);
         lanes.add(async move {
             hands.pull(pull).await;
-            Done::Pull
+            Done::Beside
+        });
+    }
+    for unpause in round.unpauses {
+        hands.unpause_begins(&unpause);
+        lanes.add(async move {
+            hands.unpause(unpause).await;
+            Done::Beside
         });
     }
     let pods = plan::seen::group(&case.world.containers);

@@ -14,6 +14,7 @@ use super::super::Failure;
 use super::cache::InspectCache;
 use super::dialect::{Dialect, common_version, refusal};
 use super::stock;
+use crate::images::ask::Ask;
 use crate::images::record::ImageRecord;
 use crate::lock::{EngineLock, LockError};
 use crate::naming::LABEL_KIND;
@@ -37,6 +38,8 @@ pub struct Docker {
     pub(super) cache: Mutex<InspectCache>,
     /// Dead containers whose removal has to wait: nobody sees them any more.
     pub(super) leftovers: Mutex<BTreeSet<String>>,
+    /// Containers of ours that have another name: by their own, their id and the name that somebody gave them.
+    pub(super) renamed: Mutex<HashMap<String, (String, String)>>,
     /// Network and pause image were seen; forgotten with the connection and when a create misses them.
     pub(super) ready: Mutex<Option<ReadyEngine>>,
     /// Several pods start at once, and one of them makes both.
@@ -46,6 +49,8 @@ pub struct Docker {
     /// One wire after another.
     pub(super) plugging: tokio::sync::Mutex<()>,
     pub(super) pulling: tokio::sync::Mutex<()>,
+    /// Asks whoever loads archives of images. None: nobody does.
+    pub(super) archives: Mutex<Option<tokio::sync::mpsc::Sender<Ask>>>,
     /// Which images the agent has fetched itself.
     pub(super) record: Mutex<ImageRecord>,
     locks: Mutex<HashMap<String, EngineLock>>,
@@ -96,11 +101,13 @@ impl Docker {
             connection: Mutex::default(),
             cache: Mutex::default(),
             leftovers: Mutex::default(),
+            renamed: Mutex::default(),
             ready: Mutex::default(),
             preparing: tokio::sync::Mutex::default(),
             addressing: tokio::sync::Mutex::default(),
             plugging: tokio::sync::Mutex::default(),
             pulling: tokio::sync::Mutex::default(),
+            archives: Mutex::default(),
             locks: Mutex::default(),
             version: tokio::sync::watch::Sender::default(),
             trouble: tokio::sync::watch::Sender::new(None),
