@@ -34,8 +34,10 @@ pub fn doubled(text: &str, lines_before: usize) -> Vec<String> {
             Event::DocumentEnd => break,
             Event::Scalar(value, style, _, tag) => {
                 let is_plain = style == ScalarStyle::Plain && tag.is_none();
-                let is_empty = span.start == span.end;
-                walk.scalar(if is_plain && is_empty { "" } else { &value }, is_plain, is_empty, span);
+                // The parser writes a sign where nothing stands.
+                let is_empty = is_plain && value == "~" && span.byte_range().and_then(|at| text.get(at)) != Some("~");
+                let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+                walk.scalar(if is_empty { "" } else { &value }, is_plain, is_empty || is_block, span);
             }
             Event::Alias(_) => walk.scalar("", true, false, span),
             Event::SequenceStart(..) => walk.begin(None, span),
@@ -57,15 +59,15 @@ struct Walk {
 }
 
 impl Walk {
-    fn scalar(&mut self, value: &str, is_plain: bool, is_empty: bool, span: Span) {
+    /// `with_key`: it begins in the line of its key, where it is a value.
+    fn scalar(&mut self, value: &str, is_plain: bool, with_key: bool, span: Span) {
         let Some(open) = self.open.last_mut().filter(|open| open.keys.is_some()) else { return };
         match &open.next {
             Next::Key if is_plain && value == "<<" => open.next = Next::Value(None),
             Next::Key => open.next = Next::Value(Some((shown(value, is_plain), span.end.line()))),
             Next::Value(key) => {
-                // Nothing stands behind the key, so the value is where the key ends.
                 let of_key = key.as_ref().map_or(0, |(_, line)| *line);
-                let line = if is_empty { of_key } else { span.start.line() };
+                let line = if with_key { of_key } else { span.start.line() };
                 self.value(line);
             }
         }
