@@ -241,12 +241,12 @@ impl Directory {
         let file = self.files.entry(name.clone()).or_insert(File { stamp, good: None, complaint: None });
         file.stamp = stamp;
         match read {
-            Ok((good, unknown)) => {
+            Ok((good, warnings)) => {
                 if file.complaint.take().is_some() {
                     log::info!("manifest {}: it reads well again", path.display());
                 }
-                for field in unknown {
-                    log::warn!("manifest {}: {field} is no field of this format and is left out", path.display());
+                for warning in warnings {
+                    log::warn!("manifest {}: {warning}", path.display());
                 }
                 self.keep(name, good);
             }
