@@ -22,8 +22,9 @@ pub struct Memory {
     looked: bool,
     /// How long this host had been up when the agent began. None: not known.
     pub up_ms: Option<i64>,
-    /// Containers that are paused, by the engine's id: when they were last to go on. None: it is under way.
-    pub unpausing: BTreeMap<String, Option<i64>>,
+    /// Containers that are paused, by the engine's id: since when, or when they were last to go on. None: they are just
+    /// let go on.
+    pub pauses: BTreeMap<String, Option<i64>>,
     /// By the engine's id.
     pub lives: BTreeMap<String, Life>,
     /// The newest start of a place that left no container: the create failed, or somebody removed it.
@@ -185,7 +186,10 @@ impl Memory {
         }
         self.looked = true;
         let paused = |id: &String| containers.iter().any(|seen| seen.id == *id && seen.beside.paused);
-        self.unpausing.retain(|id, _| paused(id));
+        self.pauses.retain(|id, _| paused(id));
+        for seen in containers.iter().filter(|seen| seen.beside.paused) {
+            self.pauses.entry(seen.id.clone()).or_insert(Some(now.mono_ms));
+        }
         // Whether its process is there, and not whether it ever ended: it may have been started again.
         let may_run = |seen: &&SeenContainer| seen.runs() || seen.state == (State::Created { refused: None });
         let alive: BTreeSet<&String> = containers.iter().filter(may_run).map(|seen| &seen.id).collect();
