@@ -169,14 +169,22 @@ impl Memory {
     pub fn look(&mut self, containers: &[SeenContainer], now: Now) {
         let pods = seen::group(containers);
         self.owners.extend(pods.iter().map(|(uid, pod)| (uid.clone(), pod.name.clone())));
-        let doubles = self.doubles(&pods);
+        let (doubles, crowded) = (self.doubles(&pods), self.crowded(&pods));
         let mut lives: BTreeMap<String, Life> = BTreeMap::new();
         let before: BTreeMap<String, u32> = self.lives.iter().map(|(id, life)| (id.clone(), life.again)).collect();
         for run in pods.values().flat_map(|pod| &pod.runs) {
             let double = doubles.contains(&run.seen.id);
             let life = self.lives.remove(&run.seen.id).filter(|life| life.double == double);
             let life = life.unwrap_or_else(|| Life::new(run.tag.clone(), double));
-            lives.insert(run.seen.id.clone(), self.live(run, life, now));
+            let mut life = self.live(run, life, now);
+            if !self.is_dead(&run.seen.id)
+                && crowded.contains(&(&run.tag.pod.uid, &run.tag.container))
+                && let Some(death) = &mut life.death
+            {
+                // Somebody brought it about, or a second one had its port or its lock.
+                death.ran_fine = true;
+            }
+            lives.insert(run.seen.id.clone(), life);
         }
         again::count_others(&mut lives, &before, &pods);
         // What was there at the last look, and was not removed by us (`forget`), was removed by somebody else.
