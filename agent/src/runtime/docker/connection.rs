@@ -45,6 +45,8 @@ pub struct Docker {
     /// One wire after another.
     pub(super) plugging: tokio::sync::Mutex<()>,
     pub(super) pulling: tokio::sync::Mutex<()>,
+    /// The file system of volumes in memory was looked at.
+    pub(super) volatile: Mutex<bool>,
     /// Which images the agent has fetched itself.
     pub(super) record: Mutex<ImageRecord>,
     locks: Mutex<HashMap<String, EngineLock>>,
@@ -100,6 +102,7 @@ impl Docker {
             addressing: tokio::sync::Mutex::default(),
             plugging: tokio::sync::Mutex::default(),
             pulling: tokio::sync::Mutex::default(),
+            volatile: Mutex::default(),
             locks: Mutex::default(),
             version: tokio::sync::watch::Sender::default(),
             trouble: tokio::sync::watch::Sender::new(None),
