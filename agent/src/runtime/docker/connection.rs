@@ -51,6 +51,8 @@ pub struct Docker {
     pub(super) pulling: tokio::sync::Mutex<()>,
     /// Asks whoever loads archives of images. None: nobody does.
     pub(super) archives: Mutex<Option<tokio::sync::mpsc::Sender<Ask>>>,
+    /// The file system of volumes in memory was looked at.
+    pub(super) volatile: Mutex<bool>,
     /// Which images the agent has fetched itself.
     pub(super) record: Mutex<ImageRecord>,
     locks: Mutex<HashMap<String, EngineLock>>,
@@ -108,6 +110,7 @@ impl Docker {
             plugging: tokio::sync::Mutex::default(),
             pulling: tokio::sync::Mutex::default(),
             archives: Mutex::default(),
+            volatile: Mutex::default(),
             locks: Mutex::default(),
             version: tokio::sync::watch::Sender::default(),
             trouble: tokio::sync::watch::Sender::new(None),

@@ -7,7 +7,7 @@
 //!         · ready: network and pause image
 //!     pod_files: what its containers share with a sandbox
 //!     volumes, memory: what pods have on this host · reclaim: directories that are given up
-//!         · content: files of configuration, exchanged whole
+//!         · content: files of configuration, exchanged whole · volatile: what is in memory has a size
 //!     check: exec, HTTP and TCP probes · logs, exec (multiplexed PURE), reach: for people · usage: figures
 //!     stock: all images, which of them were fetched, archives · about: of the engine itself
 //!     watch: engine events and the heartbeat
@@ -38,6 +38,7 @@ mod reclaim;
 mod stock;
 mod subpath;
 mod usage;
+mod volatile;
 mod volumes;
 mod watch;
 
