@@ -45,6 +45,8 @@ pub enum Rule {
     PreStopComesFirst,
     /// And not again for the same end.
     PreStopRunsOnce,
+    /// A hook is not waited for when its container is to end, or has ended.
+    HooksGiveWay,
     /// A container that fails its liveness probe or its postStart hook is stopped.
     SickIsStopped,
     /// Of two pods with one host port the later waits.
@@ -80,7 +82,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 37] = [
+    pub const ALL: [Rule; 38] = [
         Rule::BusyPodsWait,
         Rule::UnknownIsNotAbsent,
         Rule::GonePodsEnd,
@@ -102,6 +104,7 @@ impl Rule {
         Rule::GraceEnds,
         Rule::PreStopComesFirst,
         Rule::PreStopRunsOnce,
+        Rule::HooksGiveWay,
         Rule::SickIsStopped,
         Rule::PortsAreTaken,
         Rule::PullsBackOff,

@@ -14,6 +14,7 @@ use super::super::Failure;
 use super::cache::InspectCache;
 use super::dialect::{Dialect, common_version, refusal};
 use super::stock;
+use crate::dns::names::Names;
 use crate::images::record::ImageRecord;
 use crate::lock::{EngineLock, LockError};
 use crate::naming::LABEL_KIND;
@@ -45,6 +46,8 @@ pub struct Docker {
     /// One wire after another.
     pub(super) plugging: tokio::sync::Mutex<()>,
     pub(super) pulling: tokio::sync::Mutex<()>,
+    /// Those of other hosts that probes and hooks go to.
+    pub(super) names: Names,
     /// Which images the agent has fetched itself.
     pub(super) record: Mutex<ImageRecord>,
     locks: Mutex<HashMap<String, EngineLock>>,
@@ -100,6 +103,7 @@ impl Docker {
             addressing: tokio::sync::Mutex::default(),
             plugging: tokio::sync::Mutex::default(),
             pulling: tokio::sync::Mutex::default(),
+            names: Names::default(),
             locks: Mutex::default(),
             version: tokio::sync::watch::Sender::default(),
             trouble: tokio::sync::watch::Sender::new(None),

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::super::{ContainerConfig, Failure, FileVariable};
 use super::connection::Docker;
 use super::subpath::open_file;
+use crate::disks;
 use crate::env_file;
 
 /// A file of variables has some lines; what is bigger is another file.
@@ -24,7 +25,9 @@ impl Docker {
         let mut values = Vec::new();
         for variable in &config.file_variables {
             let root = self.root_of(&variable.volume).await?;
-            values.push(value(Path::new(&root), variable)?);
+            let (of, variable) = (root.clone(), variable.clone());
+            let read = disks::work(Path::new(&of), move || value(Path::new(&root), &variable)).await;
+            values.push(read.unwrap_or_else(|why| Err(Failure::Refused(format!("read a file of variables: {why}"))))?);
         }
         let mut filled = config.clone();
         fill(&mut filled, &values);
