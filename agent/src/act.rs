@@ -1,5 +1,7 @@
 //! Carries out the actions of a plan, one at a time, and notes in `memory` what the engine will not tell.
 
+mod beside;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -11,12 +13,13 @@ use tokio::time::timeout;
 use crate::clock::Clock;
 use crate::happening::{Event, Happening};
 use crate::lanes::Lanes;
-use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag};
-use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
+use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag, spare_name};
+use crate::plan::memory::{Lost, Memory, Setback, Stopping};
 use crate::plan::round::words;
 use crate::plan::seen;
-use crate::plan::{Action, ActionKind, PullWanted, Round, Start, Stop, StopReason};
-use crate::runtime::{Check, CheckOutcome, Failure, Purpose, Runtime};
+use crate::plan::{Action, ActionKind, Round, Start, Stop, StopReason};
+use crate::runtime::{Check, CheckOutcome, ContainerConfig, Failure, Purpose, Runtime};
+use crate::trace;
 
 /// More starts at once make a small host no faster.
 const STARTS_AT_ONCE: usize = 4;
@@ -48,11 +51,21 @@ impl<'a, R: Runtime> Hands<'a, R> {
     /// In their order, up to the first that fails.
     pub async fn act(&self, uid: &str, pod: Option<&PodName>, actions: Vec<Action>) {
         let shown = pod.map_or_else(|| uid.to_owned(), |pod| format!("{}/{}", pod.namespace, pod.name));
-        for action in actions {
-            log::info!("{shown}: {}: {}", words(&action.what), action.reason);
+        let mut actions = actions.into_iter().peekable();
+        while let Some(action) = actions.next() {
+            let beside = actions.next_if(|next| is_made_beside(&action.what, &next.what));
+            for action in [Some(&action), beside.as_ref()].into_iter().flatten() {
+                log::info!("{shown}: {}: {}", words(&action.what), action.reason);
+            }
             let what = words(&action.what);
             let makes_volumes = matches!(action.what, ActionKind::MakeVolumes { .. });
-            if let Err(failure) = self.one(uid, pod, action).await {
+            let done = match (action.what, beside.map(|beside| beside.what)) {
+                (ActionKind::Start(sandbox), Some(ActionKind::Start(member))) => {
+                    self.start_both(*sandbox, *member).await
+                }
+                (action, _) => self.one(uid, pod, action).await,
+            };
+            if let Err(failure) = done {
                 let mut memory = self.memory.borrow_mut();
                 let failures = memory.setbacks.get(uid).map_or(0, |setback| setback.failures).saturating_add(1);
                 let (at_ms, text) = (self.clock.now().mono_ms, failure.text().to_owned());
@@ -65,6 +78,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 }
                 return;
             }
+            trace::step(&shown, &what);
             if self.given_up.borrow_mut().remove(uid) {
                 return;
             }
@@ -72,8 +86,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
         self.memory.borrow_mut().setbacks.remove(uid);
     }
 
-    async fn one(&self, uid: &str, pod: Option<&PodName>, action: Action) -> Result<(), Failure> {
-        match action.what {
+    async fn one(&self, uid: &str, pod: Option<&PodName>, action: ActionKind) -> Result<(), Failure> {
+        match action {
             ActionKind::MakeVolumes { volumes } => self.runtime.make_volumes(uid, &volumes).await,
             ActionKind::Start(start) => self.start(*start).await,
             ActionKind::Begin(begin) => {
@@ -117,7 +131,29 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 
     async fn start(&self, start: Start) -> Result<(), Failure> {
-        let Start { pod, container, attempt, step, config, post_start, present } = start;
+        let (pod, container, post_start) = (start.pod.clone(), start.container.clone(), start.post_start.clone());
+        match self.make(start).await? {
+            Some(id) => self.begin(&pod, &container, &id, post_start).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The engine makes the pod's first container while the sandbox that the container joins comes up: the engine
+    /// looks at the sandbox only when the container starts.
+    async fn start_both(&self, sandbox: Start, member: Start) -> Result<(), Failure> {
+        let (pod, container, post_start) = (member.pod.clone(), member.container.clone(), member.post_start.clone());
+        let Some(sandbox_id) = self.make(sandbox).await? else { return Ok(()) };
+        let (up, made) = tokio::join!(self.begin(&pod, SANDBOX, &sandbox_id, None), self.make(member));
+        up?;
+        match made? {
+            Some(id) => self.begin(&pod, &container, &id, post_start).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The engine's id. None: the engine refused, and the refusal is remembered as a start that failed.
+    async fn make(&self, start: Start) -> Result<Option<String>, Failure> {
+        let Start { pod, container, attempt, step, config, post_start: _, present } = start;
         let is_sandbox = container == SANDBOX;
         self.memory.borrow_mut().ending.remove(&pod.uid);
         if present {
@@ -127,7 +163,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         if is_sandbox {
             self.runtime.make_ready().await?;
         }
-        let id = match self.runtime.create(&config).await {
+        let id = match self.create(&config).await {
             Ok(id) => id,
             Err(failure @ (Failure::Refused(_) | Failure::Taken(_) | Failure::Config(_))) => {
                 // The engine will not: that is a start that failed, with the back-off of one.
@@ -151,7 +187,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 self.happen(&pod, &container, Event::Failed { text });
                 self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
                 // Without its sandbox nothing of the pod can start; without one of its containers the others can.
-                return if is_sandbox { Err(failure) } else { Ok(()) };
+                return if is_sandbox { Err(failure) } else { Ok(None) };
             }
             Err(failure) => return Err(failure),
         };
@@ -159,7 +195,19 @@ impl<'a, R: Runtime> Hands<'a, R> {
         if !is_sandbox {
             self.happen(&pod, &container, Event::Created);
         }
-        self.begin(&pod, &container, &id, post_start).await
+        Ok(Some(id))
+    }
+
+    /// Under another name where somebody else has its own.
+    async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
+        match self.runtime.create(config).await {
+            Err(Failure::Taken(text)) => {
+                let name = spare_name(&config.name);
+                log::warn!("{text}: it is called {name} instead");
+                self.runtime.create(&ContainerConfig { name, ..config.clone() }).await
+            }
+            made => made,
+        }
     }
 
     async fn begin(&self, pod: &PodName, container: &str, id: &str, post_start: Option<Check>) -> Result<(), Failure> {
@@ -308,51 +356,6 @@ impl<'a, R: Runtime> Hands<'a, R> {
         sent
     }
 
-    /// Before the lane starts, so that the next plan knows of it.
-    pub fn pull_begins(&self, pull: &PullWanted) {
-        let mut memory = self.memory.borrow_mut();
-        let place = (pull.pod.uid.clone(), pull.container.clone());
-        let before =
-            memory.pulls.get(&place).filter(|before| before.image == pull.image && before.attempt == pull.attempt);
-        let failures = before.map_or(0, |before| before.failures);
-        let failed = before.and_then(|before| match &before.state {
-            PullState::Failed { text, .. } => Some(text.clone()),
-            PullState::InFlight { .. } | PullState::Done => None,
-        });
-        let state = PullState::InFlight { failed };
-        memory.pulls.insert(place, Pull { image: pull.image.clone(), attempt: pull.attempt, failures, state });
-    }
-
-    pub async fn pull(&self, pull: PullWanted) {
-        let PullWanted { pod, container, attempt, image, logins, reason } = pull;
-        log::info!("{}/{}: pull {image} for {container}: {reason}", pod.namespace, pod.name);
-        self.happen(&pod, &container, Event::Pulling { image: image.clone() });
-        let since_ms = self.clock.now().mono_ms;
-        let result = self.runtime.pull(&image, &logins).await;
-        let state = match &result {
-            Ok(()) => {
-                let took_ms = self.clock.now().mono_ms - since_ms;
-                let size_bytes = self.runtime.image(&image).await.ok().flatten().map_or(0, |image| image.size_bytes);
-                self.happen(&pod, &container, Event::Pulled { image: image.clone(), took_ms, size_bytes });
-                PullState::Done
-            }
-            Err(failure) => {
-                log::warn!("{}/{}: {image} could not be pulled: {failure}", pod.namespace, pod.name);
-                let text = failure.text().to_owned();
-                self.happen(&pod, &container, Event::PullFailed { image: image.clone(), text: text.clone() });
-                PullState::Failed { at_ms: self.clock.now().mono_ms, text }
-            }
-        };
-        let mut memory = self.memory.borrow_mut();
-        // Unless the container asks for another image by now.
-        if let Some(entry) =
-            memory.pulls.get_mut(&(pod.uid, container)).filter(|entry| entry.image == image && entry.attempt == attempt)
-        {
-            entry.failures = if result.is_ok() { 0 } else { entry.failures.saturating_add(1) };
-            entry.state = state;
-        }
-    }
-
     /// What was decided about pods.
     pub fn remember(&self, round: &Round) {
         let mut memory = self.memory.borrow_mut();
@@ -367,6 +370,14 @@ impl<'a, R: Runtime> Hands<'a, R> {
 
     async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
         self.slots.acquire().await.expect("nobody closes it")
+    }
+}
+
+/// A member that joins the sandbox which starts before it.
+fn is_made_beside(first: &ActionKind, next: &ActionKind) -> bool {
+    match (first, next) {
+        (ActionKind::Start(first), ActionKind::Start(next)) => first.container == SANDBOX && next.container != SANDBOX,
+        _ => false,
     }
 }
 

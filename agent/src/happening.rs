@@ -86,6 +86,8 @@ pub enum Event {
     HookFellBack {
         text: String,
     },
+    /// Somebody paused it beside the agent.
+    Unpaused,
     /// A wait that is told under another reason than its own, or under its own.
     Waits {
         reason: &'static str,
@@ -141,6 +143,7 @@ impl Event {
             }
             Event::ProbeWarning { probe, text } => (true, "ProbeWarning", format!("{probe} probe warning: {text}")),
             Event::HookFellBack { text } => (true, "LifecycleHTTPFallback", text),
+            Event::Unpaused => (true, "Unpaused", unpaused(container)),
             Event::Waits { reason, message } => (true, reason, message),
             Event::ResizeStarted { summary } => (false, "ResizeStarted", format!("Pod resize started: {summary}")),
             Event::ResizeCompleted { summary } => {
@@ -150,6 +153,11 @@ impl Event {
         };
         (warning, reason.into(), message)
     }
+}
+
+fn unpaused(container: &str) -> String {
+    let what = if container.is_empty() { "The sandbox".to_owned() } else { format!("Container {container}") };
+    format!("{what} was paused by somebody, and goes on")
 }
 
 fn killing(container: &str, why: &StopReason) -> String {

@@ -71,6 +71,7 @@ pub mod streams;
 pub mod summary;
 pub mod sync;
 pub mod tool;
+pub mod trace;
 pub mod usage;
 pub mod volumes;
 

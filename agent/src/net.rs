@@ -103,7 +103,7 @@ pub async fn run(
 
 /// The sandboxes on the bridge, by the engine's id: a new one has a new port there.
 fn pods(shown: &Shown) -> BTreeSet<String> {
-    shown.world.containers.iter().filter(|seen| seen.ip.is_some() && seen.runs()).map(|seen| seen.id.clone()).collect()
+    shown.world.containers.iter().filter(|seen| seen.ip.is_some() && seen.lives()).map(|seen| seen.id.clone()).collect()
 }
 
 impl Net {

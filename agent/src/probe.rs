@@ -91,7 +91,7 @@ pub async fn run<R: Runtime + 'static>(
         verdicts.send_if_modified(|was| {
             // One that has started needs no probe any more and keeps its verdict as long as it runs.
             let running: BTreeSet<&String> =
-                seen.world.containers.iter().filter(|seen| seen.runs()).map(|seen| &seen.id).collect();
+                seen.world.containers.iter().filter(|seen| seen.lives()).map(|seen| &seen.id).collect();
             if was.keys().any(|id| !running.contains(id)) {
                 Arc::make_mut(was).retain(|id, _| running.contains(id));
             }
@@ -122,7 +122,7 @@ fn plans(shown: &Shown, verdicts: &Verdicts) -> Plans {
     for (uid, pod) in seen::group(&shown.world.containers) {
         let Some(wanted) = shown.desired.pods.get(&uid) else { continue };
         let address = seen::address(&pod.runs, wanted.pod.spec.host_network, &shown.world.node.address);
-        for run in seen::members(&pod.runs).filter(|run| run.seen.runs()) {
+        for run in seen::members(&pod.runs).filter(|run| run.seen.lives()) {
             let Some(member) = wanted.member(&run.tag.container).filter(|member| member.kind.stays()) else { continue };
             let started = member.spec.startup_probe.is_none()
                 || verdicts.get(&run.seen.id).is_some_and(|verdict| verdict.started);
@@ -148,7 +148,7 @@ fn plans(shown: &Shown, verdicts: &Verdicts) -> Plans {
 pub fn carried_over(shown: &Shown, heard: &MasterPods, verdicts: &Verdicts) -> Verdicts {
     let statuses: BTreeMap<String, &Value> = heard.pods.values().flat_map(|pod| container_statuses(pod)).collect();
     let mut carried = Verdicts::new();
-    for run in shown.world.containers.iter().filter(|seen| seen.runs() && statuses.contains_key(&seen.id)) {
+    for run in shown.world.containers.iter().filter(|seen| seen.lives() && statuses.contains_key(&seen.id)) {
         let Some(tag) = Tag::read(&run.name, &run.labels) else { continue };
         let member = shown.desired.pods.get(&tag.pod.uid).and_then(|wanted| wanted.member(&tag.container));
         let Some(member) = member.filter(|member| member.kind.stays()) else { continue };
@@ -360,6 +360,7 @@ mod tests {
                 ip: None,
                 limits: None,
                 message: None,
+                beside: Default::default(),
             }
         };
         let mut shown = Shown::default();

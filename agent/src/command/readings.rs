@@ -106,7 +106,7 @@ fn wanted_ports(desired: &Desired, containers: &[SeenContainer], own_network: bo
     let of = |wanted: &Arc<Wanted>| {
         let runs = pods
             .get(&wanted.name.uid)
-            .is_some_and(|pod| pod.runs.iter().any(|run| run.tag.is_sandbox() && run.seen.runs()));
+            .is_some_and(|pod| pod.runs.iter().any(|run| run.tag.is_sandbox() && run.seen.lives()));
         let (pod, by_rule) =
             (format!("{}/{}", wanted.name.namespace, wanted.name.name), own_network && !wanted.pod.spec.host_network);
         host_ports(&wanted.pod.spec).into_iter().map(move |port| {

@@ -87,7 +87,7 @@ fn find(
     runs.sort_by_key(|(attempt, _)| std::cmp::Reverse(*attempt));
     let mut newest = runs.into_iter().map(|(_, seen)| seen);
     // A container that waits for its next start has its last death as previous.
-    let chosen = if previous { newest.find(|seen| !seen.runs()) } else { newest.next() };
+    let chosen = if previous { newest.find(|seen| !seen.lives()) } else { newest.next() };
     chosen.map(|seen| seen.id.clone()).ok_or_else(|| {
         let waits = match waiting {
             "ErrImagePull" => "image can't be pulled",

@@ -214,6 +214,7 @@ mod tests {
             ip: None,
             limits: None,
             message: None,
+            beside: Default::default(),
         };
         let world = World { containers: state.map(seen).into_iter().collect(), ..World::default() };
         Arc::new(Shown { world: Arc::new(world), looked, ..Shown::default() })

@@ -143,6 +143,8 @@ fn pull_or_wait(
             image: name.clone(),
             logins: Vec::new(),
             reason: reason.to_owned(),
+            absent: case.world.images.get(name).is_none_or(Option::is_none),
+            always: policy(container) == Policy::Always,
         });
     }
     waiting

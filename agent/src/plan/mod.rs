@@ -5,10 +5,11 @@
 //! decides over one pod (its sandbox in `sandbox`, what its volumes hold in `contents`, its containers in `containers`
 //! and their turns in `order`, with `images` and `backoff`), `stops` ends what has to end, `garbage` clears up,
 //! `leftovers` ends pods that nobody wants, `renewal` tells when all containers of a pod start anew and `anew` does it,
-//! `strain` says what a host without memory or disk does. `memory` is what the loop saw itself and the engine does not
-//! tell.
+//! `strain` says what a host without memory or disk does, `again` what becomes of what somebody starts again. `memory` is what the loop saw itself and the engine does not
+//! tell. `paused` lets go on what somebody paused.
 
 pub mod admission;
+mod again;
 pub mod allocation;
 mod anew;
 pub mod backoff;
@@ -20,6 +21,7 @@ pub mod images;
 pub mod leftovers;
 pub mod memory;
 pub mod order;
+mod paused;
 pub mod pods;
 pub mod ports;
 pub mod renewal;
@@ -42,7 +44,7 @@ use crate::desired::{Desired, Wanted};
 use crate::members::MemberKind;
 pub use backoff::Now;
 pub use memory::Memory;
-pub use round::{Action, ActionKind, Begin, PodPlan, PullWanted, Round, Start, Stop, StopReason};
+pub use round::{Action, ActionKind, Begin, PodPlan, PullWanted, Round, Start, Stop, StopReason, Unpause};
 pub use rules::{Rule, Rules};
 pub use strain::{Short, Strain};
 pub use waiting::{Dismissal, Dismissed, WaitReason, Waiting, Waits};
@@ -53,6 +55,7 @@ pub fn plan(case: Case<'_>) -> Round {
     let mut ports = ports::TakenPorts::held(&pods);
     let mut room = admission::NodeRoom::of(case, |uid| pods.contains_key(uid));
     let mut round = Round::default();
+    paused::go_on(case, &pods, &mut round);
     let nothing = Vec::new();
     for wanted in in_order(case.desired) {
         let uid = &wanted.name.uid;
@@ -98,7 +101,7 @@ pub fn images_needed(case: Case<'_>) -> BTreeSet<String> {
                 // One that starts once and has been made needs its image no more.
                 MemberKind::Ephemeral => own.next().is_none(),
                 MemberKind::Init if order::is_initialized(wanted, runs) => false,
-                _ => !own.any(|run| run.seen.runs()),
+                _ => !own.any(|run| run.seen.lives()),
             }
         });
         // An engine is not asked about what can be no name: one answers `a//b` with a redirection.

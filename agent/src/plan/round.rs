@@ -18,6 +18,7 @@ pub struct Round {
     /// By uid.
     pub pods: BTreeMap<String, Vec<Action>>,
     pub pulls: Vec<PullWanted>,
+    pub unpauses: Vec<Unpause>,
     /// When to look again though nothing happened (monotonic).
     pub wake_at_ms: Option<i64>,
     /// The reasons why wanted pods wait, by uid, as their statuses and the log give them.
@@ -40,6 +41,18 @@ pub struct PullWanted {
     /// Out of the pod's own Secrets, in the order in which they are tried; then come the host's.
     pub logins: Vec<Login>,
     pub reason: String,
+    /// The engine does not have it: an archive of this host may.
+    pub absent: bool,
+    /// A registry is asked in any case.
+    pub always: bool,
+}
+
+/// No part of a pod's order either: what is under way for it may wait for this very container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpause {
+    pub pod: PodName,
+    pub id: String,
+    pub container: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +149,8 @@ pub enum StopReason {
     Replaced,
     /// It runs although its end is on record.
     EndedForGood,
+    /// It had ended, and somebody started it again beside this agent, or made another one like it.
+    StartedAgain,
     /// A stop that was begun is ended, whatever its reason was.
     UnderWay,
     Unhealthy {
@@ -172,6 +187,7 @@ impl fmt::Display for StopReason {
             StopReason::Edited => "it was edited",
             StopReason::Stranger => "its pod no longer has it",
             StopReason::Replaced => "there is a newer one",
+            StopReason::StartedAgain => "it had ended, and somebody started it again",
             StopReason::EndedForGood => "it has ended for good before",
             StopReason::UnderWay => "it is being stopped",
             StopReason::Unhealthy { probe, output, restarts } => {
@@ -211,15 +227,18 @@ impl PodPlan {
 }
 
 impl Round {
+    pub fn wake_at(&mut self, at_ms: i64) {
+        self.wake_at_ms = Some(self.wake_at_ms.map_or(at_ms, |earlier| earlier.min(at_ms)));
+    }
+
     pub fn add(&mut self, uid: &str, part: PodPlan) {
         if !part.actions.is_empty() {
             self.pods.insert(uid.to_owned(), part.actions);
         }
         self.pulls.extend(part.pulls);
-        self.wake_at_ms = match (self.wake_at_ms, part.wake_at_ms) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
+        if let Some(at_ms) = part.wake_at_ms {
+            self.wake_at(at_ms);
+        }
         if let Some(admission) = part.admission {
             self.admissions.insert(uid.to_owned(), admission);
         }

@@ -33,6 +33,10 @@ pub enum Rule {
     AllRestartTogether,
     /// What has ended for good, by its master's record, does not start again.
     RecordedEndsStay,
+    /// A container that has ended once and was started again beside the agent is stopped.
+    EndedStayEnded,
+    /// A container that was paused beside the agent goes on.
+    PausedGoOn,
     /// An ephemeral container starts once and never again.
     EphemeralsStartOnce,
     /// Restarts wait longer and longer.
@@ -82,7 +86,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 38] = [
+    pub const ALL: [Rule; 40] = [
         Rule::BusyPodsWait,
         Rule::UnknownIsNotAbsent,
         Rule::GonePodsEnd,
@@ -98,6 +102,8 @@ impl Rule {
         Rule::PolicyDecides,
         Rule::AllRestartTogether,
         Rule::RecordedEndsStay,
+        Rule::EndedStayEnded,
+        Rule::PausedGoOn,
         Rule::EphemeralsStartOnce,
         Rule::RestartsBackOff,
         Rule::HalfMadeIsBegun,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::paused;
 use super::round::{Action, ActionKind, PodPlan, Stop, StopReason};
 use super::rules::Rule;
 use super::seen::Run;
@@ -97,6 +98,9 @@ pub fn stop(
     let mut alive = false;
     for run in runs.iter().filter(|run| run.seen.runs()) {
         alive = true;
+        if paused::goes_on(case, run) {
+            continue;
+        }
         let grace_ms = if run.tag.is_sandbox() {
             SANDBOX_GRACE_MS
         } else {

@@ -42,6 +42,7 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
             ip: None,
             limits: None,
             message: None,
+            beside: Default::default(),
         });
     };
     if let Some(state) = sandbox {
@@ -73,6 +74,7 @@ pub(super) fn check(wanted: &[Wanted], mut world: World, mono_ms: i64, expected:
     desired.pods.extend(wanted.iter().map(|wanted| (wanted.name.uid.clone(), Arc::new(wanted.clone()))));
     let mut memory = std::mem::take(&mut world.memory);
     memory.look(&world.containers, Now { wall_ms: 1000, mono_ms: 0 });
+    memory.correct(&mut world.containers);
     world.memory = memory;
     let case = Case {
         desired: &desired,
@@ -470,6 +472,7 @@ pub(super) fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &
             ip: None,
             limits: None,
             message: None,
+            beside: Default::default(),
         };
         all.containers.push(seen);
     };

@@ -41,8 +41,12 @@ pub async fn run(subnet: Subnet, mut shown: watch::Receiver<Arc<Shown>>, docker:
     let mut check_at = Instant::now() + RECHECK;
     loop {
         let now = shown.borrow_and_update().clone();
-        let own: Vec<&SeenContainer> =
-            now.world.containers.iter().filter(|seen| seen.runs() && seen.labels.contains_key(LABEL_ADDRESS)).collect();
+        let own: Vec<&SeenContainer> = now
+            .world
+            .containers
+            .iter()
+            .filter(|seen| seen.lives() && seen.labels.contains_key(LABEL_ADDRESS))
+            .collect();
         // Of a host that never had such a pod nothing is touched.
         let idle = !now.looked || own.is_empty() && keep.applied.is_none();
         if !idle {

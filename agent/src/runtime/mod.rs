@@ -1,6 +1,7 @@
 //! The interface to a container engine: `SeenContainer` in, `ContainerConfig` out. `docker` speaks to a real engine,
 //! `fake` holds one in memory for the simulation.
 
+mod beside;
 pub mod conversation;
 pub mod docker;
 pub mod fake;
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+pub use beside::{Beside, EndBefore};
 pub use mount::{Mount, MountSource, Propagation, ReadOnlyBelow, SubPath};
 pub use volume::{HostFile, NamedVolume, Volume};
 
@@ -38,6 +40,9 @@ pub trait Runtime {
     /// and does not end is given up by itself.
     async fn pull(&self, reference: &str, logins: &[Login]) -> Result<(), Failure>;
 
+    /// Loads an image that is not here from an archive of this host. False: none has it.
+    async fn load(&self, reference: &str) -> Result<bool, Failure>;
+
     /// Makes the pod network and loads the pause image where they are missing. `create` of a sandbox relies on it.
     async fn make_ready(&self) -> Result<(), Failure>;
     /// Creates; does not start. A name that is taken is `Conflict` or `Taken`: the engine itself refuses a second
@@ -47,6 +52,8 @@ pub trait Runtime {
     async fn start(&self, id: &str) -> Result<(), Failure>;
     /// `signal` by name (`SIGTERM`) or number. A container that does not run is `NotFound`.
     async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure>;
+    /// Lets a container go on that was paused. One that is not paused is fine.
+    async fn unpause(&self, id: &str) -> Result<(), Failure>;
     /// Changes what a container that runs may use.
     async fn resize(&self, id: &str, limits: &Limits) -> Result<(), Failure>;
     /// Removes a container that does not run. One that is gone already is fine.
@@ -125,6 +132,8 @@ pub struct SeenContainer {
     /// Of a dead container: what it left in its termination message file, or the end of its log where the policy says
     /// so.
     pub message: Option<String>,
+    /// What somebody did to it beside this agent.
+    pub beside: Beside,
 }
 
 /// The limits of a container; 0: no limit.
@@ -152,12 +161,6 @@ pub enum State {
         started_ms: i64,
         finished_ms: i64,
     },
-}
-
-impl SeenContainer {
-    pub fn runs(&self) -> bool {
-        matches!(self.state, State::Running { .. })
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -148,6 +148,14 @@ impl Runtime for Engine {
         Ok(())
     }
 
+    async fn unpause(&self, id: &str) -> Result<(), Failure> {
+        self.fake.unpause(id).await
+    }
+
+    async fn load(&self, reference: &str) -> Result<bool, Failure> {
+        self.fake.load(reference).await
+    }
+
     async fn resize(&self, id: &str, limits: &Limits) -> Result<(), Failure> {
         self.fake.resize(id, limits).await
     }

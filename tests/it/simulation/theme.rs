@@ -65,6 +65,16 @@ pub enum Deed {
     Kill,
     KillSandbox,
     RemoveByHand,
+    /// With Docker's own commands, beside the agent: `restart` or `start`, and the same while no agent looks.
+    Restart,
+    RestartUnseen,
+    Pause,
+    Rename,
+    /// A container with the labels of one.
+    Copy,
+    /// `update --restart=always`
+    RestartAlways,
+    Prune,
     /// While no agent looks.
     RemoveUnseen,
     Jump,
@@ -84,7 +94,7 @@ pub enum Deed {
 
 impl Deed {
     /// Each as often as it stands here.
-    pub const ALL: [Deed; 32] = [
+    pub const ALL: [Deed; 41] = [
         Deed::AddPod,
         Deed::AddPod,
         Deed::EditContainer,
@@ -117,6 +127,15 @@ impl Deed {
         Deed::ChangeObject,
         Deed::Strain,
         Deed::Evict,
+        Deed::Restart,
+        Deed::Restart,
+        Deed::RestartUnseen,
+        Deed::Pause,
+        Deed::Pause,
+        Deed::Rename,
+        Deed::Copy,
+        Deed::RestartAlways,
+        Deed::Prune,
     ];
 }
 
@@ -134,6 +153,8 @@ impl Theme {
             Rule::HooksGiveWay => about(Traits { hooks: 100, hanging: 80, ..ANY }, Deed::Delete),
             Rule::SickIsStopped => about(Traits { probes: 100, hooks: 60, ..ANY }, Deed::Sicken),
             Rule::AllRestartTogether => about(Traits { restart_all: 100, init: 60, ..ANY }, Deed::Kill),
+            Rule::EndedStayEnded => about(ANY, Deed::Restart),
+            Rule::PausedGoOn => about(ANY, Deed::Pause),
             Rule::EphemeralsStartOnce => about(Traits { master: 100, ..ANY }, Deed::Debug),
             Rule::RecordedEndsStay => about(Traits { master: 100, policy: Some("Never"), ..ANY }, Deed::RemoveUnseen),
             Rule::ContentsComeFirst | Rule::ContentsFollow => about(Traits { content: 100, ..ANY }, Deed::ChangeObject),

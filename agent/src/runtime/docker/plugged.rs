@@ -64,9 +64,11 @@ impl Docker {
         seen: &SeenContainer,
         found: &ContainerInspectResponse,
     ) -> Result<Option<IpAddr>, String> {
+        // One that had ended is about to be stopped.
+        let counts = |seen: &SeenContainer| seen.lives() && seen.beside.ended.is_none();
         let address = seen.labels.get(LABEL_ADDRESS).and_then(|text| text.parse().ok());
         let own = found.host_config.as_ref().and_then(|host| host.network_mode.as_deref()) == Some("none");
-        let (Some(address), true, true) = (address, own, seen.runs()) else { return Ok(None) };
+        let (Some(address), true, true) = (address, own, counts(seen)) else { return Ok(None) };
         if self.settings.only_looks {
             return Ok(Some(address));
         }

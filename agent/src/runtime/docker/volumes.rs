@@ -1,4 +1,4 @@
-//! The directories of pods on this host's disk, `DATA/pods/UID/...`, and the engine's volumes in memory.
+//! The directories of pods on this host's disk, `DATA/pods/UID/...`, and the engine's volumes of exports.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -12,15 +12,13 @@ use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 
 use super::super::{ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
 use super::connection::{Docker, Settings};
-use super::dialect::Dialect;
-use super::{content, owner, subpath};
+use super::{content, memory, owner, subpath};
 use crate::disks;
 use crate::hosts;
 use crate::naming::{LABEL_KIND, LABEL_POD_UID, volatile_dir};
 
-/// The kernel counts a tmpfs in these. Where its pages are larger the volume is larger, too: a limit is a whole number
-/// of them.
-const PAGE_BYTES: u64 = 4096;
+/// Of the directories of pods, those in memory.
+const VOLATILE: usize = 1;
 /// A list of all system calls has some ten thousand bytes.
 const SECCOMP_BYTES_MAX: u64 = 256 * 1024;
 
@@ -34,12 +32,12 @@ impl Docker {
                 Ok(entries) => uids.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())),
             }
         }
-        uids.extend(self.memory_volumes(None).await?.into_iter().map(|(_, uid)| uid));
+        uids.extend(self.engine_volumes(None).await?.into_iter().map(|(_, uid)| uid));
         Ok(uids)
     }
 
     /// Names and pods of the engine's volumes of ours, or of those of one pod.
-    async fn memory_volumes(&self, uid: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
+    async fn engine_volumes(&self, uid: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
         let client = self.client().await?;
         let label = uid.map_or_else(|| LABEL_KIND.to_owned(), |uid| format!("{LABEL_POD_UID}={uid}"));
         let filters = HashMap::from([("label".to_owned(), vec![LABEL_KIND.to_owned(), label])]);
@@ -81,30 +79,17 @@ impl Docker {
                 let path = Path::new(path);
                 content::write(path, content, SystemTime::now()).map_err(|error| disk("write", path, &error))?;
             }
-            Volume::HugePages { name, page_bytes, size_bytes, group } => {
+            Volume::HugePages { path, page_bytes, size_bytes, group } => {
                 let options = format!("{},pagesize={page_bytes},size={size_bytes}", open_to(*group));
-                self.create_engine_volume(
-                    uid,
-                    name,
-                    &[("type", "hugetlbfs"), ("device", "hugetlbfs"), ("o", &options)],
-                )
-                .await?;
+                memory::make(Path::new(path), "hugetlbfs", &options)?;
             }
-            Volume::Memory { name, size_bytes, group } => self.create_memory(uid, name, *size_bytes, *group).await?,
+            Volume::Memory { path, size_bytes, group } => {
+                let mut options = open_to(*group);
+                options.extend(size_bytes.map(|size| format!(",size={size}")));
+                memory::make(Path::new(path), "tmpfs", &options)?;
+            }
         }
         Ok(())
-    }
-
-    async fn create_memory(
-        &self,
-        uid: &str,
-        name: &str,
-        size_bytes: Option<u64>,
-        group: Option<u32>,
-    ) -> Result<(), Failure> {
-        let mut options = open_to(group);
-        options.extend(size_bytes.map(|size| memory_limit(self.dialect(), size)));
-        self.create_engine_volume(uid, name, &[("type", "tmpfs"), ("device", "tmpfs"), ("o", &options)]).await
     }
 
     async fn create_engine_volume(&self, uid: &str, name: &str, options: &[(&str, &str)]) -> Result<(), Failure> {
@@ -123,7 +108,7 @@ impl Docker {
     }
 
     pub(super) async fn delete_volumes(&self, uid: &str) -> Result<(), Failure> {
-        for (name, _) in self.memory_volumes(Some(uid)).await? {
+        for (name, _) in self.engine_volumes(Some(uid)).await? {
             let client = self.client().await?;
             match self.change("remove a volume", client.remove_volume(&name, None::<RemoveVolumeOptions>)).await {
                 Ok(()) | Err(Failure::NotFound(_)) => {}
@@ -139,6 +124,8 @@ impl Docker {
         // Large trees take their time: not on the thread that answers probes.
         let removed = tokio::task::spawn_blocking(move || {
             subpath::release(&places).map_err(|error| disk("release", &places, &error))?;
+            let volatile = &folders[VOLATILE];
+            memory::release(volatile).map_err(|error| disk("release", volatile, &error))?;
             folders.iter().try_for_each(|folder| match fs::remove_dir_all(folder) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(disk("remove", folder, &error)),
                 _ => Ok(()),
@@ -147,7 +134,7 @@ impl Docker {
         removed.await.unwrap_or_else(|error| Err(Failure::Refused(format!("remove the volumes of {uid}: {error}"))))
     }
 
-    /// On the disk, and in memory.
+    /// On the disk, and (`VOLATILE`) in memory.
     fn pods_dirs(&self) -> [PathBuf; 2] {
         let Settings { data_dir, run_dir, node_name, .. } = &self.settings;
         [Path::new(data_dir).join("pods"), Path::new(&volatile_dir(run_dir, node_name)).join("pods")]
@@ -198,14 +185,6 @@ pub fn complete_hosts(path: &str, address: &str) -> Result<(), Failure> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
     let Some(text) = hosts::complete(&text, address) else { return Ok(()) };
     fs::write(path, text).map_err(|error| disk("write", path, &error))
-}
-
-/// As the option of a mount. Podman takes a size for a quota of its disk, and leaves the number of pages to the kernel.
-fn memory_limit(dialect: Dialect, bytes: u64) -> String {
-    match dialect {
-        Dialect::Docker => format!(",size={bytes}"),
-        Dialect::Podman => format!(",nr_blocks={}", bytes.div_ceil(PAGE_BYTES).max(1)),
-    }
 }
 
 /// As the option of a mount.
@@ -317,20 +296,6 @@ fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn limits_of_memory() {
-        let check = |bytes: u64, docker: &str, podman: &str| {
-            assert_eq!(
-                (memory_limit(Dialect::Docker, bytes).as_str(), memory_limit(Dialect::Podman, bytes).as_str()),
-                (docker, podman)
-            );
-        };
-        check(1 << 20, ",size=1048576", ",nr_blocks=256");
-        check(4097, ",size=4097", ",nr_blocks=2");
-        // None at all would be no limit.
-        check(0, ",size=0", ",nr_blocks=1");
-    }
 
     #[test]
     fn a_host_path_is_of_its_kind() {
