@@ -18,6 +18,7 @@ pub mod config;
 pub mod container;
 pub mod content;
 pub mod desired;
+pub mod disks;
 pub mod dns;
 pub mod downward;
 pub mod endpoints;

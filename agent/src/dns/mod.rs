@@ -9,6 +9,8 @@
 mod address_names;
 pub mod answer;
 pub mod cache;
+pub mod names;
+mod question;
 pub mod resolv;
 pub mod serve;
 pub mod upstream;

@@ -49,6 +49,8 @@ pub enum Rule {
     PreStopComesFirst,
     /// And not again for the same end.
     PreStopRunsOnce,
+    /// A hook is not waited for when its container is to end, or has ended.
+    HooksGiveWay,
     /// A container that fails its liveness probe or its postStart hook is stopped.
     SickIsStopped,
     /// Of two pods with one host port the later waits.
@@ -84,7 +86,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 39] = [
+    pub const ALL: [Rule; 40] = [
         Rule::BusyPodsWait,
         Rule::UnknownIsNotAbsent,
         Rule::GonePodsEnd,
@@ -108,6 +110,7 @@ impl Rule {
         Rule::GraceEnds,
         Rule::PreStopComesFirst,
         Rule::PreStopRunsOnce,
+        Rule::HooksGiveWay,
         Rule::SickIsStopped,
         Rule::PortsAreTaken,
         Rule::PullsBackOff,

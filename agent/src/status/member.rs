@@ -1,7 +1,7 @@
 //! One container's part of a status. PURE.
 
 use coracle_api::meta::Time;
-use coracle_api::pod::Container;
+use coracle_api::pod::{Action, Container};
 use serde_json::{Value, json};
 
 use crate::desired::{Wanted, status_of};
@@ -298,9 +298,11 @@ fn wait(waiting: &Waiting) -> Value {
 fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
     let PodName { namespace, name, uid, .. } = &wanted.name;
     let action = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref());
-    let kind = match action.and_then(|action| action.exec.as_ref()) {
-        Some(exec) => format!("Exec lifecycle hook ([{}])", exec.command.join(" ")),
-        None => "HTTP lifecycle hook".to_owned(),
+    let kind = match action {
+        Some(Action { exec: Some(exec), .. }) => format!("Exec lifecycle hook ([{}])", exec.command.join(" ")),
+        Some(Action { http_get: Some(get), .. }) => format!("HTTP lifecycle hook ({})", get.path),
+        Some(Action { sleep: Some(sleep), .. }) => format!("Sleep lifecycle hook ({})", sleep.seconds),
+        _ => "TCP lifecycle hook".to_owned(),
     };
     let message = format!(
         "{kind} for Container \"{}\" in Pod \"{name}_{namespace}({uid})\" failed - error: {text}",

@@ -128,6 +128,7 @@ impl Story {
             _ => return,
         }
         pod.wish = wish;
+        pod.ends_since = (wish != Wish::Runs).then(|| pod.ends_since.unwrap_or_else(Instant::now));
         if wish == Wish::Gone {
             self.forget_evictions();
         }

@@ -60,6 +60,8 @@ pub struct Pod {
     /// It was short before the agent looked at it.
     pub may_be_refused: bool,
     pub evicted: Option<Instant>,
+    /// Its deletion was asked for then.
+    pub ends_since: Option<Instant>,
     /// Whether the wall clock jumped since it was asked for, and an agent began after that.
     pub clock_jumped: bool,
     pub active_unknown: bool,
@@ -276,6 +278,7 @@ impl Story {
             strained,
             may_be_refused: strained,
             evicted: None,
+            ends_since: None,
             clock_jumped: false,
             active_unknown: false,
         });
@@ -435,6 +438,7 @@ impl Story {
         let early = Duration::from_secs(1);
         Asked {
             document: pod.document.clone(),
+            ends_since: pod.ends_since,
             over_since: pod.evicted.into_iter().chain(due(pod.known_since)).min(),
             may_run_out_at: due(pod.since).map(|due| due - early),
             kept_out: pod.strained && self.strained_since.is_some(),

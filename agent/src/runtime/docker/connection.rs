@@ -14,6 +14,7 @@ use super::super::Failure;
 use super::cache::InspectCache;
 use super::dialect::{Dialect, common_version, refusal};
 use super::stock;
+use crate::dns::names::Names;
 use crate::images::ask::Ask;
 use crate::images::record::ImageRecord;
 use crate::lock::{EngineLock, LockError};
@@ -49,6 +50,8 @@ pub struct Docker {
     /// One wire after another.
     pub(super) plugging: tokio::sync::Mutex<()>,
     pub(super) pulling: tokio::sync::Mutex<()>,
+    /// Those of other hosts that probes and hooks go to.
+    pub(super) names: Names,
     /// Asks whoever loads archives of images. None: nobody does.
     pub(super) archives: Mutex<Option<tokio::sync::mpsc::Sender<Ask>>>,
     /// The file system of volumes in memory was looked at.
@@ -109,6 +112,7 @@ impl Docker {
             addressing: tokio::sync::Mutex::default(),
             plugging: tokio::sync::Mutex::default(),
             pulling: tokio::sync::Mutex::default(),
+            names: Names::default(),
             archives: Mutex::default(),
             volatile: Mutex::default(),
             locks: Mutex::default(),

@@ -20,6 +20,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 
 use super::super::{ContainerConfig, Failure, Mount, MountSource, ReadOnlyBelow, SubPath};
 use super::connection::Docker;
+use crate::disks;
 use crate::naming::volatile_dir;
 
 /// What this process sees mounted.
@@ -59,8 +60,9 @@ impl Docker {
         self.make_volatile();
         let places = self.places();
         // A network that hangs is not to hang the thread that answers probes.
-        let bound = tokio::task::spawn_blocking(move || prepare(Path::new(&root), &part, &places));
-        let bound = bound.await.unwrap_or_else(|error| Err(Failure::Refused(format!("bind a subPath: {error}"))))?;
+        let of = root.clone();
+        let bound = disks::work(Path::new(&of), move || prepare(Path::new(&root), &part, &places)).await;
+        let bound = bound.unwrap_or_else(|why| Err(Failure::Refused(format!("bind a subPath: {why}"))))?;
         bound.into_os_string().into_string().map_err(|path| Failure::Refused(format!("{} is no UTF-8", path.display())))
     }
 

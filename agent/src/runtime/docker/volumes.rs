@@ -13,6 +13,7 @@ use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 use super::super::{ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
 use super::connection::{Docker, Settings};
 use super::{content, memory, owner, subpath};
+use crate::disks;
 use crate::hosts;
 use crate::naming::{LABEL_KIND, LABEL_POD_UID, volatile_dir};
 
@@ -64,17 +65,21 @@ impl Docker {
     async fn create_volume(&self, uid: &str, volume: &Volume) -> Result<(), Failure> {
         match volume {
             Volume::Directory { path, group } => make_directory(Path::new(path), *group)?,
-            Volume::HostPath { path } => host_path(Path::new(path))?,
-            Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
-            Volume::Local { path, create, group, unless_fits } => {
-                local(path.clone(), *create, *group, *unless_fits).await?
+            Volume::HostPath { path } => on_disk(path, host_path).await?,
+            Volume::HostDirectory { path, create } => {
+                let create = *create;
+                on_disk(path, move |path| host_directory(path, create)).await?;
             }
+            Volume::Local { path, create, group, unless_fits } => local(path, *create, *group, *unless_fits).await?,
             Volume::Nfs { name, server, path, options } => {
                 let options =
                     [("type", "nfs"), ("device", &format!(":{path}")), ("o", &format!("addr={server},{options}"))];
                 self.create_engine_volume(uid, name, &options).await?;
             }
-            Volume::HostFile { path, kind, create } => host_file(Path::new(path), *kind, *create)?,
+            Volume::HostFile { path, kind, create } => {
+                let (kind, create) = (*kind, *create);
+                on_disk(path, move |path| host_file(path, kind, create)).await?;
+            }
             Volume::Content { path, content } => {
                 let path = Path::new(path);
                 content::write(path, content, SystemTime::now()).map_err(|error| disk("write", path, &error))?;
@@ -213,6 +218,12 @@ fn of_volume(name: &str, failure: Failure) -> Failure {
     }
 }
 
+/// What a pod names may be on a share whose server is away, which is to hang nobody else.
+async fn on_disk(path: &str, work: impl FnOnce(&Path) -> Result<(), Failure> + Send + 'static) -> Result<(), Failure> {
+    let own = PathBuf::from(path);
+    disks::work(Path::new(path), move || work(&own)).await.unwrap_or_else(|why| Err(Failure::Refused(why)))
+}
+
 /// A link that leads nowhere is there, and the engine says so.
 fn host_path(path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata().is_ok() { Ok(()) } else { host_directory(path, true) }
@@ -232,9 +243,8 @@ fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
 }
 
 /// Large ones take their time: not on the thread that answers probes.
-async fn local(path: String, create: bool, group: Option<u32>, unless_fits: bool) -> Result<(), Failure> {
-    let given = tokio::task::spawn_blocking(move || {
-        let path = Path::new(&path);
+async fn local(path: &str, create: bool, group: Option<u32>, unless_fits: bool) -> Result<(), Failure> {
+    on_disk(path, move |path| {
         if create {
             make_directory(path, None)?;
         }
@@ -244,8 +254,8 @@ async fn local(path: String, create: bool, group: Option<u32>, unless_fits: bool
         group.map_or(Ok(()), |group| {
             owner::give(path, group, unless_fits).map_err(|error| disk("give to its group", path, &error))
         })
-    });
-    given.await.unwrap_or_else(|error| Err(Failure::Refused(format!("look at a volume: {error}"))))
+    })
+    .await
 }
 
 /// Links are followed, as the engine does when it mounts.
