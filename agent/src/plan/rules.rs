@@ -33,6 +33,8 @@ pub enum Rule {
     AllRestartTogether,
     /// What has ended for good, by its master's record, does not start again.
     RecordedEndsStay,
+    /// A pod that has ended, by whoever's word, ends with all of its containers and does not run again.
+    EndsAreFinal,
     /// An ephemeral container starts once and never again.
     EphemeralsStartOnce,
     /// Restarts wait longer and longer.
@@ -80,7 +82,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 37] = [
+    pub const ALL: [Rule; 38] = [
         Rule::BusyPodsWait,
         Rule::UnknownIsNotAbsent,
         Rule::GonePodsEnd,
@@ -96,6 +98,7 @@ impl Rule {
         Rule::PolicyDecides,
         Rule::AllRestartTogether,
         Rule::RecordedEndsStay,
+        Rule::EndsAreFinal,
         Rule::EphemeralsStartOnce,
         Rule::RestartsBackOff,
         Rule::HalfMadeIsBegun,

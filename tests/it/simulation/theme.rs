@@ -77,11 +77,13 @@ pub enum Deed {
     /// The host is short of something, or no more.
     Strain,
     Evict,
+    /// Somebody writes to the API that a pod has failed, or succeeded.
+    EndByHand,
 }
 
 impl Deed {
     /// Each as often as it stands here.
-    pub const ALL: [Deed; 32] = [
+    pub const ALL: [Deed; 33] = [
         Deed::AddPod,
         Deed::AddPod,
         Deed::EditContainer,
@@ -114,6 +116,7 @@ impl Deed {
         Deed::ChangeObject,
         Deed::Strain,
         Deed::Evict,
+        Deed::EndByHand,
     ];
 }
 
@@ -132,6 +135,7 @@ impl Theme {
             Rule::AllRestartTogether => about(Traits { restart_all: 100, init: 60, ..ANY }, Deed::Kill),
             Rule::EphemeralsStartOnce => about(Traits { master: 100, ..ANY }, Deed::Debug),
             Rule::RecordedEndsStay => about(Traits { master: 100, policy: Some("Never"), ..ANY }, Deed::RemoveUnseen),
+            Rule::EndsAreFinal => about(Traits { master: 100, policy: Some("Always"), ..ANY }, Deed::EndByHand),
             Rule::ContentsComeFirst | Rule::ContentsFollow => about(Traits { content: 100, ..ANY }, Deed::ChangeObject),
             Rule::ResizesAreMade => about(Traits { resources: 100, ..ANY }, Deed::Resize),
             Rule::ResizesWaitForRoom => about(Traits { resources: 100, init: 0, ..ANY }, Deed::Resize),
