@@ -56,6 +56,9 @@ pub struct Readings {
     pub ip: Result<(), String>,
     /// The master: its address, and why it does not answer.
     pub master: Option<(String, Option<String>)>,
+    /// The name of this host's node, and those that it had before and that the API still has.
+    pub node: String,
+    pub former: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +108,15 @@ pub fn judge(host: &Readings) -> Vec<Finding> {
     kernel(host, &mut all);
     firewall(host, &mut all);
     master(host, &mut all);
+    for former in &host.former {
+        let says =
+            format!("this host was node {former} before, and is {} now: the pods of {former} end here", host.node);
+        let mend = format!(
+            "kubectl delete node {former} takes its pods out of the API; node-name = {former} in agent.conf is the way \
+             back; claims of class local are bound to {former}"
+        );
+        all.push(Finding::warning("node", says, mend));
+    }
     all
 }
 

@@ -70,6 +70,8 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
             None => None,
             Some(target) => Some(master(target).await),
         },
+        node: config.node_name.clone(),
+        former: desired.former.iter().cloned().collect(),
     }
 }
 

@@ -38,6 +38,8 @@ fn well() -> Readings {
         nft: Ok(vec![docker]),
         ip: Ok(()),
         master: None,
+        node: "shop-pc".to_owned(),
+        former: Vec::new(),
     }
 }
 
@@ -71,6 +73,7 @@ fn a_good_host_has_nothing_but_good() {
 fn each_check_is_made_true() {
     use Severity::{Problem, Warning};
     check(|host| host.root = false, "user", Warning, "not root");
+    check(|host| host.former.push("vm".to_owned()), "node", Warning, "was node vm before");
     check(|host| host.engine = Err("refused".to_owned()), "engine", Problem, "does not answer: refused");
     check(|host| engine_of(host).storage_driver = "vfs".to_owned(), "engine", Warning, "vfs");
     check(|host| engine_of(host).live_restore = false, "engine", Warning, "live-restore");
