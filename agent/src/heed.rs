@@ -37,7 +37,7 @@ pub async fn run(
             seen = Some(network.services.clone());
             let wanted = asked(&network.services);
             if last.as_ref() != Some(&wanted) {
-                let found = troubles(&network.services, &sockets(), &plug::local(), &plug::networks());
+                let found = troubles(&network.services, &sockets(), &plug::networks());
                 for trouble in found.difference(&announced) {
                     let Trouble { namespace, name, uid, reason, what } = trouble;
                     log::warn!("service {namespace}/{name}: {what}");
@@ -55,7 +55,7 @@ pub async fn run(
     }
 }
 
-fn sockets() -> Listening {
+pub fn sockets() -> Listening {
     let text = |name: &str| fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
     listening([&text("tcp"), &text("tcp6")], [&text("udp"), &text("udp6")])
 }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::super::Failure;
 use super::connection::Docker;
+use crate::pod_network::plug::network_of;
 
 /// A network as processes of a container see it.
 #[derive(Clone, Debug)]
@@ -34,7 +35,8 @@ impl Docker {
         let pid = found.state.and_then(|state| state.pid).filter(|pid| *pid > 0);
         let pid = pid.ok_or_else(|| Failure::NotFound(format!("container {container} does not run")))?;
         let path = format!("/proc/{pid}/ns/net");
-        let opened = File::open(&path).map_err(|error| Failure::Refused(format!("open {path}: {error}")))?;
+        let opened = network_of(pid, found.id.as_deref().unwrap_or(container))
+            .map_err(|error| Failure::Refused(format!("open {path}: {error}")))?;
         let name = found.network_settings.and_then(|settings| settings.sandbox_key).unwrap_or(path);
         Ok(NetworkNamespace::Own(Arc::new(opened), name))
     }
