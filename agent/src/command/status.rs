@@ -20,6 +20,8 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
             .map(|one| pressure(&text(&one["type"]), &text(&one["message"]))),
     );
     problems.extend(node["left"].as_array().into_iter().flatten().map(&text));
+    let former = node["formerNames"].as_array().into_iter().flatten();
+    problems.extend(former.map(|name| former_name(&text(&node["name"]), &text(name))));
     let mut rows = Vec::new();
     for pod in &items {
         let of_file = if pod["metadata"]["annotations"][CONFIG_SOURCE] == "file" { " (file)" } else { "" };
@@ -86,6 +88,14 @@ fn pressure(kind: &str, message: &str) -> String {
     format!("{kind}: {message}: {advice}; it holds for a minute after the host has enough again")
 }
 
+/// Of a host whose node had another name before.
+pub(super) fn former_name(name: &str, former: &str) -> String {
+    format!(
+        "this host was node {former} before, and is {name} now: the pods of node {former} have ended here, and stay in \
+         the API until: kubectl delete node {former}; node-name = {former} in agent.conf is the way back"
+    )
+}
+
 /// `1 pod`, `2 pods`.
 fn counted(count: u64, of: &str) -> String {
     format!("{count} {of}{}", if count == 1 { "" } else { "s" })
@@ -150,6 +160,17 @@ mod tests {
         let left = "the volumes of pod d/p: remove /x: /x/in is mounted, and stays: unmount it (umount)";
         let report = report(&json!({"name": "n1", "left": [left]}), None, &json!({"items": []}), &[]);
         assert!(!report.well && report.lines.last().is_some_and(|line| line.contains(left)), "{:?}", report.lines);
+    }
+
+    #[test]
+    fn a_name_of_before_is_told() {
+        let node = json!({"name": "shop-pc", "formerNames": ["vm"]});
+        let report = report(&node, None, &json!({"items": []}), &[]);
+        let line = report.lines.last().unwrap();
+        assert!(
+            !report.well && line.contains("was node vm before") && line.contains("kubectl delete node vm"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Dead containers of pods that live. PURE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::round::{ActionKind, PodPlan};
 use super::rules::Rule;
@@ -54,7 +54,13 @@ fn is_short_of_disk(case: Case<'_>) -> bool {
 fn remove_older(case: Case<'_>, part: &mut PodPlan, runs: &[Run<'_>], sandbox: Option<u32>, starts_kept: usize) {
     let mut starts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut useless = Vec::new();
+    let mut numbers = BTreeSet::new();
     for run in runs {
+        // Somebody made it beside the one of this number.
+        if !numbers.insert((run.tag.container.as_str(), run.tag.attempt)) {
+            useless.push(run);
+            continue;
+        }
         let count = starts.entry(&run.tag.container).or_default();
         *count += 1;
         let kept = if run.tag.is_sandbox() { usize::from(sandbox.is_some()) } else { starts_kept };

@@ -69,20 +69,17 @@ impl ClaimDirectories {
             .map_err(|error| disk("keep that the directory of a claim was made in", &self.records, &error))
     }
 
-    /// Before a container begins: what its sandbox began with may be away by now.
-    pub fn check_mounts(&self, config: &ContainerConfig) -> Result<(), Failure> {
+    /// Of the sources of mounts those that may be directories of claims.
+    pub fn among<'a>(&self, config: &'a ContainerConfig) -> Vec<&'a str> {
         let sources = config.mounts.iter().filter_map(|mount| match &mount.source {
-            MountSource::Path(path) => Some(Path::new(path)),
+            MountSource::Path(path) => Some(path.as_str()),
             MountSource::Volume(_) => None,
         });
-        for path in sources {
-            self.check(path).map_err(|failure| Failure::Config(failure.text().to_owned()))?;
-        }
-        Ok(())
+        sources.filter(|path| self.record_of(Path::new(path)).is_some()).collect()
     }
 
     /// Nothing is said of what has no record.
-    fn check(&self, path: &Path) -> Result<(), Failure> {
+    pub fn check(&self, path: &Path) -> Result<(), Failure> {
         let Some(name) = self.record_of(path) else { return Ok(()) };
         let Some(record) = self.made(&name)? else { return Ok(()) };
         let (path_shown, record_shown) = (path.display(), self.records.join(&name).display().to_string());
@@ -260,16 +257,15 @@ mod tests {
         let bed = Bed::new("mounts");
         bed.check(LOCAL, Ok(()));
         let path = bed.root.join(LOCAL);
-        let config = |path: &Path| {
-            let source = MountSource::Path(path.to_str().unwrap().to_owned());
-            ContainerConfig { mounts: vec![Mount::new(source, "/data".to_owned(), false)], ..Default::default() }
-        };
-        bed.all.check_mounts(&config(&path)).unwrap();
-        bed.all.check_mounts(&config(Path::new("/etc"))).unwrap();
+        let mounts = [path.clone(), "/etc".into(), bed.root.join("disk/else")]
+            .map(|path| Mount::new(MountSource::Path(path.to_str().unwrap().to_owned()), "/data".to_owned(), false));
+        let config = ContainerConfig { mounts: mounts.to_vec(), ..Default::default() };
+        assert_eq!(bed.all.among(&config), [path.to_str().unwrap()]);
+        bed.all.check(&path).unwrap();
         fs::remove_dir(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        let failure = bed.all.check_mounts(&config(&path)).unwrap_err();
-        assert!(matches!(&failure, Failure::Config(text) if text.contains("is not the directory")), "{failure}");
+        assert!(bed.all.check(&path).unwrap_err().text().contains("is not the directory"));
+        bed.all.check(&bed.root.join("disk/shop_new_pvc-u2")).unwrap();
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The directories of pods on this host's disk, `DATA/pods/UID/...`, and the engine's volumes in memory.
+//! The directories of pods on this host's disk, `DATA/pods/UID/...`, and the engine's volumes of exports.
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -13,19 +13,22 @@ use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 use super::super::{Belongings, ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
 use super::claim_directory::ClaimDirectories;
 use super::connection::{Docker, Settings};
-use super::dialect::Dialect;
-use super::{content, owner, subpath};
+use super::{content, memory, owner, subpath};
+use crate::disks;
 use crate::hosts;
 use crate::naming::{LABEL_KIND, LABEL_POD_UID, VOLUMES, volatile_dir};
 use crate::tree;
 
-/// The kernel counts a tmpfs in these. Where its pages are larger the volume is larger, too: a limit is a whole number
-/// of them.
-const PAGE_BYTES: u64 = 4096;
+/// Of the directories of pods, those in memory.
+const VOLATILE: usize = 1;
 /// A list of all system calls has some ten thousand bytes.
 const SECCOMP_BYTES_MAX: u64 = 256 * 1024;
 /// Then a removal lets the next one have its turn.
 const REMOVAL_TURN: Duration = Duration::from_secs(5);
+/// How much of a pod's /etc/hosts is read back: where nothing is left to complete in its head, no more.
+const HOSTS_HEAD_BYTES: u64 = 64 * 1024;
+/// And where something is: more than all aliases that a pod can have.
+const HOSTS_BYTES_MAX: u64 = 4 << 20;
 
 impl Docker {
     pub(super) async fn list_volumes(&self) -> Result<Belongings, Failure> {
@@ -49,12 +52,12 @@ impl Docker {
         add(on_disk, &|pod| pod.join(VOLUMES).is_dir())?;
         add(in_memory, &|_| true)?;
         add(self.places(), &|_| true)?;
-        belongings.all.extend(self.memory_volumes(None).await?.into_iter().map(|(_, uid)| uid));
+        belongings.all.extend(self.engine_volumes(None).await?.into_iter().map(|(_, uid)| uid));
         Ok(belongings)
     }
 
     /// Names and pods of the engine's volumes of ours, or of those of one pod.
-    async fn memory_volumes(&self, uid: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
+    async fn engine_volumes(&self, uid: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
         let client = self.client().await?;
         let label = uid.map_or_else(|| LABEL_KIND.to_owned(), |uid| format!("{LABEL_POD_UID}={uid}"));
         let filters = HashMap::from([("label".to_owned(), vec![LABEL_KIND.to_owned(), label])]);
@@ -68,6 +71,7 @@ impl Docker {
     }
 
     pub(super) async fn create_volumes(&self, uid: &str, volumes: &[NamedVolume]) -> Result<(), Failure> {
+        self.make_volatile();
         for NamedVolume { name, volume } in volumes {
             self.create_volume(uid, volume).await.map_err(|failure| of_volume(name, failure))?;
         }
@@ -77,46 +81,38 @@ impl Docker {
     async fn create_volume(&self, uid: &str, volume: &Volume) -> Result<(), Failure> {
         match volume {
             Volume::Directory { path, group } => make_directory(Path::new(path), *group)?,
-            Volume::HostPath { path } => host_path(Path::new(path))?,
-            Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
+            Volume::HostPath { path } => on_disk(path, host_path).await?,
+            Volume::HostDirectory { path, create } => {
+                let create = *create;
+                on_disk(path, move |path| host_directory(path, create)).await?;
+            }
             Volume::Local { path, create, group, unless_fits } => {
-                let claims = self.claims();
-                local(claims, path.clone(), *create, *group, *unless_fits).await?
+                local(self.claims(), path, *create, *group, *unless_fits).await?
             }
             Volume::Nfs { name, server, path, options } => {
                 let options =
                     [("type", "nfs"), ("device", &format!(":{path}")), ("o", &format!("addr={server},{options}"))];
                 self.create_engine_volume(uid, name, &options).await?;
             }
-            Volume::HostFile { path, kind, create } => host_file(Path::new(path), *kind, *create)?,
+            Volume::HostFile { path, kind, create } => {
+                let (kind, create) = (*kind, *create);
+                on_disk(path, move |path| host_file(path, kind, create)).await?;
+            }
             Volume::Content { path, content } => {
                 let path = Path::new(path);
                 content::write(path, content, SystemTime::now()).map_err(|error| disk("write", path, &error))?;
             }
-            Volume::HugePages { name, page_bytes, size_bytes, group } => {
+            Volume::HugePages { path, page_bytes, size_bytes, group } => {
                 let options = format!("{},pagesize={page_bytes},size={size_bytes}", open_to(*group));
-                self.create_engine_volume(
-                    uid,
-                    name,
-                    &[("type", "hugetlbfs"), ("device", "hugetlbfs"), ("o", &options)],
-                )
-                .await?;
+                memory::make(Path::new(path), "hugetlbfs", &options)?;
             }
-            Volume::Memory { name, size_bytes, group } => self.create_memory(uid, name, *size_bytes, *group).await?,
+            Volume::Memory { path, size_bytes, group } => {
+                let mut options = open_to(*group);
+                options.extend(size_bytes.map(|size| format!(",size={size}")));
+                memory::make(Path::new(path), "tmpfs", &options)?;
+            }
         }
         Ok(())
-    }
-
-    async fn create_memory(
-        &self,
-        uid: &str,
-        name: &str,
-        size_bytes: Option<u64>,
-        group: Option<u32>,
-    ) -> Result<(), Failure> {
-        let mut options = open_to(group);
-        options.extend(size_bytes.map(|size| memory_limit(self.dialect(), size)));
-        self.create_engine_volume(uid, name, &[("type", "tmpfs"), ("device", "tmpfs"), ("o", &options)]).await
     }
 
     async fn create_engine_volume(&self, uid: &str, name: &str, options: &[(&str, &str)]) -> Result<(), Failure> {
@@ -135,7 +131,7 @@ impl Docker {
     }
 
     pub(super) async fn delete_volumes(&self, uid: &str) -> Result<(), Failure> {
-        for (name, _) in self.memory_volumes(Some(uid)).await? {
+        for (name, _) in self.engine_volumes(Some(uid)).await? {
             let client = self.client().await?;
             match self.change("remove a volume", client.remove_volume(&name, None::<RemoveVolumeOptions>)).await {
                 Ok(()) | Err(Failure::NotFound(_)) => {}
@@ -159,7 +155,12 @@ impl Docker {
             return Err(Failure::Refused(format!("{uid:?} is no uid, so there is no directory to remove")));
         }
         let places = self.places().join(uid);
-        blocking(move || subpath::release(&places).map_err(|error| disk("release", &places, &error))).await?;
+        let in_memory = self.pods_dirs()[VOLATILE].join(uid);
+        blocking(move || {
+            subpath::release(&places).map_err(|error| disk("release", &places, &error))?;
+            memory::release(&in_memory).map_err(|error| disk("release", &in_memory, &error))
+        })
+        .await?;
         self.remove_trees(folders).await
     }
 
@@ -191,7 +192,17 @@ impl Docker {
         ClaimDirectories::new(&self.settings.data_dir)
     }
 
-    /// On the disk, and in memory.
+    /// Before a container begins: what its sandbox began with may be away by now.
+    pub(super) async fn check_claims(&self, config: &ContainerConfig) -> Result<(), Failure> {
+        for path in self.claims().among(config) {
+            let claims = self.claims();
+            let checked = on_disk(path, move |path| claims.check(path)).await;
+            checked.map_err(|failure| Failure::Config(failure.text().to_owned()))?;
+        }
+        Ok(())
+    }
+
+    /// On the disk, and (`VOLATILE`) in memory.
     fn pods_dirs(&self) -> [PathBuf; 2] {
         let Settings { data_dir, run_dir, node_name, .. } = &self.settings;
         [Path::new(data_dir).join("pods"), Path::new(&volatile_dir(run_dir, node_name)).join("pods")]
@@ -236,20 +247,25 @@ pub fn write_texts(texts: &[(String, String)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// In place: whoever has mounted the file sees it. Of a pod without one there is nothing to do.
+/// In place: whoever has mounted the file sees it. Of a pod without one there is nothing to do. Its containers may
+/// write to it: one that is larger than any that the agent writes stays as it is.
 pub fn complete_hosts(path: &str, address: &str) -> Result<(), Failure> {
     let path = Path::new(path);
-    let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
+    let Some(text) = unfinished(path) else { return Ok(()) };
     let Some(text) = hosts::complete(&text, address) else { return Ok(()) };
     fs::write(path, text).map_err(|error| disk("write", path, &error))
 }
 
-/// As the option of a mount. Podman takes a size for a quota of its disk, and leaves the number of pages to the kernel.
-fn memory_limit(dialect: Dialect, bytes: u64) -> String {
-    match dialect {
-        Dialect::Docker => format!(",size={bytes}"),
-        Dialect::Podman => format!(",nr_blocks={}", bytes.div_ceil(PAGE_BYTES).max(1)),
+/// None: nothing is to be completed in it.
+fn unfinished(path: &Path) -> Option<String> {
+    let file = fs::File::open(path).ok()?;
+    let mut text = Vec::new();
+    (&file).take(HOSTS_HEAD_BYTES).read_to_end(&mut text).ok()?;
+    if !hosts::is_unfinished(&String::from_utf8_lossy(&text)) {
+        return None;
     }
+    (&file).take(HOSTS_BYTES_MAX).read_to_end(&mut text).ok()?;
+    String::from_utf8(text).ok().filter(|text| text.len() as u64 <= HOSTS_BYTES_MAX)
 }
 
 /// As the option of a mount.
@@ -268,6 +284,12 @@ fn of_volume(name: &str, failure: Failure) -> Failure {
         Failure::Refused(text) => Failure::Refused(format!("MountVolume.SetUp failed for volume \"{name}\" : {text}")),
         other => other,
     }
+}
+
+/// What a pod names may be on a share whose server is away, which is to hang nobody else.
+async fn on_disk(path: &str, work: impl FnOnce(&Path) -> Result<(), Failure> + Send + 'static) -> Result<(), Failure> {
+    let own = PathBuf::from(path);
+    disks::work(Path::new(path), move || work(&own)).await.unwrap_or_else(|why| Err(Failure::Refused(why)))
 }
 
 /// A link that leads nowhere is there, and the engine says so.
@@ -291,13 +313,12 @@ fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
 /// Large ones take their time: not on the thread that answers probes.
 async fn local(
     claims: ClaimDirectories,
-    path: String,
+    path: &str,
     create: bool,
     group: Option<u32>,
     unless_fits: bool,
 ) -> Result<(), Failure> {
-    blocking(move || {
-        let path = Path::new(&path);
+    on_disk(path, move |path| {
         if create {
             claims.prepare(path)?;
         }
@@ -369,17 +390,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_of_memory() {
-        let check = |bytes: u64, docker: &str, podman: &str| {
-            assert_eq!(
-                (memory_limit(Dialect::Docker, bytes).as_str(), memory_limit(Dialect::Podman, bytes).as_str()),
-                (docker, podman)
-            );
-        };
-        check(1 << 20, ",size=1048576", ",nr_blocks=256");
-        check(4097, ",size=4097", ",nr_blocks=2");
-        // None at all would be no limit.
-        check(0, ",size=0", ",nr_blocks=1");
+    fn a_hosts_file_that_a_container_made_large_is_not_read() {
+        let path = std::env::temp_dir().join(format!("coracle-hosts-{}", std::process::id()));
+        let name = path.to_str().unwrap();
+        fs::write(&path, "#POD-ADDRESS\tweb\n").unwrap();
+        // Sparse: gigabytes that take no room on the disk.
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(64 << 30).unwrap();
+        complete_hosts(name, "10.0.0.1").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 30);
+        file.set_len(17).unwrap();
+        complete_hosts(name, "10.0.0.1").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "10.0.0.1\tweb\n");
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]
