@@ -43,7 +43,7 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
         return status;
     }
     let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
-    let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.runs());
+    let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.lives());
     // While something is done for it, what the listing lacks may be about to come.
     let may_run = sandbox.is_some() || world.busy.contains(&wanted.name.uid);
     // Whatever its containers do, it is over when they are.
@@ -231,7 +231,7 @@ fn runs<'a>(wanted: &Wanted, world: &'a World) -> (Vec<Run<'a>>, Vec<Run<'a>>) {
         .filter(|seen| seen.labels.get(LABEL_POD_UID) == Some(&wanted.name.uid))
         .filter_map(|seen| Some(Run { tag: Tag::read(&seen.name, &seen.labels)?, seen }))
         .collect();
-    runs.sort_by_key(|run| std::cmp::Reverse(run.tag.attempt));
+    runs.sort_by(seen::in_order);
     let kind = |run: &Run<'_>| wanted.member(&run.tag.container).map(|member| member.kind);
     runs.into_iter().partition(|run| kind(run) != Some(MemberKind::Ephemeral))
 }
@@ -318,6 +318,7 @@ mod tests {
             ip: None,
             limits: None,
             message: None,
+            beside: Default::default(),
         };
         let world = World { containers: vec![seen(SANDBOX, 1000, 2000), seen("c", 3000, 4000)], ..World::default() };
         let status = status(&wanted, &world, &Waits::default(), &Value::Null, Now { wall_ms: 99_000, mono_ms: 0 });
@@ -420,6 +421,7 @@ mod tests {
                     ip: None,
                     limits: None,
                     message: None,
+                    beside: Default::default(),
                 });
             }
             let status = status(&wanted, &world, &Waits::default(), &Value::Null, Now::default());
@@ -478,6 +480,7 @@ mod tests {
                 ip: None,
                 limits: None,
                 message: None,
+                beside: Default::default(),
             }
         };
         let mut world = World { containers: vec![seen("c", state.clone())], ..World::default() };

@@ -19,9 +19,12 @@ use crate::desired::{Desired, Wanted};
 use crate::happening::{self, Happening};
 use crate::lanes::Lanes;
 use crate::naming::{PodName, Source};
-use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Strain, Verdicts, WaitReason, Waiting, Waits, World};
+use crate::plan::{
+    self, Case, Memory, Node, Now, Round, Rule, Rules, Strain, Verdicts, WaitReason, Waiting, Waits, World,
+};
 use crate::runtime::{Failure, Runtime, State};
 use crate::status;
+use crate::trace;
 
 /// Without any event the engine is listed this often: events can get lost.
 const RELIST_MS: i64 = 45_000;
@@ -78,7 +81,8 @@ pub struct Shown {
 /// The purpose of a lane.
 pub enum Done {
     Pod(String),
-    Pull,
+    /// A pull, or what is done for one container beside its pod's order.
+    Beside,
 }
 
 /// Runs until it is dropped.
@@ -128,11 +132,14 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
             }
             Ok(now) => {
                 trouble.over();
+                trace::step("loop", &format_args!("listed {} containers", world.containers.len()));
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
                 hands.remember(&round);
+                round.hooks_given_up.iter().for_each(|id| hands.give_up_hook(id));
                 tell(&ends, &desired, &round.waits, &mut announced);
                 show(&ends.shown, &desired, &world, &round, now);
+                trace::step("loop", &format_args!("decided, actions for {} pods", round.pods.len()));
                 let wake_at_ms = round.wake_at_ms;
                 start_lanes(&hands, case, round, &mut lanes, &mut busy);
                 // Whatever it is, a moment that has passed is looked at in a moment, not in a spin.
@@ -195,6 +202,9 @@ async fn look<R: Runtime>(
         }
     }
     world.memory = remember(&hands.memory, desired, world, now);
+    if rules.hold(Rule::EndedStayEnded) {
+        world.memory.correct(&mut world.containers);
+    }
     let needed = plan::images_needed(Case { desired, world, now, rules });
     for name in needed {
         let image = runtime.image(&name).await?;
@@ -224,7 +234,14 @@ fn start_lanes<'a, R: Runtime>(
         hands.pull_begins(&pull);
         lanes.add(async move {
             hands.pull(pull).await;
-            Done::Pull
+            Done::Beside
+        });
+    }
+    for unpause in round.unpauses {
+        hands.unpause_begins(&unpause);
+        lanes.add(async move {
+            hands.unpause(unpause).await;
+            Done::Beside
         });
     }
     let pods = plan::seen::group(&case.world.containers);

@@ -90,6 +90,7 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
     let now = clock.now();
     world.memory.up_ms = world.node.up_ms;
     world.memory.look(&world.containers, now);
+    world.memory.correct(&mut world.containers);
     plan::pods::hear(&mut world.memory, &desired, &world.containers, now);
     let mut seen = Snapshot { desired, world, now, notes };
     for name in plan::images_needed(seen.case()) {

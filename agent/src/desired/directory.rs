@@ -18,17 +18,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::file::{Good, Stamp, names, stamp, take};
-use super::inotify::{Watch, hidden};
+use super::inotify::{Change, Watch, hidden};
 use super::objects::{Object, Ref};
 use super::page;
 use super::{FilesSeen, PodName, SourceState, UidSet, Wanted};
 use crate::private;
+use crate::trace;
 
 /// Finds what inotify does not tell: network file systems, hard links, a directory that was mounted over.
 const RESCAN: Duration = Duration::from_secs(60);
 /// While the directory is missing.
 const RETRY: Duration = Duration::from_secs(5);
-/// Several files that are written together make one reading.
+/// An editor takes a file away and writes it anew: a file that is missing for so long was not removed.
 const SETTLE: Duration = Duration::from_millis(20);
 /// Far above the pods that one host runs.
 const FILES_MAX: usize = 1000;
@@ -138,6 +139,7 @@ impl Directory {
                 watch = Watch::open(&self.path);
             }
             let state = self.read();
+            trace::step("manifest directory", &"read");
             out.send_if_modified(|was| {
                 let differs = was.as_ref() != Some(&state);
                 if differs {
@@ -154,8 +156,9 @@ impl Directory {
             };
             tokio::select! {
                 changed = changed => match changed {
-                    true => tokio::time::sleep(SETTLE).await,
-                    false => watch = None,
+                    Change::Written => trace::step("manifest directory", &"a file was written"),
+                    Change::Taken => tokio::time::sleep(SETTLE).await,
+                    Change::Lost => watch = None,
                 },
                 Ok(()) = fetched.changed() => {}
                 () = tokio::time::sleep(wait) => {}
@@ -241,12 +244,12 @@ impl Directory {
         let file = self.files.entry(name.clone()).or_insert(File { stamp, good: None, complaint: None });
         file.stamp = stamp;
         match read {
-            Ok((good, unknown)) => {
+            Ok((good, warnings)) => {
                 if file.complaint.take().is_some() {
                     log::info!("manifest {}: it reads well again", path.display());
                 }
-                for field in unknown {
-                    log::warn!("manifest {}: {field} is no field of this format and is left out", path.display());
+                for warning in warnings {
+                    log::warn!("manifest {}: {warning}", path.display());
                 }
                 self.keep(name, good);
             }
@@ -604,7 +607,7 @@ mod tests {
         assert_eq!(complaints, Vec::<&String>::new());
         assert_eq!((names(&before), before.objects.len()), ((vec!["w-0", "w-1"], true, 0), 1));
         let mut again = bed.open();
-        let after = again.state(true);
+        let after = again.state(true, false);
         assert_eq!((&after.pods, &after.objects), (&before.pods, &before.objects), "after a restart");
         bed.put("all.yaml", &text(1));
         bed.put("more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: other}\n");

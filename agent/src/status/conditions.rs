@@ -212,7 +212,7 @@ pub(super) fn disruption(dismissal: &Dismissal, generation: Option<i64>, was: &V
 
 /// When its sandbox was made: of its start the engine's listing says no more than the second.
 fn ready_ms(runs: &[Run<'_>], now: Now) -> i64 {
-    let sandboxes = runs.iter().filter(|run| run.tag.is_sandbox() && run.seen.runs()).map(|run| run.seen.created_ms);
+    let sandboxes = runs.iter().filter(|run| run.tag.is_sandbox() && run.seen.lives()).map(|run| run.seen.created_ms);
     sandboxes.filter(|ms| *ms > 0).max().map_or(now.wall_ms, |ms| ms.min(now.wall_ms))
 }
 

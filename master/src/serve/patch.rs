@@ -132,9 +132,13 @@ pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fa
 
 /// The document that a patch makes, of the right types, and what the client is warned of.
 pub fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
-    let made = made(call, patch, standing.clone())?;
+    let mut made = made(call, patch, standing.clone())?;
     if let Some(why) = body::other_kind(call.kinds, body::Expected::of(call.shown), &made) {
         return Err(refused(call, patch, standing, &body::Misfit::of(why)));
+    }
+    // Another version of the kind is one that it is converted from.
+    if made["apiVersion"].is_string() {
+        made["apiVersion"] = call.shown.api_version().into();
     }
     let (mut object, warnings) =
         body::typed(call, call.shown, made, twice).map_err(|why| refused(call, patch, standing, &why))?;
@@ -229,15 +233,8 @@ fn unpatched(why: Unpatched) -> Fault {
                 (Reason::Invalid.code(), Some(Reason::Invalid), Some(Default::default()));
             status.into()
         }
-        Unpatched::Unmergeable(why) => nameless(why),
+        Unpatched::Unmergeable(why) => Fault::nameless(why),
     }
-}
-
-/// A refusal that Kubernetes gives no name.
-pub fn nameless(message: String) -> Fault {
-    let mut status = Status::bad_request(message);
-    (status.code, status.reason) = (500, None);
-    status.into()
 }
 
 /// What came out is no document of the kind. `shown`: what came out, or what was to be done.

@@ -15,10 +15,11 @@ use crate::fault::Fault;
 use crate::prepare::Part;
 use crate::store::Stored;
 use crate::upkeep::Upkeep;
+use crate::zones;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
-use coracle_api::strategy::Rules;
+use coracle_api::strategy::{Rules, ZoneFault};
 use coracle_http::lull::WORTH_BYTES;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -144,6 +145,7 @@ impl Serve {
             node_ports: maker.node_ports(),
             patched,
             other_form,
+            zone_fault: ZoneFault(zones::fault),
             ..Rules::default()
         }
     }

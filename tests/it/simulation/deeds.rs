@@ -136,6 +136,7 @@ impl Story {
             _ => return,
         }
         pod.wish = wish;
+        pod.ends_since = (wish != Wish::Runs).then(|| pod.ends_since.unwrap_or_else(Instant::now));
         if wish == Wish::Gone {
             self.forget_evictions();
         }
@@ -206,13 +207,13 @@ impl Story {
         self.boot();
     }
 
-    fn touched(&mut self, uid: &str) {
+    pub fn touched(&mut self, uid: &str) {
         for pod in &mut self.pods {
             pod.touched |= pod.uid == uid;
         }
     }
 
-    fn pick(&mut self, from: &[(String, String, String)]) -> Option<(String, String, String)> {
+    pub fn pick(&mut self, from: &[(String, String, String)]) -> Option<(String, String, String)> {
         let index = usize::try_from(self.random.below(from.len() as u64)).unwrap();
         from.get(index).cloned()
     }

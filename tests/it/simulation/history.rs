@@ -64,6 +64,8 @@ pub struct Pod {
     /// It was short before the agent looked at it.
     pub may_be_refused: bool,
     pub evicted: Option<Instant>,
+    /// Its deletion was asked for then.
+    pub ends_since: Option<Instant>,
     /// Somebody wrote then that it has ended.
     pub ended_by_hand: Option<Instant>,
     /// Whether the wall clock jumped since it was asked for, and an agent began after that.
@@ -245,6 +247,13 @@ impl Story {
             Deed::Kill => self.kill_by_hand(false),
             Deed::KillSandbox => self.kill_by_hand(true),
             Deed::RemoveByHand => self.remove_by_hand(),
+            Deed::Restart => self.restart_by_hand(),
+            Deed::RestartUnseen => self.restart_unseen().await,
+            Deed::Pause => self.pause_by_hand(),
+            Deed::Rename => self.rename_by_hand(),
+            Deed::Copy => self.copy_by_hand(),
+            Deed::RestartAlways => self.restart_always(),
+            Deed::Prune => self.prune_by_hand(),
             Deed::RemoveUnseen => self.remove_unseen().await,
             Deed::Jump => self.jump(),
             Deed::Crash => self.crash().await,
@@ -293,6 +302,7 @@ impl Story {
             strained,
             may_be_refused: strained,
             evicted: None,
+            ends_since: None,
             ended_by_hand: None,
             clock_jumped: false,
             active_unknown: false,
@@ -461,6 +471,7 @@ impl Story {
         let early = Duration::from_secs(1);
         Asked {
             document: pod.document.clone(),
+            ends_since: pod.ends_since,
             over_since: pod.evicted.into_iter().chain(pod.ended_by_hand).chain(due(pod.known_since)).min(),
             may_run_out_at: due(pod.since).map(|due| due - early),
             kept_out: pod.strained && self.strained_since.is_some(),

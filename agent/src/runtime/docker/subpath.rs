@@ -20,8 +20,11 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 
 use super::super::{ContainerConfig, Failure, Mount, MountSource, ReadOnlyBelow, SubPath};
 use super::connection::Docker;
+use crate::disks;
 use crate::naming::volatile_dir;
 
+/// What this process sees mounted.
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// While somebody renames folders the kernel asks to try again.
 const TRIES_MAX: usize = 16;
 
@@ -54,10 +57,12 @@ impl Docker {
 
     async fn bind_part(&self, mount: &Mount, part: SubPath) -> Result<String, Failure> {
         let root = self.root_of(&mount.source).await?;
+        self.make_volatile();
         let places = self.places();
         // A network that hangs is not to hang the thread that answers probes.
-        let bound = tokio::task::spawn_blocking(move || prepare(Path::new(&root), &part, &places));
-        let bound = bound.await.unwrap_or_else(|error| Err(Failure::Refused(format!("bind a subPath: {error}"))))?;
+        let of = root.clone();
+        let bound = disks::work(Path::new(&of), move || prepare(Path::new(&root), &part, &places)).await;
+        let bound = bound.unwrap_or_else(|why| Err(Failure::Refused(format!("bind a subPath: {why}"))))?;
         bound.into_os_string().into_string().map_err(|path| Failure::Refused(format!("{} is no UTF-8", path.display())))
     }
 
@@ -95,12 +100,15 @@ pub fn prepare(root: &Path, part: &SubPath, places: &Path) -> Result<PathBuf, Fa
     Ok(place)
 }
 
-/// A file of a volume, to be read.
+/// A file of a volume, to be read. Whoever made it may have made a device of it, which to open is to use: it is looked
+/// at before it is opened.
 pub(super) fn open_file(root: &Path, path: &Path) -> io::Result<fs::File> {
     let root = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-    // What is no file must not hold up whoever opens it.
-    let file = fs::File::from(find_for(OFlag::O_RDONLY | OFlag::O_NONBLOCK, &root, path)?);
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
+    let found = find(&root, path)?;
+    if SFlag::from_bits_truncate(fstat(&found)?.st_mode & SFlag::S_IFMT.bits()) != SFlag::S_IFREG {
+        return Err(io::Error::other("it is not a file"));
+    }
+    fs::File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
 /// As a kubelet has it.
@@ -118,12 +126,8 @@ fn find_or_make(root: &Path, path: &Path) -> Result<OwnedFd, (&'static str, Errn
 
 /// Links are followed as long as they stay in the volume.
 fn find(root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
-    find_for(OFlag::O_PATH, root, path)
-}
-
-fn find_for(purpose: OFlag, root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
     let how = OpenHow::new()
-        .flags(purpose | OFlag::O_CLOEXEC)
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     let mut found = Err(Errno::EAGAIN);
     for _ in 0..TRIES_MAX {
@@ -191,13 +195,17 @@ fn bind(found: &OwnedFd, place: &Path) -> io::Result<()> {
     } else {
         fs::OpenOptions::new().write(true).create(true).truncate(true).open(place)?;
     }
-    if !propagates(&fs::read("/proc/self/mountinfo")?, place) {
-        return Err(io::Error::other(
-            "the engine would not see it: no option of the agent's unit may give it mounts of its own",
-        ));
-    }
+    check_propagation(place)?;
     let source = format!("/proc/self/fd/{}", found.as_raw_fd());
     Ok(mount(Some(source.as_str()), place, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)
+}
+
+pub(super) fn check_propagation(place: &Path) -> io::Result<()> {
+    if propagates(&fs::read(MOUNTS)?, place) {
+        return Ok(());
+    }
+    let text = "the engine would not see it: no option of the agent's unit may give it mounts of its own";
+    Err(io::Error::other(text))
 }
 
 /// Containers that have it keep it.
@@ -214,23 +222,32 @@ fn unmount(place: &Path) -> io::Result<()> {
 /// Takes away all that was bound for a pod. Nothing is removed below which something is still mounted: it would be a
 /// volume's content.
 pub fn release(folder: &Path) -> io::Result<()> {
+    unmount_below(folder)?.map_or(Ok(()), fs::remove_dir_all)
+}
+
+/// The folder itself, without links; None: it is not there.
+pub(super) fn unmount_below(folder: &Path) -> io::Result<Option<PathBuf>> {
     let folder = match folder.canonicalize() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         folder => folder?,
     };
-    let mounted = || fs::read("/proc/self/mountinfo").map(|text| mounted_below(&text, &folder));
-    for place in mounted()?.iter().rev() {
+    for place in mounts_below(&folder)?.iter().rev() {
         unmount(place)?;
     }
-    if let Some(left) = mounted()?.first() {
-        return Err(io::Error::other(format!("{} is still mounted", left.display())));
+    match mounts_below(&folder)?.first() {
+        Some(left) => Err(io::Error::other(format!("{} is still mounted", left.display()))),
+        None => Ok(Some(folder)),
     }
-    fs::remove_dir_all(&folder)
+}
+
+/// The mount points below a folder, and the folder where it is one, in the order in which they were mounted.
+pub(super) fn mounts_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(mounted_below(&fs::read(MOUNTS)?, folder))
 }
 
 /// Whether others see what is mounted here. A process that was given mounts of its own gets those of the host, and the
 /// host gets none of its.
-fn propagates(mountinfo: &[u8], place: &Path) -> bool {
+pub(super) fn propagates(mountinfo: &[u8], place: &Path) -> bool {
     let mut around = (PathBuf::new(), true);
     for line in mountinfo.split(|byte| *byte == b'\n') {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
