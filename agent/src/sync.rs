@@ -161,9 +161,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
                 () = sleep_until(clock.at(wake_at_ms)) => {}
             }
         }
-        for done in finished {
-            retire(done, &mut busy);
-        }
+        finished.into_iter().for_each(|done| retire(done, &mut busy));
     }
 }
 

@@ -12,9 +12,10 @@ use crate::naming::PodName;
 use crate::plan::memory::{KILLED_CODE, Lost, UNKNOWN_CODE};
 use crate::plan::renewal::{self, Renewal};
 use crate::plan::seen::{self, Run};
-use crate::plan::{WaitReason, Waiting, Waits, World};
-use crate::plan::{images, resize};
+use crate::plan::{WaitReason, Waiting, Waits, World, images, resize};
 use crate::runtime::State;
+
+const UNLOCATED: &str = "The container could not be located when the pod was terminated";
 
 /// Everything that a pod's status is made of, beside what runs of it.
 pub(super) struct StatusCase<'a> {
@@ -208,7 +209,7 @@ struct Absent {
 }
 
 fn absent(kind: MemberKind, initialized: bool, pod_is_over: bool) -> Option<Absent> {
-    let unknown = || unknown("The container could not be located when the pod was terminated");
+    let unknown = || unknown(UNLOCATED);
     let completed = || json!({"exitCode": 0, "reason": "Completed", "startedAt": null, "finishedAt": null});
     match kind {
         // It has succeeded: others would not have started.
@@ -274,19 +275,14 @@ fn ended_before(before: &Value) -> One {
     }
 }
 
-/// Of a pod that has ended, what was told of a container that nothing is left of. None: it was never there, or there is
-/// something to tell.
+/// Of a pod that has ended, what was told of a container that nothing is left of. None: it was never there.
 fn left_behind(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>) -> Option<One> {
-    let told = status_of(case.told?.status, member)?;
-    if seen::of(runs, &member.spec.name).next().is_some() || lost(case, member, None).is_some() {
-        return None;
+    let mut before = status_of(case.told?.status, member)?.clone();
+    let here = seen::of(runs, &member.spec.name).next().is_some() || lost(case, member, None).is_some();
+    if before["state"]["running"].is_object() {
+        before["state"] = json!({"terminated": unknown(UNLOCATED)});
     }
-    let mut before = told.clone();
-    if told["state"]["running"].is_object() {
-        let text = "The container could not be located when the pod was terminated";
-        before["state"] = json!({"terminated": unknown(text)});
-    }
-    before["state"]["terminated"].is_object().then(|| ended_before(&before))
+    (!here && before["state"]["terminated"].is_object()).then(|| ended_before(&before))
 }
 
 /// Its image and id, its resources and mounts.
