@@ -1,6 +1,7 @@
 //! YAML as Kubernetes reads it: YAML 1.1, where `yes` is a truth and `0644` is octal, and keys become texts. Bounded in
 //! nodes and depth, and in what of it is repeated. PURE.
 
+mod doubled;
 mod kept;
 
 use crate::{Path, read_from};
@@ -24,45 +25,71 @@ const TRUTHS: [&str; 8] = ["y", "yes", "true", "on", "n", "no", "false", "off"];
 /// The texts of a null.
 const NULLS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
 
-/// A document, and what stands in it twice.
+/// A document, and what stands in it twice: the last one counts.
 type Read = (Value, Vec<Path>);
 
 /// The first document of a text. An empty text is null; whatever comes behind the document is not looked at.
 pub fn read(text: &str) -> Result<Read, String> {
-    first(text).map(|(read, _)| read)
+    first(text, 0).map(|(read, _)| read)
 }
 
 /// The same of a text that has nothing behind it: a second document is an error that says so, and where.
-pub fn read_whole(text: &str) -> Result<Read, String> {
-    let (read, rest) = first(text)?;
+/// `lines_before`: those of a larger text that stand before this one; lines are counted with them.
+pub fn read_whole(text: &str, lines_before: usize) -> Result<Read, String> {
+    let (read, rest) = first(text, lines_before)?;
     rest.map(|()| read)
 }
 
+/// What Go's strict reader says of each key that a mapping of the first document has twice. To be asked where the
+/// reader found such keys.
+pub fn twice(text: &str, lines_before: usize) -> Vec<String> {
+    respelled(text).map(|text| doubled::doubled(&text, lines_before)).unwrap_or_default()
+}
+
 /// And what is wrong with what comes behind it.
-fn first(text: &str) -> Result<(Read, Result<(), String>), String> {
+fn first(text: &str, lines_before: usize) -> Result<(Read, Result<(), String>), String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX },
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
         legacy_octal_numbers: true,
         with_snippet: false,
     };
+    let of_line = |fault: Fault| fault.said(lines_before);
     if text.trim_start_matches([' ', '\n']).starts_with('\t') {
         return Err("found character that cannot start any token".to_owned());
     }
-    let text = &*respelled(text)?;
+    let text = &*respelled(text).map_err(of_line)?;
     kept::check(text)?;
     let mut first = None;
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| {
         first = Some(read_from(reader)?);
         Ok(())
     });
-    let rest = read.map_err(|error| said(text, &error));
+    let rest = read.map_err(|error| of_line(fault(text, &error)));
     match first {
         Some((mut document, twice)) => {
             whole(&mut document);
             Ok(((document, twice), rest))
         }
         None => rest.map(|()| ((Value::Null, Vec::new()), Ok(()))),
+    }
+}
+
+/// What is wrong, and in which line where that is known.
+struct Fault {
+    line: usize,
+    text: String,
+}
+
+impl Fault {
+    /// Go's reader says no line of the first.
+    fn said(self, lines_before: usize) -> String {
+        let Fault { line, text } = self;
+        match line {
+            0 => text,
+            line if line + lines_before > 1 => format!("line {}: {text}", line + lines_before),
+            _ => text,
+        }
     }
 }
 
@@ -73,7 +100,7 @@ pub fn may_repeat(text: &str) -> bool {
 
 /// The text with that written otherwise that the reader would take for something else than Go's does. Most texts have
 /// none of it.
-fn respelled(text: &str) -> Result<Cow<'_, str>, String> {
+fn respelled(text: &str) -> Result<Cow<'_, str>, Fault> {
     let text = if text.contains(NEXT_LINE) { Cow::Owned(text.replace(NEXT_LINE, "\n")) } else { Cow::Borrowed(text) };
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.+-".contains(c));
     let mut escapes = text.split('\\').skip(1);
@@ -91,7 +118,7 @@ fn respelled(text: &str) -> Result<Cow<'_, str>, String> {
         let Event::Scalar(value, style, _, tag) = event else { continue };
         match (tag, span.byte_range()) {
             (Some(tag), _) if tag.is_yaml_core_schema_tag("null") && !NULLS.contains(&&*value) => {
-                return Err(format!("cannot decode !!str `{value}` as a !!null"));
+                return Err(Fault { line: 0, text: format!("cannot decode !!str `{value}` as a !!null") });
             }
             (None, Some(place)) if style == ScalarStyle::Plain => {
                 if let Some(other) = respelling(&value) {
@@ -109,13 +136,13 @@ fn respelled(text: &str) -> Result<Cow<'_, str>, String> {
 }
 
 /// Checks the escapes of a text in double quotes.
-fn escapes_known(text: &str, place: Range<usize>) -> Result<(), String> {
+fn escapes_known(text: &str, place: Range<usize>) -> Result<(), Fault> {
     let mut rest = &text[place.clone()];
     while let Some((_, escape)) = rest.split_once('\\') {
         if let Some(why) = no_escape(escape) {
             let before = &text[..place.end - escape.len()];
             let line = before.matches('\n').count() + 1;
-            return Err(if line > 1 { format!("line {line}: {why}") } else { why.to_owned() });
+            return Err(Fault { line, text: why.to_owned() });
         }
         let mut behind = escape.chars();
         behind.next();
@@ -154,35 +181,19 @@ fn respelling(plain: &str) -> Option<String> {
     plain.parse::<f64>().is_ok_and(f64::is_infinite).then(|| format!("{plain:?}"))
 }
 
-/// The message of Go's strict reader about a duplicate key, by its path.
-pub fn twice(text: &str, path: &Path) -> Option<String> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX },
-        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
-        legacy_octal_numbers: true,
-        with_snippet: false,
-    };
-    let read =
-        serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| read_from(reader).map(drop));
-    let error = read.err()?;
-    let line = error.location()?.line();
-    let key = path.as_str().rsplit('.').next()?;
-    Some(format!("line {line}: key {key:?} already set in map"))
-}
-
 /// In the words of Go's reader, where they are known: `line 2: mapping values are not allowed in this context`.
-fn said(text: &str, error: &serde_saphyr::Error) -> String {
+fn fault(text: &str, error: &serde_saphyr::Error) -> Fault {
     let all = error.to_string();
     let said = all.lines().next().unwrap_or_default().trim_start_matches("error: ");
     let said = said.split_once(" at line ").map_or(said, |(said, _)| said).trim_end_matches(" (defined");
-    let Some(at) = error.location() else { return said.to_owned() };
+    let Some(at) = error.location() else { return Fault { line: 0, text: said.to_owned() } };
     if said == "alias references unknown anchor" {
         let line = (at.line() as usize).checked_sub(1).and_then(|before| text.lines().nth(before));
         let rest: String = line.unwrap_or_default().chars().skip(at.column() as usize).collect();
         let name = rest.split(|c: char| c.is_whitespace() || ",[]{}".contains(c)).next().unwrap_or_default();
-        return format!("unknown anchor '{name}' referenced");
+        return Fault { line: 0, text: format!("unknown anchor '{name}' referenced") };
     }
-    if at.line() > 1 { format!("line {}: {said}", at.line()) } else { said.to_owned() }
+    Fault { line: at.line() as usize, text: said.to_owned() }
 }
 
 /// `1.0` is written as `1` in JSON, and so a whole number.
@@ -275,21 +286,31 @@ mod tests {
 
     #[test]
     fn one_document_and_nothing_else() {
-        assert_eq!(read_whole("---\na: 1\n...\n").map(|(document, _)| document), Ok(json!({"a": 1})));
+        assert_eq!(read_whole("---\na: 1\n...\n", 0).map(|(document, _)| document), Ok(json!({"a": 1})));
         for text in ["a: 1\n---\nb: 2\n", "a: 1\n---\n[\n"] {
-            assert!(read_whole(text).unwrap_err().starts_with("line "), "{text}: {:?}", read_whole(text));
+            assert!(read_whole(text, 0).unwrap_err().starts_with("line "), "{text}: {:?}", read_whole(text, 0));
         }
     }
 
     #[test]
-    fn what_is_there_twice() {
-        let (document, twice) = read("data:\n  a: 1\n  a: 2\n").unwrap();
+    fn the_last_of_two_keys_counts() {
+        let text = "data:\n  a: 1\n  a: 2\n";
+        let (document, twice) = read(text).unwrap();
         assert_eq!((document, twice[0].as_str()), (json!({"data": {"a": 2}}), "data.a"));
-        assert_eq!(
-            super::twice("data:\n  a: 1\n  a: 2\n", &twice[0]).as_deref(),
-            Some("line 3: key \"a\" already set in map")
-        );
-        assert_eq!(super::twice("data: {a: 1}\n", &twice[0]), None);
+        assert_eq!(super::twice(text, 0), ["line 3: key \"a\" already set in map"]);
+        assert_eq!(super::twice("data: {a: 1}\n", 0), Vec::<String>::new());
+    }
+
+    #[test]
+    fn lines_are_counted_with_those_before() {
+        for (text, before, why) in [
+            ("a: b: c", 0, "mapping values are not allowed in this context"),
+            ("a: b: c", 4, "line 5: mapping values are not allowed in this context"),
+            ("a: b\nc: \"\n  \\/\"", 4, "line 7: found unknown escape character"),
+            ("a: *m\n", 4, "unknown anchor 'm' referenced"),
+        ] {
+            assert_eq!(read_whole(text, before), Err(why.to_owned()), "{text}");
+        }
     }
 
     #[test]

@@ -36,7 +36,11 @@ impl<R: Runtime> Hands<'_, R> {
         let before =
             memory.pulls.get(&place).filter(|before| before.image == pull.image && before.attempt == pull.attempt);
         let failures = before.map_or(0, |before| before.failures);
-        let state = PullState::InFlight;
+        let failed = before.and_then(|before| match &before.state {
+            PullState::Failed { text, .. } => Some(text.clone()),
+            PullState::InFlight { .. } | PullState::Done => None,
+        });
+        let state = PullState::InFlight { failed };
         memory.pulls.insert(place, Pull { image: pull.image.clone(), attempt: pull.attempt, failures, state });
     }
 

@@ -9,7 +9,7 @@ use super::report::Report;
 use crate::desired::Wanted;
 use crate::plan::ports::{TakenPorts, host_ports};
 
-/// One file: its pods and the fields that its format does not have, or why it cannot be read.
+/// One file: its pods and warnings, or why it cannot be read.
 pub struct CheckedFile {
     pub path: String,
     pub read: Result<(Vec<Arc<Wanted>>, Vec<String>), String>,
@@ -37,15 +37,15 @@ pub fn all(files: &[CheckedFile]) -> Vec<Remark> {
     let mut ports = TakenPorts::default();
     for CheckedFile { path, read } in files {
         let mut remark = |warning: bool, text: String| remarks.push(Remark { path: path.clone(), warning, text });
-        let (pods, unknown) = match read {
+        let (pods, warnings) = match read {
             Ok(read) => read,
             Err(why) => {
                 remark(false, why.clone());
                 continue;
             }
         };
-        for field in unknown {
-            remark(true, format!("{field} is no field of this format and is left out"));
+        for warning in warnings {
+            remark(true, warning.clone());
         }
         for wanted in pods {
             let pod = format!("pod {}/{}", wanted.name.namespace, wanted.name.name);
@@ -89,16 +89,16 @@ mod tests {
     use crate::desired::Source;
     use serde_json::Value;
 
-    fn file(path: &str, spec: Value, unknown: &[&str]) -> CheckedFile {
-        file_of("web", path, spec, unknown)
+    fn file(path: &str, spec: Value, warnings: &[&str]) -> CheckedFile {
+        file_of("web", path, spec, warnings)
     }
 
-    fn file_of(name: &str, path: &str, spec: Value, unknown: &[&str]) -> CheckedFile {
+    fn file_of(name: &str, path: &str, spec: Value, warnings: &[&str]) -> CheckedFile {
         let pod = json!({"metadata": {"namespace": "default", "name": name, "uid": name}, "spec": spec});
         let pods = vec![Arc::new(Wanted::new(Source::File, pod).unwrap())];
         CheckedFile {
             path: path.to_owned(),
-            read: Ok((pods, unknown.iter().map(|field| (*field).to_owned()).collect())),
+            read: Ok((pods, warnings.iter().map(|text| (*text).to_owned()).collect())),
         }
     }
 
@@ -114,11 +114,16 @@ mod tests {
     fn a_line_a_problem() {
         let plain = || json!({"containers": [{"name": "c", "image": "x"}]});
         check(&[file("a", plain(), &[])], &[], true);
-        check(&[file("a", plain(), &["spec.colour"])], &["a: warning: |spec.colour"], true);
+        check(&[file("a", plain(), &["spec.colour is left out"])], &["a: warning: |spec.colour"], true);
         check(&[file("a", plain(), &[]), file("b", plain(), &[])], &["b: a asks for the same pod default/web"], false);
         check(&[CheckedFile { path: "a".to_owned(), read: Err("line 3: no".to_owned()) }], &["a: line 3: no"], false);
         let refused = json!({"containers": [{"name": "c", "image": "x"}], "hostUsers": false});
         check(&[file("a", refused, &[])], &["a: pod default/web is not started|hostUsers"], false);
+        let mut exported = plain();
+        exported["volumes"] = json!([{"name": "kube-api-access-x2k9d", "projected": {"sources": [
+            {"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "kube-root-ca.crt"}}]}}]);
+        let says = "a: pod default/web is not started|kube-api-access-x2k9d|token|volumeMounts|a master";
+        check(&[file("a", exported, &[])], &[says], false);
     }
 
     #[test]

@@ -85,11 +85,11 @@ pub(super) fn stamp(path: &Path) -> io::Result<Stamp> {
     Ok(Stamp { modified: meta.modified().ok(), length: meta.len(), inode: meta.ino() })
 }
 
-/// One file, as the agent would read it now: what it asks for, and the fields that its format does not have.
+/// One file, as the agent would read it now: what it asks for, and warnings.
 pub fn look(path: &Path, node_name: &str) -> Result<(Vec<Arc<Wanted>>, Vec<String>), String> {
     let stamp = stamp(path).map_err(|error| error.to_string())?;
-    let (good, unknown) = take(path, stamp, node_name)?;
-    Ok((good.pods, unknown))
+    let (good, warnings) = take(path, stamp, node_name)?;
+    Ok((good.pods, warnings))
 }
 
 /// The files of a directory that the agent would read.
@@ -108,7 +108,7 @@ pub(super) fn take(path: &Path, stamp: Stamp, node_name: &str) -> Result<(Good, 
     let (text, written) = read_text(path, stamp)?;
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let read = manifest::read(&text, Origin { file_name: &file_name, node_name, written })?;
-    Ok((Good::new(read.pods, read.objects)?, read.unknown))
+    Ok((Good::new(read.pods, read.objects)?, read.warnings))
 }
 
 fn read_text(path: &Path, stamp: Stamp) -> Result<(String, Time), String> {

@@ -21,6 +21,10 @@ const NAMESPACE: &str = "default";
 
 /// Documents of a file, those of lists too.
 const DOCUMENTS_MAX: usize = 200;
+/// All that a file comes to in memory, about: a file has a megabyte, but aliases and replicas repeat what stands there.
+const BYTES_MAX: usize = 16 << 20;
+/// Problems and warnings of a file that are told: nobody mends more at once.
+const TOLD_MAX: usize = 50;
 
 /// What a file gave.
 #[derive(Debug, Default, PartialEq)]
@@ -28,8 +32,21 @@ pub struct Read {
     pub pods: Vec<Value>,
     /// ConfigMaps, Secrets and claims, with their kind.
     pub objects: Vec<Value>,
-    /// Fields that the format does not have: dropped, worth a line in the log.
-    pub unknown: Vec<String>,
+    /// Sentences for the log and for `check`: fields that the format does not have, keys that stand there twice.
+    pub warnings: Vec<String>,
+    unknown: Vec<String>,
+    bytes: usize,
+}
+
+impl Read {
+    /// Room for one more document or pod.
+    fn take(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes <= BYTES_MAX {
+            return Ok(());
+        }
+        Err(format!("what stands here comes to more than {} MiB with its aliases and replicas", BYTES_MAX >> 20))
+    }
 }
 
 /// Where a file stands, and when it was written: that must not differ from one reading to the next.
@@ -42,12 +59,9 @@ pub struct Origin<'a> {
 
 /// All of a file or nothing.
 pub fn read(text: &str, origin: Origin<'_>) -> Result<Read, String> {
-    let documents = documents(text)?;
-    let many = documents.len() > 1;
-    if documents.len() > DOCUMENTS_MAX {
-        return Err(format!("{} documents, and a file has at most {DOCUMENTS_MAX}", documents.len()));
-    }
     let mut read = Read::default();
+    let documents = documents(text, &mut read)?;
+    let many = documents.len() > 1;
     for (index, document) in documents.iter().enumerate() {
         let place = if many { format!("document {}: ", index + 1) } else { String::new() };
         one(document, origin, &mut read).map_err(|why| format!("{place}{why}"))?;
@@ -63,7 +77,20 @@ pub fn read(text: &str, origin: Origin<'_>) -> Result<Read, String> {
             return Err(format!("{kind} {namespace}/{name} stands there twice: give one of them another name"));
         }
     }
+    let unknown = std::mem::take(&mut read.unknown);
+    read.warnings
+        .extend(unknown.into_iter().map(|field| format!("{field} is no field of this format and is left out")));
+    read.warnings = told(std::mem::take(&mut read.warnings));
     Ok(read)
+}
+
+/// The first of them, and how many there are more.
+fn told(mut texts: Vec<String>) -> Vec<String> {
+    if let Some(more) = texts.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
+        texts.truncate(TOLD_MAX);
+        texts.push(format!("and {more} more"));
+    }
+    texts
 }
 
 fn one(document: &Value, origin: Origin<'_>, read: &mut Read) -> Result<(), String> {
@@ -79,6 +106,7 @@ fn one(document: &Value, origin: Origin<'_>, read: &mut Read) -> Result<(), Stri
         };
         let type_name = format!("{}.{kind}", api_version.replace('/', "."));
         let whole = object(document, &type_name, strategy, origin, &mut read.unknown)?;
+        read.take(workload::count(workload, &whole)?.saturating_mul(weight(&whole["spec"])))?;
         let (pods, claims) = workload::pods(workload, &whole)?;
         let namespace = &whole["metadata"]["namespace"];
         read.objects.extend(claims.iter().map(|name| claim(namespace, &json!(name))));
@@ -99,9 +127,46 @@ fn one(document: &Value, origin: Origin<'_>, read: &mut Read) -> Result<(), Stri
                 "kind: a CronJob is for a master, which knows the times: `kubectl create -f` posts it there".to_owned()
             );
         }
-        _ => read.pods.push(pod(document, origin, &mut read.unknown)?),
+        _ => {
+            if let Some(why) = misnamed(api_version, kind) {
+                return Err(why);
+            }
+            read.pods.push(pod(document, origin, &mut read.unknown)?);
+        }
     }
     Ok(())
+}
+
+/// The kinds that files may have, and the version of each.
+const KINDS: &[(&str, &str)] = &[
+    ("Pod", "v1"),
+    ("ConfigMap", "v1"),
+    ("Secret", "v1"),
+    ("PersistentVolumeClaim", "v1"),
+    ("Deployment", "apps/v1"),
+    ("ReplicaSet", "apps/v1"),
+    ("StatefulSet", "apps/v1"),
+    ("DaemonSet", "apps/v1"),
+    ("Job", "batch/v1"),
+    ("CronJob", "batch/v1"),
+];
+
+/// What to write instead of a kind in small letters, and instead of a version that the kind does not have.
+fn misnamed(api_version: &str, kind: &str) -> Option<String> {
+    let singular = |word: &str| kind.eq_ignore_ascii_case(word) || kind.eq_ignore_ascii_case(&format!("{word}s"));
+    let (name, version) = *KINDS.iter().find(|(name, _)| singular(name))?;
+    if kind != name {
+        return Some(format!("kind: Unsupported value: {kind:?}: write kind: {name}"));
+    }
+    if name == "Pod" || api_version == version {
+        return None;
+    }
+    let selector = if version == "apps/v1" { ", with a spec.selector that fits its template" } else { "" };
+    let write = format!("a {name} starts with apiVersion: {version}{selector}");
+    Some(match api_version {
+        "" => format!("apiVersion: Required value: {write}"),
+        other => format!("apiVersion: Unsupported value: {other:?}: {write}"),
+    })
 }
 
 /// A directory of this host, which stays when the file goes.
@@ -147,9 +212,8 @@ fn complete(
     let types = types::builtin();
     let shaped = coracle_schema::decode(&types, type_name, object);
     if !shaped.faults.is_empty() {
-        let faults: Vec<String> =
-            shaped.faults.iter().map(|fault| explain(fault.path.as_str(), &fault.message)).collect();
-        return Err(faults.join("; "));
+        let faults = shaped.faults.iter().map(|fault| explain(fault.path.as_str(), &fault.message));
+        return Err(told(faults.collect()).join("; "));
     }
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut making = Making {
@@ -163,11 +227,9 @@ fn complete(
     (strategy.create)(object, &mut making);
     coracle_schema::default(&types, type_name, object);
     let mut problems = coracle_schema::check(&types, type_name, object);
-    for problem in (strategy.validate)(object, rules) {
-        if !problems.iter().any(|known| known.path == problem.path) {
-            problems.push(problem);
-        }
-    }
+    let mut known: BTreeSet<String> = problems.iter().map(|problem| problem.path.as_str().to_owned()).collect();
+    let more = (strategy.validate)(object, rules);
+    problems.extend(more.into_iter().filter(|problem| known.insert(problem.path.as_str().to_owned())));
     let more = shaped.unknown.iter().map(|path| path.as_str().to_owned());
     unknown.extend(more.clone());
     own.extend(more);
@@ -175,7 +237,7 @@ fn complete(
     if !problems.is_empty() {
         // What is missing is often there under a mistyped name.
         problems.extend(own.iter().map(|field| format!("{field}: no field of this format")));
-        return Err(problems.join("; "));
+        return Err(told(problems).join("; "));
     }
     // What only a server says is not the file's to say.
     if let Value::Object(object) = object {
@@ -188,16 +250,42 @@ fn complete(
 }
 
 /// Those of the text, and in their place those of lists.
-fn documents(text: &str) -> Result<Vec<Value>, String> {
+fn documents(text: &str, read: &mut Read) -> Result<Vec<Value>, String> {
     let (mut documents, mut says) = (Vec::new(), false);
-    for part in parts(text) {
-        let document = parse(&part)?;
+    let parts = || parts(text).filter(|part| part.says_something());
+    let count = parts().count();
+    if count > DOCUMENTS_MAX {
+        return Err(too_many(count));
+    }
+    for part in parts() {
+        let document = parse(part, &mut read.warnings)?;
         if !document.is_null() {
             says = true;
+            read.take(weight(&document))?;
             unlist(document, &mut documents);
+            if documents.len() > DOCUMENTS_MAX {
+                return Err(too_many(documents.len()));
+            }
         }
     }
     if says { Ok(documents) } else { Err("the file is empty".to_owned()) }
+}
+
+fn too_many(count: usize) -> String {
+    format!("{count} documents, and a file has at most {DOCUMENTS_MAX}")
+}
+
+/// About as many bytes as a document takes in memory.
+fn weight(document: &Value) -> usize {
+    /// A value beside its text, and its share of the map that it stands in.
+    const VALUE_BYTES: usize = 64;
+    VALUE_BYTES
+        + match document {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(weight).sum(),
+            Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + weight(value)).sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
 }
 
 /// A list without items is a document that says nothing.
@@ -217,22 +305,38 @@ fn unlist(mut document: Value, documents: &mut Vec<Value>) {
     }
 }
 
-/// What stands between lines of `---`, each after so many empty lines that mistakes are found where they are.
-fn parts(text: &str) -> Vec<String> {
+/// What stands between two lines of `---`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Part<'a> {
+    text: &'a str,
+    lines_before: usize,
+}
+
+impl Part<'_> {
+    fn says_something(&self) -> bool {
+        self.text.lines().any(|line| !line.trim().is_empty() && !line.starts_with('#'))
+    }
+}
+
+fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
     let separates = |line: &str| {
         line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty() || rest.trim_start().starts_with('#'))
     };
-    let mut parts = vec![String::new()];
-    for (number, line) in text.lines().enumerate() {
-        if separates(line) {
-            parts.push("\n".repeat(number + 1));
-        } else if let Some(part) = parts.last_mut() {
-            part.push_str(line);
-            part.push('\n');
+    let (mut rest, mut lines) = (Some(text), 0);
+    std::iter::from_fn(move || {
+        let whole = rest?;
+        let (mut length, lines_before) = (0, lines);
+        for line in whole.split_inclusive('\n') {
+            lines += 1;
+            if separates(line) {
+                rest = Some(&whole[length + line.len()..]);
+                return Some(Part { text: &whole[..length], lines_before });
+            }
+            length += line.len();
         }
-    }
-    parts.retain(|part| part.lines().any(|line| !line.trim().is_empty() && !line.starts_with('#')));
-    parts
+        rest = None;
+        Some(Part { text: whole, lines_before })
+    })
 }
 
 /// `y`, `on` and `1.10` are no texts in YAML: the usual mistake, and how to mend it.
@@ -243,19 +347,20 @@ fn explain(path: &str, message: &str) -> String {
     format!("{path}: {message}{hint}")
 }
 
-/// JSON as such, everything else as YAML: one document, or null, without duplicate keys, bounded in size, depth and
-/// aliases.
-fn parse(text: &str) -> Result<Value, String> {
+/// JSON as such, everything else as YAML: one document, or null, bounded in size, depth and aliases. Of a key that
+/// stands there twice the last one counts, as with a kubelet.
+fn parse(part: Part<'_>, warnings: &mut Vec<String>) -> Result<Value, String> {
+    let Part { text, lines_before } = part;
     let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();
     let is_json = json.is_some();
-    let (document, twice) = json.map_or_else(|| yaml::read_whole(text), Ok).map_err(|why| {
+    let (document, twice) = json.map_or_else(|| yaml::read_whole(text, lines_before), Ok).map_err(|why| {
         let place = why.split_once("multiple YAML documents").map(|(place, _)| place);
         place.map_or(why.clone(), |place| format!("{place}a second document begins: put a line of --- before it"))
     })?;
-    if let Some(field) = twice.first() {
-        let said = if is_json { None } else { yaml::twice(text, field) };
-        return Err(said.unwrap_or_else(|| format!("{}: it stands there twice", field.as_str())));
-    }
+    let by_line = if is_json || twice.is_empty() { Vec::new() } else { yaml::twice(text, lines_before) };
+    let by_path =
+        twice.iter().filter(|_| by_line.is_empty()).map(|field| format!("{}: it stands there twice", field.as_str()));
+    warnings.extend(by_path.chain(by_line.iter().cloned()).map(|said| format!("{said}: the last one counts")));
     Ok(document)
 }
 
@@ -378,8 +483,6 @@ mod tests {
         refused("# nothing\n---\n", &["empty"]);
         let twice = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
         refused(&format!("{twice}---\n{twice}"), &["ConfigMap default/a", "twice"]);
-        refused("a: 1\na: 2\n", &["line 2", "already set"]);
-        refused(r#"{"version": "v1beta2", "id": "a", "id": "b"}"#, &["id", "twice"]);
         refused(
             "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: y}]}",
             &["spec.containers[0].image", "quotes"],
@@ -395,6 +498,88 @@ mod tests {
                 .map(|(n, o)| format!("{n}: &{n} [*{o}{}]\n", format!(",*{o}").repeat(99)))
                 .collect::<String>();
         refused(&bomb, &["come to", "nodes"]);
+    }
+
+    #[test]
+    fn of_two_keys_the_last_one_counts() {
+        let origin = Origin { file_name: "f", node_name: "n1", written: Time::from_seconds(NOW).unwrap() };
+        let check = |text: &str, image: &str, warnings: &[&str]| {
+            let read = read(text, origin).unwrap();
+            assert_eq!(read.pods[0]["spec"]["containers"][0]["image"], image, "{text}");
+            assert_eq!(read.warnings, warnings, "{text}");
+        };
+        let head = "# a pod\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n";
+        check(&format!("{head}  containers: [{{name: c, image: x}}]\n"), "x", &[]);
+        check(
+            &format!("{head}  containers:\n  - name: c\n    image: x\n    image: y\n"),
+            "y",
+            &["line 10: key \"image\" already set in map: the last one counts"],
+        );
+        check(
+            &format!(
+                "{head}  containers: [{{name: c, image: x}}]\n  containers:\n  - {{name: c, image: y, image: z}}\n"
+            ),
+            "z",
+            &[
+                "line 9: key \"image\" already set in map: the last one counts",
+                "line 9: key \"containers\" already set in map: the last one counts",
+            ],
+        );
+        check(
+            r#"{"version": "v1beta2", "id": "a", "id": "b", "containers": [{"name": "c", "image": "x"}]}"#,
+            "x",
+            &["id: it stands there twice: the last one counts"],
+        );
+        check("version: v1beta2\r\nid: a\r\ncontainers:\r\n- name: c\r\n  image: x\r\n---\r\n", "x", &[]);
+    }
+
+    /// A file of a megabyte costs what a megabyte costs: each of these took minutes and gigabytes.
+    #[test]
+    fn what_a_file_comes_to_is_bounded() {
+        refused(&"---\n".repeat(260_000), &["empty"]);
+        refused(&"---\na\n".repeat(170_000), &["170000 documents", "at most 200"]);
+        let list = format!("kind: List\nitems: [{}]\n", "{a: b},".repeat(300));
+        refused(&list, &["300 documents"]);
+        let far = format!("{}id: [\n", "---\n".repeat(200_000));
+        refused(&far, &["line 20000"]);
+        let letters = "x".repeat(50_000);
+        let repeats = format!("- &a {letters}\n{}", "- *a\n".repeat(60));
+        refused(&format!("---\n{repeats}").repeat(8), &["more than 16 MiB"]);
+        let large = "x".repeat(400_000);
+        let replicas = format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: w}}\nspec:\n  replicas: 100\n  selector: \
+             {{matchLabels: {{a: b}}}}\n  template:\n    metadata: {{labels: {{a: b}}, annotations: {{k: {large}}}}}\n    \
+             spec: {{containers: [{{name: c, image: x}}]}}\n"
+        );
+        refused(&replicas, &["more than 16 MiB", "replicas"]);
+        let unknown: String = (0..1000).map(|at| format!("u{at}: 1\n")).collect();
+        let pod = format!("apiVersion: v1\nkind: Pod\nspec: {{containers: [{{name: c, image: x}}]}}\n{unknown}");
+        let origin = Origin { file_name: "f", node_name: "n1", written: Time::from_seconds(NOW).unwrap() };
+        let warnings = read(&pod, origin).unwrap().warnings;
+        assert_eq!((warnings.len(), warnings.last().map(String::as_str)), (TOLD_MAX + 1, Some("and 950 more")));
+    }
+
+    #[test]
+    fn wrong_words_are_told_with_the_right_ones() {
+        for (text, words) in [
+            ("apiVersion: v1\nkind: pod\n", "kind: Unsupported value: \"pod\": write kind: Pod"),
+            ("apiVersion: v1\nkind: Pods\n", "write kind: Pod"),
+            ("apiVersion: apps/v1\nkind: deployment\n", "write kind: Deployment"),
+            (
+                "apiVersion: extensions/v1beta1\nkind: Deployment\n",
+                "apiVersion: Unsupported value: \"extensions/v1beta1\": a Deployment starts with apiVersion: apps/v1",
+            ),
+            ("apiVersion: v1\nkind: DaemonSet\n", "apiVersion: Unsupported value: \"v1\": a DaemonSet starts with"),
+            ("kind: Job\n", "apiVersion: Required value: a Job starts with apiVersion: batch/v1"),
+            ("apiVersion: batch/v1beta1\nkind: CronJob\n", "a CronJob starts with apiVersion: batch/v1"),
+            ("apiVersion: v1beta3\nkind: Secret\n", "a Secret starts with apiVersion: v1"),
+            ("apiVersion: v1\nkind: Service\n", "kubectl create -f"),
+            ("services:\n  web: {image: nginx}\n", "Docker Compose"),
+            ("version: '3.8'\nservices:\n  web: {build: .}\nvolumes: {d: }\n", "Docker Compose"),
+            ("web:\n  image: nginx\n  ports: ['80:80']\n", "Docker Compose"),
+        ] {
+            refused(text, &[words]);
+        }
     }
 
     #[test]
@@ -451,7 +636,7 @@ spec:
         assert_eq!(names(&read.objects), objects);
         assert_eq!(read.objects[1]["data"]["p"], "eA==");
         assert_eq!(read.objects[2]["directory"], "claims/default/files");
-        assert_eq!(read.unknown, Vec::<String>::new());
+        assert_eq!(read.warnings, Vec::<String>::new());
         assert_ne!(read.pods[0]["metadata"]["uid"], read.pods[1]["metadata"]["uid"]);
     }
 
@@ -463,7 +648,7 @@ spec:
             std::fs::read_to_string(path).unwrap().replace("metadata: {", "apiVersion: v1\nkind: Pod\nmetadata: {");
         let origin = Origin { file_name: "pods.yaml", node_name: "n1", written: Time::from_seconds(NOW).unwrap() };
         let read = read(&text, origin).unwrap();
-        assert_eq!((read.pods.len(), read.unknown), (12, Vec::<String>::new()));
+        assert_eq!((read.pods.len(), read.warnings), (12, Vec::<String>::new()));
         for pod in &read.pods {
             assert_eq!(coracle_api::fields::refused(pod), None, "{}", pod["metadata"]["name"]);
         }

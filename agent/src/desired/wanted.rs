@@ -58,7 +58,9 @@ impl Wanted {
         }
         let name =
             PodName { source, namespace: meta.namespace.clone(), name: meta.name.clone(), uid: fit_uid(&meta.uid) };
-        let (sandbox_hash, refused) = (sandbox_hash(&document), fields::refused(&document));
+        let sandbox_hash = sandbox_hash(&document);
+        let refused = fields::refused(&document)
+            .or_else(|| Some(source).filter(|source| *source == Source::File).and_then(|_| tokens::of_no_file(&pod)));
         let hash = |member: &Member| match member.kind {
             MemberKind::Ephemeral => EPHEMERAL_HASH.to_owned(),
             // What its pod shares is part of it: an edit of that replaces a container, too.

@@ -2,6 +2,8 @@
 //!
 //! Nobody here scales, rolls out or counts retries: these are plain pods, and an edit of the file is an edit of each.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 /// As many as one host runs.
@@ -30,15 +32,22 @@ impl Workload {
     }
 }
 
+/// How many pods a document asks for.
+pub fn count(workload: Workload, document: &Value) -> Result<usize, String> {
+    let (_, count) = numbers(workload, &document["spec"])?;
+    if count > PODS_MAX {
+        return Err(format!("spec: {count} pods, and one host runs at most {PODS_MAX}"));
+    }
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
 /// Of a document with its defaults: its pods, as they would stand in a file of their own, and the names of the claims
 /// that are its own.
 pub fn pods(workload: Workload, document: &Value) -> Result<(Vec<Value>, Vec<String>), String> {
     let spec = &document["spec"];
     let name = document["metadata"]["name"].as_str().unwrap_or_default();
+    self::count(workload, document)?;
     let (first, count) = numbers(workload, spec)?;
-    if count > PODS_MAX {
-        return Err(format!("spec: {count} pods, and one host runs at most {PODS_MAX}"));
-    }
     let (mut pods, mut claims) = (Vec::new(), Vec::new());
     for number in first..first.saturating_add(count) {
         // Of a DaemonSet each host has one.
@@ -93,17 +102,24 @@ fn set_identity(pod: &mut Value, spec: &Value, name: &str, number: i64) -> Vec<S
     pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = name.into();
     // Without the subdomain of its service: files have no services that names could be of.
     pod["spec"]["hostname"] = name.into();
-    let mut claims = Vec::new();
     let templates = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
-    for template in templates.filter_map(|template| template["metadata"]["name"].as_str()) {
-        let claim = format!("{template}-{name}");
-        let mut volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
-        volumes.retain(|volume| volume["name"] != template);
-        volumes.push(json!({"name": template, "persistentVolumeClaim": {"claimName": claim}}));
+    let mut of_template = BTreeSet::new();
+    let templates: Vec<&str> = templates
+        .filter_map(|template| template["metadata"]["name"].as_str())
+        .filter(|name| of_template.insert(*name))
+        .collect();
+    let claim = |template: &str| format!("{template}-{name}");
+    let mut volumes = pod["spec"]["volumes"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    volumes.retain(|volume| !volume["name"].as_str().is_some_and(|name| of_template.contains(name)));
+    volumes.extend(
+        templates
+            .iter()
+            .map(|template| json!({"name": template, "persistentVolumeClaim": {"claimName": claim(template)}})),
+    );
+    if !volumes.is_empty() {
         pod["spec"]["volumes"] = volumes.into();
-        claims.push(claim);
     }
-    claims
+    templates.into_iter().map(claim).collect()
 }
 
 /// Gives a pod of an indexed Job its index.

@@ -131,9 +131,15 @@ pub struct Pull {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PullState {
-    InFlight,
+    /// With the text of the try before it, if that has failed.
+    InFlight {
+        failed: Option<String>,
+    },
     Done,
-    Failed { at_ms: i64, text: String },
+    Failed {
+        at_ms: i64,
+        text: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,8 +24,8 @@ pub use note::{Note, Noted};
 use process::{end, run};
 
 use super::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Runtime, SeenContainer, State,
-    Volume,
+    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Purpose, Runtime,
+    SeenContainer, State, Volume,
 };
 use crate::logins::Login;
 use crate::naming::{LABEL_CONTAINER, LABEL_KIND, LABEL_POD_UID, SANDBOX, Tag};
@@ -64,7 +64,7 @@ pub struct Inner {
     /// States since the last listing.
     past: Vec<Vec<SeenContainer>>,
     /// Calls that change a pod and are under way, by uid.
-    changing: BTreeMap<String, u32>,
+    changing: BTreeMap<String, Vec<Change>>,
     starts: BTreeMap<(String, String, String), Vec<Instant>>,
     pulls: BTreeMap<String, Vec<Instant>>,
     changes: Vec<Instant>,
@@ -166,15 +166,18 @@ impl Fake {
         Ok(value)
     }
 
-    /// Notes that a call changes this pod; two at once are wrong.
-    fn change(&self, uid: &str) -> Changing<'_> {
+    /// Notes that a call changes this pod. Two at once are wrong, but for a container that is made while its sandbox
+    /// starts.
+    fn change(&self, uid: &str, change: Change) -> Changing<'_> {
         let mut inner = self.inner.borrow_mut();
-        let count = inner.changing.entry(uid.to_owned()).or_default();
-        *count += 1;
-        if *count > 1 && !uid.is_empty() {
-            inner.wrongs.push(format!("two calls change pod {uid} at once"));
+        let changing = inner.changing.entry(uid.to_owned()).or_default();
+        changing.push(change);
+        let fine = matches!(changing[..], [_] | [Change::Start, Change::Create] | [Change::Create, Change::Start]);
+        if !fine && !uid.is_empty() {
+            let text = format!("calls change pod {uid} at once: {changing:?}");
+            inner.wrongs.push(text);
         }
-        Changing { fake: self, uid: uid.to_owned() }
+        Changing { fake: self, uid: uid.to_owned(), change }
     }
 
     fn uid_of(&self, id: &str) -> String {
@@ -183,15 +186,27 @@ impl Fake {
     }
 }
 
+/// A call that changes a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Volumes,
+    Create,
+    Start,
+    Remove,
+}
+
 struct Changing<'a> {
     fake: &'a Fake,
     uid: String,
+    change: Change,
 }
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        if let Some(count) = self.fake.inner.borrow_mut().changing.get_mut(&self.uid) {
-            *count -= 1;
+        if let Some(changing) = self.fake.inner.borrow_mut().changing.get_mut(&self.uid)
+            && let Some(at) = changing.iter().position(|change| *change == self.change)
+        {
+            changing.remove(at);
         }
     }
 }
@@ -407,7 +422,7 @@ impl Runtime for Fake {
         for NamedVolume { volume, .. } in volumes {
             if let Volume::Content { path, content } = volume {
                 inner.contents.insert(path.clone(), (uid.to_owned(), content.stamp.clone()));
-                let files = content.files.iter().map(|file| (file.path.clone(), file.bytes.clone())).collect();
+                let files = content.files.iter().map(|file| (file.path.clone(), file.bytes.to_vec())).collect();
                 inner.note(None, Noted::Filled { path: path.clone(), files });
             }
             inner.volumes.entry(uid.to_owned()).or_default().insert(format!("{volume:?}"));
@@ -417,7 +432,7 @@ impl Runtime for Fake {
     }
 
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure> {
-        let _changing = self.change(uid);
+        let _changing = self.change(uid, Change::Volumes);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
         let of_it = |held: &&FakeContainer| {
@@ -468,7 +483,7 @@ impl Runtime for Fake {
 
     async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
         let uid = config.labels.get(LABEL_POD_UID).cloned().unwrap_or_default();
-        let _changing = self.change(&uid);
+        let _changing = self.change(&uid, Change::Create);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
         if let Some(holder) = inner.containers.values().find(|held| held.called == config.name) {
@@ -499,7 +514,7 @@ impl Runtime for Fake {
 
     async fn start(&self, id: &str) -> Result<(), Failure> {
         let uid = self.uid_of(id);
-        let _changing = self.change(&uid);
+        let _changing = self.change(&uid, Change::Start);
         self.enter(true).await?;
         self.inner.borrow_mut().start(id)?;
         self.leave(())
@@ -552,7 +567,7 @@ impl Runtime for Fake {
 
     async fn remove(&self, id: &str) -> Result<(), Failure> {
         let uid = self.uid_of(id);
-        let _changing = self.change(&uid);
+        let _changing = self.change(&uid, Change::Remove);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
         inner.touch(id, "a removal");
@@ -564,10 +579,10 @@ impl Runtime for Fake {
         self.leave(())
     }
 
-    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure> {
+    async fn check(&self, id: &str, check: &Check, _: Purpose, at_most: Duration) -> Result<CheckOutcome, Failure> {
         self.enter(false).await?;
         let Check::Exec { command } = check else {
-            return Ok(CheckOutcome { passed: true, exit_code: None, output: String::new() });
+            return Ok(CheckOutcome { passed: true, ..CheckOutcome::default() });
         };
         let name = command.first().cloned().unwrap_or_default();
         // The second word says how long it takes.
@@ -594,6 +609,6 @@ impl Runtime for Fake {
         let passed = !inner.failing.contains(&place) && takes.is_none_or(|takes| takes <= at_most);
         inner.note(Some(id), Noted::Answered { check: name.clone(), passed });
         let output = if passed { String::new() } else { format!("{name} fails") };
-        Ok(CheckOutcome { passed, exit_code: Some(i64::from(!passed)), output })
+        Ok(CheckOutcome { passed, exit_code: Some(i64::from(!passed)), output, note: None })
     }
 }

@@ -84,16 +84,36 @@ pub fn decode_any(document: &Value) -> Result<FromFile, FileRefused> {
             "kind",
             Reason::NotSupported,
             said("kind"),
-            "a manifest file holds pods, what they use, and workloads: give anything else to the master",
+            "a manifest file holds pods, ConfigMaps, Secrets, claims and workloads: `kubectl create -f` gives anything \
+             else to a master",
         ),
+        (Some(_), None, None) if is_compose(from) => refuse_compose(),
         (Some(version), _, kind) => container_manifest(from, version, kind),
         (None, Some(version), Some(_)) => container_manifest(from, version, None),
+        (None, None, _) if is_compose(from) => refuse_compose(),
         (None, None, _) => Err(FileRefused(vec![unversioned(from)])),
     }
 }
 
 fn refuse(name: &str, reason: Reason, value: Option<&Value>, detail: &str) -> Result<FromFile, FileRefused> {
     Err(FileRefused(vec![Problem::new(&Path::new(name), reason, value.map(brief), detail)]))
+}
+
+/// Whether it is a file of Docker Compose: a map of services, which the first form of such files has as the whole
+/// document.
+fn is_compose(from: &Object) -> bool {
+    let is_service = |value: &Value| ["image", "build", "extends"].iter().any(|name| value.get(name).is_some());
+    let own = ["containers", "volumes", "id", "spec", "metadata", "desiredState"];
+    from.get("services").is_some_and(|services| services.is_object() || services.is_null())
+        || from.get("include").is_some_and(Value::is_array)
+        || !own.iter().any(|name| from.contains_key(*name)) && from.values().any(is_service)
+}
+
+fn refuse_compose() -> Result<FromFile, FileRefused> {
+    let detail = "a file of Docker Compose is not read here: write a Pod (apiVersion: v1, kind: Pod) or a Deployment \
+                  (apiVersion: apps/v1) for each of its services, as docs/manifests.md shows; `docker compose up` can \
+                  run it beside this agent";
+    Err(FileRefused(vec![Problem::new(&Path::root(), Reason::NotSupported, None, detail)]))
 }
 
 fn not_a_map(document: &Value) -> FileRefused {
@@ -327,8 +347,8 @@ mod tests {
             ),
             (
                 json!({"apiVersion": "v1", "kind": "PodList", "items": []}),
-                "kind: Unsupported value: \"PodList\": a manifest file holds pods, what they use, and workloads: give \
-                 anything else to the master",
+                "kind: Unsupported value: \"PodList\": a manifest file holds pods, ConfigMaps, Secrets, claims and \
+                 workloads: `kubectl create -f` gives anything else to a master",
             ),
             (
                 json!({

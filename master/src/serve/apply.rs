@@ -106,24 +106,21 @@ pub struct AppliedConfig {
 /// JSON is YAML, but for its speed.
 pub fn read(serve: &Serve, bytes: &[u8]) -> Result<AppliedConfig, Fault> {
     let text = String::from_utf8_lossy(bytes);
-    let (mut of_yaml, mut _turn) = (None, None);
+    let (mut of_yaml, mut _turn) = (Vec::new(), None);
     let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();
     let (value, twice) = match json {
         Some(read) => read,
         None => {
             let reading = serve.turns.take()?;
             let read = yaml::read(&text).map_err(|why| Fault::bad_request(format!("error decoding YAML: {why}")))?;
-            of_yaml = match &read.1[..] {
-                [one] => yaml::twice(&text, one),
-                _ => None,
-            };
+            of_yaml = if read.1.is_empty() { Vec::new() } else { yaml::twice(&text, 0) };
             _turn = yaml::may_repeat(&text).then_some(reading);
             read
         }
     };
-    let twice = match of_yaml {
-        Some(words) => vec![words],
-        None => twice.iter().map(|path| format!("duplicate field {:?}", path.as_str())).collect(),
+    let twice = match of_yaml.is_empty() {
+        false => of_yaml,
+        true => twice.iter().map(|path| format!("duplicate field {:?}", path.as_str())).collect(),
     };
     match value {
         Value::Object(_) => Ok(AppliedConfig { value, twice, _turn }),
@@ -142,7 +139,7 @@ pub fn read(serve: &Serve, bytes: &[u8]) -> Result<AppliedConfig, Fault> {
 /// The refusal of an apply whose outcome has values that the kind cannot hold.
 fn unconverted(call: &Call, config: &Value, why: &body::Misfit) -> Fault {
     let (version, kind, why) = (grouped(call), &call.kind.kind, why.restored());
-    patch::nameless(format!(
+    Fault::nameless(format!(
         "failed to convert new object ({}) to proper version: unable to convert unstructured object to {version}, \
          Kind={kind}: {why}",
         identity(call, config)
@@ -164,7 +161,7 @@ fn refused(call: &Call, config: &Value, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Malformed(why) => Fault::bad_request(why),
         Refusal::Mistyped(why) => {
-            patch::nameless(format!("failed to create typed patch object ({}): {why}", identity(call, config)))
+            Fault::nameless(format!("failed to create typed patch object ({}): {why}", identity(call, config)))
         }
         Refusal::Conflicts(conflicts) => {
             let cause = |conflict: &Conflict| Cause {

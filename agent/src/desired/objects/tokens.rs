@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use coracle_api::pod::{Pod, ServiceAccountTokenProjection};
+use coracle_api::pod::{Pod, ServiceAccountTokenProjection, Volume};
 use coracle_schema::base64;
 use serde_json::Value;
 
@@ -45,6 +45,20 @@ pub fn of(pod: &Pod) -> BTreeSet<TokenRef> {
         .filter_map(|source| source.service_account_token.as_ref())
         .map(|source| TokenRef::new(pod, source))
         .collect()
+}
+
+/// Why a pod of a file that mounts a token cannot start. A pod that was exported from a master has such a volume.
+pub fn of_no_file(pod: &Pod) -> Option<String> {
+    let sources = |volume: &&Volume| {
+        let projected = volume.projected.iter().flat_map(|projected| &projected.sources);
+        projected.into_iter().any(|source| source.service_account_token.is_some())
+    };
+    let volume = pod.spec.volumes.iter().find(sources)?;
+    Some(format!(
+        "volume \"{}\" holds the token of a service account, which a master gives to its own pods alone: take the \
+         volume and its volumeMounts out of the file, or post the pod to a master",
+        volume.name
+    ))
 }
 
 /// The outcome of a request.
