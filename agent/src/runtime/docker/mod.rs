@@ -8,7 +8,8 @@
 //!     pod_files: what its containers share with a sandbox
 //!     volumes, memory: what pods have on this host · reclaim: directories that are given up
 //!         · content: files of configuration, exchanged whole
-//!     check: exec and TCP probes · get: those of HTTP, hooks, too · grpc · logs, exec (multiplexed PURE), reach: for people · usage: figures
+//!     check: exec and TCP probes · get: those of HTTP, hooks, too · grpc
+//!     logs, exec (multiplexed PURE), reach: for people · usage: figures
 //!     stock: all images, which of them were fetched, archives · about: of the engine itself
 //!     watch: engine events and the heartbeat
 
