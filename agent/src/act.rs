@@ -328,6 +328,13 @@ impl<'a, R: Runtime> Hands<'a, R> {
         if let Some(pod) = name {
             self.happen(pod, &stop.container, Event::Killing(why.clone()));
         }
+        if stop.paused {
+            // No hook runs in it before; its signal is sent in any case.
+            match self.runtime.unpause(&stop.id).await {
+                Ok(()) => name.into_iter().for_each(|pod| self.happen(pod, &stop.container, Event::Unpaused)),
+                Err(failure) => log::debug!("unpause {}: {failure}", stop.container),
+            }
+        }
         if let Some(check) = &stop.pre_stop {
             self.memory.borrow_mut().pre_stopped.insert(stop.id.clone());
             let at_most = Duration::from_millis(u64::try_from(stop.grace_ms).unwrap_or(0));

@@ -340,9 +340,10 @@ fn spawn_sources(
         given_up: given_up_in,
     };
     let (name, data_dir, secrets_on_disk) = (config.node_name.clone(), config.data_dir.clone(), config.secrets_on_disk);
-    let (follower, seen) = (client.clone(), shown.clone());
+    let (follower, seen, machine_id) = (client.clone(), shown.clone(), host.machine_id.clone());
     spawn_local(async move {
-        let about = master::FollowFacts { node_name: &name, data_dir: &data_dir, secrets_on_disk };
+        let about =
+            master::FollowFacts { node_name: &name, machine_id: &machine_id, data_dir: &data_dir, secrets_on_disk };
         master::run(follower, about, seen, outlets).await;
     });
     spawn_local(report::run(client.clone(), about, shown.clone(), heard.clone()));

@@ -20,7 +20,8 @@ usage: coracle-agent [flags]
 
   --config FILE          read `key = value` lines with the names below; a flag wins
   --manifest-dir DIR     manifests and pods, YAML or JSON, a file each (default /etc/coracle/manifests)
-  --manifest-url URL     more of them, at http://HOST:PORT/PATH; looked at every 20 s (default: none)
+  --manifest-url URL     more of them, at http://HOST:PORT/PATH; looked at every 20 s (default: none); whoever answers
+                         there, or sits on the way to it, is root on this host
   --data-dir DIR         the agent's own files (default /var/lib/coracle/agent)
   --docker-host URL      the engine (default: DOCKER_HOST, else unix:///var/run/docker.sock)
   --node-name NAME       this host's name among the nodes (default: its host name)

@@ -1,5 +1,7 @@
 //! ARCHITECTURE.md, said mechanically: who may import whom, which files touch the system, how long a file may be.
 
+mod inputs;
+
 use crate::circles::circles;
 use std::fs;
 use std::path::{Path, PathBuf};

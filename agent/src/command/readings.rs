@@ -11,6 +11,7 @@ use super::doctor::{HostPort, Readings};
 use super::{check, look};
 use crate::clock::wall_ms;
 use crate::config::Config;
+use crate::desired::page::Page;
 use crate::desired::{Desired, Wanted};
 use crate::figures::files::disk;
 use crate::host_ports::listening;
@@ -47,6 +48,8 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
         manifest_dir: config.manifest_dir.clone(),
         manifests_writable_by: private::writers(manifests),
         manifest_problems: remarks.iter().filter(|remark| !remark.warning).map(check::Remark::line).collect(),
+        manifest_page: config.manifest_url.as_ref().filter(|page| !page.is_of_this_host()).map(Page::to_string),
+        pids_max: config.pids_max,
         wall_ms: wall_ms(),
         listen: config.listen,
         listening: sockets.tcp,
@@ -67,6 +70,8 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
             None => None,
             Some(target) => Some(master(target).await),
         },
+        node: config.node_name.clone(),
+        former: desired.former.iter().cloned().collect(),
     }
 }
 

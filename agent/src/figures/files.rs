@@ -1,11 +1,14 @@
 //! Reads the kernel's files about containers and the host.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::usage::{Interface, Texts, Usage, interfaces, mounted_from, of_host, of_v1, of_v2};
 
 const ROOT: &str = "/sys/fs/cgroup";
+/// Of one file of the kernel: a container makes interfaces, mounts and processes, a line each.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where engines put the group of a container, by their drivers; before and behind its id.
 const PLACES: [(&str, &str); 4] = [
@@ -127,5 +130,7 @@ fn group(controller: &str, id: &str) -> Option<PathBuf> {
 
 /// Empty: it cannot be read, as of a container that ends at this moment.
 fn text(path: impl AsRef<Path>) -> String {
-    fs::read_to_string(path).unwrap_or_default()
+    let mut text = String::new();
+    let read = fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+    read.map(|_| text).unwrap_or_default()
 }

@@ -129,6 +129,8 @@ pub struct Begin {
 pub struct Stop {
     pub id: String,
     pub container: String,
+    /// It goes on before its hook runs.
+    pub paused: bool,
     pub pre_stop: Option<Check>,
     pub signal: String,
     pub grace_ms: i64,

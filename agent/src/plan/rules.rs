@@ -37,6 +37,8 @@ pub enum Rule {
     EndedStayEnded,
     /// A container that was paused beside the agent goes on.
     PausedGoOn,
+    /// A pod that has ended, by whoever's word, ends with all of its containers and does not run again.
+    EndsAreFinal,
     /// An ephemeral container starts once and never again.
     EphemeralsStartOnce,
     /// Restarts wait longer and longer.
@@ -86,7 +88,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 40] = [
+    pub const ALL: [Rule; 41] = [
         Rule::BusyPodsWait,
         Rule::UnknownIsNotAbsent,
         Rule::GonePodsEnd,
@@ -104,6 +106,7 @@ impl Rule {
         Rule::RecordedEndsStay,
         Rule::EndedStayEnded,
         Rule::PausedGoOn,
+        Rule::EndsAreFinal,
         Rule::EphemeralsStartOnce,
         Rule::RestartsBackOff,
         Rule::HalfMadeIsBegun,

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use super::paused;
 use super::round::{Action, ActionKind, PodPlan, Stop, StopReason};
 use super::rules::Rule;
 use super::seen::Run;
@@ -98,9 +97,6 @@ pub fn stop(
     let mut alive = false;
     for run in runs.iter().filter(|run| run.seen.runs()) {
         alive = true;
-        if paused::goes_on(case, run) {
-            continue;
-        }
         let grace_ms = if run.tag.is_sandbox() {
             SANDBOX_GRACE_MS
         } else {
@@ -112,6 +108,7 @@ pub fn stop(
             None => stops.push(Stop {
                 id: run.seen.id.clone(),
                 container: run.tag.container.clone(),
+                paused: run.seen.beside.paused,
                 pre_stop: pre_stop(case, run).filter(|_| why != StopReason::AllRestart).map(|check| check.at(address)),
                 signal: run.tag.stop_signal.clone(),
                 grace_ms,

@@ -199,6 +199,30 @@ fn from_nothing_to_running() {
     check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(0, 0, made)]), 0, &["begin c"]);
 }
 
+/// Its master has it so, whoever wrote it; or it was shown to have ended, and its master has yet to hear of that.
+#[test]
+fn a_pod_that_has_ended_does_not_run_again() {
+    let of = |phase: &str| {
+        let document = json!({
+            "metadata": {"namespace": "d", "name": "p", "uid": "u"}, "status": {"phase": phase},
+            "spec": {"restartPolicy": "Always", "activeDeadlineSeconds": 1,
+                "containers": [{"name": "c", "image": "i:1"}]},
+        });
+        Wanted::new(Source::Master, document).unwrap()
+    };
+    for phase in ["Failed", "Succeeded"] {
+        let wanted = of(phase);
+        check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
+        check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(0, 0, died(1))]), 0, &["stop POD"]);
+        check(from_ref(&wanted), world(&wanted, None, &[(0, 0, died(1))]), 90_000, &[]);
+        check(from_ref(&wanted), world(&wanted, None, &[]), 0, &[]);
+    }
+    let shown = |world: World| World { ended: ["u".to_owned()].into(), ..world };
+    let wanted = of("Running");
+    check(from_ref(&wanted), shown(world(&wanted, Some(RUNS), &[(0, 0, RUNS)])), 0, &["stop c"]);
+    check(from_ref(&wanted), shown(world(&wanted, None, &[(0, 0, died(1))])), 90_000, &[]);
+}
+
 #[test]
 fn restarts_by_policy_and_back_off() {
     for (policy, code, restarts) in [

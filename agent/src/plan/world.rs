@@ -62,7 +62,16 @@ pub struct World {
     pub leaving: bool,
     /// Pods with an action in flight, by uid.
     pub busy: BTreeSet<String>,
+    /// Pods of the master that were shown to have ended, by uid: whether it has heard of that or not, they have.
+    pub ended: BTreeSet<String>,
     pub memory: Memory,
+}
+
+impl World {
+    /// Whether a pod has ended for good: by its master's record, or by what this agent said before.
+    pub fn has_ended(&self, wanted: &Wanted) -> bool {
+        wanted.pod.status.terminal() || self.ended.contains(&wanted.name.uid)
+    }
 }
 
 /// Facts of this host that stay while the agent runs.

@@ -422,7 +422,7 @@ impl Runtime for Fake {
         for NamedVolume { volume, .. } in volumes {
             if let Volume::Content { path, content } = volume {
                 inner.contents.insert(path.clone(), (uid.to_owned(), content.stamp.clone()));
-                let files = content.files.iter().map(|file| (file.path.clone(), file.bytes.clone())).collect();
+                let files = content.files.iter().map(|file| (file.path.clone(), file.bytes.to_vec())).collect();
                 inner.note(None, Noted::Filled { path: path.clone(), files });
             }
             inner.volumes.entry(uid.to_owned()).or_default().insert(format!("{volume:?}"));

@@ -4,6 +4,7 @@ use coracle_api::meta::Time;
 use coracle_api::pod::{Action, Container};
 use serde_json::{Value, json};
 
+use super::end::Told;
 use crate::desired::{Wanted, status_of};
 use crate::hash;
 use crate::members::{Member, MemberKind};
@@ -22,6 +23,8 @@ pub(super) struct StatusCase<'a> {
     pub(super) waits: &'a Waits,
     /// The status that was shown before.
     pub(super) was: &'a Value,
+    /// Its end, if that was told for good.
+    pub(super) told: Option<&'a Told<'a>>,
     /// Its init containers are over.
     pub(super) initialized: bool,
     pub(super) renewal: Renewal,
@@ -56,6 +59,11 @@ fn readiness(case: &StatusCase<'_>, member: &Member<'_>, newest: Option<&Run<'_>
 }
 
 pub(super) fn one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is_over: bool) -> One {
+    left_behind(case, runs, member).unwrap_or_else(|| seen_one(case, runs, member, pod_is_over))
+}
+
+/// As the engine and the loop have seen it.
+fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is_over: bool) -> One {
     let StatusCase { wanted, world, waits, initialized, .. } = *case;
     let container = member.spec;
     let newest = seen::of(runs, &container.name).next();
@@ -254,6 +262,21 @@ fn ended_before(before: &Value) -> One {
         unmade: false,
         exit_code: exit_code.or(Some(0)),
     }
+}
+
+/// Of a pod that has ended, what was told of a container that nothing is left of. None: it was never there, or there is
+/// something to tell.
+fn left_behind(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>) -> Option<One> {
+    let told = status_of(case.told?.status, member)?;
+    if seen::of(runs, &member.spec.name).next().is_some() || lost(case, member, None).is_some() {
+        return None;
+    }
+    let mut before = told.clone();
+    if told["state"]["running"].is_object() {
+        let text = "The container could not be located when the pod was terminated";
+        before["state"] = json!({"terminated": unknown(text)});
+    }
+    before["state"]["terminated"].is_object().then(|| ended_before(&before))
 }
 
 /// Its image and id, its resources and mounts.

@@ -90,11 +90,13 @@ pub enum Deed {
     /// The host is short of something, or no more.
     Strain,
     Evict,
+    /// Somebody writes to the API that a pod has failed, or succeeded.
+    EndByHand,
 }
 
 impl Deed {
     /// Each as often as it stands here.
-    pub const ALL: [Deed; 41] = [
+    pub const ALL: [Deed; 42] = [
         Deed::AddPod,
         Deed::AddPod,
         Deed::EditContainer,
@@ -136,6 +138,7 @@ impl Deed {
         Deed::Copy,
         Deed::RestartAlways,
         Deed::Prune,
+        Deed::EndByHand,
     ];
 }
 
@@ -157,6 +160,7 @@ impl Theme {
             Rule::PausedGoOn => about(ANY, Deed::Pause),
             Rule::EphemeralsStartOnce => about(Traits { master: 100, ..ANY }, Deed::Debug),
             Rule::RecordedEndsStay => about(Traits { master: 100, policy: Some("Never"), ..ANY }, Deed::RemoveUnseen),
+            Rule::EndsAreFinal => about(Traits { master: 100, policy: Some("Always"), ..ANY }, Deed::EndByHand),
             Rule::ContentsComeFirst | Rule::ContentsFollow => about(Traits { content: 100, ..ANY }, Deed::ChangeObject),
             Rule::ResizesAreMade => about(Traits { resources: 100, ..ANY }, Deed::Resize),
             Rule::ResizesWaitForRoom => about(Traits { resources: 100, init: 0, ..ANY }, Deed::Resize),

@@ -54,6 +54,8 @@ pub struct Docker {
     pub(super) names: Names,
     /// Asks whoever loads archives of images. None: nobody does.
     pub(super) archives: Mutex<Option<tokio::sync::mpsc::Sender<Ask>>>,
+    /// The file system of volumes in memory was looked at.
+    pub(super) volatile: Mutex<bool>,
     /// Which images the agent has fetched itself.
     pub(super) record: Mutex<ImageRecord>,
     locks: Mutex<HashMap<String, EngineLock>>,
@@ -112,6 +114,7 @@ impl Docker {
             pulling: tokio::sync::Mutex::default(),
             names: Names::default(),
             archives: Mutex::default(),
+            volatile: Mutex::default(),
             locks: Mutex::default(),
             version: tokio::sync::watch::Sender::default(),
             trouble: tokio::sync::watch::Sender::new(None),

@@ -7,9 +7,9 @@
 //!         · ready: network and pause image
 //!     pod_files: what its containers share with a sandbox
 //!     volumes, memory: what pods have on this host · reclaim: directories that are given up
-//!         · content: files of configuration, exchanged whole
-//!     check: exec and TCP probes · get: those of HTTP, hooks, too · grpc
-//!     logs, exec (multiplexed PURE), reach: for people · usage: figures
+//!         · content: files of configuration, exchanged whole · volatile: what is in memory has a size
+//!     check: exec and TCP probes · get: those of HTTP, hooks, too · grpc · logs, exec (multiplexed PURE), reach: for
+//!         people · usage: figures
 //!     stock: all images, which of them were fetched, archives · about: of the engine itself
 //!     watch: engine events and the heartbeat
 
@@ -40,6 +40,7 @@ mod reclaim;
 mod stock;
 mod subpath;
 mod usage;
+mod volatile;
 mod volumes;
 mod watch;
 
