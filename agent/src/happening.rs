@@ -221,10 +221,9 @@ impl Happening {
     }
 
     /// A service that does not get all it asks for.
-    pub fn unsupported(refused: &Refused) -> Happening {
-        let Refused { namespace, name, uid, what } = refused;
-        let message = format!("{what} is not supported by this version of the agent");
-        Happening::of_service([namespace, name, uid], "UnsupportedField", message)
+    pub fn not_served(refused: &Refused) -> Happening {
+        let Refused { namespace, name, uid, reason, what } = refused;
+        Happening::of_service([namespace, name, uid], reason, what.clone())
     }
 
     /// A service that does not work on this host.

@@ -480,6 +480,7 @@ mod tests {
                 ip: None,
                 limits: None,
                 message: None,
+                beside: Default::default(),
             }
         };
         let mut world = World { containers: vec![seen("c", state.clone())], ..World::default() };

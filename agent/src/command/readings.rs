@@ -17,7 +17,7 @@ use crate::figures::files::disk;
 use crate::host_ports::listening;
 use crate::plan::ports::host_ports;
 use crate::plan::seen;
-use crate::pod_network::Owner;
+use crate::pod_network::{Owner, plug};
 use crate::runtime::{Runtime, SeenContainer};
 use crate::{heed, net, private};
 
@@ -64,6 +64,8 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
             said => Some(said != "0"),
         },
         bridges_are_seen: net::bridges_are_seen(),
+        routes_open: plug::open_settings(),
+        wires_guarded: if agent_answers { plug::guarded().await } else { None },
         nft: heed::chains().await,
         ip: net::routes().await,
         master: match &config.master {

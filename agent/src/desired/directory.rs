@@ -607,7 +607,7 @@ mod tests {
         assert_eq!(complaints, Vec::<&String>::new());
         assert_eq!((names(&before), before.objects.len()), ((vec!["w-0", "w-1"], true, 0), 1));
         let mut again = bed.open();
-        let after = again.state(true);
+        let after = again.state(true, false);
         assert_eq!((&after.pods, &after.objects), (&before.pods, &before.objects), "after a restart");
         bed.put("all.yaml", &text(1));
         bed.put("more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: other}\n");

@@ -94,6 +94,8 @@ pub struct Node {
     pub app_armor: bool,
     /// Names and patterns of sysctls that pods may set beside the safe ones.
     pub unsafe_sysctls: Vec<String>,
+    /// Containers that do not ask for it may send no packets of their own making.
+    pub drops_net_raw: bool,
     pub devices: Vec<Devices>,
     /// Of each container.
     pub pids_max: Option<i64>,

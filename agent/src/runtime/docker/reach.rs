@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::super::Failure;
 use super::connection::Docker;
+use crate::pod_network::plug::network_of;
 
 /// Bytes that wait in the kernel for a pod to read them; it takes twice as many for its own accounts.
 const SEND_BYTES: usize = 64 * 1024;
@@ -38,7 +39,8 @@ impl Docker {
         let pid = found.state.and_then(|state| state.pid).filter(|pid| *pid > 0);
         let pid = pid.ok_or_else(|| Failure::NotFound(format!("container {container} does not run")))?;
         let path = format!("/proc/{pid}/ns/net");
-        let opened = File::open(&path).map_err(|error| Failure::Refused(format!("open {path}: {error}")))?;
+        let opened = network_of(pid, found.id.as_deref().unwrap_or(container))
+            .map_err(|error| Failure::Refused(format!("open {path}: {error}")))?;
         let name = found.network_settings.and_then(|settings| settings.sandbox_key).unwrap_or(path);
         Ok(NetworkNamespace::Own(Arc::new(opened), name))
     }
