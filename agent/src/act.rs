@@ -315,7 +315,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 
     /// The hook of this container is in the way of what is to be done now.
-    pub fn give_up_hook(&self, id: &str) {
+    fn give_up_hook(&self, id: &str) {
         if let Some(hook) = self.hooks.borrow().get(id) {
             log::info!("the hook of container {id:.12} is given up: it is to end, or has ended");
             hook.notify_one();
@@ -391,6 +391,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
         let mut memory = self.memory.borrow_mut();
         memory.admissions.extend(round.admissions.clone());
         memory.allocations.extend(round.allocations.clone());
+        drop(memory);
+        round.hooks_given_up.iter().for_each(|id| self.give_up_hook(id));
     }
 
     /// A queue that is full loses events, never actions.
