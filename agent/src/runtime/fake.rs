@@ -24,7 +24,7 @@ pub use note::{Note, Noted};
 use process::{end, run};
 
 use super::{
-    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Purpose, Runtime,
+    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime,
     SeenContainer, State, Volume,
 };
 use crate::logins::Login;
@@ -301,28 +301,6 @@ impl Inner {
         if self.faults.late_listing > 0 && self.past.len() < PAST_KEPT {
             self.past.push(self.listing());
         }
-    }
-
-    /// The reason why the engine would refuse to start it.
-    fn refusal(&self, held: &FakeContainer) -> Option<String> {
-        if held.config.image.starts_with("bad") {
-            return Some("exec: \"nope\": executable file not found in $PATH".to_owned());
-        }
-        if let Network::Join(name) = &held.config.network
-            && !self.containers.values().any(|other| other.seen.name == *name && other.seen.runs())
-        {
-            return Some(format!("cannot join network of a non running container: {name}"));
-        }
-        if let Some(name) = &held.config.processes_of
-            && !self.containers.values().any(|other| other.seen.name == *name && other.seen.runs())
-        {
-            return Some(format!("cannot join PID of a non running container: {name}"));
-        }
-        let clash = held.config.ports.iter().find(|port| {
-            let others = self.containers.values().filter(|other| other.seen.runs() && other.seen.id != held.seen.id);
-            others.flat_map(|other| &other.config.ports).any(|taken| taken.host_port == port.host_port)
-        })?;
-        Some(format!("Bind for 0.0.0.0:{} failed: port is already allocated", clash.host_port))
     }
 
     fn start(&mut self, id: &str) -> Result<(), Failure> {

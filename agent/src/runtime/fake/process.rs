@@ -1,10 +1,32 @@
 //! What processes of the engine in memory do: how they end by themselves, and what the engine keeps of it.
 
-use super::super::{Beside, EndBefore, State};
+use super::super::{Beside, EndBefore, Network, State};
 use super::{FakeContainer, Inner};
 use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_POD_UID};
 
 impl Inner {
+    /// The reason why the engine would refuse to start it.
+    pub(super) fn refusal(&self, held: &FakeContainer) -> Option<String> {
+        if held.config.image.starts_with("bad") {
+            return Some("exec: \"nope\": executable file not found in $PATH".to_owned());
+        }
+        if let Network::Join(name) = &held.config.network
+            && !self.containers.values().any(|other| other.seen.name == *name && other.seen.runs())
+        {
+            return Some(format!("cannot join network of a non running container: {name}"));
+        }
+        if let Some(name) = &held.config.processes_of
+            && !self.containers.values().any(|other| other.seen.name == *name && other.seen.runs())
+        {
+            return Some(format!("cannot join PID of a non running container: {name}"));
+        }
+        let clash = held.config.ports.iter().find(|port| {
+            let others = self.containers.values().filter(|other| other.seen.runs() && other.seen.id != held.seen.id);
+            others.flat_map(|other| &other.config.ports).any(|taken| taken.host_port == port.host_port)
+        })?;
+        Some(format!("Bind for 0.0.0.0:{} failed: port is already allocated", clash.host_port))
+    }
+
     /// How a container that starts now ends by itself.
     pub(super) fn own_end(&self, held: &FakeContainer) -> Option<i32> {
         let label = |label: &str| held.seen.labels.get(label).map(String::as_str).unwrap_or_default();
