@@ -134,7 +134,12 @@ mod tests {
         for (text, words) in said.iter().zip(expected) {
             assert!(text.contains(words), "{text}");
         }
-        let made = round.pods["u"].iter().any(|action| matches!(action.what, ActionKind::MakeVolumes { .. }));
+        let made = round
+            .pods
+            .get("u")
+            .into_iter()
+            .flatten()
+            .any(|action| matches!(action.what, ActionKind::MakeVolumes { .. }));
         assert_eq!(made, expected.is_empty(), "its volumes are made all or not at all");
     }
 
