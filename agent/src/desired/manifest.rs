@@ -548,8 +548,8 @@ mod tests {
         let large = "x".repeat(250_000);
         let replicas = format!(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: w}}\nspec:\n  replicas: 100\n  selector: \
-             {{matchLabels: {{a: b}}}}\n  template:\n    metadata: {{labels: {{a: b}}, annotations: {{k: {large}}}}}\n    \
-             spec: {{containers: [{{name: c, image: x}}]}}\n"
+             {{matchLabels: {{a: b}}}}\n  template:\n    metadata: {{labels: {{a: b}}, annotations: {{k: \
+             {large}}}}}\n    spec: {{containers: [{{name: c, image: x}}]}}\n"
         );
         refused(&replicas, &["more than 16 MiB", "replicas"]);
         let unknown: String = (0..1000).map(|at| format!("u{at}: 1\n")).collect();

@@ -166,7 +166,8 @@ mod tests {
         check(fields(10_000), &[large]);
         let many = |count: usize| (0..count).map(|at| secret(&format!("s{at}"), 5)).collect::<Vec<_>>();
         check(json!(many(4)), &[]);
-        let together = "volume \"s4\" : with it the pod's volumes of ConfigMaps, Secrets, tokens and fields come to more than 16 MiB";
+        let together =
+            "volume \"s4\" : with it the pod's volumes of ConfigMaps, Secrets, tokens and fields come to more than 16";
         check(json!(many(5)), &[together]);
     }
 
