@@ -1,20 +1,25 @@
 //! Carries out the actions of a plan, one at a time, and notes in `memory` what the engine will not tell.
 
+mod beside;
+
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 
 use crate::clock::Clock;
 use crate::happening::{Event, Happening};
 use crate::lanes::Lanes;
-use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag};
-use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
+use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag, spare_name};
+use crate::plan::memory::{Lost, Memory, Setback, Stopping};
+use crate::plan::round::words;
 use crate::plan::seen;
-use crate::plan::{Action, ActionKind, PullWanted, Round, Start, Stop, StopReason};
-use crate::runtime::{Check, CheckOutcome, Failure, Runtime};
+use crate::plan::{Action, ActionKind, Round, Start, Stop, StopReason};
+use crate::runtime::{Check, CheckOutcome, ContainerConfig, Failure, Purpose, Runtime};
+use crate::trace;
 
 /// More starts at once make a small host no faster.
 const STARTS_AT_ONCE: usize = 4;
@@ -30,22 +35,37 @@ pub struct Hands<'a, R> {
     pub memory: RefCell<Memory>,
     /// Starts that the engine refused, by its id: the text.
     pub refused: RefCell<BTreeMap<String, String>>,
+    /// Hooks under way, by the engine's id of their container: what ends the waiting for one.
+    hooks: RefCell<BTreeMap<String, Rc<Notify>>>,
+    /// Pods, by uid, whose lane ends with the action that it is at: a hook of theirs was given up.
+    given_up: RefCell<BTreeSet<String>>,
 }
 
 impl<'a, R: Runtime> Hands<'a, R> {
     pub fn new(runtime: &'a R, clock: Clock, happenings: mpsc::Sender<Happening>) -> Hands<'a, R> {
         let slots = Semaphore::new(STARTS_AT_ONCE);
-        Hands { runtime, clock, slots, happenings, memory: RefCell::default(), refused: RefCell::default() }
+        let (memory, refused, hooks, given_up) = Default::default();
+        Hands { runtime, clock, slots, happenings, memory, refused, hooks, given_up }
     }
 
     /// In their order, up to the first that fails.
     pub async fn act(&self, uid: &str, pod: Option<&PodName>, actions: Vec<Action>) {
         let shown = pod.map_or_else(|| uid.to_owned(), |pod| format!("{}/{}", pod.namespace, pod.name));
-        for action in actions {
-            log::info!("{shown}: {}: {}", words(&action.what), action.reason);
+        let mut actions = actions.into_iter().peekable();
+        while let Some(action) = actions.next() {
+            let beside = actions.next_if(|next| is_made_beside(&action.what, &next.what));
+            for action in [Some(&action), beside.as_ref()].into_iter().flatten() {
+                log::info!("{shown}: {}: {}", words(&action.what), action.reason);
+            }
             let what = words(&action.what);
             let makes_volumes = matches!(action.what, ActionKind::MakeVolumes { .. });
-            if let Err(failure) = self.one(uid, pod, action).await {
+            let done = match (action.what, beside.map(|beside| beside.what)) {
+                (ActionKind::Start(sandbox), Some(ActionKind::Start(member))) => {
+                    self.start_both(*sandbox, *member).await
+                }
+                (action, _) => self.one(uid, pod, action).await,
+            };
+            if let Err(failure) = done {
                 let mut memory = self.memory.borrow_mut();
                 let failures = memory.setbacks.get(uid).map_or(0, |setback| setback.failures).saturating_add(1);
                 let (at_ms, text) = (self.clock.now().mono_ms, failure.text().to_owned());
@@ -58,12 +78,16 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 }
                 return;
             }
+            trace::step(&shown, &what);
+            if self.given_up.borrow_mut().remove(uid) {
+                return;
+            }
         }
         self.memory.borrow_mut().setbacks.remove(uid);
     }
 
-    async fn one(&self, uid: &str, pod: Option<&PodName>, action: Action) -> Result<(), Failure> {
-        match action.what {
+    async fn one(&self, uid: &str, pod: Option<&PodName>, action: ActionKind) -> Result<(), Failure> {
+        match action {
             ActionKind::MakeVolumes { volumes } => self.runtime.make_volumes(uid, &volumes).await,
             ActionKind::Start(start) => self.start(*start).await,
             ActionKind::Begin(begin) => {
@@ -107,7 +131,29 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 
     async fn start(&self, start: Start) -> Result<(), Failure> {
-        let Start { pod, container, attempt, step, config, post_start, present } = start;
+        let (pod, container, post_start) = (start.pod.clone(), start.container.clone(), start.post_start.clone());
+        match self.make(start).await? {
+            Some(id) => self.begin(&pod, &container, &id, post_start).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The engine makes the pod's first container while the sandbox that the container joins comes up: the engine
+    /// looks at the sandbox only when the container starts.
+    async fn start_both(&self, sandbox: Start, member: Start) -> Result<(), Failure> {
+        let (pod, container, post_start) = (member.pod.clone(), member.container.clone(), member.post_start.clone());
+        let Some(sandbox_id) = self.make(sandbox).await? else { return Ok(()) };
+        let (up, made) = tokio::join!(self.begin(&pod, SANDBOX, &sandbox_id, None), self.make(member));
+        up?;
+        match made? {
+            Some(id) => self.begin(&pod, &container, &id, post_start).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The engine's id. None: the engine refused, and the refusal is remembered as a start that failed.
+    async fn make(&self, start: Start) -> Result<Option<String>, Failure> {
+        let Start { pod, container, attempt, step, config, post_start: _, present } = start;
         let is_sandbox = container == SANDBOX;
         self.memory.borrow_mut().ending.remove(&pod.uid);
         if present {
@@ -117,7 +163,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         if is_sandbox {
             self.runtime.make_ready().await?;
         }
-        let id = match self.runtime.create(&config).await {
+        let id = match self.create(&config).await {
             Ok(id) => id,
             Err(failure @ (Failure::Refused(_) | Failure::Taken(_) | Failure::Config(_))) => {
                 // The engine will not: that is a start that failed, with the back-off of one.
@@ -141,7 +187,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 self.happen(&pod, &container, Event::Failed { text });
                 self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
                 // Without its sandbox nothing of the pod can start; without one of its containers the others can.
-                return if is_sandbox { Err(failure) } else { Ok(()) };
+                return if is_sandbox { Err(failure) } else { Ok(None) };
             }
             Err(failure) => return Err(failure),
         };
@@ -149,7 +195,19 @@ impl<'a, R: Runtime> Hands<'a, R> {
         if !is_sandbox {
             self.happen(&pod, &container, Event::Created);
         }
-        self.begin(&pod, &container, &id, post_start).await
+        Ok(Some(id))
+    }
+
+    /// Under another name where somebody else has its own.
+    async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
+        match self.runtime.create(config).await {
+            Err(Failure::Taken(text)) => {
+                let name = spare_name(&config.name);
+                log::warn!("{text}: it is called {name} instead");
+                self.runtime.create(&ContainerConfig { name, ..config.clone() }).await
+            }
+            made => made,
+        }
     }
 
     async fn begin(&self, pod: &PodName, container: &str, id: &str, post_start: Option<Check>) -> Result<(), Failure> {
@@ -173,23 +231,38 @@ impl<'a, R: Runtime> Hands<'a, R> {
             self.happen(pod, container, Event::Started);
         }
         if let Some(check) = post_start {
-            let outcome = self.post_start(pod, id, check).await;
+            let outcome = self.post_start(pod, container, id, check).await;
             let mut memory = self.memory.borrow_mut();
             memory.hooks_running.remove(id);
+            let given_up = self.given_up.borrow().contains(&pod.uid);
             if let Err(text) = outcome {
                 memory.hooks_failed.insert(id.to_owned(), text);
                 drop(memory);
-                self.happen(pod, container, Event::PostStartFailed);
+                if !given_up {
+                    self.happen(pod, container, Event::PostStartFailed);
+                }
             }
         }
         Ok(())
     }
 
-    async fn post_start(&self, pod: &PodName, id: &str, check: Check) -> Result<(), String> {
+    async fn post_start(&self, pod: &PodName, container: &str, id: &str, check: Check) -> Result<(), String> {
+        if let Check::Broken { why } = check {
+            return Err(why);
+        }
         let check = if check.is_for_pod() { check.at(&self.address(pod).await) } else { check };
         let at_most = Duration::from_secs(POST_START_S_MAX);
-        match self.runtime.check(id, &check, at_most).await {
-            Ok(CheckOutcome { passed: true, .. }) => Ok(()),
+        let Some(outcome) = self.hook(id, &check, at_most).await else {
+            self.given_up.borrow_mut().insert(pod.uid.clone());
+            return Err("context canceled".to_owned());
+        };
+        match outcome {
+            Ok(CheckOutcome { passed: true, note, .. }) => {
+                if let Some(text) = note {
+                    self.happen(pod, container, Event::HookFellBack { text });
+                }
+                Ok(())
+            }
             Ok(CheckOutcome { exit_code, output, .. }) => Err(match (&check, exit_code) {
                 (Check::Exec { command }, Some(code)) => {
                     format!("command '{}' exited with {code}: , message: {output:?}", command.join(" "))
@@ -201,6 +274,28 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 log::warn!("{}/{}: its postStart hook: {failure}", pod.namespace, pod.name);
                 Ok(())
             }
+        }
+    }
+
+    /// None: it was given up.
+    async fn hook(&self, id: &str, check: &Check, at_most: Duration) -> Option<Result<CheckOutcome, Failure>> {
+        let given_up = Rc::new(Notify::new());
+        self.hooks.borrow_mut().insert(id.to_owned(), given_up.clone());
+        let outcome = tokio::select! {
+            // No chance in it: a seed of the simulation replays its history.
+            biased;
+            outcome = self.runtime.check(id, check, Purpose::Hook, at_most) => Some(outcome),
+            () = given_up.notified() => None,
+        };
+        self.hooks.borrow_mut().remove(id);
+        outcome
+    }
+
+    /// The hook of this container is in the way of what is to be done now.
+    pub fn give_up_hook(&self, id: &str) {
+        if let Some(hook) = self.hooks.borrow().get(id) {
+            log::info!("the hook of container {id:.12} is given up: it is to end, or has ended");
+            hook.notify_one();
         }
     }
 
@@ -233,15 +328,25 @@ impl<'a, R: Runtime> Hands<'a, R> {
         if let Some(pod) = name {
             self.happen(pod, &stop.container, Event::Killing(why.clone()));
         }
+        if stop.paused {
+            // No hook runs in it before; its signal is sent in any case.
+            match self.runtime.unpause(&stop.id).await {
+                Ok(()) => name.into_iter().for_each(|pod| self.happen(pod, &stop.container, Event::Unpaused)),
+                Err(failure) => log::debug!("unpause {}: {failure}", stop.container),
+            }
+        }
         if let Some(check) = &stop.pre_stop {
             self.memory.borrow_mut().pre_stopped.insert(stop.id.clone());
             let at_most = Duration::from_millis(u64::try_from(stop.grace_ms).unwrap_or(0));
-            let passed = matches!(
-                timeout(at_most, self.runtime.check(&stop.id, check, at_most)).await,
-                Ok(Ok(CheckOutcome { passed: true, .. }))
-            );
+            let (passed, note) = match timeout(at_most, self.hook(&stop.id, check, at_most)).await {
+                Ok(Some(Ok(CheckOutcome { passed, note, .. }))) => (passed, note),
+                _ => (false, None),
+            };
             if let Some(pod) = name.filter(|_| !passed) {
                 self.happen(pod, &stop.container, Event::PreStopFailed);
+            }
+            if let (Some(pod), Some(text)) = (name, note) {
+                self.happen(pod, &stop.container, Event::HookFellBack { text });
             }
         }
         let sent = fine_if_gone(self.runtime.kill(&stop.id, &stop.signal).await);
@@ -256,47 +361,6 @@ impl<'a, R: Runtime> Hands<'a, R> {
             Err(_) => drop(memory.stops.remove(&stop.id)),
         }
         sent
-    }
-
-    /// Before the lane starts, so that the next plan knows of it.
-    pub fn pull_begins(&self, pull: &PullWanted) {
-        let mut memory = self.memory.borrow_mut();
-        let place = (pull.pod.uid.clone(), pull.container.clone());
-        let before =
-            memory.pulls.get(&place).filter(|before| before.image == pull.image && before.attempt == pull.attempt);
-        let failures = before.map_or(0, |before| before.failures);
-        let state = PullState::InFlight;
-        memory.pulls.insert(place, Pull { image: pull.image.clone(), attempt: pull.attempt, failures, state });
-    }
-
-    pub async fn pull(&self, pull: PullWanted) {
-        let PullWanted { pod, container, attempt, image, logins, reason } = pull;
-        log::info!("{}/{}: pull {image} for {container}: {reason}", pod.namespace, pod.name);
-        self.happen(&pod, &container, Event::Pulling { image: image.clone() });
-        let since_ms = self.clock.now().mono_ms;
-        let result = self.runtime.pull(&image, &logins).await;
-        let state = match &result {
-            Ok(()) => {
-                let took_ms = self.clock.now().mono_ms - since_ms;
-                let size_bytes = self.runtime.image(&image).await.ok().flatten().map_or(0, |image| image.size_bytes);
-                self.happen(&pod, &container, Event::Pulled { image: image.clone(), took_ms, size_bytes });
-                PullState::Done
-            }
-            Err(failure) => {
-                log::warn!("{}/{}: {image} could not be pulled: {failure}", pod.namespace, pod.name);
-                let text = failure.text().to_owned();
-                self.happen(&pod, &container, Event::PullFailed { image: image.clone(), text: text.clone() });
-                PullState::Failed { at_ms: self.clock.now().mono_ms, text }
-            }
-        };
-        let mut memory = self.memory.borrow_mut();
-        // Unless the container asks for another image by now.
-        if let Some(entry) =
-            memory.pulls.get_mut(&(pod.uid, container)).filter(|entry| entry.image == image && entry.attempt == attempt)
-        {
-            entry.failures = if result.is_ok() { 0 } else { entry.failures.saturating_add(1) };
-            entry.state = state;
-        }
     }
 
     /// What was decided about pods.
@@ -316,34 +380,18 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 }
 
+/// A member that joins the sandbox which starts before it.
+fn is_made_beside(first: &ActionKind, next: &ActionKind) -> bool {
+    match (first, next) {
+        (ActionKind::Start(first), ActionKind::Start(next)) => first.container == SANDBOX && next.container != SANDBOX,
+        _ => false,
+    }
+}
+
 /// Not found and already stopped count as success.
 fn fine_if_gone(result: Result<(), Failure>) -> Result<(), Failure> {
     match result {
         Err(Failure::NotFound(_)) => Ok(()),
         other => other,
-    }
-}
-
-/// `start container web (1)`, for people.
-pub fn words(what: &ActionKind) -> String {
-    match what {
-        ActionKind::MakeVolumes { volumes } => {
-            format!("make {} volume{}", volumes.len(), if volumes.len() == 1 { "" } else { "s" })
-        }
-        ActionKind::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
-        ActionKind::Start(start) => format!("start container {} ({})", start.container, start.attempt),
-        ActionKind::Begin(begin) => format!("start container {}", begin.container),
-        ActionKind::Stop { stops, .. } => {
-            let names: Vec<&str> = stops.iter().map(|stop| stop.container.as_str()).collect();
-            format!("stop {}", names.join(", "))
-        }
-        ActionKind::Kill { container, .. } => format!("kill {container}"),
-        ActionKind::Remove { container, .. } => format!("remove a dead {container}"),
-        ActionKind::RemoveVolumes => "remove its volumes".to_owned(),
-        ActionKind::Resize { resizes, .. } => {
-            let names: Vec<&str> = resizes.iter().map(|resize| resize.container.as_str()).collect();
-            format!("resize {}", names.join(", "))
-        }
-        ActionKind::Warn { reason, message } => format!("{reason}: {message}"),
     }
 }

@@ -110,7 +110,7 @@ pub fn sandbox_config(
             .filter(|_| spec.host_network)
             .flat_map(|alias| alias.hostnames.iter().map(|name| format!("{name}:{}", alias.ip)))
             .collect(),
-        sysctls: sysctls(spec),
+        sysctls: security::sysctls_of(node, spec),
         oom_score_adj: oom_score::of_sandbox(node),
         mounts: engine_mounts,
         log: Log::None,
@@ -201,7 +201,7 @@ pub fn member_config(
         read_only_root: security.read_only_root_filesystem == Some(true),
         no_new_privileges: security.allow_privilege_escalation == Some(false),
         capabilities_add: capabilities.add,
-        capabilities_drop: capabilities.drop,
+        capabilities_drop: security::capabilities_drop(node, container),
         seccomp: security::seccomp(spec, container, &seccomp_dir(&node.data_dir))?,
         app_armor: security::app_armor(wanted, container),
         se_linux: security::se_linux(spec, container),
@@ -304,11 +304,6 @@ fn cpu(spec: &PodSpec, container: &Container) -> (Option<i64>, Option<i64>) {
 fn devices(node: &Node, container: &Container) -> Vec<String> {
     let asked = |resource: &str| container.resources.limits.get(resource).is_some_and(|amount| amount.value() > 0);
     node.devices.iter().filter(|devices| asked(&devices.resource)).flat_map(|devices| devices.paths.clone()).collect()
-}
-
-fn sysctls(spec: &PodSpec) -> BTreeMap<String, String> {
-    let sysctls = spec.security_context.sysctls.iter();
-    sysctls.map(|sysctl| (security::sysctl_name(&sysctl.name), sysctl.value.clone())).collect()
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub async fn run(
             seen = Some(network.services.clone());
             let wanted = asked(&network.services);
             if last.as_ref() != Some(&wanted) {
-                let found = troubles(&network.services, &sockets(), &plug::local(), &plug::networks());
+                let found = troubles(&network.services, &sockets(), &plug::networks());
                 for trouble in found.difference(&announced) {
                     let Trouble { namespace, name, uid, reason, what } = trouble;
                     log::warn!("service {namespace}/{name}: {what}");
@@ -58,7 +58,7 @@ pub async fn run(
     }
 }
 
-fn sockets() -> Listening {
+pub fn sockets() -> Listening {
     let text = |name: &str| {
         let mut text = String::new();
         let file = File::open(format!("/proc/net/{name}"));

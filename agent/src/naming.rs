@@ -1,8 +1,8 @@
 //! Names and labels of containers <-> what they are. PURE.
 //!
 //! A name is fixed by what the container is, so the engine itself refuses a second start of the same thing. The labels
-//! say the rest: all that is needed to judge and to end a container whose manifest is gone. What carries our label
-//! under another name (a container made from a committed image inherits labels) is not ours.
+//! say the rest: all that is needed to judge and to end a container whose manifest is gone. One that has another name
+//! is ours all the same, unless its image brings the labels: a container made of a committed one is somebody else's.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +12,8 @@ use crate::runtime::{Check, Publish};
 
 /// An annotation of a pod as the agent shows it: whether it comes from a `file` or from the `api`.
 pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+/// An annotation of a mirror: the file that asks for it.
+pub const CONFIG_FILE: &str = "dev.coracle.file";
 /// In the agent's own answers: what a pod waits for that its status does not say.
 pub const WAITS_FOR: &str = "dev.coracle.waits-for";
 /// On every container, volume and network of ours; the value is the kind of thing: `sandbox`, `container`, `volume`,
@@ -162,6 +164,18 @@ impl Tag {
 
     /// None for what is not ours: a label is missing or unreadable, or the name is not the one that these labels give.
     pub fn read(name: &str, labels: &BTreeMap<String, String>) -> Option<Tag> {
+        Tag::of(labels).filter(|tag| tag.name() == name)
+    }
+
+    /// The same by the labels alone, whatever the engine calls it. `image`: the labels that its image has.
+    pub fn of_renamed(labels: &BTreeMap<String, String>, image: &BTreeMap<String, String>) -> Option<Tag> {
+        let brought = |label: &str| image.contains_key(label) && image.get(label) == labels.get(label);
+        let is_copy = [LABEL_POD_UID, LABEL_CONTAINER, LABEL_ATTEMPT].into_iter().all(brought);
+        Tag::of(labels).filter(|_| !is_copy)
+    }
+
+    /// None: a label is missing or unreadable.
+    pub fn of(labels: &BTreeMap<String, String>) -> Option<Tag> {
         let text = |label: &str| labels.get(label).cloned();
         // The releases before wrote these only where there was something; now nothing is an empty text.
         let some = |label: &str| labels.get(label).filter(|text| !text.is_empty());
@@ -192,8 +206,7 @@ impl Tag {
             host_ports: some(LABEL_HOST_PORTS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
             holds_volumes: some(LABEL_HOLDS_VOLUMES).is_some_and(|held| held == YES),
         };
-        labels.contains_key(LABEL_KIND).then_some(())?;
-        (tag.name() == name).then_some(tag)
+        labels.contains_key(LABEL_KIND).then_some(tag)
     }
 }
 
@@ -203,14 +216,24 @@ pub fn container_name(pod: &PodName, container: &str, attempt: u32) -> String {
     format!("k8s_{container}_{}_{}_{}_{attempt}", pod.name, pod.namespace, pod.uid)
 }
 
-/// The engine's volume of an emptyDir of medium Memory.
+/// An engine's volume of a pod: of an export of a server, and of memory in the releases before.
 pub fn memory_volume_name(uid: &str, volume: &str) -> String {
     format!("coracle_{uid}_{volume}")
+}
+
+/// Where somebody else has the name of a container.
+pub fn spare_name(name: &str) -> String {
+    format!("{name}_spare")
 }
 
 /// A pod of the API that shows what a file asks for is called so.
 pub fn mirror_name(name: &str, node_name: &str) -> String {
     format!("{name}-{node_name}")
+}
+
+/// The name of the pod that a mirror shows. None: it is no mirror of this node.
+pub fn mirrored_name<'a>(mirror: &'a str, node_name: &str) -> Option<&'a str> {
+    mirror.strip_suffix(node_name)?.strip_suffix('-')
 }
 
 /// Everything that a pod has on the disk of this host.
@@ -340,6 +363,23 @@ pub(crate) mod tests {
             labels.remove(label);
         }
         assert_eq!(Tag::read(&none.name(), &labels), Some(none));
+    }
+
+    #[test]
+    fn a_renamed_container_is_ours_and_a_copy_is_not() {
+        let (tag, labels) = (tag(), tag().labels());
+        let of_image = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect()
+        };
+        assert_eq!(Tag::of_renamed(&labels, &BTreeMap::new()), Some(tag.clone()));
+        assert_eq!(Tag::of_renamed(&labels, &labels), None, "made of a committed one");
+        // Ours, made of an image that was committed of an earlier start.
+        let earlier = Tag { attempt: 2, ..tag.clone() }.labels();
+        assert_eq!(Tag::of_renamed(&labels, &earlier), Some(tag.clone()));
+        assert_eq!(Tag::of_renamed(&labels, &of_image(&[(LABEL_KIND, "container")])), Some(tag.clone()));
+        let mut some = labels.clone();
+        some.remove(LABEL_ATTEMPT);
+        assert_eq!(Tag::of_renamed(&some, &BTreeMap::new()), None, "a label is missing");
     }
 
     #[test]

@@ -18,10 +18,13 @@ use crate::clock::Clock;
 use crate::desired::{Desired, Wanted};
 use crate::happening::{self, Happening};
 use crate::lanes::Lanes;
-use crate::naming::PodName;
-use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Strain, Verdicts, WaitReason, Waiting, Waits, World};
+use crate::naming::{PodName, Source};
+use crate::plan::{
+    self, Case, Memory, Node, Now, Round, Rule, Rules, Strain, Verdicts, WaitReason, Waiting, Waits, World,
+};
 use crate::runtime::{Failure, Runtime, State};
 use crate::status;
+use crate::trace;
 
 /// Without any event the engine is listed this often: events can get lost.
 const RELIST_MS: i64 = 45_000;
@@ -51,6 +54,15 @@ pub struct SyncChannels {
     pub happenings: mpsc::Sender<Happening>,
 }
 
+impl SyncChannels {
+    fn take_address(&mut self) {
+        let address = self.address.borrow_and_update().clone();
+        if !address.is_empty() {
+            self.node.address = address;
+        }
+    }
+}
+
 /// The agent's view of itself, for its endpoints, the probes and the reports to the master.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
@@ -69,7 +81,8 @@ pub struct Shown {
 /// The purpose of a lane.
 pub enum Done {
     Pod(String),
-    Pull,
+    /// A pull, or what is done for one container beside its pod's order.
+    Beside,
 }
 
 /// Runs until it is dropped.
@@ -89,15 +102,13 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
         let verdicts = ends.verdicts.borrow_and_update().clone();
         let strain = ends.strain.borrow_and_update().clone();
         let leaving = *ends.leaving.borrow_and_update();
-        let address = ends.address.borrow_and_update().clone();
-        if !address.is_empty() {
-            ends.node.address = address;
-        }
+        ends.take_address();
         let mut world = World {
             leaving,
             node: ends.node.clone(),
             verdicts: (*verdicts).clone(),
             busy: busy.clone(),
+            ended: ended(&ends.shown.borrow()),
             strain,
             ..World::default()
         };
@@ -121,11 +132,14 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
             }
             Ok(now) => {
                 trouble.over();
+                trace::step("loop", &format_args!("listed {} containers", world.containers.len()));
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
                 hands.remember(&round);
+                round.hooks_given_up.iter().for_each(|id| hands.give_up_hook(id));
                 tell(&ends, &desired, &round.waits, &mut announced);
                 show(&ends.shown, &desired, &world, &round, now);
+                trace::step("loop", &format_args!("decided, actions for {} pods", round.pods.len()));
                 let wake_at_ms = round.wake_at_ms;
                 start_lanes(&hands, case, round, &mut lanes, &mut busy);
                 // Whatever it is, a moment that has passed is looked at in a moment, not in a spin.
@@ -151,6 +165,13 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
             retire(done, &mut busy);
         }
     }
+}
+
+/// The pods of the master that have ended, by what was shown last.
+fn ended(shown: &Shown) -> BTreeSet<String> {
+    let of_master = |uid: &str| shown.desired.pods.get(uid).is_some_and(|wanted| wanted.name.source == Source::Master);
+    let ended = shown.statuses.iter().filter(|(uid, status)| status::is_final(status) && of_master(uid));
+    ended.map(|(uid, _)| uid.clone()).collect()
 }
 
 fn retire(done: Done, busy: &mut BTreeSet<String>) {
@@ -181,6 +202,9 @@ async fn look<R: Runtime>(
         }
     }
     world.memory = remember(&hands.memory, desired, world, now);
+    if rules.hold(Rule::EndedStayEnded) {
+        world.memory.correct(&mut world.containers);
+    }
     let needed = plan::images_needed(Case { desired, world, now, rules });
     for name in needed {
         let image = runtime.image(&name).await?;
@@ -210,7 +234,14 @@ fn start_lanes<'a, R: Runtime>(
         hands.pull_begins(&pull);
         lanes.add(async move {
             hands.pull(pull).await;
-            Done::Pull
+            Done::Beside
+        });
+    }
+    for unpause in round.unpauses {
+        hands.unpause_begins(&unpause);
+        lanes.add(async move {
+            hands.unpause(unpause).await;
+            Done::Beside
         });
     }
     let pods = plan::seen::group(&case.world.containers);

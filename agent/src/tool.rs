@@ -7,11 +7,14 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use crate::trace::Call;
+
 /// nft took 0.15 s for 1000 services.
 const RUN: Duration = Duration::from_secs(20);
 
 /// Standard output, or one line that says what went wrong.
 pub async fn run_tool(tool: &str, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
+    let traced = Call::begins(tool);
     let mut command = Command::new(tool);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| match error.kind() {
@@ -25,6 +28,7 @@ pub async fn run_tool(tool: &str, arguments: &[&str], input: Option<&str>) -> Re
     let output = timeout(RUN, child.wait_with_output())
         .await
         .map_err(|_| format!("{tool} did not end in {} s", RUN.as_secs()))?;
+    traced.ends();
     let output = output.map_err(|error| format!("run {tool}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

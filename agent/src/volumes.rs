@@ -78,11 +78,11 @@ fn host_path(volume: &PodVolume, _: &Home<'_>) -> Option<VolumeSource> {
 
 fn memory(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
     let empty = volume.empty_dir.as_ref().filter(|empty| empty.medium == "Memory")?;
-    let name = memory_volume_name(home.uid, &volume.name);
+    let path = volume_dir(home.volatile_dir, home.uid, &volume.name);
     let size_bytes = empty.size_limit.and_then(|size| u64::try_from(size.value()).ok());
     Some(VolumeSource {
-        needs: Some(Volume::Memory { name: name.clone(), size_bytes, group: home.group }),
-        mount: MountSource::Volume(name),
+        needs: Some(Volume::Memory { path: path.clone(), size_bytes, group: home.group }),
+        mount: MountSource::Path(path),
     })
 }
 
@@ -90,10 +90,10 @@ fn memory(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
 fn huge_pages(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
     let empty = volume.empty_dir.as_ref()?;
     let page_bytes = huge_pages::page_bytes(&empty.medium)?;
-    let name = memory_volume_name(home.uid, &volume.name);
+    let path = volume_dir(home.volatile_dir, home.uid, &volume.name);
     let size_bytes = empty.size_limit.and_then(|size| u64::try_from(size.value()).ok()).unwrap_or(page_bytes);
-    let needs = Volume::HugePages { name: name.clone(), page_bytes, size_bytes, group: home.group };
-    Some(VolumeSource { needs: Some(needs), mount: MountSource::Volume(name) })
+    let needs = Volume::HugePages { path: path.clone(), page_bytes, size_bytes, group: home.group };
+    Some(VolumeSource { needs: Some(needs), mount: MountSource::Path(path) })
 }
 
 fn empty_dir(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
@@ -185,11 +185,12 @@ mod tests {
         let engines = || MountSource::Volume("coracle_u_v".to_owned());
         check(json!({"nfs": {"server": "nas", "path": "/x"}}), nfs("nfsvers=4"), engines());
         check(json!({"nfs": {"server": "nas", "path": "/x", "readOnly": true}}), nfs("nfsvers=4,ro"), engines());
-        let (name, page_bytes, size_bytes) = ("coracle_u_v".to_owned(), 2 << 20, 4 << 20);
-        let pages = Volume::HugePages { name, page_bytes, size_bytes, group: Some(7) };
-        check(json!({"emptyDir": {"medium": "HugePages-2Mi", "sizeLimit": "4Mi"}}), Some(pages), engines());
-        let memory = |size_bytes| Some(Volume::Memory { name: "coracle_u_v".to_owned(), size_bytes, group: Some(7) });
-        let mounted = || MountSource::Volume("coracle_u_v".to_owned());
+        let place = || "/run/v/pods/u/volumes/v".to_owned();
+        let (page_bytes, size_bytes) = (2 << 20, 4 << 20);
+        let pages = Volume::HugePages { path: place(), page_bytes, size_bytes, group: Some(7) };
+        check(json!({"emptyDir": {"medium": "HugePages-2Mi", "sizeLimit": "4Mi"}}), Some(pages), path(&place()));
+        let memory = |size_bytes| Some(Volume::Memory { path: place(), size_bytes, group: Some(7) });
+        let mounted = || path(&place());
         check(json!({"emptyDir": {"medium": "Memory"}}), memory(None), mounted());
         check(json!({"emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}), memory(Some(1 << 20)), mounted());
     }

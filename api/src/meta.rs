@@ -95,6 +95,17 @@ impl fmt::Display for Key {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
+impl Revision {
+    /// A revision as clients write it. The error is what Go says of a text that is no number.
+    pub fn parse(text: &str) -> Result<Revision, String> {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| digits).map(Revision).ok_or_else(|| {
+            let why = if digits { "value out of range" } else { "invalid syntax" };
+            format!("strconv.ParseUint: parsing {text:?}: {why}")
+        })
+    }
+}
+
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

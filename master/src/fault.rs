@@ -42,6 +42,18 @@ impl Fault {
         Status::bad_request(why).into()
     }
 
+    /// A refusal that Kubernetes gives no name.
+    pub fn nameless(message: String) -> Fault {
+        let mut status = Status::bad_request(message);
+        (status.code, status.reason) = (500, None);
+        status.into()
+    }
+
+    /// A revision that is none: the client's mistake, and to Kubernetes its own.
+    pub fn misread(call: &Call, why: String) -> Fault {
+        if call.version == Version::V1 { Fault::nameless(why) } else { Fault::bad_request(why) }
+    }
+
     pub fn not_found(call: &Call) -> Fault {
         Status::not_found(&call.shown.resource, &call.name).into()
     }
@@ -94,12 +106,7 @@ impl Fault {
                 // Kubernetes calls the object by its resource here, and by its kind wherever else one is invalid.
                 Status::invalid_of(&resource.group, &resource.plural, name, &[problem])
             }
-            Unfit::NoRevision { given } => {
-                let why = format!(
-                    "resourceVersion: Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax"
-                );
-                Status::bad_request(why)
-            }
+            Unfit::NoRevision { why } => return Fault::misread(call, why),
             Unfit::OtherUid { given, stands } => {
                 let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {stands}");
                 Status::conflict(resource, name, &why)

@@ -164,11 +164,7 @@ fn health(endpoint: &str, check: Option<&str>, query: &str) -> HealthQuestion {
         endpoint: ["healthz", "livez", "readyz"].into_iter().find(|known| *known == endpoint).unwrap_or("healthz"),
         check: check.map(str::to_owned),
         verbose: values("verbose").next().is_some(),
-        exclude: values("exclude")
-            .flat_map(|(_, names)| names.split(','))
-            .take(EXCLUDED_MAX)
-            .map(str::to_owned)
-            .collect(),
+        exclude: values("exclude").take(EXCLUDED_MAX).map(|(_, name)| name.to_owned()).collect(),
     }
 }
 
@@ -196,7 +192,7 @@ mod tests {
             ("/version", "timeout=32s", Some(AboutPage::Version)),
             ("/readyz", "", health(None, false, &[])),
             ("/readyz", "verbose", health(None, true, &[])),
-            ("/readyz/store", "verbose=1&exclude=a&exclude=b,c", health(Some("store"), true, &["a", "b", "c"])),
+            ("/readyz/store", "verbose=1&exclude=a&exclude=b,c", health(Some("store"), true, &["a", "b,c"])),
             ("/readyz/a/b", "", Some(AboutPage::Nothing)),
             ("/api", "", Some(AboutPage::Versions)),
             ("/api/v1", "", Some(AboutPage::Resources { group: String::new(), version: "v1".into() })),

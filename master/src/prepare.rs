@@ -88,7 +88,7 @@ pub enum Unfit {
     /// It names none, and objects of its kind are not written over unseen.
     Unseen,
     /// It names something that is no revision at all.
-    NoRevision { given: String },
+    NoRevision { why: String },
     /// The document, or a precondition, names another uid: it means an earlier object of this name.
     OtherUid { given: String, stands: String },
     /// Because of what else there is.
@@ -111,7 +111,7 @@ impl fmt::Display for Unfit {
             Unfit::Forbidden { name, why } => write!(f, "{name:?} is forbidden: {why}"),
             Unfit::Stale => f.write_str("somebody else wrote first"),
             Unfit::Unseen => f.write_str("it names no resourceVersion"),
-            Unfit::NoRevision { given } => write!(f, "resourceVersion {given:?} is no number"),
+            Unfit::NoRevision { why } => write!(f, "its resourceVersion is no number: {why}"),
             Unfit::OtherUid { given, stands } => write!(f, "uid {given} was meant, and {stands} stands there"),
             Unfit::OtherRevision { given, stands } => {
                 write!(f, "resourceVersion {given} was meant, and {stands} stands there")
@@ -390,7 +390,11 @@ mod tests {
         assert!(matches!(with("resourceVersion", "7"), Ok(Write::Update { seen: Revision(7), .. })));
         assert!(matches!(with("resourceVersion", "0"), Ok(Write::Update { .. })));
         assert_eq!(with("resourceVersion", "6").unwrap_err(), Unfit::Stale);
-        assert_eq!(with("resourceVersion", "x").unwrap_err(), Unfit::NoRevision { given: "x".into() });
+        assert!(matches!(with("resourceVersion", "007"), Ok(Write::Update { .. })));
+        let no_number = |why: &str| Unfit::NoRevision { why: format!("strconv.ParseUint: parsing {why}") };
+        assert_eq!(with("resourceVersion", "x").unwrap_err(), no_number("\"x\": invalid syntax"));
+        let large = "18446744073709551616";
+        assert_eq!(with("resourceVersion", large).unwrap_err(), no_number(&format!("{large:?}: value out of range")));
         assert_eq!(with("uid", "u2").unwrap_err(), Unfit::OtherUid { given: "u2".into(), stands: "u1".into() });
         assert!(matches!(changed(&pod, Part::Main, json!({"metadata": {"name": "p"}})),
                 Err(Unfit::Invalid { problems, .. }) if !problems.is_empty()));

@@ -107,6 +107,44 @@ pub fn canonical(text: &str) -> Result<Cow<'_, str>, QuantityError> {
     Ok(Cow::Owned(if binary { base_1024(milli / 1000) } else { decimal(milli, -3, written.format) }))
 }
 
+/// A text as Go's Quantity holds it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Held<'a> {
+    pub value: i64,
+    pub scale: i32,
+    /// In place of those two: a number and how many of its digits stand behind the point.
+    pub large: Option<(i128, i32)>,
+    /// The text, where it is the one that would be written.
+    pub text: &'a str,
+    pub format: &'static str,
+}
+
+/// Of a text that is no quantity: nothing.
+pub fn held(text: &str) -> Held<'_> {
+    let name = |format: Format| match format {
+        Format::DecimalSi => "DecimalSI",
+        Format::DecimalExponent => "DecimalExponent",
+        Format::Binary => "BinarySI",
+    };
+    let mut held = Held { value: 0, scale: 0, large: None, text: "", format: "" };
+    let Ok(written) = read(text) else { return held };
+    held.format = name(written.format);
+    if text == "0" {
+        held.text = text;
+    } else if let Some((value, scale)) = written.small() {
+        (held.value, held.scale) = (value, scale);
+        held.text = if written.is_canonical() { text } else { "" };
+    } else {
+        let nanos = written.nanos();
+        let cut = written.format == Format::Binary && nanos.abs() >= BINARY_MAX;
+        held.large = Some(if cut { (nanos.signum() * i128::from(i64::MAX), 0) } else { (nanos, 9) });
+        if written.format == Format::Binary && (1..NANO).contains(&nanos.abs()) {
+            held.format = name(Format::DecimalSi);
+        }
+    }
+    held
+}
+
 /// Amounts counted together. Written as Kubernetes writes a sum: in the form of the first that was more than nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
@@ -231,15 +269,44 @@ fn unit(suffix: &str) -> Option<(Format, i32)> {
 impl Written<'_> {
     /// Whether Kubernetes shows the text as it was written.
     fn kept(&self) -> bool {
+        self.is_canonical() && (self.format == Format::Binary || self.scale() >= -3)
+    }
+
+    /// Whether Go takes the text for the one that it would write.
+    fn is_canonical(&self) -> bool {
         let digit_count = self.whole.len() + self.fraction.len();
         if self.format == Format::Binary {
-            let room = 15 - digit_count as i32 - self.exponent * 3 / 10 - 1;
             let odd = self.whole.parse::<u64>().is_ok_and(|number| number & 7 != 0);
-            return self.fraction.is_empty() && room >= 0 && odd;
+            return self.fraction.is_empty() && self.binary_room() >= 0 && odd;
         }
-        let scale = self.exponent - self.fraction.len() as i32;
         let tail = [self.whole, self.fraction].concat();
-        digit_count <= KEPT_DIGITS_MAX && scale % 3 == 0 && scale >= -3 && !tail.ends_with("000") && self.whole != "0"
+        digit_count <= KEPT_DIGITS_MAX && self.scale() % 3 == 0 && !tail.ends_with("000") && self.whole != "0"
+    }
+
+    /// The exponent of 10 of all digits together.
+    fn scale(&self) -> i32 {
+        self.exponent - self.fraction.len() as i32
+    }
+
+    /// Decimal digits that are left of those that Go counts on in a binary amount.
+    fn binary_room(&self) -> i32 {
+        15 - (self.whole.len() + self.fraction.len()) as i32 - self.exponent * 3 / 10 - 1
+    }
+
+    /// A number and its exponent of 10, where Go holds a quantity so.
+    fn small(&self) -> Option<(i64, i32)> {
+        let digit_count = (self.whole.len() + self.fraction.len()) as i32;
+        let (room, scale, shift) = match self.format {
+            Format::Binary if self.fraction.is_empty() => (self.binary_room(), 0, self.exponent),
+            Format::Binary => return None,
+            _ => (KEPT_DIGITS_MAX as i32 - digit_count, self.scale(), 0),
+        };
+        if room < 0 || scale < -9 {
+            return None;
+        }
+        let number: i64 = [self.whole, self.fraction].concat().parse().ok()?;
+        let value = number.checked_mul(1i64.checked_shl(shift.unsigned_abs())?)?;
+        Some((if self.negative { -value } else { value }, scale))
     }
 
     /// The amount in 10^-9, rounded up; none when it is too large to say, which no binary amount is.

@@ -84,6 +84,11 @@ impl Engine {
 
     /// Starts the engine (again) and waits until it answers.
     pub fn launch(&self) -> Result<(), String> {
+        self.launch_with(&[])
+    }
+
+    /// `flags` after the usual ones.
+    pub fn launch_with(&self, flags: &[&str]) -> Result<(), String> {
         for stale in ["docker.pid", "exec/containerd/containerd.pid", "docker.sock"] {
             let _ = fs::remove_file(self.folder.join(stale));
         }
@@ -101,7 +106,7 @@ impl Engine {
             }
         };
         let err = file.try_clone().map_err(|e| e.to_string())?;
-        let child = command.stdin(Stdio::null()).stdout(file).stderr(err).spawn();
+        let child = command.args(flags).stdin(Stdio::null()).stdout(file).stderr(err).spawn();
         *self.process.borrow_mut() =
             Some(child.map_err(|e| format!("start {program}: {e}; apt-get install docker.io podman"))?);
         let begun = Instant::now();

@@ -5,6 +5,7 @@
 //! One test after the other on one engine: `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`.
 
 mod bed;
+mod beside;
 mod clock;
 mod cluster;
 #[cfg(feature = "clients")]
@@ -36,6 +37,7 @@ pub type Test = (&'static str, fn(&mut Bed));
 const SUITES: &[&[Test]] = &[
     manifests::TESTS,
     life::TESTS,
+    beside::TESTS,
     cluster::TESTS,
     streams::TESTS,
     vanish::TESTS,

@@ -5,6 +5,7 @@ use crate::Test;
 /// The name of a test, and the reason.
 const NOT_WITH_PODMAN: &[(&str, &str)] = &[
     ("streams_logs_over_rotations", "a log that has reached its limit begins anew, without what was in it"),
+    ("beside_memory_outlives_the_engine", "it has no daemon that would forget what is mounted"),
     ("pods_resize_in_place", NO_UPDATE),
     ("pods_resize_waits_for_room", NO_UPDATE),
 ];

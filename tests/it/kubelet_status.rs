@@ -224,6 +224,7 @@ fn seen(
         ip,
         limits: None,
         message,
+        beside: Default::default(),
     }
 }
 

@@ -12,6 +12,7 @@
 //!     CORACLE_HISTORIES=5000           so many
 //!     CORACLE_WITHOUT=SidecarsEndLast  this rule is switched off
 
+mod beside;
 mod by_hand;
 mod checks;
 mod deeds;

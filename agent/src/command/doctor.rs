@@ -51,11 +51,18 @@ pub struct Readings {
     pub overlay: bool,
     pub ip_forward: Option<bool>,
     pub bridges_are_seen: bool,
+    /// Settings of the kernel that let pods change routes of this host, as sysctl is to set them.
+    pub routes_open: Vec<String>,
+    /// Each wire of a pod is held to its own addresses. None: there is no wire, or no agent that sees to it.
+    pub wires_guarded: Option<bool>,
     /// The reason why `nft` or `ip` cannot be run.
     pub nft: Result<Vec<Chain>, String>,
     pub ip: Result<(), String>,
     /// The master: its address, and why it does not answer.
     pub master: Option<(String, Option<String>)>,
+    /// The name of this host's node, and those that it had before and that the API still has.
+    pub node: String,
+    pub former: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +112,15 @@ pub fn judge(host: &Readings) -> Vec<Finding> {
     kernel(host, &mut all);
     firewall(host, &mut all);
     master(host, &mut all);
+    for former in &host.former {
+        let says =
+            format!("this host was node {former} before, and is {} now: the pods of {former} end here", host.node);
+        let mend = format!(
+            "kubectl delete node {former} takes its pods out of the API; node-name = {former} in agent.conf is the way \
+             back; claims of class local are bound to {former}"
+        );
+        all.push(Finding::warning("node", says, mend));
+    }
     all
 }
 
@@ -236,6 +252,27 @@ fn kernel(host: &Readings, all: &mut Vec<Finding>) {
         all.push(Finding::warning(
             "kernel",
             "packets between pods pass no rules: a service that leads back to its own host is slower",
+            mend,
+        ));
+    }
+    if !host.routes_open.is_empty() {
+        let settings = host.routes_open.join(" ");
+        let mend = format!(
+            "sysctl -w {settings}; the agent sets them when it starts, so whoever manages the networks of this host \
+             (systemd-networkd, NetworkManager) must leave coracle0 alone"
+        );
+        all.push(Finding::problem(
+            "kernel",
+            "a pod can change routes of this host, by what it sends to coracle0",
+            mend,
+        ));
+    }
+    if host.wires_guarded == Some(false) {
+        let mend = "nft list table bridge coracle_pods; journalctl -u coracle-agent; modprobe nf_tables: the kernel \
+                    needs CONFIG_NF_TABLES_BRIDGE, as Debian's has";
+        all.push(Finding::warning(
+            "kernel",
+            "a pod that may send packets of its own making can use addresses of others",
             mend,
         ));
     }

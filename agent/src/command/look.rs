@@ -90,6 +90,7 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
     let now = clock.now();
     world.memory.up_ms = world.node.up_ms;
     world.memory.look(&world.containers, now);
+    world.memory.correct(&mut world.containers);
     plan::pods::hear(&mut world.memory, &desired, &world.containers, now);
     let mut seen = Snapshot { desired, world, now, notes };
     for name in plan::images_needed(seen.case()) {
@@ -111,7 +112,9 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     let mut sources = BTreeMap::from([(Source::File, files)]);
     let mut objects = Objects::default();
     if let Some(master) = &config.master {
-        let master_said = Assigned::new(LastAssignment::new(&config.data_dir).read()).take_unsaid().unwrap_or_default();
+        let master_said = Assigned::new(LastAssignment::new(&config.data_dir).read(), &config.node_name)
+            .take_unsaid()
+            .unwrap_or_default();
         objects = kept(config, &master_said);
         sources.insert(Source::Master, master_said);
         let target = match master {

@@ -17,7 +17,7 @@ use crate::figures::files::disk;
 use crate::host_ports::listening;
 use crate::plan::ports::host_ports;
 use crate::plan::seen;
-use crate::pod_network::Owner;
+use crate::pod_network::{Owner, plug};
 use crate::runtime::{Runtime, SeenContainer};
 use crate::{heed, net, private};
 
@@ -64,12 +64,16 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
             said => Some(said != "0"),
         },
         bridges_are_seen: net::bridges_are_seen(),
+        routes_open: plug::open_settings(),
+        wires_guarded: if agent_answers { plug::guarded().await } else { None },
         nft: heed::chains().await,
         ip: net::routes().await,
         master: match &config.master {
             None => None,
             Some(target) => Some(master(target).await),
         },
+        node: config.node_name.clone(),
+        former: desired.former.iter().cloned().collect(),
     }
 }
 
@@ -109,7 +113,7 @@ fn wanted_ports(desired: &Desired, containers: &[SeenContainer], own_network: bo
     let of = |wanted: &Arc<Wanted>| {
         let runs = pods
             .get(&wanted.name.uid)
-            .is_some_and(|pod| pod.runs.iter().any(|run| run.tag.is_sandbox() && run.seen.runs()));
+            .is_some_and(|pod| pod.runs.iter().any(|run| run.tag.is_sandbox() && run.seen.lives()));
         let (pod, by_rule) =
             (format!("{}/{}", wanted.name.namespace, wanted.name.name), own_network && !wanted.pod.spec.host_network);
         host_ports(&wanted.pod.spec).into_iter().map(move |port| {

@@ -9,6 +9,17 @@ use std::path::{Path, PathBuf};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
 
+/// A change of the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Files were written or came, each whole.
+    Written,
+    /// At least one file was taken away.
+    Taken,
+    /// This watch hears nothing any more.
+    Lost,
+}
+
 /// inotify on one directory.
 pub(super) struct Watch {
     inotify: Inotify,
@@ -46,21 +57,21 @@ impl Watch {
         }
     }
 
-    /// Returns when something worth a reading happened; false when this watch hears nothing any more.
-    pub(super) async fn changed(&mut self) -> bool {
+    /// Returns when something worth a reading happened.
+    pub(super) async fn changed(&mut self) -> Change {
         loop {
-            let Ok(mut ready) = self.readable.readable().await else { return false };
+            let Ok(mut ready) = self.readable.readable().await else { return Change::Lost };
             let events = match self.inotify.read_events() {
                 Ok(events) => events,
                 Err(nix::errno::Errno::EAGAIN) => {
                     ready.clear_ready();
                     continue;
                 }
-                Err(_) => return false,
+                Err(_) => return Change::Lost,
             };
             let lost = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_IGNORED;
             if events.iter().any(|event| event.mask.intersects(lost)) {
-                return false;
+                return Change::Lost;
             }
             let created_plain = |name: &OsString| {
                 fs::symlink_metadata(self.path.join(name)).is_ok_and(|meta| {
@@ -73,7 +84,9 @@ impl Watch {
                 event.name.as_ref().is_none_or(|name| !(hidden(name) || created && created_plain(name)))
             });
             if counts {
-                return true;
+                let taken = AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE;
+                let taken = events.iter().any(|event| event.mask.intersects(taken));
+                return if taken { Change::Taken } else { Change::Written };
             }
         }
     }

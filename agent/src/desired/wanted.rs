@@ -124,4 +124,24 @@ impl Wanted {
     pub fn started_before(&self, member: &Member<'_>) -> Option<&Value> {
         status_of(&self.document["status"], member).filter(|status| was_started(status))
     }
+
+    /// How often its master has it that a container began, less one. None: that it ever began is not on record.
+    pub fn restarts_told(&self, member: &Member<'_>) -> Option<u32> {
+        let status = status_of(&self.document["status"], member).filter(|_| member.kind != MemberKind::Ephemeral)?;
+        let count = u32::try_from(status["restartCount"].as_u64()?).ok()?;
+        let has_one = status["containerID"].as_str().is_some_and(|id| !id.is_empty());
+        match status["lastState"]["terminated"]["reason"].as_str() {
+            _ if has_one || status["state"]["terminated"].is_object() => Some(count),
+            // It is about to begin, and counted as if it had.
+            Some("RestartingAllContainers") => count.checked_sub(1),
+            reason => reason.map(|_| count),
+        }
+    }
+
+    /// The same of this container of the engine.
+    pub fn restarts_told_of(&self, member: &Member<'_>, id: &str) -> u32 {
+        let status = status_of(&self.document["status"], member);
+        let same = |status: &&Value| status["containerID"].as_str().is_some_and(|told| told.ends_with(id));
+        status.filter(same).and_then(|_| self.restarts_told(member)).unwrap_or(0)
+    }
 }

@@ -38,7 +38,7 @@ pub fn runs_of<'s>(shown: &'s Shown, uid: &str, container: &str) -> impl Iterato
 /// The one of a container that runs.
 pub fn running<'s>(shown: &'s Shown, uid: &str, container: &str) -> Option<&'s SeenContainer> {
     runs_of(shown, uid, container)
-        .filter(|(_, seen)| seen.runs())
+        .filter(|(_, seen)| seen.lives())
         .max_by_key(|(attempt, _)| *attempt)
         .map(|(_, seen)| seen)
 }

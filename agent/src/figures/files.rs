@@ -4,7 +4,6 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::claims::Claimed;
 use super::usage::{Interface, Texts, Usage, interfaces, mounted_from, of_host, of_v1, of_v2};
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -70,10 +69,6 @@ pub fn disk(path: &str) -> Option<Disk> {
 }
 
 /// Of the file systems that the directories of claims are on; one that is not there has none.
-pub fn volumes(claimed: Vec<Claimed>) -> Vec<(Claimed, Disk)> {
-    claimed.into_iter().filter_map(|claimed| disk(&claimed.directory).map(|disk| (claimed, disk))).collect()
-}
-
 /// The block device that a path is on, as the mount of it says.
 pub fn device(path: &str) -> String {
     mounted_from(&text("/proc/self/mounts"), path)

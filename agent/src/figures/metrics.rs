@@ -291,7 +291,7 @@ fn volumes(text: &mut Text, volumes: &[(Claimed, Disk)]) {
 pub fn agent(shown: &Shown, node_name: &str, process: Option<(f64, u64, u64)>, claims: &[(Claimed, Disk)]) -> String {
     let mut text = Text::default();
     let running = |sandbox: bool| {
-        let runs = shown.world.containers.iter().filter(|seen| seen.runs());
+        let runs = shown.world.containers.iter().filter(|seen| seen.lives());
         let tags = runs.filter_map(|seen| crate::naming::Tag::read(&seen.name, &seen.labels));
         tags.filter(|tag| tag.is_sandbox() == sandbox).count()
     };

@@ -3,10 +3,11 @@
 //!     files of images -> archive PURE -> the engine, once each by digest -> record PURE
 //!     the disk, the engine's images, what pods name -> collect PURE -> those that go
 //!
-//! Looks once a minute; where nothing is new and the disk has room, no question goes to the engine and nothing is
-//! written.
+//! Looks once a minute, and when a pod needs an image that is not here: it may have been removed since. Where
+//! nothing is new and the disk has room, no question goes to the engine and nothing is written.
 
 pub mod archive;
+pub mod ask;
 pub mod collect;
 pub mod record;
 
@@ -22,9 +23,10 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use crate::figures::files;
+use crate::plan::images::full_name;
 use crate::runtime::docker::Docker;
 use crate::runtime::{Failure, Runtime};
 use crate::sync::Shown;
@@ -70,6 +72,7 @@ pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Re
     if shown.wait_for(|shown| shown.looked).await.is_err() {
         return;
     }
+    let mut asked = docker.archives_asked();
     let (started, failed, last_used_ms) = (Instant::now(), BTreeMap::new(), BTreeMap::new());
     let mut room =
         Room { docker, about, looked: false, failed, started, last_used_ms, full: false, held_up: None, left_out: 0 };
@@ -82,7 +85,16 @@ pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Re
         }
         // Pods that go meanwhile are not to be kept in memory.
         drop(seen);
-        sleep(LOOK).await;
+        let look_at = Instant::now() + LOOK;
+        loop {
+            tokio::select! {
+                () = sleep_until(look_at) => break,
+                Some(ask) = asked.recv() => {
+                    // Nobody may wait for it any more.
+                    let _ = ask.answer.send(room.load_again(&ask.reference).await);
+                }
+            }
+        }
     }
 }
 
@@ -120,7 +132,7 @@ impl Room {
             {
                 continue;
             }
-            match self.load_one(path, stamp).await {
+            match self.load_one(path, stamp, false).await {
                 Ok(()) => drop(self.failed.remove(path)),
                 // The engine is gone for now: the next look tries again.
                 Err(Failure::Unavailable(why)) => return Err(Failure::Unavailable(why)),
@@ -134,7 +146,33 @@ impl Room {
         Ok(())
     }
 
-    async fn load_one(&self, path: &Path, stamp: &str) -> Result<(), Failure> {
+    /// An image that was removed since its archive was loaded.
+    async fn load_again(&mut self, reference: &str) -> bool {
+        let (files, _) = candidates(&self.about.folders);
+        for (path, stamp) in &files {
+            let known = self.docker.record().files.get(&*path.to_string_lossy()).cloned();
+            let other = known.is_some_and(|known| known.stamp == *stamp && !known.may_have(reference));
+            if other || self.failed.get(path) == Some(stamp) {
+                continue;
+            }
+            match self.load_one(path, stamp, true).await {
+                Ok(()) if matches!(self.docker.image(reference).await, Ok(Some(_))) => return true,
+                Ok(()) => {}
+                Err(Failure::Unavailable(why)) => {
+                    log::warn!("{reference} is not loaded from {}: {why}", path.display());
+                    return false;
+                }
+                Err(failure) => {
+                    log::warn!("images of {}: {failure}; it is tried again when the file changes", path.display());
+                    self.failed.insert(path.clone(), stamp.clone());
+                }
+            }
+        }
+        false
+    }
+
+    /// `again`: whatever the engine has of it.
+    async fn load_one(&self, path: &Path, stamp: &str, again: bool) -> Result<(), Failure> {
         let reading = path.to_owned();
         let read = spawn_blocking(move || look_into(&reading)).await;
         let (archive, digest) = read.map_err(|error| Failure::Config(error.to_string()))?.map_err(Failure::Config)?;
@@ -144,7 +182,7 @@ impl Room {
             .record()
             .files
             .into_values()
-            .find(|file| file.digest == digest && file.images.is_subset(&before));
+            .find(|file| !again && file.digest == digest && file.images.is_subset(&before));
         let images = match same {
             Some(file) => file.images,
             None => {
@@ -155,7 +193,8 @@ impl Room {
                 self.loaded(path, &archive.names, &before).await?
             }
         };
-        let loaded = Loaded { stamp: stamp.to_owned(), digest, images };
+        let names = archive.names.iter().map(|name| full_name(name)).collect();
+        let loaded = Loaded { stamp: stamp.to_owned(), digest, images, names };
         self.docker.change_record(|record| drop(record.files.insert(path.to_string_lossy().into_owned(), loaded)));
         Ok(())
     }

@@ -25,6 +25,17 @@ pub struct Loaded {
     /// The digest of its bytes: under another name it is not loaded again.
     pub digest: String,
     pub images: BTreeSet<String>,
+    /// Their full names. Empty: it was loaded by a release that did not keep them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub names: BTreeSet<String>,
+}
+
+impl Loaded {
+    /// Whether that image may be in it.
+    pub fn may_have(&self, reference: &str) -> bool {
+        let named = self.names.is_empty() || self.names.contains(&full_name(reference));
+        named || self.images.contains(reference)
+    }
 }
 
 impl ImageRecord {
@@ -49,6 +60,28 @@ impl ImageRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_archive_is_known_by_its_names() {
+        let loaded = |names: &[&str]| Loaded {
+            images: BTreeSet::from(["sha256:1".to_owned()]),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Loaded::default()
+        };
+        for (names, reference, expected) in [
+            (&["docker.io/library/x:1"][..], "x:1", true),
+            (&["docker.io/library/x:1"], "docker.io/library/x:1", true),
+            (&["docker.io/library/x:1"], "x:2", false),
+            (&["docker.io/library/x:1"], "sha256:1", true),
+            (&[], "x:2", true),
+        ] {
+            assert_eq!(loaded(names).may_have(reference), expected, "{names:?} {reference}");
+        }
+        let before = r#"{"images":{},"files":{"/a.tar":{"stamp":"1","digest":"2","images":["sha256:1"]}}}"#;
+        let read: ImageRecord = serde_json::from_str(before).unwrap();
+        assert!(read.files["/a.tar"].names.is_empty());
+        assert_eq!(serde_json::to_string(&read).unwrap(), before);
+    }
 
     #[test]
     fn what_was_there_before_is_not_ours() {

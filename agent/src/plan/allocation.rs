@@ -43,7 +43,7 @@ pub fn with(wanted: &Wanted, allocation: &Value) -> Option<Wanted> {
 pub fn observed(wanted: &Wanted, runs: &[Run<'_>]) -> Value {
     let mut allocation = of(wanted);
     for member in wanted.members().filter(|member| member.kind != MemberKind::Ephemeral) {
-        let run = seen::members(runs).find(|run| run.seen.runs() && run.tag.container == member.spec.name);
+        let run = seen::members(runs).find(|run| run.seen.lives() && run.tag.container == member.spec.name);
         let Some((asked, has)) = run.and_then(|run| Some((resize::wanted_of(wanted, &member, run)?, run.seen.limits?)))
         else {
             continue;

@@ -58,6 +58,8 @@ pub struct Story<'a> {
 pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let PodCase { case, wanted, .. } = pod;
     let mut story = seen_story(pod, member);
+    // However much of it was removed, no count falls behind the one that the API shows.
+    story.attempt = story.attempt.max(wanted.restarts_told(&member));
     let death = |exit_code: i32| Death::plain(case.now.mono_ms, exit_code);
     if member.kind == MemberKind::Ephemeral {
         // The master may know what the engine has forgotten: it was started, and never is again.
@@ -118,13 +120,10 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
         let never_made = lost.exit_code.is_none().then(|| Waiting::new(reason, lost.text.clone()));
         // What was never tried is tried again after the first wait, and counts as no start.
         let step = if lost.misconfigured { 1 } else { lost.step };
+        // And what was never made leaves its number to the next try.
+        story.attempt = if never_made.is_some() { lost.attempt.checked_sub(1) } else { Some(lost.attempt) };
         story.last = LastRun::Ended { death, step, never_made };
-        if lost.misconfigured {
-            (story.attempt, story.same) = (lost.attempt.checked_sub(1), hash::same(&lost.hash, &story.hash));
-            return story;
-        }
-        (story.attempt, story.sandbox, story.same) =
-            (Some(lost.attempt), lost.sandbox, hash::same(&lost.hash, &story.hash));
+        (story.sandbox, story.same) = (lost.sandbox, hash::same(&lost.hash, &story.hash));
         return story;
     }
     let Some(run) = newest else { return story };
@@ -142,7 +141,7 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
             LastRun::Ended { death, step: run.tag.step, never_made: None }
         }
     };
-    (story.attempt, story.sandbox) = (Some(run.tag.attempt), Some(run.tag.sandbox));
+    (story.attempt, story.sandbox) = (Some(run.restarts()), Some(run.tag.sandbox));
     // One that cannot be resized is made anew for it.
     let resizable = run.seen.limits.is_some() || run.tag.hash == story.hash;
     let same = hash::same(&run.tag.hash, &story.hash) && resizable && !resize::restarts(pod.wanted, &story.member, run);
@@ -185,7 +184,9 @@ pub fn end_what_has_to(pod: PodCase<'_>, part: &mut PodPlan, story: &Story<'_>) 
     let PodCase { case, wanted, runs, address, .. } = pod;
     let mut alive = false;
     for (index, run) in seen::of(runs, &story.member.spec.name).enumerate() {
-        let why = if index > 0 {
+        let why = if run.seen.beside.undead {
+            Some(StopReason::StartedAgain)
+        } else if index > 0 {
             Some(StopReason::Replaced)
         } else if !story.same {
             Some(StopReason::Edited)
@@ -214,11 +215,12 @@ fn probe_grace_s(spec: &Container, why: &StopReason) -> Option<u64> {
 /// Its postStart hook or one of its probes has failed.
 fn sick(pod: PodCase<'_>, story: &Story<'_>, run: &Run<'_>) -> Option<StopReason> {
     let world = pod.case.world;
-    if world.memory.hooks_failed.contains_key(&run.seen.id) {
-        return Some(StopReason::PostStartFailed);
+    // A hook that was still waited for was given up for it.
+    if let Some(Dead { probe, output }) = world.verdicts.get(&run.seen.id).and_then(|verdict| verdict.dead.clone()) {
+        let restarts = pod.wanted.starts_again(&story.member, KILLED_CODE);
+        return Some(StopReason::Unhealthy { probe, output, restarts });
     }
-    let Dead { probe, output } = world.verdicts.get(&run.seen.id)?.dead.clone()?;
-    Some(StopReason::Unhealthy { probe, output, restarts: pod.wanted.starts_again(&story.member, KILLED_CODE) })
+    world.memory.hooks_failed.contains_key(&run.seen.id).then_some(StopReason::PostStartFailed)
 }
 
 /// Starts it if it should run and does not.
@@ -329,7 +331,7 @@ pub fn start_once(pod: PodCase<'_>, part: &mut PodPlan, story: &Story<'_>, sandb
     let begun = matches!(story.last, LastRun::Runs) || story.finished(case);
     let target = match spec.target_container_name.as_str() {
         "" => Ok(None),
-        name => match seen::of(runs, name).find(|run| run.seen.runs()) {
+        name => match seen::of(runs, name).find(|run| run.seen.lives()) {
             Some(run) => Ok(Some(run.seen.name.as_str())),
             None => {
                 let text = format!("container {name}, whose processes it is to see, does not run");

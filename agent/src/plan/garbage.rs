@@ -1,6 +1,6 @@
 //! Dead containers of pods that live. PURE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::round::{ActionKind, PodPlan};
 use super::rules::Rule;
@@ -15,7 +15,13 @@ const STARTS_KEPT: usize = 2;
 pub fn dead(case: Case<'_>, part: &mut PodPlan, runs: &[Run<'_>], sandbox: Option<u32>) {
     let mut starts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut useless = Vec::new();
+    let mut numbers = BTreeSet::new();
     for run in runs {
+        // Somebody made it beside the one of this number.
+        if !numbers.insert((run.tag.container.as_str(), run.tag.attempt)) {
+            useless.push(run);
+            continue;
+        }
         let count = starts.entry(&run.tag.container).or_default();
         *count += 1;
         let kept = if run.tag.is_sandbox() { if sandbox.is_some() { 1 } else { 0 } } else { STARTS_KEPT };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::again;
 use super::backoff::{Now, RAN_FINE_MS, restart_wait_ms};
 use super::seen::{self, Run};
 use super::waiting::Dismissal;
@@ -21,6 +22,9 @@ pub struct Memory {
     looked: bool,
     /// How long this host had been up when the agent began. None: not known.
     pub up_ms: Option<i64>,
+    /// Containers that are paused, by the engine's id: since when, or when they were last to go on. None: they are just
+    /// let go on.
+    pub pauses: BTreeMap<String, Option<i64>>,
     /// By the engine's id.
     pub lives: BTreeMap<String, Life>,
     /// The newest start of a place that left no container: the create failed, or somebody removed it.
@@ -63,6 +67,23 @@ pub struct Life {
     /// First seen running.
     pub since_ms: Option<i64>,
     pub death: Option<Death>,
+    /// How it was when it had ended first.
+    pub end: Option<State>,
+    /// When its first process started that was seen, and the last one, by the engine's clock.
+    pub first_ms: Option<i64>,
+    pub started_ms: Option<i64>,
+    /// How often its process began again, and how often those of earlier numbers did beside it.
+    pub again: u32,
+    pub others: u32,
+    /// Another container had its number first.
+    pub double: bool,
+}
+
+impl Life {
+    fn new(tag: Tag, double: bool) -> Life {
+        let again = u32::from(double);
+        Life { tag, since_ms: None, death: None, end: None, first_ms: None, started_ms: None, again, others: 0, double }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,9 +131,15 @@ pub struct Pull {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PullState {
-    InFlight,
+    /// With the text of the try before it, if that has failed.
+    InFlight {
+        failed: Option<String>,
+    },
     Done,
-    Failed { at_ms: i64, text: String },
+    Failed {
+        at_ms: i64,
+        text: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,19 +175,40 @@ impl Memory {
     pub fn look(&mut self, containers: &[SeenContainer], now: Now) {
         let pods = seen::group(containers);
         self.owners.extend(pods.iter().map(|(uid, pod)| (uid.clone(), pod.name.clone())));
-        let mut lives = BTreeMap::new();
+        let (doubles, crowded) = (self.doubles(&pods), self.crowded(&pods));
+        let mut lives: BTreeMap<String, Life> = BTreeMap::new();
+        let before: BTreeMap<String, u32> = self.lives.iter().map(|(id, life)| (id.clone(), life.again)).collect();
         for run in pods.values().flat_map(|pod| &pod.runs) {
-            let life = self.lives.remove(&run.seen.id);
-            lives.insert(run.seen.id.clone(), self.live(run, life, now));
+            let double = doubles.contains(&run.seen.id);
+            let life = self.lives.remove(&run.seen.id).filter(|life| life.double == double);
+            let life = life.unwrap_or_else(|| Life::new(run.tag.clone(), double));
+            let mut life = self.live(run, life, now);
+            if !self.is_dead(&run.seen.id)
+                && crowded.contains(&(&run.tag.pod.uid, &run.tag.container))
+                && let Some(death) = &mut life.death
+            {
+                // Somebody brought it about, or a second one had its port or its lock.
+                death.ran_fine = true;
+            }
+            lives.insert(run.seen.id.clone(), life);
         }
+        again::count_others(&mut lives, &before, &pods);
         // What was there at the last look, and was not removed by us (`forget`), was removed by somebody else.
         for (id, life) in std::mem::replace(&mut self.lives, lives) {
             self.hooks_failed.remove(&id);
             self.miss(life, now);
         }
         self.looked = true;
-        self.stops.retain(|id, _| self.lives.get(id).is_some_and(|life| life.death.is_none()));
-        self.pre_stopped.retain(|id| self.lives.get(id).is_some_and(|life| life.death.is_none()));
+        let paused = |id: &String| containers.iter().any(|seen| seen.id == *id && seen.beside.paused);
+        self.pauses.retain(|id, _| paused(id));
+        for seen in containers.iter().filter(|seen| seen.beside.paused) {
+            self.pauses.entry(seen.id.clone()).or_insert(Some(now.mono_ms));
+        }
+        // Whether its process is there, and not whether it ever ended: it may have been started again.
+        let may_run = |seen: &&SeenContainer| seen.runs() || seen.state == (State::Created { refused: None });
+        let alive: BTreeSet<&String> = containers.iter().filter(may_run).map(|seen| &seen.id).collect();
+        self.stops.retain(|id, _| alive.contains(id));
+        self.pre_stopped.retain(|id| alive.contains(id));
     }
 
     /// These pods are wanted now. `active_ms` is asked of those that were not before.
@@ -190,12 +238,13 @@ impl Memory {
         self.heard.retain(|uid, _| keep(uid));
     }
 
-    fn live(&self, run: &Run<'_>, life: Option<Life>, now: Now) -> Life {
-        let mut life = life.unwrap_or_else(|| Life { tag: run.tag.clone(), since_ms: None, death: None });
+    fn live(&self, run: &Run<'_>, mut life: Life, now: Now) -> Life {
+        life.count(run.seen);
         if life.death.is_some() {
             return life;
         }
-        let exit_code = match run.seen.state {
+        let state = life.end_before(run.seen, now.wall_ms).unwrap_or_else(|| run.seen.state.clone());
+        let exit_code = match state {
             State::Running { .. } => {
                 life.since_ms.get_or_insert(now.mono_ms);
                 return life;
@@ -204,21 +253,22 @@ impl Memory {
             State::Created { refused: Some(_) } => START_ERROR_CODE,
             State::Exited { exit_code, .. } => exit_code,
         };
+        life.end = Some(state.clone());
         life.death = Some(if self.looked {
             let ran_fine = life.since_ms.is_some_and(|since| now.mono_ms - since >= RAN_FINE_MS);
             let stopping = self.stops.get(&run.seen.id);
             let (sick, edited) = stopping.map_or((false, false), |stopping| (stopping.sick, stopping.edited));
             Death { at_ms: now.mono_ms, ran_fine, exit_code, sick, edited }
         } else {
-            self.death_before_us(run, exit_code, now)
+            self.death_before_us(run, &state, exit_code, now)
         });
         life
     }
 
     /// The wall clock may have jumped in between: its differences count for no less than nothing and no more than the
     /// back-off.
-    fn death_before_us(&self, run: &Run<'_>, exit_code: i32, now: Now) -> Death {
-        let (started_ms, finished_ms) = match run.seen.state {
+    fn death_before_us(&self, run: &Run<'_>, state: &State, exit_code: i32, now: Now) -> Death {
+        let (started_ms, finished_ms) = match *state {
             State::Exited { started_ms, finished_ms, .. } => (started_ms, finished_ms),
             _ => (run.seen.created_ms, run.seen.created_ms),
         };
@@ -237,11 +287,12 @@ impl Memory {
     fn miss(&mut self, life: Life, now: Now) {
         let place = (life.tag.pod.uid.clone(), life.tag.container.clone());
         let earlier = self.lost.get(&place);
-        if earlier.is_some_and(|lost| lost.attempt > life.tag.attempt) {
+        let attempt = life.tag.attempt.saturating_add(life.again).saturating_add(life.others);
+        if life.double || earlier.is_some_and(|lost| lost.attempt > attempt) {
             return;
         }
         let lost = Lost {
-            attempt: life.tag.attempt,
+            attempt,
             step: life.tag.step,
             hash: life.tag.hash,
             renewal: life.tag.renewal,

@@ -5,10 +5,11 @@
 //! decides over one pod (its sandbox in `sandbox`, what its volumes hold in `contents`, its containers in `containers`
 //! and their turns in `order`, with `images` and `backoff`), `stops` ends what has to end, `garbage` clears up,
 //! `leftovers` ends pods that nobody wants, `renewal` tells when all containers of a pod start anew and `anew` does it,
-//! `strain` says what a host without memory or disk does. `memory` is what the loop saw itself and the engine does not
-//! tell.
+//! `strain` says what a host without memory or disk does, `again` what becomes of what somebody starts again. `memory` is what the loop saw itself and the engine does not
+//! tell. `paused` lets go on what somebody paused.
 
 pub mod admission;
+mod again;
 pub mod allocation;
 mod anew;
 pub mod backoff;
@@ -20,6 +21,7 @@ pub mod images;
 pub mod leftovers;
 pub mod memory;
 pub mod order;
+mod paused;
 pub mod pods;
 pub mod ports;
 pub mod renewal;
@@ -42,7 +44,7 @@ use crate::desired::{Desired, Wanted};
 use crate::members::MemberKind;
 pub use backoff::Now;
 pub use memory::Memory;
-pub use round::{Action, ActionKind, Begin, PullWanted, Round, Start, Stop, StopReason};
+pub use round::{Action, ActionKind, Begin, PodPlan, PullWanted, Round, Start, Stop, StopReason, Unpause};
 pub use rules::{Rule, Rules};
 pub use strain::{Short, Strain};
 pub use waiting::{Dismissal, Dismissed, WaitReason, Waiting, Waits};
@@ -53,22 +55,19 @@ pub fn plan(case: Case<'_>) -> Round {
     let mut ports = ports::TakenPorts::held(&pods);
     let mut room = admission::NodeRoom::of(case, |uid| pods.contains_key(uid));
     let mut round = Round::default();
+    paused::go_on(case, &pods, &mut round);
     let nothing = Vec::new();
     for wanted in in_order(case.desired) {
         let uid = &wanted.name.uid;
         let runs = pods.get(uid).map_or(&nothing, |pod| &pod.runs);
         let mut part = pods::decide(case, wanted, runs, &mut ports, &mut room);
-        if case.world.busy.contains(uid) && case.rules.hold(Rule::BusyPodsWait) {
-            part.actions.clear();
-            part.pulls.clear();
-        }
+        hold_if_busy(case, &mut round, uid, runs, &mut part);
         round.add(uid, part);
     }
-    for (uid, pod) in &pods {
-        let busy = case.world.busy.contains(uid) && case.rules.hold(Rule::BusyPodsWait);
-        if !busy && !case.desired.pods.contains_key(uid) {
-            round.add(uid, leftovers::leftover_pod(case, pod));
-        }
+    for (uid, pod) in pods.iter().filter(|(uid, _)| !case.desired.pods.contains_key(*uid)) {
+        let mut part = leftovers::leftover_pod(case, pod);
+        hold_if_busy(case, &mut round, uid, &pod.runs, &mut part);
+        round.add(uid, part);
     }
     for uid in &case.world.volumes {
         if !pods.contains_key(uid) && !case.desired.pods.contains_key(uid) && !case.world.busy.contains(uid) {
@@ -76,6 +75,17 @@ pub fn plan(case: Case<'_>) -> Round {
         }
     }
     round
+}
+
+/// A pod with an action in flight gets no second one. What the first waits for may have to give way.
+fn hold_if_busy(case: Case<'_>, round: &mut Round, uid: &str, runs: &[seen::Run<'_>], part: &mut PodPlan) {
+    if case.world.busy.contains(uid) && case.rules.hold(Rule::BusyPodsWait) {
+        if case.rules.hold(Rule::HooksGiveWay) {
+            round.hooks_given_up.extend(stops::hooks_in_the_way(case, runs, &part.actions));
+        }
+        part.actions.clear();
+        part.pulls.clear();
+    }
 }
 
 /// The images that `plan` will ask about: those of containers that have to be started.
@@ -91,7 +101,7 @@ pub fn images_needed(case: Case<'_>) -> BTreeSet<String> {
                 // One that starts once and has been made needs its image no more.
                 MemberKind::Ephemeral => own.next().is_none(),
                 MemberKind::Init if order::is_initialized(wanted, runs) => false,
-                _ => !own.any(|run| run.seen.runs()),
+                _ => !own.any(|run| run.seen.lives()),
             }
         });
         // An engine is not asked about what can be no name: one answers `a//b` with a redirection.

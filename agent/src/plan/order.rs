@@ -48,7 +48,7 @@ pub fn is_up(world: &World, member: &Member<'_>, run: &Run<'_>) -> bool {
     let id = &run.seen.id;
     let hooks = &world.memory;
     let passed = member.spec.startup_probe.is_none() || world.verdicts.get(id).is_some_and(|verdict| verdict.started);
-    run.seen.runs() && passed && !hooks.hooks_running.contains(id) && !hooks.hooks_failed.contains_key(id)
+    run.seen.lives() && passed && !hooks.hooks_running.contains(id) && !hooks.hooks_failed.contains_key(id)
 }
 
 fn has_started(world: &World, member: &Member<'_>, newest: Option<&Run<'_>>, sandbox: u32) -> bool {

@@ -17,7 +17,7 @@ use crate::runtime::Limits;
 
 /// The new limits of a running container; None: they are as wanted, or unknown.
 pub fn wanted_of(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> Option<Limits> {
-    let now = run.seen.limits.filter(|_| run.seen.runs())?;
+    let now = run.seen.limits.filter(|_| run.seen.lives())?;
     let mut wanted = limits(&wanted.pod.spec, member.spec);
     // An agent of before told no shares where none were asked for: what it made stays as it is.
     if wanted.cpu_shares == CPU_SHARES_MIN && now.cpu_shares == 0 {

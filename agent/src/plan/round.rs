@@ -1,6 +1,6 @@
 //! The outcome of a plan: the actions for one pod, and for all of them. PURE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::checks::ProbeKind;
 use super::waiting::{Dismissal, Waits};
 use crate::logins::Login;
-use crate::naming::PodName;
+use crate::naming::{PodName, SANDBOX};
 use crate::runtime::{Check, ContainerConfig, Limits, NamedVolume};
 
 /// What to do now. Actions of one pod run in their order and stop at the first failure; pods run side by side.
@@ -18,6 +18,7 @@ pub struct Round {
     /// By uid.
     pub pods: BTreeMap<String, Vec<Action>>,
     pub pulls: Vec<PullWanted>,
+    pub unpauses: Vec<Unpause>,
     /// When to look again though nothing happened (monotonic).
     pub wake_at_ms: Option<i64>,
     /// The reasons why wanted pods wait, by uid, as their statuses and the log give them.
@@ -26,6 +27,8 @@ pub struct Round {
     pub admissions: BTreeMap<String, Option<Dismissal>>,
     /// By uid: what pods are given of this node from now on.
     pub allocations: BTreeMap<String, Arc<Value>>,
+    /// Containers, by the engine's id, whose hook is not waited for any longer.
+    pub hooks_given_up: BTreeSet<String>,
 }
 
 /// Pulls belong to no pod's order: a slow registry holds up nothing else.
@@ -38,6 +41,18 @@ pub struct PullWanted {
     /// Out of the pod's own Secrets, in the order in which they are tried; then come the host's.
     pub logins: Vec<Login>,
     pub reason: String,
+    /// The engine does not have it: an archive of this host may.
+    pub absent: bool,
+    /// A registry is asked in any case.
+    pub always: bool,
+}
+
+/// No part of a pod's order either: what is under way for it may wait for this very container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpause {
+    pub pod: PodName,
+    pub id: String,
+    pub container: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +129,8 @@ pub struct Begin {
 pub struct Stop {
     pub id: String,
     pub container: String,
+    /// It goes on before its hook runs.
+    pub paused: bool,
     pub pre_stop: Option<Check>,
     pub signal: String,
     pub grace_ms: i64,
@@ -134,6 +151,8 @@ pub enum StopReason {
     Replaced,
     /// It runs although its end is on record.
     EndedForGood,
+    /// It had ended, and somebody started it again beside this agent, or made another one like it.
+    StartedAgain,
     /// A stop that was begun is ended, whatever its reason was.
     UnderWay,
     Unhealthy {
@@ -170,6 +189,7 @@ impl fmt::Display for StopReason {
             StopReason::Edited => "it was edited",
             StopReason::Stranger => "its pod no longer has it",
             StopReason::Replaced => "there is a newer one",
+            StopReason::StartedAgain => "it had ended, and somebody started it again",
             StopReason::EndedForGood => "it has ended for good before",
             StopReason::UnderWay => "it is being stopped",
             StopReason::Unhealthy { probe, output, restarts } => {
@@ -209,15 +229,18 @@ impl PodPlan {
 }
 
 impl Round {
+    pub fn wake_at(&mut self, at_ms: i64) {
+        self.wake_at_ms = Some(self.wake_at_ms.map_or(at_ms, |earlier| earlier.min(at_ms)));
+    }
+
     pub fn add(&mut self, uid: &str, part: PodPlan) {
         if !part.actions.is_empty() {
             self.pods.insert(uid.to_owned(), part.actions);
         }
         self.pulls.extend(part.pulls);
-        self.wake_at_ms = match (self.wake_at_ms, part.wake_at_ms) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
+        if let Some(at_ms) = part.wake_at_ms {
+            self.wake_at(at_ms);
+        }
         if let Some(admission) = part.admission {
             self.admissions.insert(uid.to_owned(), admission);
         }
@@ -227,5 +250,29 @@ impl Round {
         if part.waits != Waits::default() {
             self.waits.insert(uid.to_owned(), part.waits);
         }
+    }
+}
+
+/// `start container web (1)`, for people.
+pub fn words(what: &ActionKind) -> String {
+    match what {
+        ActionKind::MakeVolumes { volumes } => {
+            format!("make {} volume{}", volumes.len(), if volumes.len() == 1 { "" } else { "s" })
+        }
+        ActionKind::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
+        ActionKind::Start(start) => format!("start container {} ({})", start.container, start.attempt),
+        ActionKind::Begin(begin) => format!("start container {}", begin.container),
+        ActionKind::Stop { stops, .. } => {
+            let names: Vec<&str> = stops.iter().map(|stop| stop.container.as_str()).collect();
+            format!("stop {}", names.join(", "))
+        }
+        ActionKind::Kill { container, .. } => format!("kill {container}"),
+        ActionKind::Remove { container, .. } => format!("remove a dead {container}"),
+        ActionKind::RemoveVolumes => "remove its volumes".to_owned(),
+        ActionKind::Resize { resizes, .. } => {
+            let names: Vec<&str> = resizes.iter().map(|resize| resize.container.as_str()).collect();
+            format!("resize {}", names.join(", "))
+        }
+        ActionKind::Warn { reason, message } => format!("{reason}: {message}"),
     }
 }

@@ -30,7 +30,7 @@ pub enum Sandbox {
 fn current<'a>(pod: PodCase<'a>) -> Option<&'a Run<'a>> {
     let newest = seen::of(pod.runs, SANDBOX).next()?;
     let fits = newest.tag.hash == pod.wanted.sandbox_hash || !pod.case.rules.hold(Rule::EditsReplaceTheSandbox);
-    (newest.seen.runs() && fits).then_some(newest)
+    (newest.seen.lives() && fits).then_some(newest)
 }
 
 /// Brings the sandbox up; ends what belongs to another one before.
@@ -47,7 +47,7 @@ pub fn bring_up(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) ->
         };
     }
     let why = match seen::of(runs, SANDBOX).next() {
-        Some(run) if run.seen.runs() => StopReason::SandboxEdited,
+        Some(run) if run.seen.lives() => StopReason::SandboxEdited,
         _ => StopReason::SandboxGone,
     };
     let wants = host_ports(&wanted.pod.spec);
@@ -72,7 +72,8 @@ pub fn bring_up(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) ->
 fn end_others(pod: PodCase<'_>, part: &mut PodPlan, current: Option<u32>, why: StopReason) -> bool {
     let PodCase { case, runs, address, .. } = pod;
     let strays: Vec<&Run> = seen::members(runs).filter(|run| Some(run.tag.sandbox) != current).collect();
-    let old: Vec<&Run> = seen::of(runs, SANDBOX).filter(|run| Some(run.tag.attempt) != current).collect();
+    let old: Vec<&Run> =
+        seen::of(runs, SANDBOX).filter(|run| Some(run.tag.attempt) != current || run.seen.beside.undead).collect();
     let mut alive = false;
     if case.rules.hold(Rule::MembersFollowTheirSandbox) {
         alive = stops::stop_in_turns(case, part, &strays, None, address, &why);

@@ -1,5 +1,6 @@
 //! The engine's listing, read into pods. PURE.
 
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use crate::naming::{PodName, SANDBOX, Tag};
@@ -31,11 +32,16 @@ pub fn group(containers: &[SeenContainer]) -> BTreeMap<String, PodSeen<'_>> {
         }
     }
     for pod in pods.values_mut() {
-        pod.runs.sort_by(|one, other| {
-            other.tag.attempt.cmp(&one.tag.attempt).then_with(|| one.tag.container.cmp(&other.tag.container))
-        });
+        pod.runs.sort_by(in_order);
     }
     pods
+}
+
+/// The newest attempt first; of two containers with one number the one that counts.
+pub fn in_order(one: &Run<'_>, other: &Run<'_>) -> Ordering {
+    let place = |run: &Run<'_>| (Reverse(run.tag.attempt), run.tag.container.clone());
+    let counts = |run: &Run<'_>| (run.seen.beside.copy, run.seen.created_ms);
+    place(one).cmp(&place(other)).then_with(|| counts(one).cmp(&counts(other)))
 }
 
 /// The runs of one container (or of the sandbox, `POD`), the newest first.

@@ -7,8 +7,10 @@
 //!
 //! A check is known by the first word of its command, and passes unless the container is said to fail it (`failing`).
 
+mod beside;
 mod faults;
 mod note;
+mod process;
 mod wrongs;
 
 use std::cell::RefCell;
@@ -19,13 +21,14 @@ use tokio::time::{Instant, sleep};
 
 pub use faults::{Faults, Random};
 pub use note::{Note, Noted};
+use process::{end, run};
 
 use super::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Runtime, SeenContainer, State,
-    Volume,
+    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Purpose, Runtime,
+    SeenContainer, State, Volume,
 };
 use crate::logins::Login;
-use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_KIND, LABEL_POD_UID, SANDBOX};
+use crate::naming::{LABEL_CONTAINER, LABEL_KIND, LABEL_POD_UID, SANDBOX, Tag};
 
 #[derive(Clone, Debug)]
 pub struct FakeContainer {
@@ -34,6 +37,10 @@ pub struct FakeContainer {
     /// When the process will end by itself, and how.
     ends: Option<(Instant, i32)>,
     pub foreign: bool,
+    /// Its name in the engine. The listing has the one that its labels give.
+    called: String,
+    /// The engine's own policy starts it again when it ends.
+    pub by_policy: bool,
 }
 
 pub struct Fake {
@@ -57,7 +64,7 @@ pub struct Inner {
     /// States since the last listing.
     past: Vec<Vec<SeenContainer>>,
     /// Calls that change a pod and are under way, by uid.
-    changing: BTreeMap<String, u32>,
+    changing: BTreeMap<String, Vec<Change>>,
     starts: BTreeMap<(String, String, String), Vec<Instant>>,
     pulls: BTreeMap<String, Vec<Instant>>,
     changes: Vec<Instant>,
@@ -67,6 +74,12 @@ pub struct Inner {
     /// Containers that a late listing showed as half made and that had already run: starting one runs it again, and
     /// only an engine with a conditional start could prevent it.
     pub begun_again: BTreeSet<(String, String)>,
+    /// Images that somebody removed. Those called `archived` are in an archive of this host, and in no registry.
+    pub images_removed: BTreeSet<String>,
+    /// Processes that somebody started beside the agent, by the engine's id.
+    by_hand: BTreeMap<String, Instant>,
+    /// How often processes of a container began, by the pod's uid and the container's name.
+    pub begins: BTreeMap<(String, String), u32>,
     /// Checks that fail, by the pod's uid and the container's name.
     pub failing: BTreeSet<(String, String, String)>,
     /// Some: everything is noted, for somebody who takes the notes.
@@ -100,6 +113,9 @@ impl Fake {
                 protected: BTreeMap::new(),
                 changes_total: 0,
                 begun_again: BTreeSet::new(),
+                images_removed: BTreeSet::new(),
+                by_hand: BTreeMap::new(),
+                begins: BTreeMap::new(),
                 failing: BTreeSet::new(),
                 notes: None,
                 event: false,
@@ -150,15 +166,18 @@ impl Fake {
         Ok(value)
     }
 
-    /// Notes that a call changes this pod; two at once are wrong.
-    fn change(&self, uid: &str) -> Changing<'_> {
+    /// Notes that a call changes this pod. Two at once are wrong, but for a container that is made while its sandbox
+    /// starts.
+    fn change(&self, uid: &str, change: Change) -> Changing<'_> {
         let mut inner = self.inner.borrow_mut();
-        let count = inner.changing.entry(uid.to_owned()).or_default();
-        *count += 1;
-        if *count > 1 && !uid.is_empty() {
-            inner.wrongs.push(format!("two calls change pod {uid} at once"));
+        let changing = inner.changing.entry(uid.to_owned()).or_default();
+        changing.push(change);
+        let fine = matches!(changing[..], [_] | [Change::Start, Change::Create] | [Change::Create, Change::Start]);
+        if !fine && !uid.is_empty() {
+            let text = format!("calls change pod {uid} at once: {changing:?}");
+            inner.wrongs.push(text);
         }
-        Changing { fake: self, uid: uid.to_owned() }
+        Changing { fake: self, uid: uid.to_owned(), change }
     }
 
     fn uid_of(&self, id: &str) -> String {
@@ -167,15 +186,27 @@ impl Fake {
     }
 }
 
+/// A call that changes a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Volumes,
+    Create,
+    Start,
+    Remove,
+}
+
 struct Changing<'a> {
     fake: &'a Fake,
     uid: String,
+    change: Change,
 }
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        if let Some(count) = self.fake.inner.borrow_mut().changing.get_mut(&self.uid) {
-            *count -= 1;
+        if let Some(changing) = self.fake.inner.borrow_mut().changing.get_mut(&self.uid)
+            && let Some(at) = changing.iter().position(|change| *change == self.change)
+        {
+            changing.remove(at);
         }
     }
 }
@@ -192,6 +223,7 @@ impl Inner {
         let due = self
             .containers
             .values()
+            .filter(|held| !held.seen.beside.paused)
             .filter_map(|held| Some((held.ends.filter(|(at, _)| *at <= now)?, held.seen.id.clone())));
         let mut due: Vec<((Instant, i32), String)> = due.collect();
         due.sort();
@@ -207,6 +239,9 @@ impl Inner {
             end(held, code, wall_ms);
         }
         self.note(Some(id), Noted::Ended { code });
+        if self.containers.get(id).is_some_and(|held| held.by_policy) {
+            self.begin_again(id);
+        }
     }
 
     pub fn note(&mut self, id: Option<&str>, what: Noted) {
@@ -239,9 +274,14 @@ impl Inner {
             ip: None,
             limits: None,
             message: None,
+            beside: Default::default(),
         };
-        self.containers
-            .insert(id, FakeContainer { config: ContainerConfig::default(), seen, ends: None, foreign: true });
+        self.hold(ContainerConfig::default(), seen, true);
+    }
+
+    fn hold(&mut self, config: ContainerConfig, seen: SeenContainer, foreign: bool) {
+        let (id, called) = (seen.id.clone(), seen.name.clone());
+        self.containers.insert(id, FakeContainer { config, seen, ends: None, foreign, called, by_policy: false });
     }
 
     fn fresh_id(&mut self) -> String {
@@ -303,11 +343,14 @@ impl Inner {
             let label = |label: &str| other.seen.labels.get(label) == held.seen.labels.get(label);
             !other.foreign && label(LABEL_POD_UID) && label(LABEL_CONTAINER)
         };
-        if let Some(twin) = self.containers.values().find(|other| other.seen.runs() && same(other)) {
+        if let Some(twin) = self.containers.values().find(|other| other.seen.runs() && same(other))
+            && !self.is_by_hand(&twin.seen.id)
+        {
             self.wrongs.push(format!("{} starts while {} runs", held.seen.name, twin.seen.name));
         }
         self.check_order(&held);
         self.count_start(&held.seen.labels);
+        self.count_begin(&held.seen.labels);
         let again = matches!(held.seen.state, State::Exited { .. });
         if again {
             let label = |label: &str| held.seen.labels.get(label).cloned().unwrap_or_default();
@@ -320,38 +363,13 @@ impl Inner {
         let address = format!("10.244.{}.{}", self.subnet, self.next_ip);
         let ip = held.seen.labels.get(LABEL_CONTAINER).filter(|name| *name == SANDBOX).map(|_| address);
         if let Some(held) = self.containers.get_mut(id) {
-            held.seen.state = State::Running { started_ms };
+            run(held, started_ms);
             held.seen.ip = ip;
             held.ends = ends;
         }
         self.note(Some(id), Noted::Started { again });
         Ok(())
     }
-
-    /// How a container that starts now ends by itself.
-    fn own_end(&self, held: &FakeContainer) -> Option<i32> {
-        let label = |label: &str| held.seen.labels.get(label).map(String::as_str).unwrap_or_default();
-        let first = self.starts_of(label(LABEL_POD_UID), label(LABEL_CONTAINER), label(LABEL_HASH)) <= 1;
-        let kind = held.config.image.split(':').next().unwrap_or_default();
-        let code = |prefix: &str| kind.strip_prefix(prefix)?.parse::<i32>().ok();
-        match kind {
-            "crash" => Some(1),
-            "done" => Some(0),
-            _ => code("exit")
-                .or_else(|| code("try").map(|code| if first { code } else { 0 }))
-                .or_else(|| code("heal").filter(|_| first)),
-        }
-    }
-}
-
-fn end(held: &mut FakeContainer, exit_code: i32, finished_ms: i64) {
-    let started_ms = match held.seen.state {
-        State::Running { started_ms } => started_ms,
-        _ => finished_ms,
-    };
-    held.ends = None;
-    held.seen.ip = None;
-    held.seen.state = State::Exited { exit_code, out_of_memory: false, started_ms, finished_ms };
 }
 
 fn limits_of(config: &ContainerConfig) -> Limits {
@@ -414,7 +432,7 @@ impl Runtime for Fake {
     }
 
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure> {
-        let _changing = self.change(uid);
+        let _changing = self.change(uid, Change::Volumes);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
         let of_it = |held: &&FakeContainer| {
@@ -433,7 +451,8 @@ impl Runtime for Fake {
     async fn image(&self, reference: &str) -> Result<Option<Image>, Failure> {
         self.enter(false).await?;
         let id = format!("sha256:{reference}");
-        Ok((!reference.starts_with("absent")).then(|| Image { id, ..Image::default() }))
+        let removed = self.inner.borrow().images_removed.contains(reference);
+        Ok((!removed && !reference.starts_with("absent")).then(|| Image { id, ..Image::default() }))
     }
 
     async fn pull(&self, reference: &str, _logins: &[Login]) -> Result<(), Failure> {
@@ -446,10 +465,16 @@ impl Runtime for Fake {
         if pulls.len() > wrongs::PULLS_A_MINUTE_MAX {
             inner.wrongs.push(format!("{reference} was pulled without rest"));
         }
-        if reference.starts_with("absent") || reference.starts_with("local") {
+        if ["absent", "local", "archived"].iter().any(|kind| reference.starts_with(kind)) {
             return Err(Failure::Registry(format!("{reference}: not found")));
         }
+        inner.images_removed.remove(reference);
         Ok(())
+    }
+
+    async fn load(&self, reference: &str) -> Result<bool, Failure> {
+        self.enter(false).await?;
+        Ok(reference.starts_with("archived") && self.inner.borrow_mut().images_removed.remove(reference))
     }
 
     async fn make_ready(&self) -> Result<(), Failure> {
@@ -458,17 +483,17 @@ impl Runtime for Fake {
 
     async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
         let uid = config.labels.get(LABEL_POD_UID).cloned().unwrap_or_default();
-        let _changing = self.change(&uid);
+        let _changing = self.change(&uid, Change::Create);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
-        if let Some(holder) = inner.containers.values().find(|held| held.seen.name == config.name) {
+        if let Some(holder) = inner.containers.values().find(|held| held.called == config.name) {
             let text = format!("the name {} is taken", config.name);
             return Err(if holder.foreign { Failure::Taken(text) } else { Failure::Conflict(text) });
         }
         let id = inner.fresh_id();
         let seen = SeenContainer {
             id: id.clone(),
-            name: config.name.clone(),
+            name: Tag::of(&config.labels).map_or_else(|| config.name.clone(), |tag| tag.name()),
             labels: config.labels.clone(),
             image: config.image.clone(),
             image_id: format!("sha256:{}", config.image),
@@ -477,17 +502,32 @@ impl Runtime for Fake {
             ip: None,
             limits: Some(limits_of(config)),
             message: None,
+            beside: Default::default(),
         };
-        inner.containers.insert(id.clone(), FakeContainer { config: config.clone(), seen, ends: None, foreign: false });
+        inner.hold(config.clone(), seen, false);
+        if let Some(held) = inner.containers.get_mut(&id) {
+            held.called.clone_from(&config.name);
+        }
         drop(inner);
         self.leave(id)
     }
 
     async fn start(&self, id: &str) -> Result<(), Failure> {
         let uid = self.uid_of(id);
-        let _changing = self.change(&uid);
+        let _changing = self.change(&uid, Change::Start);
         self.enter(true).await?;
         self.inner.borrow_mut().start(id)?;
+        self.leave(())
+    }
+
+    async fn unpause(&self, id: &str) -> Result<(), Failure> {
+        self.enter(true).await?;
+        let mut inner = self.inner.borrow_mut();
+        inner.touch(id, "an unpause");
+        if let Some(held) = inner.containers.get_mut(id) {
+            held.seen.beside.paused = false;
+        }
+        drop(inner);
         self.leave(())
     }
 
@@ -511,6 +551,10 @@ impl Runtime for Fake {
             return Err(Failure::NotFound(format!("{id} does not run")));
         }
         inner.note(Some(id), Noted::Signalled { signal: signal.to_owned() });
+        if let Some(held) = inner.containers.get_mut(id) {
+            // A signal that ends it is the end of the engine's own policy, and lets one go on that is paused.
+            (held.by_policy, held.seen.beside.paused) = (false, false);
+        }
         match inner.containers.get_mut(id) {
             Some(held) if signal != "SIGKILL" && held.config.image.starts_with("stubborn") => {}
             Some(held) if signal != "SIGKILL" && held.config.image.starts_with("slow") => held.ends = Some((slowly, 0)),
@@ -523,7 +567,7 @@ impl Runtime for Fake {
 
     async fn remove(&self, id: &str) -> Result<(), Failure> {
         let uid = self.uid_of(id);
-        let _changing = self.change(&uid);
+        let _changing = self.change(&uid, Change::Remove);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
         inner.touch(id, "a removal");
@@ -535,10 +579,10 @@ impl Runtime for Fake {
         self.leave(())
     }
 
-    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure> {
+    async fn check(&self, id: &str, check: &Check, _: Purpose, at_most: Duration) -> Result<CheckOutcome, Failure> {
         self.enter(false).await?;
         let Check::Exec { command } = check else {
-            return Ok(CheckOutcome { passed: true, exit_code: None, output: String::new() });
+            return Ok(CheckOutcome { passed: true, ..CheckOutcome::default() });
         };
         let name = command.first().cloned().unwrap_or_default();
         // The second word says how long it takes.
@@ -547,6 +591,9 @@ impl Runtime for Fake {
         let gone = || Failure::NotFound(format!("{id} does not run"));
         if !runs() {
             return Err(gone());
+        }
+        if self.inner.borrow().containers.get(id).is_some_and(|held| held.seen.beside.paused) {
+            return Err(Failure::Refused(format!("{id} is paused")));
         }
         self.with(|engine| engine.note(Some(id), Noted::Asked { check: name.clone() }));
         sleep(takes.unwrap_or_default().min(at_most)).await;
@@ -562,6 +609,6 @@ impl Runtime for Fake {
         let passed = !inner.failing.contains(&place) && takes.is_none_or(|takes| takes <= at_most);
         inner.note(Some(id), Noted::Answered { check: name.clone(), passed });
         let output = if passed { String::new() } else { format!("{name} fails") };
-        Ok(CheckOutcome { passed, exit_code: Some(i64::from(!passed)), output })
+        Ok(CheckOutcome { passed, exit_code: Some(i64::from(!passed)), output, note: None })
     }
 }

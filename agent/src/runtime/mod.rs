@@ -1,6 +1,7 @@
 //! The interface to a container engine: `SeenContainer` in, `ContainerConfig` out. `docker` speaks to a real engine,
 //! `fake` holds one in memory for the simulation.
 
+mod beside;
 pub mod conversation;
 pub mod docker;
 pub mod fake;
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+pub use beside::{Beside, EndBefore};
 pub use mount::{Mount, MountSource, Propagation, ReadOnlyBelow, SubPath};
 pub use volume::{HostFile, NamedVolume, Volume};
 
@@ -38,6 +40,9 @@ pub trait Runtime {
     /// and does not end is given up by itself.
     async fn pull(&self, reference: &str, logins: &[Login]) -> Result<(), Failure>;
 
+    /// Loads an image that is not here from an archive of this host. False: none has it.
+    async fn load(&self, reference: &str) -> Result<bool, Failure>;
+
     /// Makes the pod network and loads the pause image where they are missing. `create` of a sandbox relies on it.
     async fn make_ready(&self) -> Result<(), Failure>;
     /// Creates; does not start. A name that is taken is `Conflict` or `Taken`: the engine itself refuses a second
@@ -47,13 +52,21 @@ pub trait Runtime {
     async fn start(&self, id: &str) -> Result<(), Failure>;
     /// `signal` by name (`SIGTERM`) or number. A container that does not run is `NotFound`.
     async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure>;
+    /// Lets a container go on that was paused. One that is not paused is fine.
+    async fn unpause(&self, id: &str) -> Result<(), Failure>;
     /// Changes what a container that runs may use.
     async fn resize(&self, id: &str, limits: &Limits) -> Result<(), Failure>;
     /// Removes a container that does not run. One that is gone already is fine.
     async fn remove(&self, id: &str) -> Result<(), Failure>;
 
     /// A hook or a probe, at most that long.
-    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure>;
+    async fn check(
+        &self,
+        id: &str,
+        check: &Check,
+        purpose: Purpose,
+        at_most: Duration,
+    ) -> Result<CheckOutcome, Failure>;
 }
 
 /// Why a call did not do what it should. The text is the engine's own, for people.
@@ -119,6 +132,8 @@ pub struct SeenContainer {
     /// Of a dead container: what it left in its termination message file, or the end of its log where the policy says
     /// so.
     pub message: Option<String>,
+    /// What somebody did to it beside this agent.
+    pub beside: Beside,
 }
 
 /// The limits of a container; 0: no limit.
@@ -146,12 +161,6 @@ pub enum State {
         started_ms: i64,
         finished_ms: i64,
     },
-}
-
-impl SeenContainer {
-    pub fn runs(&self) -> bool {
-        matches!(self.state, State::Running { .. })
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -193,13 +202,17 @@ pub enum Check {
     Sleep {
         seconds: u64,
     },
+    /// It cannot be run: why, in a kubelet's words.
+    Broken {
+        why: String,
+    },
 }
 
 impl Check {
     /// An empty host means the pod: this is the one place that says so.
     pub fn is_for_pod(&self) -> bool {
         match self {
-            Check::Exec { .. } | Check::Sleep { .. } => false,
+            Check::Exec { .. } | Check::Sleep { .. } | Check::Broken { .. } => false,
             Check::Http { host, .. } | Check::Tcp { host, .. } | Check::Grpc { host, .. } => host.is_empty(),
         }
     }
@@ -216,13 +229,22 @@ impl Check {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a check is for: of the answer to a hook's request the code counts for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Probe,
+    Hook,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckOutcome {
     pub passed: bool,
     /// The exit code of an exec that ended.
     pub exit_code: Option<i64>,
     /// What the command wrote, or what was wrong, in the kubelet's words (`HTTP probe failed with statuscode: 404`).
     pub output: String,
+    /// It has passed, and not as it should: why, for an event.
+    pub note: Option<String>,
 }
 
 /// The complete configuration of one container, in no engine's words.

@@ -30,10 +30,10 @@ pub enum Volume {
     HostFile { path: String, kind: HostFile, create: bool },
     /// A directory with this content, exchanged whole.
     Content { path: String, content: Arc<Content> },
-    /// A local engine volume of type tmpfs, bounded, gone with the pod.
-    Memory { name: String, size_bytes: Option<u64>, group: Option<u32> },
-    /// The same of type hugetlbfs.
-    HugePages { name: String, page_bytes: u64, size_bytes: u64, group: Option<u32> },
+    /// A file system in memory at that path, bounded, gone with the pod.
+    Memory { path: String, size_bytes: Option<u64>, group: Option<u32> },
+    /// The same of large pages.
+    HugePages { path: String, page_bytes: u64, size_bytes: u64, group: Option<u32> },
 }
 
 /// The kinds of files that a hostPath may ask for.

@@ -191,7 +191,7 @@ pub fn node(node: &Value) -> Vec<String> {
 
 pub fn slice(slice: &Value) -> Vec<String> {
     let old = text(slice, "addressType") == "FQDN";
-    let old = old.then(|| "addressType: FQDN endpoints are deprecated".to_owned());
+    let old = old.then(|| "spec.addressType: FQDN endpoints are deprecated".to_owned());
     let endpoints = list(slice, "endpoints").iter().enumerate();
     let spelled =
         endpoints.flat_map(|(at, endpoint)| unusual_of(endpoint, "addresses", &Path::new("endpoints").index(at)));
@@ -519,7 +519,7 @@ mod tests {
                 "spec.capacity[storage]: fractional byte value \"1500m\" is invalid, must be an integer",
             ],
         );
-        check(slice, json!({"addressType": "FQDN"}), &["addressType: FQDN endpoints are deprecated"]);
+        check(slice, json!({"addressType": "FQDN"}), &["spec.addressType: FQDN endpoints are deprecated"]);
         let spelled = "endpoints[0].addresses[1]: IPv6 address \"FD00:0::1\" should be in RFC 5952 canonical format \
                        (\"fd00::1\")";
         check(

@@ -30,6 +30,12 @@ const OF_QUOTAS: [&str; 7] = [
     "requests.storage",
 ];
 
+/// Fields that hold amounts by the names of resources, and fields that are one.
+const AMOUNTS: [&str; 4] = ["limits", "requests", "overhead", "allocatedResources"];
+const AMOUNT: [&str; 2] = ["sizeLimit", "divisor"];
+/// Fields with names and texts of users, in which no amount is looked for.
+const OWN_WORDS: [&str; 4] = ["labels", "annotations", "nodeSelector", "matchLabels"];
+
 /// The object in which a resource is named.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
@@ -126,6 +132,31 @@ pub fn page_bytes(name: &str) -> Option<Quantity> {
 pub fn shown(amount: &Value) -> String {
     let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
     coracle_schema::canonical_quantity(&text).map(std::borrow::Cow::into_owned).unwrap_or_default()
+}
+
+/// Writes each amount in one way: two documents that mean the same are the same then.
+pub fn same_amounts(value: &mut Value) {
+    match value {
+        Value::Array(entries) => entries.iter_mut().for_each(same_amounts),
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut().filter(|(name, _)| !OWN_WORDS.contains(&name.as_str())) {
+                match value {
+                    Value::Object(amounts) if AMOUNTS.contains(&name.as_str()) => {
+                        amounts.values_mut().for_each(same_amount);
+                    }
+                    Value::String(_) if AMOUNT.contains(&name.as_str()) => same_amount(value),
+                    value => same_amounts(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn same_amount(value: &mut Value) {
+    if let Some(amount) = value.as_str().and_then(|text| Quantity::parse(text).ok()) {
+        *value = amount.to_string().into();
+    }
 }
 
 #[cfg(test)]

@@ -298,7 +298,7 @@ fn cron_job(cron_job: &Value, rules: Rules) -> Vec<Problem> {
     }
     found.extend(schedule(spec, &path));
     found.extend(not_negative(spec, &["startingDeadlineSeconds"], &path));
-    found.extend(zone(spec, &path));
+    found.extend(zone(spec, rules, &path));
     let (template, at) = (&spec["jobTemplate"]["spec"], path.field("jobTemplate").field("spec"));
     found.extend(job_spec(template, rules, &at));
     if has(template, "selector") {

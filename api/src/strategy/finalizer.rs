@@ -1,6 +1,6 @@
 //! Finalizers: what holds an object that is being deleted, by name.
 
-use super::checks::{PROBLEMS_MAX, full};
+use super::checks::{PROBLEMS_MAX, full, too_many};
 use super::doc::list;
 use super::names;
 use coracle_schema::{Path, Problem};
@@ -14,12 +14,16 @@ pub const ORPHAN: &str = "orphan";
 /// Holds a namespace until all that is in it has gone.
 pub const NAMESPACE: &str = "kubernetes";
 
+/// Finalizers of one object: Kubernetes bounds them by the size of the object alone, which is some 20,000. Each deletion
+/// of one goes through all, and nobody has a dozen.
+const FINALIZERS_MAX: usize = 1000;
+
 /// Names that no finalizer may have.
 pub fn forms(meta: &Value) -> Vec<Problem> {
     let path = Path::new("metadata.finalizers");
     let all = list(meta, "finalizers");
-    let mut problems = Vec::new();
-    for finalizer in all {
+    let mut problems: Vec<Problem> = too_many(all.len(), FINALIZERS_MAX, &path).into_iter().collect();
+    for finalizer in all.iter().take(FINALIZERS_MAX) {
         if full(&problems) {
             break;
         }
@@ -55,4 +59,20 @@ fn unknown_name(name: &str, path: &Path) -> Option<Problem> {
     let known = name.contains('/') || [NAMESPACE, ORPHAN, FOREGROUND].contains(&name);
     let words = "name is neither a standard finalizer name nor is it fully qualified";
     (!known).then(|| Problem::invalid(path, name, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn how_many() {
+        let of = |count: usize| {
+            let all: Vec<String> = (0..count).map(|at| format!("a.io/{at}")).collect();
+            forms(&json!({"finalizers": all})).iter().map(Problem::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of(FINALIZERS_MAX), [""; 0]);
+        assert_eq!(of(20_000), ["metadata.finalizers: Too many: 20000: must have at most 1000 items"]);
+    }
 }

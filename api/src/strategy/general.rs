@@ -3,6 +3,7 @@
 //!
 //!     BuiltinStrategy { validate, durable: without_status, ..general::strategy::<false, true>() }
 
+use super::amounts::same_amounts;
 use super::meta::{self, Scope};
 use super::names;
 use super::rules::{BuiltinStrategy, Making, Rules, no_claims, whole};
@@ -58,5 +59,12 @@ pub fn differs(new: &Value, old: &Value) -> bool {
             fields.filter(|(field, _)| !matches!(field.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
         asked.map(|(field, value)| (field.clone(), value.clone())).collect::<serde_json::Map<_, _>>()
     };
-    asked(new) != asked(old)
+    let (mut new, mut old) = (Value::Object(asked(new)), Value::Object(asked(old)));
+    if new == old {
+        return false;
+    }
+    // An amount may be written in several ways.
+    same_amounts(&mut new);
+    same_amounts(&mut old);
+    new != old
 }

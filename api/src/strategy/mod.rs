@@ -30,6 +30,7 @@ mod custom;
 mod devices;
 mod diff;
 pub mod doc;
+mod endpoint_slice;
 mod endpoints;
 mod env;
 pub mod ephemeral;
@@ -60,7 +61,7 @@ pub mod pod;
 pub mod pod_defaults;
 mod pod_parts;
 mod pod_spec;
-mod pod_status;
+pub mod pod_status;
 mod policies;
 mod port_advice;
 pub mod qos;
@@ -103,11 +104,12 @@ pub use creation_token::{CREATION_TOKEN, CREATION_TOKEN_BYTES_MAX, creation_toke
 pub use csi::{CSI_CAPACITY, CSI_DRIVER, CSI_NODE};
 pub use custom::{Check, Custom};
 pub use devices::{CLAIM_TEMPLATE, DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE};
+pub use endpoint_slice::ENDPOINT_SLICE;
 pub use endpoints::{ENDPOINTS, elsewhere};
 pub use event::EVENT;
 pub use flow::{FLOW_SCHEMA, PRIORITY_LEVEL};
 pub use kinds::*;
-pub use lease::{ENDPOINT_SLICE, LEASE};
+pub use lease::LEASE;
 pub use limits::{LIMIT_RANGE, RESOURCE_QUOTA};
 pub use namespace::NAMESPACE;
 pub use networking::{INGRESS, INGRESS_CLASS, NETWORK_POLICY};
@@ -126,6 +128,7 @@ pub use service::SERVICE;
 pub use signing::{APPROVAL, CLIENT_SIGNER, SIGNING_REQUEST, wants_masters};
 pub use stateful::STATEFUL_SET;
 pub use templates::{CONTROLLER_REVISION, POD_TEMPLATE};
+pub use time_zone::ZoneFault;
 pub use webhooks::WEBHOOKS;
 
 /// Whether a strategy has reported a problem that the type finds as well: at the same path, at the path without its

@@ -1,6 +1,7 @@
 //! The rules of one kind: a trait, the row of functions by which built-in kinds implement it, and the values that the
 //! rules take and return.
 
+use super::time_zone::ZoneFault;
 use super::{NodePorts, Ranges, doc, finalizer};
 use crate::meta::{Claim, Durable, Time};
 use coracle_schema::Problem;
@@ -138,7 +139,7 @@ impl fmt::Debug for Share {
 }
 
 /// The rules that an object is held to, where they depend on the request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default)]
 pub struct Rules {
     /// Ids, label keys and values and container names as 2014 allowed them: for creates through v1beta1, and for pods
     /// that a controller makes from a template that was accepted so. Among updates only those through v1beta1 need it:
@@ -157,6 +158,8 @@ pub struct Rules {
     pub patched: bool,
     /// The object was sent in another form than it is stored in (`Kind::alias`), which may be held to more.
     pub other_form: bool,
+    /// The time zone database of the host.
+    pub zone_fault: ZoneFault,
 }
 
 /// Times, chance and free addresses: values that a pure function cannot make.

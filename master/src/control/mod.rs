@@ -63,6 +63,7 @@ mod timers;
 mod tracked;
 mod trigger;
 mod ttl;
+mod unplaced;
 mod usage;
 mod view;
 mod wakes;

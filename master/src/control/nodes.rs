@@ -19,6 +19,8 @@ use std::time::Duration;
 pub const ABSENCE_MAX: Duration = Duration::from_secs(40);
 /// What a node that has never said how it is has for its first word, beyond what silence has.
 const STARTUP_GRACE: Duration = Duration::from_secs(10);
+/// A person puts it on a node that is gone for good.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Taints that tell of what a node says of itself: whoever puts one there without that finds it taken away.
 const OURS: [&str; 7] = [
@@ -70,7 +72,9 @@ pub fn decide(look: &Look<'_>) -> Decision {
     if now.uptime < silent_at {
         // It speaks again: its next status says so, and that is an event.
         let wake_at = (!node.silent()).then_some(silent_at);
-        return Decision { wake_at, ..Decision::of(marked(cluster, name, node, now).into_iter().collect()) };
+        let mut intents: Vec<Intent> = marked(cluster, name, node, now).into_iter().collect();
+        intents.extend(out_of_service(cluster, name, node));
+        return Decision { wake_at, ..Decision::of(intents) };
     }
     if !cluster.holds(ControlRule::SilentNodesAreUnknown) {
         return Decision::default();
@@ -86,6 +90,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     };
     let left = cluster.pods_on(name).filter(|(_, pod)| pod.ready == Some(true));
     let mut intents: Vec<Intent> = marked(cluster, name, node, now).into_iter().collect();
+    intents.extend(out_of_service(cluster, name, node));
     intents.extend(left.flat_map(|(key, pod)| [not_ready(key, pod, now.wall), Intent::Tell(tale_of(key, pod))]));
     Decision::of(intents)
 }
@@ -190,6 +195,23 @@ fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
         }
     }
     Decision { wake_at, ..Decision::of(intents) }
+}
+
+/// Somebody says that a node is gone for good: nobody waits for its word about pods that are to end.
+fn out_of_service(cluster: &Cluster, name: &str, node: &NodeView) -> Vec<Intent> {
+    if node.ready == "True" || node.taints.iter().all(|taint| taint.key != OUT_OF_SERVICE) {
+        return Vec::new();
+    }
+    let given_up = |(key, pod): (&Key, &PodView)| {
+        if pod.terminal() {
+            return Intent::Delete { key: key.clone(), seen: pod.revision, at_once: true };
+        }
+        let mut status = document(&pod.document)["status"].clone();
+        status["phase"] = "Failed".into();
+        status["observedGeneration"] = pod.generation.into();
+        Intent::Status { key: key.clone(), seen: pod.revision, status }
+    };
+    cluster.pods_on(name).filter(|(_, pod)| pod.deleting && !(pod.ending && pod.terminal())).map(given_up).collect()
 }
 
 /// First it has failed, and says why; then it goes.

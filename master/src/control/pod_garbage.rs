@@ -12,10 +12,10 @@ use std::sync::Arc;
 /// and of flash.
 pub const ENDED_MAX: usize = 500;
 
-/// Pods that have ended, the oldest first.
+/// Pods that have ended: those that were evicted first, whom nobody counts any more, then the oldest.
 #[derive(Default)]
 pub struct Ended {
-    by_age: BTreeSet<(i64, Arc<Key>)>,
+    by_age: BTreeSet<(bool, i64, Arc<Key>)>,
 }
 
 impl Ended {
@@ -23,7 +23,8 @@ impl Ended {
     pub fn put(&mut self, key: &Arc<Key>, was: Option<&PodView>, is: Option<&PodView>) {
         // One that is being deleted goes by itself, or waits for somebody else.
         let ended = |pod: &&PodView| pod.terminal() && !pod.deleting;
-        let entry = |pod: &PodView| (pod.created.map_or(i64::MIN, |created| created.seconds()), key.clone());
+        let entry =
+            |pod: &PodView| (!pod.evicted, pod.created.map_or(i64::MIN, |created| created.seconds()), key.clone());
         if let Some(was) = was.filter(ended) {
             self.by_age.remove(&entry(was));
         }
@@ -34,7 +35,7 @@ impl Ended {
 
     /// Those that are too many.
     fn beyond(&self, kept: usize) -> impl Iterator<Item = &Key> {
-        self.by_age.iter().take(self.by_age.len().saturating_sub(kept)).map(|(_, key)| &**key)
+        self.by_age.iter().take(self.by_age.len().saturating_sub(kept)).map(|(.., key)| &**key)
     }
 }
 

@@ -62,7 +62,7 @@ impl RolloutPart {
         let revision = metadata.annotations.get(REVISION).and_then(|number| number.parse().ok());
         RolloutPart {
             created: metadata.creation_timestamp,
-            template: template::identity(&document(stored)["spec"]["template"]),
+            template: template::meaning(&document(stored)["spec"]["template"]),
             revision: revision.unwrap_or_default(),
             desired,
             max,

@@ -22,7 +22,7 @@ use super::storage::{binding, ephemeral, volumes};
 use super::view::{EndpointsView, LeaseView, NamespaceView, ServiceView, SliceView};
 use super::{
     addresses, autoscale, balancer, budgets, cron, disruption, endpoints, events, evictions, expulsion, garbage,
-    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, schedule, ttl,
+    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, schedule, ttl, unplaced,
 };
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};
@@ -167,6 +167,7 @@ fn housekeeping() -> Vec<Controller> {
             .follows(Departures { awaited: quotas::any, keys: quotas::by_departure }),
         row("events", events::all, events::decide).follows(Follow::events(|_, _| vec![events::key()])),
         row("pod garbage", pod_garbage::all, pod_garbage::decide).follows(Follow::pods(pod_garbage::by_pod)).workload(),
+        row("unplaced", unplaced::all, unplaced::decide).follows(Follow::pods(unplaced::by_pod)).workload(),
         row("garbage", garbage::all, garbage::decide).follows(References).follows(Follow::pods(garbage::by_pod)),
         row("budgets", all::<budgets::BudgetView>, budgets::decide)
             .follows(Follow::view::<budgets::BudgetView>(itself))

@@ -9,6 +9,7 @@ mod rows;
 mod scheduler;
 mod slices;
 mod storage;
+mod unplaced;
 
 use super::budgets::BUDGETS;
 use super::cluster::Cluster;

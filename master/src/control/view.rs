@@ -73,6 +73,8 @@ pub struct PodView {
     pub ending: bool,
     pub deletion_cost: i32,
     /// Empty: none that is known.
+    /// Its agent has made room with it.
+    pub evicted: bool,
     pub phase: &'static str,
     /// None: nobody has said, or what was said is lost.
     pub ready: Option<bool>,

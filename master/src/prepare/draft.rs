@@ -4,7 +4,7 @@ use super::owned::{self, ClientFields};
 use super::{Ownership, Part, Standing, Unfit, claims, fit, new_faults, place, replace};
 use crate::store::Write;
 use coracle_api::kinds::Kind;
-use coracle_api::meta::{Key, Time};
+use coracle_api::meta::{Key, Revision, Time};
 use coracle_api::strategy::{self, Making, Rules};
 use coracle_schema::{check, default, tidy};
 use serde_json::Value;
@@ -144,14 +144,10 @@ fn is_meant(kind: &Kind, old: Standing<'_>, object: &Value, rules: Rules) -> Res
     if !uid.is_empty() && uid != stands && !rules.patched {
         return Err(Unfit::OtherUid { given: uid.to_owned(), stands: stands.to_owned() });
     }
-    if !given.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Unfit::NoRevision { given: given.to_owned() });
+    let given = if given.is_empty() { Ok(Revision(0)) } else { Revision::parse(given) };
+    match given.map_err(|why| Unfit::NoRevision { why })? {
+        Revision(0) if kind.put_names_revision => Err(Unfit::Unseen),
+        given if given != Revision(0) && given != old.revision => Err(Unfit::Stale),
+        _ => Ok(()),
     }
-    if kind.put_names_revision && matches!(given, "" | "0") {
-        return Err(Unfit::Unseen);
-    }
-    if !matches!(given, "" | "0") && given != old.revision.to_string() {
-        return Err(Unfit::Stale);
-    }
-    Ok(())
 }

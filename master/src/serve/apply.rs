@@ -139,7 +139,7 @@ pub fn read(serve: &Serve, bytes: &[u8]) -> Result<AppliedConfig, Fault> {
 /// The refusal of an apply whose outcome has values that the kind cannot hold.
 fn unconverted(call: &Call, config: &Value, why: &body::Misfit) -> Fault {
     let (version, kind, why) = (grouped(call), &call.kind.kind, why.restored());
-    patch::nameless(format!(
+    Fault::nameless(format!(
         "failed to convert new object ({}) to proper version: unable to convert unstructured object to {version}, \
          Kind={kind}: {why}",
         identity(call, config)
@@ -161,7 +161,7 @@ fn refused(call: &Call, config: &Value, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Malformed(why) => Fault::bad_request(why),
         Refusal::Mistyped(why) => {
-            patch::nameless(format!("failed to create typed patch object ({}): {why}", identity(call, config)))
+            Fault::nameless(format!("failed to create typed patch object ({}): {why}", identity(call, config)))
         }
         Refusal::Conflicts(conflicts) => {
             let cause = |conflict: &Conflict| Cause {

@@ -1,6 +1,6 @@
 //! Bindings: a pod is put on a node, once. A binding is never stored, it changes its pod.
 
-use super::{Serve, body, options, patch, write};
+use super::{Serve, body, options, write};
 use crate::call::{Call, Version};
 use crate::commit::Made;
 use crate::fault::Fault;
@@ -29,7 +29,7 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     if call.version == Version::V1 {
         let problems = strategy::no_target(sent.object());
         if !problems.is_empty() {
-            return Err(patch::nameless(several(&problems)));
+            return Err(Fault::nameless(several(&problems)));
         }
     }
     sent.object_mut()["metadata"]["namespace"] = of(call, pods, "").namespace.into();

@@ -1,6 +1,7 @@
 //! The document in a request's body, decoded to v1 and of the right types.
 
 mod kind;
+mod registered;
 
 use kind::summary;
 pub use kind::{Expected, SCHEME, other_kind, right_kind};
@@ -36,6 +37,8 @@ pub struct BodyText {
     pub document: Value,
     /// Fields that stand there twice.
     pub twice: Vec<Path>,
+    /// The same of YAML, as its reader says it.
+    of_yaml: Vec<String>,
     pub turn: Option<Turn>,
 }
 
@@ -106,7 +109,7 @@ fn read_older(
 
 /// The same of a document that is not of the call's kind: a scale, a token request.
 pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Expected<'_>) -> Result<SentObject, Fault> {
-    let BodyText { document, twice, turn: _turn } = read(serve, call, request, wanted)?;
+    let BodyText { document, twice, of_yaml, turn: _turn } = read(serve, call, request, wanted)?;
     let json =
         (call.version == Version::V1 && matches!(media(call, request), Ok(Media::Json))).then_some(&*request.body);
     let (sent, unknown) = match call.version {
@@ -120,7 +123,16 @@ pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Expected<
             (Sent::Old(decoded), unknown)
         }
     };
-    let unknown = strictly(json, twice, unknown);
+    let strict = call.options.field_validation == FieldValidation::Strict;
+    let unknown = match of_yaml.is_empty() {
+        true => strictly(json, twice, unknown),
+        false => {
+            let unknown = unknown.iter().map(self::unknown);
+            // What YAML says is one error, and several warnings.
+            let of_yaml = if strict { vec![yaml_errors(of_yaml)] } else { of_yaml };
+            of_yaml.into_iter().chain(unknown).collect()
+        }
+    };
     match call.options.field_validation {
         FieldValidation::Strict if !unknown.is_empty() => {
             let kind = wanted.kind;
@@ -136,6 +148,10 @@ pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Expected<
         }
         FieldValidation::Ignore => Ok(SentObject { sent, warnings: with_kind_warning(call, Vec::new()), _turn }),
     }
+}
+
+fn yaml_errors(of_yaml: Vec<String>) -> String {
+    format!("yaml: unmarshal errors:\n  {}", shortened(of_yaml).join("\n  "))
 }
 
 /// And what is to be said of the kind.
@@ -165,7 +181,7 @@ pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Expected<'_>)
     };
     // Kubernetes stores what is no UTF-8 with a sign in its place.
     let text = || String::from_utf8_lossy(&request.body);
-    let mut turn = None;
+    let (mut turn, mut of_yaml) = (None, Vec::new());
     let (document, twice) = match media(call, request)? {
         Media::Json => {
             let text = text();
@@ -178,16 +194,18 @@ pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Expected<'_>)
             let reading = serve.turns.take()?;
             let text = text();
             let read = yaml::read(&text).map_err(|why| unrecognized(&format!("yaml: {why}")))?;
+            of_yaml = if read.1.is_empty() { Vec::new() } else { yaml::twice(&text, 0) };
             turn = yaml::may_repeat(&text).then_some(reading);
             read
         }
         Media::Protobuf => {
-            return Ok(BodyText { document: protobuf(&request.body, wanted, unrecognized)?, twice: Vec::new(), turn });
+            let document = protobuf(&request.body, wanted, unrecognized)?;
+            return Ok(BodyText { document, twice: Vec::new(), of_yaml, turn });
         }
     };
     match &document {
-        Value::Object(_) => Ok(BodyText { document, twice, turn }),
-        Value::Null => Ok(BodyText { document: Value::Object(Map::new()), twice, turn }),
+        Value::Object(_) => Ok(BodyText { document, twice, of_yaml, turn }),
+        Value::Null => Ok(BodyText { document: Value::Object(Map::new()), twice, of_yaml, turn }),
         other => {
             let found = match other {
                 Value::Array(_) => "array",

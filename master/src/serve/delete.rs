@@ -166,8 +166,8 @@ fn wishes(serve: &Serve, call: &Call, request: &Request) -> Result<Wishes, Fault
 }
 
 fn sent_options(serve: &Serve, call: &Call, request: &Request) -> Result<Value, Fault> {
-    let body::BodyText { document: mut sent, twice, turn: _turn } =
-        body::read(serve, call, request, OPTIONS).map_err(|mut fault| {
+    let body::BodyText { document: mut sent, twice, turn: _turn, .. } = body::read(serve, call, request, OPTIONS)
+        .map_err(|mut fault| {
             // Kubernetes reads options another way than objects, and says less.
             let plain = fault
                 .status

@@ -1,7 +1,7 @@
 //! Eviction: a deletion that asks what guards the object first.
 
 use super::delete::{self, Wishes};
-use super::{Serve, body, options, patch, shown, write};
+use super::{Serve, body, options, shown, write};
 use crate::call::Call;
 use crate::commit::{Barred, Change, Failed, Made, Terms, attempted};
 use crate::fault::Fault;
@@ -63,7 +63,7 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
             EvictionVerdict::TooManyBudgets => {
                 let why =
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-                Err(patch::nameless(why.to_owned()).into())
+                Err(Fault::nameless(why.to_owned()).into())
             }
         }
     })

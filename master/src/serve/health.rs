@@ -7,6 +7,7 @@
 use crate::page;
 use crate::store::{self, Store};
 use coracle_http::{Answer, StatusCode};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Name, whether `livez` minds it, and what is wrong if anything is.
@@ -80,12 +81,13 @@ fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {
     for edit in &health.edits {
         let _ = writeln!(text, "[!]edited file: {edit}");
     }
-    let unknown: Vec<String> = asked
+    let unknown: BTreeSet<String> = asked
         .exclude
         .iter()
-        .filter(|name| !name.is_empty() && checks(asked.endpoint).all(|(known, ..)| known != name))
+        .filter(|name| checks(asked.endpoint).all(|(known, ..)| known != name))
         .map(|name| format!("{name:?}"))
         .collect();
+    let unknown: Vec<String> = unknown.into_iter().collect();
     if !unknown.is_empty() {
         let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {}", unknown.join(","));
     }
@@ -155,5 +157,7 @@ mod tests {
         let warning =
             "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"etcd\"\nlivez check passed\n";
         check(None, asked("livez", true, &["etcd"]), 200, warning);
+        let warning = warning.replace("\"etcd\"", "\"a,b\",\"etcd\"");
+        check(None, asked("livez", true, &["etcd", "a,b", "etcd"]), 200, &warning);
     }
 }

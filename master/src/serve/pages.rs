@@ -90,11 +90,12 @@ impl ListRange {
     }
 }
 
-pub fn of_watch(options: &Options) -> Result<Begin, Fault> {
+pub fn of_watch(call: &Call) -> Result<Begin, Fault> {
+    let options = &call.options;
     refuse(watch_problems(options))?;
     let revision = match options.resource_version.as_str() {
         "" => Revision(0),
-        text => number(text).map_err(Fault::bad_request)?,
+        text => number(text).map_err(|why| Fault::misread(call, why))?,
     };
     let said = revision > Revision(0);
     Ok(match options.initial_events {
@@ -106,10 +107,10 @@ pub fn of_watch(options: &Options) -> Result<Begin, Fault> {
 }
 
 /// `resourceVersion` of a GET.
-pub fn of_get(options: &Options) -> Result<Option<Revision>, Fault> {
-    match options.resource_version.as_str() {
+pub fn of_get(call: &Call) -> Result<Option<Revision>, Fault> {
+    match call.options.resource_version.as_str() {
         "" => Ok(None),
-        text => number(text).map(Some).map_err(Fault::bad_request),
+        text => number(text).map(Some).map_err(|why| Fault::misread(call, why)),
     }
 }
 
@@ -172,11 +173,7 @@ fn no_base64(token: &str) -> String {
 
 /// A revision as clients write it, or what Kubernetes says of it.
 fn number(text: &str) -> Result<Revision, String> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| digits).map(Revision).ok_or_else(|| {
-        let why = if digits { "value out of range" } else { "invalid syntax" };
-        format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {why}")
-    })
+    Revision::parse(text).map_err(|why| format!("resourceVersion: Invalid value: {text:?}: {why}"))
 }
 
 fn list_problems(options: &Options) -> Vec<Problem> {

@@ -14,7 +14,7 @@ use coracle_http::budget::Held;
 use coracle_http::{Answer, StatusCode};
 
 pub fn get(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
-    let wanted = pages::of_get(&call.options)?;
+    let wanted = pages::of_get(call)?;
     if let Some(revision) = wanted {
         not_from_the_future(serve, revision)?;
     }

@@ -1,6 +1,7 @@
 //! What answers requests: the registry, and what is kept from one request to the next.
 
 use super::described::Described;
+use super::ends;
 use super::giving::Giving;
 use super::lists::Lists;
 use super::metrics::Metrics;
@@ -14,10 +15,11 @@ use crate::fault::Fault;
 use crate::prepare::Part;
 use crate::store::Stored;
 use crate::upkeep::Upkeep;
+use crate::zones;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
-use coracle_api::strategy::Rules;
+use coracle_api::strategy::{Rules, ZoneFault};
 use coracle_http::lull::WORTH_BYTES;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ pub struct Serve {
     pub(super) turns: Arc<Turns>,
     pub(super) metrics: Metrics,
     pub(super) described: Described,
+    /// Pods that have ended, of which their nodes said otherwise.
+    pub(super) ends: ends::Told,
     /// The turn among the endpoints of a service, for `proxy`.
     pub(super) turn: AtomicUsize,
     /// The directory of the agents' sockets.
@@ -61,6 +65,7 @@ impl Serve {
             turns: Arc::default(),
             metrics: Metrics::default(),
             described: Described::default(),
+            ends: ends::Told::default(),
             turn: AtomicUsize::new(0),
             agent_sockets: PathBuf::new(),
         }
@@ -140,6 +145,7 @@ impl Serve {
             node_ports: maker.node_ports(),
             patched,
             other_form,
+            zone_fault: ZoneFault(zones::fault),
             ..Rules::default()
         }
     }

@@ -6,6 +6,7 @@
 //! channel closed.
 
 use super::pages::{self, Begin};
+use super::watches::Watches;
 use super::{Serve, read, selector};
 use crate::call::Call;
 use crate::fault::Fault;
@@ -17,18 +18,23 @@ use bytes::Bytes;
 use coracle_api::status::Status;
 use coracle_http::channel::channel;
 use coracle_http::{Answer, Body, StatusCode, Stream};
+use std::time::Duration;
 
 /// `Retry-After` in seconds where all places of watchers are taken.
 const AGAIN_S: u32 = 5;
+/// How long a watch may wait for a revision that is not there yet.
+const FUTURE_MAX: Duration = Duration::from_secs(10);
 /// Marks the bookmark that ends the state of a streamed list.
 const STATE_ENDS: (&str, &str) = ("k8s.io/initial-events-end", "true");
 
 pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let selector = selector::of(call)?;
-    let begin = pages::of_watch(&call.options)?;
+    let begin = pages::of_watch(call)?;
     let after = match begin {
         Begin::State { not_before, .. } => {
-            read::not_from_the_future(serve, not_before)?;
+            if let Err(fault) = read::not_from_the_future(serve, not_before) {
+                return Ok(expired(call.form, &fault.status));
+            }
             None
         }
         Begin::Now => Some(serve.registry.store.revision()),
@@ -45,7 +51,8 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
             return Ok(expired(call.form, &Status::expired(after.unwrap_or_default(), gone.oldest)));
         }
         Err(Unwatched::Future { now }) => {
-            return Ok(expired(call.form, &Status::expired_future(after.unwrap_or_default(), now)));
+            let status = Status::expired_future(after.unwrap_or_default(), now);
+            return Ok(waiting(watches, call, render::error_event(call.form, &status)));
         }
         Err(Unwatched::TooMany) => return Err(Status::too_many_requests("as many watch as may", AGAIN_S).into()),
     };
@@ -69,6 +76,25 @@ fn some(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
+/// How long a watch from the future stays open, and whether it ends with an error.
+fn patience(timeout: Option<Duration>) -> (Duration, bool) {
+    let ends_itself = timeout.filter(|timeout| *timeout <= FUTURE_MAX);
+    (ends_itself.unwrap_or(FUTURE_MAX), ends_itself.is_none())
+}
+
+/// Nothing happens in a watch from the future, as in Kubernetes. Whoever goes on watching has seen another state of
+/// this cluster, before a backup was put back, and is told to list again.
+fn waiting(watches: &Watches, call: &Call, line: Vec<u8>) -> Answer {
+    let (wait, told) = patience(call.options.timeout);
+    let (sender, events) = channel(1);
+    let ends = move || {
+        // Who is gone is not told.
+        let _ = told.then(|| sender.try_send(Bytes::from(line)));
+    };
+    let lease = Box::new(watches.timer.after(wait, Box::new(ends)));
+    Answer::new(StatusCode::OK, call.form.stream_type(), Body::Stream(Stream { events, lease }))
+}
+
 /// As Kubernetes says it: a watch that begins well, and one event that is an error.
 fn expired(form: Form, status: &Status) -> Answer {
     let line = render::error_event(form, status);
@@ -85,10 +111,9 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn who_comes_from_a_revision_that_is_not_there_lists_again() {
+    fn who_comes_from_a_revision_that_is_not_there_waits_and_lists_again() {
         let (serve, store) = serve();
-        let watching = |revision: u64| {
-            let query = format!("watch=1&resourceVersion={revision}");
+        let watching = |query: String| {
             let kinds = serve.registry.kinds();
             let Ok(Route::Object(call)) = call::parse(&kinds, "GET", "/api/v1/pods", &query) else { panic!("{query}") };
             let Ok(answer) = watch(&serve, &call) else { panic!("{query}") };
@@ -96,14 +121,24 @@ mod tests {
             stream
         };
         let now = store.revision().0;
-        assert!(!watching(now).events.is_closed(), "the present is waited from");
-        let mut future = watching(now + 1);
-        let event: Value =
-            serde_json::from_slice(&future.events.try_recv().expect("it is told at once")).expect("JSON");
+        assert!(!watching(format!("watch=1&resourceVersion={now}")).events.is_closed(), "the present is waited from");
+        let mut future = watching(format!("watch=1&resourceVersion={}", now + 1));
+        assert!(future.events.try_recv().is_none() && !future.events.is_closed(), "nothing is told at once");
+        let streamed = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let mut state = watching(format!("watch=1&{streamed}&resourceVersion={}", now + 1));
+        let event: Value = serde_json::from_slice(&state.events.try_recv().expect("it is told at once")).expect("JSON");
         let said = (&event["type"], &event["object"]["code"], &event["object"]["reason"]);
-        assert_eq!(said, (&json!("ERROR"), &json!(410), &json!("Expired")), "{event}");
-        let message = event["object"]["message"].as_str().unwrap_or_default();
-        assert!(message.contains(&format!("too large resource version: {}, current: {now}", now + 1)), "{message}");
-        assert!(future.events.is_closed(), "and that is all");
+        assert_eq!(said, (&json!("ERROR"), &json!(504), &json!("Timeout")), "{event}");
+        assert!(state.events.is_closed(), "and that is all");
+    }
+
+    #[test]
+    fn patience_with_the_future() {
+        let s = Duration::from_secs;
+        for (timeout, wait, told) in
+            [(None, 10, true), (Some(300), 10, true), (Some(11), 10, true), (Some(10), 10, false), (Some(2), 2, false)]
+        {
+            assert_eq!(patience(timeout.map(s)), (s(wait), told), "{timeout:?}");
+        }
     }
 }

@@ -1,18 +1,20 @@
 //! Create, update, update of status; and how a client's change goes into the registry.
 
 use super::server::key;
-use super::{Serve, body, document, options, warn};
+use super::{Serve, body, document, ends, options, warn};
 use crate::call::{Call, Version};
 use crate::commit::{Barred, Change, Committed, Expects, Homeless, Made, Make, NotStored, Outcome, Terms};
 use crate::fault::Fault;
 use crate::prepare::{Part, Standing, Unfit};
 use crate::store::Stored;
-use coracle_api::meta::{Key, Resource};
+use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::status::{Cause, Status};
 use coracle_api::strategy;
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
+use std::cell::Cell;
 
+const REVISION_SET: &str = "resourceVersion should not be set on objects to be created";
 const RENEWED: &str = "the file of the object that stood here is damaged, and is kept: this is a new object with a uid \
                        of its own; what the old one owned goes with it";
 
@@ -20,11 +22,15 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let wish = options::wish(call, &request.headers, "CreateOptions")?;
     let mut sent = body::object(serve, call, request)?;
     right_namespace(call, sent.object())?;
-    refuse_revision(sent.object())?;
     name_old(serve, call, sent.object_mut());
     let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, sent.object().clone(), wish.ownership()));
     let change = Change::create(call.kind, &call.namespace, &make);
-    let committed = serve.registry.commit(&change, &serve.terms(call, wish.rehearsal)).map_err(|barred| {
+    let told_by_store = !wish.rehearsal && names_revision(sent.object());
+    let committed = serve.registry.commit(&change, &serve.terms(call, wish.rehearsal || told_by_store));
+    if told_by_store && committed.as_ref().err().is_none_or(Barred::is_taken) {
+        return Err(sent.refused(call, Fault::misread(call, REVISION_SET.to_owned())));
+    }
+    let committed = committed.map_err(|barred| {
         let leaving = leaving(serve, &barred);
         let mut fault = fault(call, barred);
         if leaving {
@@ -51,6 +57,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
             Some(old) => sent.over(old.object, Part::Main),
             None => {
                 refuse_uid(call, sent.object())?;
+                refuse_no_revision(call, sent.object())?;
                 sent.object().clone()
             }
         };
@@ -90,8 +97,10 @@ pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) ->
     let mut sent = body::object(serve, call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
+    let kept = Cell::new(None);
     let make = |old: Option<Standing<'_>>| {
-        let object = old.map(|old| sent.over(old.object, part)).unwrap_or_default();
+        let mut object = old.map(|old| sent.over(old.object, part)).unwrap_or_default();
+        kept.set(ends::keep(call, part, &wish, old, &mut object));
         Ok(Made::document(part, object, wish.ownership()))
     };
     let terms = Terms { advised: false, ..serve.terms(call, wish.rehearsal) };
@@ -99,6 +108,7 @@ pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) ->
     serve.hear(call, part, &committed.stored, wish.rehearsal);
     let mut answer = document(call, StatusCode::OK, &committed.stored);
     warn(&mut answer, &sent.warnings);
+    serve.ends.answered(&mut answer, &committed.stored, kept.take());
     Ok(answer)
 }
 
@@ -207,11 +217,21 @@ fn refuse_uid(call: &Call, object: &Value) -> Result<(), Fault> {
     }
 }
 
-fn refuse_revision(object: &Value) -> Result<(), Fault> {
-    match object["metadata"]["resourceVersion"].as_str() {
-        None | Some("" | "0") => Ok(()),
-        Some(_) => Err(Fault::bad_request("resourceVersion should not be set on objects to be created")),
+/// An update that makes an object may name any revision, but it has to be one.
+fn refuse_no_revision(call: &Call, object: &Value) -> Result<(), Fault> {
+    match object["metadata"]["resourceVersion"].as_str().map(Revision::parse) {
+        Some(Err(why)) if object["metadata"]["resourceVersion"] != "" => {
+            Err(Fault::unfit(call, &call.name, Unfit::NoRevision { why }))
+        }
+        _ => Ok(()),
     }
+}
+
+/// Whether a new object names a revision. Kubernetes' store says so, when all else is well and before it looks at the
+/// name: a rehearsal never hears of it, and what is no number counts as none.
+fn names_revision(object: &Value) -> bool {
+    let given = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    Revision::parse(given).is_ok_and(|revision| revision != Revision(0))
 }
 
 /// Through the flat versions an object needs no name: it gets a UUID.

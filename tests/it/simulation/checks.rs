@@ -61,6 +61,17 @@ pub async fn all(story: &mut Story) -> Vec<String> {
             Wish::Gone | Wish::Deleting | Wish::Unknown => {}
         }
     }
+    if let Some(paused) = held.iter().find(|held| held.seen.beside.paused) {
+        say(format!("{} is still paused", paused.seen.name));
+    }
+    let again = |held: &&FakeContainer| !held.foreign && held.seen.runs() && held.seen.beside.ended.is_some();
+    let wished = |held: &&FakeContainer| {
+        let uid = &held.seen.labels[LABEL_POD_UID];
+        story.pods.iter().any(|pod| pod.uid == *uid && matches!(pod.wish, Wish::Runs | Wish::Deleting) && !pod.refused)
+    };
+    if let Some(undead) = held.iter().filter(wished).find(again) {
+        say(format!("{} had ended, and runs", undead.seen.name));
+    }
     let shares = |held: &FakeContainer| held.seen.limits.map_or(0, |limits| limits.cpu_shares);
     let given: i64 =
         held.iter().filter(|held| !held.foreign && held.seen.runs()).map(shares).filter(|shares| *shares > 2).sum();

@@ -12,6 +12,8 @@ use super::pods::{FILLED, container, has_restart_all, is_init, is_sidecar, is_so
 
 /// What was under way when people changed their mind may still happen.
 const UNDER_WAY: Duration = Duration::from_secs(10);
+/// What a pod takes to end, with its graces and what was under way; a hook that hangs takes longer.
+const END: Duration = Duration::from_secs(120);
 /// How the loop tells that it ends a container for no fault of its own.
 const STOPS: &str = "Stopping container ";
 const ALL_START_ANEW: &str = "killing";
@@ -22,6 +24,8 @@ pub struct Asked {
     pub document: Value,
     /// From then on nothing of it may start: it was evicted, or its time is over.
     pub over_since: Option<Instant>,
+    /// Since then it is to end, whatever its hooks wait for.
+    pub ends_since: Option<Instant>,
     /// Not before then may its time be over.
     pub may_run_out_at: Option<Instant>,
     /// It came when the host took none of its kind.
@@ -63,6 +67,8 @@ struct Life {
     own_fault: bool,
     /// It ends without its hook.
     unhooked: bool,
+    /// Somebody started it, beside the agent, at that time.
+    by_hand: Option<Instant>,
 }
 
 /// A rule had all of a pod start anew: what carries a lower number ends.
@@ -212,8 +218,9 @@ impl Witness {
             pre_stops: Vec::new(),
             hook_failed: false,
             signalled: false,
-            own_fault: false,
-            unhooked: false,
+            own_fault: again,
+            unhooked: again,
+            by_hand: again.then_some(at),
         };
         self.lives.insert(id.to_owned(), life);
     }
@@ -236,7 +243,9 @@ impl Witness {
             return Some("starts before the init containers before it are through");
         }
         let beside = |which: &dyn Fn(&str) -> bool| {
-            let others = self.lives.values().filter(|life| life.runs && life.tag.pod.uid == tag.pod.uid);
+            // What somebody just started beside the agent may meet what was under way.
+            let counts = |life: &&Life| life.by_hand.is_none_or(|at| at.elapsed() > UNDER_WAY);
+            let others = self.lives.values().filter(counts).filter(|life| life.runs && life.tag.pod.uid == tag.pod.uid);
             others.filter(|life| life.tag.container != tag.container).any(|life| which(&life.tag.container))
         };
         if !ephemeral && !is_sidecar(&tag.container) && beside(&is_init) {
@@ -258,7 +267,10 @@ impl Witness {
 
     /// Nothing starts beside what was to end first.
     fn left_over(&self, uid: &str) -> Option<&'static str> {
-        let earlier = |life: &Life| life.runs && life.tag.pod.uid == uid && self.is_of_earlier_round(&life.tag);
+        let earlier = |life: &Life| {
+            let own = life.by_hand.is_none() && life.tag.pod.uid == uid;
+            life.runs && own && self.is_of_earlier_round(&life.tag)
+        };
         self.lives.values().any(earlier).then_some("runs beside what was to end before all start anew")
     }
 
@@ -288,6 +300,14 @@ impl Witness {
         let (uid, name) = (tag.pod.uid.clone(), tag.container.clone());
         if let Some(life) = self.lives.get_mut(id) {
             life.runs = false;
+            // It had ended before, which is what counts.
+            if life.by_hand.is_some() {
+                return;
+            }
+        }
+        let ends = view.asked.get(&uid).and_then(|asked| asked.ends_since).filter(|_| view.calm);
+        if ends.is_some_and(|since| at > since + END) {
+            self.wrong(at, format!("{uid}/{name} ends long after its pod was to"));
         }
         // What ended so that all start anew is forgotten.
         if self.is_of_earlier_round(tag) {
@@ -314,7 +334,10 @@ impl Witness {
         let name = format!("{}/{}", tag.pod.uid, tag.container);
         let sandbox_runs =
             self.lives.values().any(|life| life.runs && life.tag.is_sandbox() && life.tag.pod.uid == tag.pod.uid);
-        let earlier = |life: &Life| life.runs && life.tag.pod.uid == tag.pod.uid && life.tag.end_turn < tag.end_turn;
+        let earlier = |life: &Life| {
+            let own = life.by_hand.is_none() && life.tag.pod.uid == tag.pod.uid;
+            life.runs && own && life.tag.end_turn < tag.end_turn
+        };
         // Those that somebody looks in with stay where all start anew.
         let anew = self.lives.get(id).is_some_and(|life| life.unhooked);
         let stays = |life: &Life| anew && life.tag.container.starts_with('e');

@@ -35,9 +35,13 @@ fn well() -> Readings {
         overlay: true,
         ip_forward: Some(true),
         bridges_are_seen: true,
+        routes_open: Vec::new(),
+        wires_guarded: Some(true),
         nft: Ok(vec![docker]),
         ip: Ok(()),
         master: None,
+        node: "shop-pc".to_owned(),
+        former: Vec::new(),
     }
 }
 
@@ -71,6 +75,7 @@ fn a_good_host_has_nothing_but_good() {
 fn each_check_is_made_true() {
     use Severity::{Problem, Warning};
     check(|host| host.root = false, "user", Warning, "not root");
+    check(|host| host.former.push("vm".to_owned()), "node", Warning, "was node vm before");
     check(|host| host.engine = Err("refused".to_owned()), "engine", Problem, "does not answer: refused");
     check(|host| engine_of(host).storage_driver = "vfs".to_owned(), "engine", Warning, "vfs");
     check(|host| engine_of(host).live_restore = false, "engine", Warning, "live-restore");
@@ -95,6 +100,9 @@ fn each_check_is_made_true() {
     check(|host| host.overlay = false, "kernel", Warning, "overlay");
     check(|host| host.ip_forward = Some(false), "kernel", Problem, "forwards no packets");
     check(|host| host.bridges_are_seen = false, "kernel", Warning, "between pods");
+    let open = |host: &mut Readings| host.routes_open = vec!["net.ipv6.conf.coracle0.accept_ra=0".to_owned()];
+    check(open, "kernel", Problem, "can change routes");
+    check(|host| host.wires_guarded = Some(false), "kernel", Warning, "addresses of others");
     check(|host| host.nft = Err("not found".to_owned()), "firewall", Problem, "nft cannot be run");
     check(|host| host.ip = Err("not found".to_owned()), "firewall", Problem, "ip cannot be run");
     let chain_of = |table: &str, hook: &str| Chain {

@@ -14,10 +14,14 @@ use super::super::Failure;
 use super::cache::InspectCache;
 use super::dialect::{Dialect, common_version, refusal};
 use super::stock;
+use crate::dns::names::Names;
+use crate::images::ask::Ask;
 use crate::images::record::ImageRecord;
 use crate::lock::{EngineLock, LockError};
 use crate::naming::LABEL_KIND;
 use crate::pod_network::Owner;
+use crate::pod_network::guard::Wires;
+use crate::trace::Call;
 
 /// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
 pub(super) const ASK: Duration = Duration::from_secs(10);
@@ -36,15 +40,21 @@ pub struct Docker {
     pub(super) cache: Mutex<InspectCache>,
     /// Dead containers whose removal has to wait: nobody sees them any more.
     pub(super) leftovers: Mutex<BTreeSet<String>>,
+    /// Containers of ours that have another name: by their own, their id and the name that somebody gave them.
+    pub(super) renamed: Mutex<HashMap<String, (String, String)>>,
     /// Network and pause image were seen; forgotten with the connection and when a create misses them.
     pub(super) ready: Mutex<Option<ReadyEngine>>,
     /// Several pods start at once, and one of them makes both.
     pub(super) preparing: tokio::sync::Mutex<()>,
     /// Which address was given last: one sandbox after another gets one.
     pub(super) addressing: tokio::sync::Mutex<Option<IpAddr>>,
-    /// One wire after another.
-    pub(super) plugging: tokio::sync::Mutex<()>,
+    /// Those of this host's pods; one is plugged in after another.
+    pub(super) wires: tokio::sync::Mutex<Wires>,
     pub(super) pulling: tokio::sync::Mutex<()>,
+    /// Those of other hosts that probes and hooks go to.
+    pub(super) names: Names,
+    /// Asks whoever loads archives of images. None: nobody does.
+    pub(super) archives: Mutex<Option<tokio::sync::mpsc::Sender<Ask>>>,
     /// The file system of volumes in memory was looked at.
     pub(super) volatile: Mutex<bool>,
     /// Which images the agent has fetched itself.
@@ -97,11 +107,14 @@ impl Docker {
             connection: Mutex::default(),
             cache: Mutex::default(),
             leftovers: Mutex::default(),
+            renamed: Mutex::default(),
             ready: Mutex::default(),
             preparing: tokio::sync::Mutex::default(),
             addressing: tokio::sync::Mutex::default(),
-            plugging: tokio::sync::Mutex::default(),
+            wires: tokio::sync::Mutex::default(),
             pulling: tokio::sync::Mutex::default(),
+            names: Names::default(),
+            archives: Mutex::default(),
             volatile: Mutex::default(),
             locks: Mutex::default(),
             version: tokio::sync::watch::Sender::default(),
@@ -229,10 +242,12 @@ impl Docker {
         limit: Duration,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Failure> {
+        let traced = Call::begins(what);
         let result = match tokio::time::timeout(limit, call).await {
             Ok(result) => result.map_err(|error| failure(what, error)),
             Err(_) => Err(Failure::Unavailable(format!("{what}: the engine did not answer in {} s", limit.as_secs()))),
         };
+        traced.ends();
         match &result {
             Err(Failure::Unavailable(text)) => {
                 self.trouble.send_replace(Some(text.clone()));

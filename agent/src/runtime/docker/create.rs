@@ -28,6 +28,19 @@ pub struct Terms<'a> {
     pub dialect: Dialect,
 }
 
+/// With those that it joins as the engine calls them.
+pub fn joined(config: &ContainerConfig, called: impl Fn(&str) -> String) -> ContainerConfig {
+    let mut config = config.clone();
+    if let Network::Join(name) = &mut config.network {
+        *name = called(name);
+    }
+    if let Ipc::Join(name) = &mut config.ipc {
+        *name = called(name);
+    }
+    config.processes_of = config.processes_of.map(|name| called(&name));
+    config
+}
+
 pub fn body(config: &ContainerConfig, terms: Terms<'_>) -> ContainerCreateBody {
     let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
     let address = terms.address.map(|address| (LABEL_ADDRESS.to_owned(), address.to_string()));
@@ -272,6 +285,17 @@ mod tests {
             "/HostConfig/Mounts/0",
             json!({ "Target": "/b", "Source": "/a", "Type": "bind", "ReadOnly": false }),
         );
+    }
+
+    #[test]
+    fn what_is_joined_has_the_name_that_it_has_now() {
+        let join = || "k8s_POD_0".to_owned();
+        let (network, ipc, processes_of) = (Network::Join(join()), Ipc::Join(join()), Some("k8s_c_0".to_owned()));
+        let config = ContainerConfig { network, ipc, processes_of, ..ContainerConfig::default() };
+        let found = joined(&config, |name| if name == "k8s_POD_0" { "0123".to_owned() } else { name.to_owned() });
+        let now = || "0123".to_owned();
+        let expected = ContainerConfig { network: Network::Join(now()), ipc: Ipc::Join(now()), ..config };
+        assert_eq!(found, expected);
     }
 
     #[test]

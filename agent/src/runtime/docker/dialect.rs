@@ -67,6 +67,11 @@ pub fn has_dependents(failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(text) | Failure::Conflict(text) if text.contains("has dependent containers"))
 }
 
+/// Somebody else let it go on.
+pub fn is_not_paused(failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused(text) | Failure::Conflict(text) if text.contains("is not paused"))
+}
+
 /// What answers where no call of that name is; of an object that is missing engines say which.
 pub fn has_no_such_call(failure: &Failure) -> bool {
     matches!(failure, Failure::NotFound(text) if ["not found",

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::super::{ContainerConfig, Failure, FileVariable};
 use super::connection::Docker;
 use super::subpath::open_file;
+use crate::disks;
 use crate::env_file::EnvFile;
 use crate::environment::{TEXT_BYTES_MAX, TEXTS_BYTES_MAX, too_long, too_much};
 
@@ -35,8 +36,9 @@ impl Docker {
             }
         }
         let mut filled = config.clone();
-        // A network that hangs is not to hang the thread that answers probes.
-        let done = tokio::task::spawn_blocking(move || {
+        // All of them are volumes of one pod, and Kubernetes allows emptyDirs alone.
+        let place = roots.values().next().cloned().unwrap_or_default();
+        let done = disks::work(&place, move || {
             let mut files = Files { left: FILES_BYTES_MAX, read: HashMap::new() };
             let variables = std::mem::take(&mut filled.file_variables);
             let values = variables.iter().map(|variable| files.value(&roots[&variable.volume], variable));
@@ -44,7 +46,7 @@ impl Docker {
             fill(&mut filled, &variables, &values)?;
             Ok(Cow::Owned(filled))
         });
-        done.await.unwrap_or_else(|error| Err(Failure::Refused(format!("read variables of files: {error}"))))
+        done.await.unwrap_or_else(|why| Err(Failure::Refused(format!("read variables of files: {why}"))))
     }
 }
 

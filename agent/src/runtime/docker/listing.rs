@@ -13,7 +13,7 @@ use bollard::models::{
 use bollard::query_parameters::RemoveContainerOptions;
 use coracle_api::meta::Time;
 
-use super::super::{Failure, Limits, SeenContainer, State};
+use super::super::{Beside, EndBefore, Failure, Limits, SeenContainer, State};
 use super::connection::{Docker, held};
 use super::ready::NETWORK;
 
@@ -48,6 +48,7 @@ impl Docker {
         }
         held(&self.cache).keep(&ids);
         held(&self.leftovers).retain(|id| ids.contains(&id.as_str()));
+        held(&self.renamed).retain(|_, (id, _)| ids.contains(&id.as_str()));
         Ok(containers)
     }
 
@@ -97,7 +98,7 @@ impl Docker {
             Err(Failure::NotFound(_)) => return Ok(None),
             Err(failure) => return Err(failure),
         };
-        let Some(mut seen) = seen(id, &found) else { return Ok(None) };
+        let Some(mut seen) = self.ours(client, id, &found).await? else { return Ok(None) };
         match self.plugged(&seen, &found).await {
             Ok(Some(address)) => seen.ip = Some(address.to_string()),
             Ok(None) => {}
@@ -117,13 +118,48 @@ impl Docker {
         Ok(Some((seen, None)))
     }
 
+    /// With the name that its labels give, whatever somebody calls it now.
+    async fn ours(
+        &self,
+        client: &bollard::Docker,
+        id: &str,
+        found: &ContainerInspectResponse,
+    ) -> Result<Option<SeenContainer>, Failure> {
+        let Some(mut seen) = seen(id, found) else { return Ok(None) };
+        let Some(name) = Tag::of(&seen.labels).map(|tag| tag.name()) else { return Ok(Some(seen)) };
+        if name == seen.name {
+            held(&self.renamed).retain(|_, (other, _)| other != id);
+            return Ok(Some(seen));
+        }
+        let image = match self.ask("look at an image", client.inspect_image(&seen.image_id)).await {
+            Ok(image) => image.config.and_then(|config| config.labels).unwrap_or_default().into_iter().collect(),
+            // Whose it is nobody can tell.
+            Err(Failure::NotFound(_) | Failure::Refused(_)) => return Ok(Some(seen)),
+            Err(failure) => return Err(failure),
+        };
+        if Tag::of_renamed(&seen.labels, &image).is_some() {
+            let now = (id.to_owned(), seen.name.clone());
+            let before = held(&self.renamed).insert(name.clone(), now.clone());
+            if before != Some(now) && !seen.name.starts_with(&name) {
+                log::warn!("container {name} was renamed to {} by somebody; it is known by its labels", seen.name);
+            }
+            seen.name = name;
+        }
+        Ok(Some(seen))
+    }
+
+    /// Whoever joins a container by a name that it does not have any more joins it by its id.
+    pub(super) fn called(&self, name: &str) -> String {
+        held(&self.renamed).get(name).map_or_else(|| name.to_owned(), |(id, _)| id.clone())
+    }
+
     /// The file that goes with this container: a pod that restarts for years has no more of them than containers.
     pub(super) async fn message_file_of(&self, client: &bollard::Docker, id: &str) -> Result<Option<String>, Failure> {
         let kept = held(&self.cache).seen.get(id).map(|(_, seen)| seen.clone());
         let seen = match kept {
             Some(seen) => Some(seen),
             None => match self.inspect(client, id).await {
-                Ok(found) => seen(id, &found),
+                Ok(found) => self.ours(client, id, &found).await?,
                 Err(Failure::NotFound(_)) => None,
                 Err(failure) => return Err(failure),
             },
@@ -177,7 +213,26 @@ fn seen(id: &str, found: &ContainerInspectResponse) -> Option<SeenContainer> {
         ip,
         limits: found.host_config.as_ref().map(limits),
         message: None,
+        beside: beside(found.state.as_ref()?, found.restart_count),
     })
+}
+
+/// `restarts`: those of the engine's own policy; one that is about to be is counted already.
+fn beside(found: &ContainerState, restarts: Option<i64>) -> Beside {
+    let restarts = restarts.and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+    let (runs, about_to) = (found.running.unwrap_or_default(), found.restarting.unwrap_or_default());
+    let finished_ms = found.finished_at.as_deref().and_then(milliseconds).filter(|_| runs);
+    let exit_code = found.exit_code.and_then(|code| i32::try_from(code).ok()).filter(|_| about_to);
+    let begun = match finished_ms {
+        Some(_) if !about_to => restarts.max(1),
+        _ => restarts.saturating_sub(1),
+    };
+    Beside {
+        paused: runs && found.paused.unwrap_or_default(),
+        ended: finished_ms.map(|finished_ms| EndBefore { finished_ms, exit_code }),
+        restarts: begun,
+        ..Beside::default()
+    }
 }
 
 fn limits(host: &HostConfig) -> Limits {
@@ -222,6 +277,34 @@ mod tests {
 
     fn check(state_json: Value, expected: State) {
         assert_eq!(state(&serde_json::from_value(state_json).unwrap()), expected);
+    }
+
+    #[test]
+    fn what_somebody_did_beside_the_agent() {
+        let check = |state_json: Value, restarts: i64, expected: Beside| {
+            let found: ContainerState = serde_json::from_value(state_json).unwrap();
+            assert_eq!(beside(&found, Some(restarts)), expected, "{found:?}");
+        };
+        let times = |mut state: Value, finished: &str| {
+            state["StartedAt"] = json!("2026-01-01T00:00:03Z");
+            state["FinishedAt"] = json!(finished);
+            state
+        };
+        let ended = |exit_code| Some(EndBefore { finished_ms: 1_767_225_602_000, exit_code });
+        let (running, then) = (json!({ "Status": "running", "Running": true, "ExitCode": 0 }), "2026-01-01T00:00:02Z");
+        check(times(running.clone(), NEVER), 0, Beside::default());
+        let again = Beside { ended: ended(None), restarts: 1, ..Beside::default() };
+        check(times(running.clone(), then), 0, again.clone());
+        check(times(running, then), 3, Beside { restarts: 3, ..again.clone() });
+        let paused = json!({ "Status": "paused", "Running": true, "Paused": true });
+        check(times(paused.clone(), NEVER), 0, Beside { paused: true, ..Beside::default() });
+        check(times(paused, then), 0, Beside { paused: true, ..again });
+        // The engine's policy is about to start it once more.
+        let about = json!({ "Status": "restarting", "Running": true, "Restarting": true, "ExitCode": 7 });
+        check(times(about, then), 1, Beside { ended: ended(Some(7)), ..Beside::default() });
+        let exited = json!({ "Status": "exited", "Running": false, "ExitCode": 7 });
+        check(times(exited.clone(), then), 0, Beside::default());
+        check(times(exited, then), 2, Beside { restarts: 1, ..Beside::default() });
     }
 
     const NEVER: &str = "0001-01-01T00:00:00Z";

@@ -6,9 +6,10 @@
 //!     create (PURE): ContainerConfig -> Docker's JSON · image: look up, pull, credentials
 //!         · ready: network and pause image
 //!     pod_files: what its containers share with a sandbox
-//!     volumes: what pods have on this host · reclaim: directories that are given up
+//!     volumes, memory: what pods have on this host · reclaim: directories that are given up
 //!         · content: files of configuration, exchanged whole · volatile: what is in memory has a size
-//!     check: exec, HTTP and TCP probes · logs, exec (multiplexed PURE), reach: for people · usage: figures
+//!     check: exec and TCP probes · get: those of HTTP, hooks, too · grpc · logs, exec (multiplexed PURE), reach: for
+//!         people · usage: figures
 //!     stock: all images, which of them were fetched, archives · about: of the engine itself
 //!     watch: engine events and the heartbeat
 
@@ -22,11 +23,13 @@ mod credentials;
 mod dialect;
 pub mod exec;
 mod file_variables;
+mod get;
 mod grpc;
 mod image;
 mod inspect;
 mod listing;
 pub mod logs;
+mod memory;
 mod multiplexed;
 mod owner;
 mod plugged;
@@ -47,8 +50,11 @@ use std::time::Duration;
 use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions};
 
-use super::{Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Runtime, SeenContainer};
+use super::{
+    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime, SeenContainer,
+};
 use crate::logins::Login;
+use crate::naming::Tag;
 pub use about::Engine;
 use connection::held;
 pub use connection::{Docker, Settings};
@@ -92,6 +98,10 @@ impl Runtime for Docker {
         Ok(())
     }
 
+    async fn load(&self, reference: &str) -> Result<bool, Failure> {
+        Ok(self.ask_archives(reference).await)
+    }
+
     async fn make_ready(&self) -> Result<(), Failure> {
         self.prepare().await
     }
@@ -108,6 +118,7 @@ impl Runtime for Docker {
             address: None,
             dialect: self.dialect(),
         };
+        let config = &*self.with_volumes_of_before(config).await?;
         let filled = self.with_file_variables(config).await?;
         let filled = self.with_pod_files(filled);
         let bound = self.with_parts_bound(&filled, terms.recursive).await?;
@@ -117,14 +128,20 @@ impl Runtime for Docker {
             let address = self.free_address(&client, config, **last).await?;
             (**last, terms.address) = (Some(address), Some(address));
         }
-        let mut body = create::body(&bound, terms);
+        let mut body = create::body(&create::joined(&bound, |name| self.called(name)), terms);
         if let Some((_, name)) = pause.filter(|(asked, _)| *asked == config.image) {
             body.image = Some(name);
         }
         let options = CreateContainerOptions { name: Some(config.name.clone()), ..Default::default() };
         let made = self.change("create", client.create_container(Some(options), body)).await;
         match made {
-            Ok(made) => Ok(made.id),
+            Ok(made) => {
+                // What joins it before it is listed has to find it, too.
+                if let Some(name) = Tag::of(&config.labels).map(|tag| tag.name()).filter(|name| *name != config.name) {
+                    held(&self.renamed).insert(name, (made.id.clone(), config.name.clone()));
+                }
+                Ok(made.id)
+            }
             Err(Failure::NotFound(text)) => {
                 *held(&self.ready) = None;
                 volumes::remove_files(&config.files)?;
@@ -145,6 +162,10 @@ impl Runtime for Docker {
         held(&self.cache).remove(id);
         let started = self.change("start", client.start_container(id, None)).await;
         held(&self.cache).remove(id);
+        if let Err(Failure::NotFound(_)) = &started {
+            // Somebody removed the network of the pods, as a prune does where no pod runs.
+            *held(&self.ready) = None;
+        }
         started?;
         // What starts in a sandbox finds its address in its files at once.
         match self.look(&client, id, "running").await? {
@@ -158,6 +179,15 @@ impl Runtime for Docker {
         let options = KillContainerOptions { signal: signal.to_owned() };
         match self.change("kill", client.kill_container(id, Some(options))).await {
             Err(Failure::Conflict(text)) => Err(Failure::NotFound(text)), // 409: it does not run.
+            other => other,
+        }
+    }
+
+    async fn unpause(&self, id: &str) -> Result<(), Failure> {
+        let client = self.client().await?;
+        match self.change("unpause", client.unpause_container(id)).await {
+            // It is not paused any more.
+            Err(failure) if dialect::is_not_paused(&failure) => Ok(()),
             other => other,
         }
     }
@@ -203,8 +233,14 @@ impl Runtime for Docker {
         }
     }
 
-    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure> {
-        self.run_check(id, check, at_most).await
+    async fn check(
+        &self,
+        id: &str,
+        check: &Check,
+        purpose: Purpose,
+        at_most: Duration,
+    ) -> Result<CheckOutcome, Failure> {
+        self.run_check(id, check, purpose, at_most).await
     }
 }
 

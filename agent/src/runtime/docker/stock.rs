@@ -7,11 +7,12 @@ use std::time::Duration;
 use bollard::query_parameters::{ImportImageOptions, ListImagesOptions, RemoveImageOptions};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::super::Failure;
 use super::connection::{Docker, failure, held};
 use crate::figures::files;
+use crate::images::ask::Ask;
 use crate::images::collect::{EngineImage, free_percent, is_full};
 use crate::images::record::ImageRecord;
 use crate::private;
@@ -19,6 +20,8 @@ use crate::private;
 const NAME: &str = "images.json";
 /// Some thousand images take less.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Questions that wait for their turn; who asks further waits as well.
+const ASKS_MAX: usize = 16;
 /// A gigabyte onto a slow card.
 const LOAD: Duration = Duration::from_secs(1800);
 
@@ -51,6 +54,21 @@ impl Docker {
             bytes: u64::try_from(image.size).unwrap_or(0),
         });
         Ok(here.collect())
+    }
+
+    /// For whoever loads archives: what is asked of them from now on.
+    pub fn archives_asked(&self) -> mpsc::Receiver<Ask> {
+        let (ask, asked) = mpsc::channel(ASKS_MAX);
+        *held(&self.archives) = Some(ask);
+        asked
+    }
+
+    /// False as well where nobody loads archives.
+    pub(super) async fn ask_archives(&self, reference: &str) -> bool {
+        let Some(archives) = held(&self.archives).clone() else { return false };
+        let (answer, answered) = oneshot::channel();
+        let ask = Ask { reference: reference.to_owned(), answer };
+        archives.send(ask).await.is_ok() && answered.await.unwrap_or(false)
     }
 
     pub fn record(&self) -> ImageRecord {

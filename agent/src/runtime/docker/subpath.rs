@@ -20,8 +20,11 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 
 use super::super::{ContainerConfig, Failure, Mount, MountSource, ReadOnlyBelow, SubPath};
 use super::connection::Docker;
+use crate::disks;
 use crate::naming::volatile_dir;
 
+/// What this process sees mounted.
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// While somebody renames folders the kernel asks to try again.
 const TRIES_MAX: usize = 16;
 
@@ -57,8 +60,9 @@ impl Docker {
         self.make_volatile();
         let places = self.places();
         // A network that hangs is not to hang the thread that answers probes.
-        let bound = tokio::task::spawn_blocking(move || prepare(Path::new(&root), &part, &places));
-        let bound = bound.await.unwrap_or_else(|error| Err(Failure::Refused(format!("bind a subPath: {error}"))))?;
+        let of = root.clone();
+        let bound = disks::work(Path::new(&of), move || prepare(Path::new(&root), &part, &places)).await;
+        let bound = bound.unwrap_or_else(|why| Err(Failure::Refused(format!("bind a subPath: {why}"))))?;
         bound.into_os_string().into_string().map_err(|path| Failure::Refused(format!("{} is no UTF-8", path.display())))
     }
 
@@ -191,13 +195,17 @@ fn bind(found: &OwnedFd, place: &Path) -> io::Result<()> {
     } else {
         fs::OpenOptions::new().write(true).create(true).truncate(true).open(place)?;
     }
-    if !propagates(&fs::read("/proc/self/mountinfo")?, place) {
-        return Err(io::Error::other(
-            "the engine would not see it: no option of the agent's unit may give it mounts of its own",
-        ));
-    }
+    check_propagation(place)?;
     let source = format!("/proc/self/fd/{}", found.as_raw_fd());
     Ok(mount(Some(source.as_str()), place, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)
+}
+
+pub(super) fn check_propagation(place: &Path) -> io::Result<()> {
+    if propagates(&fs::read(MOUNTS)?, place) {
+        return Ok(());
+    }
+    let text = "the engine would not see it: no option of the agent's unit may give it mounts of its own";
+    Err(io::Error::other(text))
 }
 
 /// Containers that have it keep it.
@@ -214,18 +222,27 @@ fn unmount(place: &Path) -> io::Result<()> {
 /// Takes away all that was bound for a pod. Nothing is removed below which something is still mounted: it would be a
 /// volume's content.
 pub fn release(folder: &Path) -> io::Result<()> {
+    unmount_below(folder)?.map_or(Ok(()), fs::remove_dir_all)
+}
+
+/// The folder itself, without links; None: it is not there.
+pub(super) fn unmount_below(folder: &Path) -> io::Result<Option<PathBuf>> {
     let folder = match folder.canonicalize() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         folder => folder?,
     };
-    let mounted = || fs::read("/proc/self/mountinfo").map(|text| mounted_below(&text, &folder));
-    for place in mounted()?.iter().rev() {
+    for place in mounts_below(&folder)?.iter().rev() {
         unmount(place)?;
     }
-    if let Some(left) = mounted()?.first() {
-        return Err(io::Error::other(format!("{} is still mounted", left.display())));
+    match mounts_below(&folder)?.first() {
+        Some(left) => Err(io::Error::other(format!("{} is still mounted", left.display()))),
+        None => Ok(Some(folder)),
     }
-    fs::remove_dir_all(&folder)
+}
+
+/// The mount points below a folder, and the folder where it is one, in the order in which they were mounted.
+pub(super) fn mounts_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(mounted_below(&fs::read(MOUNTS)?, folder))
 }
 
 /// Whether others see what is mounted here. A process that was given mounts of its own gets those of the host, and the

@@ -1,4 +1,4 @@
-//! The directories of pods on this host's disk, `DATA/pods/UID/...`, and the engine's volumes in memory.
+//! The directories of pods on this host's disk, `DATA/pods/UID/...`, and the engine's volumes of exports.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -12,14 +12,13 @@ use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 
 use super::super::{ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
 use super::connection::{Docker, Settings};
-use super::dialect::Dialect;
-use super::{content, owner, subpath};
+use super::{content, memory, owner, subpath};
+use crate::disks;
 use crate::hosts;
 use crate::naming::{LABEL_KIND, LABEL_POD_UID, volatile_dir};
 
-/// The kernel counts a tmpfs in these. Where its pages are larger the volume is larger, too: a limit is a whole number
-/// of them.
-const PAGE_BYTES: u64 = 4096;
+/// Of the directories of pods, those in memory.
+const VOLATILE: usize = 1;
 /// A list of all system calls has some ten thousand bytes.
 const SECCOMP_BYTES_MAX: u64 = 256 * 1024;
 /// How much of a pod's /etc/hosts is read back: where nothing is left to complete in its head, no more.
@@ -37,12 +36,12 @@ impl Docker {
                 Ok(entries) => uids.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())),
             }
         }
-        uids.extend(self.memory_volumes(None).await?.into_iter().map(|(_, uid)| uid));
+        uids.extend(self.engine_volumes(None).await?.into_iter().map(|(_, uid)| uid));
         Ok(uids)
     }
 
     /// Names and pods of the engine's volumes of ours, or of those of one pod.
-    async fn memory_volumes(&self, uid: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
+    async fn engine_volumes(&self, uid: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
         let client = self.client().await?;
         let label = uid.map_or_else(|| LABEL_KIND.to_owned(), |uid| format!("{LABEL_POD_UID}={uid}"));
         let filters = HashMap::from([("label".to_owned(), vec![LABEL_KIND.to_owned(), label])]);
@@ -66,45 +65,36 @@ impl Docker {
     async fn create_volume(&self, uid: &str, volume: &Volume) -> Result<(), Failure> {
         match volume {
             Volume::Directory { path, group } => make_directory(Path::new(path), *group)?,
-            Volume::HostPath { path } => host_path(Path::new(path))?,
-            Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
-            Volume::Local { path, create, group, unless_fits } => {
-                local(path.clone(), *create, *group, *unless_fits).await?
+            Volume::HostPath { path } => on_disk(path, host_path).await?,
+            Volume::HostDirectory { path, create } => {
+                let create = *create;
+                on_disk(path, move |path| host_directory(path, create)).await?;
             }
+            Volume::Local { path, create, group, unless_fits } => local(path, *create, *group, *unless_fits).await?,
             Volume::Nfs { name, server, path, options } => {
                 let options =
                     [("type", "nfs"), ("device", &format!(":{path}")), ("o", &format!("addr={server},{options}"))];
                 self.create_engine_volume(uid, name, &options).await?;
             }
-            Volume::HostFile { path, kind, create } => host_file(Path::new(path), *kind, *create)?,
+            Volume::HostFile { path, kind, create } => {
+                let (kind, create) = (*kind, *create);
+                on_disk(path, move |path| host_file(path, kind, create)).await?;
+            }
             Volume::Content { path, content } => {
                 let path = Path::new(path);
                 content::write(path, content, SystemTime::now()).map_err(|error| disk("write", path, &error))?;
             }
-            Volume::HugePages { name, page_bytes, size_bytes, group } => {
+            Volume::HugePages { path, page_bytes, size_bytes, group } => {
                 let options = format!("{},pagesize={page_bytes},size={size_bytes}", open_to(*group));
-                self.create_engine_volume(
-                    uid,
-                    name,
-                    &[("type", "hugetlbfs"), ("device", "hugetlbfs"), ("o", &options)],
-                )
-                .await?;
+                memory::make(Path::new(path), "hugetlbfs", &options)?;
             }
-            Volume::Memory { name, size_bytes, group } => self.create_memory(uid, name, *size_bytes, *group).await?,
+            Volume::Memory { path, size_bytes, group } => {
+                let mut options = open_to(*group);
+                options.extend(size_bytes.map(|size| format!(",size={size}")));
+                memory::make(Path::new(path), "tmpfs", &options)?;
+            }
         }
         Ok(())
-    }
-
-    async fn create_memory(
-        &self,
-        uid: &str,
-        name: &str,
-        size_bytes: Option<u64>,
-        group: Option<u32>,
-    ) -> Result<(), Failure> {
-        let mut options = open_to(group);
-        options.extend(size_bytes.map(|size| memory_limit(self.dialect(), size)));
-        self.create_engine_volume(uid, name, &[("type", "tmpfs"), ("device", "tmpfs"), ("o", &options)]).await
     }
 
     async fn create_engine_volume(&self, uid: &str, name: &str, options: &[(&str, &str)]) -> Result<(), Failure> {
@@ -123,7 +113,7 @@ impl Docker {
     }
 
     pub(super) async fn delete_volumes(&self, uid: &str) -> Result<(), Failure> {
-        for (name, _) in self.memory_volumes(Some(uid)).await? {
+        for (name, _) in self.engine_volumes(Some(uid)).await? {
             let client = self.client().await?;
             match self.change("remove a volume", client.remove_volume(&name, None::<RemoveVolumeOptions>)).await {
                 Ok(()) | Err(Failure::NotFound(_)) => {}
@@ -139,6 +129,8 @@ impl Docker {
         // Large trees take their time: not on the thread that answers probes.
         let removed = tokio::task::spawn_blocking(move || {
             subpath::release(&places).map_err(|error| disk("release", &places, &error))?;
+            let volatile = &folders[VOLATILE];
+            memory::release(volatile).map_err(|error| disk("release", volatile, &error))?;
             folders.iter().try_for_each(|folder| match fs::remove_dir_all(folder) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(disk("remove", folder, &error)),
                 _ => Ok(()),
@@ -147,7 +139,7 @@ impl Docker {
         removed.await.unwrap_or_else(|error| Err(Failure::Refused(format!("remove the volumes of {uid}: {error}"))))
     }
 
-    /// On the disk, and in memory.
+    /// On the disk, and (`VOLATILE`) in memory.
     fn pods_dirs(&self) -> [PathBuf; 2] {
         let Settings { data_dir, run_dir, node_name, .. } = &self.settings;
         [Path::new(data_dir).join("pods"), Path::new(&volatile_dir(run_dir, node_name)).join("pods")]
@@ -213,14 +205,6 @@ fn unfinished(path: &Path) -> Option<String> {
     String::from_utf8(text).ok().filter(|text| text.len() as u64 <= HOSTS_BYTES_MAX)
 }
 
-/// As the option of a mount. Podman takes a size for a quota of its disk, and leaves the number of pages to the kernel.
-fn memory_limit(dialect: Dialect, bytes: u64) -> String {
-    match dialect {
-        Dialect::Docker => format!(",size={bytes}"),
-        Dialect::Podman => format!(",nr_blocks={}", bytes.div_ceil(PAGE_BYTES).max(1)),
-    }
-}
-
 /// As the option of a mount.
 fn open_to(group: Option<u32>) -> String {
     group.map_or_else(|| "mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"))
@@ -232,6 +216,12 @@ fn of_volume(name: &str, failure: Failure) -> Failure {
         Failure::Refused(text) => Failure::Refused(format!("MountVolume.SetUp failed for volume \"{name}\" : {text}")),
         other => other,
     }
+}
+
+/// What a pod names may be on a share whose server is away, which is to hang nobody else.
+async fn on_disk(path: &str, work: impl FnOnce(&Path) -> Result<(), Failure> + Send + 'static) -> Result<(), Failure> {
+    let own = PathBuf::from(path);
+    disks::work(Path::new(path), move || work(&own)).await.unwrap_or_else(|why| Err(Failure::Refused(why)))
 }
 
 /// A link that leads nowhere is there, and the engine says so.
@@ -253,9 +243,8 @@ fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
 }
 
 /// Large ones take their time: not on the thread that answers probes.
-async fn local(path: String, create: bool, group: Option<u32>, unless_fits: bool) -> Result<(), Failure> {
-    let given = tokio::task::spawn_blocking(move || {
-        let path = Path::new(&path);
+async fn local(path: &str, create: bool, group: Option<u32>, unless_fits: bool) -> Result<(), Failure> {
+    on_disk(path, move |path| {
         if create {
             make_directory(path, None)?;
         }
@@ -265,8 +254,8 @@ async fn local(path: String, create: bool, group: Option<u32>, unless_fits: bool
         group.map_or(Ok(()), |group| {
             owner::give(path, group, unless_fits).map_err(|error| disk("give to its group", path, &error))
         })
-    });
-    given.await.unwrap_or_else(|error| Err(Failure::Refused(format!("look at a volume: {error}"))))
+    })
+    .await
 }
 
 /// Links are followed, as the engine does when it mounts.
@@ -325,20 +314,6 @@ fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn limits_of_memory() {
-        let check = |bytes: u64, docker: &str, podman: &str| {
-            assert_eq!(
-                (memory_limit(Dialect::Docker, bytes).as_str(), memory_limit(Dialect::Podman, bytes).as_str()),
-                (docker, podman)
-            );
-        };
-        check(1 << 20, ",size=1048576", ",nr_blocks=256");
-        check(4097, ",size=4097", ",nr_blocks=2");
-        // None at all would be no limit.
-        check(0, ",size=0", ",nr_blocks=1");
-    }
 
     #[test]
     fn a_hosts_file_that_a_container_made_large_is_not_read() {

@@ -70,6 +70,7 @@ impl Inner {
         };
         if label(held, LABEL_CONTAINER).starts_with('c')
             && let Some(init) = self.containers.values().find(is_init)
+            && !self.is_by_hand(&init.seen.id)
         {
             self.wrongs.push(format!("{} starts while {} runs", held.seen.name, init.seen.name));
         }

@@ -2,7 +2,7 @@
 
 use crate::kinds::{Kind, Kinds};
 use crate::meta::Time;
-use crate::strategy::{Making, Rules};
+use crate::strategy::{Making, Rules, ZoneFault};
 use crate::types;
 use coracle_schema::{Problem, check, decode, default, tidy};
 use serde_json::{Value, json};
@@ -58,7 +58,8 @@ pub fn made(kind: &Kind, namespace: &str, mut object: Value) -> Result<(Value, V
     if let Some(message) = decode(&types, &kind.type_name, &mut object).message() {
         return Err(message);
     }
-    let rules = Rules { other_form: kind.alias.is_some(), ..Rules::default() };
+    let unknown = |zone: &str| zone.starts_with("Mars/").then(|| format!("unknown time zone {zone}"));
+    let rules = Rules { other_form: kind.alias.is_some(), zone_fault: ZoneFault(unknown), ..Rules::default() };
     if let Some(alias) = kind.alias {
         (alias.read)(&mut object);
     }

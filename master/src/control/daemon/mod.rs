@@ -84,7 +84,7 @@ fn present<'c>(
         object["revision"] = number.into();
         return Err(Box::new(Intent::Update { key: Key::clone(revision_key), seen: revision.seen, object }));
     }
-    let hash = template::hash(set.identity, set.status.collision_count);
+    let hash = template::hash(&document["spec"]["template"], set.status.collision_count);
     let name = format!("{}-{hash}", key.name);
     let taken = Key { resource: REVISIONS, namespace: key.namespace.clone(), name: name.clone() };
     match cluster.entry::<super::revisions::RevisionView>(&taken) {

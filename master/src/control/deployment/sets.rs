@@ -168,7 +168,8 @@ fn scaled(rollout: &Rollout<'_>, name: &str, from: i32, to: i32) -> Intent {
 /// Makes the set of the present template.
 pub fn make(rollout: &Rollout<'_>, size: i32) -> Stage {
     let (deployment, key) = (rollout.deployment, rollout.key);
-    let hash = template::hash(deployment.identity, deployment.status.collision_count);
+    let wanted = &document(&deployment.template.document)["spec"]["template"];
+    let hash = template::hash(wanted, deployment.status.collision_count);
     let name = name(&key.name, &hash);
     let taken = Key { resource: REPLICA_SETS, namespace: key.namespace.clone(), name: name.clone() };
     if rollout.cluster.get::<ReplicationView>(&taken).is_some() {

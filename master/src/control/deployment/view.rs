@@ -53,7 +53,7 @@ impl View for DeploymentView {
             TemplateView::of(&KIND, stored, &metadata, Selector::Rules(spec.selector), spec.template.metadata.labels);
         Some(DeploymentView {
             template,
-            identity: template::identity(&document(stored)["spec"]["template"]),
+            identity: template::meaning(&document(stored)["spec"]["template"]),
             generation: metadata.generation,
             annotations: metadata.annotations,
             replicas,

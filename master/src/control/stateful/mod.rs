@@ -65,7 +65,9 @@ pub fn decide(look: &Look<'_>) -> Decision {
 /// Of the data as Kubernetes writes it, and of how often a name was taken: the same template has the same hash there.
 fn hash(data: &Value, collisions: i32) -> String {
     // Go writes JSON that can stand in HTML.
-    let data = data.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    let escaped =
+        [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u{2028}", "\\u2028"), ("\u{2029}", "\\u2029")];
+    let data = escaped.iter().fold(data.to_string(), |text, (letter, escape)| text.replace(letter, escape));
     let collisions = collisions.to_string();
     template::encoded(template::fnv1_32(data.as_bytes().iter().chain(collisions.as_bytes())))
 }

@@ -60,6 +60,7 @@ fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<PodVi
             .map(|status| i64::from(status.restart_count))
             .max()
             .unwrap_or_default(),
+        evicted: pod.status.phase == "Failed" && pod.status.reason == "Evicted",
         phase: PHASES.into_iter().find(|known| *known == pod.status.phase).unwrap_or_default(),
         ip: pod.status.pod_ip,
         host_ports: ports.clone().filter(|port| port.host_port > 0).map(host_port).collect(),

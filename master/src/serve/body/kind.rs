@@ -1,4 +1,5 @@
 //! Checks that a document is of the kind that a call wants; errors are worded as in Kubernetes. PURE.
+use super::registered::{is_kind, is_same};
 use crate::fault::Fault;
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_schema::Types;
@@ -59,33 +60,59 @@ pub fn right_kind(kinds: &Kinds, wanted: Expected<'_>, document: &Value) -> Resu
     let (given_version, given_kind) = (text("apiVersion")?, text("kind")?);
     let kind = if given_kind.is_empty() { wanted.kind } else { given_kind };
     let expected = wanted.api_version();
-    let api_version =
-        if given_version.is_empty() || wanted.version.is_empty() { expected.as_str() } else { given_version };
+    let given_version = if wanted.version.is_empty() { "" } else { given_version };
+    let api_version = match given_version.split('/').collect::<Vec<_>>()[..] {
+        [""] | ["", ""] => expected.as_str(),
+        // No group is the core group.
+        ["", version] => version,
+        [_] | [_, _] => given_version,
+        _ => {
+            let (of, summary) = (wanted.kind, summary(document.to_string().as_bytes()));
+            let why = format!("unexpected GroupVersion string: {given_version} ({summary})");
+            return Err(Fault::bad_request(format!(
+                "the object provided is unrecognized (must be of type {of}): {why}"
+            )));
+        }
+    };
     if kind == wanted.kind && (api_version == expected || SAME.contains(&(kind, api_version, &expected))) {
         return Ok(());
     }
+    if is_other_version(kinds, wanted, api_version, kind) {
+        let why =
+            format!("the API version in the data ({api_version}) does not match the expected API version ({expected})");
+        return Err(Fault::bad_request(why));
+    }
     let version = api_version.rsplit('/').next().unwrap_or_default();
-    let why = unconverted(kinds, wanted, api_version, kind);
+    let why = match version {
+        "" => format!("Object 'apiVersion' is missing in '{document}'"),
+        _ => unconverted(kinds, wanted, api_version, kind),
+    };
     Err(Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", wanted.kind)))
 }
 
-/// Why a document that names a kind itself is none of this one.
+/// Why a document that names a kind itself is none of this one, in any version.
 pub fn other_kind(kinds: &Kinds, wanted: Expected<'_>, document: &Value) -> Option<String> {
     let said = |field: &str, otherwise: &str| {
         document[field].as_str().filter(|said| !said.is_empty()).unwrap_or(otherwise).to_owned()
     };
     let (version, kind) = (said("apiVersion", &wanted.api_version()), said("kind", wanted.kind));
-    (kind != wanted.kind || version != wanted.api_version()).then(|| unconverted(kinds, wanted, &version, &kind))
+    let is_one = kind == wanted.kind && version == wanted.api_version();
+    (!is_one && !is_other_version(kinds, wanted, &version, &kind)).then(|| unconverted(kinds, wanted, &version, &kind))
+}
+
+/// Whether a document is of the kind, in a version that Kubernetes could convert and does not take here.
+fn is_other_version(kinds: &Kinds, wanted: Expected<'_>, api_version: &str, kind: &str) -> bool {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let known = || version == "__internal" || is_kind(kinds, api_version, kind);
+    kind == wanted.kind && api_version != wanted.api_version() && is_same(kind, group, wanted.group) && known()
 }
 
 fn unconverted(kinds: &Kinds, wanted: Expected<'_>, api_version: &str, kind: &str) -> String {
     let version = api_version.rsplit('/').next().unwrap_or_default();
-    let group = wanted.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-    // Lists are kinds too, and one of them takes any objects.
-    let listed = kind
-        .strip_suffix("List")
-        .is_some_and(|one| one.is_empty() && api_version == "v1" || kinds.by_kind(api_version, one).is_some());
-    if listed || kinds.by_kind(api_version, kind).is_some() {
+    // Kubernetes' own type of an event is that of the core group.
+    let group = if wanted.group == "events.k8s.io" { "" } else { wanted.group };
+    let group = group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+    if is_kind(kinds, api_version, kind) {
         format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", wanted.kind)
     } else {
         format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}")

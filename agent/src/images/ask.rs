@@ -1,0 +1,10 @@
+//! A question to whoever loads archives of images.
+
+use tokio::sync::oneshot;
+
+/// A pod needs an image that the engine does not have.
+pub struct Ask {
+    pub reference: String,
+    /// Whether it was in an archive, and is here now.
+    pub answer: oneshot::Sender<bool>,
+}
