@@ -53,7 +53,9 @@ impl<'a, R: Runtime> Hands<'a, R> {
             let what = words(&action.what);
             let makes_volumes = matches!(action.what, ActionKind::MakeVolumes { .. });
             let done = match (action.what, beside.map(|beside| beside.what)) {
-                (ActionKind::Start(sandbox), Some(ActionKind::Start(member))) => self.start_both(*sandbox, *member).await,
+                (ActionKind::Start(sandbox), Some(ActionKind::Start(member))) => {
+                    self.start_both(*sandbox, *member).await
+                }
                 (action, _) => self.one(uid, pod, action).await,
             };
             if let Err(failure) = done {
