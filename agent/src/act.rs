@@ -3,10 +3,11 @@
 mod beside;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 
 use crate::clock::Clock;
@@ -14,9 +15,10 @@ use crate::happening::{Event, Happening};
 use crate::lanes::Lanes;
 use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag, spare_name};
 use crate::plan::memory::{Lost, Memory, Setback, Stopping};
+use crate::plan::round::words;
 use crate::plan::seen;
 use crate::plan::{Action, ActionKind, Round, Start, Stop, StopReason};
-use crate::runtime::{Check, CheckOutcome, ContainerConfig, Failure, Runtime};
+use crate::runtime::{Check, CheckOutcome, ContainerConfig, Failure, Purpose, Runtime};
 use crate::trace;
 
 /// More starts at once make a small host no faster.
@@ -33,12 +35,17 @@ pub struct Hands<'a, R> {
     pub memory: RefCell<Memory>,
     /// Starts that the engine refused, by its id: the text.
     pub refused: RefCell<BTreeMap<String, String>>,
+    /// Hooks under way, by the engine's id of their container: what ends the waiting for one.
+    hooks: RefCell<BTreeMap<String, Rc<Notify>>>,
+    /// Pods, by uid, whose lane ends with the action that it is at: a hook of theirs was given up.
+    given_up: RefCell<BTreeSet<String>>,
 }
 
 impl<'a, R: Runtime> Hands<'a, R> {
     pub fn new(runtime: &'a R, clock: Clock, happenings: mpsc::Sender<Happening>) -> Hands<'a, R> {
         let slots = Semaphore::new(STARTS_AT_ONCE);
-        Hands { runtime, clock, slots, happenings, memory: RefCell::default(), refused: RefCell::default() }
+        let (memory, refused, hooks, given_up) = Default::default();
+        Hands { runtime, clock, slots, happenings, memory, refused, hooks, given_up }
     }
 
     /// In their order, up to the first that fails.
@@ -72,6 +79,9 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 return;
             }
             trace::step(&shown, &what);
+            if self.given_up.borrow_mut().remove(uid) {
+                return;
+            }
         }
         self.memory.borrow_mut().setbacks.remove(uid);
     }
@@ -221,23 +231,38 @@ impl<'a, R: Runtime> Hands<'a, R> {
             self.happen(pod, container, Event::Started);
         }
         if let Some(check) = post_start {
-            let outcome = self.post_start(pod, id, check).await;
+            let outcome = self.post_start(pod, container, id, check).await;
             let mut memory = self.memory.borrow_mut();
             memory.hooks_running.remove(id);
+            let given_up = self.given_up.borrow().contains(&pod.uid);
             if let Err(text) = outcome {
                 memory.hooks_failed.insert(id.to_owned(), text);
                 drop(memory);
-                self.happen(pod, container, Event::PostStartFailed);
+                if !given_up {
+                    self.happen(pod, container, Event::PostStartFailed);
+                }
             }
         }
         Ok(())
     }
 
-    async fn post_start(&self, pod: &PodName, id: &str, check: Check) -> Result<(), String> {
+    async fn post_start(&self, pod: &PodName, container: &str, id: &str, check: Check) -> Result<(), String> {
+        if let Check::Broken { why } = check {
+            return Err(why);
+        }
         let check = if check.is_for_pod() { check.at(&self.address(pod).await) } else { check };
         let at_most = Duration::from_secs(POST_START_S_MAX);
-        match self.runtime.check(id, &check, at_most).await {
-            Ok(CheckOutcome { passed: true, .. }) => Ok(()),
+        let Some(outcome) = self.hook(id, &check, at_most).await else {
+            self.given_up.borrow_mut().insert(pod.uid.clone());
+            return Err("context canceled".to_owned());
+        };
+        match outcome {
+            Ok(CheckOutcome { passed: true, note, .. }) => {
+                if let Some(text) = note {
+                    self.happen(pod, container, Event::HookFellBack { text });
+                }
+                Ok(())
+            }
             Ok(CheckOutcome { exit_code, output, .. }) => Err(match (&check, exit_code) {
                 (Check::Exec { command }, Some(code)) => {
                     format!("command '{}' exited with {code}: , message: {output:?}", command.join(" "))
@@ -249,6 +274,28 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 log::warn!("{}/{}: its postStart hook: {failure}", pod.namespace, pod.name);
                 Ok(())
             }
+        }
+    }
+
+    /// None: it was given up.
+    async fn hook(&self, id: &str, check: &Check, at_most: Duration) -> Option<Result<CheckOutcome, Failure>> {
+        let given_up = Rc::new(Notify::new());
+        self.hooks.borrow_mut().insert(id.to_owned(), given_up.clone());
+        let outcome = tokio::select! {
+            // No chance in it: a seed of the simulation replays its history.
+            biased;
+            outcome = self.runtime.check(id, check, Purpose::Hook, at_most) => Some(outcome),
+            () = given_up.notified() => None,
+        };
+        self.hooks.borrow_mut().remove(id);
+        outcome
+    }
+
+    /// The hook of this container is in the way of what is to be done now.
+    pub fn give_up_hook(&self, id: &str) {
+        if let Some(hook) = self.hooks.borrow().get(id) {
+            log::info!("the hook of container {id:.12} is given up: it is to end, or has ended");
+            hook.notify_one();
         }
     }
 
@@ -281,15 +328,25 @@ impl<'a, R: Runtime> Hands<'a, R> {
         if let Some(pod) = name {
             self.happen(pod, &stop.container, Event::Killing(why.clone()));
         }
+        if stop.paused {
+            // No hook runs in it before; its signal is sent in any case.
+            match self.runtime.unpause(&stop.id).await {
+                Ok(()) => name.into_iter().for_each(|pod| self.happen(pod, &stop.container, Event::Unpaused)),
+                Err(failure) => log::debug!("unpause {}: {failure}", stop.container),
+            }
+        }
         if let Some(check) = &stop.pre_stop {
             self.memory.borrow_mut().pre_stopped.insert(stop.id.clone());
             let at_most = Duration::from_millis(u64::try_from(stop.grace_ms).unwrap_or(0));
-            let passed = matches!(
-                timeout(at_most, self.runtime.check(&stop.id, check, at_most)).await,
-                Ok(Ok(CheckOutcome { passed: true, .. }))
-            );
+            let (passed, note) = match timeout(at_most, self.hook(&stop.id, check, at_most)).await {
+                Ok(Some(Ok(CheckOutcome { passed, note, .. }))) => (passed, note),
+                _ => (false, None),
+            };
             if let Some(pod) = name.filter(|_| !passed) {
                 self.happen(pod, &stop.container, Event::PreStopFailed);
+            }
+            if let (Some(pod), Some(text)) = (name, note) {
+                self.happen(pod, &stop.container, Event::HookFellBack { text });
             }
         }
         let sent = fine_if_gone(self.runtime.kill(&stop.id, &stop.signal).await);
@@ -336,29 +393,5 @@ fn fine_if_gone(result: Result<(), Failure>) -> Result<(), Failure> {
     match result {
         Err(Failure::NotFound(_)) => Ok(()),
         other => other,
-    }
-}
-
-/// `start container web (1)`, for people.
-pub fn words(what: &ActionKind) -> String {
-    match what {
-        ActionKind::MakeVolumes { volumes } => {
-            format!("make {} volume{}", volumes.len(), if volumes.len() == 1 { "" } else { "s" })
-        }
-        ActionKind::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
-        ActionKind::Start(start) => format!("start container {} ({})", start.container, start.attempt),
-        ActionKind::Begin(begin) => format!("start container {}", begin.container),
-        ActionKind::Stop { stops, .. } => {
-            let names: Vec<&str> = stops.iter().map(|stop| stop.container.as_str()).collect();
-            format!("stop {}", names.join(", "))
-        }
-        ActionKind::Kill { container, .. } => format!("kill {container}"),
-        ActionKind::Remove { container, .. } => format!("remove a dead {container}"),
-        ActionKind::RemoveVolumes => "remove its volumes".to_owned(),
-        ActionKind::Resize { resizes, .. } => {
-            let names: Vec<&str> = resizes.iter().map(|resize| resize.container.as_str()).collect();
-            format!("resize {}", names.join(", "))
-        }
-        ActionKind::Warn { reason, message } => format!("{reason}: {message}"),
     }
 }

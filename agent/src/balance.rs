@@ -5,9 +5,13 @@
 //! Each is told only where it is another than before.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
+use coracle_api::service::Service;
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 
 use crate::desired::known::as_they_are;
 use crate::desired::master::ClusterServices;
@@ -16,7 +20,10 @@ use crate::dns::serve::ServedZone;
 use crate::dns::zone::{Entries, Zone};
 use crate::happening::Happening;
 use crate::health_ports::{self, HealthPorts};
+use crate::heed::sockets;
+use crate::pod_network::plug;
 use crate::services::group::grouped;
+use crate::services::outer::{OuterPort, asked_here, taken};
 use crate::services::{self, KernelRules, Pieces, RuleHost};
 use crate::sync::Shown;
 
@@ -27,15 +34,39 @@ pub struct Servers {
     pub ports: watch::Sender<Arc<HealthPorts>>,
 }
 
+/// Does a program listen now where a service has a port of this host? Nothing tells of that.
+const RECHECK: Duration = Duration::from_secs(60);
+
+/// Who of this host listens at ports that services ask for at its own addresses.
+#[derive(Default)]
+struct Taken {
+    asked: BTreeSet<OuterPort>,
+    found: BTreeSet<(OuterPort, SocketAddr)>,
+    /// None: no service asks for any.
+    again: Option<Instant>,
+}
+
+impl Taken {
+    fn look(&mut self, services: &[Arc<Service>]) {
+        let asked = asked_here(services, &plug::local());
+        if asked == self.asked && self.again.is_none_or(|again| Instant::now() < again) {
+            return;
+        }
+        self.again = (!asked.is_empty()).then(|| Instant::now() + RECHECK);
+        self.found = if asked.is_empty() { BTreeSet::new() } else { taken(&asked, &sockets()) };
+        self.asked = asked;
+    }
+}
+
 /// Ends with its sources. A service that does not get all it asks for is told once.
 pub async fn run(
     mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
     mut shown: watch::Receiver<Arc<Shown>>,
-    (dns, here): (ClusterNames, RuleHost),
+    (dns, mut here, mut address): (ClusterNames, RuleHost, watch::Receiver<String>),
     servers: Servers,
     happenings: mpsc::Sender<Happening>,
 ) {
-    let mut said = BTreeSet::new();
+    let (mut said, mut taken) = (BTreeSet::new(), Taken::default());
     let (mut pieces, mut entries) = (Pieces::default(), Entries::default());
     loop {
         let last = network.borrow_and_update().clone();
@@ -49,6 +80,9 @@ pub async fn run(
         if let Some(network) = now {
             let served = dns.of_cluster(&network.services).map(|dns| dns.address);
             let groups = grouped(&network.services, &network.slices);
+            taken.look(&network.services);
+            let node: Option<IpAddr> = address.borrow_and_update().parse().ok();
+            here.outer.look(&network.services, served, node, taken.found.clone());
             let zone = Zone::changed(&dns.domain, &groups, &mut entries).map(Arc::new);
             servers.names.send_if_modified(|was| {
                 let differs = zone.is_some() || was.address != served;
@@ -69,7 +103,7 @@ pub async fn run(
             for refused in wanted.refused.iter().filter(|refused| !said.contains(*refused)) {
                 log::warn!("{refused}");
                 // A queue that is full loses events, never more.
-                let _ = happenings.try_send(Happening::unsupported(refused));
+                let _ = happenings.try_send(Happening::not_served(refused));
             }
             said = wanted.refused.iter().cloned().collect();
             servers.rules.send_if_modified(|was| {
@@ -85,6 +119,8 @@ pub async fn run(
         let alive = tokio::select! {
             changed = network.changed() => changed.is_ok(),
             changed = shown.changed(), if old => changed.is_ok(),
+            Ok(()) = address.changed() => true,
+            () = sleep_until(taken.again.unwrap_or_else(Instant::now)), if taken.again.is_some() => true,
         };
         if !alive {
             return;

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use coracle_api::node::agent_socket;
+use coracle_api::strategy::Cidr;
 use coracle_http::client::Target;
 
 use crate::desired::page::Page;
@@ -30,7 +31,7 @@ const RUN_DIR: &str = "/run/coracle";
 const PACKAGED: &str = "/etc/coracle/agent.conf";
 /// Those that are paths.
 const PATHS: [&str; 2] = ["data-dir", "manifest-dir"];
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 24] = [
     "manifest-dir",
     "manifest-url",
     "data-dir",
@@ -42,6 +43,7 @@ const KEYS: [&str; 22] = [
     "master",
     "pod-cidr",
     "pod-network",
+    "external-ips",
     "cluster-dns",
     "cluster-domain",
     "secrets-on-disk",
@@ -49,6 +51,7 @@ const KEYS: [&str; 22] = [
     "eviction-hard",
     "devices",
     "pod-pids-limit",
+    "net-raw",
     "images-dir",
     "serialize-image-pulls",
     "image-gc-high-threshold",
@@ -71,6 +74,8 @@ pub struct Config {
     pub master: Option<Target>,
     pub pod_cidr: String,
     pub pod_network: Owner,
+    /// Networks whose addresses services may have on this host.
+    pub external_ips: Vec<Cidr>,
     /// None: that of the service, where there is a master.
     pub cluster_dns: Option<IpAddr>,
     pub cluster_domain: String,
@@ -83,6 +88,8 @@ pub struct Config {
     pub devices: Vec<Devices>,
     /// Of each container; None: as many as the kernel has.
     pub pids_max: Option<i64>,
+    /// Containers may send packets of their own making, as the engine lets them unless they are told otherwise.
+    pub net_raw: bool,
     pub images: images::ImageSettings,
     pub serial_pulls: bool,
 }
@@ -302,6 +309,7 @@ fn config(given: &BTreeMap<String, Given>, host: &HostDefaults) -> Result<Config
         master,
         pod_cidr: pod_cidr(text, bad)?,
         pod_network: pod_network(&text("pod-network", "own")).map_err(|why| bad("pod-network", &why))?,
+        external_ips: values::networks(&text("external-ips", "")).map_err(|why| bad("external-ips", &why))?,
         cluster_dns,
         cluster_domain: cluster_domain(text, bad)?,
         secrets_on_disk: whether("secrets-on-disk", "yes")?,
@@ -311,6 +319,7 @@ fn config(given: &BTreeMap<String, Given>, host: &HostDefaults) -> Result<Config
         eviction_hard,
         devices: devices(&text("devices", "")).map_err(|why| bad("devices", &why))?,
         pids_max: pids_max(&text("pod-pids-limit", "-1")).map_err(|why| bad("pod-pids-limit", &why))?,
+        net_raw: whether("net-raw", "yes")?,
         images: images(text, bad)?,
         serial_pulls: whether("serialize-image-pulls", "no")?,
     })
@@ -420,6 +429,10 @@ mod tests {
             (config.node_ip, run(&["--node-ip", "192.168.1.7"]).unwrap().node_ip),
             (None, "192.168.1.7".parse().ok())
         );
+        let networks = run(&["--external-ips", "192.168.1.240/28, 203.0.113.7/32"]).unwrap().external_ips;
+        let shown: Vec<String> = networks.iter().map(ToString::to_string).collect();
+        assert_eq!((shown.join(" ").as_str(), config.external_ips.len()), ("192.168.1.240/28 203.0.113.7/32", 0));
+        assert_eq!((config.net_raw, run(&["--net-raw=no"]).unwrap().net_raw), (true, false));
         let devices = |resource: &str, count, paths: &[&str]| {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();
             Devices { resource: resource.to_owned(), count, paths }
@@ -492,6 +505,8 @@ mod tests {
         refused(&["--pod-cidr", "10.244.0.1/24"], "10.244.0.1/24");
         refused(&["--node-ip", "eth0"], "IPv4");
         refused(&["--node-ip", "127.0.0.1"], "no other host");
+        refused(&["--external-ips", "192.168.1.7"], "192.168.1.240/28");
+        refused(&["--net-raw", "0"], "neither yes nor no");
         refused(&["--cluster-dns", "kube-dns"], "--cluster-dns");
         refused(&["--cluster-domain", "a..b"], "a..b");
         refused(&["--allowed-unsafe-sysctls", "net.*, vm.swappiness"], "vm.swappiness");

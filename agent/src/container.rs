@@ -7,7 +7,7 @@ use coracle_api::pod::{Container, PodSpec, ResourceList, Volume};
 
 use crate::desired::{Desired, Wanted};
 use crate::dns::resolv::Dns;
-use crate::environment::{environment, expand};
+use crate::environment::{Texts, TooLong, Variables, environment, expand, misconfigured, too_long};
 use crate::file_variables::of_files;
 use crate::hosts::HostNames;
 use crate::members::{Member, MemberKind, members};
@@ -110,7 +110,7 @@ pub fn sandbox_config(
             .filter(|_| spec.host_network)
             .flat_map(|alias| alias.hostnames.iter().map(|name| format!("{name}:{}", alias.ip)))
             .collect(),
-        sysctls: sysctls(spec),
+        sysctls: security::sysctls_of(node, spec),
         oom_score_adj: oom_score::of_sandbox(node),
         mounts: engine_mounts,
         log: Log::None,
@@ -156,10 +156,10 @@ pub fn member_config(
     security::check_user(wanted, container, image)?;
     let uid = &wanted.name.uid;
     let message = message_file(&node.data_dir, uid, &container.name, instance.attempt);
-    let environment = environment(node, desired, wanted, container, &instance.address)?;
-    let expand = |words: &[String]| -> Option<Vec<String>> {
-        (!words.is_empty()).then(|| words.iter().map(|word| expand(word, &environment)).collect())
-    };
+    let mut texts = Texts::default();
+    let environment = environment(node, desired, wanted, container, &instance.address, &mut texts)?;
+    let entrypoint = words("command", &container.command, &environment, &mut texts)?;
+    let command = words("args", &container.args, &environment, &mut texts)?;
     let join = container_name(&wanted.name, SANDBOX, instance.sandbox);
     let security = &container.security_context;
     let capabilities = security.capabilities.clone().unwrap_or_default();
@@ -174,8 +174,8 @@ pub fn member_config(
     Ok(ContainerConfig {
         name: tag.name(),
         image: container.image.clone(),
-        entrypoint: expand(&container.command),
-        command: expand(&container.args),
+        entrypoint,
+        command,
         working_dir: (!container.working_dir.is_empty()).then(|| container.working_dir.clone()),
         user: security::user(wanted, container, image),
         extra_groups: security::groups(spec),
@@ -201,7 +201,7 @@ pub fn member_config(
         read_only_root: security.read_only_root_filesystem == Some(true),
         no_new_privileges: security.allow_privilege_escalation == Some(false),
         capabilities_add: capabilities.add,
-        capabilities_drop: capabilities.drop,
+        capabilities_drop: security::capabilities_drop(node, container),
         seccomp: security::seccomp(spec, container, &seccomp_dir(&node.data_dir))?,
         app_armor: security::app_armor(wanted, container),
         se_linux: security::se_linux(spec, container),
@@ -210,14 +210,31 @@ pub fn member_config(
         stdin: container.stdin,
         stdin_once: container.stdin_once,
         tty: container.tty,
-        mounts: mounts((node, desired), wanted, container, &environment, &message)?,
+        mounts: mounts((node, desired), wanted, container, (&environment, &mut texts), &message)?,
         devices: devices(node, container),
         files: vec![message],
         texts: Vec::new(),
         file_variables: of_files(node, wanted, container)?,
         log: Log::JsonFile { bytes_max: LOG_BYTES_MAX, files_max: LOG_FILES_MAX },
-        environment: environment.into_iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        environment: environment.lines(),
     })
+}
+
+/// None: the image's own.
+fn words(
+    field: &str,
+    words: &[String],
+    environment: &Variables,
+    texts: &mut Texts,
+) -> Result<Option<Vec<String>>, Waiting> {
+    let mut expanded = Vec::new();
+    for (index, word) in words.iter().enumerate() {
+        let what = || format!("{field}[{index}]");
+        let word = expand(word, environment).map_err(|TooLong| misconfigured(too_long(&what())))?;
+        texts.take(word.len(), what)?;
+        expanded.push(word);
+    }
+    Ok((!expanded.is_empty()).then_some(expanded))
 }
 
 fn tag(wanted: &Wanted, container: &Container, image: &Image, instance: Instance, message: String) -> Tag {
@@ -287,11 +304,6 @@ fn cpu(spec: &PodSpec, container: &Container) -> (Option<i64>, Option<i64>) {
 fn devices(node: &Node, container: &Container) -> Vec<String> {
     let asked = |resource: &str| container.resources.limits.get(resource).is_some_and(|amount| amount.value() > 0);
     node.devices.iter().filter(|devices| asked(&devices.resource)).flat_map(|devices| devices.paths.clone()).collect()
-}
-
-fn sysctls(spec: &PodSpec) -> BTreeMap<String, String> {
-    let sysctls = spec.security_context.sysctls.iter();
-    sysctls.map(|sysctl| (security::sysctl_name(&sysctl.name), sysctl.value.clone())).collect()
 }
 
 #[cfg(test)]
@@ -419,21 +431,5 @@ mod tests {
             json!({"hostNetwork": true, "containers": [{"name": "c", "image": "i:1", "ports": [{"containerPort": 80}],
                 "volumeMounts": [], "terminationMessagePath": "/tmp/why"}]}),
         );
-    }
-
-    #[test]
-    fn variables_expand_as_in_kubernetes() {
-        let environment = [("A".to_owned(), "1".to_owned())];
-        for (text, wanted) in [
-            ("$(A)", "1"),
-            ("$$(A)", "$(A)"),
-            ("$(B)", "$(B)"),
-            ("$A $", "$A $"),
-            ("$(A", "$(A"),
-            ("$$$(A)", "$1"),
-            ("x$(A)y$(A)", "x1y1"),
-        ] {
-            assert_eq!(expand(text, &environment), wanted, "{text}");
-        }
     }
 }

@@ -1,15 +1,22 @@
 //! The files of a volume that the agent fills itself, as values. PURE.
 
 use std::fmt;
+use std::sync::Arc;
 
 pub const STAMP_LENGTH: usize = 16;
+/// All files of one volume: an object has at most one megabyte, and a volume may be made of several.
+pub const VOLUME_BYTES_MAX: usize = 4 << 20;
+/// And of all such volumes of one pod.
+pub const POD_BYTES_MAX: usize = 16 << 20;
+/// A file counts for no less: its name and place take as much.
+pub const FILE_BYTES_MIN: usize = 1024;
 
 /// One file of a volume.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VolumeFile {
     /// Relative, without `.` and `..`.
     pub path: String,
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<[u8]>,
     pub mode: u32,
     pub user: Option<u32>,
 }

@@ -72,6 +72,20 @@ pub enum Event {
         probe: &'static str,
         output: String,
     },
+    /// It could not be run, or nobody knows what came of it.
+    ProbeErrored {
+        probe: &'static str,
+        text: String,
+    },
+    /// It has passed, and not as it should.
+    ProbeWarning {
+        probe: &'static str,
+        text: String,
+    },
+    /// A hook of https was answered without TLS, and asked so.
+    HookFellBack {
+        text: String,
+    },
     /// Somebody paused it beside the agent.
     Unpaused,
     /// A wait that is told under another reason than its own, or under its own.
@@ -124,6 +138,11 @@ impl Event {
             Event::PostStartFailed => (true, "FailedPostStartHook", "PostStartHook failed".to_owned()),
             Event::PreStopFailed => (true, "FailedPreStopHook", "PreStopHook failed".to_owned()),
             Event::Unhealthy { probe, output } => (true, "Unhealthy", format!("{probe} probe failed: {output}")),
+            Event::ProbeErrored { probe, text } => {
+                (true, "Unhealthy", format!("{probe} probe errored and resulted in unknown state: {text}"))
+            }
+            Event::ProbeWarning { probe, text } => (true, "ProbeWarning", format!("{probe} probe warning: {text}")),
+            Event::HookFellBack { text } => (true, "LifecycleHTTPFallback", text),
             Event::Unpaused => (true, "Unpaused", unpaused(container)),
             Event::Waits { reason, message } => (true, reason, message),
             Event::ResizeStarted { summary } => (false, "ResizeStarted", format!("Pod resize started: {summary}")),
@@ -202,10 +221,9 @@ impl Happening {
     }
 
     /// A service that does not get all it asks for.
-    pub fn unsupported(refused: &Refused) -> Happening {
-        let Refused { namespace, name, uid, what } = refused;
-        let message = format!("{what} is not supported by this version of the agent");
-        Happening::of_service([namespace, name, uid], "UnsupportedField", message)
+    pub fn not_served(refused: &Refused) -> Happening {
+        let Refused { namespace, name, uid, reason, what } = refused;
+        Happening::of_service([namespace, name, uid], reason, what.clone())
     }
 
     /// A service that does not work on this host.

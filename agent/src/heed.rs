@@ -1,7 +1,8 @@
 //! Looks what of this host is in the way of services and pods, and tells it: a line of the log and an event each, once.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::pod_network::plug;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Of the kernel's list of sockets, which pods on the host's network can make long: a hundred thousand of them.
+const SOCKETS_BYTES_MAX: u64 = 16 << 20;
 
 /// Never ends. Looks when services ask for something else of this host: never by the clock.
 pub async fn run(
@@ -37,7 +40,7 @@ pub async fn run(
             seen = Some(network.services.clone());
             let wanted = asked(&network.services);
             if last.as_ref() != Some(&wanted) {
-                let found = troubles(&network.services, &sockets(), &plug::local(), &plug::networks());
+                let found = troubles(&network.services, &sockets(), &plug::networks());
                 for trouble in found.difference(&announced) {
                     let Trouble { namespace, name, uid, reason, what } = trouble;
                     log::warn!("service {namespace}/{name}: {what}");
@@ -55,8 +58,13 @@ pub async fn run(
     }
 }
 
-fn sockets() -> Listening {
-    let text = |name: &str| fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
+pub fn sockets() -> Listening {
+    let text = |name: &str| {
+        let mut text = String::new();
+        let file = File::open(format!("/proc/net/{name}"));
+        let read = file.and_then(|file| file.take(SOCKETS_BYTES_MAX).read_to_string(&mut text));
+        read.map(|_| text).unwrap_or_default()
+    };
     listening([&text("tcp"), &text("tcp6")], [&text("udp"), &text("udp6")])
 }
 

@@ -3,7 +3,8 @@
 //!
 //!     services, what listens here, this host's networks -> `troubles`: a line and an event each
 //!
-//! The rules lead on what comes to such a port whoever listens there: the program would be beaten without a word.
+//! The rules lead on what comes to a node port whoever listens there: the program would be beaten without a word. At
+//! other ports of this host the program stays (`services::outer`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -30,13 +31,8 @@ pub struct Trouble {
     pub what: String,
 }
 
-/// `local`: the addresses of this host. `networks`: by the name of an interface.
-pub fn troubles(
-    services: &[Arc<Service>],
-    listening: &Listening,
-    local: &[IpAddr],
-    networks: &[(String, Subnet)],
-) -> BTreeSet<Trouble> {
+/// `networks`: by the name of an interface.
+pub fn troubles(services: &[Arc<Service>], listening: &Listening, networks: &[(String, Subnet)]) -> BTreeSet<Trouble> {
     let mut all = BTreeSet::new();
     for service in services {
         let (meta, spec) = (&service.metadata, &service.spec);
@@ -47,8 +43,6 @@ pub fn troubles(
             reason,
             what,
         };
-        let given: Vec<IpAddr> =
-            service.status.load_balancer.ingress.iter().filter_map(|one| one.ip.parse().ok()).collect();
         for port in &spec.ports {
             let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
             let all_of = match protocol {
@@ -56,20 +50,15 @@ pub fn troubles(
                 "UDP" => &listening.udp,
                 _ => continue,
             };
-            let node = (port.node_port, None, "node port");
-            let balanced =
-                given.iter().filter(|ip| local.contains(ip)).map(|ip| (port.port, Some(*ip), "balanced port"));
-            for (number, address, kind) in balanced.chain([node]).filter(|(number, ..)| *number > 0) {
-                if let Some(holder) =
-                    all_of.iter().find(|one| i32::from(one.port()) == number && takes(one.ip(), address))
-                {
-                    let what = format!(
-                        "a program of this host listens at {holder}/{protocol}, and the {kind} {number} of this \
-                         service takes what comes there (`ss -lntup` says which program; end it, or give the service \
-                         another port)"
-                    );
-                    all.insert(trouble("PortTaken", what));
-                }
+            let number = port.node_port;
+            let holder = all_of.iter().find(|one| i32::from(one.port()) == number && takes(one.ip(), None));
+            if let Some(holder) = holder.filter(|_| number > 0) {
+                let what = format!(
+                    "a program of this host listens at {holder}/{protocol}, and the node port {number} of this \
+                     service takes what comes there (`ss -lntup` says which program; end it, or give the service \
+                     another port)"
+                );
+                all.insert(trouble("PortTaken", what));
             }
         }
         let Ok(address) = spec.cluster_ip.parse::<IpAddr>() else { continue };
@@ -87,7 +76,7 @@ pub fn troubles(
 
 /// Whether a socket at that address takes what comes to the other (none: every address that others reach). What listens
 /// on the loopback alone takes nothing that comes from elsewhere.
-fn takes(at: IpAddr, address: Option<IpAddr>) -> bool {
+pub fn takes(at: IpAddr, address: Option<IpAddr>) -> bool {
     if at.is_unspecified() {
         return true;
     }
@@ -131,9 +120,8 @@ fn address(text: &str) -> Option<SocketAddr> {
 pub fn asked(services: &[Arc<Service>]) -> BTreeMap<(String, String), Vec<String>> {
     let of = |service: &Arc<Service>| {
         let spec = &service.spec;
-        let ports = spec.ports.iter().map(|port| format!("{}{}/{}", port.protocol, port.port, port.node_port));
-        let given = service.status.load_balancer.ingress.iter().map(|one| one.ip.clone());
-        ports.chain(given).chain([spec.cluster_ip.clone()]).collect()
+        let ports = spec.ports.iter().map(|port| format!("{}/{}", port.protocol, port.node_port));
+        ports.chain([spec.cluster_ip.clone()]).collect()
     };
     services
         .iter()
@@ -172,8 +160,7 @@ mod tests {
             let parse = |all: &[&str]| all.iter().map(|text| text.parse().unwrap()).collect();
             let listening = Listening { tcp: parse(tcp), udp: parse(udp) };
             let networks = [("eth0".to_owned(), Subnet::parse("192.0.2.0/24").unwrap())];
-            let local = ["192.0.2.1".parse().unwrap()];
-            let found = troubles(&[Arc::new(Service::read(&service).unwrap())], &listening, &local, &networks);
+            let found = troubles(&[Arc::new(Service::read(&service).unwrap())], &listening, &networks);
             let said: Vec<&str> = found.iter().map(|one| one.what.split(" of this service").next().unwrap()).collect();
             assert_eq!(said, expected, "{tcp:?} {udp:?}");
             assert!(found.iter().all(|one| one.reason == "PortTaken"
@@ -184,9 +171,8 @@ mod tests {
         check(&["0.0.0.0:30080"], &[], &[&says("0.0.0.0:30080/TCP", "node port 30080")]);
         check(&["[::]:30080"], &[], &[&says("[::]:30080/TCP", "node port 30080")]);
         check(&["127.0.0.1:30080"], &["0.0.0.0:30080"], &[]);
-        check(&["192.0.2.1:80"], &[], &[&says("192.0.2.1:80/TCP", "balanced port 80")]);
-        check(&["198.51.100.1:80", "0.0.0.0:53"], &[], &[]);
-        check(&[], &["0.0.0.0:53"], &[&says("0.0.0.0:53/UDP", "balanced port 53")]);
+        // Of the balanced ones `services::outer` tells.
+        check(&["192.0.2.1:80", "0.0.0.0:53"], &["0.0.0.0:53"], &[]);
     }
 
     #[test]
@@ -194,9 +180,8 @@ mod tests {
         let service =
             |ip: &str| -> Value { json!({"metadata": {"namespace": "d", "name": "a"}, "spec": {"clusterIP": ip}}) };
         let networks = [("eth0".to_owned(), Subnet::parse("10.96.3.9/24").unwrap())];
-        let found = |ip: &str| {
-            troubles(&[Arc::new(Service::read(&service(ip)).unwrap())], &Listening::default(), &[], &networks)
-        };
+        let found =
+            |ip: &str| troubles(&[Arc::new(Service::read(&service(ip)).unwrap())], &Listening::default(), &networks);
         assert!(found("10.96.4.1").is_empty() && found("None").is_empty());
         let one = found("10.96.3.1").pop_first().unwrap();
         assert_eq!(one.reason, "AddressOverlaps");

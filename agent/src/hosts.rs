@@ -77,9 +77,14 @@ impl HostNames {
     }
 }
 
+/// Whether the address is missing. `head`: the first bytes of the file; the aliases stand behind the mark.
+pub fn is_unfinished(head: &str) -> bool {
+    head.contains(MARK)
+}
+
 /// The text with the address where the mark was; None if there is none, or not any more.
 pub fn complete(text: &str, address: &str) -> Option<String> {
-    text.contains(MARK).then(|| text.replacen(MARK, address, 1))
+    is_unfinished(text).then(|| text.replacen(MARK, address, 1))
 }
 
 fn short(name: &str) -> String {

@@ -18,6 +18,7 @@ pub mod config;
 pub mod container;
 pub mod content;
 pub mod desired;
+pub mod disks;
 pub mod dns;
 pub mod downward;
 pub mod endpoints;
@@ -271,6 +272,7 @@ pub(crate) fn node(config: &Config, host: &host::Host) -> plan::Node {
         pause_image: pause::image(std::env::consts::ARCH).map(|image| image.id).unwrap_or_default(),
         app_armor: host.app_armor,
         unsafe_sysctls: config.unsafe_sysctls.clone(),
+        drops_net_raw: !config.net_raw,
         devices: config.devices.clone(),
         pids_max: config.pids_max,
         huge_pages: host.huge_pages.clone(),
@@ -306,7 +308,7 @@ fn spawn_sources(
     let (heard_in, heard) = watch::channel(Arc::new(MasterPods::default()));
     let (node_in, node) = watch::channel(None);
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
-    let dns = spawn_servers(config, &network, &shown, &happenings_in);
+    let dns = spawn_servers(config, (&network, &shown, &address), &happenings_in);
     let last = network.clone();
     spawn_local(together::follow(files, pods, network, objects, node, dns, desired_in));
     let Some(target) = config.master.clone() else {
@@ -339,9 +341,10 @@ fn spawn_sources(
         given_up: given_up_in,
     };
     let (name, data_dir, secrets_on_disk) = (config.node_name.clone(), config.data_dir.clone(), config.secrets_on_disk);
-    let (follower, seen) = (client.clone(), shown.clone());
+    let (follower, seen, machine_id) = (client.clone(), shown.clone(), host.machine_id.clone());
     spawn_local(async move {
-        let about = master::FollowFacts { node_name: &name, data_dir: &data_dir, secrets_on_disk };
+        let about =
+            master::FollowFacts { node_name: &name, machine_id: &machine_id, data_dir: &data_dir, secrets_on_disk };
         master::run(follower, about, seen, outlets).await;
     });
     spawn_local(report::run(client.clone(), about, shown.clone(), heard.clone()));
@@ -350,11 +353,14 @@ fn spawn_sources(
     (desired, heard, last)
 }
 
+/// Services, what runs here, and this host's address.
+type ServedBy<'a> =
+    (&'a watch::Receiver<Option<Arc<ClusterServices>>>, &'a watch::Receiver<Arc<Shown>>, &'a watch::Receiver<String>);
+
 /// Whatever serves services on this host; how names are to be looked up.
 fn spawn_servers(
     config: &Config,
-    network: &watch::Receiver<Option<Arc<ClusterServices>>>,
-    shown: &watch::Receiver<Arc<Shown>>,
+    (network, shown, address): ServedBy<'_>,
     happenings: &mpsc::Sender<Happening>,
 ) -> ClusterNames {
     let (rules_in, rules) = watch::channel(None);
@@ -371,9 +377,11 @@ fn spawn_servers(
         node: config.node_name.clone(),
         pod_cidr: config.pod_cidr.clone(),
         bridges_are_seen: net::bridges_are_seen(),
+        outer: services::outer::Outer { allowed: config.external_ips.clone(), ..Default::default() },
         ..Default::default()
     };
     let servers = balance::Servers { rules: rules_in, names: names_in, ports: ports_in };
-    spawn_local(balance::run(network.clone(), shown.clone(), (dns.clone(), here), servers, happenings.clone()));
+    let facts = (dns.clone(), here, address.clone());
+    spawn_local(balance::run(network.clone(), shown.clone(), facts, servers, happenings.clone()));
     dns
 }

@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn logins_of_secrets() {
         let check = |type_name: &str, key: &str, text: &str, expected: &[(&str, &str, &str)]| {
-            let data = [(key.to_owned(), text.as_bytes().to_vec())].into();
+            let data = [(key.to_owned(), text.as_bytes().into())].into();
             let found = of_secret(&Object { type_name: type_name.into(), data, ..Object::default() });
             let found: Vec<_> =
                 found.iter().map(|one| (one.place.as_str(), one.username.as_str(), one.password.as_str())).collect();

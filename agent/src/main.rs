@@ -6,14 +6,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use coracle_agent::config::{self, Config, Invocation};
+use coracle_agent::disks::THREADS_MAX;
 use coracle_agent::inside::deed::Deed;
 use coracle_agent::{command, host, inside, run};
 use coracle_http::network::HANDLER_STACK_BYTES;
 use coracle_http::resident;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Handlers of the port and of the socket and those of their health, removals of large trees, and one to spare.
-const BLOCKING_THREADS_MAX: usize = 12;
+/// Handlers of the port and of the socket and those of their health, some to spare, and what waits for disks.
+const BLOCKING_THREADS_MAX: usize = 12 + THREADS_MAX;
 
 #[expect(clippy::print_stdout, reason = "--help and --version are asked for on standard output")]
 fn main() -> ExitCode {
@@ -109,9 +110,9 @@ fn start_log(level: log::LevelFilter) {
                 log::Level::Info => 6,
                 log::Level::Debug | log::Level::Trace => 7,
             };
-            // One line, whatever an engine or a command said.
+            // One line, whatever an engine, a container or a command said.
             let text = record.args().to_string();
-            let text = text.trim_end().replace('\n', " | ");
+            let text = coracle_api::printable::line(&text);
             if journal {
                 writeln!(out, "<{level}>{text}")
             } else {

@@ -1,16 +1,20 @@
 //! The mounts of a container, and the part of a volume that each shows. PURE: `runtime` finds the parts on the host.
 
-use coracle_api::pod::{Container, VolumeMount};
+use std::collections::HashMap;
+
+use coracle_api::pod::{Container, Volume, VolumeMount};
 
 use crate::claims;
 use crate::desired::{Desired, Wanted};
-use crate::environment::expand;
+use crate::environment::{Piece, Texts, TooLong, Variables, expand, pieces, too_long};
 use crate::plan::waiting::{WaitReason, Waiting};
 use crate::plan::world::Node;
 use crate::projection::{self, Missing};
 use crate::runtime::{Mount, MountSource, Propagation, ReadOnlyBelow, SubPath};
 use crate::volumes::{Home, source};
 
+/// Variables that are told to be missing.
+const NAMES_TOLD_MAX: usize = 20;
 const MESSAGE_PATH_DEFAULT: &str = "/dev/termination-log";
 
 /// In the container's order, the file for its message last. The error is what it waits for, in the kubelet's words.
@@ -18,14 +22,20 @@ pub fn mounts(
     (node, desired): (&Node, &Desired),
     wanted: &Wanted,
     container: &Container,
-    environment: &[(String, String)],
+    (environment, texts): (&Variables, &mut Texts),
     message: &str,
 ) -> Result<Vec<Mount>, Waiting> {
     let home = Home::of(node, wanted);
+    let volumes: HashMap<&str, &Volume> =
+        wanted.pod.spec.volumes.iter().rev().map(|volume| (volume.name.as_str(), volume)).collect();
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts.iter().enumerate() {
-        let made = one((&home, desired), wanted, container, environment, (index, mount));
-        mounts.push(made.map_err(|text| Waiting::new(WaitReason::CreateContainerConfigError, text))?);
+        let volume = volumes.get(mount.name.as_str()).copied();
+        let made = one((&home, desired), wanted, container, (environment, volume), (index, mount))
+            .map_err(|text| Waiting::new(WaitReason::CreateContainerConfigError, text))?;
+        let length = made.sub_path.as_ref().map_or(0, |part| part.path.len());
+        texts.take(length, || format!("volumeMounts[{index}].subPathExpr"))?;
+        mounts.push(made);
     }
     let target = if container.termination_message_path.is_empty() {
         MESSAGE_PATH_DEFAULT
@@ -43,10 +53,9 @@ fn one(
     (home, desired): (&Home<'_>, &Desired),
     wanted: &Wanted,
     container: &Container,
-    environment: &[(String, String)],
+    (environment, volume): (&Variables, Option<&Volume>),
     (index, mount): (usize, &VolumeMount),
 ) -> Result<Mount, String> {
-    let volume = wanted.pod.spec.volumes.iter().find(|volume| volume.name == mount.name);
     let missing = || format!("cannot find volume \"{}\" to mount into container \"{}\"", mount.name, container.name);
     let volume = volume.ok_or_else(missing)?;
     // It was bound when the sandbox came up, and unknown is not absent: this is no more than a moment.
@@ -98,19 +107,20 @@ fn read_only_below(mount: &VolumeMount) -> Result<ReadOnlyBelow, String> {
 }
 
 /// The path of `subPath`, or of `subPathExpr` with the container's variables; None: the whole volume.
-fn sub_path(mount: &VolumeMount, environment: &[(String, String)]) -> Result<Option<String>, String> {
+fn sub_path(mount: &VolumeMount, environment: &Variables) -> Result<Option<String>, String> {
     let path = if mount.sub_path_expr.is_empty() {
         mount.sub_path.clone()
     } else {
-        let value = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-        let mut missing: Vec<&str> =
-            names(&mount.sub_path_expr).into_iter().filter(|name| value(name).unwrap_or_default().is_empty()).collect();
+        let is_missing = |name: &&str| environment.value(name).unwrap_or_default().is_empty();
+        let name = |piece| if let Piece::Name(name) = piece { Some(name) } else { None };
+        let mut missing: Vec<&str> = pieces(&mount.sub_path_expr).filter_map(name).filter(is_missing).collect();
         if !missing.is_empty() {
             missing.sort_unstable();
             missing.dedup();
+            missing.truncate(NAMES_TOLD_MAX);
             return Err(format!("missing value for {}", missing.join(", ")));
         }
-        expand(&mount.sub_path_expr, environment)
+        expand(&mount.sub_path_expr, environment).map_err(|TooLong| too_long("subPathExpr"))?
     };
     if path.is_empty() {
         return Ok(None);
@@ -124,22 +134,6 @@ fn sub_path(mount: &VolumeMount, environment: &[(String, String)]) -> Result<Opt
     Ok(Some(path))
 }
 
-/// The variables that a text is to be filled with.
-fn names(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('$') {
-            rest = after;
-        } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
-            found.push(name);
-            rest = after;
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,8 +143,7 @@ mod tests {
         let check = |path: &str, expression: &str, expected: Result<Option<&str>, &str>| {
             let mount =
                 VolumeMount { sub_path: path.into(), sub_path_expr: expression.into(), ..VolumeMount::default() };
-            let environment =
-                [("A", "a/b"), ("ROOT", "/x"), ("NIL", "")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let environment = Variables::of(&[("A", "a/b"), ("ROOT", "/x"), ("NIL", "")]);
             let found = sub_path(&mount, &environment);
             assert_eq!(found.as_ref().map(Option::as_deref).map_err(String::as_str), expected, "{path}{expression}");
         };

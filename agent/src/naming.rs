@@ -12,6 +12,8 @@ use crate::runtime::{Check, Publish};
 
 /// An annotation of a pod as the agent shows it: whether it comes from a `file` or from the `api`.
 pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+/// An annotation of a mirror: the file that asks for it.
+pub const CONFIG_FILE: &str = "dev.coracle.file";
 /// In the agent's own answers: what a pod waits for that its status does not say.
 pub const WAITS_FOR: &str = "dev.coracle.waits-for";
 /// On every container, volume and network of ours; the value is the kind of thing: `sandbox`, `container`, `volume`,
@@ -227,6 +229,11 @@ pub fn spare_name(name: &str) -> String {
 /// A pod of the API that shows what a file asks for is called so.
 pub fn mirror_name(name: &str, node_name: &str) -> String {
     format!("{name}-{node_name}")
+}
+
+/// The name of the pod that a mirror shows. None: it is no mirror of this node.
+pub fn mirrored_name<'a>(mirror: &'a str, node_name: &str) -> Option<&'a str> {
+    mirror.strip_suffix(node_name)?.strip_suffix('-')
 }
 
 /// Everything that a pod has on the disk of this host.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::happening::Happening;
 use crate::hash::hash_text;
 use crate::netfilter;
-use crate::pod_network::BRIDGE;
+use crate::pod_network::{BRIDGE, plug};
 use crate::services::ends::Led;
 use crate::services::flows::{self, Moved};
 use crate::services::{self, KernelRules, LeftOut, ServiceRules};
@@ -125,6 +125,8 @@ impl Net {
         }
         if again || recheck_table && self.applied.is_some() && (listed.is_none() || self.listed != listed) {
             self.applied = None;
+            // What came while the rules were gone was led nowhere, and goes on so.
+            self.led = None;
             self.again = self.again.saturating_sub(1);
         }
         let nothing = rules.parts.is_empty() && self.applied.is_none();
@@ -158,7 +160,7 @@ impl Net {
     /// Flows over UDP do not notice by themselves that somebody else serves them now.
     async fn end_stale(&mut self, rules: &KernelRules) {
         let now = flows::led(&rules.parts);
-        let moved = Moved::between(self.led.as_ref(), &now, &self.addresses);
+        let moved = Moved::between(self.led.as_ref(), &now, &self.addresses, &plug::local());
         self.led = Some(now);
         if !moved.is_empty() {
             match netfilter::end_stale(moved).await {

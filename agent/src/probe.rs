@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use coracle_api::pod::Probe;
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -26,8 +26,15 @@ use crate::naming::{PodName, Tag};
 use crate::plan::checks::{ProbeKind, check_of};
 use crate::plan::seen;
 use crate::plan::{Dead, Verdict, Verdicts};
-use crate::runtime::{Check, CheckOutcome, Failure, Runtime, State};
+use crate::runtime::{Check, CheckOutcome, Failure, Purpose, Runtime, State};
 use crate::sync::Shown;
+
+/// No probe is waited for any longer, whatever it asks for: each that waits holds a connection.
+const LIMIT_MAX: Duration = Duration::from_secs(60);
+/// The probes of one pod that are under way at once; the others wait for their turn.
+const AT_ONCE: usize = 16;
+/// A probe that could not be run is told after so long: a container that has ended is heard of by then.
+const TOLD_AFTER: Duration = Duration::from_millis(500);
 
 /// Everything that one probe of one container needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +71,7 @@ pub async fn run<R: Runtime + 'static>(
     listeners: Listeners,
 ) {
     let mut tasks: BTreeMap<(String, ProbeKind), (Plan, JoinHandle<()>)> = BTreeMap::new();
+    let mut places: BTreeMap<String, Arc<Semaphore>> = BTreeMap::new();
     loop {
         let (seen, known) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
         let carried = carried_over(&seen, &known, &verdicts.borrow());
@@ -71,6 +79,7 @@ pub async fn run<R: Runtime + 'static>(
             verdicts.send_modify(|verdicts| Arc::make_mut(verdicts).extend(carried));
         }
         listeners.tallies.keep(|uid| seen.desired.pods.contains_key(uid));
+        places.retain(|uid, _| seen.desired.pods.contains_key(uid));
         let wanted = plans(&seen, &verdicts.borrow());
         tasks.retain(|key, (plan, task)| {
             let stays = wanted.get(key) == Some(plan);
@@ -90,8 +99,10 @@ pub async fn run<R: Runtime + 'static>(
         });
         for (key, plan) in wanted {
             let (id, kind) = key.clone();
+            let place = places.entry(plan.pod.uid.clone()).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE)));
             tasks.entry(key).or_insert_with(|| {
-                let task = probe(runtime.clone(), id, kind, plan.clone(), verdicts.clone(), listeners.clone());
+                let asked = Asked { id, kind, plan: plan.clone(), place: place.clone() };
+                let task = probe(runtime.clone(), asked, verdicts.clone(), listeners.clone());
                 (plan, tokio::task::spawn_local(task))
             });
         }
@@ -182,7 +193,7 @@ fn plan(probe: &Probe, check: Check, kind: ProbeKind, started_ms: i64, pod: PodN
         delay: seconds(or(probe.initial_delay_seconds, 0)),
         started_ms,
         period: seconds(or(probe.period_seconds, 10)),
-        limit: seconds(or(probe.timeout_seconds, 1)),
+        limit: seconds(or(probe.timeout_seconds, 1)).min(LIMIT_MAX),
         successes: if kind == ProbeKind::Readiness { or(probe.success_threshold, 1) } else { 1 },
         failures: or(probe.failure_threshold, 3),
         pod,
@@ -190,26 +201,37 @@ fn plan(probe: &Probe, check: Check, kind: ProbeKind, started_ms: i64, pod: PodN
     }
 }
 
-async fn probe<R: Runtime>(
-    runtime: Arc<R>,
+/// What a task has to know of its probe.
+struct Asked {
     id: String,
     kind: ProbeKind,
     plan: Plan,
+    /// Common to the probes of its pod.
+    place: Arc<Semaphore>,
+}
+
+async fn probe<R: Runtime>(
+    runtime: Arc<R>,
+    asked: Asked,
     verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
     listeners: Listeners,
 ) {
+    let Asked { id, kind, plan, place } = asked;
     sleep(left(plan.delay, plan.started_ms, now().seconds().saturating_mul(1000))).await;
     let mut row = Row::default();
     let mut next = Instant::now();
     loop {
         sleep_until(next).await;
         next = (next + plan.period).max(Instant::now());
-        let outcome = runtime.check(&id, &plan.check, plan.limit).await;
+        let outcome = {
+            let _place = place.acquire().await;
+            runtime.check(&id, &plan.check, Purpose::Probe, plan.limit).await
+        };
         listeners.tallies.count(&plan.pod, &plan.container, kind, found(&outcome));
-        if let Ok(outcome) = &outcome
-            && !outcome.passed
-        {
-            let event = Event::Unhealthy { probe: kind.name(), output: outcome.output.clone() };
+        if outcome.is_err() {
+            sleep(TOLD_AFTER).await;
+        }
+        if let Some(event) = told(kind, &outcome) {
             // A full queue loses the event, not the verdict.
             let _ = listeners.happenings.try_send(Happening::of_pod(&plan.pod, Some(&plan.container), event));
         }
@@ -228,6 +250,16 @@ async fn probe<R: Runtime>(
                 return;
             }
         }
+    }
+}
+
+/// What people hear of a result.
+fn told(kind: ProbeKind, outcome: &Result<CheckOutcome, Failure>) -> Option<Event> {
+    let probe = kind.name();
+    match outcome {
+        Ok(CheckOutcome { passed: true, note, .. }) => Some(Event::ProbeWarning { probe, text: note.clone()? }),
+        Ok(outcome) => Some(Event::Unhealthy { probe, output: outcome.output.clone() }),
+        Err(failure) => Some(Event::ProbeErrored { probe, text: failure.to_string() }),
     }
 }
 
@@ -369,7 +401,7 @@ mod tests {
             .map(|result| {
                 let outcome = match result {
                     '?' => Err(Failure::Unavailable(String::new())),
-                    result => Ok(CheckOutcome { passed: result == '+', exit_code: None, output: String::new() }),
+                    result => Ok(CheckOutcome { passed: result == '+', ..CheckOutcome::default() }),
                 };
                 match row.take(outcome, &plan) {
                     None => '.',
@@ -386,5 +418,42 @@ mod tests {
         check(1, 3, "--+---", "..+..-");
         check(2, 1, "+-++", ".-.+");
         check(1, 3, "--?-", "...-");
+    }
+
+    #[test]
+    fn what_is_told_of_results() {
+        let message = |outcome: Result<CheckOutcome, Failure>| {
+            let event = told(ProbeKind::Liveness, &outcome)?;
+            let pod =
+                PodName { source: Source::Master, namespace: String::new(), name: String::new(), uid: String::new() };
+            let Happening { reason, message, warning, .. } = Happening::of_pod(&pod, Some("c"), event);
+            assert!(warning);
+            Some(format!("{reason}: {message}"))
+        };
+        let outcome = |passed: bool, output: &str, note: Option<&str>| {
+            message(Ok(CheckOutcome { passed, exit_code: None, output: output.into(), note: note.map(str::to_owned) }))
+        };
+        assert_eq!(outcome(true, "fine", None), None);
+        assert_eq!(outcome(false, "no", None).as_deref(), Some("Unhealthy: Liveness probe failed: no"));
+        assert_eq!(
+            outcome(true, "", Some("redirected")).as_deref(),
+            Some("ProbeWarning: Liveness probe warning: redirected")
+        );
+        assert_eq!(
+            message(Err(Failure::Conflict("it is paused".into()))).as_deref(),
+            Some("Unhealthy: Liveness probe errored and resulted in unknown state: it is paused")
+        );
+    }
+
+    #[test]
+    fn no_probe_is_waited_for_without_end() {
+        let limit = |seconds: i32| {
+            let probe = Probe { timeout_seconds: seconds, ..Probe::default() };
+            let pod =
+                PodName { source: Source::Master, namespace: String::new(), name: String::new(), uid: String::new() };
+            let check = Check::Exec { command: Vec::new() };
+            plan(&probe, check, ProbeKind::Liveness, 0, pod, String::new()).limit.as_secs()
+        };
+        assert_eq!([limit(0), limit(5), limit(60), limit(61), limit(i32::MAX)], [1, 5, 60, 60, 60]);
     }
 }

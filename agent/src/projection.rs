@@ -4,15 +4,15 @@
 //! Each has a stamp, by which a look tells whether what a pod mounts is what it should be. It is worked out without a
 //! look at the content, and stands in the name of the directory that the content is in.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use coracle_api::pod::{
     ConfigMapProjection, DownwardApiFile, DownwardApiProjection, KeyToPath, PodSpec, SecretVolumeSource,
-    ServiceAccountTokenProjection, Volume, VolumeProjection,
+    ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
 };
 
-use crate::content::{Content, STAMP_LENGTH, VolumeFile};
+use crate::content::{Content, FILE_BYTES_MIN, STAMP_LENGTH, VOLUME_BYTES_MAX, VolumeFile};
 use crate::desired::objects::{Object, ObjectKind, ObjectState, Token, TokenRef};
 use crate::desired::{Desired, Wanted};
 use crate::downward;
@@ -42,6 +42,8 @@ pub struct Projection<'a> {
     pub stamp: String,
     /// Made of what the master said last: good enough to start with, and no reason to change what is there.
     pub kept: bool,
+    /// Of all files; the smallest count as `FILE_BYTES_MIN`.
+    pub bytes: usize,
     parts: Vec<Part<'a>>,
     default_mode: i32,
     volume: &'a str,
@@ -54,7 +56,7 @@ enum Part<'a> {
     Text {
         path: &'a str,
         mode: Option<i32>,
-        text: String,
+        text: Arc<str>,
     },
     Token {
         path: &'a str,
@@ -85,8 +87,8 @@ pub fn look<'a>(
     desired: &'a Desired,
     node: &Node,
 ) -> Result<Projection<'a>, Missing> {
-    let mut gathered =
-        Gathered { wanted, desired, node, parts: Vec::new(), errors: Vec::new(), asked: false, kept: false };
+    let (parts, errors) = (Vec::new(), Vec::new());
+    let mut gathered = Gathered { wanted, desired, node, parts, errors, asked: false, kept: false, bytes: 0 };
     let default_mode = if let Some(map) = &volume.config_map {
         gathered.object(ObjectKind::ConfigMap, &map.name, &map.items, map.optional);
         map.default_mode
@@ -113,19 +115,28 @@ pub fn look<'a>(
     if let Some(text) = aggregate(&gathered.errors) {
         return Err(Missing::Failed(text));
     }
+    if gathered.is_full() {
+        return Err(Missing::Failed(too_large("its files come to", VOLUME_BYTES_MAX)));
+    }
     if gathered.asked {
         return Err(Missing::Asked);
     }
-    let (parts, kept) = (gathered.parts, gathered.kept);
+    let (parts, kept, bytes) = (gathered.parts, gathered.kept, gathered.bytes);
     let stamp = stamp(&parts, &wanted.sandbox_hash);
     Ok(Projection {
         stamp,
         kept,
+        bytes,
         parts,
         default_mode: default_mode.unwrap_or(MODE_DEFAULT),
         volume: &volume.name,
         spec: &wanted.pod.spec,
     })
+}
+
+/// `what`: with its verb.
+pub fn too_large(what: &str, bytes_max: usize) -> String {
+    format!("{what} more than {} MiB, which stand in this host's memory", bytes_max >> 20)
 }
 
 /// As Kubernetes joins errors: each once.
@@ -147,10 +158,23 @@ struct Gathered<'a, 'n> {
     errors: Vec<String>,
     asked: bool,
     kept: bool,
+    bytes: usize,
 }
 
 impl<'a> Gathered<'a, '_> {
+    fn count(&mut self, length: usize) {
+        self.bytes = self.bytes.saturating_add(length.max(FILE_BYTES_MIN));
+    }
+
+    /// Nothing more is gathered: one field or key may be asked for ten thousand times.
+    fn is_full(&self) -> bool {
+        self.bytes > VOLUME_BYTES_MAX
+    }
+
     fn object(&mut self, kind: ObjectKind, name: &str, items: &'a [KeyToPath], optional: Option<bool>) {
+        if self.is_full() {
+            return;
+        }
         let optional = optional == Some(true);
         let desired: &'a Desired = self.desired;
         let object: Option<&'a Arc<Object>> = match desired.objects.find(&self.wanted.name, kind, name) {
@@ -164,6 +188,15 @@ impl<'a> Gathered<'a, '_> {
             ObjectState::Unknown { silent: false } => return self.asked = true,
             ObjectState::Unknown { silent: true } => return self.errors.push(unsynced(kind)),
         };
+        match (object, items) {
+            (None, _) => {}
+            (Some(object), []) => {
+                object.data.values().chain(object.binary.values()).for_each(|one| self.count(one.len()))
+            }
+            (Some(object), items) => {
+                items.iter().filter_map(|item| object.file(&item.key)).for_each(|one| self.count(one.len()))
+            }
+        }
         let lacks = |item: &&KeyToPath| object.is_none_or(|object| object.file(&item.key).is_none());
         if let Some(item) = items.iter().find(lacks).filter(|_| !optional) {
             return self.errors.push(match kind {
@@ -176,13 +209,19 @@ impl<'a> Gathered<'a, '_> {
 
     fn downward(&mut self, item: &'a DownwardApiFile) {
         let DownwardApiFile { path, field_ref, resource_field_ref, mode } = item;
+        if self.is_full() {
+            return;
+        }
         let text = match (field_ref, resource_field_ref) {
             (Some(field), _) => downward::field(field, self.wanted, self.node, ""),
             (None, Some(resource)) => downward::resource(resource, self.wanted, &Default::default(), self.node),
             (None, None) => Ok(String::new()),
         };
         match text {
-            Ok(text) => self.parts.push(Part::Text { path, mode: *mode, text }),
+            Ok(text) => {
+                self.count(text.len());
+                self.parts.push(Part::Text { path, mode: *mode, text: text.into() });
+            }
             Err(text) => self.errors.push(text),
         }
     }
@@ -190,10 +229,11 @@ impl<'a> Gathered<'a, '_> {
     fn token(&mut self, source: &'a ServiceAccountTokenProjection) {
         let wanted = TokenRef::new(&self.wanted.pod, source);
         let desired: &'a Desired = self.desired;
-        match desired.objects.token(&self.wanted.name, &wanted) {
-            Token::There(text) => self.parts.push(Part::Token { path: &source.path, text }),
-            Token::Kept(text) => {
-                self.kept = true;
+        let found = desired.objects.token(&self.wanted.name, &wanted);
+        match found {
+            Token::There(text) | Token::Kept(text) => {
+                self.kept |= matches!(found, Token::Kept(_));
+                self.count(text.len());
                 self.parts.push(Part::Token { path: &source.path, text });
             }
             Token::Failed(why) => self.errors.push(format!("failed to fetch token: {why}")),
@@ -221,14 +261,14 @@ fn stamp(parts: &[Part<'_>], asked: &str) -> String {
 
 impl Projection<'_> {
     /// The error says what cannot be a file.
-    pub fn content(&self) -> Result<Content, String> {
+    pub fn content(&self, nested: &Nested) -> Result<Content, String> {
         let group = self.spec.security_context.fs_group.and_then(|group| u32::try_from(group).ok());
         let mut files: BTreeMap<String, VolumeFile> = BTreeMap::new();
         let mode = |mode: Option<i32>| u32::try_from(mode.unwrap_or(self.default_mode)).unwrap_or(0) & 0o777;
-        let mut add = |path: &str, bytes: &[u8], mode: u32, user: Option<u32>| -> Result<(), String> {
+        let mut add = |path: &str, bytes: Arc<[u8]>, mode: u32, user: Option<u32>| -> Result<(), String> {
             let path = clean(path)?;
             let mode = if group.is_some() { mode | GROUP_MODE } else { mode };
-            files.insert(path.clone(), VolumeFile { path, bytes: bytes.to_vec(), mode, user });
+            files.insert(path.clone(), VolumeFile { path, bytes, mode, user });
             Ok(())
         };
         for part in &self.parts {
@@ -236,25 +276,25 @@ impl Projection<'_> {
                 Part::Object(None, _) => {}
                 Part::Object(Some(object), []) => {
                     for (key, bytes) in object.data.iter().chain(&object.binary) {
-                        add(key, bytes, mode(None), None)?;
+                        add(key, bytes.clone(), mode(None), None)?;
                     }
                 }
                 Part::Object(Some(object), items) => {
                     for item in *items {
                         if let Some(bytes) = object.file(&item.key) {
-                            add(&item.path, bytes, mode(item.mode), None)?;
+                            add(&item.path, bytes.clone(), mode(item.mode), None)?;
                         }
                     }
                 }
-                Part::Text { path, mode: own, text } => add(path, text.as_bytes(), mode(*own), None)?,
+                Part::Text { path, mode: own, text } => add(path, text.clone().into(), mode(*own), None)?,
                 Part::Token { path, text } => {
                     let user = one_user(self.spec);
                     let mode = if user.is_some() || group.is_some() { OWN_MODE } else { mode(None) };
-                    add(path, text.as_bytes(), mode, user)?;
+                    add(path, text.as_bytes().into(), mode, user)?;
                 }
             }
         }
-        let folders = nested(self.volume, self.spec);
+        let folders = nested.below(self.volume);
         Ok(Content { stamp: self.stamp.clone(), files: files.into_values().collect(), folders, group })
     }
 }
@@ -294,18 +334,31 @@ fn one_user(spec: &PodSpec) -> Option<u32> {
     }
 }
 
-/// Where other volumes are mounted below this one: it is mounted read-only, so the engine can make no directory in it.
-fn nested(volume: &str, spec: &PodSpec) -> Vec<String> {
-    let mut found = BTreeSet::new();
-    for container in crate::members::members(spec).map(|member| member.spec) {
-        let own = container.volume_mounts.iter().filter(|mount| mount.name == volume && mount.sub_path.is_empty());
-        for own in own.filter(|mount| mount.sub_path_expr.is_empty()) {
-            let below = |path: &str| {
-                path.strip_prefix(own.mount_path.trim_end_matches('/'))?.strip_prefix('/').map(str::to_owned)
-            };
-            let others = container.volume_mounts.iter().filter(|mount| mount.name != volume);
-            found.extend(others.filter_map(|mount| clean(&below(&mount.mount_path)?).ok()));
+/// By volume: where others are mounted below it. It is mounted read-only, so the engine can make no directory in it.
+#[derive(Debug, Default)]
+pub struct Nested(HashMap<String, BTreeSet<String>>);
+
+impl Nested {
+    pub fn of(spec: &PodSpec) -> Nested {
+        let mut nested = Nested::default();
+        for container in crate::members::members(spec).map(|member| member.spec) {
+            let mounts = &container.volume_mounts;
+            let targets: BTreeMap<&str, &str> =
+                mounts.iter().map(|mount| (mount.mount_path.as_str(), mount.name.as_str())).collect();
+            let whole = |mount: &&VolumeMount| mount.sub_path.is_empty() && mount.sub_path_expr.is_empty();
+            for own in mounts.iter().filter(whole) {
+                let above = format!("{}/", own.mount_path.trim_end_matches('/'));
+                let below = targets
+                    .range(above.as_str()..)
+                    .map_while(|(path, name)| Some((path.strip_prefix(above.as_str())?, *name)));
+                let below = below.filter(|(_, name)| *name != own.name).filter_map(|(path, _)| clean(path).ok());
+                nested.0.entry(own.name.clone()).or_default().extend(below);
+            }
         }
+        nested
     }
-    found.into_iter().collect()
+
+    pub fn below(&self, volume: &str) -> Vec<String> {
+        self.0.get(volume).into_iter().flatten().cloned().collect()
+    }
 }

@@ -14,14 +14,15 @@ mod mirror;
 mod said;
 
 use self::mirror::{is_contradicted, mirror};
-use self::said::agrees;
 pub use self::said::pod_status;
+use self::said::{agrees, follows};
 use crate::clock::now;
 use crate::desired::Wanted;
 use crate::desired::master::MasterPods;
-use crate::naming::{Source, Tag, mirror_name};
+use crate::naming::{CONFIG_FILE, Source, Tag, mirror_name, mirrored_name};
 use crate::node::{Condition, NodeFacts, conditions, node_document, node_status};
 use crate::probe::carried_over;
+use crate::status::is_final;
 use crate::sync::Shown;
 use coracle_api::annotations::MIRROR;
 use coracle_http::Method;
@@ -267,7 +268,8 @@ pub fn calls(shown: &Shown, heard: &MasterPods, node_name: &str, sent: &BTreeMap
         let name = mirror_name(&wanted.name.name, node_name);
         let key = (wanted.name.namespace.clone(), name.clone());
         if !mirrored.contains_key(&key) {
-            let document = mirror(&wanted.document, &name, node_name);
+            let file = shown.desired.files.of.get(uid).map(String::as_str);
+            let document = mirror(&wanted.document, &name, node_name, file);
             calls.push(Call::Mirror { namespace: key.0.clone(), name, document });
         }
         files.insert(key, uid);
@@ -287,7 +289,9 @@ pub fn calls(shown: &Shown, heard: &MasterPods, node_name: &str, sent: &BTreeMap
                     file
                 }
                 None => {
-                    if !shown.desired.unknown.contains(&Source::File) {
+                    let file = pod["metadata"]["annotations"][CONFIG_FILE].as_str();
+                    let name = mirrored_name(&key.1, node_name).unwrap_or(&key.1);
+                    if shown.desired.lacks_file(&key.0, name, file) {
                         calls.push(delete());
                     }
                     continue;
@@ -302,9 +306,14 @@ pub fn calls(shown: &Shown, heard: &MasterPods, node_name: &str, sent: &BTreeMap
             continue;
         };
         let shows = &pod["status"];
-        // A mirror that says of a container that it has ended for good takes no other word of it: a new one does.
+        let status = &follows(status, shows);
+        // What has ended takes no other word of it: a new mirror does.
         if mirrored.contains_key(&key) && is_contradicted(&shown.desired.pods[local], shows, status) {
             calls.push(delete());
+            continue;
+        }
+        // Somebody else has ended it, and the loop is about to hear of that.
+        if is_final(shows) && status["phase"] != shows["phase"] {
             continue;
         }
         let same = agrees(status, shows)
@@ -331,10 +340,9 @@ fn deleted(pod: &Value) -> bool {
 /// The pod has ended, and all that the loop says is the record that it heard before this one, whatever others have put
 /// into that: it hears this one yet. Two records, each sent for the other, would take turns for ever.
 fn is_echo(shown: &Shown, uid: &str, shows: &Value) -> bool {
-    let ended = |status: &Value| matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"));
     let record = shown.desired.pods.get(uid).map(|wanted| &wanted.document["status"]);
     let says = |record| shown.statuses.get(uid).is_some_and(|status| agrees(status, record));
-    ended(shows) && record.is_some_and(|record| ended(record) && says(record))
+    is_final(shows) && record.is_some_and(|record| is_final(record) && says(record))
 }
 
 /// Its deletion was asked for, the loop has heard of that and starts nothing of it any more, the engine was asked, and
@@ -366,7 +374,7 @@ fn is_over(shown: &Shown, uid: &str, pod: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Desired;
+    use crate::desired::{Desired, FilesSeen};
 
     fn file_pod() -> Wanted {
         let document =
@@ -420,6 +428,54 @@ mod tests {
         check(&ours, &heard(vec![pod("a", "u", json!({"conditions": [ready, doomed]}))]), &[]);
     }
 
+    #[test]
+    fn a_final_phase_is_never_left() {
+        let check = |shows: &str, says: &str, expected: &[&str]| {
+            let (shows, says) = (json!({"phase": shows}), json!({"phase": says}));
+            check(&shown(vec![], &[("u", says.clone())]), &heard(vec![pod("a", "u", shows.clone())]), expected);
+            let mut mirror = mirror(&file_pod().document, "web-n1", "n1", None);
+            (mirror["metadata"]["uid"], mirror["status"]) = ("m1".into(), shows);
+            let expected: Vec<&str> = if expected.is_empty() { vec!["delete web-n1"] } else { vec!["status web-n1"] };
+            self::check(&self::shown(vec![file_pod()], &[("f1", says)]), &heard(vec![mirror]), &expected);
+        };
+        for ended in ["Succeeded", "Failed"] {
+            check("Running", ended, &["status a"]);
+            check(ended, "Running", &[]);
+            check(ended, "Pending", &[]);
+        }
+        check("Succeeded", "Failed", &[]);
+        check("Failed", "Succeeded", &[]);
+    }
+
+    /// One file that cannot be read keeps no mirror of another.
+    #[test]
+    fn a_mirror_goes_with_its_file() {
+        let check = |unread: &[&str], whole: bool, gone: bool, file: Option<&str>, goes: bool| {
+            let mut mirror = mirror(&file_pod().document, "web-n1", "n1", file);
+            mirror["metadata"]["uid"] = "m1".into();
+            let name = ("default".to_owned(), "web".to_owned());
+            let files = FilesSeen {
+                whole,
+                unread: unread.iter().map(|name| (*name).to_owned()).collect(),
+                gone: gone.then_some(name).into_iter().collect(),
+                ..FilesSeen::default()
+            };
+            let unknown = if unread.is_empty() && whole { vec![] } else { vec![Source::File] };
+            let unknown = unknown.into_iter().collect();
+            let desired = Desired { files: Arc::new(files), unknown, ..Desired::default() };
+            let seen = Shown { desired: Arc::new(desired), looked: true, ..Shown::default() };
+            let expected: &[&str] = if goes { &["delete web-n1"] } else { &[] };
+            self::check(&seen, &heard(vec![mirror]), expected);
+        };
+        check(&[], true, false, None, true);
+        check(&["README"], true, true, None, true);
+        check(&["README"], true, false, Some("web.yaml"), true);
+        check(&["web.yaml"], true, false, Some("web.yaml"), false);
+        // An agent of before made it, and another after it: whose file it was nobody knows.
+        check(&["README"], true, false, None, false);
+        check(&[], false, false, Some("web.yaml"), false);
+    }
+
     /// The master refuses to hear that what ended for good runs: a mirror of its own begins anew.
     #[test]
     fn a_mirror_that_is_contradicted_is_made_anew() {
@@ -428,7 +484,7 @@ mod tests {
             let document = json!({"metadata": {"namespace": "default", "name": "web", "uid": "f1"}, "spec": spec});
             let wanted = Wanted::new(Source::File, document).unwrap();
             let of = |state: Value| json!({"containerStatuses": [{"name": "c", "state": state}]});
-            let mut mirror = mirror(&wanted.document, "web-n1", "n1");
+            let mut mirror = mirror(&wanted.document, "web-n1", "n1", None);
             mirror["metadata"]["uid"] = "m1".into();
             mirror["status"] = of(json!({"terminated": {"exitCode": 0}}));
             check(&shown(vec![wanted], &[("f1", of(state))]), &heard(vec![mirror]), expected);
@@ -488,7 +544,7 @@ mod tests {
     fn files_have_mirrors() {
         let seen = shown(vec![file_pod()], &[("f1", json!({"phase": "Running"}))]);
         check(&seen, &heard(vec![]), &["mirror web-n1"]);
-        let mut document = mirror(&file_pod().document, "web-n1", "n1");
+        let mut document = mirror(&file_pod().document, "web-n1", "n1", None);
         document["metadata"]["uid"] = "m1".into();
         check(&seen, &heard(vec![document.clone()]), &["status web-n1"]);
         document["status"] = json!({"phase": "Running"});

@@ -2,6 +2,8 @@
 //!
 //! Where both say something, the container's own word counts.
 
+use std::collections::BTreeMap;
+
 use coracle_api::pod::{Container, PodSpec, Profile};
 
 use crate::desired::Wanted;
@@ -29,6 +31,11 @@ const SAFE_SYSCTLS: [&str; 12] = [
 ];
 /// Those of the IPC namespace, from their beginning; `net.` is the network's, and no others are a pod's own.
 const IPC_SYSCTLS: [&str; 4] = ["kernel.sem", "kernel.shm", "kernel.msg", "fs.mqueue."];
+/// The capability to send packets of one's own making.
+const NET_RAW: &str = "NET_RAW";
+/// Whose programs may send what `ping` sends.
+const PING_GROUPS: &str = "net.ipv4.ping_group_range";
+const EVERY_GROUP: &str = "0 2147483647";
 /// On a pod of a file, where nobody writes the field out: the annotation that came before it.
 const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
@@ -143,6 +150,34 @@ pub fn se_linux(spec: &PodSpec, container: &Container) -> Vec<String> {
     let Some(options) = options else { return Vec::new() };
     let pairs = [("user", &options.user), ("role", &options.role), ("type", &options.kind), ("level", &options.level)];
     pairs.into_iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| format!("{key}:{value}")).collect()
+}
+
+/// What is taken from a container of the engine's usual capabilities; also packets of its own making, where the
+/// configuration says so and the pod does not ask for them.
+pub fn capabilities_drop(node: &Node, container: &Container) -> Vec<String> {
+    let context = &container.security_context;
+    let (mut drop, add) = context.capabilities.clone().map(|found| (found.drop, found.add)).unwrap_or_default();
+    let names = |all: &[String]| {
+        all.iter().any(|name| {
+            let name = name.to_uppercase();
+            ["ALL", NET_RAW].contains(&name.strip_prefix("CAP_").unwrap_or(&name))
+        })
+    };
+    if node.drops_net_raw && context.privileged != Some(true) && !names(&add) && !names(&drop) {
+        drop.push(NET_RAW.to_owned());
+    }
+    drop
+}
+
+/// Of a pod's network. Without packets of its own making `ping` needs the kernel's leave.
+pub fn sysctls_of(node: &Node, spec: &PodSpec) -> BTreeMap<String, String> {
+    let asked = spec.security_context.sysctls.iter();
+    let mut all: BTreeMap<String, String> =
+        asked.map(|sysctl| (sysctl_name(&sysctl.name), sysctl.value.clone())).collect();
+    if node.drops_net_raw && !spec.host_network {
+        all.entry(PING_GROUPS.to_owned()).or_insert_with(|| EVERY_GROUP.to_owned());
+    }
+    all
 }
 
 /// `net/ipv4/x` is `net.ipv4.x`; which of the two separates is said by the first of them.
@@ -301,6 +336,34 @@ mod tests {
 
         let labels = wanted(json!({"securityContext": {"seLinuxOptions": {"level": "s0:c1", "type": "t"}}}), json!({}));
         assert_eq!(se_linux(&labels.pod.spec, &labels.pod.spec.containers[0]), ["type:t", "level:s0:c1"]);
+    }
+
+    #[test]
+    fn packets_of_ones_own_making() {
+        let check = |drops_net_raw: bool, own: Value, expected: &[&str]| {
+            let wanted = wanted(json!({}), own.clone());
+            let node = Node { drops_net_raw, ..Node::default() };
+            assert_eq!(capabilities_drop(&node, &wanted.pod.spec.containers[0]), expected, "{own}");
+        };
+        check(false, json!({}), &[]);
+        check(true, json!({}), &["NET_RAW"]);
+        check(true, json!({"capabilities": {"drop": ["CHOWN"], "add": ["NET_ADMIN"]}}), &["CHOWN", "NET_RAW"]);
+        check(true, json!({"capabilities": {"drop": ["ALL"]}}), &["ALL"]);
+        check(true, json!({"capabilities": {"drop": ["CAP_NET_RAW"]}}), &["CAP_NET_RAW"]);
+        for asked in ["NET_RAW", "CAP_NET_RAW", "all"] {
+            check(true, json!({"capabilities": {"add": [asked]}}), &[]);
+        }
+        check(true, json!({"privileged": true}), &[]);
+        let pinged = |drops_net_raw: bool, spec: Value| {
+            let wanted = wanted(spec, json!({}));
+            let all = sysctls_of(&Node { drops_net_raw, ..Node::default() }, &wanted.pod.spec);
+            all.get("net.ipv4.ping_group_range").cloned()
+        };
+        assert_eq!(pinged(false, json!({})), None);
+        assert_eq!(pinged(true, json!({})).as_deref(), Some("0 2147483647"));
+        assert_eq!(pinged(true, json!({"hostNetwork": true})), None);
+        let own = json!({"securityContext": {"sysctls": [{"name": "net/ipv4/ping_group_range", "value": "7 7"}]}});
+        assert_eq!(pinged(true, own).as_deref(), Some("7 7"));
     }
 
     #[test]

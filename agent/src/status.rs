@@ -4,6 +4,7 @@
 //! has forgotten (an address, when it all began).
 
 mod conditions;
+mod end;
 mod member;
 mod whole;
 
@@ -11,7 +12,9 @@ use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
 pub use self::conditions::{CONDITIONS, is_own};
-use self::conditions::{ConditionFacts, MemberStatus, PodEnd, Resizing, conditions, disruption, gates};
+use self::conditions::{ConditionFacts, DISRUPTION, MemberStatus, Resizing, conditions, disruption, gates};
+pub use self::end::is_final;
+use self::end::{PodEnd, Told, told};
 use self::member::{One, StatusCase, one, time, unknown};
 use self::whole::{add_resources, begun_ms, ending, rejected};
 use crate::desired::Wanted;
@@ -25,7 +28,7 @@ use crate::plan::seen::{self, Run};
 use crate::plan::{Dismissal, Dismissed, Now, Waits, World};
 
 pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
-    let waits = &with_record(wanted, waits);
+    let waits = &with_record(wanted, waits, was);
     // What it has is what counts, while there is no room for what it asks for.
     let held = waits.held.as_ref().and_then(|held| allocation::with(wanted, &held.allocation));
     status_of(held.as_ref().unwrap_or(wanted), world, waits, was, now)
@@ -33,7 +36,10 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
 
 fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
     let (runs, ephemeral_runs) = runs(wanted, world);
-    if let Some(status) = settled(wanted, &runs, waits, was, now) {
+    let told = told(wanted, was);
+    let for_good = told.filter(|told| told.for_good);
+    let for_good = for_good.as_ref();
+    if let Some(status) = settled(wanted, &runs, waits, (was, for_good), now) {
         return status;
     }
     let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
@@ -44,15 +50,12 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     let ends = deleting || waits.dismissed.is_some();
     let initialized = order::is_initialized(wanted, &runs);
     let renewal = renewal::of(wanted, &runs);
-    let case = StatusCase { wanted, world, waits, was, initialized, renewal };
+    let case = StatusCase { wanted, world, waits, was, told: for_good, initialized, renewal };
     let (init, containers) = member_statuses(&case, &runs, ends && !may_run);
-    let ended = match &waits.dismissed {
-        Some(_) => Some(PodEnd::Failed),
-        None => end(wanted, deleting, &containers, waits).or_else(|| init_end(wanted, &init, waits)),
-    };
+    let (told, ended) = ends_of(&case, told, &init, &containers);
     // The sandbox goes last; only then is it over.
     let still = || waits.dismissed.is_some() && seen::members(&runs).any(|run| run.seen.runs());
-    let over = ended.filter(|_| !may_run && !still());
+    let over = ended.filter(|_| told.is_some() || !may_run && !still());
     let gates = gates(wanted);
     let generation = Some(wanted.pod.metadata.generation).filter(|generation| *generation > 0);
     let mut status = Map::new();
@@ -82,7 +85,9 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
         list.extend(disruption(dismissal, generation, was, now));
     }
     set("conditions", conditions);
-    if let Some((reason, message)) = reason(waits, over.is_some()) {
+    if let Some(told) = &told {
+        told.words().for_each(|(field, text)| set(field, text.clone()));
+    } else if let Some((reason, message)) = reason(waits, over.is_some()) {
         set("reason", json!(reason));
         set("message", json!(message));
     }
@@ -104,6 +109,23 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     Value::Object(status)
 }
 
+/// The end that was told, if it stands, and how the pod has ended.
+fn ends_of<'a>(
+    case: &StatusCase<'_>,
+    told: Option<Told<'a>>,
+    init: &[MemberStatus],
+    containers: &[One],
+) -> (Option<Told<'a>>, Option<PodEnd>) {
+    let StatusCase { wanted, waits, .. } = *case;
+    let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
+    let ended = match &waits.dismissed {
+        Some(_) => Some(PodEnd::Failed),
+        None => end(wanted, deleting, containers, waits).or_else(|| init_end(wanted, init, waits)),
+    };
+    let told = told.filter(|told| told.for_good || ended.is_some());
+    (told, told.map(|told| told.end).or(ended))
+}
+
 /// Those of init containers and sidecars, and those of main containers.
 fn member_statuses(case: &StatusCase<'_>, runs: &[Run<'_>], is_over: bool) -> (Vec<MemberStatus>, Vec<One>) {
     let (init, containers): (Vec<MemberStatus>, Vec<MemberStatus>) = case
@@ -116,17 +138,23 @@ fn member_statuses(case: &StatusCase<'_>, runs: &[Run<'_>], is_over: bool) -> (V
 }
 
 /// The status of a pod of which this host's containers say nothing new.
-fn settled(wanted: &Wanted, runs: &[Run<'_>], waits: &Waits, was: &Value, now: Now) -> Option<Value> {
-    // It ended before, and nothing of it is left here to say more: what is on record stays.
-    if wanted.pod.status.terminal() && runs.is_empty() {
-        return Some(wanted.document["status"].clone());
+fn settled(
+    wanted: &Wanted,
+    runs: &[Run<'_>],
+    waits: &Waits,
+    (was, told): (&Value, Option<&Told<'_>>),
+    now: Now,
+) -> Option<Value> {
+    // It ended before, and nothing of it is left here to say more: what was told stays.
+    if let Some(told) = told.filter(|_| runs.is_empty()) {
+        return Some(told.status.clone());
     }
     if let Some(dismissal) = waits.dismissed.as_ref().filter(|dismissal| dismissal.kind == Dismissed::Rejected) {
         return Some(rejected(wanted, dismissal, was, now));
     }
     let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
     let ends = deleting && was["containerStatuses"].is_array() && seen::members(runs).any(|run| run.seen.runs());
-    ends.then(|| ending(wanted, was))
+    ends.then(|| ending(wanted, was, told))
 }
 
 /// Why it is as it is, and in words. What is over waits for nothing.
@@ -163,17 +191,22 @@ fn addresses(host: &str, pod: Option<&str>) -> Vec<(&'static str, Value)> {
     all
 }
 
-/// What ended a pod as a whole is on record, and stays its end while the rest of it is cleared away.
-fn with_record(wanted: &Wanted, waits: &Waits) -> Waits {
-    let (mut waits, record) = (waits.clone(), &wanted.pod.status);
-    let kind = match record.reason.as_str() {
+/// What ended a pod as a whole was told, and stays its end while the rest of it is cleared away.
+fn with_record(wanted: &Wanted, waits: &Waits, was: &Value) -> Waits {
+    let mut waits = waits.clone();
+    let Some(record) = told(wanted, was).filter(|told| told.for_good).map(|told| told.status) else { return waits };
+    // Whoever else disrupted it has said so in words of their own.
+    let own = |one: &Value| one["type"] == DISRUPTION && is_own(one);
+    let displaced = || record["conditions"].as_array().into_iter().flatten().any(own);
+    let text = |field: &str| record[field].as_str().unwrap_or_default().to_owned();
+    let kind = match text("reason").as_str() {
         "DeadlineExceeded" => Dismissed::OutOfTime,
-        "Evicted" if record.condition("DisruptionTarget").is_some() => Dismissed::Displaced,
+        "Evicted" if displaced() => Dismissed::Displaced,
         "Evicted" => Dismissed::Evicted,
         _ => return waits,
     };
-    if waits.dismissed.is_none() && record.phase == "Failed" {
-        let (reason, message) = (record.reason.clone(), record.message.clone());
+    if waits.dismissed.is_none() && record["phase"] == "Failed" {
+        let (reason, message) = (text("reason"), text("message"));
         waits.dismissed = Some(Dismissal { kind, reason, message, event: String::new() });
     }
     waits
@@ -425,6 +458,111 @@ mod tests {
         );
         // Stopped to be replaced by what it was edited to: that is not its end.
         check("OnFailure", 3, Some((ended(0), "another")), waiting);
+    }
+
+    /// `c` of a pod, as the engine has it; and its sandbox, where that still runs.
+    fn world_of(wanted: &Wanted, state: &State, sandbox: bool, busy: bool) -> World {
+        let seen = |container: &str, state: State| {
+            let labels = sandbox_config(&Node::default(), wanted, &[], 0, 0, String::new()).labels;
+            let mut tag = Tag::read(&crate::naming::container_name(&wanted.name, SANDBOX, 0), &labels).unwrap();
+            tag.container = container.to_owned();
+            if container != SANDBOX {
+                tag.hash = wanted.hash_of(&wanted.member("c").unwrap());
+            }
+            crate::runtime::SeenContainer {
+                id: container.to_owned(),
+                name: tag.name(),
+                labels: tag.labels(),
+                image: String::new(),
+                image_id: String::new(),
+                created_ms: 0,
+                state,
+                ip: None,
+                limits: None,
+                message: None,
+                beside: Default::default(),
+            }
+        };
+        let mut world = World { containers: vec![seen("c", state.clone())], ..World::default() };
+        world.containers.extend(sandbox.then(|| seen(SANDBOX, State::Running { started_ms: 0 })));
+        world.busy.extend(busy.then(|| wanted.name.uid.clone()));
+        world
+    }
+
+    fn ended(exit_code: i32) -> State {
+        State::Exited { exit_code, out_of_memory: false, started_ms: 0, finished_ms: 0 }
+    }
+
+    /// Its sandbox is being removed, or somebody does something else with what is left of it.
+    #[test]
+    fn a_pod_that_has_ended_stays_so_while_it_is_cleared_away() {
+        for source in [Source::Master, Source::File] {
+            let document = json!({
+                "metadata": {"namespace": "d", "name": "p", "uid": "u"},
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
+            });
+            let wanted = Wanted::new(source, document).unwrap();
+            let mut was = Value::Null;
+            let mut check = |code: i32, sandbox: bool, busy: bool, expected: &str| {
+                let world = world_of(&wanted, &ended(code), sandbox, busy);
+                was = status(&wanted, &world, &Waits::default(), &was, Now::default());
+                assert_eq!(was["phase"], expected, "{source} {sandbox} {busy}");
+            };
+            check(0, true, false, "Running");
+            check(0, true, true, "Running");
+            check(0, false, false, "Succeeded");
+            check(0, false, true, "Succeeded");
+            check(0, true, true, "Succeeded");
+        }
+    }
+
+    /// By its own uid, which a pod of the API has once.
+    #[test]
+    fn a_pod_of_a_file_runs_again() {
+        let check = |source: Source, expected: &str| {
+            let document = json!({
+                "metadata": {"namespace": "d", "name": "p", "uid": "u"},
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
+            });
+            let wanted = Wanted::new(source, document).unwrap();
+            let was = json!({"phase": "Failed", "reason": "Evicted"});
+            let world = world_of(&wanted, &State::Running { started_ms: 0 }, true, false);
+            let status = status(&wanted, &world, &Waits::default(), &was, Now::default());
+            assert_eq!(status["phase"], expected, "{source}");
+        };
+        check(Source::File, "Running");
+        check(Source::Master, "Failed");
+    }
+
+    #[test]
+    fn an_end_that_somebody_wrote_is_the_end() {
+        for (phase, ready) in [("Failed", "PodFailed"), ("Succeeded", "PodCompleted")] {
+            let document = json!({
+                "metadata": {"namespace": "d", "name": "p", "uid": "u"},
+                "status": {"phase": phase, "reason": "NodeLost", "message": "gone"},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            });
+            let wanted = Wanted::new(Source::Master, document.clone()).unwrap();
+            let was = json!({"phase": "Running"});
+            for state in [State::Running { started_ms: 0 }, ended(137), ended(0)] {
+                let world = world_of(&wanted, &state, true, false);
+                let status = status(&wanted, &world, &Waits::default(), &was, Now::default());
+                let told = json!([status["phase"], status["reason"], status["message"]]);
+                assert_eq!(told, json!([phase, "NodeLost", "gone"]), "{state:?}");
+                let of = |kind: &str| status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == kind);
+                assert_eq!(
+                    json!([of("Ready").unwrap()["status"], of("Ready").unwrap()["reason"]]),
+                    json!(["False", ready])
+                );
+            }
+            // And where it is deleted while they end.
+            let mut deleted = document;
+            deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            let wanted = Wanted::new(Source::Master, deleted).unwrap();
+            let was = json!({"phase": "Running", "containerStatuses": []});
+            let world = world_of(&wanted, &State::Running { started_ms: 0 }, true, false);
+            assert_eq!(status(&wanted, &world, &Waits::default(), &was, Now::default())["phase"], phase);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::desired::{Desired, Wanted};
 use crate::happening::{self, Happening};
 use crate::lanes::Lanes;
-use crate::naming::PodName;
+use crate::naming::{PodName, Source};
 use crate::plan::{
     self, Case, Memory, Node, Now, Round, Rule, Rules, Strain, Verdicts, WaitReason, Waiting, Waits, World,
 };
@@ -52,6 +52,15 @@ pub struct SyncChannels {
     pub shown: watch::Sender<Arc<Shown>>,
     /// For the events of the API. Full: the newest is dropped.
     pub happenings: mpsc::Sender<Happening>,
+}
+
+impl SyncChannels {
+    fn take_address(&mut self) {
+        let address = self.address.borrow_and_update().clone();
+        if !address.is_empty() {
+            self.node.address = address;
+        }
+    }
 }
 
 /// The agent's view of itself, for its endpoints, the probes and the reports to the master.
@@ -93,15 +102,13 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
         let verdicts = ends.verdicts.borrow_and_update().clone();
         let strain = ends.strain.borrow_and_update().clone();
         let leaving = *ends.leaving.borrow_and_update();
-        let address = ends.address.borrow_and_update().clone();
-        if !address.is_empty() {
-            ends.node.address = address;
-        }
+        ends.take_address();
         let mut world = World {
             leaving,
             node: ends.node.clone(),
             verdicts: (*verdicts).clone(),
             busy: busy.clone(),
+            ended: ended(&ends.shown.borrow()),
             strain,
             ..World::default()
         };
@@ -129,6 +136,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
                 hands.remember(&round);
+                round.hooks_given_up.iter().for_each(|id| hands.give_up_hook(id));
                 tell(&ends, &desired, &round.waits, &mut announced);
                 show(&ends.shown, &desired, &world, &round, now);
                 trace::step("loop", &format_args!("decided, actions for {} pods", round.pods.len()));
@@ -157,6 +165,13 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
             retire(done, &mut busy);
         }
     }
+}
+
+/// The pods of the master that have ended, by what was shown last.
+fn ended(shown: &Shown) -> BTreeSet<String> {
+    let of_master = |uid: &str| shown.desired.pods.get(uid).is_some_and(|wanted| wanted.name.source == Source::Master);
+    let ended = shown.statuses.iter().filter(|(uid, status)| status::is_final(status) && of_master(uid));
+    ended.map(|(uid, _)| uid.clone()).collect()
 }
 
 fn retire(done: Done, busy: &mut BTreeSet<String>) {

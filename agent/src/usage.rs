@@ -20,7 +20,8 @@ usage: coracle-agent [flags]
 
   --config FILE          read `key = value` lines with the names below; a flag wins
   --manifest-dir DIR     manifests and pods, YAML or JSON, a file each (default /etc/coracle/manifests)
-  --manifest-url URL     more of them, at http://HOST:PORT/PATH; looked at every 20 s (default: none)
+  --manifest-url URL     more of them, at http://HOST:PORT/PATH; looked at every 20 s (default: none); whoever answers
+                         there, or sits on the way to it, is root on this host
   --data-dir DIR         the agent's own files (default /var/lib/coracle/agent)
   --docker-host URL      the engine (default: DOCKER_HOST, else unix:///var/run/docker.sock)
   --node-name NAME       this host's name among the nodes (default: its host name)
@@ -30,6 +31,7 @@ usage: coracle-agent [flags]
   --master URL           unix:///PATH or http://HOST:PORT (default: none, only manifest files are run)
   --pod-cidr CIDR        addresses for this host's pods (default 10.244.0.0/24)
   --pod-network own|engine  who gives pods their network: the agent itself, or the engine (default own)
+  --external-ips CIDR,...  networks whose addresses services may have on this host as externalIPs (default: none)
   --cluster-dns ADDR     where pods ask for names (default: the address of service kube-dns, with a master)
   --cluster-domain NAME  the end of the cluster's names (default cluster.local)
   --secrets-on-disk yes|no  keep Secrets that pods use on disk, for a start without the master (default yes)
@@ -37,6 +39,7 @@ usage: coracle-agent [flags]
   --eviction-hard LIST   thresholds below which pods are evicted (default memory.available<100Mi,nodefs.available<5%,...)
   --devices LIST         what pods may ask for in limits: NAME=COUNT:PATH,PATH; NAME=...
   --pod-pids-limit NUMBER  processes and threads that each container may have at once (default -1: no limit)
+  --net-raw yes|no       containers have the capability NET_RAW without asking for it (default yes)
   --images-dir DIR,...   archives of images that are loaded: docker save or OCI; plain, gz, zst (default /var/lib/coracle/images)
   --serialize-image-pulls yes|no  one pull after another (default no)
   --image-gc-high-threshold PERCENT  use of the disk above which unused images are removed (default 85)

@@ -11,6 +11,7 @@ pub mod node;
 pub mod old;
 pub mod placement;
 pub mod pod;
+pub mod printable;
 pub mod quantity;
 pub mod query;
 pub mod selector;
@@ -21,3 +22,6 @@ pub mod table;
 pub mod types;
 pub mod watch;
 pub mod workload;
+
+/// The version of Kubernetes whose API this is, 1.36; clients warn when theirs is far away.
+pub const KUBERNETES_MINOR: u32 = 36;

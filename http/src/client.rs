@@ -3,6 +3,7 @@
 //! A pool would be no gain: over the Unix socket a short request must close its connection (the other side has few
 //! threads, and overlooks connections in a burst), and a heartbeat in ten seconds does not pay for a kept one over TCP.
 use crate::outbound::{self, Driven, Fetched};
+pub use crate::pieces::Pieces;
 use crate::upgrade::Upgraded;
 use crate::{HeaderMap, Method, StatusCode, header, websocket};
 use bytes::{Bytes, BytesMut};
@@ -131,6 +132,18 @@ impl Client {
         timeout(CALL, whole).await.map_err(|_| self.slow("the whole reply"))?
     }
 
+    /// An answer without a limit, to be read piece by piece; one that is not 200 is `CallError::Refused`. `head`: until
+    /// it begins, which may be with its first piece.
+    pub async fn pieces(&self, path_and_query: &str, head: Duration) -> Result<Pieces, CallError> {
+        let request = self.request(Method::GET, path_and_query).header(header::CONNECTION, "close");
+        let fetched = self.fetch_within(head, request, None).await?;
+        if fetched.head.status != StatusCode::OK {
+            let reply = timeout(CALL, self.reply(fetched)).await.map_err(|_| self.slow("the whole reply"))??;
+            return Err(CallError::Refused(self.target.clone(), Box::new(reply)));
+        }
+        Ok(Pieces::new(self.target.clone(), fetched))
+    }
+
     /// Opens a watch; an answer that is not 200 is `CallError::Refused`.
     pub async fn stream(&self, path_and_query: &str) -> Result<Lines, CallError> {
         let _turn = self.opening.lock().await;
@@ -201,6 +214,15 @@ impl Client {
 
     async fn fetch_as(
         &self,
+        request: http::request::Builder,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<Fetched, CallError> {
+        self.fetch_within(HEAD, request, body).await
+    }
+
+    async fn fetch_within(
+        &self,
+        head: Duration,
         mut request: http::request::Builder,
         body: Option<(&'static str, Bytes)>,
     ) -> Result<Fetched, CallError> {
@@ -214,12 +236,12 @@ impl Client {
             Target::Unix(path) => {
                 let wire = timeout(CONNECT, UnixStream::connect(path)).await;
                 let wire = wire.map_err(|_| self.slow("a connection"))?.map_err(unreachable)?;
-                timeout(HEAD, outbound::fetch(wire, request)).await
+                timeout(head, outbound::fetch(wire, request)).await
             }
             Target::Tcp { host, port } => {
                 let wire = timeout(CONNECT, TcpStream::connect((host.trim_matches(['[', ']']), *port))).await;
                 let wire = wire.map_err(|_| self.slow("a connection"))?.map_err(unreachable)?;
-                timeout(HEAD, outbound::fetch(wire, request)).await
+                timeout(head, outbound::fetch(wire, request)).await
             }
         };
         fetched.map_err(|_| self.slow("an answer"))?.map_err(|e| self.broken(&e))
@@ -354,7 +376,7 @@ impl fmt::Display for CallError {
 impl std::error::Error for CallError {}
 
 /// hyper tells the step in its error and the reason in its source.
-fn chain(e: &dyn std::error::Error) -> String {
+pub(crate) fn chain(e: &dyn std::error::Error) -> String {
     match e.source() {
         None => e.to_string(),
         Some(source) => format!("{e}: {}", chain(source)),

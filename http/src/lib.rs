@@ -23,6 +23,7 @@ pub mod lull;
 pub mod network;
 mod outbound;
 mod passing;
+mod pieces;
 mod pull;
 mod refusal;
 pub mod resident;
@@ -192,6 +193,8 @@ pub struct Forward {
     /// The longest pause between two pieces of the body: `FORWARD_IDLE` or `FORWARD_FOLLOW_IDLE`.
     pub idle: Duration,
     pub passes: Passes,
+    /// Where its connection is taken over, it leaves places to others: see `Limits::tunnels_max`.
+    pub leaves_room: bool,
 }
 
 /// The headers of the answer that are passed on.
@@ -224,6 +227,7 @@ impl Forward {
             head: FORWARD_HEAD,
             idle,
             passes: Passes::ContentType,
+            leaves_room: false,
         }
     }
 }

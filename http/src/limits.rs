@@ -31,6 +31,9 @@ pub struct Limits {
     /// Connections that were upgraded, each of which is a stream as well; over it 429. One that leads on to another
     /// server costs two descriptors and 40 KB.
     pub upgrades_max: usize,
+    /// Of these, the ones that stand for hours without a word, as forwarded ports do: who has all that he may have can
+    /// still run a command.
+    pub tunnels_max: usize,
     /// Request bodies in memory, the sum of their bytes beyond 8 KiB each; over it 429.
     pub bodies_bytes_max: usize,
     /// Whole answers that their clients have not yet taken, the sum of their bytes beyond 32 KiB each; over it 429.
@@ -62,6 +65,7 @@ impl Limits {
         writers_per_address_max: 56,
         streams_max: 1152,
         upgrades_max: 128,
+        tunnels_max: 96,
         bodies_bytes_max: 16 << 20,
         answers_bytes_max: 32 << 20,
         head: Duration::from_secs(30),

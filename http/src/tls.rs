@@ -1,8 +1,8 @@
 //! The client's end of TLS 1.3, for probes and for what is asked behind `proxy`: what a server says of itself is not
 //! verified, as Kubernetes verifies it in neither place.
 //!
-//! A thread carries the bytes between the connection and whoever holds the `Secret`, and ends with that: the library's
-//! state cannot change threads, as tasks do. Its buffers and its stack are there as long as the connection is.
+//! One thread carries the bytes of all connections, and ends when there have been none for a while: the library's state
+//! cannot change threads, as tasks do. The buffers of a connection are there as long as whoever holds the `Secret`.
 
 use embedded_io_adapters::tokio_1::FromTokio;
 use embedded_tls::{Aes128GcmSha256, TlsConfig, TlsConnection, TlsContext, TlsError, UnsecureProvider};
@@ -10,11 +10,16 @@ use rand_core::OsRng;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::sleep;
 
 /// The longest record of TLS 1.3, and what goes around it: servers choose how long theirs are.
 const READ_BYTES: usize = 16 * 1024 + 256;
@@ -24,38 +29,102 @@ const WRITE_BYTES: usize = 4 * 1024;
 const PIECE_BYTES: usize = 4 * 1024;
 /// A handshake takes the most of it.
 const STACK_BYTES: usize = 512 * 1024;
+/// Connections at once: each has some 45 KB.
+const CONNECTIONS_MAX: usize = 512;
+/// The thread ends after so long without a connection.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// A connection whose bytes nobody on the way reads.
 pub struct Secret {
     near: DuplexStream,
-    /// The thread ends when this does.
+    /// The task ends when this does.
     _held: oneshot::Sender<()>,
 }
+
+/// A connection on its way to the thread.
+struct Job {
+    wire: std::net::TcpStream,
+    host: String,
+    far: DuplexStream,
+    opened: oneshot::Sender<Result<(), String>>,
+    gone: oneshot::Receiver<()>,
+    _place: SemaphorePermit<'static>,
+}
+
+/// The way to the thread. None: there is none.
+static THREAD: Mutex<Option<UnboundedSender<Job>>> = Mutex::new(None);
+static PLACES: Semaphore = Semaphore::const_new(CONNECTIONS_MAX);
 
 /// The error is in words for people.
 pub async fn open(wire: TcpStream, host: &str) -> Result<Secret, String> {
     let (near, far) = duplex(PIECE_BYTES);
-    let (sender, opened) = oneshot::channel();
-    let (held, mut gone) = oneshot::channel();
+    let (opened, answer) = oneshot::channel();
+    let (held, gone) = oneshot::channel();
     let (wire, host) = (wire.into_std().map_err(|error| error.to_string())?, host.to_owned());
-    let carrier = move || -> io::Result<()> {
-        let runtime = Builder::new_current_thread().enable_io().build()?;
-        runtime.block_on(async move {
-            let wire = TcpStream::from_std(wire)?;
-            tokio::select! {
-                () = carry(wire, &host, far, sender) => {}
-                _ = &mut gone => {}
-            }
-            Ok(())
-        })
-    };
+    let full = |_| format!("tls: there are {CONNECTIONS_MAX} connections already");
+    let _place = PLACES.try_acquire().map_err(full)?;
+    hand_over(Job { wire, host, far, opened, gone, _place })?;
+    answer.await.unwrap_or_else(|_| Err("EOF".to_owned()))?;
+    Ok(Secret { near, _held: held })
+}
+
+/// To the thread that is there, or to a new one.
+fn hand_over(mut job: Job) -> Result<(), String> {
+    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(jobs) = &*thread {
+        match jobs.send(job) {
+            Ok(()) => return Ok(()),
+            Err(back) => job = back.0,
+        }
+    }
+    let (jobs, waiting) = unbounded_channel();
     std::thread::Builder::new()
         .name("tls".to_owned())
         .stack_size(STACK_BYTES)
-        .spawn(carrier)
+        .spawn(move || {
+            if let Ok(runtime) = Builder::new_current_thread().enable_io().enable_time().build() {
+                LocalSet::new().block_on(&runtime, carry_all(waiting));
+            }
+        })
         .map_err(|error| error.to_string())?;
-    opened.await.unwrap_or_else(|_| Err("EOF".to_owned()))?;
-    Ok(Secret { near, _held: held })
+    // Who fails to take it drops it, and who waits for it hears of the end.
+    let _ = jobs.send(job);
+    *thread = Some(jobs);
+    Ok(())
+}
+
+/// Until no connection has come for a while, and none is there.
+async fn carry_all(mut waiting: UnboundedReceiver<Job>) {
+    let mut running = JoinSet::new();
+    loop {
+        tokio::select! {
+            job = waiting.recv() => match job {
+                Some(job) => drop(running.spawn_local(carry_one(job))),
+                None => return,
+            },
+            Some(_) = running.join_next(), if !running.is_empty() => {}
+            () = sleep(IDLE), if running.is_empty() => {
+                let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+                // One may have come just now; behind the lock none comes any more.
+                match waiting.try_recv() {
+                    Ok(job) => drop(running.spawn_local(carry_one(job))),
+                    Err(_) => {
+                        *thread = None;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn carry_one(job: Job) {
+    let Job { wire, host, far, opened, mut gone, _place } = job;
+    let Ok(wire) = TcpStream::from_std(wire) else { return };
+    tokio::select! {
+        () = carry(wire, &host, far, opened) => {}
+        _ = &mut gone => {}
+    }
 }
 
 async fn carry(wire: TcpStream, host: &str, mut far: DuplexStream, opened: oneshot::Sender<Result<(), String>>) {

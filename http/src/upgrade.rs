@@ -30,11 +30,17 @@ pub type Run = Box<dyn FnOnce(Upgraded) -> Pin<Box<dyn Future<Output = ()> + Sen
 /// Takes over a connection. The answer names the protocol in `Upgrade`: see `Answer::upgrade`.
 pub struct Upgrade {
     pub(crate) run: Run,
+    pub(crate) leaves_room: bool,
 }
 
 impl Upgrade {
     pub fn new<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(Upgraded) -> F + Send + 'static) -> Upgrade {
-        Upgrade { run: Box::new(|upgraded| Box::pin(run(upgraded))) }
+        Upgrade { run: Box::new(|upgraded| Box::pin(run(upgraded))), leaves_room: false }
+    }
+
+    /// It may stand for hours: it leaves places to others.
+    pub fn leaving_room(self) -> Upgrade {
+        Upgrade { leaves_room: true, ..self }
     }
 }
 

@@ -1,13 +1,15 @@
 //! Arguments, the log, signals, the exit code.
 
+use coracle_api::printable;
 use coracle_http::resident;
 use coracle_master::command;
 use coracle_master::config::{self, Invocation};
 use nix::sys::signal::{SigSet, Signal};
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_timestamp_secs().init();
+    start_log();
     // What a limit on files stops is an error as any other of the disk's, and no reason to die: held back, the signal
     // does nothing.
     let mut held = SigSet::empty();
@@ -24,7 +26,7 @@ fn main() -> ExitCode {
         Ok(Invocation::Help(text)) => return say(text),
         Ok(Invocation::Version) => return say(concat!("coracle-master ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(why) => {
-            eprintln!("coracle-master: {why}");
+            eprintln!("coracle-master: {}", printable::lines(&why.to_string()));
             return ExitCode::from(2);
         }
     };
@@ -40,6 +42,16 @@ fn main() -> ExitCode {
         Ok(signal) => log::info!("{signal}: stopping"),
         Err(error) => log::error!("wait for signals: {error}"),
     })
+}
+
+/// One line an entry, whatever the names of clients are and engines say.
+fn start_log() {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
+        .format(|out, record| {
+            let text = record.args().to_string();
+            writeln!(out, "[{:5} {}] {}", record.level(), record.target(), printable::line(&text))
+        })
+        .init();
 }
 
 #[expect(clippy::print_stdout, reason = "what was asked for goes to standard output")]

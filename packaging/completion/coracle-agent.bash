@@ -9,7 +9,7 @@ _coracle_agent() {
         -o) mapfile -t COMPREPLY < <(compgen -W "json text" -- "$word"); return ;;
         --config) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
         --*-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
-        --secrets-on-disk | --serialize-image-pulls) mapfile -t COMPREPLY < <(compgen -W "yes no" -- "$word"); return ;;
+        --net-raw | --secrets-on-disk | --serialize-image-pulls) mapfile -t COMPREPLY < <(compgen -W "yes no" -- "$word"); return ;;
         --pod-network) mapfile -t COMPREPLY < <(compgen -W "own engine" -- "$word"); return ;;
     esac
     case $word in

@@ -102,7 +102,7 @@ impl<'a> Bed<'a> {
         command
             .arg("--socket-dir")
             .arg(self.path("sockets"))
-            .args(["--eviction-hard", "memory.available<1Mi"])
+            .args(["--eviction-hard", "memory.available<1Mi", "--external-ips", "192.0.2.64/26"])
             .args(flags);
         if let Ok(owner) = std::env::var("CORACLE_POD_NETWORK")
             && !flags.contains(&"--pod-network")
@@ -338,8 +338,8 @@ impl<'a> Bed<'a> {
             (ids.is_empty() || bed.engine.docker(&[&["rm", "-f", "-v"][..], &ids[..]].concat()).is_ok()).then_some(())
         });
         let _ = self.engine.docker(&["network", "rm", "coracle"]);
-        for table in ["coracle", "coracle_pods"] {
-            let _ = run(Command::new("nft").args(["delete", "table", "ip", table]));
+        for (family, table) in [("ip", "coracle"), ("ip", "coracle_pods"), ("bridge", "coracle_pods")] {
+            let _ = run(Command::new("nft").args(["delete", "table", family, table]));
         }
         let _ = run(Command::new("ip").args(["link", "delete", "coracle0"]));
         let _ = fs::remove_dir_all(&self.folder);

@@ -2,14 +2,16 @@
 //! of the engine's.
 
 use crate::Test;
-use crate::bed::Bed;
+use crate::bed::{Bed, run};
 use crate::images::BUSYBOX;
 use crate::lan::{HOST, Lan};
 use std::collections::BTreeSet;
+use std::process::Command;
 
 pub const TESTS: &[Test] = &[
     ("network_of_its_own", of_its_own),
     ("network_outlives_agent_and_engine", outlives),
+    ("network_holds_pods_to_their_addresses", holds_to_addresses),
     ("network_of_both_kinds", of_both_kinds),
 ];
 
@@ -73,6 +75,26 @@ fn of_its_own(bed: &mut Bed) {
     // What goes out goes as this host: the other host has no way back to a pod.
     let ask = |from: &str| bed.exec(from, "ping -c 1 -W 2 192.0.2.2");
     bed.until("a pod reaches the LAN", |_| ask(&inside.0).ok());
+}
+
+/// The rules themselves are tried in `tests/it/pod_wires.rs`.
+fn holds_to_addresses(bed: &mut Bed) {
+    bed.start_agent_with(&OWN);
+    bed.drop_manifest("a", &web("a", ""));
+    let a = address(bed, "a");
+    let table = || run(Command::new("nft").args(["list", "table", "bridge", "coracle_pods"])).unwrap_or_default();
+    let held = |bed: &Bed, what: &str| bed.until(what, |_| table().contains(&format!(" . {a}")).then_some(()));
+    held(bed, "a pod is held to its address");
+    // As an update from a version without that table.
+    bed.kill_agent();
+    run(Command::new("nft").args(["delete", "table", "bridge", "coracle_pods"])).expect("nft of nftables");
+    bed.start_agent_with(&OWN);
+    held(bed, "a pod that was there before the agent");
+    answers(bed, "it serves", "a", |bed| bed.try_get(&format!("http://{a}/")).ok());
+    for setting in ["accept_ra", "accept_redirects"] {
+        let path = format!("/proc/sys/net/ipv6/conf/coracle0/{setting}");
+        assert_eq!(std::fs::read_to_string(&path).expect("the bridge").trim(), "0", "{path}");
+    }
 }
 
 fn outlives(bed: &mut Bed) {

@@ -90,7 +90,15 @@ fn names(bed: &Bed, from: Client<'_>, protocol: &str, address: &str) -> BTreeSet
 fn from_everywhere(bed: &mut Bed) {
     let lan = Lan::new();
     two(bed);
-    let service = post(bed, "s", json!({"externalIPs": [EXTERNAL]}));
+    let service = post(bed, "s", json!({"externalIPs": [EXTERNAL, "198.51.100.9"]}));
+    bed.until("an address that the agent does not know is told", |bed| {
+        let events = bed.get("/api/v1/namespaces/default/events");
+        let told = |event: &Value| {
+            event["reason"] == "ExternalIPNotServed"
+                && event["message"].as_str().is_some_and(|text| text.contains("198.51.100.9"))
+        };
+        events["items"].as_array()?.iter().any(told).then_some(())
+    });
     let pod = bed.running_of("one").pop().expect("it runs");
     lan.route(EXTERNAL);
     let (cluster, node, external) =

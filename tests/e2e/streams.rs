@@ -19,6 +19,8 @@ pub const TESTS: &[Test] = &[
     ("streams_attached", attached),
     ("streams_logs", logs),
     ("streams_logs_over_rotations", rotations),
+    ("streams_logs_of_terminals", terminals_logs),
+    ("streams_end_with_their_pod", end_with_their_pod),
     ("streams_figures", figures),
     ("streams_refusals", refusals),
     ("streams_on_the_host_alone", on_the_host),
@@ -293,6 +295,43 @@ fn rotations(bed: &mut Bed) {
     let later = client.must(&["logs", "talks"]);
     assert!(later.lines().enumerate().all(|(index, line)| line == (index + 1).to_string()), "in their order");
     assert_eq!(later.lines().count(), lines);
+}
+
+/// A line of a terminal is one line with one timestamp, though the engine keeps it in pieces.
+fn terminals_logs(bed: &mut Bed) {
+    bed.start();
+    let says = "head -c 50000 /dev/zero | tr '\\0' B; echo; echo short; exec sleep 3600";
+    let container = json!({"name": "c", "image": BUSYBOX, "tty": true, "command": ["sh", "-c", says]});
+    pod(bed, "typed", &json!({"containers": [container]}));
+    let client = newest();
+    bed.until("it has spoken", |_| client.must(&["logs", "typed"]).contains("short").then_some(()));
+    let lengths = |flags: &[&str]| -> Vec<usize> {
+        let said = client.must(&[&["logs", "typed"], flags].concat());
+        said.lines().map(|line| line.trim_end_matches('\r').len()).collect()
+    };
+    assert_eq!(lengths(&[]), [50_000, 5]);
+    let stamp = "2026-01-01T00:00:00.000000000Z ".len();
+    assert_eq!(lengths(&["--timestamps"]), [50_000 + stamp, 5 + stamp]);
+    assert_eq!(lengths(&["--tail=1"]), [5]);
+    assert_eq!(lengths(&["--tail=2"]), [50_000, 5]);
+}
+
+/// A command that outlives its container, as where the processes of a pod are common to all, ends for its client.
+fn end_with_their_pod(bed: &mut Bed) {
+    bed.start();
+    let waits = "trap 'exit 0' TERM; while true; do sleep 1; done";
+    let container = json!({"name": "c", "image": BUSYBOX, "command": ["sh", "-c", waits]});
+    for (name, shares) in [("common", true), ("own", false)] {
+        pod(bed, name, &json!({"shareProcessNamespace": shares, "containers": [container]}));
+        let client = newest();
+        let mut runs = Going::start(&client, &["exec", name, "--", "sh", "-c", "echo here; exec sleep 1000"]);
+        assert_eq!(runs.line(), "here\n");
+        client.must(&["delete", "pod", name, "--wait=false"]);
+        bed.until("the command ends with its pod", |_| runs.ended());
+        bed.until("and the pod goes", |bed| {
+            (bed.send("GET", &format!("/api/v1/namespaces/default/pods/{name}"), "").0 == 404).then_some(())
+        });
+    }
 }
 
 fn figures(bed: &mut Bed) {

@@ -1,5 +1,7 @@
 //! ARCHITECTURE.md, said mechanically: who may import whom, which files touch the system, how long a file may be.
 
+mod inputs;
+
 use crate::circles::circles;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,6 +69,8 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/health_ports.rs", "answers balancers at health check node ports"),
     ("agent/src/dns/serve.rs", "the sockets of the DNS server, and the kernel's random device"),
     ("agent/src/dns/upstream.rs", "asks the host's resolvers, and reads who they are"),
+    ("agent/src/dns/names.rs", "reads the host's names, and the kernel's random device"),
+    ("agent/src/disks.rs", "reads what is mounted where, without asking it"),
     ("agent/src/peers.rs", "the number of the master's user"),
     ("agent/src/images/mod.rs", "reads archives of images"),
     ("agent/src/host.rs", "what this host is: memory, cores, addresses"),

@@ -9,7 +9,7 @@ use crate::runtime::Runtime;
 impl<R: Runtime> Hands<'_, R> {
     /// As `pull_begins`.
     pub fn unpause_begins(&self, unpause: &Unpause) {
-        self.memory.borrow_mut().unpausing.insert(unpause.id.clone(), None);
+        self.memory.borrow_mut().pauses.insert(unpause.id.clone(), None);
     }
 
     pub async fn unpause(&self, unpause: Unpause) {
@@ -26,7 +26,7 @@ impl<R: Runtime> Hands<'_, R> {
                 pod.name
             ),
         }
-        self.memory.borrow_mut().unpausing.insert(id, Some(self.clock.now().mono_ms));
+        self.memory.borrow_mut().pauses.insert(id, Some(self.clock.now().mono_ms));
     }
 
     /// Before the lane starts, so that the next plan knows of it.
@@ -36,7 +36,11 @@ impl<R: Runtime> Hands<'_, R> {
         let before =
             memory.pulls.get(&place).filter(|before| before.image == pull.image && before.attempt == pull.attempt);
         let failures = before.map_or(0, |before| before.failures);
-        let state = PullState::InFlight;
+        let failed = before.and_then(|before| match &before.state {
+            PullState::Failed { text, .. } => Some(text.clone()),
+            PullState::InFlight { .. } | PullState::Done => None,
+        });
+        let state = PullState::InFlight { failed };
         memory.pulls.insert(place, Pull { image: pull.image.clone(), attempt: pull.attempt, failures, state });
     }
 

@@ -114,11 +114,16 @@ mod tests {
     fn a_line_a_problem() {
         let plain = || json!({"containers": [{"name": "c", "image": "x"}]});
         check(&[file("a", plain(), &[])], &[], true);
-        check(&[file("a", plain(), &["spec.colour"])], &["a: warning: |spec.colour"], true);
+        check(&[file("a", plain(), &["spec.colour is left out"])], &["a: warning: |spec.colour"], true);
         check(&[file("a", plain(), &[]), file("b", plain(), &[])], &["b: a asks for the same pod default/web"], false);
         check(&[CheckedFile { path: "a".to_owned(), read: Err("line 3: no".to_owned()) }], &["a: line 3: no"], false);
         let refused = json!({"containers": [{"name": "c", "image": "x"}], "hostUsers": false});
         check(&[file("a", refused, &[])], &["a: pod default/web is not started|hostUsers"], false);
+        let mut exported = plain();
+        exported["volumes"] = json!([{"name": "kube-api-access-x2k9d", "projected": {"sources": [
+            {"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "kube-root-ca.crt"}}]}}]);
+        let says = "a: pod default/web is not started|kube-api-access-x2k9d|token|volumeMounts|a master";
+        check(&[file("a", exported, &[])], &[says], false);
     }
 
     #[test]

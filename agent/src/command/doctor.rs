@@ -33,6 +33,10 @@ pub struct Readings {
     pub manifest_dir: String,
     pub manifests_writable_by: Option<String>,
     pub manifest_problems: Vec<String>,
+    /// A page of manifests on another host.
+    pub manifest_page: Option<String>,
+    /// Processes that a container may have.
+    pub pids_max: Option<i64>,
     pub wall_ms: i64,
     pub listen: SocketAddr,
     /// Ports of TCP that somebody listens on.
@@ -47,11 +51,18 @@ pub struct Readings {
     pub overlay: bool,
     pub ip_forward: Option<bool>,
     pub bridges_are_seen: bool,
+    /// Settings of the kernel that let pods change routes of this host, as sysctl is to set them.
+    pub routes_open: Vec<String>,
+    /// Each wire of a pod is held to its own addresses. None: there is no wire, or no agent that sees to it.
+    pub wires_guarded: Option<bool>,
     /// The reason why `nft` or `ip` cannot be run.
     pub nft: Result<Vec<Chain>, String>,
     pub ip: Result<(), String>,
     /// The master: its address, and why it does not answer.
     pub master: Option<(String, Option<String>)>,
+    /// The name of this host's node, and those that it had before and that the API still has.
+    pub node: String,
+    pub former: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +112,15 @@ pub fn judge(host: &Readings) -> Vec<Finding> {
     kernel(host, &mut all);
     firewall(host, &mut all);
     master(host, &mut all);
+    for former in &host.former {
+        let says =
+            format!("this host was node {former} before, and is {} now: the pods of {former} end here", host.node);
+        let mend = format!(
+            "kubectl delete node {former} takes its pods out of the API; node-name = {former} in agent.conf is the way \
+             back; claims of class local are bound to {former}"
+        );
+        all.push(Finding::warning("node", says, mend));
+    }
     all
 }
 
@@ -144,6 +164,12 @@ fn cgroups(host: &Readings, all: &mut Vec<Finding>) {
         let mend = "a kernel with CONFIG_CGROUP_PIDS, as Debian's";
         all.push(Finding::warning("cgroups", "processes are not counted: one pod can take them all", mend));
     }
+    if host.pids_max.is_none() {
+        let mend = "pod-pids-limit = 1024 in agent.conf: containers that are made later have it";
+        let says = "a container may start as many processes as the host has room for (pod-pids-limit is -1): a fork bomb \
+                    in one pod is the host's";
+        all.push(Finding::warning("cgroups", says, mend));
+    }
     if all.len() == before {
         let driver = engine.map(|engine| format!(", driven by {}", engine.cgroup_driver)).unwrap_or_default();
         all.push(Finding::good("cgroups", format!("memory, cpu and pids are counted{driver}")));
@@ -186,6 +212,15 @@ fn files(host: &Readings, all: &mut Vec<Finding>) {
             mend,
         ));
     }
+    if let Some(page) = &host.manifest_page {
+        let mend = format!(
+            "files in {dir} instead; or a page at 127.0.0.1, to which ssh or WireGuard leads from the other host"
+        );
+        let says = format!(
+            "{page} is read over plain http: whoever answers there, or sits on the way, can start anything as root here"
+        );
+        all.push(Finding::warning("manifests", says, mend));
+    }
     let mend = "coracle-agent check FILE says it again when it is mended";
     all.extend(host.manifest_problems.iter().map(|why| Finding::problem("manifests", why.clone(), mend)));
 }
@@ -217,6 +252,27 @@ fn kernel(host: &Readings, all: &mut Vec<Finding>) {
         all.push(Finding::warning(
             "kernel",
             "packets between pods pass no rules: a service that leads back to its own host is slower",
+            mend,
+        ));
+    }
+    if !host.routes_open.is_empty() {
+        let settings = host.routes_open.join(" ");
+        let mend = format!(
+            "sysctl -w {settings}; the agent sets them when it starts, so whoever manages the networks of this host \
+             (systemd-networkd, NetworkManager) must leave coracle0 alone"
+        );
+        all.push(Finding::problem(
+            "kernel",
+            "a pod can change routes of this host, by what it sends to coracle0",
+            mend,
+        ));
+    }
+    if host.wires_guarded == Some(false) {
+        let mend = "nft list table bridge coracle_pods; journalctl -u coracle-agent; modprobe nf_tables: the kernel \
+                    needs CONFIG_NF_TABLES_BRIDGE, as Debian's has";
+        all.push(Finding::warning(
+            "kernel",
+            "a pod that may send packets of its own making can use addresses of others",
             mend,
         ));
     }

@@ -112,7 +112,9 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     let mut sources = BTreeMap::from([(Source::File, files)]);
     let mut objects = Objects::default();
     if let Some(master) = &config.master {
-        let master_said = Assigned::new(LastAssignment::new(&config.data_dir).read()).take_unsaid().unwrap_or_default();
+        let master_said = Assigned::new(LastAssignment::new(&config.data_dir).read(), &config.node_name)
+            .take_unsaid()
+            .unwrap_or_default();
         objects = kept(config, &master_said);
         sources.insert(Source::Master, master_said);
         let target = match master {

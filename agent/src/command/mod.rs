@@ -16,6 +16,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use coracle_api::printable;
 use coracle_http::client::{Client, Target};
 use coracle_http::{Method, StatusCode};
 use serde_json::Value;
@@ -34,14 +35,15 @@ pub fn run(command: &Command, form: OutputFormat, config: &Config) -> ExitCode {
         Ok(report) => {
             let text = match form {
                 OutputFormat::Json => format!("{:#}\n", report.document),
-                OutputFormat::Text => report.lines.iter().map(|line| format!("{line}\n")).collect(),
+                // What containers, images and the engine said is among it.
+                OutputFormat::Text => report.lines.iter().map(|line| format!("{}\n", printable::lines(line))).collect(),
             };
             // Nobody may be reading any more.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::from(u8::from(!report.well))
         }
         Err(why) => {
-            eprintln!("coracle-agent: {why}");
+            eprintln!("coracle-agent: {}", printable::lines(&why));
             ExitCode::FAILURE
         }
     }

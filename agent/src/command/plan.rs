@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::report::Report;
-use crate::act::words;
 use crate::desired::Desired;
 use crate::naming::PodName;
+use crate::plan::round::words;
 use crate::plan::{Round, Waits, World, seen};
 
 /// `notes`: what could not be read, and what is not known here.

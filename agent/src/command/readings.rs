@@ -11,12 +11,13 @@ use super::doctor::{HostPort, Readings};
 use super::{check, look};
 use crate::clock::wall_ms;
 use crate::config::Config;
+use crate::desired::page::Page;
 use crate::desired::{Desired, Wanted};
 use crate::figures::files::disk;
 use crate::host_ports::listening;
 use crate::plan::ports::host_ports;
 use crate::plan::seen;
-use crate::pod_network::Owner;
+use crate::pod_network::{Owner, plug};
 use crate::runtime::{Runtime, SeenContainer};
 use crate::{heed, net, private};
 
@@ -47,6 +48,8 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
         manifest_dir: config.manifest_dir.clone(),
         manifests_writable_by: private::writers(manifests),
         manifest_problems: remarks.iter().filter(|remark| !remark.warning).map(check::Remark::line).collect(),
+        manifest_page: config.manifest_url.as_ref().filter(|page| !page.is_of_this_host()).map(Page::to_string),
+        pids_max: config.pids_max,
         wall_ms: wall_ms(),
         listen: config.listen,
         listening: sockets.tcp,
@@ -61,12 +64,16 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
             said => Some(said != "0"),
         },
         bridges_are_seen: net::bridges_are_seen(),
+        routes_open: plug::open_settings(),
+        wires_guarded: if agent_answers { plug::guarded().await } else { None },
         nft: heed::chains().await,
         ip: net::routes().await,
         master: match &config.master {
             None => None,
             Some(target) => Some(master(target).await),
         },
+        node: config.node_name.clone(),
+        former: desired.former.iter().cloned().collect(),
     }
 }
 

@@ -19,6 +19,8 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
             .flatten()
             .map(|one| pressure(&text(&one["type"]), &text(&one["message"]))),
     );
+    let former = node["formerNames"].as_array().into_iter().flatten();
+    problems.extend(former.map(|name| former_name(&text(&node["name"]), &text(name))));
     let mut rows = Vec::new();
     for pod in &items {
         let of_file = if pod["metadata"]["annotations"][CONFIG_SOURCE] == "file" { " (file)" } else { "" };
@@ -85,6 +87,14 @@ fn pressure(kind: &str, message: &str) -> String {
     format!("{kind}: {message}: {advice}; it holds for five minutes after the host has enough again")
 }
 
+/// Of a host whose node had another name before.
+pub(super) fn former_name(name: &str, former: &str) -> String {
+    format!(
+        "this host was node {former} before, and is {name} now: the pods of node {former} have ended here, and stay in \
+         the API until: kubectl delete node {former}; node-name = {former} in agent.conf is the way back"
+    )
+}
+
 /// `1 pod`, `2 pods`.
 fn counted(count: u64, of: &str) -> String {
     format!("{count} {of}{}", if count == 1 { "" } else { "s" })
@@ -142,6 +152,17 @@ mod tests {
             assert!(line.contains(&message(kind)) && line.contains(advice), "{line}");
             assert_eq!(report.document["node"]["conditions"][0]["type"], kind);
         }
+    }
+
+    #[test]
+    fn a_name_of_before_is_told() {
+        let node = json!({"name": "shop-pc", "formerNames": ["vm"]});
+        let report = report(&node, None, &json!({"items": []}), &[]);
+        let line = report.lines.last().unwrap();
+        assert!(
+            !report.well && line.contains("was node vm before") && line.contains("kubectl delete node vm"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use coracle_api::strategy::Cidr;
 use coracle_api::strategy::amounts::is_extended;
 
 use crate::plan::Devices;
@@ -23,6 +24,14 @@ pub(super) fn node_ip(text: &str) -> Result<Option<IpAddr>, String> {
     let reached =
         !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || address.is_broadcast());
     if reached { Ok(Some(address.into())) } else { Err(format!("no other host can send to {address}")) }
+}
+
+/// `192.168.1.240/28, 203.0.113.7/32`
+pub(super) fn networks(text: &str) -> Result<Vec<Cidr>, String> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let one =
+        |part: &str| Cidr::parse(part).ok_or_else(|| format!("{part:?} is not a network, such as 192.168.1.240/28"));
+    parts.map(one).collect()
 }
 
 /// `net.ipv4.ip_forward, net.ipv6.*`

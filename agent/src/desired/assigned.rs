@@ -1,7 +1,7 @@
 //! The pods that masters have assigned to this host, by uid. Each is read once, when its master says something else of
 //! it: the echo of a status costs nothing, and a changed pod its own reading.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -31,6 +31,11 @@ impl Entry {
         }
     }
 
+    /// The node that it is bound to.
+    fn node(&self) -> &str {
+        self.document()["spec"]["nodeName"].as_str().unwrap_or_default()
+    }
+
     fn document(&self) -> &Value {
         match self {
             Entry::Read(wanted) => &wanted.document,
@@ -43,6 +48,10 @@ impl Entry {
 pub struct Assigned {
     /// The cluster that this host belongs to: the uid of its namespace kube-system. Empty before the first.
     cluster: String,
+    /// The name of this host's node.
+    node: String,
+    /// Names that it had before, and that the API still has.
+    former: BTreeSet<String>,
     pods: Pods,
     /// Pods of clusters that this host belonged to before: kept until somebody says otherwise.
     others: Pods,
@@ -54,10 +63,39 @@ pub struct Assigned {
 }
 
 impl Assigned {
-    pub fn new(last: Assignment) -> Assigned {
+    /// `node`: the name of this host's node now. Pods that are bound to another one are not its own any more: they are
+    /// gone.
+    pub fn new(last: Assignment, node: &str) -> Assigned {
         let read = |pods: BTreeMap<String, Value>| pods.into_iter().map(|(uid, pod)| (uid, Entry::new(pod))).collect();
-        let Assignment { cluster, pods, others } = last;
-        Assigned { cluster, pods: read(pods), others: read(others), unsaid: true, ..Assigned::default() }
+        let Assignment { cluster, node: was, mut former, pods, others } = last;
+        let (mut pods, mut others): (Pods, Pods) = (read(pods), read(others));
+        let mut gone = UidSet::default();
+        former.insert(was.clone());
+        for pods in [&mut pods, &mut others] {
+            pods.retain(|uid, pod| {
+                let stays = pod.node().is_empty() || pod.node() == node;
+                if !stays {
+                    former.insert(pod.node().to_owned());
+                    gone.insert(uid);
+                }
+                stays
+            });
+        }
+        former.retain(|name| !name.is_empty() && name != node);
+        let unsaved = gone.len() > 0 || !was.is_empty() && was != node;
+        Assigned { cluster, node: node.to_owned(), former, pods, others, gone, unsaved, unsaid: true }
+    }
+
+    /// Names that this host's node had before, and that the API still has.
+    pub fn former(&self) -> &BTreeSet<String> {
+        &self.former
+    }
+
+    /// The API has that node no more.
+    pub fn forget_former(&mut self, name: &str) {
+        let known = self.former.remove(name);
+        self.unsaved |= known;
+        self.unsaid |= known;
     }
 
     pub fn hear(&mut self, uid: &str, pod: &Value) {
@@ -105,6 +143,8 @@ impl Assigned {
         }
         Some(Assignment {
             cluster: self.cluster.clone(),
+            node: self.node.clone(),
+            former: self.former.clone(),
             pods: documents_of(&self.pods),
             others: documents_of(&self.others),
         })
@@ -130,6 +170,7 @@ impl Assigned {
             gone: self.gone.clone(),
             cluster: self.cluster.clone(),
             foreign,
+            former: self.former.clone(),
             ..SourceState::default()
         })
     }
@@ -179,6 +220,35 @@ mod tests {
         let ended = assigned.take_unsaid().unwrap();
         assert_eq!((read_again(&after, &ended), ended.pods.len()), (Vec::new(), PODS - 1));
         assert_eq!(ended.gone.iter().collect::<Vec<_>>(), ["uid-8"]);
+    }
+
+    #[test]
+    fn pods_of_a_name_of_before_are_gone() {
+        let bound =
+            |node: &str| json!({"metadata": {"namespace": "d", "name": "a", "uid": "u"}, "spec": {"nodeName": node}});
+        let check = |was: &str, bound_to: &str, now: &str, gone: bool, former: &[&str]| {
+            let pods = BTreeMap::from([("u".to_owned(), bound(bound_to))]);
+            let mut assigned = Assigned::new(Assignment { node: was.into(), pods, ..Assignment::default() }, now);
+            let said = assigned.take_unsaid().unwrap();
+            let saved = assigned.take_unsaved();
+            assert_eq!((said.pods.is_empty(), said.gone.contains("u")), (gone, gone), "{was} {bound_to} {now}");
+            assert_eq!(said.former.iter().collect::<Vec<_>>(), former, "{was} {bound_to} {now}");
+            // What is as it was is not written again.
+            assert_eq!(saved.is_some_and(|saved| saved.node == now), !former.is_empty(), "{was} {bound_to} {now}");
+        };
+        check("vm", "vm", "vm", false, &[]);
+        check("vm", "vm", "shop-pc", true, &["vm"]);
+        check("", "vm", "shop-pc", true, &["vm"]);
+        check("vm", "", "shop-pc", false, &["vm"]);
+        check("", "vm", "vm", false, &[]);
+        let mut renamed = Assigned::new(Assignment { node: "vm".into(), ..Assignment::default() }, "shop-pc");
+        renamed.forget_former("vm");
+        let saved = renamed.take_unsaved().unwrap();
+        assert_eq!((saved.node.as_str(), saved.former.len()), ("shop-pc", 0));
+        let pods = BTreeMap::new();
+        let back =
+            Assignment { node: "shop-pc".into(), former: ["vm".to_owned()].into(), pods, ..Assignment::default() };
+        assert_eq!(Assigned::new(back, "vm").former().iter().collect::<Vec<_>>(), ["shop-pc"]);
     }
 
     #[test]

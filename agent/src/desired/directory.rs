@@ -21,7 +21,7 @@ use super::file::{Good, Stamp, names, stamp, take};
 use super::inotify::{Change, Watch, hidden};
 use super::objects::{Object, Ref};
 use super::page;
-use super::{PodName, SourceState, UidSet, Wanted};
+use super::{FilesSeen, PodName, SourceState, UidSet, Wanted};
 use crate::private;
 use crate::trace;
 
@@ -42,6 +42,8 @@ pub struct Directory {
     node_name: String,
     files: BTreeMap<OsString, File>,
     gone: UidSet,
+    /// And their namespaces and names.
+    gone_names: BTreeSet<(String, String)>,
     /// Files that ask for a pod which an earlier one asks for, said once.
     doubles: BTreeSet<String>,
     /// The problem of the directory itself, logged once.
@@ -109,6 +111,7 @@ impl Directory {
             node_name: node_name.to_owned(),
             files,
             gone: UidSet::default(),
+            gone_names: BTreeSet::new(),
             doubles: BTreeSet::new(),
             trouble: None,
             open: BTreeMap::new(),
@@ -177,7 +180,7 @@ impl Directory {
                     log::error!("read the manifest directory {}: {text}", self.path.display());
                     self.trouble = Some(text);
                 }
-                return self.state(false);
+                return self.state(false, false);
             }
         };
         self.look_who_writes(&names);
@@ -203,7 +206,7 @@ impl Directory {
             log::warn!("{} has more than {FILES_MAX} files: the rest is not read", self.path.display());
         }
         self.save();
-        self.state(whole && !unknown)
+        self.state(whole, unknown)
     }
 
     fn place_of(&self, name: &OsStr) -> PathBuf {
@@ -316,19 +319,24 @@ impl Directory {
         for wanted in &good.pods {
             if self.gone.len() < GONE_MAX {
                 self.gone.insert(&wanted.name.uid);
+                self.gone_names.insert((wanted.name.namespace.clone(), wanted.name.name.clone()));
             }
         }
     }
 
-    fn state(&mut self, read: bool) -> SourceState {
+    /// `whole`: the names of all files are known. `page_unknown`: that of another host was never fetched.
+    fn state(&mut self, whole: bool, page_unknown: bool) -> SourceState {
         let mut pods: Vec<Arc<Wanted>> = Vec::new();
         let mut objects: BTreeMap<Ref, Arc<Object>> = BTreeMap::new();
-        let mut complete = read;
+        let mut complete = whole && !page_unknown;
+        let mut files = FilesSeen { whole, ..FilesSeen::default() };
+        files.unread.extend(page_unknown.then(|| page::NAME.to_owned()));
         let mut owners: BTreeMap<String, &OsString> = BTreeMap::new();
         let mut doubles = BTreeSet::new();
         for (name, file) in &self.files {
             let Some(good) = &file.good else {
                 complete = false;
+                files.unread.insert(name.to_string_lossy().into_owned());
                 continue;
             };
             let mut double = |first: &OsString, what: String, how: &str| {
@@ -343,6 +351,7 @@ impl Directory {
                 match owners.get(uid) {
                     None => {
                         owners.insert(uid.clone(), name);
+                        files.of.insert(uid.clone(), name.to_string_lossy().into_owned());
                         pods.push(wanted.clone());
                     }
                     Some(first) => {
@@ -366,7 +375,13 @@ impl Directory {
         }
         self.doubles = doubles;
         self.gone.retain(|uid| !pods.iter().any(|wanted| wanted.name.uid == *uid));
-        SourceState { pods, complete, gone: self.gone.clone(), objects, ..SourceState::default() }
+        let asked = |namespace: &str, name: &str| {
+            pods.iter().any(|wanted| wanted.name.namespace == namespace && wanted.name.name == name)
+        };
+        self.gone_names.retain(|(namespace, name)| !asked(namespace, name));
+        files.gone = self.gone_names.clone();
+        let files = Arc::new(files);
+        SourceState { pods, complete, gone: self.gone.clone(), objects, files, ..SourceState::default() }
     }
 }
 
@@ -452,6 +467,30 @@ mod tests {
         fs::remove_file(bed.root.join("m/web.yaml")).unwrap();
         assert_eq!(names(&directory.read()), (vec![], true, 1));
         assert_eq!(names(&bed.open().read()), (vec![], true, 0));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_hides_no_other() {
+        let bed = Bed::new("hides");
+        let mut directory = bed.open();
+        bed.put("README", "This folder holds the pods of the shop.");
+        bed.put("web.yaml", GOOD);
+        let state = directory.read();
+        let uid = state.pods[0].name.uid.clone();
+        assert_eq!(state.files.of, BTreeMap::from([(uid, "web.yaml".to_owned())]));
+        fs::remove_file(bed.root.join("m/web.yaml")).unwrap();
+        let lacks = |state: &SourceState, file: Option<&str>| state.files.lack("default", "web", file);
+        let state = directory.read();
+        assert_eq!((names(&state), lacks(&state, None)), ((vec![], false, 1), true));
+        // The next agent does not know what went, but whose it was.
+        let state = bed.open().read();
+        assert_eq!((names(&state), lacks(&state, None)), ((vec![], false, 0), false));
+        assert_eq!((lacks(&state, Some("web.yaml")), lacks(&state, Some("README"))), (true, false));
+        bed.put("web.yaml", GOOD);
+        let state = directory.read();
+        assert!(!lacks(&state, None) && state.pods.len() == 1);
+        fs::rename(bed.root.join("m"), bed.root.join("away")).unwrap();
+        assert!(!lacks(&bed.open().read(), Some("gone.yaml")), "the directory is not mounted");
     }
 
     #[test]
@@ -568,7 +607,7 @@ mod tests {
         assert_eq!(complaints, Vec::<&String>::new());
         assert_eq!((names(&before), before.objects.len()), ((vec!["w-0", "w-1"], true, 0), 1));
         let mut again = bed.open();
-        let after = again.state(true);
+        let after = again.state(true, false);
         assert_eq!((&after.pods, &after.objects), (&before.pods, &before.objects), "after a restart");
         bed.put("all.yaml", &text(1));
         bed.put("more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: other}\n");

@@ -1,7 +1,7 @@
 //! The last assignment of the master, on this host's own disk: after a reboot without master or network the same pods
 //! run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,12 @@ pub struct Assignment<Pod = Value> {
     /// The cluster that this host belongs to: the uid of its namespace kube-system. Empty before the first.
     #[serde(default)]
     pub cluster: String,
+    /// The name of the node that this host was when it was written. Agents of before did not write it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub node: String,
+    /// Names of nodes that this host was, and that the API still has.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub former: BTreeSet<String>,
     /// By uid, as intent: without a revision, and of the status what is for good.
     #[serde(default)]
     pub pods: BTreeMap<String, Pod>,
@@ -168,11 +174,12 @@ mod tests {
             cluster: "c".into(),
             pods: BTreeMap::from([("u".to_owned(), &pod)]),
             others: BTreeMap::new(),
+            ..Assignment::default()
         });
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&last.path), mode(&dir)), (0o600, 0o700), "pods hold passwords");
         let pods = BTreeMap::from([("u".to_owned(), pod)]);
-        assert_eq!(last.read(), Assignment { cluster: "c".into(), pods, others: BTreeMap::new() });
+        assert_eq!(last.read(), Assignment { cluster: "c".into(), pods, ..Assignment::default() });
         fs::remove_dir_all(dir).unwrap();
     }
 }

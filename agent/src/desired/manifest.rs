@@ -501,6 +501,88 @@ mod tests {
     }
 
     #[test]
+    fn of_two_keys_the_last_one_counts() {
+        let origin = Origin { file_name: "f", node_name: "n1", written: Time::from_seconds(NOW).unwrap() };
+        let check = |text: &str, image: &str, warnings: &[&str]| {
+            let read = read(text, origin).unwrap();
+            assert_eq!(read.pods[0]["spec"]["containers"][0]["image"], image, "{text}");
+            assert_eq!(read.warnings, warnings, "{text}");
+        };
+        let head = "# a pod\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n";
+        check(&format!("{head}  containers: [{{name: c, image: x}}]\n"), "x", &[]);
+        check(
+            &format!("{head}  containers:\n  - name: c\n    image: x\n    image: y\n"),
+            "y",
+            &["line 10: key \"image\" already set in map: the last one counts"],
+        );
+        check(
+            &format!(
+                "{head}  containers: [{{name: c, image: x}}]\n  containers:\n  - {{name: c, image: y, image: z}}\n"
+            ),
+            "z",
+            &[
+                "line 9: key \"image\" already set in map: the last one counts",
+                "line 9: key \"containers\" already set in map: the last one counts",
+            ],
+        );
+        check(
+            r#"{"version": "v1beta2", "id": "a", "id": "b", "containers": [{"name": "c", "image": "x"}]}"#,
+            "x",
+            &["id: it stands there twice: the last one counts"],
+        );
+        check("version: v1beta2\r\nid: a\r\ncontainers:\r\n- name: c\r\n  image: x\r\n---\r\n", "x", &[]);
+    }
+
+    /// A file of a megabyte costs what a megabyte costs: each of these took minutes and gigabytes.
+    #[test]
+    fn what_a_file_comes_to_is_bounded() {
+        refused(&"---\n".repeat(260_000), &["empty"]);
+        refused(&"---\na\n".repeat(170_000), &["170000 documents", "at most 200"]);
+        let list = format!("kind: List\nitems: [{}]\n", "{a: b},".repeat(300));
+        refused(&list, &["300 documents"]);
+        let far = format!("{}id: [\n", "---\n".repeat(200_000));
+        refused(&far, &["line 20000"]);
+        let letters = "x".repeat(50_000);
+        let repeats = format!("- &a {letters}\n{}", "- *a\n".repeat(60));
+        refused(&format!("---\n{repeats}").repeat(8), &["more than 16 MiB"]);
+        let large = "x".repeat(400_000);
+        let replicas = format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: w}}\nspec:\n  replicas: 100\n  selector: \
+             {{matchLabels: {{a: b}}}}\n  template:\n    metadata: {{labels: {{a: b}}, annotations: {{k: {large}}}}}\n    \
+             spec: {{containers: [{{name: c, image: x}}]}}\n"
+        );
+        refused(&replicas, &["more than 16 MiB", "replicas"]);
+        let unknown: String = (0..1000).map(|at| format!("u{at}: 1\n")).collect();
+        let pod = format!("apiVersion: v1\nkind: Pod\nspec: {{containers: [{{name: c, image: x}}]}}\n{unknown}");
+        let origin = Origin { file_name: "f", node_name: "n1", written: Time::from_seconds(NOW).unwrap() };
+        let warnings = read(&pod, origin).unwrap().warnings;
+        assert_eq!((warnings.len(), warnings.last().map(String::as_str)), (TOLD_MAX + 1, Some("and 950 more")));
+    }
+
+    #[test]
+    fn wrong_words_are_told_with_the_right_ones() {
+        for (text, words) in [
+            ("apiVersion: v1\nkind: pod\n", "kind: Unsupported value: \"pod\": write kind: Pod"),
+            ("apiVersion: v1\nkind: Pods\n", "write kind: Pod"),
+            ("apiVersion: apps/v1\nkind: deployment\n", "write kind: Deployment"),
+            (
+                "apiVersion: extensions/v1beta1\nkind: Deployment\n",
+                "apiVersion: Unsupported value: \"extensions/v1beta1\": a Deployment starts with apiVersion: apps/v1",
+            ),
+            ("apiVersion: v1\nkind: DaemonSet\n", "apiVersion: Unsupported value: \"v1\": a DaemonSet starts with"),
+            ("kind: Job\n", "apiVersion: Required value: a Job starts with apiVersion: batch/v1"),
+            ("apiVersion: batch/v1beta1\nkind: CronJob\n", "a CronJob starts with apiVersion: batch/v1"),
+            ("apiVersion: v1beta3\nkind: Secret\n", "a Secret starts with apiVersion: v1"),
+            ("apiVersion: v1\nkind: Service\n", "kubectl create -f"),
+            ("services:\n  web: {image: nginx}\n", "Docker Compose"),
+            ("version: '3.8'\nservices:\n  web: {build: .}\nvolumes: {d: }\n", "Docker Compose"),
+            ("web:\n  image: nginx\n  ports: ['80:80']\n", "Docker Compose"),
+        ] {
+            refused(text, &[words]);
+        }
+    }
+
+    #[test]
     fn files_hold_all_that_pods_need() {
         let origin = Origin { file_name: "app.yaml", node_name: "n1", written: Time::from_seconds(NOW).unwrap() };
         let text = "

@@ -10,6 +10,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use coracle_api::annotations::MIRROR;
 use coracle_api::node::Node;
@@ -20,22 +21,26 @@ use coracle_http::client::Client;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::SourceState;
 use super::assigned::Assigned;
 use super::follow::{News, Voice, follow, get};
+use super::former;
 use super::last::LastAssignment;
 use super::objects::{Objects, door, kept::Kept};
 use super::shelf::{WatchShelf, text};
 use super::uid_set::UidSet;
 use crate::desired::node_said::NodeSaid;
-use crate::naming::{PodName, Source, Tag};
+use crate::naming::{PodName, Source, Tag, fit_uid};
 use crate::reclaim::judge::is_given_up;
 use crate::sync::Shown;
 
 /// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done
 /// with are forgotten.
 const GONE_KEPT: usize = 256;
+/// Between two looks whether a listing has been taken in.
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// The pods of this node as the master shows them, by uid, with statuses and mirrors. Reports are compared with them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,6 +78,7 @@ pub type GivenUp = BTreeMap<String, Value>;
 #[derive(Clone, Copy, Debug)]
 pub struct FollowFacts<'a> {
     pub node_name: &'a str,
+    pub machine_id: &'a str,
     pub data_dir: &'a str,
     /// Whether Secrets may stand on this host's disk.
     pub secrets_on_disk: bool,
@@ -80,11 +86,18 @@ pub struct FollowFacts<'a> {
 
 /// Never ends.
 pub async fn run(client: Client, about: FollowFacts<'_>, shown: watch::Receiver<Arc<Shown>>, outlets: Outlets) {
-    let FollowFacts { node_name, data_dir, secrets_on_disk } = about;
+    let FollowFacts { node_name, machine_id, data_dir, secrets_on_disk } = about;
     let voice = Voice::default();
-    let node_path = format!("/api/v1/nodes/{node_name}");
-    let pods = RefCell::new(Pods::open(&client, data_dir, shown, &outlets, node_path));
+    let pods = RefCell::new(Pods::open(&client, data_dir, shown, &outlets, node_name));
     pods.borrow_mut().publish();
+    let former: Vec<String> = pods.borrow().assigned.former().iter().cloned().collect();
+    let forget_former = async |name: &str| {
+        // A listing is being taken in.
+        while pods.try_borrow_mut().is_err() {
+            sleep(SETTLE).await;
+        }
+        pods.borrow_mut().forget_former(name);
+    };
     let services = RefCell::new(WatchShelf::new(|item| Service::read(item).ok()));
     let slices = RefCell::new(WatchShelf::new(|item| EndpointSlice::read(item).ok()));
     let publish = |services_changed: bool| {
@@ -111,6 +124,7 @@ pub async fn run(client: Client, about: FollowFacts<'_>, shown: watch::Receiver<
     let kept = Kept::open(data_dir, secrets_on_disk);
     tokio::join!(
         door::run(client.clone(), voice.clone(), kept, outlets.pods.subscribe(), outlets.objects.clone()),
+        former::forget(&client, &voice, (former, machine_id), forget_former),
         follow(&client, &voice, "/api/v1/pods", &mine, tell_pods),
         follow(&client, &voice, "/api/v1/nodes", &own, async |news| {
             take_node(&outlets, news);
@@ -135,6 +149,13 @@ pub async fn run(client: Client, about: FollowFacts<'_>, shown: watch::Receiver<
             true
         }),
     );
+}
+
+/// Whether the name is another pod's by now, or the pod another node's: this host was that node before.
+fn is_of_another(found: &Value, uid: &str, node_name: &str) -> bool {
+    let node = found["spec"]["nodeName"].as_str().unwrap_or_default();
+    let other_uid = !text(found, "uid").is_empty() && fit_uid(&text(found, "uid")) != fit_uid(uid);
+    other_uid || !node.is_empty() && node != node_name
 }
 
 /// Forgets the ends that the loop knows of and has nothing left to do for.
@@ -191,8 +212,7 @@ struct Pods<'a> {
     client: &'a Client,
     shown: watch::Receiver<Arc<Shown>>,
     outlets: &'a Outlets,
-    /// Of this node, in the API.
-    node_path: String,
+    node_name: &'a str,
     last: LastAssignment,
     assigned: Assigned,
     heard: MasterPods,
@@ -206,11 +226,24 @@ impl<'a> Pods<'a> {
         data_dir: &str,
         shown: watch::Receiver<Arc<Shown>>,
         outlets: &'a Outlets,
-        node_path: String,
+        node_name: &'a str,
     ) -> Pods<'a> {
         let last = LastAssignment::new(data_dir);
-        let assigned = Assigned::new(last.read());
-        Pods { client, shown, outlets, node_path, last, assigned, heard: MasterPods::default(), foreign: None }
+        let read = last.read();
+        let told = read.former.clone();
+        let assigned = Assigned::new(read, node_name);
+        for name in assigned.former().difference(&told) {
+            log::warn!(
+                "this host was node {name} before and is {node_name} now: the pods of node {name} end here, and stay \
+                 in the API until `kubectl delete node {name}`; --node-name {name} is the way back"
+            );
+        }
+        Pods { client, shown, outlets, node_name, last, assigned, heard: MasterPods::default(), foreign: None }
+    }
+
+    fn forget_former(&mut self, name: &str) {
+        self.assigned.forget_former(name);
+        self.publish();
     }
 
     async fn take(&mut self, news: News) -> bool {
@@ -236,7 +269,7 @@ impl<'a> Pods<'a> {
         let Some(cluster) = cluster_of(self.client).await else { return false };
         self.meet(&cluster);
         // Known before the pods that ask something of it are.
-        if let Ok(node) = get(self.client, &self.node_path).await {
+        if let Ok(node) = get(self.client, &format!("/api/v1/nodes/{}", self.node_name)).await {
             take_node(self.outlets, News::Listed(vec![node]));
         }
         self.heard = MasterPods { pods: BTreeMap::new(), listed: true };
@@ -298,10 +331,9 @@ impl<'a> Pods<'a> {
             let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
             match self.client.call(Method::GET, &path, None).await {
                 Ok(reply) if reply.status.as_u16() == 404 => ended.push(uid),
-                // The name is another pod's by now.
                 Ok(reply) if reply.status.is_success() => {
                     let found: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-                    if !text(&found, "uid").is_empty() && text(&found, "uid") != uid {
+                    if is_of_another(&found, &uid, self.node_name) {
                         ended.push(uid);
                     }
                 }
@@ -358,6 +390,19 @@ mod tests {
         check(&["a", "b"], &["a"], &[], &["a"]);
         check(&["a", "b"], &[], &["b"], &["b"]);
         check(&["a", "b"], &[], &[], &[]);
+    }
+
+    #[test]
+    fn what_has_a_name_may_be_another_pod_or_another_nodes() {
+        let check = |uid: &str, node: &str, expected: bool| {
+            let found = json!({"metadata": {"uid": uid}, "spec": {"nodeName": node}});
+            assert_eq!(is_of_another(&found, "u", "n1"), expected, "{uid} {node}");
+        };
+        check("u", "n1", false);
+        check("u", "", false);
+        check("v", "n1", true);
+        check("u", "n2", true);
+        check("", "", false);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod assigned;
 pub mod directory;
 pub mod file;
 pub mod follow;
+mod former;
 mod inotify;
 pub mod known;
 pub mod last;
@@ -34,7 +35,7 @@ use crate::naming::PodName;
 pub use crate::naming::Source;
 use objects::Objects;
 pub use recorded::{ended_for_good, status_of};
-pub use source_state::SourceState;
+pub use source_state::{FilesSeen, SourceState};
 pub use uid_set::UidSet;
 pub use wanted::Wanted;
 
@@ -46,6 +47,10 @@ pub struct Desired {
     /// Sources whose missing pods are unknown, not absent.
     pub unknown: BTreeSet<Source>,
     pub gone: UidSet,
+    /// The files of this host's directory.
+    pub files: Arc<FilesSeen>,
+    /// Names that this host's node had before, and that the API still has.
+    pub former: BTreeSet<String>,
     /// v1 Services of all namespaces, as last heard: for service variables.
     pub services: Arc<Vec<Arc<Service>>>,
     /// How the names of new pods resolve.
@@ -83,6 +88,10 @@ pub fn merge(sources: &BTreeMap<Source, SourceState>) -> (Desired, Vec<String>) 
             desired.unknown.insert(source);
         }
         desired.gone.extend(state.gone.iter());
+        desired.former.extend(state.former.iter().cloned());
+        if source == Source::File {
+            desired.files = state.files.clone();
+        }
     }
     // A source that has not spoken yet is unknown, not empty.
     desired.unknown.extend(Source::ALL.into_iter().filter(|source| !sources.contains_key(source)));
@@ -94,6 +103,12 @@ impl Desired {
     /// Whether the containers of a pod that no source lists have to go. Unknown is not absent.
     pub fn is_gone(&self, pod: &PodName) -> bool {
         !self.pods.contains_key(&pod.uid) && (self.gone.contains(&pod.uid) || !self.unknown.contains(&pod.source))
+    }
+
+    /// Whether a pod of the API that shows what a file asked for has to go. One file that cannot be read keeps nothing
+    /// of another.
+    pub fn lacks_file(&self, namespace: &str, name: &str, file: Option<&str>) -> bool {
+        !self.unknown.contains(&Source::File) || self.files.lack(namespace, name, file)
     }
 }
 

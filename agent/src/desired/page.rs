@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -60,6 +61,19 @@ impl FromStr for Page {
 impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.target, self.path)
+    }
+}
+
+impl Page {
+    /// Nobody is on the way to it.
+    pub fn is_of_this_host(&self) -> bool {
+        match &self.target {
+            Target::Unix(_) => true,
+            Target::Tcp { host, .. } => {
+                let host = host.trim_matches(['[', ']']);
+                host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+            }
+        }
     }
 }
 
@@ -157,6 +171,9 @@ mod tests {
         check("http://box:8000/pods/a.yaml?x=1", "http://box:8000/pods/a.yaml?x=1");
         check("http://box", "http://box:80/");
         check("http://[::1]/m", "http://[::1]:80/m");
+        let here = |text: &str| text.parse::<Page>().is_ok_and(|page| page.is_of_this_host());
+        assert!(here("http://127.0.0.1/m") && here("http://[::1]:8000/m") && here("http://localhost/m"));
+        assert!(!here("http://box/m") && !here("http://127.0.0.1.example/m"));
         for bad in ["https://box/m", "ftp://box/m", "box/m", "http:///m", "http://a@b/m", "http://box/a b"] {
             assert!(bad.parse::<Page>().is_err(), "{bad}");
         }

@@ -21,6 +21,32 @@ pub struct SourceState {
     /// Of the master: which cluster it is, and the uids of pods of those that it was before.
     pub cluster: String,
     pub foreign: BTreeSet<String>,
+    /// Of the master: names that this host's node had before, and that the API still has.
+    pub former: BTreeSet<String>,
     /// Of files: the ConfigMaps, Secrets and claims that their pods may use.
     pub objects: BTreeMap<Ref, Arc<Object>>,
+    /// Of files: which of them asks for what.
+    pub files: Arc<FilesSeen>,
+}
+
+/// The files of a source, as far as they tell whose the pods are that they do not ask for now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FilesSeen {
+    /// All files are known by name.
+    pub whole: bool,
+    /// Files that never could be read: what they ask for is not known.
+    pub unread: BTreeSet<String>,
+    /// By uid: the file that asks for a pod.
+    pub of: BTreeMap<String, String>,
+    /// Namespace and name of pods that were asked for, and are no more.
+    pub gone: BTreeSet<(String, String)>,
+}
+
+impl FilesSeen {
+    /// Whether no file asks for a pod that one of this name asked for before. A mirror of an agent of before names no
+    /// file.
+    pub fn lack(&self, namespace: &str, name: &str, file: Option<&str>) -> bool {
+        let read = || self.whole && file.is_some_and(|file| !self.unread.contains(file));
+        self.gone.contains(&(namespace.to_owned(), name.to_owned())) || read()
+    }
 }

@@ -10,7 +10,9 @@ use std::net::IpAddr;
 
 use domain::base::iana::{Class, Opcode, Rcode};
 use domain::base::message::Message;
-use domain::base::message_builder::{AnswerBuilder, MessageBuilder, OptBuilder, PushError, StaticCompressor};
+use domain::base::message_builder::{
+    AdditionalBuilder, AnswerBuilder, MessageBuilder, OptBuilder, PushError, StaticCompressor,
+};
 use domain::base::name::{Name, ParsedName, ToName};
 use domain::base::{Question, Rtype, Serial, Ttl};
 use domain::rdata::{A, Aaaa, AllRecordData, Cname, Ns, Ptr, Soa, Srv, Txt};
@@ -24,6 +26,8 @@ const EDNS_BYTES: u16 = 1232;
 /// The limit of aliases that lead to aliases.
 const ALIASES_MAX: usize = 8;
 const HEADER_BYTES: usize = 12;
+/// Of the part of an answer that says which packet sizes are accepted.
+const OPT_BYTES: usize = 11;
 
 type Target = StaticCompressor<Vec<u8>>;
 type Asking<'a> = Question<ParsedName<&'a [u8]>>;
@@ -121,26 +125,30 @@ pub fn finish(ask: &Ask, reply: Option<&[u8]>) -> Vec<u8> {
     let Ok(message) = Message::from_octets(ask.message.as_slice()) else { return Vec::new() };
     let limit = limit(&message, ask.udp);
     let reply = reply.and_then(|bytes| Message::from_octets(bytes).ok());
-    let built = match (&reply, ask.aliases.is_empty()) {
-        (Some(reply), true) => {
-            let mut bytes = reply.as_slice().to_vec();
-            given_back(&mut bytes, &ask.message);
-            (bytes.len() <= limit).then_some(bytes)
-        }
-        (None, true) => built(&message, Rcode::SERVFAIL, false, |_| Ok(())).filter(|bytes| bytes.len() <= limit),
-        (reply, false) => {
-            let rcode = reply.as_ref().map_or(Rcode::NOERROR, |reply| reply.header().rcode());
-            let question = message.sole_question().ok();
-            let all = built(&message, rcode, true, |answer| {
-                for record in &ask.aliases {
-                    push(answer, record, question.as_ref())?;
-                }
-                reply.as_ref().map_or(Ok(()), |reply| copy(answer, reply))
-            });
-            all.filter(|bytes| bytes.len() <= limit)
-        }
+    if let (Some(reply), true) = (&reply, ask.aliases.is_empty())
+        && reply.as_slice().len() <= limit
+    {
+        let mut bytes = reply.as_slice().to_vec();
+        given_back(&mut bytes, &ask.message);
+        return bytes;
+    }
+    let rcode = match &reply {
+        Some(reply) => reply.header().rcode(),
+        None if ask.aliases.is_empty() => Rcode::SERVFAIL,
+        None => Rcode::NOERROR,
     };
-    built.or_else(|| cut(&message)).unwrap_or_default()
+    let question = message.sole_question().ok();
+    let built = built(&message, rcode, !ask.aliases.is_empty(), limit, |answer| {
+        for record in &ask.aliases {
+            push(answer, record, question.as_ref())?;
+        }
+        reply.as_ref().map_or(Ok(()), |reply| copy(answer, reply))
+    });
+    let Some(mut builder) = built else { return Vec::new() };
+    if reply.is_some_and(|reply| reply.header().tc() || says_nothing(reply.as_slice()) && ask.aliases.is_empty()) {
+        builder.header_mut().set_tc(true);
+    }
+    ended(&message, builder.additional()).unwrap_or_default()
 }
 
 /// Whether a reply is one to this query: number, and question to the letter.
@@ -154,6 +162,11 @@ pub fn accepts(query: &[u8], reply: &[u8]) -> bool {
 /// More than fits into a packet was to be said.
 pub fn is_cut(reply: &[u8]) -> bool {
     reply.get(2).is_some_and(|flags| flags & 0x02 != 0)
+}
+
+/// No record is the answer: it says that there is none, or was cut to nothing.
+pub fn says_nothing(reply: &[u8]) -> bool {
+    reply.get(6..8).is_none_or(|count| count == [0, 0])
 }
 
 /// Where the only question of a message ends.
@@ -227,41 +240,41 @@ fn local(
     rcode: Rcode,
     udp: bool,
 ) -> Step {
-    let nothing = answer.is_empty();
     let whole = || -> Option<Vec<u8>> {
-        let mut builder = start(message, rcode)?;
-        builder.header_mut().set_aa(true);
-        for record in &answer {
-            push(&mut builder, record, Some(question)).ok()?;
-        }
+        let builder = built(message, rcode, true, limit(message, udp), |builder| {
+            for record in &answer {
+                match (&record.data, authority(facts.zone)) {
+                    (Data::Authority, Some((_, data))) => builder.push(timed(question.qname(), data))?,
+                    _ => push(builder, record, Some(question))?,
+                }
+            }
+            Ok(())
+        })?;
         let mut builder = builder.authority();
-        if nothing {
-            let (name, data) = authority(facts.zone)?;
-            builder.push((name, Class::IN, Ttl::from_secs(TTL_S), data)).ok()?;
+        if let (true, Some((name, data))) = (answer.is_empty(), authority(facts.zone)) {
+            builder.push(timed(name, data)).ok()?;
         }
         let mut builder = builder.additional();
         for record in &beside {
-            if let Data::Address(address) = record.data {
-                let name: OwnedName = record.name.parse().ok()?;
-                let ttl = Ttl::from_secs(TTL_S);
+            if let (Data::Address(address), Ok(name)) = (&record.data, record.name.parse::<OwnedName>()) {
                 let pushed = match address {
-                    IpAddr::V4(ip) => builder.push((name, Class::IN, ttl, A::new(ip))),
-                    IpAddr::V6(ip) => builder.push((name, Class::IN, ttl, Aaaa::new(ip))),
+                    IpAddr::V4(ip) => builder.push(timed(name, A::new(*ip))),
+                    IpAddr::V6(ip) => builder.push(timed(name, Aaaa::new(*ip))),
                 };
-                pushed.ok()?;
+                // It only helps: an answer that lacks it is whole.
+                if pushed.is_err() {
+                    break;
+                }
             }
         }
-        if message.opt().is_some() {
-            builder.opt(say_size).ok()?;
-        }
-        Some(builder.finish().into_target())
+        ended(message, builder)
     };
-    let bytes = whole().filter(|bytes| bytes.len() <= limit(message, udp)).or_else(|| cut(message));
-    bytes.map_or(Step::Drop, Step::Answer)
+    whole().map_or(Step::Drop, Step::Answer)
 }
 
 fn failed(message: &Message<&[u8]>, rcode: Rcode, udp: bool) -> Step {
-    let bytes = built(message, rcode, false, |_| Ok(())).filter(|bytes| bytes.len() <= limit(message, udp));
+    let built = built(message, rcode, false, limit(message, udp), |_| Ok(()));
+    let bytes = built.and_then(|builder| ended(message, builder.additional()));
     bytes.map_or(Step::Drop, Step::Answer)
 }
 
@@ -286,27 +299,35 @@ fn start(message: &Message<&[u8]>, rcode: Rcode) -> Option<AnswerBuilder<Target>
     Some(builder)
 }
 
+/// The records that fit. Where some do not, the mark says so: ask again over TCP. Many do not, and use these.
 fn built(
     message: &Message<&[u8]>,
     rcode: Rcode,
     authoritative: bool,
+    limit: usize,
     fill: impl FnOnce(&mut AnswerBuilder<Target>) -> Result<(), PushError>,
-) -> Option<Vec<u8>> {
+) -> Option<AnswerBuilder<Target>> {
     let mut builder = start(message, rcode)?;
     builder.header_mut().set_aa(authoritative);
-    fill(&mut builder).ok()?;
-    let mut builder = builder.additional();
+    let kept_free = if message.opt().is_some() { OPT_BYTES } else { 0 };
+    // Less than this, not up to it.
+    builder.set_push_limit(limit - kept_free + 1);
+    if fill(&mut builder).is_err() {
+        builder.header_mut().set_tc(true);
+    }
+    Some(builder)
+}
+
+fn ended(message: &Message<&[u8]>, mut builder: AdditionalBuilder<Target>) -> Option<Vec<u8>> {
+    builder.clear_push_limit();
     if message.opt().is_some() {
         builder.opt(say_size).ok()?;
     }
     Some(builder.finish().into_target())
 }
 
-/// It does not fit: ask again over TCP.
-fn cut(message: &Message<&[u8]>) -> Option<Vec<u8>> {
-    let mut bytes = built(message, Rcode::NOERROR, false, |_| Ok(()))?;
-    *bytes.get_mut(2)? |= 0x02;
-    Some(bytes)
+fn timed<N, D>(name: N, data: D) -> (N, Class, Ttl, D) {
+    (name, Class::IN, Ttl::from_secs(TTL_S), data)
 }
 
 fn say_size(opt: &mut OptBuilder<'_, Target>) -> Result<(), Infallible> {
@@ -314,7 +335,7 @@ fn say_size(opt: &mut OptBuilder<'_, Target>) -> Result<(), Infallible> {
     Ok(())
 }
 
-/// The header of an answer to this message.
+/// The bytes that an answer to this message may have.
 fn limit(message: &Message<&[u8]>, udp: bool) -> usize {
     if !udp {
         return usize::from(u16::MAX);
@@ -334,23 +355,22 @@ fn push(into: &mut AnswerBuilder<Target>, record: &DnsRecord, question: Option<&
 }
 
 fn push_data(builder: &mut AnswerBuilder<Target>, name: &impl ToName, data: &Data) -> Result<(), PushError> {
-    let ttl = Ttl::from_secs(TTL_S);
     // A name that is none has no place in an answer.
     let named = |text: &String| text.parse::<OwnedName>().ok();
     match data {
-        Data::Address(IpAddr::V4(ip)) => builder.push((name, Class::IN, ttl, A::new(*ip))),
-        Data::Address(IpAddr::V6(ip)) => builder.push((name, Class::IN, ttl, Aaaa::new(*ip))),
-        Data::Alias(to) => named(to).map_or(Ok(()), |to| builder.push((name, Class::IN, ttl, Cname::new(to)))),
-        Data::Pointer(to) => named(to).map_or(Ok(()), |to| builder.push((name, Class::IN, ttl, Ptr::new(to)))),
-        Data::Server(to) => named(to).map_or(Ok(()), |to| builder.push((name, Class::IN, ttl, Ns::new(to)))),
+        Data::Address(IpAddr::V4(ip)) => builder.push(timed(name, A::new(*ip))),
+        Data::Address(IpAddr::V6(ip)) => builder.push(timed(name, Aaaa::new(*ip))),
+        Data::Alias(to) => named(to).map_or(Ok(()), |to| builder.push(timed(name, Cname::new(to)))),
+        Data::Pointer(to) => named(to).map_or(Ok(()), |to| builder.push(timed(name, Ptr::new(to)))),
+        Data::Server(to) => named(to).map_or(Ok(()), |to| builder.push(timed(name, Ns::new(to)))),
         Data::Service { weight, port, target } => {
-            named(target).map_or(Ok(()), |to| builder.push((name, Class::IN, ttl, Srv::new(0, *weight, *port, to))))
+            named(target).map_or(Ok(()), |to| builder.push(timed(name, Srv::new(0, *weight, *port, to))))
         }
         Data::Text(text) => match Txt::<Vec<u8>>::build_from_slice(text.as_bytes()) {
-            Ok(text) => builder.push((name, Class::IN, ttl, text)),
+            Ok(text) => builder.push(timed(name, text)),
             Err(_) => Ok(()),
         },
-        // Only the zone's own name has it, and it is said with that.
+        // Only the zone's own name has it, and `local` says it.
         Data::Authority => Ok(()),
     }
 }
@@ -501,13 +521,63 @@ mod tests {
     #[test]
     fn what_does_not_fit_into_a_packet_is_cut() {
         let name = "many.default.svc.cluster.local.";
-        check(&query(name, Rtype::A, None), true, "tc ra rd NOERROR");
-        check(&query(name, Rtype::A, Some(60_000)), true, "tc ra rd NOERROR");
+        // As many as fit, for those who never ask over TCP: each takes 16 bytes.
+        for (edns, limit, count) in [(None, 512, 29), (Some(600), 600, 33), (Some(60_000), 1232, 73)] {
+            let Step::Answer(some) = stepped(&query(name, Rtype::A, edns), true) else { panic!() };
+            assert!(some.len() <= limit && some.len() + 16 > limit, "{}", some.len());
+            assert_eq!(shown(&some).matches("10.96.1.").count(), count);
+            assert!(shown(&some).starts_with("aa tc ra rd NOERROR many.default.svc.cluster.local 10.96.1.1,"));
+        }
         let Step::Answer(whole) = stepped(&query(name, Rtype::A, None), false) else { panic!() };
         assert_eq!(shown(&whole).matches("10.96.1.").count(), 200);
         assert!(
             shown(&whole).starts_with("aa ra rd NOERROR many.default.svc.cluster.local 10.96.1.1,"),
             "another one first"
+        );
+    }
+
+    #[test]
+    fn what_others_say_is_cut_as_well() {
+        let ask = asked_of("example.com.");
+        let message = Message::from_octets(ask.query.as_slice()).unwrap();
+        let of = |count: u8, limit: usize| {
+            let mut builder = MessageBuilder::from_target(Target::new(Vec::new()))
+                .unwrap()
+                .start_answer(&message, Rcode::NOERROR)
+                .unwrap();
+            builder.set_push_limit(limit);
+            let name = message.sole_question().unwrap();
+            let push =
+                |last| builder.push((name.qname(), Class::IN, Ttl::from_secs(60), A::new([192, 0, 2, last].into())));
+            (0..count).map(push).for_each(drop);
+            builder.finish().into_target()
+        };
+        let cut = finish(&ask, Some(&of(100, 4000)));
+        assert!(cut.len() <= UDP_BYTES && cut.len() + 16 > UDP_BYTES, "{}", cut.len());
+        assert!(shown(&cut).starts_with("tc ra rd NOERROR example.com 192.0.2.0,"), "{}", shown(&cut));
+        assert_eq!(shown(&cut).matches("192.0.2.").count(), 30);
+        // Behind a name of ours.
+        let ask = asked_of("out.default.svc.cluster.local.");
+        let cut = shown(&finish(&ask, Some(&of(100, 4000))));
+        assert!(
+            cut.starts_with("aa tc ra rd NOERROR out.default.svc.cluster.local example.com., example.com 192.0.2.0,")
+        );
+        assert!(cut.matches("192.0.2.").count() > 20, "{cut}");
+    }
+
+    #[test]
+    fn the_zone_says_whose_it_is() {
+        let soa = "cluster.local ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 5";
+        check(&query("cluster.local.", Rtype::SOA, None), true, &format!("aa ra rd NOERROR {soa}"));
+        check(
+            &query("Cluster.Local.", Rtype::SOA, Some(1232)),
+            false,
+            &format!("aa ra rd NOERROR C{}", &soa[1..].replacen("local", "Local", 1)),
+        );
+        check(
+            &query("cluster.local.", Rtype::ANY, None),
+            true,
+            &format!("aa ra rd NOERROR cluster.local ns.dns.cluster.local., {soa}"),
         );
     }
 

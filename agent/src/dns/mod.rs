@@ -9,6 +9,9 @@
 mod address_names;
 pub mod answer;
 pub mod cache;
+mod crowd;
+pub mod names;
+mod question;
 pub mod resolv;
 pub mod serve;
 pub mod upstream;

@@ -1,10 +1,11 @@
 //! The server's sockets: bound where the cluster's DNS address is known, and asked by pods and by this host alone.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::answer::{self, AnswerFacts, Ask, Step, finish, given_back, step};
 use super::cache::AnswerCache;
+use super::crowd::Crowd;
 use super::upstream;
 use super::zone::Zone;
 use crate::happening::Happening;
@@ -25,10 +27,19 @@ use crate::net;
 const PORT: u16 = 53;
 /// No question is longer.
 const QUERY_BYTES_MAX: usize = 4096;
-/// Questions that others are asked at once; the next ones fail, and are asked again by whoever asked.
-const ASKING_MAX: usize = 64;
-/// Connections at once.
-const CONNECTIONS_MAX: usize = 32;
+/// Questions that others are asked at once, each over a socket of its own: of all, and of one address. The next ones
+/// wait.
+const ASKING_MAX: usize = 256;
+const ASKING_EACH_MAX: usize = 8;
+/// Questions that are asked or wait: of one address, and of all, some KiB each. The next ones fail, and are asked again
+/// by whoever asked.
+const WAITING_EACH_MAX: usize = 64;
+const WAITING_MAX: usize = 1024;
+/// How long one waits; whoever asked does so again after some seconds.
+const WAIT: Duration = Duration::from_secs(4);
+/// Connections at once: of one address, and of all.
+const CONNECTIONS_EACH_MAX: usize = 8;
+const CONNECTIONS_MAX: usize = 128;
 /// The time limit of a silent connection.
 const SILENCE: Duration = Duration::from_secs(10);
 /// The waits before another try to bind the address, which somebody else may have for now.
@@ -43,6 +54,11 @@ pub struct ServedZone {
     pub address: Option<IpAddr>,
 }
 
+/// What is asked of others, and whether over TCP.
+type Question = (Vec<u8>, bool);
+/// None: nothing yet; then what they have said, if anything.
+type Told = Option<Option<Rc<[u8]>>>;
+
 struct Server {
     names: watch::Receiver<Arc<ServedZone>>,
     address: IpAddr,
@@ -50,7 +66,11 @@ struct Server {
     /// Whom to ask what this zone does not know.
     upstreams: Box<dyn Fn() -> Vec<SocketAddr>>,
     cache: RefCell<AnswerCache>,
+    waiting: Crowd,
     asking: Semaphore,
+    /// Of each address that asks.
+    asking_each: RefCell<BTreeMap<IpAddr, Weak<Semaphore>>>,
+    under_way: RefCell<BTreeMap<Question, watch::Receiver<Told>>>,
     chance: File,
     begun: Instant,
     /// Counts answers, so that each begins with another address.
@@ -127,7 +147,7 @@ async fn open(
 
 /// Ends with what has become of a socket.
 async fn serve(server: Rc<Server>, udp: Rc<UdpSocket>, tcp: TcpListener) -> String {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Crowd::new(CONNECTIONS_EACH_MAX, CONNECTIONS_MAX);
     let mut packet = vec![0; QUERY_BYTES_MAX];
     loop {
         tokio::select! {
@@ -139,13 +159,13 @@ async fn serve(server: Rc<Server>, udp: Rc<UdpSocket>, tcp: TcpListener) -> Stri
             },
             accepted = tcp.accept() => match accepted {
                 Ok((stream, from)) => {
-                    if let Ok(place) = connections.clone().try_acquire_owned()
-                        && server.admits(from.ip())
+                    if server.admits(from.ip())
+                        && let Some(place) = connections.enter(from.ip())
                     {
                         let server = server.clone();
                         spawn_local(async move {
                             let _place = place;
-                            converse(&server, stream).await
+                            converse(&server, stream, from.ip()).await
                         });
                     }
                 }
@@ -168,7 +188,7 @@ fn packet_came(server: &Rc<Server>, udp: &Rc<UdpSocket>, packet: &[u8], from: So
             None => {
                 let (server, udp) = (server.clone(), udp.clone());
                 spawn_local(async move {
-                    let bytes = server.elsewhere(&ask, false).await;
+                    let bytes = server.elsewhere(&ask, from.ip(), false).await;
                     let _ = udp.send_to(&bytes, from).await;
                 });
             }
@@ -177,7 +197,7 @@ fn packet_came(server: &Rc<Server>, udp: &Rc<UdpSocket>, packet: &[u8], from: So
 }
 
 /// One question after another, each with its length before it.
-async fn converse(server: &Server, mut stream: TcpStream) -> Option<()> {
+async fn converse(server: &Server, mut stream: TcpStream, from: IpAddr) -> Option<()> {
     loop {
         let length = timeout(SILENCE, stream.read_u16()).await.ok()?.ok()?;
         let mut query = vec![0; usize::from(length).min(QUERY_BYTES_MAX)];
@@ -187,7 +207,7 @@ async fn converse(server: &Server, mut stream: TcpStream) -> Option<()> {
             Step::Answer(bytes) => bytes,
             Step::Ask(ask) => match server.kept(&ask) {
                 Some(bytes) => bytes,
-                None => server.elsewhere(&ask, true).await,
+                None => server.elsewhere(&ask, from, true).await,
             },
         };
         let length = u16::try_from(bytes.len()).ok()?;
@@ -208,7 +228,10 @@ impl Server {
             pods: Cidr::parse(pod_cidr),
             upstreams,
             cache: RefCell::default(),
+            waiting: Crowd::new(WAITING_EACH_MAX, WAITING_MAX),
             asking: Semaphore::new(ASKING_MAX),
+            asking_each: RefCell::default(),
+            under_way: RefCell::default(),
             chance: File::open("/dev/urandom").map_err(|error| format!("/dev/urandom: {error}"))?,
             begun: Instant::now(),
             turn: Cell::new(0),
@@ -237,25 +260,77 @@ impl Server {
         Some(finish(ask, Some(&reply)))
     }
 
-    async fn elsewhere(&self, ask: &Ask, tcp: bool) -> Vec<u8> {
-        let Ok(_turn) = self.asking.try_acquire() else { return finish(ask, None) };
+    /// A question that is under way already is not asked again: who could have it asked many times at once could guess
+    /// one of the answers.
+    async fn elsewhere(&self, ask: &Ask, from: IpAddr, tcp: bool) -> Vec<u8> {
+        let Some(_place) = self.waiting.enter(from) else { return finish(ask, None) };
+        let question = (ask.same.clone(), tcp);
+        let reply = match self.heard_soon(&question) {
+            Some(other) => told(other).await,
+            None => {
+                let own = self.places_of(from);
+                let turn = async { (own.acquire().await, self.asking.acquire().await) };
+                let Ok((Ok(_own), Ok(_any))) = timeout(WAIT, turn).await else { return finish(ask, None) };
+                // Meanwhile somebody else may have asked it.
+                if let Some(bytes) = self.kept(ask) {
+                    return bytes;
+                }
+                match self.heard_soon(&question) {
+                    Some(other) => told(other).await,
+                    None => self.asked(ask, question).await,
+                }
+            }
+        };
+        finish(ask, reply.as_deref())
+    }
+
+    fn heard_soon(&self, question: &Question) -> Option<watch::Receiver<Told>> {
+        self.under_way.borrow().get(question).cloned()
+    }
+
+    fn places_of(&self, who: IpAddr) -> Rc<Semaphore> {
+        let mut each = self.asking_each.borrow_mut();
+        if let Some(places) = each.get(&who).and_then(Weak::upgrade) {
+            return places;
+        }
+        // Those of others that ask nothing any more.
+        each.retain(|_, places| places.strong_count() > 0);
+        let places = Rc::new(Semaphore::new(ASKING_EACH_MAX));
+        each.insert(who, Rc::downgrade(&places));
+        places
+    }
+
+    async fn asked(&self, ask: &Ask, question: Question) -> Option<Rc<[u8]>> {
+        let (tell, heard) = watch::channel(None);
+        self.under_way.borrow_mut().insert(question.clone(), heard);
+        let reply = self.fetched(ask, question.1).await.map(Rc::from);
+        self.under_way.borrow_mut().remove(&question);
+        tell.send_replace(Some(reply.clone()));
+        reply
+    }
+
+    async fn fetched(&self, ask: &Ask, tcp: bool) -> Option<Vec<u8>> {
         let servers = (self.upstreams)();
         let mut number = [0; 2];
-        if (&self.chance).read_exact(&mut number).is_err() {
-            return finish(ask, None);
-        }
+        (&self.chance).read_exact(&mut number).ok()?;
         let number = u16::from_be_bytes(number);
         let mut asked = upstream::ask(&ask.query, &servers, self.first.get(), false, number).await;
-        // The client has room for all of it.
-        if tcp && asked.as_ref().is_some_and(|(reply, _)| answer::is_cut(reply)) {
-            asked = upstream::ask(&ask.query, &servers, self.first.get(), true, number).await;
+        // The client has room for all of it, or for some where it would get nothing.
+        let whole = |reply: &[u8]| answer::is_cut(reply) && (tcp || answer::says_nothing(reply));
+        if asked.as_ref().is_some_and(|(reply, _)| whole(reply)) {
+            let again = upstream::ask(&ask.query, &servers, self.first.get(), true, number).await;
+            asked = if tcp { again } else { again.or(asked) };
         }
-        let Some((mut reply, by)) = asked else { return finish(ask, None) };
+        let (mut reply, by) = asked?;
         self.first.set(by);
         given_back(&mut reply, &ask.query);
         self.cache.borrow_mut().keep(&ask.same, &reply, self.now_ms());
-        finish(ask, Some(&reply))
+        Some(reply)
     }
+}
+
+async fn told(mut other: watch::Receiver<Told>) -> Option<Rc<[u8]>> {
+    other.wait_for(Option::is_some).await.ok()?.clone()?
 }
 
 #[cfg(test)]
@@ -352,6 +427,104 @@ mod tests {
                 socket.send_to(bytes, at).await.unwrap();
             }
             assert_eq!(code(&asked(at, 2, QUERY).await), 2);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn equal_questions_are_asked_once() {
+        locally(async {
+            let (upstream, came) = udp(|query| vec![reply(query, WHOLE, 1)]).await;
+            let at = served(vec![upstream]).await;
+            let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let count = 40;
+            for number in 0..count {
+                let mut query = QUERY.to_vec();
+                query[1] = number;
+                query[13] = if number % 2 == 0 { b'E' } else { b'e' };
+                client.send_to(&query, at).await.unwrap();
+            }
+            let mut numbers = std::collections::BTreeSet::new();
+            let mut answer = [0; 4096];
+            for _ in 0..count {
+                let length = client.recv(&mut answer).await.unwrap();
+                assert_eq!(answer[length - 1], 1);
+                assert_eq!(answer[13], if answer[1] % 2 == 0 { b'E' } else { b'e' }, "in the client's own letters");
+                numbers.insert(answer[1]);
+            }
+            assert_eq!((numbers.len(), *came.borrow()), (usize::from(count), 1));
+        })
+        .await;
+    }
+
+    /// A question for a name of its own.
+    fn question(number: u8) -> Vec<u8> {
+        let mut query = QUERY.to_vec();
+        (query[13], query[14]) = (b'a' + number / 16, b'a' + number % 16);
+        query
+    }
+
+    #[tokio::test]
+    async fn one_who_asks_much_leaves_room_for_others() {
+        locally(async {
+            // It says nothing of names that begin with `a` to `d`.
+            let silent = |query: &[u8]| (b'a'..=b'd').contains(&query[13].to_ascii_lowercase());
+            let (upstream, came) =
+                udp(move |query| if silent(query) { Vec::new() } else { vec![reply(query, WHOLE, 1)] }).await;
+            let at = served(vec![upstream]).await;
+            let greedy = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            for number in 0..64 {
+                greedy.send_to(&question(number), at).await.unwrap();
+            }
+            let other = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).await.unwrap();
+            other.send_to(&question(100), at).await.unwrap();
+            let mut answer = [0; 4096];
+            let length = other.recv(&mut answer).await.unwrap();
+            assert_eq!((code(&answer[..length]), answer[length - 1]), (0, 1), "another is answered meanwhile");
+            assert!(*came.borrow() <= ASKING_EACH_MAX + 1, "{}", came.borrow());
+            // One more of the first does not even wait.
+            greedy.send_to(&question(101), at).await.unwrap();
+            let length = greedy.recv(&mut answer).await.unwrap();
+            assert_eq!((&answer[12..15], code(&answer[..length])), (&question(101)[12..15], 2));
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn silent_connections_of_one_leave_room_for_others() {
+        locally(async {
+            let (upstream, _) = udp(|query| vec![reply(query, WHOLE, 1)]).await;
+            let at = served(vec![upstream]).await;
+            let mut held = Vec::new();
+            for _ in 0..CONNECTIONS_EACH_MAX {
+                held.push(TcpStream::connect(at).await.unwrap());
+            }
+            let mut over = TcpStream::connect(at).await.unwrap();
+            assert!(matches!(over.read(&mut [0]).await, Ok(0) | Err(_)), "there is no room for it");
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind((Ipv4Addr::new(127, 0, 0, 2), 0).into()).unwrap();
+            let mut stream = socket.connect(at).await.unwrap();
+            stream.write_all(&with_length(QUERY.to_vec())).await.unwrap();
+            assert!(stream.read_u16().await.unwrap() > 0);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn what_was_cut_to_nothing_is_asked_whole() {
+        locally(async {
+            let whole = tcp(any_port(), |query| with_length(reply(query, WHOLE, 1))).await;
+            let packets = UdpSocket::bind(whole).await.unwrap();
+            spawn_local(async move {
+                let mut packet = vec![0; 4096];
+                while let Ok((length, from)) = packets.recv_from(&mut packet).await {
+                    packet[2..4].copy_from_slice(&[0x83, 0x80]);
+                    packets.send_to(&packet[..length], from).await.unwrap();
+                }
+            });
+            let at = served(vec![whole]).await;
+            let reply = asked(at, 1, QUERY).await;
+            assert!(!answer::is_cut(&reply) && reply.last() == Some(&1), "{reply:?}");
         })
         .await;
     }

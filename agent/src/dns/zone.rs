@@ -184,11 +184,14 @@ impl Zone {
     }
 
     fn apex(&self, name: &str, asked: RecordType) -> LookupResult {
-        match asked {
-            RecordType::Soa => LookupResult::Records(vec![record(name, Data::Authority)], Vec::new()),
-            RecordType::Ns => LookupResult::Records(vec![record(name, Data::Server(self.server()))], Vec::new()),
-            _ => LookupResult::Nothing,
-        }
+        let (authority, server) = (record(name, Data::Authority), record(name, Data::Server(self.server())));
+        let of_it = match asked {
+            RecordType::Soa => vec![authority],
+            RecordType::Ns => vec![server],
+            RecordType::Any => vec![authority, server],
+            _ => return LookupResult::Nothing,
+        };
+        LookupResult::Records(of_it, Vec::new())
     }
 
     fn names_of(&self, name: &str, address: IpAddr, asked: RecordType) -> LookupResult {

@@ -55,7 +55,7 @@ async fn reading(view: View, claims: Claims) -> Reading {
 async fn agent(view: View) -> String {
     let shown = view.shown.borrow().clone();
     let claimed = of_running(&shown, &subjects(&shown, &view.node_name), &view.data_dir);
-    let volumes = tokio::task::spawn_blocking(move || files::volumes(claimed)).await.unwrap_or_default();
+    let volumes = crate::figures::volumes(claimed).await;
     metrics::agent(&shown, &view.node_name, files::own(), &volumes)
 }
 

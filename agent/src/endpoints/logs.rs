@@ -6,6 +6,8 @@ use coracle_api::status::{Reason, Status};
 use coracle_http::channel::{Receiver, channel};
 use coracle_http::{Answer, Body, Request, STREAM_ITEMS_MAX, StatusCode, Stream};
 
+use serde_json::Value;
+
 use super::place::{parameters, pods_called, runs_of, segments};
 use super::streams;
 use super::view::View;
@@ -65,6 +67,7 @@ fn find(
 ) -> Result<String, Status> {
     let mut runs: Vec<(u32, &SeenContainer)> = Vec::new();
     let mut waiting = None;
+    let mut ended = None;
     for wanted in pods_called(shown, node_name, namespace, pod) {
         let waits = shown.waits.get(&wanted.name.uid);
         let reason = waits
@@ -75,6 +78,7 @@ fn find(
             return Err(not_found(format!("container \"{container}\" not found in pod \"{pod}\"")));
         }
         let started = |(_, seen): &(u32, &SeenContainer)| !matches!(seen.state, State::Created { .. });
+        ended = ended.or_else(|| end_of(shown.statuses.get(&wanted.name.uid)?, container));
         runs.extend(runs_of(shown, &wanted.name.uid, container).filter(started));
     }
     let Some(waiting) = waiting else {
@@ -85,13 +89,30 @@ fn find(
     // A container that waits for its next start has its last death as previous.
     let chosen = if previous { newest.find(|seen| !seen.lives()) } else { newest.next() };
     chosen.map(|seen| seen.id.clone()).ok_or_else(|| {
-        let text = if previous {
-            format!("previous terminated container \"{container}\" in pod \"{pod}\" not found")
-        } else {
-            format!("container \"{container}\" in pod \"{pod}\" is waiting to start: {waiting}")
+        let waits = match waiting {
+            "ErrImagePull" => "image can't be pulled",
+            "ImagePullBackOff" => "trying and failing to pull image",
+            other => other,
+        };
+        let text = match ended {
+            _ if previous => format!("previous terminated container \"{container}\" in pod \"{pod}\" not found"),
+            // Somebody removed it, and its log with it.
+            Some(id) if !id.is_empty() => format!("unable to retrieve container logs for {id}"),
+            Some(_) => format!("container \"{container}\" in pod \"{pod}\" is terminated"),
+            None => format!("container \"{container}\" in pod \"{pod}\" is waiting to start: {waits}"),
         };
         Status::bad_request(text)
     })
+}
+
+/// Of a container that has ended, by its pod's status: its id, which may be empty.
+fn end_of(status: &Value, container: &str) -> Option<String> {
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut all = lists.iter().flat_map(|list| status[list].as_array().into_iter().flatten());
+    let own = all.find(|status| status["name"] == container)?;
+    let ended = own["state"]["terminated"].as_object()?;
+    let id = ended.get("containerID").or_else(|| own.get("containerID"));
+    Some(id.and_then(Value::as_str).unwrap_or_default().to_owned())
 }
 
 fn not_found(message: String) -> Status {
@@ -127,7 +148,31 @@ fn wish(options: &LogOptions, now: Time) -> Wish {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desired::{Source, Wanted};
     use coracle_api::query::Stream;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_log_of_a_container_that_is_gone() {
+        let document = serde_json::json!({
+            "metadata": {"namespace": "default", "name": "p", "uid": "u"},
+            "spec": {"initContainers": [{"name": "i", "image": "x"}], "containers": [{"name": "c", "image": "x"}]},
+        });
+        let wanted = Wanted::new(Source::Master, document).unwrap();
+        let check = |state: Value, previous: bool, expected: &str| {
+            let statuses = serde_json::json!({"initContainerStatuses": [{"name": "i", "state": state}]});
+            let mut shown = Shown { statuses: [("u".to_owned(), statuses)].into(), ..Shown::default() };
+            Arc::make_mut(&mut shown.desired).pods.insert("u".to_owned(), Arc::new(wanted.clone()));
+            let message = find(&shown, "n1", "default", "p", "i", previous).unwrap_err().message;
+            assert_eq!(message, expected);
+        };
+        let ended = |id: Value| serde_json::json!({"terminated": {"exitCode": 0, "containerID": id}});
+        check(ended("docker://1".into()), false, "unable to retrieve container logs for docker://1");
+        check(ended(Value::Null), false, "container \"i\" in pod \"p\" is terminated");
+        check(ended("docker://1".into()), true, "previous terminated container \"i\" in pod \"p\" not found");
+        let waits = serde_json::json!({"waiting": {"reason": "PodInitializing"}});
+        check(waits, false, "container \"i\" in pod \"p\" is waiting to start: ContainerCreating");
+    }
 
     #[test]
     fn queries() {

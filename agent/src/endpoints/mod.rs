@@ -121,7 +121,7 @@ fn node(view: &View) -> Answer {
         "name": view.node_name, "address": address, "engine": *view.docker.version().borrow(),
         "agent": env!("CARGO_PKG_VERSION"),
         "os": host.os_image, "kernel": host.kernel, "cpus": host.cpus, "memoryBytes": host.memory_bytes,
-        "diskBytes": host.disk_bytes,
+        "diskBytes": host.disk_bytes, "formerNames": shown.desired.former,
         "conditions": short_of(&view.shown.borrow()),
     });
     Answer::json(StatusCode::OK, about.to_string())

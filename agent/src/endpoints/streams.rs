@@ -4,19 +4,28 @@
 //! connection.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use coracle_http::channel::Receiver;
+use coracle_http::channel;
 use coracle_http::{Answer, HeaderMap, Request, StatusCode, Upgrade};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
+use tokio::sync::watch::Receiver;
+use tokio::time::sleep;
 
 use super::place::{parameters, pods_called, running, sandbox, segments};
 use super::view::View;
+use crate::plan::memory::KILLED_CODE;
+use crate::runtime::conversation::CommandOutcome;
 use crate::runtime::docker::Docker;
-use crate::runtime::docker::reach::NetworkNamespace;
+use crate::runtime::docker::reach::{NetworkNamespace, lingers};
 use crate::streams::asked::{self, Fields, Refusal, Way, carrier, streams, way};
 use crate::streams::forward::{Reach, over_channels, over_spdy};
 use crate::streams::{converse, log};
+use crate::sync::Shown;
+
+/// Output of a command that ended with its container is still on its way.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What a client would speak with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +57,19 @@ fn conversation(view: &View, with: With, path: &str, request: &Request) -> Resul
     let (carrier, fields) = carrier(&request.method, &request.headers).map_err(refused)?;
     let command: Vec<String> =
         parameters.into_iter().filter(|(name, _)| name == "command").map(|(_, value)| value).collect();
-    let docker = view.docker.clone();
+    let (docker, shown) = (view.docker.clone(), view.shown.clone());
     let upgrade = Upgrade::new(move |upgraded| {
-        converse(upgraded, carrier, streams, async move |heard, to_client| match with {
-            With::Exec => docker.run_command(&id, &command, streams, heard, &to_client).await,
-            With::Attach => docker.attach(&id, streams, heard, &to_client).await,
+        converse(upgraded, carrier, streams, async move |heard, to_client| {
+            let speak = async {
+                match with {
+                    With::Exec => docker.run_command(&id, &command, streams, heard, &to_client).await,
+                    With::Attach => docker.attach(&id, streams, heard, &to_client).await,
+                }
+            };
+            tokio::select! {
+                outcome = speak => outcome,
+                () = ended(shown, &id) => CommandOutcome::Exit(i64::from(KILLED_CODE)),
+            }
         })
     });
     Ok(goes_on(fields, upgrade))
@@ -75,13 +92,35 @@ pub fn ports(view: &View, path: &str, request: &Request) -> Result<Answer, Answe
         sandbox(&shown, &wanted.name.uid).ok_or_else(lost)?.id.clone()
     };
     let (way, fields) = way(&request.method, &request.headers, &parameters).map_err(refused)?;
-    let inside = Inside { docker: view.docker.clone(), network: Arc::default(), id };
-    let upgrade = Upgrade::new(async move |upgraded| match way {
-        Way::Spdy => over_spdy(upgraded, false, inside).await,
-        Way::Tunnel => over_spdy(upgraded, true, inside).await,
-        Way::Channels { base64, ports } => over_channels(upgraded, base64, ports, inside).await,
-    });
+    let inside = Inside { docker: view.docker.clone(), network: Arc::default(), id: id.clone() };
+    let shown = view.shown.clone();
+    let upgrade = Upgrade::new(async move |upgraded| {
+        let forward = async {
+            match way {
+                Way::Spdy => over_spdy(upgraded, false, inside).await,
+                Way::Tunnel => over_spdy(upgraded, true, inside).await,
+                Way::Channels { base64, ports } => over_channels(upgraded, base64, ports, inside).await,
+            }
+        };
+        // What it holds of a network that is gone, the kernel keeps for it alone.
+        tokio::select! {
+            () = forward => {}
+            () = ended(shown, &id) => {}
+        }
+    })
+    .leaving_room();
     Ok(goes_on(fields, upgrade))
+}
+
+/// Until a container is heard to have ended, and what it still had to say has come. A command may outlive its container
+/// where the processes of a pod are common to all, and an engine would wait for it for ever.
+async fn ended(mut shown: Receiver<Arc<Shown>>, id: &str) {
+    let runs = |shown: &Shown| shown.world.containers.iter().any(|seen| seen.id == id && seen.runs());
+    if shown.wait_for(|shown| shown.looked && !runs(shown)).await.is_err() {
+        // An agent that ends is no end of a container.
+        return std::future::pending().await;
+    }
+    sleep(LAST_WORDS).await;
 }
 
 /// A pod whose ports are asked for, and its network from the first connection on.
@@ -105,13 +144,17 @@ impl Reach for Inside {
         network.connect(port).await
     }
 
+    fn ended_well(wire: &TcpStream) {
+        lingers(wire);
+    }
+
     fn name(&self) -> &str {
         &self.id
     }
 }
 
 /// A log that goes on as messages of a WebSocket. None: it is not asked for so.
-pub fn log(request: &Request, lines: impl FnOnce() -> Receiver) -> Option<Answer> {
+pub fn log(request: &Request, lines: impl FnOnce() -> channel::Receiver) -> Option<Answer> {
     Some(match asked::log(&request.method, &request.headers)? {
         Ok((base64, fields)) => {
             let lines = lines();
@@ -148,4 +191,49 @@ fn goes_on(fields: Fields, upgrade: Upgrade) -> Answer {
     let mut answer = Answer::upgrade(protocol.expect("the first field names it"), upgrade);
     answer.headers.extend(fields.collect::<HeaderMap>());
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::World;
+    use crate::runtime::{SeenContainer, State};
+    use std::collections::BTreeMap;
+    use tokio::sync::watch;
+    use tokio::time::timeout;
+
+    fn shown(looked: bool, state: Option<State>) -> Arc<Shown> {
+        let seen = |state| SeenContainer {
+            id: "1".to_owned(),
+            name: String::new(),
+            labels: BTreeMap::new(),
+            image: String::new(),
+            image_id: String::new(),
+            created_ms: 0,
+            state,
+            ip: None,
+            limits: None,
+            message: None,
+            beside: Default::default(),
+        };
+        let world = World { containers: state.map(seen).into_iter().collect(), ..World::default() };
+        Arc::new(Shown { world: Arc::new(world), looked, ..Shown::default() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_conversation_ends_with_its_container() {
+        let long = Duration::from_secs(3600);
+        let runs = || Some(State::Running { started_ms: 0 });
+        let died = State::Exited { exit_code: 0, out_of_memory: false, started_ms: 0, finished_ms: 0 };
+        for (end, ends) in [(shown(true, Some(died)), true), (shown(true, None), true), (shown(false, None), false)] {
+            let (tell, heard) = watch::channel(shown(true, runs()));
+            assert!(timeout(long, ended(heard.clone(), "1")).await.is_err(), "it runs");
+            tell.send_replace(end);
+            assert_eq!(timeout(long, ended(heard.clone(), "1")).await.is_ok(), ends);
+            // An agent that ends tells nothing.
+            tell.send_replace(shown(true, runs()));
+            drop(tell);
+            assert!(timeout(long, ended(heard, "1")).await.is_err());
+        }
+    }
 }

@@ -1,12 +1,14 @@
 //! Reads the kernel's files about containers and the host.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::claims::Claimed;
 use super::usage::{Interface, Texts, Usage, interfaces, mounted_from, of_host, of_v1, of_v2};
 
 const ROOT: &str = "/sys/fs/cgroup";
+/// Of one file of the kernel: a container makes interfaces, mounts and processes, a line each.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where engines put the group of a container, by their drivers; before and behind its id.
 const PLACES: [(&str, &str); 4] = [
@@ -67,10 +69,6 @@ pub fn disk(path: &str) -> Option<Disk> {
 }
 
 /// Of the file systems that the directories of claims are on; one that is not there has none.
-pub fn volumes(claimed: Vec<Claimed>) -> Vec<(Claimed, Disk)> {
-    claimed.into_iter().filter_map(|claimed| disk(&claimed.directory).map(|disk| (claimed, disk))).collect()
-}
-
 /// The block device that a path is on, as the mount of it says.
 pub fn device(path: &str) -> String {
     mounted_from(&text("/proc/self/mounts"), path)
@@ -132,5 +130,7 @@ fn group(controller: &str, id: &str) -> Option<PathBuf> {
 
 /// Empty: it cannot be read, as of a container that ends at this moment.
 fn text(path: impl AsRef<Path>) -> String {
-    fs::read_to_string(path).unwrap_or_default()
+    let mut text = String::new();
+    let read = fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+    read.map(|_| text).unwrap_or_default()
 }

@@ -16,11 +16,14 @@ pub mod probes;
 pub mod summary;
 pub mod usage;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 
+use crate::disks;
 use crate::naming::{PodName, SANDBOX, Source, Tag};
 use crate::runtime::State;
 use crate::runtime::docker::Docker;
@@ -31,6 +34,8 @@ use usage::{Interface, Usage};
 
 /// A rate is over at least so long; less would be noise.
 const WINDOW: Duration = Duration::from_secs(1);
+/// Volumes that have not said by then how full they are have no figures.
+const VOLUMES: Duration = Duration::from_secs(2);
 /// An older reading says what was, and not what is.
 const OLD: Duration = Duration::from_secs(120);
 
@@ -167,6 +172,27 @@ pub fn subjects(shown: &Shown, node_name: &str) -> Vec<RunningContainer> {
     all
 }
 
+/// Each volume that answers: one whose server is away has no figures, and holds up those of no other.
+pub async fn volumes(claimed: Vec<Claimed>) -> Vec<(Claimed, Disk)> {
+    let mut asked = JoinSet::new();
+    for (at, claimed) in claimed.into_iter().enumerate() {
+        asked.spawn(async move {
+            let directory = claimed.directory.clone();
+            let disk = disks::work(claimed.directory.as_ref(), move || files::disk(&directory)).await;
+            (at, disk.ok().flatten().map(|disk| (claimed, disk)))
+        });
+    }
+    let mut found = BTreeMap::new();
+    // As requests are answered: what has not come by then is left out.
+    let _ = timeout(VOLUMES, async {
+        while let Some(done) = asked.join_next().await {
+            found.extend(done.ok());
+        }
+    })
+    .await;
+    found.into_values().flatten().collect()
+}
+
 /// From the kernel's files; the engine is asked about a container whose files nobody finds.
 pub async fn read(
     docker: &Docker,
@@ -187,10 +213,11 @@ pub async fn read(
             .collect();
         let networks = found.iter().filter(|(subject, _)| subject.is_sandbox());
         let networks = networks.map(|(subject, _)| (subject.id.clone(), files::network(&subject.id))).collect();
-        (found, networks, files::host(), (files::disk(&data_dir), files::device(&data_dir)), files::volumes(claimed))
+        (found, networks, files::host(), (files::disk(&data_dir), files::device(&data_dir)))
     };
-    let Ok((found, networks, host, (disk, device), volumes)) = tokio::task::spawn_blocking(from_files).await else {
-        let (device, containers, networks, volumes) = Default::default();
+    let volumes = volumes(claimed).await;
+    let Ok((found, networks, host, (disk, device))) = tokio::task::spawn_blocking(from_files).await else {
+        let (device, containers, networks) = Default::default();
         return Reading { at, wall_ms, host: None, disk: None, device, containers, networks, volumes };
     };
     let mut containers = Vec::with_capacity(found.len());

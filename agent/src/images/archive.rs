@@ -14,10 +14,18 @@ use crate::runtime::pause::entry;
 const BLOCK: usize = 512;
 /// Bytes of one document in it: indexes, manifests and configurations have some kilobytes.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
-/// The limit of all documents together.
+/// All documents together, as they are kept.
 const DOCUMENTS_BYTES_MAX: usize = 16 << 20;
+/// The same in number: an image has a few, and an archive some dozen images.
+const DOCUMENTS_MAX: usize = 4096;
+/// What a document that is kept takes beside its bytes: its place in the map, and what the allocator adds.
+const DOCUMENT_BYTES: usize = 128;
+/// Bytes of an archive when it is unpacked: a few kilobytes can be made to unpack for hours.
+const UNPACKED_BYTES_MAX: u64 = 32 << 30;
 /// Indexes within indexes.
 const DEPTH_MAX: usize = 4;
+/// Documents that indexes name, each as often as it is named: an index may name another a thousand times.
+const NAMED_MAX: usize = 1000;
 const TITLE: &str = "org.opencontainers.image.ref.name";
 const CONTAINERDS_TITLE: &str = "io.containerd.image.name";
 
@@ -31,23 +39,44 @@ pub struct Archive {
 
 /// `stem`: the file's name without its ending, which names an image that has a tag alone.
 pub fn read(input: &mut impl Read, stem: &str, architecture: &str) -> Result<Archive, String> {
-    let documents = documents(input).map_err(|error| format!("it is no archive of images: {error}"))?;
-    let parse = |name: &str| documents.get(name).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+    read_at_most(UNPACKED_BYTES_MAX, input, stem, architecture)
+}
+
+fn read_at_most(bytes_max: u64, input: &mut impl Read, stem: &str, architecture: &str) -> Result<Archive, String> {
+    let mut input = input.take(bytes_max);
+    let read = documents(&mut input);
+    if input.limit() == 0 {
+        return Err(format!("it has more than {bytes_max} bytes when it is unpacked"));
+    }
+    let documents = read.map_err(|error| format!("it is no archive of images: {error}"))?;
+    let parse = |name: &str| documents.get(name).and_then(|bytes| Some(coracle_schema::read(bytes).ok()?.0));
     if let Some(manifest) = parse("manifest.json") {
-        return Ok(Archive { names: names(&manifest), before: Vec::new() });
+        return Ok(Archive { names: few(names(&manifest))?, before: Vec::new() });
     }
     let Some(index) = parse("index.json") else {
         return Err("it has neither manifest.json (docker save) nor index.json (OCI)".to_owned());
     };
-    let mut rows = Vec::new();
-    images(&index, None, &parse, (stem, architecture), 0, &mut rows);
+    let (mut rows, mut left) = (Vec::new(), NAMED_MAX);
+    images(&index, None, &parse, (stem, architecture), 0, (&mut rows, &mut left));
+    if left == 0 {
+        return Err(too_many());
+    }
     if rows.is_empty() {
         return Err(format!("its index.json names no image for {architecture}"));
     }
     let manifest = Value::Array(rows);
     let mut before = Vec::new();
     entry(&mut before, "manifest.json", 0o644, manifest.to_string().as_bytes());
-    Ok(Archive { names: names(&manifest), before })
+    Ok(Archive { names: few(names(&manifest))?, before })
+}
+
+/// The engine is asked for each.
+fn few(names: Vec<String>) -> Result<Vec<String>, String> {
+    if names.len() > NAMED_MAX { Err(too_many()) } else { Ok(names) }
+}
+
+fn too_many() -> String {
+    format!("it names more than {NAMED_MAX} images")
 }
 
 /// The names in Docker's manifest.
@@ -82,7 +111,7 @@ fn images(
     parse: &impl Fn(&str) -> Option<Value>,
     (stem, architecture): (&str, &str),
     depth: usize,
-    rows: &mut Vec<Value>,
+    (rows, left): (&mut Vec<Value>, &mut usize),
 ) {
     for one in index["manifests"].as_array().into_iter().flatten() {
         let said = one["platform"]["architecture"].as_str();
@@ -93,9 +122,13 @@ fn images(
         let notes = &one["annotations"];
         let own = notes[CONTAINERDS_TITLE].as_str().or_else(|| notes[TITLE].as_str());
         let title = own.or(title);
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            return;
+        }
         let Some(document) = parse(&blob) else { continue };
         if document["manifests"].is_array() {
-            images(&document, title, parse, (stem, architecture), depth + 1, rows);
+            images(&document, title, parse, (stem, architecture), depth + 1, (rows, left));
             continue;
         }
         let Some(config) = document["config"]["digest"].as_str().and_then(place) else { continue };
@@ -147,13 +180,21 @@ fn documents(input: &mut impl Read) -> io::Result<BTreeMap<String, Vec<u8>>> {
             size.checked_next_multiple_of(BLOCK as u64).ok_or_else(|| io::Error::other("an entry has no size"))?;
         let mut rest = input.take(padded);
         let is_file = matches!(header[156], b'0' | 0);
-        if is_file && size <= DOCUMENT_BYTES_MAX && total < DOCUMENTS_BYTES_MAX {
+        if is_file && size <= DOCUMENT_BYTES_MAX {
             let mut bytes = Vec::new();
             rest.read_to_end(&mut bytes)?;
             bytes.truncate(usize::try_from(size).unwrap_or(0));
             if matches!(bytes.first(), Some(b'{' | b'[')) {
-                total += bytes.len();
+                bytes.shrink_to_fit();
+                total += bytes.len() + name.len() + DOCUMENT_BYTES;
                 found.insert(name, bytes);
+                if total > DOCUMENTS_BYTES_MAX || found.len() > DOCUMENTS_MAX {
+                    let text = format!(
+                        "it has more than {DOCUMENTS_MAX} documents, or {} MiB of them",
+                        DOCUMENTS_BYTES_MAX >> 20
+                    );
+                    return Err(io::Error::other(text));
+                }
             }
         }
         io::copy(&mut rest, &mut io::sink())?;
@@ -238,6 +279,32 @@ mod tests {
         let image = json!({"config": {"digest": "sha256:03"}, "layers": []});
         let found = read_of(&[("index.json", outer), ("blobs/sha256/01", inner), ("blobs/sha256/02", image)]).unwrap();
         assert_eq!(found.names, ["x:1"]);
+    }
+
+    #[test]
+    fn what_is_kept_of_an_archive_is_bounded() {
+        let mut many = Vec::new();
+        for at in 0..=DOCUMENTS_MAX {
+            entry(&mut many, &format!("blobs/sha256/{at:x}"), 0o644, b"{}");
+        }
+        let mut large = Vec::new();
+        let document = json!({"a": "x".repeat(1_000_000)}).to_string();
+        for at in 0..18 {
+            entry(&mut large, &format!("blobs/sha256/{at:x}"), 0o644, document.as_bytes());
+        }
+        for bytes in [many, large] {
+            let why = read(&mut bytes.as_slice(), "web", "amd64").unwrap_err();
+            assert!(why.contains("more than 4096 documents, or 16 MiB"), "{why}");
+        }
+        // Each index names the next a hundred times.
+        let index = |next: &str| json!({"manifests": vec![json!({"digest": format!("sha256:{next}")}); 100]});
+        let laugh = [("index.json", index("01")), ("blobs/sha256/01", index("02")), ("blobs/sha256/02", index("01"))];
+        assert_eq!(read_of(&laugh), Err(too_many()));
+        let tags: Vec<String> = (0..=NAMED_MAX).map(|at| format!("a:{at}")).collect();
+        assert_eq!(read_of(&[("manifest.json", json!([{"Config": "c.json", "RepoTags": tags}]))]), Err(too_many()));
+        let whole = tar(&[("manifest.json", json!([]))]);
+        let why = read_at_most(4 * BLOCK as u64, &mut whole.as_slice(), "web", "amd64").unwrap_err();
+        assert!(why.contains("when it is unpacked"), "{why}");
     }
 
     #[test]

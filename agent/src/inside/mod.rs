@@ -43,7 +43,7 @@ const CLOSE: u8 = 255;
 pub async fn run(deed: &Deed, socket: &Path) -> ExitCode {
     let done = ask(deed, socket).await;
     ExitCode::from(done.unwrap_or_else(|why| {
-        eprintln!("coracle-agent: {why}");
+        eprintln!("coracle-agent: {}", coracle_api::printable::lines(&why.to_string()));
         1
     }))
 }
@@ -74,7 +74,8 @@ async fn ask(deed: &Deed, socket: &Path) -> Result<u8, String> {
             let said = async |place| {
                 let shown = log(place).await;
                 shown.unwrap_or_else(|why| {
-                    eprintln!("coracle-agent: container {}: {why}", place.container);
+                    let why = why.to_string();
+                    eprintln!("coracle-agent: container {}: {}", place.container, coracle_api::printable::lines(&why));
                     1
                 })
             };

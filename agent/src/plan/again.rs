@@ -83,6 +83,20 @@ impl Memory {
         doubles
     }
 
+    /// The containers of pods of which one runs that had ended before.
+    pub(super) fn crowded<'p>(&self, pods: &'p BTreeMap<String, PodSeen<'_>>) -> BTreeSet<(&'p String, &'p String)> {
+        let again = |run: &&Run<'_>| {
+            let runs = matches!(run.seen.state, State::Running { .. });
+            runs && (run.seen.beside.ended.is_some() || self.is_dead(&run.seen.id))
+        };
+        let runs = pods.values().flat_map(|pod| &pod.runs);
+        runs.filter(again).map(|run| (&run.tag.pod.uid, &run.tag.container)).collect()
+    }
+
+    pub(super) fn is_dead(&self, id: &str) -> bool {
+        self.lives.get(id).is_some_and(|life| life.death.is_some())
+    }
+
     fn is_known(&self, run: &Run<'_>) -> bool {
         self.lives.get(&run.seen.id).is_some_and(|life| !life.double)
     }
@@ -208,6 +222,24 @@ mod tests {
         let shown = status(&wanted, &world, &Waits::default(), &json!({}), NOW);
         let container = &shown["containerStatuses"][0];
         assert_eq!((&container["restartCount"], &container["ready"]), (&json!(2), &json!(true)), "{shown}");
+    }
+
+    /// The next one finds its port taken by the one that somebody started again: that is no failure of its own.
+    #[test]
+    fn what_ends_beside_such_a_one_does_not_wait() {
+        let wanted = one("Always");
+        let mut world = world(&wanted, &[(1, RUNS), (0, died(1))]);
+        for seen in &mut world.containers {
+            seen.labels.entry("dev.coracle.backoff-step".to_owned()).and_modify(|step| *step = "3".to_owned());
+        }
+        look(&mut world);
+        again(&mut world.containers[2], None);
+        world.containers[1].state = died(1);
+        check(from_ref(&wanted), world.clone(), 0, &["stop c"]);
+        look(&mut world);
+        let end = State::Exited { exit_code: 137, out_of_memory: false, started_ms: 700, finished_ms: 800 };
+        (world.containers[2].state, world.containers[2].beside) = (end, Default::default());
+        check(from_ref(&wanted), world, 0, &["start c 3 step 1"]);
     }
 
     #[test]

@@ -215,11 +215,12 @@ fn probe_grace_s(spec: &Container, why: &StopReason) -> Option<u64> {
 /// Its postStart hook or one of its probes has failed.
 fn sick(pod: PodCase<'_>, story: &Story<'_>, run: &Run<'_>) -> Option<StopReason> {
     let world = pod.case.world;
-    if world.memory.hooks_failed.contains_key(&run.seen.id) {
-        return Some(StopReason::PostStartFailed);
+    // A hook that was still waited for was given up for it.
+    if let Some(Dead { probe, output }) = world.verdicts.get(&run.seen.id).and_then(|verdict| verdict.dead.clone()) {
+        let restarts = pod.wanted.starts_again(&story.member, KILLED_CODE);
+        return Some(StopReason::Unhealthy { probe, output, restarts });
     }
-    let Dead { probe, output } = world.verdicts.get(&run.seen.id)?.dead.clone()?;
-    Some(StopReason::Unhealthy { probe, output, restarts: pod.wanted.starts_again(&story.member, KILLED_CODE) })
+    world.memory.hooks_failed.contains_key(&run.seen.id).then_some(StopReason::PostStartFailed)
 }
 
 /// Starts it if it should run and does not.

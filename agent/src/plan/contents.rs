@@ -11,9 +11,10 @@ use super::rules::Rule;
 use super::waiting::{WaitReason, Waiting};
 use super::world::PodCase;
 use crate::claims;
+use crate::content::POD_BYTES_MAX;
 use crate::desired::Desired;
 use crate::plan::world::Node;
-use crate::projection::{self, Missing};
+use crate::projection::{self, Missing, Nested, too_large};
 use crate::runtime::{NamedVolume, Volume};
 use crate::volumes::{Home, content_dir};
 
@@ -57,18 +58,24 @@ pub fn refresh(pod: PodCase<'_>, part: &mut PodPlan) {
     }
 }
 
+const OF_POD: &str = "with it the pod's volumes of ConfigMaps, Secrets, tokens and fields come to";
+
 /// `anew`: whatever there is, a power cut may have left half of it.
 fn fill(pod: PodCase<'_>, part: &mut PodPlan, anew: bool) -> Option<Vec<NamedVolume>> {
     let PodCase { case, wanted, .. } = pod;
     let node = &case.world.node;
     let home = Home::of(node, wanted);
-    let (mut volumes, mut whole) = (Vec::new(), true);
+    let (mut volumes, mut whole, mut bytes, mut nested) = (Vec::new(), true, 0_usize, None);
     for volume in wanted.pod.spec.volumes.iter().filter(|volume| projection::is_one(volume)) {
         let path = content_dir(volume, &home);
         let there = case.world.contents.get(&path);
-        let failed = match projection::look(volume, wanted, case.desired, node) {
+        let found = projection::look(volume, wanted, case.desired, node).and_then(|found| {
+            bytes = bytes.saturating_add(found.bytes);
+            if bytes <= POD_BYTES_MAX { Ok(found) } else { Err(Missing::Failed(too_large(OF_POD, POD_BYTES_MAX))) }
+        });
+        let failed = match found {
             Ok(found) if !anew && there.is_some_and(|there| found.kept || *there == found.stamp) => continue,
-            Ok(found) => match found.content() {
+            Ok(found) => match found.content(nested.get_or_insert_with(|| Nested::of(&wanted.pod.spec))) {
                 Ok(content) => {
                     let content = Volume::Content { path, content: Arc::new(content) };
                     volumes.push(NamedVolume { name: volume.name.clone(), volume: content });
@@ -86,4 +93,111 @@ fn fill(pod: PodCase<'_>, part: &mut PodPlan, anew: bool) -> Option<Vec<NamedVol
         }
     }
     (whole || !anew || !case.rules.hold(Rule::ContentsComeFirst)).then_some(volumes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::objects::{Object, ObjectKind, Objects, Ref};
+    use crate::desired::{Desired, Source, Wanted};
+    use crate::plan::{Case, Now, Round, Rules, World, plan};
+    use serde_json::{Value, json};
+
+    /// What a plan makes of a pod with these volumes, and what it waits for.
+    fn planned(volumes: &Value) -> (Round, Vec<String>) {
+        let mut objects = Objects::default();
+        let secret = json!({"data": {"k": coracle_schema::base64::encode(&[7; 700_000])}});
+        let map = json!({"data": {"small": "x"}});
+        for (kind, document) in [(ObjectKind::Secret, secret), (ObjectKind::ConfigMap, map)] {
+            let place = Ref { kind, namespace: "n".into(), name: "o".into() };
+            objects.known.insert(place, Some(Arc::new(Object::read(kind, &document))));
+        }
+        let annotation = "x".repeat(200_000);
+        let document = json!({
+            "metadata": {"namespace": "n", "name": "p", "uid": "u", "annotations": {"a": annotation}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes},
+        });
+        let wanted = Arc::new(Wanted::new(Source::Master, document).unwrap());
+        let pods = [("u".to_owned(), wanted)].into();
+        let desired = Desired { objects: Arc::new(objects), pods, ..Desired::default() };
+        let (world, now) = (World::default(), Now { wall_ms: 0, mono_ms: 0 });
+        let round = plan(Case { desired: &desired, world: &world, now, rules: Rules::default() });
+        let notes = round.waits["u"].notes.values();
+        let said = notes.filter(|waiting| waiting.reason == WaitReason::FailedMount);
+        let said = said.map(|waiting| waiting.message.clone()).collect();
+        (round, said)
+    }
+
+    fn check(volumes: Value, expected: &[&str]) {
+        let (round, said) = planned(&volumes);
+        assert_eq!(said.len(), expected.len(), "{said:?}");
+        for (text, words) in said.iter().zip(expected) {
+            assert!(text.contains(words), "{text}");
+        }
+        let made = round.pods["u"].iter().any(|action| matches!(action.what, ActionKind::MakeVolumes { .. }));
+        assert_eq!(made, expected.is_empty(), "its volumes are made all or not at all");
+    }
+
+    #[test]
+    fn volumes_have_a_budget_each_and_together() {
+        let items = |key: &str, count: usize| {
+            (0..count).map(|at| json!({"key": key, "path": format!("f{at}")})).collect::<Vec<_>>()
+        };
+        let secret =
+            |name: &str, count: usize| json!({"name": name, "secret": {"secretName": "o", "items": items("k", count)}});
+        check(json!([secret("s", 5)]), &[]);
+        let large = "MountVolume.SetUp failed for volume \"s\" : its files come to more than 4 MiB";
+        check(json!([secret("s", 6)]), &[large]);
+        check(json!([secret("s", 12_000)]), &[large]);
+        let maps = |count: usize| json!([{"name": "s", "configMap": {"name": "o", "items": items("small", count)}}]);
+        check(maps(4096), &[]);
+        check(maps(4097), &[large]);
+        let sources = vec![json!({"secret": {"name": "o"}}); 6];
+        check(json!([{"name": "s", "projected": {"sources": sources}}]), &[large]);
+        let field = |at: usize| json!({"path": format!("f{at}"), "fieldRef": {"fieldPath": "metadata.annotations"}});
+        let fields =
+            |count: usize| json!([{"name": "s", "downwardAPI": {"items": (0..count).map(field).collect::<Vec<_>>()}}]);
+        check(fields(20), &[]);
+        check(fields(10_000), &[large]);
+        let many = |count: usize| (0..count).map(|at| secret(&format!("s{at}"), 5)).collect::<Vec<_>>();
+        check(json!(many(4)), &[]);
+        let together = "volume \"s4\" : with it the pod's volumes of ConfigMaps, Secrets, tokens and fields come to more than 16 MiB";
+        check(json!(many(5)), &[together]);
+    }
+
+    #[test]
+    fn the_bytes_of_a_key_are_there_once() {
+        let items: Vec<Value> = (0..5).map(|at| json!({"key": "k", "path": format!("f{at}")})).collect();
+        let (round, _) = planned(&json!([{"name": "s", "secret": {"secretName": "o", "items": items}}]));
+        let volumes = round.pods["u"].iter().find_map(|action| match &action.what {
+            ActionKind::MakeVolumes { volumes } => Some(volumes),
+            _ => None,
+        });
+        let contents = volumes.into_iter().flatten().filter_map(|named| match &named.volume {
+            Volume::Content { content, .. } => Some(content),
+            _ => None,
+        });
+        let files: Vec<_> = contents.flat_map(|content| &content.files).collect();
+        assert_eq!(files.len(), 5);
+        assert!(files.iter().all(|file| Arc::ptr_eq(&file.bytes, &files[0].bytes)));
+    }
+
+    #[test]
+    fn folders_for_what_is_mounted_below() {
+        let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path});
+        let document = json!({
+            "metadata": {"namespace": "n", "name": "p", "uid": "u"},
+            "spec": {
+                "containers": [
+                    {"name": "c", "volumeMounts": [
+                        mount("a", "/a/"), mount("b", "/a/x/y"), mount("c", "/ab"), mount("a", "/a/self"),
+                    ]},
+                    {"name": "d", "volumeMounts": [mount("a", "/z"), mount("c", "/z/w"), mount("b", "/other")]},
+                ],
+            },
+        });
+        let wanted = Wanted::new(Source::Master, document).unwrap();
+        assert_eq!(Nested::of(&wanted.pod.spec).below("a"), ["w", "x/y"]);
+        assert_eq!(Nested::of(&wanted.pod.spec).below("b"), Vec::<String>::new());
+    }
 }

@@ -106,7 +106,13 @@ fn pull_or_wait(
     let mut waiting = Waiting::creating();
     let due = match pull.map(|pull| (&pull.state, pull.failures)) {
         None => true,
-        Some((PullState::InFlight, _)) => false,
+        // The last failure stands until this one has its own end.
+        Some((PullState::InFlight { failed }, _)) => {
+            if let Some(text) = failed {
+                waiting = Waiting::new(WaitReason::ErrImagePull, text.clone());
+            }
+            false
+        }
         // Pulled, and not here: somebody removed it at once. It counts as a failure of this moment.
         Some((PullState::Done, _)) => true,
         Some((PullState::Failed { at_ms, text }, failures)) => {
@@ -192,9 +198,11 @@ pub fn is_reference(text: &str) -> bool {
         _ => (None, path),
     };
     let registry_fits = registry.is_none_or(|registry| {
-        let (host, port) = registry.rsplit_once(':').unwrap_or((registry, "1"));
-        let host_fits = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-[]:".contains(c));
-        host_fits && port.parse::<u16>().is_ok()
+        let (host, port) = match registry.rsplit_once(':') {
+            Some((host, port)) if !registry.ends_with(']') => (host, port),
+            _ => (registry, "1"),
+        };
+        is_host(host) && port.parse::<u16>().is_ok()
     });
     let name_fits = name.split('/').all(|part| {
         let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -203,6 +211,19 @@ pub fn is_reference(text: &str) -> bool {
             && part.chars().all(|c| alphanumeric(c) || "._-".contains(c))
     });
     text.len() <= REFERENCE_LENGTH_MAX && digest_fits && tag_fits && registry_fits && name_fits
+}
+
+/// A name, an address of IPv4, or one of IPv6 in brackets. None has an empty step, or one that leads elsewhere in a
+/// path.
+fn is_host(host: &str) -> bool {
+    if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return address.parse::<std::net::Ipv6Addr>().is_ok();
+    }
+    let fits = |label: &str| {
+        let ends = |letter: char| letter.is_ascii_alphanumeric();
+        label.starts_with(ends) && label.ends_with(ends) && label.chars().all(|c| ends(c) || c == '-')
+    };
+    host.split('.').all(fits)
 }
 
 /// The repository, where it is not in lower case: the one mistake that engines name.
@@ -219,6 +240,10 @@ fn upper_case(reference: &str) -> Option<String> {
 
 /// `busybox` -> `docker.io/library/busybox:latest`
 pub fn full_name(reference: &str) -> String {
+    // An image's id is no name.
+    if reference.strip_prefix("sha256:").is_some_and(|id| id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit())) {
+        return reference.to_owned();
+    }
     let first = reference.split('/').next().unwrap_or(reference);
     let has_registry = reference.contains('/') && (first.contains(['.', ':']) || first == "localhost");
     let mut name = match (has_registry, reference.contains('/')) {
@@ -248,12 +273,51 @@ mod tests {
             "a__b/c",
             "x@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
             "gcr.io/google_containers/pause:0.8.0",
+            "[fd00::1]:5000/a",
+            "[fd00::1]/a",
+            "10.0.0.1:5000/a",
         ];
-        let bad = ["", "Busybox", "busybox:", "a//b", "a/", ":tag", "busy box", "x@sha256:12", "a:b:c", "-a"];
+        let bad = [
+            "../containers/a",
+            "./a",
+            "a./b",
+            "a..b/c",
+            ".a.b/c",
+            "-a.b/c",
+            "a.b:/c",
+            "[::x]/a",
+            "a:b@c.d/e",
+            "..:5000/a",
+            "x/../y",
+            "",
+            "Busybox",
+            "busybox:",
+            "a//b",
+            "a/",
+            ":tag",
+            "busy box",
+            "x@sha256:12",
+            "a:b:c",
+            "-a",
+        ];
         for (names, wanted) in [(&good[..], true), (&bad[..], false)] {
             for name in names {
                 assert_eq!(is_reference(name), wanted, "{name:?}");
             }
+        }
+    }
+
+    #[test]
+    fn full_names() {
+        let id = format!("sha256:{}", "0a".repeat(32));
+        for (name, full) in [
+            ("busybox", "docker.io/library/busybox:latest"),
+            ("a/b:1", "docker.io/a/b:1"),
+            ("localhost/b", "localhost/b:latest"),
+            (&id, &id),
+            ("sha256:1", "docker.io/library/sha256:1"),
+        ] {
+            assert_eq!(full_name(name), full);
         }
     }
 

@@ -22,8 +22,9 @@ pub struct Memory {
     looked: bool,
     /// How long this host had been up when the agent began. None: not known.
     pub up_ms: Option<i64>,
-    /// Containers that are paused, by the engine's id: when they were last to go on. None: it is under way.
-    pub unpausing: BTreeMap<String, Option<i64>>,
+    /// Containers that are paused, by the engine's id: since when, or when they were last to go on. None: they are just
+    /// let go on.
+    pub pauses: BTreeMap<String, Option<i64>>,
     /// By the engine's id.
     pub lives: BTreeMap<String, Life>,
     /// The newest start of a place that left no container: the create failed, or somebody removed it.
@@ -130,9 +131,15 @@ pub struct Pull {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PullState {
-    InFlight,
+    /// With the text of the try before it, if that has failed.
+    InFlight {
+        failed: Option<String>,
+    },
     Done,
-    Failed { at_ms: i64, text: String },
+    Failed {
+        at_ms: i64,
+        text: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,14 +175,22 @@ impl Memory {
     pub fn look(&mut self, containers: &[SeenContainer], now: Now) {
         let pods = seen::group(containers);
         self.owners.extend(pods.iter().map(|(uid, pod)| (uid.clone(), pod.name.clone())));
-        let doubles = self.doubles(&pods);
+        let (doubles, crowded) = (self.doubles(&pods), self.crowded(&pods));
         let mut lives: BTreeMap<String, Life> = BTreeMap::new();
         let before: BTreeMap<String, u32> = self.lives.iter().map(|(id, life)| (id.clone(), life.again)).collect();
         for run in pods.values().flat_map(|pod| &pod.runs) {
             let double = doubles.contains(&run.seen.id);
             let life = self.lives.remove(&run.seen.id).filter(|life| life.double == double);
             let life = life.unwrap_or_else(|| Life::new(run.tag.clone(), double));
-            lives.insert(run.seen.id.clone(), self.live(run, life, now));
+            let mut life = self.live(run, life, now);
+            if !self.is_dead(&run.seen.id)
+                && crowded.contains(&(&run.tag.pod.uid, &run.tag.container))
+                && let Some(death) = &mut life.death
+            {
+                // Somebody brought it about, or a second one had its port or its lock.
+                death.ran_fine = true;
+            }
+            lives.insert(run.seen.id.clone(), life);
         }
         again::count_others(&mut lives, &before, &pods);
         // What was there at the last look, and was not removed by us (`forget`), was removed by somebody else.
@@ -185,7 +200,10 @@ impl Memory {
         }
         self.looked = true;
         let paused = |id: &String| containers.iter().any(|seen| seen.id == *id && seen.beside.paused);
-        self.unpausing.retain(|id, _| paused(id));
+        self.pauses.retain(|id, _| paused(id));
+        for seen in containers.iter().filter(|seen| seen.beside.paused) {
+            self.pauses.entry(seen.id.clone()).or_insert(Some(now.mono_ms));
+        }
         // Whether its process is there, and not whether it ever ended: it may have been started again.
         let may_run = |seen: &&SeenContainer| seen.runs() || seen.state == (State::Created { refused: None });
         let alive: BTreeSet<&String> = containers.iter().filter(may_run).map(|seen| &seen.id).collect();

@@ -44,7 +44,7 @@ use crate::desired::{Desired, Wanted};
 use crate::members::MemberKind;
 pub use backoff::Now;
 pub use memory::Memory;
-pub use round::{Action, ActionKind, Begin, PullWanted, Round, Start, Stop, StopReason, Unpause};
+pub use round::{Action, ActionKind, Begin, PodPlan, PullWanted, Round, Start, Stop, StopReason, Unpause};
 pub use rules::{Rule, Rules};
 pub use strain::{Short, Strain};
 pub use waiting::{Dismissal, Dismissed, WaitReason, Waiting, Waits};
@@ -61,17 +61,13 @@ pub fn plan(case: Case<'_>) -> Round {
         let uid = &wanted.name.uid;
         let runs = pods.get(uid).map_or(&nothing, |pod| &pod.runs);
         let mut part = pods::decide(case, wanted, runs, &mut ports, &mut room);
-        if case.world.busy.contains(uid) && case.rules.hold(Rule::BusyPodsWait) {
-            part.actions.clear();
-            part.pulls.clear();
-        }
+        hold_if_busy(case, &mut round, uid, runs, &mut part);
         round.add(uid, part);
     }
-    for (uid, pod) in &pods {
-        let busy = case.world.busy.contains(uid) && case.rules.hold(Rule::BusyPodsWait);
-        if !busy && !case.desired.pods.contains_key(uid) {
-            round.add(uid, leftovers::leftover_pod(case, pod));
-        }
+    for (uid, pod) in pods.iter().filter(|(uid, _)| !case.desired.pods.contains_key(*uid)) {
+        let mut part = leftovers::leftover_pod(case, pod);
+        hold_if_busy(case, &mut round, uid, &pod.runs, &mut part);
+        round.add(uid, part);
     }
     for uid in &case.world.volumes {
         if !pods.contains_key(uid) && !case.desired.pods.contains_key(uid) && !case.world.busy.contains(uid) {
@@ -79,6 +75,17 @@ pub fn plan(case: Case<'_>) -> Round {
         }
     }
     round
+}
+
+/// A pod with an action in flight gets no second one. What the first waits for may have to give way.
+fn hold_if_busy(case: Case<'_>, round: &mut Round, uid: &str, runs: &[seen::Run<'_>], part: &mut PodPlan) {
+    if case.world.busy.contains(uid) && case.rules.hold(Rule::BusyPodsWait) {
+        if case.rules.hold(Rule::HooksGiveWay) {
+            round.hooks_given_up.extend(stops::hooks_in_the_way(case, runs, &part.actions));
+        }
+        part.actions.clear();
+        part.pulls.clear();
+    }
 }
 
 /// The images that `plan` will ask about: those of containers that have to be started.

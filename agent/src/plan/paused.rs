@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::round::{Round, Unpause};
 use super::rules::Rule;
-use super::seen::{PodSeen, Run};
+use super::seen::PodSeen;
 use super::world::Case;
 
-/// One that is still paused after its turn is tried again.
-const UNPAUSE_AGAIN_MS: i64 = 10_000;
+/// So long one is left alone, and again after each try: `docker commit` pauses what it copies.
+const PAUSE_MS: i64 = 5_000;
 
 /// Beside whatever else is done for their pods: a hook in a paused container would hold up its pod.
 pub fn go_on(case: Case<'_>, pods: &BTreeMap<String, PodSeen<'_>>, round: &mut Round) {
@@ -17,24 +17,15 @@ pub fn go_on(case: Case<'_>, pods: &BTreeMap<String, PodSeen<'_>>, round: &mut R
     }
     let known = |pod: &&PodSeen<'_>| case.desired.pods.contains_key(&pod.name.uid) || case.desired.is_gone(&pod.name);
     for run in pods.values().filter(known).flat_map(|pod| &pod.runs).filter(|run| run.seen.beside.paused) {
-        match case.world.memory.unpausing.get(&run.seen.id) {
-            Some(None) => {}
-            Some(Some(at_ms)) if case.now.mono_ms < at_ms.saturating_add(UNPAUSE_AGAIN_MS) => {
-                round.wake_at(at_ms.saturating_add(UNPAUSE_AGAIN_MS));
-            }
-            None | Some(Some(_)) => round.unpauses.push(Unpause {
-                pod: run.tag.pod.clone(),
-                id: run.seen.id.clone(),
-                container: run.tag.container.clone(),
-            }),
+        let Some(since_ms) = case.world.memory.pauses.get(&run.seen.id).copied().flatten() else { continue };
+        let due_ms = since_ms.saturating_add(PAUSE_MS);
+        if case.now.mono_ms < due_ms {
+            round.wake_at(due_ms);
+            continue;
         }
+        let (pod, id, container) = (run.tag.pod.clone(), run.seen.id.clone(), run.tag.container.clone());
+        round.unpauses.push(Unpause { pod, id, container });
     }
-}
-
-/// It is about to go on: its stop waits for that, since no hook runs in it before.
-pub fn goes_on(case: Case<'_>, run: &Run<'_>) -> bool {
-    let tried = case.world.memory.unpausing.get(&run.seen.id).is_some_and(Option::is_some);
-    run.seen.beside.paused && !tried && case.rules.hold(Rule::PausedGoOn)
 }
 
 #[cfg(test)]
@@ -45,12 +36,12 @@ mod tests {
 
     use crate::desired::Desired;
     use crate::plan::tests::{RUNS, ordered, pod};
-    use crate::plan::{Now, Round, Rules, plan};
+    use crate::plan::{ActionKind, Now, Round, Rules, plan};
 
     #[test]
-    fn what_is_paused_goes_on_before_it_ends() {
+    fn what_is_paused_goes_on() {
         let wanted = pod(json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1"}]}));
-        let round = |wished: bool, tried: Option<Option<i64>>, mono_ms: i64| -> Round {
+        let round = |wished: bool, under_way: bool, mono_ms: i64| -> Round {
             let mut desired = Desired::default();
             if wished {
                 desired.pods.insert("u".to_owned(), Arc::new(wanted.clone()));
@@ -58,17 +49,18 @@ mod tests {
             let mut world = ordered(&wanted, Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
             world.containers[1].beside.paused = true;
             world.memory.look(&world.containers, Now::default());
-            world.memory.unpausing.extend(tried.map(|tried| (world.containers[1].id.clone(), tried)));
+            if under_way {
+                world.memory.pauses.insert(world.containers[1].id.clone(), None);
+            }
             plan(Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms }, rules: Rules::default() })
         };
         let told = |round: Round| (round.unpauses.len(), round.pods.len(), round.wake_at_ms);
-        assert_eq!(told(round(true, None, 0)), (1, 0, None));
-        assert_eq!(told(round(true, Some(None), 0)), (0, 0, None), "it is under way");
-        assert_eq!(told(round(true, Some(Some(0)), 9_999)), (0, 0, Some(UNPAUSE_AGAIN_MS)));
-        assert_eq!(told(round(true, Some(Some(0)), UNPAUSE_AGAIN_MS)), (1, 0, None), "it is tried again");
-        // Its stop waits for the first try alone.
-        assert_eq!(told(round(false, None, 0)), (1, 0, None));
-        assert_eq!(told(round(false, Some(None), 0)), (0, 0, None));
-        assert_eq!(told(round(false, Some(Some(0)), 0)).1, 1);
+        assert_eq!(told(round(true, false, 4_999)), (0, 0, Some(PAUSE_MS)));
+        assert_eq!(told(round(true, false, PAUSE_MS)), (1, 0, None));
+        assert_eq!(told(round(true, true, PAUSE_MS)), (0, 0, None), "it is under way");
+        // What ends does not wait for that.
+        let ends = round(false, false, 0);
+        let ActionKind::Stop { stops, .. } = &ends.pods["u"][0].what else { panic!("{ends:?}") };
+        assert!(stops[0].paused);
     }
 }

@@ -150,7 +150,8 @@ fn ended_as_a_whole(
     part: &mut PodPlan,
     grace_s: Option<u64>,
 ) -> Option<(Dismissal, Option<u64>, StopReason)> {
-    let evicted = pod.case.world.strain.evicted.get(&pod.wanted.name.uid).filter(|_| !pod.wanted.pod.status.terminal());
+    let world = pod.case.world;
+    let evicted = world.strain.evicted.get(&pod.wanted.name.uid).filter(|_| !world.has_ended(pod.wanted));
     if let Some(dismissal) = evicted.filter(|_| pod.case.rules.hold(Rule::EvictedPodsEnd)) {
         return Some((dismissal.clone(), Some(EVICTION_GRACE_S), StopReason::Evicted));
     }
@@ -161,7 +162,7 @@ fn ended_as_a_whole(
 fn out_of_time(pod: PodCase<'_>, part: &mut PodPlan) -> Option<Dismissal> {
     let PodCase { case, wanted, runs, .. } = pod;
     let limit_ms = wanted.pod.spec.active_deadline_seconds?.saturating_mul(1000);
-    if wanted.pod.status.terminal() || !case.rules.hold(Rule::DeadlinesEnd) {
+    if case.world.has_ended(wanted) || !case.rules.hold(Rule::DeadlinesEnd) {
         return None;
     }
     let heard = case.world.memory.heard.get(&wanted.name.uid).copied();
@@ -212,12 +213,12 @@ pub fn rests(case: Case<'_>, part: &mut PodPlan, uid: &str) -> bool {
     true
 }
 
-/// It has run to its end: by what its containers did, or by what its master has on record.
+/// It has run to its end: by what its containers did, or by what was told of it before.
 fn finished(pod: PodCase<'_>, stories: &[Story<'_>]) -> bool {
     let mut main = stories.iter().filter(|story| story.member.kind == MemberKind::Main).peekable();
     let init_failed =
         stories.iter().any(|story| story.member.kind == MemberKind::Init && story.failed_for_good(pod.case));
-    pod.wanted.pod.status.terminal()
+    pod.case.world.has_ended(pod.wanted) && pod.case.rules.hold(Rule::EndsAreFinal)
         || init_failed
         || (main.peek().is_some() && main.all(|story| story.finished(pod.case)))
 }

@@ -1,6 +1,6 @@
 //! The outcome of a plan: the actions for one pod, and for all of them. PURE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::checks::ProbeKind;
 use super::waiting::{Dismissal, Waits};
 use crate::logins::Login;
-use crate::naming::PodName;
+use crate::naming::{PodName, SANDBOX};
 use crate::runtime::{Check, ContainerConfig, Limits, NamedVolume};
 
 /// What to do now. Actions of one pod run in their order and stop at the first failure; pods run side by side.
@@ -27,6 +27,8 @@ pub struct Round {
     pub admissions: BTreeMap<String, Option<Dismissal>>,
     /// By uid: what pods are given of this node from now on.
     pub allocations: BTreeMap<String, Arc<Value>>,
+    /// Containers, by the engine's id, whose hook is not waited for any longer.
+    pub hooks_given_up: BTreeSet<String>,
 }
 
 /// Pulls belong to no pod's order: a slow registry holds up nothing else.
@@ -127,6 +129,8 @@ pub struct Begin {
 pub struct Stop {
     pub id: String,
     pub container: String,
+    /// It goes on before its hook runs.
+    pub paused: bool,
     pub pre_stop: Option<Check>,
     pub signal: String,
     pub grace_ms: i64,
@@ -246,5 +250,29 @@ impl Round {
         if part.waits != Waits::default() {
             self.waits.insert(uid.to_owned(), part.waits);
         }
+    }
+}
+
+/// `start container web (1)`, for people.
+pub fn words(what: &ActionKind) -> String {
+    match what {
+        ActionKind::MakeVolumes { volumes } => {
+            format!("make {} volume{}", volumes.len(), if volumes.len() == 1 { "" } else { "s" })
+        }
+        ActionKind::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
+        ActionKind::Start(start) => format!("start container {} ({})", start.container, start.attempt),
+        ActionKind::Begin(begin) => format!("start container {}", begin.container),
+        ActionKind::Stop { stops, .. } => {
+            let names: Vec<&str> = stops.iter().map(|stop| stop.container.as_str()).collect();
+            format!("stop {}", names.join(", "))
+        }
+        ActionKind::Kill { container, .. } => format!("kill {container}"),
+        ActionKind::Remove { container, .. } => format!("remove a dead {container}"),
+        ActionKind::RemoveVolumes => "remove its volumes".to_owned(),
+        ActionKind::Resize { resizes, .. } => {
+            let names: Vec<&str> = resizes.iter().map(|resize| resize.container.as_str()).collect();
+            format!("resize {}", names.join(", "))
+        }
+        ActionKind::Warn { reason, message } => format!("{reason}: {message}"),
     }
 }

@@ -37,6 +37,8 @@ pub enum Rule {
     EndedStayEnded,
     /// A container that was paused beside the agent goes on.
     PausedGoOn,
+    /// A pod that has ended, by whoever's word, ends with all of its containers and does not run again.
+    EndsAreFinal,
     /// An ephemeral container starts once and never again.
     EphemeralsStartOnce,
     /// Restarts wait longer and longer.
@@ -49,6 +51,8 @@ pub enum Rule {
     PreStopComesFirst,
     /// And not again for the same end.
     PreStopRunsOnce,
+    /// A hook is not waited for when its container is to end, or has ended.
+    HooksGiveWay,
     /// A container that fails its liveness probe or its postStart hook is stopped.
     SickIsStopped,
     /// Of two pods with one host port the later waits.
@@ -84,7 +88,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 39] = [
+    pub const ALL: [Rule; 41] = [
         Rule::BusyPodsWait,
         Rule::UnknownIsNotAbsent,
         Rule::GonePodsEnd,
@@ -102,12 +106,14 @@ impl Rule {
         Rule::RecordedEndsStay,
         Rule::EndedStayEnded,
         Rule::PausedGoOn,
+        Rule::EndsAreFinal,
         Rule::EphemeralsStartOnce,
         Rule::RestartsBackOff,
         Rule::HalfMadeIsBegun,
         Rule::GraceEnds,
         Rule::PreStopComesFirst,
         Rule::PreStopRunsOnce,
+        Rule::HooksGiveWay,
         Rule::SickIsStopped,
         Rule::PortsAreTaken,
         Rule::PullsBackOff,

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::paused;
-use super::round::{ActionKind, PodPlan, Stop, StopReason};
+use super::round::{Action, ActionKind, PodPlan, Stop, StopReason};
 use super::rules::Rule;
 use super::seen::Run;
 use super::world::Case;
-use crate::runtime::Check;
+use crate::runtime::{Check, State};
 
 /// Whatever preStop took, the process has this long after its signal.
 pub const AFTER_SIGNAL_MS_MIN: i64 = 2_000;
@@ -60,6 +59,31 @@ fn pre_stop(case: Case<'_>, run: &Run<'_>) -> Option<Check> {
     run.tag.pre_stop.clone().filter(|_| !ran && case.rules.hold(Rule::PreStopComesFirst))
 }
 
+/// Of a pod with an action in flight: the containers whose hook is waited for there, though they are to end, their
+/// grace is over, or they have ended.
+pub fn hooks_in_the_way(case: Case<'_>, runs: &[Run<'_>], actions: &[Action]) -> BTreeSet<String> {
+    let memory = &case.world.memory;
+    let mut ids: BTreeSet<String> = runs
+        .iter()
+        .filter(|run| matches!(run.seen.state, State::Exited { .. }))
+        .map(|run| run.seen.id.clone())
+        .collect();
+    for action in actions {
+        match &action.what {
+            ActionKind::Stop { stops, .. } => {
+                let starts = stops.iter().filter(|stop| memory.hooks_running.contains(&stop.id));
+                ids.extend(starts.map(|stop| stop.id.clone()));
+            }
+            ActionKind::Kill { id, .. } => {
+                let waits = memory.stops.get(id).is_some_and(|stopping| stopping.signalled_ms.is_none());
+                ids.extend(waits.then(|| id.clone()));
+            }
+            _ => {}
+        }
+    }
+    ids
+}
+
 /// All of them get their signal together. Those that do not run are left out; the answer is whether any still does.
 pub fn stop(
     case: Case<'_>,
@@ -73,9 +97,6 @@ pub fn stop(
     let mut alive = false;
     for run in runs.iter().filter(|run| run.seen.runs()) {
         alive = true;
-        if paused::goes_on(case, run) {
-            continue;
-        }
         let grace_ms = if run.tag.is_sandbox() {
             SANDBOX_GRACE_MS
         } else {
@@ -87,6 +108,7 @@ pub fn stop(
             None => stops.push(Stop {
                 id: run.seen.id.clone(),
                 container: run.tag.container.clone(),
+                paused: run.seen.beside.paused,
                 pre_stop: pre_stop(case, run).filter(|_| why != StopReason::AllRestart).map(|check| check.at(address)),
                 signal: run.tag.stop_signal.clone(),
                 grace_ms,

@@ -199,6 +199,30 @@ fn from_nothing_to_running() {
     check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(0, 0, made)]), 0, &["begin c"]);
 }
 
+/// Its master has it so, whoever wrote it; or it was shown to have ended, and its master has yet to hear of that.
+#[test]
+fn a_pod_that_has_ended_does_not_run_again() {
+    let of = |phase: &str| {
+        let document = json!({
+            "metadata": {"namespace": "d", "name": "p", "uid": "u"}, "status": {"phase": phase},
+            "spec": {"restartPolicy": "Always", "activeDeadlineSeconds": 1,
+                "containers": [{"name": "c", "image": "i:1"}]},
+        });
+        Wanted::new(Source::Master, document).unwrap()
+    };
+    for phase in ["Failed", "Succeeded"] {
+        let wanted = of(phase);
+        check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
+        check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(0, 0, died(1))]), 0, &["stop POD"]);
+        check(from_ref(&wanted), world(&wanted, None, &[(0, 0, died(1))]), 90_000, &[]);
+        check(from_ref(&wanted), world(&wanted, None, &[]), 0, &[]);
+    }
+    let shown = |world: World| World { ended: ["u".to_owned()].into(), ..world };
+    let wanted = of("Running");
+    check(from_ref(&wanted), shown(world(&wanted, Some(RUNS), &[(0, 0, RUNS)])), 0, &["stop c"]);
+    check(from_ref(&wanted), shown(world(&wanted, None, &[(0, 0, died(1))])), 90_000, &[]);
+}
+
 #[test]
 fn restarts_by_policy_and_back_off() {
     for (policy, code, restarts) in [
@@ -336,7 +360,9 @@ fn images_by_policy() {
     check(from_ref(&never), absent(&never), 0, &["waits: ErrImageNeverPull"]);
     let present = with("IfNotPresent");
     check(from_ref(&present), absent(&present), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
-    check(from_ref(&present), pulled(absent(&present), PullState::InFlight, 0), 0, &["waits: ContainerCreating"]);
+    let in_flight = |failed: Option<&str>| PullState::InFlight { failed: failed.map(str::to_owned) };
+    check(from_ref(&present), pulled(absent(&present), in_flight(None), 0), 0, &["waits: ContainerCreating"]);
+    check(from_ref(&present), pulled(absent(&present), in_flight(Some("no route")), 1), 0, &["waits: ErrImagePull"]);
     check(from_ref(&present), pulled(absent(&present), failed(), 1), 1_000, &["waits: ErrImagePull"]);
     check(from_ref(&present), pulled(absent(&present), failed(), 1), 9_000, &["waits: ImagePullBackOff"]);
     check(
@@ -935,4 +961,67 @@ fn a_volume_that_cannot_be_mounted_is_an_event_and_a_lost_call_a_reason() {
         assert_eq!(waits.pod.as_ref().map(|waiting| waiting.reason), pod);
         assert_eq!(waits.notes.get("volumes").map(|waiting| waiting.reason), note);
     }
+}
+
+/// A hook is waited for in the lane of its pod, and not when its container is to end, its grace is over or it has ended.
+#[test]
+fn hooks_give_way() {
+    let check = |wanted: &Wanted, change: &dyn Fn(&mut World, &str), mono_ms: i64, given_up: bool| {
+        let mut world = ordered(wanted, Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
+        let id = world.containers[1].id.clone();
+        world.busy.insert("u".to_owned());
+        world.memory.look(&world.containers, Now { wall_ms: 1000, mono_ms: 0 });
+        change(&mut world, &id);
+        let mut desired = Desired::default();
+        desired.pods.insert("u".to_owned(), Arc::new(wanted.clone()));
+        let now = Now { wall_ms: 1000 + mono_ms, mono_ms };
+        let case = |rules: Rules| Case { desired: &desired, world: &world, now, rules };
+        let round = plan(case(Rules::default()));
+        assert!(round.pods.is_empty(), "it is busy: {round:?}");
+        assert_eq!(round.hooks_given_up.contains(&id), given_up, "{round:?}");
+        assert_eq!(plan(case(Rules { switched_off: Some(Rule::HooksGiveWay) })).hooks_given_up, [].into());
+    };
+    let starts = |world: &mut World, id: &str| assert!(world.memory.hooks_running.insert(id.to_owned()));
+    let stops = |world: &mut World, id: &str, signalled_ms: Option<i64>| {
+        let stopping = memory::Stopping { since_ms: 0, signalled_ms, killed_ms: None, sick: false, edited: false };
+        drop(world.memory.stops.insert(id.to_owned(), stopping));
+    };
+    let deleted = |grace_s: i64| {
+        let spec = json!({"containers": [{"name": "c", "image": "i:1"}]});
+        let metadata = json!({
+            "namespace": "d", "name": "p", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "deletionGracePeriodSeconds": grace_s,
+        });
+        Wanted::new(Source::File, json!({"metadata": metadata, "spec": spec})).unwrap()
+    };
+    check(&one("Always"), &starts, 0, false);
+    check(&deleted(30), &starts, 0, true);
+    check(&deleted(30), &|_, _| (), 0, false);
+    // A preStop hook has the grace, also a shorter one that comes later.
+    check(&deleted(30), &|world, id| stops(world, id, None), 5_000, false);
+    check(&deleted(30), &|world, id| stops(world, id, None), 30_000, true);
+    check(&deleted(2), &|world, id| stops(world, id, None), 5_000, true);
+    check(&deleted(2), &|world, id| stops(world, id, Some(0)), 5_000, false);
+    check(&one("Always"), &|world, _| world.containers[1].state = died(0), 0, true);
+    let evict = |world: &mut World, id: &str| {
+        starts(world, id);
+        let dismissal = Dismissal::evicted(Dismissed::Evicted, "it is full".to_owned());
+        let strain = Strain { evicted: [("u".to_owned(), dismissal)].into(), ..Strain::default() };
+        world.strain = Arc::new(strain);
+    };
+    check(&one("Always"), &evict, 0, true);
+    let edited = pod(json!({"containers": [{"name": "c", "image": "i:1", "command": ["x"]}]}));
+    let mut world = ordered(&one("Always"), Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
+    world.busy.insert("u".to_owned());
+    let id = world.containers[1].id.clone();
+    starts(&mut world, &id);
+    let mut desired = Desired::default();
+    let round = |desired: &Desired| {
+        let now = Now { wall_ms: 1000, mono_ms: 0 };
+        plan(Case { desired, world: &world, now, rules: Rules::default() }).hooks_given_up
+    };
+    // Nobody wants it any more, and every source says so.
+    assert_eq!(round(&desired), [id.clone()].into());
+    desired.pods.insert("u".to_owned(), Arc::new(edited));
+    assert_eq!(round(&desired), [id].into());
 }

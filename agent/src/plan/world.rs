@@ -62,7 +62,16 @@ pub struct World {
     pub leaving: bool,
     /// Pods with an action in flight, by uid.
     pub busy: BTreeSet<String>,
+    /// Pods of the master that were shown to have ended, by uid: whether it has heard of that or not, they have.
+    pub ended: BTreeSet<String>,
     pub memory: Memory,
+}
+
+impl World {
+    /// Whether a pod has ended for good: by its master's record, or by what this agent said before.
+    pub fn has_ended(&self, wanted: &Wanted) -> bool {
+        wanted.pod.status.terminal() || self.ended.contains(&wanted.name.uid)
+    }
 }
 
 /// Facts of this host that stay while the agent runs.
@@ -85,6 +94,8 @@ pub struct Node {
     pub app_armor: bool,
     /// Names and patterns of sysctls that pods may set beside the safe ones.
     pub unsafe_sysctls: Vec<String>,
+    /// Containers that do not ask for it may send no packets of their own making.
+    pub drops_net_raw: bool,
     pub devices: Vec<Devices>,
     /// Of each container.
     pub pids_max: Option<i64>,

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::nft::{self, Mapping};
-use super::{LABEL_ADDRESS, Subnet, plug, wires_of};
+use super::{BRIDGE, LABEL_ADDRESS, Subnet, plug, wires_of};
 use crate::naming::Tag;
 use crate::netfilter;
 use crate::runtime::SeenContainer;
@@ -27,7 +27,10 @@ const RECHECK: Duration = Duration::from_secs(60);
 
 struct Keep {
     subnet: Subnet,
+    docker: Arc<Docker>,
     applied: Option<BTreeSet<Mapping>>,
+    /// The generation of the kernel's rules when the wires were last guarded: while it stays, all of them are.
+    guarded: Option<u32>,
     /// What the kernel showed of it then.
     listed: Option<String>,
     led: Option<Led>,
@@ -37,7 +40,8 @@ struct Keep {
 
 /// Never ends. A wire that is gone: the engine's containers are looked at anew, which plugs them in.
 pub async fn run(subnet: Subnet, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, wake: Arc<Notify>) {
-    let mut keep = Keep { subnet, applied: None, listed: None, led: None, said: None };
+    let mut keep =
+        Keep { subnet, docker: docker.clone(), applied: None, guarded: None, listed: None, led: None, said: None };
     let mut check_at = Instant::now() + RECHECK;
     loop {
         let now = shown.borrow_and_update().clone();
@@ -59,8 +63,10 @@ pub async fn run(subnet: Subnet, mut shown: watch::Receiver<Arc<Shown>>, docker:
                     wake.notify_one();
                 }
             }
+            let first = keep.applied.is_none();
             let result = keep.settle(mappings(&own), recheck).await;
-            keep.say(result);
+            let guarded = if first || recheck { keep.guard().await } else { Ok(()) };
+            keep.say(result.and(guarded));
         }
         let alive = tokio::select! {
             changed = shown.changed() => changed.is_ok(),
@@ -102,7 +108,8 @@ impl Keep {
         if recheck {
             let listed = run_tool("nft", &["list", "table", "ip", nft::TABLE], None).await.ok();
             if self.listed.is_some() && self.listed != listed || listed.is_none() {
-                self.applied = None;
+                // What came while the rules were gone was led nowhere, and goes on so.
+                (self.applied, self.led) = (None, None);
             }
             self.listed = listed;
         }
@@ -115,10 +122,26 @@ impl Keep {
         if first || recheck { plug::let_through().await } else { Ok(()) }
     }
 
+    /// After a start, and where somebody has changed rules since: each wire has its own addresses.
+    async fn guard(&mut self) -> Result<(), String> {
+        let _ = plug::close_routes(BRIDGE);
+        let generation = netfilter::generation();
+        if generation.is_some() && self.guarded == generation {
+            return Ok(());
+        }
+        let mut wires = self.docker.wires().await;
+        plug::forget_gone(&mut wires);
+        plug::guard_all(self.subnet, &wires)
+            .await
+            .map_err(|why| format!("pods are not kept from using the addresses of others: {why}"))?;
+        self.guarded = netfilter::generation();
+        Ok(())
+    }
+
     /// A flow over UDP goes on to where it was led first, also where that was nobody.
     async fn end_stale(&mut self, mappings: &BTreeSet<Mapping>) {
         let now = led(mappings, &plug::local());
-        let moved = Moved::between(self.led.as_ref(), &now, &BTreeSet::new());
+        let moved = Moved::between(self.led.as_ref(), &now, &BTreeSet::new(), &[]);
         self.led = Some(now);
         if !moved.is_empty()
             && let Err(why) = netfilter::end_stale(moved).await

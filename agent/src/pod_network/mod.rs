@@ -3,12 +3,13 @@
 //!     sandbox (engine's network `none`) --eth0 ==veth== bridge `coracle0` --- this host, which is the pods' way out
 //!
 //!     here: addresses, and what `ip` is told · forward: the rules beside Docker's · nft: the table of ours
-//!     plug: carries it out · keep: looks after all of it
+//!     guard: the table that holds each wire to its addresses · plug: carries it out · keep: looks after all of it
 //!
 //! The address stands on the sandbox's label, so whoever looks at the engine knows it. The bridge is the one that the
 //! engine's network of that name has, where there is one: pods of both kinds stand beside each other on it.
 
 pub mod forward;
+pub mod guard;
 pub mod keep;
 pub mod nft;
 pub mod plug;
@@ -94,6 +95,13 @@ pub fn wires_of(id: &str) -> String {
     format!("v{}", id.get(..8).unwrap_or(id))
 }
 
+/// Whether that is a name of one.
+pub fn is_wire(name: &str) -> bool {
+    const LETTERS: usize = 15;
+    let hex = |rest: &str| rest.len() + 1 == LETTERS && rest.bytes().all(|sign| sign.is_ascii_hexdigit());
+    name.strip_prefix('v').is_some_and(hex)
+}
+
 /// Of an address, so that an address that another pod has later is at the same place for whoever remembers it.
 fn hardware(address: IpAddr) -> String {
     let [.., a, b, c, d] = match address {
@@ -113,9 +121,31 @@ pub fn bridge_up(subnet: Subnet) -> String {
     format!("addr replace {}/{} dev {BRIDGE}\nlink set {BRIDGE} up\n", subnet.gateway(), subnet.bits)
 }
 
-/// A wire into the network of that process.
-pub fn new_wire(name: &str, pid: i64, address: IpAddr) -> String {
-    format!("link add name {name} type veth peer name eth0 address {} netns {pid}\n", hardware(address))
+/// A wire into that network, named by a path.
+pub fn new_wire(name: &str, network: &str, address: IpAddr) -> String {
+    format!("link add name {name} type veth peer name eth0 address {} netns {network}\n", hardware(address))
+}
+
+/// Files of the kernel below `/proc/sys` and their values: what pods send changes no route and no address of this host.
+/// Nothing of IPv6 goes over the bridge and its wires. The values before the last one hold where somebody switches
+/// IPv6 on again.
+pub fn closed_routes(name: &str) -> [(String, &'static str); 5] {
+    let of = |setting: &str, value| (format!("net/ipv6/conf/{name}/{setting}"), value);
+    [
+        (format!("net/ipv4/conf/{name}/accept_redirects"), "0"),
+        of("accept_ra", "0"),
+        of("accept_redirects", "0"),
+        of("autoconf", "0"),
+        of("disable_ipv6", "1"),
+    ]
+}
+
+/// Whether a process is of that container, by the groups that the kernel names: its number may have become another's.
+/// An engine that names no container there says nothing.
+pub fn is_of(groups: &str, container: &str) -> bool {
+    const ID_LETTERS: usize = 64;
+    let is_id = |word: &str| word.len() == ID_LETTERS && word.bytes().all(|sign| sign.is_ascii_hexdigit());
+    groups.contains(container) || !groups.split(|sign: char| !sign.is_ascii_alphanumeric()).any(is_id)
 }
 
 pub fn end_wire(name: &str) -> String {
@@ -191,21 +221,37 @@ mod tests {
             name == "v012345673fffff" && name.len() == 15 && name.starts_with(&wires_of("0123456789abcdef")),
             "{name}"
         );
+        assert!(is_wire(&name) && !is_wire("veth1234567") && !is_wire("veth12345678901") && !is_wire("v1"));
         assert_eq!(
             new_bridge(subnet) + &bridge_up(subnet),
             "link add name coracle0 type bridge\nlink set coracle0 address 02:43:0a:f4:00:01\n\
              addr replace 10.244.0.1/24 dev coracle0\nlink set coracle0 up\n"
         );
         assert_eq!(
-            new_wire("v1", 7, address("10.244.0.254")) + &join("v1"),
-            "link add name v1 type veth peer name eth0 address 02:43:0a:f4:00:fe netns 7\nlink set v1 master coracle0\n\
-             link set v1 up\n"
+            new_wire("v1", "/proc/7/fd/9", address("10.244.0.254")) + &join("v1"),
+            "link add name v1 type veth peer name eth0 address 02:43:0a:f4:00:fe netns /proc/7/fd/9\n\
+             link set v1 master coracle0\nlink set v1 up\n"
         );
         assert_eq!(
             inside(subnet, address("10.244.0.254")),
             "link set lo up\naddr replace 10.244.0.254/24 dev eth0\nlink set eth0 up\n\
              route replace default via 10.244.0.1 dev eth0\n"
         );
+    }
+
+    #[test]
+    fn a_number_that_became_another_processs_is_noticed() {
+        let (ours, other) = ("a".repeat(64), "b".repeat(64));
+        for (groups, expected) in [
+            (format!("0::/system.slice/docker-{ours}.scope\n"), true),
+            (format!("9:name=systemd:/docker/{ours}\n0::/\n"), true),
+            (format!("0::/machine.slice/libpod-{ours}.scope/container\n"), true),
+            (format!("0::/system.slice/docker-{other}.scope\n"), false),
+            ("0::/\n".to_owned(), true),
+            (String::new(), true),
+        ] {
+            assert_eq!(is_of(&groups, &ours), expected, "{groups}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -13,6 +14,7 @@ use nix::sys::socket::{
 };
 use tokio::sync::oneshot;
 
+use super::guard::{self, Wires};
 use super::{BRIDGE, Subnet, forward, nft};
 use crate::tool::{first_line, run_tool};
 
@@ -36,10 +38,12 @@ pub async fn make_ready(subnet: Subnet) -> Result<(), String> {
 }
 
 async fn make_bridge(subnet: Subnet) -> Result<(), String> {
-    if !Path::new("/proc/sys/net/ipv4/conf").join(BRIDGE).exists() {
+    if !interfaces().join(BRIDGE).exists() {
         ip(&super::new_bridge(subnet)).await?;
         log::info!("made the bridge {BRIDGE} for pods, {}", subnet.text());
     }
+    // Before it is up, and also one that was there.
+    close_routes(BRIDGE).unwrap_or_else(|why| log::warn!("a pod may change routes of this host: {why}"));
     ip(&super::bridge_up(subnet)).await?;
     switch_on("net/ipv4/ip_forward")?;
     // So that ports of pods are reached at 127.0.0.1; a rule of ours keeps pods from the loopback.
@@ -47,11 +51,35 @@ async fn make_bridge(subnet: Subnet) -> Result<(), String> {
 }
 
 fn switch_on(name: &str) -> Result<(), String> {
+    set(name, "1")
+}
+
+fn set(name: &str, value: &str) -> Result<(), String> {
     let path = Path::new("/proc/sys").join(name);
-    if fs::read_to_string(&path).is_ok_and(|text| text.trim() == "1") {
+    if fs::read_to_string(&path).is_ok_and(|text| text.trim() == value) {
         return Ok(());
     }
-    fs::write(&path, "1").map_err(|error| format!("set {}: {error}", path.display()))
+    fs::write(&path, value).map_err(|error| format!("set {}: {error}", path.display()))
+}
+
+/// What others send changes no route and no address of this host.
+pub fn close_routes(name: &str) -> Result<(), String> {
+    // A kernel without IPv6 has none of its files.
+    let there = |(setting, _): &(String, &str)| Path::new("/proc/sys").join(setting).exists();
+    super::closed_routes(name).iter().filter(|one| there(one)).try_for_each(|(setting, value)| set(setting, value))
+}
+
+/// The settings of the bridge that let pods change routes of this host, as sysctl names them.
+pub fn open_settings() -> Vec<String> {
+    let read = |setting: &String| fs::read_to_string(Path::new("/proc/sys").join(setting)).ok();
+    let all = super::closed_routes(BRIDGE);
+    let off = all.iter().any(|(setting, value)| {
+        setting.ends_with("disable_ipv6") && read(setting).is_none_or(|text| text.trim() == *value)
+    });
+    let counts = |setting: &str| !off || setting.contains("/ipv4/");
+    let others = all.iter().filter(|(setting, _)| counts(setting));
+    let others = others.filter(|(setting, value)| read(setting).is_some_and(|text| text.trim() != *value));
+    others.map(|(setting, value)| format!("{}={value}", setting.replace('/', "."))).collect()
 }
 
 /// Beside the rules of others.
@@ -72,16 +100,23 @@ fn port(name: &str) -> PathBuf {
     Path::new("/sys/class/net").join(BRIDGE).join("brif").join(name)
 }
 
+/// A folder for each interface of this host.
+fn interfaces() -> &'static Path {
+    Path::new("/proc/sys/net/ipv4/conf")
+}
+
 /// The wires on the bridge, by name.
 pub fn wires() -> Vec<String> {
     let ports = fs::read_dir(port("")).into_iter().flatten().flatten();
     ports.filter_map(|port| port.file_name().into_string().ok()).collect()
 }
 
-/// Gives a sandbox its address. `pid`: its process.
-pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr) -> Result<(), String> {
+/// Gives a sandbox its address. `pid`: its process. `known`: the wires of others.
+pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr, known: &mut Wires) -> Result<(), String> {
     let name = super::wire(id, pid);
     if port(&name).exists() {
+        // Of an agent before this one; `keep` looks whether the table has it.
+        known.insert(name, address);
         return Ok(());
     }
     // Of a start before, which something else of the pod still holds: two would have one address.
@@ -97,13 +132,64 @@ pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr) -> Result
     if !port("").exists() {
         make_bridge(subnet).await?;
     }
+    let network = network_of(pid, id).map_err(|error| format!("the network of process {pid}: {error}"))?;
     // It was there, and was taken off the bridge: connections over it go on.
-    if !Path::new("/proc/sys/net/ipv4/conf").join(&name).exists() {
-        ip(&super::new_wire(&name, pid, address)).await?;
+    if !interfaces().join(&name).exists() {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), network.as_raw_fd());
+        ip(&super::new_wire(&name, &path, address)).await?;
     }
-    ip_inside(pid, super::inside(subnet, address)).await?;
+    // It is on no bridge yet.
+    let _ = close_routes(&name);
+    known.insert(name.clone(), address);
+    let (inside, guarded) =
+        tokio::join!(ip_inside(network, super::inside(subnet, address)), guard_one(subnet, &name, address, known));
+    inside?;
+    // `keep` tries it again.
+    guarded.unwrap_or_else(|why| log::debug!("the guard of wires: {why}"));
     ip(&super::join(&name)).await?;
     hairpin(&name).await
+}
+
+/// A new wire, before it is on the bridge.
+async fn guard_one(subnet: Subnet, name: &str, address: IpAddr, wires: &Wires) -> Result<(), String> {
+    match run_tool("nft", &["-f", "-"], Some(&guard::addition(name, address))).await {
+        Ok(_) => Ok(()),
+        // The first one, or somebody has flushed the rules.
+        Err(_) => guard_all(subnet, wires).await,
+    }
+}
+
+pub async fn guard_all(subnet: Subnet, wires: &Wires) -> Result<(), String> {
+    run_tool("nft", &["-f", "-"], Some(&guard::script(subnet, wires))).await.map(drop)
+}
+
+/// Whether the table speaks of every wire of a sandbox. None: there is no wire.
+pub async fn guarded() -> Option<bool> {
+    let all = fs::read_dir(interfaces()).into_iter().flatten().flatten();
+    let names = all.filter_map(|one| one.file_name().into_string().ok());
+    let own: Vec<String> = names.filter(|name| super::is_wire(name)).collect();
+    if own.is_empty() {
+        return None;
+    }
+    let table = run_tool("nft", &["list", "table", "bridge", guard::TABLE], None).await.unwrap_or_default();
+    Some(own.iter().all(|name| table.contains(&format!("\"{name}\""))))
+}
+
+/// Those whose sandbox has gone.
+pub fn forget_gone(wires: &mut Wires) {
+    wires.retain(|name, _| interfaces().join(name).exists());
+}
+
+/// The network of a container's process. The number of a process that has ended may be another's by now: never this
+/// host's own network.
+pub fn network_of(pid: i64, container: &str) -> io::Result<File> {
+    let network = File::open(format!("/proc/{pid}/ns/net"))?;
+    let (found, own) = (network.metadata()?, fs::metadata("/proc/self/ns/net")?);
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    if (found.dev(), found.ino()) == (own.dev(), own.ino()) || !super::is_of(&groups, container) {
+        return Err(io::Error::other("the process of the container has ended, and its number is another's"));
+    }
+    Ok(network)
 }
 
 /// A frame of a pod to itself goes back through the port that it came from.
@@ -120,18 +206,18 @@ async fn ip(batch: &str) -> Result<(), String> {
 }
 
 /// A process is of the network that the thread was in which began it: one does, and ends.
-async fn ip_inside(pid: i64, batch: String) -> Result<(), String> {
+async fn ip_inside(network: File, batch: String) -> Result<(), String> {
     let (sender, done) = oneshot::channel();
     let thread = std::thread::Builder::new().name("namespace".to_owned()).stack_size(STACK_BYTES);
     let begun = thread.spawn(move || {
-        let _ = sender.send(enter(pid).and_then(|()| ip_here(&batch)));
+        let _ = sender.send(enter(&network).and_then(|()| ip_here(&batch)));
     });
     begun.map_err(|error| error.to_string())?;
     done.await.map_err(|error| error.to_string())?.map_err(|error| format!("in the sandbox: {error}"))
 }
 
-fn enter(pid: i64) -> io::Result<()> {
-    Ok(setns(File::open(format!("/proc/{pid}/ns/net"))?, CloneFlags::CLONE_NEWNET)?)
+fn enter(network: &File) -> io::Result<()> {
+    Ok(setns(network, CloneFlags::CLONE_NEWNET)?)
 }
 
 fn ip_here(batch: &str) -> io::Result<()> {

@@ -3,20 +3,22 @@
 use crate::desired::{Wanted, ended_for_good};
 use crate::hash::manifest_hash;
 use crate::members::{Member, MemberKind};
-use crate::naming::CONFIG_SOURCE;
+use crate::naming::{CONFIG_FILE, CONFIG_SOURCE};
+use crate::status::is_final;
 use coracle_api::annotations::MIRROR;
 use serde_json::{Value, json};
 
 const HASH: &str = "kubernetes.io/config.hash";
 
 /// A pod of the API that shows what a file asks for: bound to this node, and never started from there.
-pub(super) fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
+pub(super) fn mirror(document: &Value, name: &str, node_name: &str, file: Option<&str>) -> Value {
     let mut pod = document.clone();
     let hash = manifest_hash(document);
     let mut annotations = pod["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
     for (key, value) in [(MIRROR, hash.as_str()), (HASH, hash.as_str()), (CONFIG_SOURCE, "file")] {
         annotations.insert(key.to_owned(), value.into());
     }
+    annotations.extend(file.map(|file| (CONFIG_FILE.to_owned(), file.into())));
     pod["metadata"] = json!({
         "name": name, "namespace": pod["metadata"]["namespace"], "labels": pod["metadata"]["labels"],
         "annotations": annotations,
@@ -36,8 +38,12 @@ pub(super) fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
     pod
 }
 
-/// Whether a container that has ended for good runs again, or is about to.
+/// Whether the pod has ended otherwise than its mirror shows, or a container that has ended for good runs again, or is
+/// about to.
 pub(super) fn is_contradicted(wanted: &Wanted, shows: &Value, status: &Value) -> bool {
+    if is_final(shows) && status["phase"] != shows["phase"] {
+        return true;
+    }
     let policy = &wanted.pod.spec.restart_policy;
     // Where all may start anew, no end is one for good.
     let ended =
@@ -63,7 +69,7 @@ mod tests {
                 spec
             };
             let document = json!({"metadata": {"name": "a", "namespace": "default"}, "spec": said});
-            assert_eq!(mirror(&document, "a-n1", "n1")["spec"], of(shown));
+            assert_eq!(mirror(&document, "a-n1", "n1", None)["spec"], of(shown));
         }
     }
 }

@@ -29,6 +29,7 @@ const FIELDS: [&str; 15] = [
 ];
 /// The server's word; the agent says it as long as nobody else has.
 const CLASS: &str = "qosClass";
+const SINCE: &str = "lastTransitionTime";
 /// Merged by `ip`: what goes has to be named.
 const ADDRESSES: [&str; 2] = ["hostIPs", "podIPs"];
 
@@ -66,6 +67,44 @@ pub fn pod_status(uid: &str, status: &Value, shows: &Value) -> Value {
     json!({ "metadata": { "uid": uid }, "status": patch })
 }
 
+/// The status as it follows on the one that is shown, as an agent that starts anew, or another writer, may know other
+/// times and fewer starts. The start of the pod and the times of conditions that did not change stay, and no count of
+/// restarts falls.
+pub(super) fn follows(status: &Value, shows: &Value) -> Value {
+    let mut status = status.clone();
+    if status["startTime"].is_string() && shows["startTime"].is_string() {
+        status["startTime"] = shows["startTime"].clone();
+    }
+    let list = |status: &'_ Value, field: &str| status[field].as_array().cloned().unwrap_or_default();
+    for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        let same = |one: &&Value| one["type"] == condition["type"] && one["status"] == condition["status"];
+        let shown = list(shows, "conditions");
+        if let Some(since) = shown.iter().find(same).map(|one| &one[SINCE]).filter(|since| since.is_string()) {
+            condition[SINCE] = since.clone();
+        }
+    }
+    for field in ["initContainerStatuses", "containerStatuses"] {
+        let shown = list(shows, field);
+        for one in status.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(before) = shown.iter().find(|before| before["name"] == one["name"]) {
+                keep_count(one, before);
+            }
+        }
+    }
+    status
+}
+
+/// A container that the shown status does not have is one start more.
+fn keep_count(status: &mut Value, shown: &Value) {
+    let count = |status: &Value| status["restartCount"].as_u64().unwrap_or(0);
+    let id = |status: &Value| status["containerID"].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
+    let another = id(status).is_some_and(|own| id(shown).is_some_and(|shown| shown != own));
+    let least = count(shown) + u64::from(another);
+    if count(status) < least {
+        status["restartCount"] = least.into();
+    }
+}
+
 /// Whether of what is the agent's to say a shown status says the same.
 pub(super) fn agrees(status: &Value, shows: &Value) -> bool {
     FIELDS.iter().all(|field| match *field {
@@ -100,6 +139,40 @@ fn equal(ours: &Value, theirs: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_that_are_shown_stay() {
+        let of = |start: &str, ready: &str, since: &str| {
+            let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": since});
+            json!({"startTime": start, "conditions": [condition]})
+        };
+        let check = |shows: Value, expected: Value| assert_eq!(follows(&of("1", "True", "2"), &shows), expected);
+        check(of("5", "True", "6"), of("5", "True", "6"));
+        check(of("5", "False", "6"), of("5", "True", "2"));
+        check(json!({"conditions": [{"type": "Ready", "status": "True"}]}), of("1", "True", "2"));
+        check(Value::Null, of("1", "True", "2"));
+    }
+
+    #[test]
+    fn restarts_that_are_shown_count_on() {
+        let of = |id: Value, count: u64| json!([{"name": "c", "restartCount": count, "containerID": id}]);
+        let check = |ours: (Value, u64), shows: (Value, u64), expected: u64| {
+            for field in ["initContainerStatuses", "containerStatuses"] {
+                let (status, shows) =
+                    (json!({field: of(ours.0.clone(), ours.1)}), json!({field: of(shows.0.clone(), shows.1)}));
+                assert_eq!(follows(&status, &shows)[field][0]["restartCount"], expected, "{ours:?} {shows:?}");
+            }
+        };
+        let (one, other) = (json!("docker://1"), json!("docker://2"));
+        check((one.clone(), 3), (one.clone(), 3), 3);
+        check((one.clone(), 0), (one.clone(), 3), 3);
+        // Somebody removed what there was while no agent looked.
+        check((other.clone(), 0), (one.clone(), 3), 4);
+        check((other.clone(), 4), (one.clone(), 3), 4);
+        check((other.clone(), 7), (one.clone(), 3), 7);
+        check((Value::Null, 0), (one, 3), 3);
+        check((other, 0), (Value::Null, 3), 3);
+    }
 
     #[test]
     fn only_its_own_is_compared() {

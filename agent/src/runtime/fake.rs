@@ -24,8 +24,8 @@ pub use note::{Note, Noted};
 use process::{end, run};
 
 use super::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Runtime, SeenContainer, State,
-    Volume,
+    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Purpose, Runtime,
+    SeenContainer, State, Volume,
 };
 use crate::logins::Login;
 use crate::naming::{LABEL_CONTAINER, LABEL_KIND, LABEL_POD_UID, SANDBOX, Tag};
@@ -422,7 +422,7 @@ impl Runtime for Fake {
         for NamedVolume { volume, .. } in volumes {
             if let Volume::Content { path, content } = volume {
                 inner.contents.insert(path.clone(), (uid.to_owned(), content.stamp.clone()));
-                let files = content.files.iter().map(|file| (file.path.clone(), file.bytes.clone())).collect();
+                let files = content.files.iter().map(|file| (file.path.clone(), file.bytes.to_vec())).collect();
                 inner.note(None, Noted::Filled { path: path.clone(), files });
             }
             inner.volumes.entry(uid.to_owned()).or_default().insert(format!("{volume:?}"));
@@ -579,10 +579,10 @@ impl Runtime for Fake {
         self.leave(())
     }
 
-    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure> {
+    async fn check(&self, id: &str, check: &Check, _: Purpose, at_most: Duration) -> Result<CheckOutcome, Failure> {
         self.enter(false).await?;
         let Check::Exec { command } = check else {
-            return Ok(CheckOutcome { passed: true, exit_code: None, output: String::new() });
+            return Ok(CheckOutcome { passed: true, ..CheckOutcome::default() });
         };
         let name = command.first().cloned().unwrap_or_default();
         // The second word says how long it takes.
@@ -609,6 +609,6 @@ impl Runtime for Fake {
         let passed = !inner.failing.contains(&place) && takes.is_none_or(|takes| takes <= at_most);
         inner.note(Some(id), Noted::Answered { check: name.clone(), passed });
         let output = if passed { String::new() } else { format!("{name} fails") };
-        Ok(CheckOutcome { passed, exit_code: Some(i64::from(!passed)), output })
+        Ok(CheckOutcome { passed, exit_code: Some(i64::from(!passed)), output, note: None })
     }
 }

@@ -60,7 +60,13 @@ pub trait Runtime {
     async fn remove(&self, id: &str) -> Result<(), Failure>;
 
     /// A hook or a probe, at most that long.
-    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure>;
+    async fn check(
+        &self,
+        id: &str,
+        check: &Check,
+        purpose: Purpose,
+        at_most: Duration,
+    ) -> Result<CheckOutcome, Failure>;
 }
 
 /// Why a call did not do what it should. The text is the engine's own, for people.
@@ -196,13 +202,17 @@ pub enum Check {
     Sleep {
         seconds: u64,
     },
+    /// It cannot be run: why, in a kubelet's words.
+    Broken {
+        why: String,
+    },
 }
 
 impl Check {
     /// An empty host means the pod: this is the one place that says so.
     pub fn is_for_pod(&self) -> bool {
         match self {
-            Check::Exec { .. } | Check::Sleep { .. } => false,
+            Check::Exec { .. } | Check::Sleep { .. } | Check::Broken { .. } => false,
             Check::Http { host, .. } | Check::Tcp { host, .. } | Check::Grpc { host, .. } => host.is_empty(),
         }
     }
@@ -219,13 +229,22 @@ impl Check {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a check is for: of the answer to a hook's request the code counts for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Probe,
+    Hook,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckOutcome {
     pub passed: bool,
     /// The exit code of an exec that ended.
     pub exit_code: Option<i64>,
     /// What the command wrote, or what was wrong, in the kubelet's words (`HTTP probe failed with statuscode: 404`).
     pub output: String,
+    /// It has passed, and not as it should: why, for an event.
+    pub note: Option<String>,
 }
 
 /// The complete configuration of one container, in no engine's words.

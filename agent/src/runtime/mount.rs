@@ -58,7 +58,7 @@ pub enum ReadOnlyBelow {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub enum MountSource {
     /// A path of the host; the engine refuses one that is missing.
     Path(String),

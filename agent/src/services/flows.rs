@@ -20,11 +20,12 @@ pub fn led(parts: &[Arc<ServiceRules>]) -> Led {
     parts.iter().flat_map(|part| part.flows.iter().map(|(at, ends)| (*at, ends.clone()))).collect()
 }
 
-/// Ports whose ends are others than before, and all addresses of services.
+/// Ports whose ends are others than before, all addresses of services, and those of this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     ends: Led,
     addresses: BTreeSet<IpAddr>,
+    local: BTreeSet<IpAddr>,
 }
 
 /// A UDP flow of the kernel's connection tracking.
@@ -47,8 +48,8 @@ pub struct FlowBatch {
 }
 
 impl Moved {
-    /// `before`: none where nobody knows; then all may be another.
-    pub fn between(before: Option<&Led>, now: &Led, addresses: &BTreeSet<IpAddr>) -> Moved {
+    /// `before`: none where nobody knows; then all may be another. `local`: the addresses of this host.
+    pub fn between(before: Option<&Led>, now: &Led, addresses: &BTreeSet<IpAddr>, local: &[IpAddr]) -> Moved {
         let mut ends = now.clone();
         for (at, was) in before.into_iter().flatten() {
             if now.get(at) == Some(was) {
@@ -57,7 +58,9 @@ impl Moved {
                 ends.entry(*at).or_default();
             }
         }
-        Moved { ends, addresses: addresses.clone() }
+        // No rule leads on what goes to the loopback.
+        let local = local.iter().copied().filter(|address| !address.is_loopback()).collect();
+        Moved { ends, addresses: addresses.clone(), local }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -70,8 +73,9 @@ impl Moved {
         if let Some(ends) = self.ends.get(&(Some(ip), port)) {
             return !ends.contains(&flow.by);
         }
-        // What goes to a port of that number somewhere else is not led anywhere.
-        let led = flow.by != flow.to && !self.addresses.contains(&ip);
+        // What goes to a port of that number somewhere else is not led anywhere. What goes to this host may have begun
+        // before there was a rule that leads it.
+        let led = (flow.by != flow.to || self.local.contains(&ip)) && !self.addresses.contains(&ip);
         led && self.ends.get(&(None, port)).is_some_and(|ends| !ends.contains(&flow.by))
     }
 }
@@ -163,8 +167,9 @@ mod tests {
     #[test]
     fn those_that_are_over() {
         let addresses = BTreeSet::from([IpAddr::from([10, 96, 0, 5])]);
+        let local = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 168, 0, 2])];
         let check = |old: Option<&[&str]>, new: &[&str], to: &str, by: &str, expected: bool| {
-            let moved = Moved::between(old.map(of).as_ref(), &of(new), &addresses);
+            let moved = Moved::between(old.map(of).as_ref(), &of(new), &addresses, &local);
             let flow = Flow { to: end_of(to), by: end_of(by), named: Vec::new() };
             assert_eq!(moved.is_over(&flow), expected, "{old:?} {new:?}: {to} by {by}");
         };
@@ -187,7 +192,17 @@ mod tests {
         check(Some(&[port]), &[moved], "192.168.0.2:30053", "10.244.0.2:53", false);
         check(Some(&[port]), &[moved], "8.8.8.8:30053", "8.8.8.8:30053", false);
         check(Some(&[port]), &[moved], "10.96.0.5:30053", "10.244.0.1:53", false);
-        assert!(Moved::between(Some(&of(&[one])), &of(&[one]), &addresses).is_empty());
+        // It began before there was a rule, or while nobody served the port: at this host it is, whoever began it.
+        let (own, nobody) = ("192.168.0.2:30053", "node:30053=");
+        check(Some(&[]), &[port], own, own, true);
+        check(Some(&[nobody]), &[port], own, own, true);
+        check(None, &[port], own, own, true);
+        check(Some(&[port]), &[port], own, own, false);
+        // A program of this host may have the same number at the loopback; others have theirs.
+        check(Some(&[nobody]), &[port], "127.0.0.1:30053", "127.0.0.1:30053", false);
+        check(Some(&[nobody]), &[port], "192.168.0.9:30053", "192.168.0.9:30053", false);
+        check(Some(&[nobody]), &[port], "192.168.0.2:30054", "192.168.0.2:30054", false);
+        assert!(Moved::between(Some(&of(&[one])), &of(&[one]), &addresses, &local).is_empty());
     }
 
     fn octets(address: IpAddr) -> Vec<u8> {

@@ -1,5 +1,7 @@
 //! The host that the rules of services are for. PURE.
 
+use super::outer::Outer;
+
 /// The host that the rules are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleHost {
@@ -11,4 +13,6 @@ pub struct RuleHost {
     /// Whether the kernel shows its rules what goes from one port of a bridge to another. Where it does not, an answer
     /// of a pod beside the one that asked would not come back through the rules.
     pub bridges_are_seen: bool,
+    /// Which addresses outside of the cluster are served here.
+    pub outer: Outer,
 }

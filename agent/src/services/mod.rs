@@ -5,7 +5,7 @@
 //!     traffic to                              leads to
 //!     the cluster IP                          every endpoint, or those on this node (internalTrafficPolicy)
 //!     an external IP, a balancer's, a node port    every endpoint, or from outside those on this node
-//!                                                  (externalTrafficPolicy)
+//!                                                  (externalTrafficPolicy); `outer` says which of them are served
 //!     what nobody serves                      a refusal; nothing at all where somebody elsewhere does, so that a
 //!                                             balancer tries another node
 
@@ -16,6 +16,7 @@ mod held;
 mod here;
 pub mod netlink;
 pub mod nft;
+pub mod outer;
 mod part;
 pub mod variables;
 
@@ -25,6 +26,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use coracle_api::service::{EndpointSlice, Service, ServicePort};
+use coracle_api::strategy::Cidr;
 
 use crate::hash::hash_text;
 use ends::{Endpoint, PortEndpoints, ends};
@@ -33,6 +35,7 @@ use held::TableContent;
 pub use here::RuleHost;
 use nft::comment;
 pub use nft::{change, script, trial};
+use outer::{Barred, Denied, Outer};
 pub use part::ServiceRules;
 pub use variables::variables;
 
@@ -55,7 +58,8 @@ pub struct Refused {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// Which field, and which value of it.
+    pub reason: &'static str,
+    /// Which field, which value of it, and why.
     pub what: String,
 }
 
@@ -83,23 +87,28 @@ impl fmt::Display for LeftOut {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "service {}/{}: {} is not supported by this version of the agent",
-            self.namespace, self.name, self.what
-        )
+        write!(f, "service {}/{}: {}", self.namespace, self.name, self.what)
     }
 }
 
 /// The part of a service, if it has an address, and what of it is not supported.
 type Piece = (Option<Arc<ServiceRules>>, Vec<Refused>);
 /// What was made of each service, for one host.
-pub type Pieces = Made<Piece>;
+#[derive(Debug, Default)]
+pub struct Pieces {
+    here: RuleHost,
+    made: Made<Piece>,
+}
 
 /// The rules of all services. `served`: the address of a service that the agent itself answers at.
 pub fn rules(groups: &[Group], here: &RuleHost, served: Option<IpAddr>, pieces: &mut Pieces) -> KernelRules {
-    let mut rules = KernelRules { here: here.clone(), ..KernelRules::default() };
-    for (part, refused) in pieces.take(groups, |group| piece(group, here)).0 {
+    if pieces.here != *here {
+        *pieces = Pieces { here: here.clone(), made: Made::default() };
+    }
+    // What is the same for all services says nothing of those outside.
+    let common = RuleHost { outer: Outer::default(), ..here.clone() };
+    let mut rules = KernelRules { here: common, ..KernelRules::default() };
+    for (part, refused) in pieces.made.take(groups, |group| piece(group, here)).0 {
         rules.refused.extend(refused);
         // Where nobody else answers, the agent does: nothing is to be refused there.
         rules.parts.extend(part.filter(|part| served != Some(part.address) || part.held.leads_anywhere()));
@@ -112,7 +121,7 @@ fn piece(Group { service, slices }: &Group, here: &RuleHost) -> Piece {
     let part = match service.spec.cluster_ip.parse::<IpAddr>() {
         Ok(address) if address.is_ipv4() => Some(Arc::new(part(service, address, slices, here, &mut refused))),
         Ok(address) => {
-            refused.push(refusal(service, format!("spec.clusterIP {address}, an address of IPv6,")));
+            refused.push(unsupported(service, &format!("spec.clusterIP {address}, an address of IPv6,")));
             None
         }
         Err(_) => None,
@@ -120,9 +129,13 @@ fn piece(Group { service, slices }: &Group, here: &RuleHost) -> Piece {
     (part, refused)
 }
 
-fn refusal(service: &Service, what: String) -> Refused {
+fn unsupported(service: &Service, what: &str) -> Refused {
+    refusal(service, "UnsupportedField", format!("{what} is not supported by this version of the agent"))
+}
+
+fn refusal(service: &Service, reason: &'static str, what: String) -> Refused {
     let meta = &service.metadata;
-    Refused { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), what }
+    Refused { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), reason, what }
 }
 
 fn part(
@@ -141,6 +154,7 @@ fn part(
         flows: BTreeMap::new(),
         held: TableContent::default(),
     };
+    let mut denied = Denied::default();
     // Also where nothing is balanced: a refused connection says more than a lost one.
     part.held.put("addresses", address.to_string(), "");
     for (index, port) in service.spec.ports.iter().enumerate() {
@@ -148,25 +162,27 @@ fn part(
             "" | "TCP" => "tcp",
             "UDP" => "udp",
             other => {
-                refused.push(refusal(service, format!("spec.ports[{index}].protocol {other}")));
+                refused.push(unsupported(service, &format!("spec.ports[{index}].protocol {other}")));
                 continue;
             }
         };
         if let Ok(number) = u16::try_from(port.port).and_then(|number| u16::try_from(port.node_port).map(|_| number)) {
             let ends = ends(port, slices, here);
-            one_port(&mut part, service, (port, protocol, number), &ends, here);
+            let outside = outside(service, port, here, &mut denied);
+            one_port(&mut part, service, (&outside, protocol, number), &ends, here);
         } else {
             // No master gives one out; nft says what is wrong with it.
             part.held.put("services", format!("{address} . {protocol} . {}", port.port), "drop");
         }
     }
+    refused.extend(denied.told().map(|(reason, what)| refusal(service, reason, what)));
     part
 }
 
 fn one_port(
     part: &mut ServiceRules,
     service: &Service,
-    (port, protocol, number): (&ServicePort, &str, u16),
+    (outside, protocol, number): (&BTreeSet<Where>, &str, u16),
     ends: &PortEndpoints,
     here: &RuleHost,
 ) {
@@ -178,7 +194,6 @@ fn one_port(
         (!to.is_empty()).then(|| part.held.balance(&format!("{prefix}_{hash}"), &hash, protocol, to, affinity_s, &said))
     };
     let (inward, outward) = (spec.internal_traffic_policy == "Local", spec.external_traffic_policy == "Local");
-    let outside = outside(service, port);
     let (cluster, local) = (
         (!inward || !outside.is_empty()).then(|| chain("svc", &ends.cluster)).flatten(),
         (inward || outward).then(|| chain("loc", &ends.local)).flatten(),
@@ -198,7 +213,7 @@ fn one_port(
     };
     let lost = outward && local.is_none() && ends.any;
     let ranges = &spec.load_balancer_source_ranges;
-    for place in &outside {
+    for place in outside {
         let (led, unserved, at) = match place {
             Where::Address(ip) | Where::Balancer(ip) => {
                 ("services", "unserved", format!("{ip} . {protocol} . {number}"))
@@ -226,8 +241,8 @@ fn one_port(
         for place in outside {
             let both: BTreeSet<Endpoint> = ends.cluster.union(&ends.local).copied().collect();
             match place {
-                Where::Address(ip) | Where::Balancer(ip) => part.flows.insert((Some(ip), number), both),
-                Where::NodePort(port) => part.flows.insert((None, port), both),
+                Where::Address(ip) | Where::Balancer(ip) => part.flows.insert((Some(*ip), number), both),
+                Where::NodePort(port) => part.flows.insert((None, *port), both),
             };
         }
     }
@@ -246,7 +261,7 @@ fn mark_ends(part: &mut ServiceRules, protocol: &str, ends: &PortEndpoints, here
 }
 
 fn pods_contain(pod_cidr: &str, ip: IpAddr) -> bool {
-    coracle_api::strategy::Cidr::parse(pod_cidr).is_some_and(|pods| pods.contains(ip))
+    Cidr::parse(pod_cidr).is_some_and(|pods| pods.contains(ip))
 }
 
 /// A place outside of the cluster that a service is reached at.
@@ -258,15 +273,29 @@ pub enum Where {
 }
 
 /// Where a port is reached from outside of the cluster.
-fn outside(service: &Service, port: &ServicePort) -> BTreeSet<Where> {
+fn outside(service: &Service, port: &ServicePort, here: &RuleHost, denied: &mut Denied) -> BTreeSet<Where> {
     let spec = &service.spec;
     let ipv4 = |text: &str| text.parse::<IpAddr>().ok().filter(IpAddr::is_ipv4);
     let given = spec.external_ips.iter().filter_map(|ip| ipv4(ip)).map(Where::Address);
-    let mut places: BTreeSet<Where> = given.collect();
+    let mut asked: BTreeSet<Where> = given.collect();
     if spec.kind == "LoadBalancer" {
         // One whose balancer is a proxy is reached by what that does.
         let ingress = service.status.load_balancer.ingress.iter().filter(|ingress| ingress.ip_mode != "Proxy");
-        places.extend(ingress.filter_map(|ingress| ipv4(&ingress.ip)).map(Where::Balancer));
+        asked.extend(ingress.filter_map(|ingress| ipv4(&ingress.ip)).map(Where::Balancer));
+    }
+    let pods = Cidr::parse(&here.pod_cidr);
+    let mut places = BTreeSet::new();
+    for place in asked {
+        let (address, is_balancers, field) = match place {
+            Where::Balancer(address) => (address, true, "status.loadBalancer.ingress"),
+            Where::Address(address) => (address, false, "spec.externalIPs"),
+            Where::NodePort(_) => continue,
+        };
+        match here.outer.serves(address, port, is_balancers, pods) {
+            Ok(()) => drop(places.insert(place)),
+            Err(Barred::NotAllowed) if is_balancers && here.outer.is_of_others(service) => {}
+            Err(why) => denied.note(field, address, port, why),
+        }
     }
     if let Ok(number) = u16::try_from(port.node_port)
         && number > 0

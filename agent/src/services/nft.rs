@@ -200,6 +200,9 @@ fn base(here: &RuleHost) -> String {
     let balance = "\t\tip daddr . meta l4proto . th dport vmap @services\n\
                    \t\tip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @node_ports\n";
     let refuse = "\t\tip daddr . meta l4proto . th dport vmap @unserved\n\t\tip daddr @addresses goto refuse\n";
+    // Also where it leaves: what a program of this host sends to it would be remembered as led nowhere, for as long as
+    // it goes on.
+    let refuse_port = "\t\tip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @unserved_ports\n";
     let beside = format!(
         "\t\tct status dnat ip saddr {pods} ip daddr {pods} masquerade comment \"a pod to a service of a pod beside \
          it\"\n"
@@ -215,10 +218,9 @@ fn base(here: &RuleHost) -> String {
          {beside}\t\tct status dnat ip saddr != {pods} ip daddr . meta l4proto . th dport @remote masquerade comment \
          \"answers come back here\"\n\t}}\n\tchain refuse_input {{\n\
          \t\ttype filter hook input priority {PRIORITY}; policy accept;\n\
-         \t\tip daddr . meta l4proto . th dport vmap @unserved\n\t\tip daddr != 127.0.0.0/8 fib daddr type local meta \
-         l4proto . th dport vmap @unserved_ports\n\t}}\n\tchain refuse_forward {{\n\
+         \t\tip daddr . meta l4proto . th dport vmap @unserved\n{refuse_port}\t}}\n\tchain refuse_forward {{\n\
          \t\ttype filter hook forward priority {PRIORITY}; policy accept;\n{refuse}\t}}\n\tchain refuse_output {{\n\
-         \t\ttype filter hook output priority 0; policy accept;\n{refuse}\t}}\n"
+         \t\ttype filter hook output priority 0; policy accept;\n{refuse}{refuse_port}\t}}\n"
     )
 }
 

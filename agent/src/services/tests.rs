@@ -2,7 +2,13 @@ use super::*;
 use serde_json::{Value, json};
 
 fn here() -> RuleHost {
-    RuleHost { node: "n1".into(), zone: String::new(), pod_cidr: "10.244.0.0/24".into(), bridges_are_seen: true }
+    RuleHost {
+        node: "n1".into(),
+        zone: String::new(),
+        pod_cidr: "10.244.0.0/24".into(),
+        bridges_are_seen: true,
+        outer: Outer { allowed: vec![Cidr::parse("192.0.2.0/24").unwrap()], ..Outer::default() },
+    }
 }
 
 fn service(name: &str, spec: Value) -> Arc<Service> {
@@ -105,6 +111,76 @@ fn the_table_is_as_recorded() {
             BTreeSet::from([(IpAddr::from([10, 244, 0, 4]), 53)])
         )])
     );
+}
+
+#[test]
+fn what_is_not_served_outside_is_told() {
+    let ports = json!([{"port": 22}, {"port": 53, "protocol": "UDP"}]);
+    let taker = service(
+        "taker",
+        json!({"clusterIP": "10.96.0.10", "ports": ports, "externalIPs":
+        ["192.0.2.9", "8.8.8.8", "10.244.0.1", "10.96.0.10"]}),
+    );
+    let balanced = service(
+        "balanced",
+        json!({"clusterIP": "10.96.0.11", "type": "LoadBalancer", "ports": [{"port": 22}],
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.168.0.2"}, {"ip": "192.168.0.3"}]}}}),
+    );
+    let services = [taker, balanced];
+    let mut here = here();
+    let listening = crate::host_ports::Listening { tcp: vec!["0.0.0.0:22".parse().unwrap()], udp: Vec::new() };
+    let mut pieces = Pieces::default();
+    let mut of = |local: &[&str], node: Option<&str>| {
+        let local: Vec<IpAddr> = local.iter().map(|text| text.parse().unwrap()).collect();
+        let taken = outer::taken(&outer::asked_here(&services, &local), &listening);
+        here.outer.look(&services, None, node.map(|text| text.parse().unwrap()), taken);
+        let rules = rules(&group::grouped(&services, &[]), &here, None, &mut pieces);
+        let refused: Vec<String> = rules
+            .refused
+            .iter()
+            .map(|one| {
+                format!(
+                    "{} {}",
+                    one.reason,
+                    one.what.replace(" (a network such as 192.168.1.240/28, for whoever may write services)", "")
+                )
+            })
+            .collect();
+        let script = script(&rules.parts, &here);
+        (refused, ["192.0.2.9", "8.8.8.8", "10.244.0.1 ", "192.168.0.2", "192.168.0.3"].map(|at| script.contains(at)))
+    };
+    let told = |refused: Vec<String>| refused.join("\n");
+    let (refused, served) = of(&[], None);
+    assert_eq!(served, [true, false, false, false, false]);
+    let not = "is not served on this host: external-ips in agent.conf does not name it";
+    let cluster = "is not served on this host: it is an address of pods or of a service";
+    assert_eq!(
+        told(refused),
+        told(vec![
+            format!("ExternalIPNotServed status.loadBalancer.ingress 192.168.0.2 (and 1 more) {not}"),
+            // The configuration of this test names neither, so leave is what they lack first.
+            format!("ExternalIPNotServed spec.externalIPs 10.244.0.1 (and 2 more) {not}"),
+        ])
+    );
+    // This node's own address is what the balancer gives; a program has the port there.
+    let listens = "is not served on this host: a program of this host listens at 0.0.0.0:22";
+    let (refused, served) = of(&["192.168.0.2", "192.0.2.9"], Some("192.168.0.2"));
+    assert_eq!(served, [true, false, false, false, false], "192.0.2.9 for UDP alone");
+    assert_eq!(
+        told(refused),
+        told(vec![
+            format!("PortTaken status.loadBalancer.ingress 192.168.0.2:22/TCP {listens}"),
+            format!("ExternalIPNotServed spec.externalIPs 10.244.0.1 (and 2 more) {not}"),
+            format!("PortTaken spec.externalIPs 192.0.2.9:22/TCP {listens}"),
+        ])
+    );
+    let (_, served) = of(&["192.0.2.9"], Some("192.168.0.2"));
+    assert_eq!(served, [true, false, false, true, false], "nobody listens there");
+    here.outer.allowed = vec![Cidr::parse("0.0.0.0/0").unwrap()];
+    here.outer.look(&services, None, None, BTreeSet::new());
+    let rules = rules(&group::grouped(&services, &[]), &here, None, &mut Pieces::default());
+    let refused: Vec<String> = rules.refused.iter().map(|one| one.what.clone()).collect();
+    assert_eq!(refused, [format!("spec.externalIPs 10.244.0.1 (and 1 more) {cluster}")]);
 }
 
 #[test]

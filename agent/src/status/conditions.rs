@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::end::PodEnd;
 use super::member::{One, time};
 use super::whole::begun_ms;
 use crate::desired::Wanted;
@@ -9,29 +10,6 @@ use crate::members::MemberKind;
 use crate::plan::seen::Run;
 use crate::plan::{Dismissal, Dismissed, Now};
 use crate::runtime::State;
-
-/// How a pod ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PodEnd {
-    Succeeded,
-    Failed,
-}
-
-impl PodEnd {
-    pub(super) fn phase(self) -> &'static str {
-        match self {
-            PodEnd::Succeeded => "Succeeded",
-            PodEnd::Failed => "Failed",
-        }
-    }
-
-    fn reason(self) -> &'static str {
-        match self {
-            PodEnd::Succeeded => "PodCompleted",
-            PodEnd::Failed => "PodFailed",
-        }
-    }
-}
 
 /// The part of an init container or a sidecar.
 pub(super) struct MemberStatus {
@@ -94,6 +72,7 @@ pub const CONDITIONS: [&str; 8] = [
 ];
 
 const RENEWING: &str = "AllContainersRestarting";
+pub(super) const DISRUPTION: &str = "DisruptionTarget";
 const DISRUPTED: &str = "TerminationByKubelet";
 
 pub(super) fn conditions(facts: &ConditionFacts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
@@ -218,11 +197,11 @@ pub(super) fn disruption(dismissal: &Dismissal, generation: Option<i64>, was: &V
     if dismissal.kind != Dismissed::Displaced {
         return None;
     }
-    let before = was["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "DisruptionTarget");
+    let before = was["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == DISRUPTION);
     let since =
         before.and_then(|one| one["lastTransitionTime"].as_str()).map_or_else(|| time(now.wall_ms), str::to_owned);
     let mut condition = json!({
-        "type": "DisruptionTarget", "status": "True", "reason": DISRUPTED, "message": dismissal.message,
+        "type": DISRUPTION, "status": "True", "reason": DISRUPTED, "message": dismissal.message,
         "lastProbeTime": null, "lastTransitionTime": since,
     });
     if let Some(generation) = generation {

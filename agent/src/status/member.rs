@@ -1,9 +1,10 @@
 //! One container's part of a status. PURE.
 
 use coracle_api::meta::Time;
-use coracle_api::pod::Container;
+use coracle_api::pod::{Action, Container};
 use serde_json::{Value, json};
 
+use super::end::Told;
 use crate::desired::{Wanted, status_of};
 use crate::hash;
 use crate::members::{Member, MemberKind};
@@ -22,6 +23,8 @@ pub(super) struct StatusCase<'a> {
     pub(super) waits: &'a Waits,
     /// The status that was shown before.
     pub(super) was: &'a Value,
+    /// Its end, if that was told for good.
+    pub(super) told: Option<&'a Told<'a>>,
     /// Its init containers are over.
     pub(super) initialized: bool,
     pub(super) renewal: Renewal,
@@ -56,6 +59,11 @@ fn readiness(case: &StatusCase<'_>, member: &Member<'_>, newest: Option<&Run<'_>
 }
 
 pub(super) fn one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is_over: bool) -> One {
+    left_behind(case, runs, member).unwrap_or_else(|| seen_one(case, runs, member, pod_is_over))
+}
+
+/// As the engine and the loop have seen it.
+fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is_over: bool) -> One {
     let StatusCase { wanted, world, waits, initialized, .. } = *case;
     let container = member.spec;
     let newest = seen::of(runs, &container.name).next();
@@ -256,6 +264,21 @@ fn ended_before(before: &Value) -> One {
     }
 }
 
+/// Of a pod that has ended, what was told of a container that nothing is left of. None: it was never there, or there is
+/// something to tell.
+fn left_behind(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>) -> Option<One> {
+    let told = status_of(case.told?.status, member)?;
+    if seen::of(runs, &member.spec.name).next().is_some() || lost(case, member, None).is_some() {
+        return None;
+    }
+    let mut before = told.clone();
+    if told["state"]["running"].is_object() {
+        let text = "The container could not be located when the pod was terminated";
+        before["state"] = json!({"terminated": unknown(text)});
+    }
+    before["state"]["terminated"].is_object().then(|| ended_before(&before))
+}
+
 /// Its image and id, its resources and mounts.
 fn add_origin(value: &mut Value, case: &StatusCase<'_>, member: &Member<'_>, newest: Option<&Run<'_>>) {
     let StatusCase { wanted, was, .. } = *case;
@@ -298,9 +321,11 @@ fn wait(waiting: &Waiting) -> Value {
 fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
     let PodName { namespace, name, uid, .. } = &wanted.name;
     let action = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref());
-    let kind = match action.and_then(|action| action.exec.as_ref()) {
-        Some(exec) => format!("Exec lifecycle hook ([{}])", exec.command.join(" ")),
-        None => "HTTP lifecycle hook".to_owned(),
+    let kind = match action {
+        Some(Action { exec: Some(exec), .. }) => format!("Exec lifecycle hook ([{}])", exec.command.join(" ")),
+        Some(Action { http_get: Some(get), .. }) => format!("HTTP lifecycle hook ({})", get.path),
+        Some(Action { sleep: Some(sleep), .. }) => format!("Sleep lifecycle hook ({})", sleep.seconds),
+        _ => "TCP lifecycle hook".to_owned(),
     };
     let message = format!(
         "{kind} for Container \"{}\" in Pod \"{name}_{namespace}({uid})\" failed - error: {text}",

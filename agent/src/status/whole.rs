@@ -3,6 +3,7 @@
 use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
+use super::end::Told;
 use super::member::time;
 use crate::desired::Wanted;
 use crate::plan::seen::Run;
@@ -21,9 +22,13 @@ pub(super) fn rejected(wanted: &Wanted, dismissal: &Dismissal, was: &Value, now:
     status
 }
 
-/// The phase of a pod that is being deleted: as before, as long as any of it runs.
-pub(super) fn ending(wanted: &Wanted, was: &Value) -> Value {
+/// The status of a pod that is being deleted: as before, as long as any of it runs. `told`: its end is on record.
+pub(super) fn ending(wanted: &Wanted, was: &Value, told: Option<&Told<'_>>) -> Value {
     let mut status = was.clone();
+    if let Some(told) = told {
+        status["phase"] = told.end.phase().into();
+        told.words().for_each(|(field, text)| status[field] = text.clone());
+    }
     let generation = wanted.pod.metadata.generation;
     if generation > 0 {
         status["observedGeneration"] = json!(generation);

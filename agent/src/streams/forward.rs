@@ -8,6 +8,8 @@
 //! streams alone.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use coracle_http::Upgraded;
@@ -17,7 +19,7 @@ use coracle_http::{spdy, websocket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::base64::Base64;
 use super::channels::LINGER;
@@ -32,6 +34,8 @@ const PAIRS_MAX: usize = 256;
 const WAITING_MAX: usize = 16;
 /// Pieces of all streams that wait for their client.
 const OUTGOING_MAX: usize = 16;
+/// A client that forwards nothing for so long, or twice as long, has been forgotten: a kubelet ends it as well.
+const IDLE: Duration = Duration::from_secs(4 * 3600);
 /// Bytes of one read.
 const READ_BYTES: usize = 16 * 1024;
 
@@ -56,6 +60,9 @@ struct Pair {
 pub trait Reach: Clone + Send + Sync + 'static {
     type Wire: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin;
     fn connect(&self, port: u16) -> impl Future<Output = Result<Self::Wire, String>> + Send;
+    /// Both sides have said all, before the connection is dropped: what was sent still comes. Else nothing of it is
+    /// kept.
+    fn ended_well(wire: &Self::Wire);
     /// As errors call the pod.
     fn name(&self) -> &str;
 }
@@ -74,10 +81,11 @@ async fn run<R: Reach>(reach: R, pair: Pair, from_client: Receiver<Bytes>, outgo
         }
     };
     let (mut reading, mut writing) = tokio::io::split(wire);
+    let (from_pod, to_pod) = (&mut reading, &mut writing);
     let outward = async {
         loop {
             let mut bytes = BytesMut::with_capacity(READ_BYTES);
-            let ends = !matches!(reading.read_buf(&mut bytes).await, Ok(1..));
+            let ends = !matches!(from_pod.read_buf(&mut bytes).await, Ok(1..));
             if outgoing.send(Outgoing::Data { stream: data, bytes: bytes.freeze(), ends }).await.is_err() || ends {
                 break;
             }
@@ -88,20 +96,23 @@ async fn run<R: Reach>(reach: R, pair: Pair, from_client: Receiver<Bytes>, outgo
         let mut from_client = from_client;
         while let Some(bytes) = from_client.recv().await {
             // What a pod does not take any more is lost, as it is where it closes its own connection.
-            let _ = writing.write_all(&bytes).await;
+            let _ = to_pod.write_all(&bytes).await;
         }
-        let _ = writing.shutdown().await;
+        let _ = to_pod.shutdown().await;
     };
     tokio::join!(outward, inward);
+    R::ended_well(&reading.unsplit(writing));
 }
 
 /// Over SPDY, plain or in a tunnel, until the client has gone.
 pub async fn over_spdy<R: Reach>(upgraded: Upgraded, tunnelled: bool, reach: R) {
     let (mut reader, mut writer) = if tunnelled { spdy::tunnel(upgraded) } else { spdy::open(upgraded) };
     let (outgoing, waiting) = mpsc::channel(OUTGOING_MAX);
+    let moved = AtomicBool::new(false);
     tokio::select! {
-        () = hear_spdy(&mut reader, reach, outgoing) => {}
-        _ = tell_spdy(&mut writer, waiting) => {}
+        () = hear_spdy(&mut reader, reach, outgoing, &moved) => {}
+        _ = tell_spdy(&mut writer, waiting, &moved) => {}
+        () = idle(&moved) => {}
     }
     let _ = timeout(LINGER, writer.close()).await;
 }
@@ -118,7 +129,17 @@ struct Streams<R> {
     outgoing: Sender<Outgoing>,
 }
 
-async fn hear_spdy<R: Reach>(reader: &mut spdy::SpdyReader, reach: R, outgoing: Sender<Outgoing>) {
+/// Until no byte has moved for long.
+async fn idle(moved: &AtomicBool) {
+    loop {
+        sleep(IDLE).await;
+        if !moved.swap(false, Relaxed) {
+            return;
+        }
+    }
+}
+
+async fn hear_spdy<R: Reach>(reader: &mut spdy::SpdyReader, reach: R, outgoing: Sender<Outgoing>, moved: &AtomicBool) {
     let (takers, connections, running) = (HashMap::new(), HashMap::new(), JoinSet::new());
     let mut streams = Streams { reach, pairs: Pairs::default(), takers, connections, running, outgoing };
     loop {
@@ -135,6 +156,7 @@ async fn hear_spdy<R: Reach>(reader: &mut spdy::SpdyReader, reach: R, outgoing: 
         let answer = match frame {
             Frame::Open { stream, headers, ends } => Some(streams.open(stream, &headers, ends)),
             Frame::Data { stream, bytes, ends } => {
+                moved.store(true, Relaxed);
                 if let Some(taker) = streams.takers.get(&stream).filter(|_| !bytes.is_empty()) {
                     let _ = taker.send(bytes).await;
                 }
@@ -203,14 +225,21 @@ impl<R: Reach> Streams<R> {
     }
 }
 
-async fn tell_spdy(writer: &mut spdy::SpdyWriter, mut waiting: Receiver<Outgoing>) -> std::io::Result<()> {
+async fn tell_spdy(
+    writer: &mut spdy::SpdyWriter,
+    mut waiting: Receiver<Outgoing>,
+    moved: &AtomicBool,
+) -> std::io::Result<()> {
     loop {
         tokio::select! {
             ping = writer.outer_ping() => if let Some(ping) = ping { writer.outer_pong(&ping).await? },
             next = waiting.recv() => match next {
                 None => return Ok(()),
                 Some(Outgoing::Accept(stream)) => writer.reply(stream).await?,
-                Some(Outgoing::Data { stream, bytes, ends }) => writer.data(stream, &bytes, ends).await?,
+                Some(Outgoing::Data { stream, bytes, ends }) => {
+                    moved.store(true, Relaxed);
+                    writer.data(stream, &bytes, ends).await?;
+                }
                 Some(Outgoing::Reset { stream, why }) => writer.reset(stream, why).await?,
                 Some(Outgoing::Ping(number)) => writer.ping(number).await?,
             },
@@ -231,9 +260,11 @@ pub async fn over_channels<R: Reach>(upgraded: Upgraded, base64: bool, ports: Ve
         running.spawn(run(reach.clone(), pair, from_client, outgoing.clone()));
     }
     drop(outgoing);
+    let moved = AtomicBool::new(false);
     tokio::select! {
-        () = hear_channels(&mut reader, base64, takers) => {}
-        _ = tell_channels(&mut writer, base64, &ports, waiting) => {}
+        () = hear_channels(&mut reader, base64, takers, &moved) => {}
+        _ = tell_channels(&mut writer, base64, &ports, waiting, &moved) => {}
+        () = idle(&moved) => {}
     }
     drop(running);
     let _ = timeout(LINGER, async {
@@ -244,10 +275,11 @@ pub async fn over_channels<R: Reach>(upgraded: Upgraded, base64: bool, ports: Ve
     .await;
 }
 
-async fn hear_channels(reader: &mut websocket::Reader, base64: bool, takers: Vec<Sender<Bytes>>) {
+async fn hear_channels(reader: &mut websocket::Reader, base64: bool, takers: Vec<Sender<Bytes>>, moved: &AtomicBool) {
     let (mut channel, mut letters) = (None, Base64::default());
     while let Ok(Some(piece)) = reader.next().await {
         let Piece::Message { begins, mut bytes, .. } = piece else { continue };
+        moved.store(true, Relaxed);
         if begins {
             (channel, letters) = (None, Base64::default());
         }
@@ -268,6 +300,7 @@ async fn tell_channels(
     base64: bool,
     ports: &[u16],
     mut waiting: Receiver<Outgoing>,
+    moved: &AtomicBool,
 ) -> std::io::Result<()> {
     for (index, port) in (0u32..).zip(ports) {
         for channel in [2 * index, 2 * index + 1] {
@@ -283,6 +316,7 @@ async fn tell_channels(
             next = waiting.recv() => match next {
                 None => return Ok(()),
                 Some(Outgoing::Data { stream, bytes, ends }) => {
+                    moved.store(true, Relaxed);
                     if !bytes.is_empty() {
                         message(writer, base64, stream, &bytes).await?;
                     }
@@ -302,5 +336,18 @@ async fn message(writer: &mut websocket::Writer, base64: bool, channel: u32, byt
         writer.message(true, &[&[b'0' + channel], coracle_schema::base64::encode(bytes).as_bytes()]).await
     } else {
         writer.message(false, &[&[channel], bytes]).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_silent_for_hours_goes() {
+        let (moved, begun) = (AtomicBool::new(true), Instant::now());
+        idle(&moved).await;
+        assert_eq!(begun.elapsed().as_secs(), 2 * IDLE.as_secs());
     }
 }

@@ -347,8 +347,8 @@ mod tests {
             ),
             (
                 json!({"apiVersion": "v1", "kind": "PodList", "items": []}),
-                "kind: Unsupported value: \"PodList\": a manifest file holds pods, what they use, and workloads: give \
-                 anything else to the master",
+                "kind: Unsupported value: \"PodList\": a manifest file holds pods, ConfigMaps, Secrets, claims and \
+                 workloads: `kubectl create -f` gives anything else to a master",
             ),
             (
                 json!({

@@ -61,7 +61,7 @@ pub mod pod;
 pub mod pod_defaults;
 mod pod_parts;
 mod pod_spec;
-mod pod_status;
+pub mod pod_status;
 mod policies;
 mod port_advice;
 pub mod qos;

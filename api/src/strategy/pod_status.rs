@@ -34,6 +34,22 @@ pub fn changes(new: &Value, old: &Value) -> Vec<Problem> {
     found
 }
 
+/// Keeps the phase of a pod that has ended, with its reason and its message, where a new status would leave it. Some:
+/// the warning.
+pub fn keep_end(new: &mut Value, old: &Value) -> Option<String> {
+    let (was, now) = (&old["status"], text(&new["status"], "phase").to_owned());
+    let phase = text(was, "phase");
+    if !matches!(phase, "Succeeded" | "Failed") || phase == now {
+        return None;
+    }
+    for field in ["phase", "reason", "message"] {
+        if has(was, field) {
+            new["status"][field] = was[field].clone();
+        }
+    }
+    Some(format!("status.phase: {now:?} is left out: the pod has ended, and {phase} is final"))
+}
+
 /// A container that has ended for good runs no more.
 fn resurrections(now: &[Value], was: &[Value], of_spec: &str, spec: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -154,6 +170,23 @@ mod tests {
             class("Guaranteed"),
             &["status.qosClass: Invalid value: \"Guaranteed\": field is immutable"],
         );
+    }
+
+    #[test]
+    fn a_final_phase_is_kept() {
+        let check = |was: Value, now: Value, stored: Value, warned: bool| {
+            let mut new = json!({"status": now});
+            let warning = keep_end(&mut new, &json!({"status": was}));
+            assert_eq!((&new["status"], warning.is_some()), (&stored, warned), "{was} {now}");
+        };
+        let of = |phase: &str, ip: &str| json!({"phase": phase, "podIP": ip});
+        check(of("Succeeded", "1"), of("Running", "2"), of("Succeeded", "2"), true);
+        check(of("Failed", "1"), of("Succeeded", "2"), of("Failed", "2"), true);
+        check(of("Failed", "1"), of("Failed", "2"), of("Failed", "2"), false);
+        check(of("Running", "1"), of("Pending", "2"), of("Pending", "2"), false);
+        check(of("Succeeded", "1"), json!({}), json!({"phase": "Succeeded"}), true);
+        let lost = json!({"phase": "Failed", "reason": "NodeLost", "message": "gone"});
+        check(lost.clone(), json!({"phase": "Running"}), lost, true);
     }
 
     #[test]

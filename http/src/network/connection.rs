@@ -50,7 +50,7 @@ pub(super) struct TakenOver {
     pub(super) connection: OnUpgrade,
     pub(super) upgrade: Upgrade,
     /// Its shares of what is bounded.
-    pub(super) _held: [Held; 2],
+    pub(super) _held: [Held; 3],
 }
 
 impl TakenOver {

@@ -207,13 +207,9 @@ async fn response(client: &Arc<ServedClient>, answer: Answer, asked: Asked) -> R
                 }
                 Reached::Upgraded(headers, far) => {
                     let idle = forward.idle;
-                    return take_over(
-                        client,
-                        headers,
-                        Upgrade::new(move |near| tunnel(near, far, idle)),
-                        upgrade,
-                        held,
-                    );
+                    let tunnel = Upgrade::new(move |near| tunnel(near, far, idle));
+                    let tunnel = if forward.leaves_room { tunnel.leaving_room() } else { tunnel };
+                    return take_over(client, headers, tunnel, upgrade, held);
                 }
             }
         }
@@ -234,10 +230,12 @@ fn take_over(
     let agreed = asked.filter(|(asked, _)| upgrade::is_agreed(asked, &headers));
     let (_, connection) =
         agreed.ok_or(Refusal::Malformed("this is answered to a request alone that upgrades its connection"))?;
-    let held =
-        client.plane.upgrades.take(client.party, 1).ok_or(Refusal::Busy("too many connections that were upgraded"))?;
+    let busy = || Refusal::Busy("too many connections that were upgraded");
+    let held = client.plane.upgrades.take(client.party, 1).ok_or_else(busy)?;
+    let room = if upgrade.leaves_room { 1 } else { 0 };
+    let room = client.plane.tunnels.take(client.party, room).ok_or_else(busy)?;
     client.await_head(false);
-    client.give_to(TakenOver { connection, upgrade, _held: [stream, held] });
+    client.give_to(TakenOver { connection, upgrade, _held: [stream, held, room] });
     Ok(assemble(client, StatusCode::SWITCHING_PROTOCOLS, headers, Content::Whole(Bytes::new()), None))
 }
 

@@ -30,13 +30,15 @@ fn echoing(limits: Limits) -> (NetworkPlane, Arc<AtomicUsize>) {
     let speaking = open.clone();
     let handler = Arc::new(move |request: Request| {
         let protocol = match request.target.path() {
-            "/echo" => "echo/1",
+            "/echo" | "/echo/for/hours" => "echo/1",
             "/other" => "other",
             _ => return Answer::refuse(StatusCode::NOT_FOUND, "NotFound", "no such path"),
         };
         let open = speaking.clone();
-        let mut answer =
-            Answer::upgrade(HeaderValue::from_static(protocol), Upgrade::new(move |upgraded| echo(upgraded, open)));
+        let upgrade = Upgrade::new(move |upgraded| echo(upgraded, open));
+        let stays = request.target.path() == "/echo/for/hours";
+        let upgrade = if stays { upgrade.leaving_room() } else { upgrade };
+        let mut answer = Answer::upgrade(HeaderValue::from_static(protocol), upgrade);
         answer.headers.insert("x-stream-protocol-version", HeaderValue::from_static("v4"));
         answer.headers.insert("set-cookie", HeaderValue::from_static("a=b"));
         answer
@@ -57,6 +59,7 @@ fn passes_to(server: Server) -> coracle_http::Handler {
         let forward = Forward::get(server.clone(), request.target.clone(), crate::wire::PATIENCE);
         Answer::forward(Forward {
             passes: Passes::Upgrade,
+            leaves_room: request.target.path() == "/echo/for/hours",
             headers: request.headers.clone(),
             method: request.method.clone(),
             ..forward
@@ -198,6 +201,30 @@ fn there_is_a_limit_and_places_come_free() {
     eventually("all have ended", || open.load(Ordering::Relaxed) == 0);
     eventually("there is room", || connect().1 == 101);
     plane.stop();
+}
+
+#[test]
+fn those_that_stay_for_hours_leave_room() {
+    let few = Limits { upgrades_max: 9, tunnels_max: 4, ..Limits::EDGE };
+    let (far, _) = echoing(few.clone());
+    let (behind, _) = echoing(Limits::EDGE);
+    let near = passing_on(&behind, few);
+    for plane in [&far, &near] {
+        let connect = |path: &str| {
+            let mut peer = Peer::tcp(plane);
+            peer.send(&ask(path, UPGRADE));
+            let code = codes(peer.until_text("\r\n\r\n").as_bytes())[0];
+            (peer, code)
+        };
+        let staying: Vec<(Peer, u16)> = (0..3).map(|_| connect("/echo/for/hours")).collect();
+        assert!(staying.iter().all(|(_, code)| *code == 101));
+        assert_eq!(connect("/echo/for/hours").1, 429);
+        let others: Vec<(Peer, u16)> = (0..5).map(|_| connect("/echo")).collect();
+        assert!(others.iter().all(|(_, code)| *code == 101));
+    }
+    near.stop();
+    behind.stop();
+    far.stop();
 }
 
 #[test]

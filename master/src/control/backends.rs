@@ -19,6 +19,7 @@ pub struct Backend<'a> {
     pub ip: String,
     /// It answers, as far as anybody knows.
     pub serving: bool,
+    /// Those of the service that it has.
     pub ports: Vec<Port>,
     pub key: &'a Key,
     pub pod: &'a PodView,
@@ -48,10 +49,7 @@ pub fn backends<'a>(
     for (key, pod) in selected {
         let Some((ip, serving)) = address(cluster, pod, standing) else { continue };
         let ports: Vec<Port> = service.ports.iter().filter_map(|port| resolve(port, pod)).collect();
-        // A service with ports of which this pod has none is not served by it.
-        if !ports.is_empty() || service.ports.is_empty() {
-            backends.push(Backend { ip, serving, ports, key, pod });
-        }
+        backends.push(Backend { ip, serving, ports, key, pod });
     }
     backends
 }

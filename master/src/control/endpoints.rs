@@ -4,6 +4,7 @@ use super::backends::{Backend, Port, backends, target};
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange, all as keys_of};
 use super::intent::{About, Decision, Intent, Memo, Tale};
+use super::slices::mirror::{self, Mirrored};
 use super::trigger::{self, Moments, stamp};
 use super::view::{
     ENDPOINTS, EndpointsView, MANAGED_BY, NodeView, PodView, SERVICES, ServiceView, SliceView, TRUNCATED, document,
@@ -71,40 +72,60 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let mut moments: Moments = look.remembered();
     let intents = of_service(look.cluster, look.key, &mut moments);
     let selects = look.cluster.get::<ServiceView>(look.key).is_some_and(|service| !service.selector.is_empty());
-    Decision { memo: selects.then(|| Memo::of(moments)), ..Decision::of(intents) }
+    let remembers = selects || !moments.trouble.is_empty();
+    Decision { memo: remembers.then(|| Memo::of(moments)), ..Decision::of(intents) }
 }
 
 fn of_service(cluster: &Cluster, service_key: &Key, moments: &mut Moments) -> Vec<Intent> {
     let key = Key { resource: ENDPOINTS, ..service_key.clone() };
     let standing = cluster.get::<EndpointsView>(&key);
     let Some(service) = cluster.get::<ServiceView>(service_key) else {
+        moments.trouble.clear();
         // The service has gone, and with it its Endpoints. Those that a person made stay.
         if cluster.damaged.contains(service_key) {
             return Vec::new();
         }
         let gone = standing.filter(|endpoints| endpoints.managed());
         let gone = gone.map(|endpoints| Intent::Delete { key, seen: endpoints.revision, at_once: true });
-        return gone.into_iter().chain(slices::decide(cluster, service_key, None, None)).collect();
+        return gone.into_iter().chain(slices::outlived(cluster, service_key)).collect();
     };
     // A file that cannot be read cannot be written over.
     if cluster.damaged.contains(&key) {
         return Vec::new();
     }
-    if service.external {
-        return slices::decide(cluster, service_key, None, None);
-    }
     // Without a selector the endpoints are a person's business.
     if service.selector.is_empty() {
-        let mirrored = standing.filter(|_| !service.deleting).and_then(|endpoints| slices::mirrored(&key, endpoints));
-        return slices::decide_mirrored(cluster, service_key, mirrored);
+        return mirrored(cluster, service_key, standing.map(|endpoints| (&key, endpoints)), moments);
+    }
+    // With one, slices of Endpoints that a person made before it go.
+    let before = mirror::decide(cluster, service_key, None).intents;
+    // What stands of a service that is a name now is left as it is.
+    if service.external {
+        return before;
     }
     let backends = backends(cluster, service_key, service, standing);
     let (moment, known) = trigger::newest(moments, service, &backends);
     *moments = known;
-    let mut intents = strays(cluster, service_key, service, &backends, moments);
-    let slices = (!service.deleting).then(|| slices::of_backends(cluster, service_key, service, &backends));
+    let mut intents = before;
+    intents.extend(strays(cluster, service_key, service, &backends, moments));
+    let slices = slices::of_backends(cluster, service_key, service, &backends);
     intents.extend(write(key, service, standing, Shown::of(service, backends), moment));
     intents.extend(slices::decide(cluster, service_key, slices, moment));
+    intents
+}
+
+/// What is left out is told once.
+fn mirrored(
+    cluster: &Cluster,
+    service: &Key,
+    standing: Option<(&Key, &EndpointsView)>,
+    moments: &mut Moments,
+) -> Vec<Intent> {
+    let Mirrored { mut intents, trouble } = mirror::decide(cluster, service, standing);
+    if let Some((key, endpoints)) = standing.filter(|_| !trouble.is_empty() && trouble != moments.trouble) {
+        intents.push(mirror::told(key, endpoints, &trouble));
+    }
+    moments.trouble = trouble;
     intents
 }
 
@@ -147,8 +168,9 @@ struct Shown {
 
 impl Shown {
     fn of(service: &ServiceView, mut backends: Vec<Backend<'_>>) -> Shown {
-        // A pod that is being deleted is left out, as in Kubernetes.
-        backends.retain(|backend| service.publish_not_ready || !backend.pod.deleting);
+        // A pod that is being deleted is left out, as in Kubernetes, and so is one that has none of the ports.
+        let serves = |backend: &Backend<'_>| !backend.ports.is_empty() || service.ports.is_empty();
+        backends.retain(|backend| serves(backend) && (service.publish_not_ready || !backend.pod.deleting));
         let ready = |backend: &Backend<'_>| service.publish_not_ready || backend.serving;
         let truncated = backends.len() > ADDRESSES_MAX;
         // Pods that are not ready give way first.

@@ -98,7 +98,7 @@ fn lacking(cluster: &Cluster, own: &Own) -> Vec<Intent> {
         intents.extend(endpoints(cluster, &address));
         intents.extend(slice(cluster, &address));
         // Those of a service that a person made before.
-        intents.extend(slices::decide(cluster, &key(), None, None));
+        intents.extend(slices::outlived(cluster, &key()));
     }
     intents
 }

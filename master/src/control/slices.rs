@@ -1,20 +1,20 @@
 //! EndpointSlices: the endpoints of a service in pieces, so that a change of one pod writes one piece. PURE.
 //!
-//!     backends of a service, or a person's Endpoints -> spots by port -> the slices that stand, filled up -> intents
+//!     backends of a service -> spots by port -> the slices that stand, filled up -> intents
+//!     a person's Endpoints -> `mirror`
 //!
 //! A spot stays in the slice where it is; a new one goes where there is room. What is seen again is not made durable:
 //! see the strategy.
 
 mod document;
+pub mod mirror;
 
 use super::backends::{Backend, Port, target};
 use super::cluster::Cluster;
 use super::controller::ObservedChange;
 use super::intent::Intent;
-use super::trigger::{LAST_CHANGE, stamp};
-use super::view::{
-    EndpointsView, Labels, NamespaceView, SLICES, ServiceView, SliceView, document, namespace_key, node_key, protocol,
-};
+use super::trigger::stamp;
+use super::view::{Labels, NamespaceView, SLICES, ServiceView, SliceView, document, namespace_key, node_key, protocol};
 use coracle_api::meta::{Key, ObjectReference, Time};
 use coracle_api::service::EndpointPort;
 use coracle_api::strategy::lease::{CONTROLLER, MANAGED_BY, MIRROR, SERVICE};
@@ -27,12 +27,8 @@ use std::collections::BTreeMap;
 /// Of one slice; Kubernetes cuts at the same number.
 const SPOTS_MAX: usize = 100;
 const HEADLESS: &str = "service.kubernetes.io/headless";
-/// On Endpoints that are to stay the only ones.
-const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// On Endpoints by which somebody is elected: they serve nothing.
-const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// Annotations that tell of the Endpoints themselves.
-const NOT_COPIED: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", LAST_CHANGE];
+/// Labels of slices that say nothing of their service's own.
+const OWN_LABELS: [&str; 3] = [SERVICE, MANAGED_BY, HEADLESS];
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The slices of one service, as they should be.
@@ -41,6 +37,8 @@ pub struct Wanted {
     labels: Labels,
     annotations: Labels,
     owner: Value,
+    /// No more slices are made.
+    ends: bool,
     spots: BTreeMap<Group, BTreeMap<Id, Spot>>,
 }
 
@@ -113,10 +111,12 @@ pub fn is_placed(cluster: &Cluster, service: &ServiceView, backend: &Backend<'_>
 /// The slices of a service with a selector.
 pub fn of_backends(cluster: &Cluster, key: &Key, service: &ServiceView, backends: &[Backend<'_>]) -> Wanted {
     let mut labels = service.labels.clone();
+    labels.remove(HEADLESS);
     if service.headless {
         labels.insert(HEADLESS.to_owned(), String::new());
     }
     let mut wanted = Wanted::new(CONTROLLER, labels, ("Service", key, &service.uid), key);
+    wanted.ends = service.deleting;
     let spoken: BTreeMap<&str, &str> =
         service.ports.iter().map(|port| (port.name.as_str(), port.app_protocol.as_str())).collect();
     for backend in backends.iter().filter(|backend| is_placed(cluster, service, backend)) {
@@ -143,43 +143,6 @@ pub fn of_backends(cluster: &Cluster, key: &Key, service: &ServiceView, backends
     wanted
 }
 
-/// The slices of Endpoints that a person made for a service without a selector.
-pub fn mirrored(key: &Key, endpoints: &EndpointsView) -> Option<Wanted> {
-    let annotations = &document(&endpoints.document)["metadata"]["annotations"];
-    if endpoints.labels.get(SKIP_MIRROR).is_some_and(|said| said == "true") || annotations[LEADER].is_string() {
-        return None;
-    }
-    let mut wanted = Wanted::new(MIRROR, endpoints.labels.clone(), ("Endpoints", key, &endpoints.uid), key);
-    let copied = annotations.as_object().into_iter().flatten().filter(|(name, _)| !NOT_COPIED.contains(&name.as_str()));
-    wanted.annotations = copied.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
-    for subset in &endpoints.subsets {
-        let port = |EndpointPort { name, port, protocol: written, app_protocol }: &EndpointPort| {
-            ((name.clone(), *port, protocol(written)), app_protocol.clone().unwrap_or_default())
-        };
-        let ports: Vec<(Port, String)> = subset.ports.iter().map(port).collect();
-        for (half, ready) in [(&subset.addresses, true), (&subset.not_ready_addresses, false)] {
-            for address in half {
-                let (hostname, node, target) =
-                    (address.hostname.clone(), address.node_name.clone(), address.target_ref.clone().map(plain));
-                let (zone, hints) = (None, Hints::default());
-                let spot = Spot {
-                    ip: address.ip.clone(),
-                    ready,
-                    serving: ready,
-                    terminating: false,
-                    hostname,
-                    node,
-                    zone,
-                    hints,
-                    target,
-                };
-                wanted.put(ports.clone(), spot);
-            }
-        }
-    }
-    Some(wanted)
-}
-
 impl Wanted {
     fn new(by: &'static str, mut labels: Labels, (kind, owner, uid): (&str, &Key, &str), service: &Key) -> Wanted {
         labels.insert(SERVICE.to_owned(), service.name.clone());
@@ -190,7 +153,7 @@ impl Wanted {
                 "blockOwnerDeletion": true,
             },
         ]);
-        Wanted { by, labels, annotations: Labels::new(), owner, spots: BTreeMap::new() }
+        Wanted { by, labels, annotations: Labels::new(), owner, ends: false, spots: BTreeMap::new() }
     }
 
     fn put(&mut self, mut ports: Vec<(Port, String)>, mut spot: Spot) {
@@ -201,8 +164,17 @@ impl Wanted {
     }
 }
 
+/// What becomes of a slice.
+enum Standing<'a> {
+    Is(StandingSlice<'a>),
+    /// It cannot be read, or is of another service of that name.
+    Goes,
+    /// It is being deleted, and waits for somebody: another takes its place.
+    Ends,
+}
+
 /// A slice that stands, as it stands and as it shall be.
-struct Standing<'a> {
+struct StandingSlice<'a> {
     key: &'a Key,
     view: &'a SliceView,
     slice: Slice,
@@ -211,39 +183,39 @@ struct Standing<'a> {
     spots: Vec<Spot>,
 }
 
-/// Slices of Endpoints that a person made. Those of a service that had a selector once are left as they are.
-pub fn decide_mirrored(cluster: &Cluster, service: &Key, wanted: Option<Wanted>) -> Vec<Intent> {
-    decide_of(cluster, service, wanted, None, |by| by == MIRROR)
+/// They go with their namespace.
+fn is_ending(cluster: &Cluster, service: &Key) -> bool {
+    cluster.get::<NamespaceView>(&namespace_key(&service.namespace)).is_some_and(|namespace| namespace.ends)
 }
 
-/// `wanted`: none, where the service is to have no slices of ours. `moment`: what a slice that is written shows as its
-/// last change.
-pub fn decide(cluster: &Cluster, service: &Key, wanted: Option<Wanted>, moment: Option<Time>) -> Vec<Intent> {
-    decide_of(cluster, service, wanted, moment, |_| true)
-}
-
-fn decide_of(
-    cluster: &Cluster,
-    service: &Key,
-    wanted: Option<Wanted>,
-    moment: Option<Time>,
-    kept_by: impl Fn(&str) -> bool,
-) -> Vec<Intent> {
-    // They go with their namespace.
-    if cluster.get::<NamespaceView>(&namespace_key(&service.namespace)).is_some_and(|namespace| namespace.ends) {
+/// Of a service that has gone. Those that nobody owns were to stay.
+pub fn outlived(cluster: &Cluster, service: &Key) -> Vec<Intent> {
+    if is_ending(cluster, service) {
         return Vec::new();
     }
     let of_service = [(SERVICE, service.name.as_str())];
-    let ours = cluster
-        .selecting::<SliceView>(&service.namespace, of_service)
-        .filter(|(_, view)| view.service == service.name && view.ours());
-    let ours = ours.filter(|(_, view)| view.document.labels.get(MANAGED_BY).is_some_and(&kept_by));
-    let Some(mut wanted) = wanted else { return ours.map(|(key, view)| gone(key, view)).collect() };
+    let ours = cluster.selecting::<SliceView>(&service.namespace, of_service);
+    let ours = ours.filter(|(_, view)| view.service == service.name && view.ours());
+    let owned = |view: &SliceView| !is_none(&document(&view.document)["metadata"]["ownerReferences"]);
+    ours.filter(|(_, view)| owned(view)).map(|(key, view)| gone(key, view)).collect()
+}
+
+/// `moment`: what a slice that is written shows as its last change.
+pub fn decide(cluster: &Cluster, service: &Key, mut wanted: Wanted, moment: Option<Time>) -> Vec<Intent> {
+    if is_ending(cluster, service) {
+        return Vec::new();
+    }
+    let of_service = [(SERVICE, service.name.as_str())];
+    let is_ours = |view: &SliceView| {
+        view.service == service.name && view.document.labels.get(MANAGED_BY).is_some_and(|by| by == CONTROLLER)
+    };
+    let ours = cluster.selecting::<SliceView>(&service.namespace, of_service).filter(|(_, view)| is_ours(view));
     let (mut standing, mut over) = (Vec::new(), Vec::new());
     for (key, view) in ours {
         match stands(key, view, &mut wanted) {
-            Some(slice) => standing.push(slice),
-            None => over.push((key, view, String::new())),
+            Standing::Is(slice) => standing.push(slice),
+            Standing::Goes => over.push((key, view, String::new())),
+            Standing::Ends => {}
         }
     }
     for slice in &mut standing {
@@ -260,7 +232,7 @@ fn decide_of(
         fresh.extend(spots.chunks(SPOTS_MAX).map(|piece| (group.clone(), piece.to_vec())));
     }
     // As in Kubernetes a service that nobody serves has one slice, with nothing in it.
-    let nobody = wanted.by == CONTROLLER && fresh.is_empty() && standing.iter().all(|slice| slice.spots.is_empty());
+    let nobody = fresh.is_empty() && standing.iter().all(|slice| slice.spots.is_empty());
     if nobody {
         fresh.push((("IPv4", Vec::new()), Vec::new()));
     }
@@ -268,10 +240,7 @@ fn decide_of(
     for slice in standing {
         if slice.spots.is_empty() {
             over.push((slice.key, slice.view, slice.slice.address_type.clone()));
-        } else if slice.spots != slice.was
-            || slice.slice.metadata.labels != wanted.labels
-            || slice.slice.metadata.owner_references != wanted.owner
-        {
+        } else if slice.spots != slice.was || own_labels(&slice.slice.metadata.labels) != own_labels(&wanted.labels) {
             intents.push(slice.update(&wanted, moment));
         }
     }
@@ -282,8 +251,17 @@ fn decide_of(
             None => intents.push(gone(key, view)),
         }
     }
-    intents.extend(fresh.iter().map(|(group, spots)| create(service, &wanted, group, spots, moment)));
+    let fresh = fresh.iter().filter(|_| !wanted.ends);
+    intents.extend(fresh.map(|(group, spots)| create(service, &wanted, group, spots, moment)));
     intents
+}
+
+fn own_labels(labels: &Labels) -> Labels {
+    labels
+        .iter()
+        .filter(|(name, _)| !OWN_LABELS.contains(&name.as_str()))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect()
 }
 
 fn gone(key: &Key, view: &SliceView) -> Intent {
@@ -316,11 +294,17 @@ fn is_none(list: &Value) -> bool {
     list.as_array().is_none_or(Vec::is_empty)
 }
 
-/// None: it cannot be read as one of ours, and goes. What stays of it is taken out of what is wanted.
-fn stands<'a>(key: &'a Key, view: &'a SliceView, wanted: &mut Wanted) -> Option<Standing<'a>> {
-    let slice: Slice = serde_json::from_slice(&view.document.json).ok()?;
-    if slice.metadata.labels.get(MANAGED_BY).is_none_or(|by| by != wanted.by) {
-        return None;
+/// What stays of it is taken out of what is wanted.
+fn stands<'a>(key: &'a Key, view: &'a SliceView, wanted: &mut Wanted) -> Standing<'a> {
+    let Ok(slice) = serde_json::from_slice::<Slice>(&view.document.json) else { return Standing::Goes };
+    if slice.metadata.deletion_timestamp.is_some() {
+        return Standing::Ends;
+    }
+    let is_owner =
+        |owner: &Value| ["apiVersion", "kind", "uid"].iter().all(|field| owner[*field] == wanted.owner[0][*field]);
+    let owned = slice.metadata.owner_references.as_array().is_some_and(|owners| owners.iter().any(is_owner));
+    if !owned {
+        return Standing::Goes;
     }
     let was: Vec<Spot> = slice.endpoints.iter().flatten().map(Endpoint::spot).collect();
     let mut ports: Vec<(Port, String)> = slice.ports.iter().flatten().map(port_of).collect();
@@ -331,14 +315,13 @@ fn stands<'a>(key: &'a Key, view: &'a SliceView, wanted: &mut Wanted) -> Option<
     if let Some(rest) = group.as_ref().and_then(|group| wanted.spots.get_mut(group)) {
         spots.extend(was.iter().filter_map(|spot| rest.remove(&spot.id())));
     }
-    Some(Standing { key, view, slice, group, was, spots })
+    Standing::Is(StandingSlice { key, view, slice, group, was, spots })
 }
 
-impl Standing<'_> {
+impl StandingSlice<'_> {
     fn update(&self, wanted: &Wanted, moment: Option<Time>) -> Intent {
         let mut object = document(&self.view.document);
         object["metadata"]["labels"] = json!(wanted.labels);
-        object["metadata"]["ownerReferences"] = wanted.owner.clone();
         object["endpoints"] = shown_spots(wanted, &self.spots);
         stamp(&mut object, moment);
         Intent::Update { key: self.key.clone(), seen: self.view.revision, object }
@@ -347,7 +330,7 @@ impl Standing<'_> {
 
 fn create(service: &Key, wanted: &Wanted, (family, ports): &Group, spots: &[Spot], moment: Option<Time>) -> Intent {
     let mut object = json!({
-        "metadata": {"generateName": format!("{}-", generated_base(&service.name).trim_end_matches('-')),
+        "metadata": {"generateName": generated_name(service),
             "labels": wanted.labels,
             "ownerReferences": wanted.owner},
         "addressType": family,
@@ -361,6 +344,11 @@ fn create(service: &Key, wanted: &Wanted, (family, ports): &Group, spots: &[Spot
     Intent::Create { resource: SLICES, namespace: service.namespace.clone(), object }
 }
 
+/// What names of its slices are generated of.
+fn generated_name(service: &Key) -> String {
+    format!("{}-", generated_base(&service.name).trim_end_matches('-'))
+}
+
 /// Nothing is null, as Kubernetes has it.
 fn shown_spots(wanted: &Wanted, spots: &[Spot]) -> Value {
     let one = |spot: &Spot| {
@@ -372,11 +360,6 @@ fn shown_spots(wanted: &Wanted, spots: &[Spot]) -> Value {
         shown
     };
     if spots.is_empty() { Value::Null } else { spots.iter().map(one).collect() }
-}
-
-/// What a slice says of it.
-fn plain(ObjectReference { kind, namespace, name, uid, .. }: ObjectReference) -> ObjectReference {
-    ObjectReference { kind, namespace, name, uid, ..ObjectReference::default() }
 }
 
 fn port_of(port: &EndpointPort) -> (Port, String) {

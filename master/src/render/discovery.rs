@@ -3,13 +3,12 @@
 //! Which resources there are is told in two forms: as lists by group and version, and for those who ask, as one
 //! document (`aggregated`).
 
+use coracle_api::KUBERNETES_MINOR;
 use coracle_api::kinds::{Kind, Kinds, Subresource, Verb};
 use coracle_api::old::Version;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-/// The version of Kubernetes whose API this is; clients warn when theirs is far away.
-const KUBERNETES_MINOR: u32 = 36;
 /// In this order clients look for a kind that several groups have. Groups that are not here come after, by name.
 const GROUPS: [&str; 20] = [
     "apiregistration.k8s.io",

@@ -15,6 +15,7 @@ mod bookmarks;
 mod delete;
 mod described;
 mod description;
+mod ends;
 mod evict;
 mod figures;
 mod finish;
@@ -250,7 +251,7 @@ mod tests {
     use crate::store::{Store, Write};
     use coracle_api::kinds;
     use coracle_api::meta::{Durable, Key, Resource};
-    use coracle_http::{HeaderValue, Method};
+    use coracle_http::{HeaderValue, Identity, Method};
     use serde_json::json;
     use std::sync::Arc;
 
@@ -294,6 +295,50 @@ mod tests {
         check(lists::LISTS_BYTES_MAX / 4 * 3 - 1_000_000, 200, 429);
         check(lists::LISTS_BYTES_MAX, 429, 429);
         check(0, 200, 200);
+    }
+
+    #[test]
+    fn a_node_does_not_leave_a_final_phase() {
+        let check = |agent: &'static str, groups: &[&str], says: &str, phase: &str, warned: bool| {
+            let (serve, store) = serve();
+            let key = Key { resource: Resource::core("pods"), namespace: "a".to_owned(), name: "b".to_owned() };
+            let object = json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b", "namespace": "a", "uid": "u"},
+                "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+                "status": {"phase": "Failed", "reason": "NodeLost"},
+            });
+            store.write(Write::Create { key, object, durable: Durable::Whole, claims: Vec::new() }).expect("it is new");
+            let identity =
+                Identity { groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..Identity::none() };
+            let language = (header::CONTENT_TYPE, "application/strategic-merge-patch+json");
+            let patch = json!({"metadata": {"uid": "u"}, "status": {"phase": says, "podIP": "10.0.0.1"}});
+            for _ in 0..2 {
+                let request = Request {
+                    method: Method::PATCH,
+                    body: patch.to_string().into(),
+                    identity: Arc::new(identity.clone()),
+                    ..get("/api/v1/namespaces/a/pods/b/status", &[(header::USER_AGENT, agent), language.clone()])
+                };
+                let answer = serve.answer(&request);
+                let Body::Whole(text) = answer.body else { panic!("{:?}", answer.body) };
+                let pod: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+                let found = (&pod["status"]["phase"], &pod["status"]["podIP"]);
+                assert_eq!(
+                    (answer.status.as_u16(), found),
+                    (200, (&json!(phase), &json!("10.0.0.1"))),
+                    "{agent} {says}"
+                );
+                assert_eq!(answer.headers.contains_key(header::WARNING), warned, "{agent} {says}");
+            }
+            // One line of the log, however often it tries.
+            assert_eq!(serve.ends.count(), usize::from(warned));
+        };
+        check("coracle-agent/0.1.0", &[], "Running", "Failed", true);
+        check("coracle-agent/0.1.0", &[], "Succeeded", "Failed", true);
+        check("coracle-agent/0.1.0", &[], "Failed", "Failed", false);
+        check("kubelet/v1.36", &["system:nodes"], "Running", "Failed", true);
+        // Whoever else may write statuses changes what he likes, as in Kubernetes.
+        check("kubectl/v1.36", &[], "Running", "Running", false);
     }
 
     #[test]

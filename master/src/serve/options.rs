@@ -13,6 +13,9 @@ use serde_json::json;
 /// Our own agent: what it observes comes again, and who observed it is no news.
 const AGENT: &str = "coracle-agent";
 
+/// The group of all nodes.
+const NODES: &str = "system:nodes";
+
 /// How a write is meant.
 pub struct WriteOptions<'k> {
     /// Everything is to be done but the writing.
@@ -24,6 +27,11 @@ pub struct WriteOptions<'k> {
 }
 
 impl WriteOptions<'_> {
+    /// Whether a node says it: our own agent, or whoever comes as one.
+    pub fn of_node(&self, call: &Call) -> bool {
+        self.manager == AGENT || call.identity.groups.iter().any(|group| group == NODES)
+    }
+
     pub fn ownership(&self) -> Ownership<'_> {
         if self.manager == AGENT { Ownership::Untold } else { Ownership::Written(&self.manager, self.shown) }
     }

@@ -1,6 +1,6 @@
 //! Patch: what a client says of a change is done to what stands, and the outcome goes the way of a PUT.
 
-use super::{Serve, apply, body, document, options, warn, write};
+use super::{Serve, apply, body, document, ends, options, warn, write};
 use crate::call::{Call, Version};
 use crate::commit::Made;
 use crate::fault::Fault;
@@ -13,6 +13,7 @@ use coracle_http::{Answer, Request, StatusCode, header};
 use coracle_schema::patch::{self, Unpatched};
 use coracle_schema::{Path, Problem};
 use serde_json::{Map, Value};
+use std::cell::Cell;
 
 /// The limit for an invalid outcome that is shown to the client.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
@@ -52,12 +53,14 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
     // That nothing is there is told before what is wrong with the patch.
     serve.standing(call)?;
     let (patch, twice) = read(language, &request.body)?;
+    let kept = Cell::new(None);
     let make = |old: Option<Standing<'_>>| {
         let standing = old.map_or(&Value::Null, |old| old.object);
-        let (object, mut warnings) = match call.version {
+        let (mut object, mut warnings) = match call.version {
             Version::V1 => patched(call, &patch, standing, &twice)?,
             Version::Old(version) => patched_old(call, version, part, &patch, standing)?,
         };
+        kept.set(ends::keep(call, part, &wish, old, &mut object));
         warnings.extend(strategy::owner_references::doubled(&object));
         Ok(Made::Document { part, object, ownership: wish.ownership(), warnings })
     };
@@ -66,6 +69,7 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
     let mut answer = document(call, StatusCode::OK, &committed.stored);
     warn(&mut answer, &committed.warnings);
     warn(&mut answer, &committed.advice);
+    serve.ends.answered(&mut answer, &committed.stored, kept.take());
     Ok(answer)
 }
 

@@ -135,6 +135,7 @@ fn forward(address: Server, prefix: &str, rest: &str, request: &Request) -> Resu
         head: FORWARD_PROXY_HEAD,
         idle: FORWARD_FOLLOW_IDLE,
         passes: Passes::Everything { prefix: prefix.to_owned() },
+        leaves_room: false,
     })
 }
 

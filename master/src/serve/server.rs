@@ -1,6 +1,7 @@
 //! What answers requests: the registry, and what is kept from one request to the next.
 
 use super::described::Described;
+use super::ends;
 use super::giving::Giving;
 use super::lists::Lists;
 use super::metrics::Metrics;
@@ -42,6 +43,8 @@ pub struct Serve {
     pub(super) turns: Arc<Turns>,
     pub(super) metrics: Metrics,
     pub(super) described: Described,
+    /// Pods that have ended, of which their nodes said otherwise.
+    pub(super) ends: ends::Told,
     /// The turn among the endpoints of a service, for `proxy`.
     pub(super) turn: AtomicUsize,
     /// The directory of the agents' sockets.
@@ -62,6 +65,7 @@ impl Serve {
             turns: Arc::default(),
             metrics: Metrics::default(),
             described: Described::default(),
+            ends: ends::Told::default(),
             turn: AtomicUsize::new(0),
             agent_sockets: PathBuf::new(),
         }

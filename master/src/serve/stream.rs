@@ -50,6 +50,7 @@ pub fn stream(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         method: request.method.clone(),
         headers: headers(request),
         passes: Passes::Upgrade,
+        leaves_room: call.verb == Verb::PortForward,
         ..forward
     }))
 }

@@ -1,7 +1,7 @@
 //! Create, update, update of status; and how a client's change goes into the registry.
 
 use super::server::key;
-use super::{Serve, body, document, options, warn};
+use super::{Serve, body, document, ends, options, warn};
 use crate::call::{Call, Version};
 use crate::commit::{Barred, Change, Committed, Expects, Homeless, Made, Make, NotStored, Outcome, Terms};
 use crate::fault::Fault;
@@ -12,6 +12,7 @@ use coracle_api::status::{Cause, Status};
 use coracle_api::strategy;
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
+use std::cell::Cell;
 
 const REVISION_SET: &str = "resourceVersion should not be set on objects to be created";
 const RENEWED: &str = "the file of the object that stood here is damaged, and is kept: this is a new object with a uid \
@@ -96,8 +97,10 @@ pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) ->
     let mut sent = body::object(serve, call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
+    let kept = Cell::new(None);
     let make = |old: Option<Standing<'_>>| {
-        let object = old.map(|old| sent.over(old.object, part)).unwrap_or_default();
+        let mut object = old.map(|old| sent.over(old.object, part)).unwrap_or_default();
+        kept.set(ends::keep(call, part, &wish, old, &mut object));
         Ok(Made::document(part, object, wish.ownership()))
     };
     let terms = Terms { advised: false, ..serve.terms(call, wish.rehearsal) };
@@ -105,6 +108,7 @@ pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) ->
     serve.hear(call, part, &committed.stored, wish.rehearsal);
     let mut answer = document(call, StatusCode::OK, &committed.stored);
     warn(&mut answer, &sent.warnings);
+    serve.ends.answered(&mut answer, &committed.stored, kept.take());
     Ok(answer)
 }
 

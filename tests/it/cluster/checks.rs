@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::moves::Before;
 use super::story::{NAMES, Story};
+use crate::follow::Followed;
 
 /// What was seen before, for what may only grow.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Seen {
     /// Pods of `web` that were ready at some time, by uid.
     pub once_ready: BTreeSet<String>,
@@ -30,6 +31,8 @@ pub struct Seen {
     alone: BTreeMap<&'static str, Duration>,
     /// Since when pods have been on nodes that are not there.
     strays: BTreeMap<String, Duration>,
+    /// All that a watcher has heard of pods.
+    followed: Followed,
     /// The revision at which services were looked at.
     pub served_at: u64,
 }
@@ -158,6 +161,13 @@ pub fn nodes_that_are_gone(story: &mut Story) {
         if now.saturating_sub(since.max(story.master.started)) > GIVEN_UP {
             story.wrongs.push(format!("{name} stays on a node that is gone"));
         }
+    }
+}
+
+/// What was heard of each pod follows on what was heard before.
+pub fn follow(story: &mut Story, pods: &[Value]) {
+    for pod in pods {
+        story.wrongs.extend(story.seen.followed.take(pod));
     }
 }
 

@@ -28,6 +28,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use super::master::Master;
+use crate::follow;
 
 /// Between two signs of life.
 const BEAT: Duration = Duration::from_secs(10);
@@ -47,6 +48,8 @@ pub struct Host {
     /// The longest that an event of the watch is on its way.
     pub delay_ms: u64,
     pub agent: Option<Agent>,
+    /// What its reports said wrong.
+    pub wrongs: RefCell<Vec<String>>,
     random: RefCell<Random>,
     /// What outlives the agent.
     disk: Assignment,
@@ -102,6 +105,7 @@ impl Host {
             heard_at: Cell::default(),
             delay_ms: 0,
             agent: None,
+            wrongs: RefCell::default(),
             random: RefCell::new(Random(!seed)),
             disk: Assignment::default(),
             kept: BTreeMap::new(),
@@ -142,7 +146,7 @@ impl Host {
             shown: seen,
             wake,
             about: about(self.name),
-            assigned: Assigned::new(self.disk.clone()),
+            assigned: Assigned::new(self.disk.clone(), self.name),
             state: None,
             objects,
             asked: None,
@@ -283,7 +287,7 @@ impl Host {
             if self.lost() {
                 return None;
             }
-            let (code, _) = master.ask(method, path, Some(body));
+            let (code, _) = master.told(method, path, Some(body));
             self.heard_at.set(master.clocks.passed());
             (!self.lost()).then_some(code)
         };
@@ -302,16 +306,19 @@ impl Host {
                 return None;
             }
             let answer = match &call {
-                Call::Status { namespace, name, patch, .. } => {
+                Call::Status { uid, namespace, name, patch, status } => {
+                    let wrongs = follow::moved(&agent.heard.pods[uid]["status"], status);
+                    let wrongs = wrongs.into_iter().map(|wrong| format!("{} tells of {name}: {wrong}", self.name));
+                    self.wrongs.borrow_mut().extend(wrongs);
                     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
-                    master.ask(Method::PATCH, &path, Some(patch))
+                    master.told(Method::PATCH, &path, Some(patch))
                 }
                 Call::Delete { uid, namespace, name } => {
                     let body = json!({
                         "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
                         "preconditions": {"uid": uid},
                     });
-                    master.ask(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/pods/{name}"), Some(&body))
+                    master.told(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/pods/{name}"), Some(&body))
                 }
                 Call::Mirror { .. } => panic!("no pod here is of a file"),
             };

@@ -217,12 +217,21 @@ impl Master {
 
     /// One request of a client.
     pub fn ask(&self, method: Method, target: &str, body: Option<&Value>) -> (u16, Value) {
+        self.ask_as("simulation", method, target, body)
+    }
+
+    /// One request of an agent.
+    pub fn told(&self, method: Method, target: &str, body: Option<&Value>) -> (u16, Value) {
+        self.ask_as("coracle-agent/1", method, target, body)
+    }
+
+    fn ask_as(&self, name: &str, method: Method, target: &str, body: Option<&Value>) -> (u16, Value) {
         let type_name =
             if method == Method::PATCH { "application/strategic-merge-patch+json" } else { "application/json" };
         let request = Request {
             method,
             target: target.parse().expect("a path"),
-            headers: [("content-type", type_name)]
+            headers: [("content-type", type_name), ("user-agent", name)]
                 .into_iter()
                 .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")))
                 .collect(),

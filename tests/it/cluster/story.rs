@@ -382,7 +382,7 @@ impl Story {
         if !self.master.is_up() {
             return;
         }
-        let deed = self.theme.deed.filter(|_| self.random.percent(50)).unwrap_or_else(|| match self.random.below(19) {
+        let deed = self.theme.deed.filter(|_| self.random.percent(50)).unwrap_or_else(|| match self.random.below(20) {
             0..3 => Deed::RollWeb,
             3 => Deed::Pause,
             4 => Deed::RollApp,
@@ -399,6 +399,7 @@ impl Story {
             15 => Deed::RestartInRollout,
             16 => Deed::RollApart,
             17 => Deed::EndRoom,
+            18 => Deed::EndByHand,
             _ => Deed::RemovePod,
         });
         self.act(deed);
@@ -433,6 +434,7 @@ impl Story {
             Deed::Evict => self.evict(),
             Deed::Disown => self.change_pod(&["web", "db", "each"], &json!({"metadata": {"ownerReferences": null}})),
             Deed::EndPod => self.change_pod(&["web", "db", "each"], &json!({"spec": {"activeDeadlineSeconds": 1}})),
+            Deed::EndByHand => self.end_by_hand(),
             Deed::RestartInRollout => {
                 self.roll("deployments", "web", &STAYS);
                 if self.random.percent(50) {
@@ -519,6 +521,17 @@ impl Story {
         }
     }
 
+    /// Somebody writes of a pod that it has ended, whatever its containers do.
+    fn end_by_hand(&mut self) {
+        let Some(name) = self.any_pod(&["app", "each", "apart"]) else { return };
+        let path = format!("{CORE}/pods/{name}/status");
+        let phase = self.any(&["Failed", "Succeeded"]);
+        let ended = self.master.get(&format!("{CORE}/pods/{name}")).is_some_and(|pod| checks::is_over(&pod));
+        if !ended {
+            self.patch(&path, json!({"status": {"phase": phase, "reason": "ByHand"}}));
+        }
+    }
+
     fn evict(&mut self) {
         let pods = self.master.stored("pods");
         let Some(name) = self.any_pod(&[]) else { return };
@@ -532,7 +545,7 @@ impl Story {
     fn fault(&mut self) {
         let at = usize::try_from(self.random.below(self.hosts.len() as u64)).unwrap();
         let name = self.hosts[at].name;
-        match self.random.below(13) {
+        match self.random.below(14) {
             0 | 1 => self.cut_off(at, true),
             2 | 3 => self.cut_off(at, false),
             4 => {
@@ -566,8 +579,25 @@ impl Story {
                 self.say(format!("the engine of {name} does not answer"));
             }
             11 => self.unsettle(at),
+            12 => self.contradict(at),
             _ => self.jump(at),
         }
+    }
+
+    /// An agent of a release before says of a pod that has ended that it runs.
+    fn contradict(&mut self, at: usize) {
+        if !self.master.is_up() {
+            return;
+        }
+        let pods = self.master.stored("pods");
+        let ended = |pod: &&Value| pod["spec"]["nodeName"] == self.hosts[at].name && checks::is_over(pod);
+        let Some(pod) = pods.iter().find(ended) else { return };
+        let (name, uid) = (&pod["metadata"]["name"], &pod["metadata"]["uid"]);
+        let path = format!("{CORE}/pods/{}/status", name.as_str().unwrap_or_default());
+        let says = json!({"metadata": {"uid": uid}, "status": {"phase": "Running", "podIP": "192.0.2.9"}});
+        let (code, answer) = self.master.told(Method::PATCH, &path, Some(&says));
+        assert_eq!((code, &answer["status"]["phase"]), (200, &pod["status"]["phase"]), "{answer}");
+        self.say(format!("{name} is said to run, and has ended"));
     }
 
     /// The engine answers, and calls are lost and late as often as chance has it.
@@ -646,11 +676,17 @@ impl Story {
         let up = self.master.is_up();
         let (pods, revision) =
             if up { (self.master.stored("pods"), self.master.revision()) } else { (Rc::default(), 0) };
-        for host in &mut self.hosts {
-            host.talk(&self.master, &pods, revision);
+        checks::follow(self, &pods);
+        for at in 0..self.hosts.len() {
+            self.hosts[at].talk(&self.master, &pods, revision);
+            if up {
+                let pods = self.master.stored("pods");
+                checks::follow(self, &pods);
+            }
         }
         for host in &self.hosts {
             self.wrongs.extend(host.fake.with(|engine| std::mem::take(&mut engine.wrongs)));
+            self.wrongs.append(&mut host.wrongs.borrow_mut());
         }
         if self.master.is_up() {
             checks::silent_nodes(self);

@@ -45,6 +45,8 @@ pub enum Deed {
     Disown,
     /// A pod gets a deadline, and ends.
     EndPod,
+    /// Somebody writes of a pod that it has failed, or succeeded.
+    EndByHand,
     /// Namespace `room` is deleted.
     EndRoom,
     /// A rollout begins, and the master dies and comes back in the middle of it.

@@ -9,7 +9,7 @@ use coracle_agent::logins::Login;
 use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
 use coracle_agent::runtime::fake::Fake;
 use coracle_agent::runtime::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Runtime, SeenContainer, State,
+    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime, SeenContainer, State,
 };
 use serde_json::Value;
 use tokio::task::spawn_local;
@@ -195,7 +195,13 @@ impl Runtime for Engine {
         }
     }
 
-    async fn check(&self, id: &str, _check: &Check, _at_most: Duration) -> Result<CheckOutcome, Failure> {
+    async fn check(
+        &self,
+        id: &str,
+        _check: &Check,
+        _purpose: Purpose,
+        _at_most: Duration,
+    ) -> Result<CheckOutcome, Failure> {
         let since_start = self.started.borrow().get(id).map(Instant::elapsed).unwrap_or_default();
         let mut passed = true;
         for does in self.script {
@@ -208,7 +214,8 @@ impl Runtime for Engine {
                 _ => {}
             }
         }
-        Ok(CheckOutcome { passed, exit_code: None, output: if passed { String::new() } else { self.found.clone() } })
+        let output = if passed { String::new() } else { self.found.clone() };
+        Ok(CheckOutcome { passed, output, ..CheckOutcome::default() })
     }
 
     async fn list(&self) -> Result<Vec<SeenContainer>, Failure> {

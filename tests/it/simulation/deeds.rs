@@ -104,6 +104,12 @@ impl Story {
 
     pub fn wish(&mut self, index: usize, wish: Wish) {
         let grace = self.random.below(4);
+        // No uid of a master is used twice: to the agent another pod comes.
+        let uid = self.pods[index].uid.clone();
+        let known = self.agent.is_some() && self.shown.borrow().statuses.contains_key(&uid);
+        if wish == Wish::Runs && self.pods[index].source == Source::Master && known {
+            return;
+        }
         let pod = &mut self.pods[index];
         match (pod.wish, wish) {
             (Wish::Runs, Wish::Deleting) => {
@@ -124,10 +130,13 @@ impl Story {
                     ours.any(|held| held.seen.labels[LABEL_POD_UID] == pod.uid)
                 });
                 self.witness.forget(&pod.uid, is_left);
+                self.followed.forget(&uid);
+                self.sent.remove(&uid);
             }
             _ => return,
         }
         pod.wish = wish;
+        pod.ends_since = (wish != Wish::Runs).then(|| pod.ends_since.unwrap_or_else(Instant::now));
         if wish == Wish::Gone {
             self.forget_evictions();
         }
@@ -311,6 +320,24 @@ impl Story {
         let dismissal = Dismissal::evicted(kind, "it takes too much".to_owned());
         self.strain.send_modify(|strain| drop(Arc::make_mut(strain).evicted.insert(uid, dismissal)));
         self.say(format!("pod{index} is evicted"));
+    }
+
+    /// Somebody writes to the API that a pod has ended, whatever its containers do.
+    pub fn end_by_hand(&mut self, index: usize) {
+        let pod = &mut self.pods[index];
+        if pod.source != Source::Master || !matches!(pod.wish, Wish::Runs | Wish::Deleting) || pod.is_over() {
+            return;
+        }
+        if !pod.recorded.is_object() {
+            pod.recorded = json!({});
+        }
+        let phase = if self.random.percent(50) { "Failed" } else { "Succeeded" };
+        (pod.recorded["phase"], pod.recorded["reason"]) = (phase.into(), "ByHand".into());
+        pod.ended_by_hand = Some(Instant::now());
+        pod.touched = true;
+        let document = pod.shown();
+        self.show(&document);
+        self.say(format!("somebody writes that pod{index} is {phase}"));
     }
 
     /// What was evicted and is not on record is not known to an agent that begins anew.

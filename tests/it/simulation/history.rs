@@ -1,5 +1,6 @@
 //! One history: what happens, by a seed.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use coracle_agent::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX};
 use coracle_agent::plan::admission::refusal;
 use coracle_agent::plan::{Node, Rules, Strain, Verdicts};
 use coracle_agent::probe;
+use coracle_agent::report::{Call, calls};
 use coracle_agent::runtime::fake::{self, Fake, Faults, Random};
 use coracle_agent::sync::{self, Shown, SyncChannels};
 use coracle_schema::base64;
@@ -25,10 +27,12 @@ use super::checks;
 use super::pods::{KEY, Maker, OBJECTS, starts_again};
 use super::theme::{Deed, Theme};
 use super::witness::{Asked, View, Witness};
+use crate::follow::{self, Followed};
 
 /// Longer than the longest back-off, twice: whatever waits has had its turn.
 const SETTLE: Duration = Duration::from_secs(720);
 pub const CPU_MILLI: u64 = 4000;
+const NODE: &str = "n";
 
 /// What people want of a pod at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,10 @@ pub struct Pod {
     /// It was short before the agent looked at it.
     pub may_be_refused: bool,
     pub evicted: Option<Instant>,
+    /// Its deletion was asked for then.
+    pub ends_since: Option<Instant>,
+    /// Somebody wrote then that it has ended.
+    pub ended_by_hand: Option<Instant>,
     /// Whether the wall clock jumped since it was asked for, and an agent began after that.
     pub clock_jumped: bool,
     pub active_unknown: bool,
@@ -78,6 +86,17 @@ pub struct Story {
     pub shown: watch::Receiver<Arc<Shown>>,
     pub log: Vec<String>,
     pub witness: Witness,
+    /// All that the API has shown.
+    pub followed: Followed,
+    /// What the agent has shown, and its reports have not seen yet.
+    unreported: Rc<RefCell<Vec<Arc<Shown>>>>,
+    /// By uid, as the agent's reports remember it.
+    pub sent: BTreeMap<String, (Value, Value)>,
+    /// By uid: the pods of the API that show what files ask for.
+    mirrors: BTreeMap<String, Value>,
+    mirrors_made: u64,
+    /// Something was not heard by the master.
+    due: bool,
     rules: Rules,
     desired: watch::Sender<Arc<Desired>>,
     pub strain: watch::Sender<Arc<Strain>>,
@@ -133,6 +152,12 @@ impl Story {
             shown: watch::channel(Arc::new(Shown::default())).1,
             log: Vec::new(),
             witness: Witness::default(),
+            followed: Followed::default(),
+            unreported: Rc::default(),
+            sent: BTreeMap::new(),
+            mirrors: BTreeMap::new(),
+            mirrors_made: 0,
+            due: false,
             rules,
             desired: watch::channel(Arc::new(Desired::default())).0,
             strain: watch::channel(Arc::new(Strain::default())).0,
@@ -240,6 +265,7 @@ impl Story {
             Deed::ChangeObject => self.change_object(),
             Deed::Strain => self.change_strain(),
             Deed::Evict => self.evict(index),
+            Deed::EndByHand => self.end_by_hand(index),
         }
         self.publish();
     }
@@ -276,6 +302,8 @@ impl Story {
             strained,
             may_be_refused: strained,
             evicted: None,
+            ends_since: None,
+            ended_by_hand: None,
             clock_jumped: false,
             active_unknown: false,
         });
@@ -315,7 +343,7 @@ impl Story {
         }
         let wall = self.fake.clone();
         let node = Node {
-            name: "n".into(),
+            name: NODE.into(),
             data_dir: "/d".into(),
             volatile_dir: "/v".into(),
             pause_image: "sha256:pause".into(),
@@ -338,6 +366,14 @@ impl Story {
         let rules = self.rules;
         self.publish();
         let body = LocalSet::new();
+        self.sent.clear();
+        self.unreported = Rc::default();
+        let (unreported, mut reporter) = (self.unreported.clone(), seen.clone());
+        body.spawn_local(async move {
+            while reporter.changed().await.is_ok() {
+                unreported.borrow_mut().push(reporter.borrow_and_update().clone());
+            }
+        });
         let (engine, prober, listener) = (self.fake.clone(), self.fake.clone(), self.fake.clone());
         body.spawn_local(async move {
             while let Some(happening) = told.recv().await {
@@ -435,30 +471,87 @@ impl Story {
         let early = Duration::from_secs(1);
         Asked {
             document: pod.document.clone(),
-            over_since: pod.evicted.into_iter().chain(due(pod.known_since)).min(),
+            ends_since: pod.ends_since,
+            over_since: pod.evicted.into_iter().chain(pod.ended_by_hand).chain(due(pod.known_since)).min(),
             may_run_out_at: due(pod.since).map(|due| due - early),
             kept_out: pod.strained && self.strained_since.is_some(),
             recorded: pod.ends.clone(),
         }
     }
 
-    /// True: the master has heard something new.
+    /// The agent's reports, of which not all come through. True: the master has heard something new.
     fn report(&mut self) -> bool {
-        let statuses = &self.shown.borrow().statuses;
         let mut news = false;
-        for pod in self
-            .pods
-            .iter_mut()
-            .filter(|pod| pod.source == Source::Master && matches!(pod.wish, Wish::Runs | Wish::Deleting))
-        {
-            let Some(status) = statuses.get(&pod.uid).filter(|status| **status != pod.recorded) else { continue };
-            if self.settled || self.random.percent(60) {
-                pod.recorded = status.clone();
-                pod.note_ends();
-                news = true;
+        let mut all = self.unreported.take();
+        if self.agent.is_none() {
+            return false;
+        }
+        if all.is_empty() && std::mem::take(&mut self.due) {
+            all.push(self.shown.borrow().clone());
+        }
+        for shown in all {
+            news |= self.report_one(&shown);
+        }
+        news
+    }
+
+    fn report_one(&mut self, shown: &Shown) -> bool {
+        let mut news = false;
+        let heard = self.heard();
+        for call in calls(shown, &heard, NODE, &self.sent) {
+            if !self.settled && !self.random.percent(60) {
+                self.due = true;
+                return news;
+            }
+            // What comes of it may ask for more.
+            self.due |= !matches!(&call, Call::Delete { uid, .. } if !self.mirrors.contains_key(uid));
+            match call {
+                Call::Status { uid, status, .. } => {
+                    let wrongs = follow::moved(&heard.pods[&uid]["status"], &status);
+                    self.witness.wrongs.extend(wrongs.into_iter().map(|wrong| format!("{uid} is told: {wrong}")));
+                    self.sent.insert(uid.clone(), (status.clone(), status.clone()));
+                    news |= self.take_status(&uid, status);
+                }
+                Call::Mirror { mut document, .. } => {
+                    self.mirrors_made += 1;
+                    let uid = format!("m{}", self.mirrors_made);
+                    document["metadata"]["uid"] = uid.clone().into();
+                    self.show(&document);
+                    self.mirrors.insert(uid, document);
+                }
+                // People take a pod of the master away.
+                Call::Delete { uid, .. } => drop(self.mirrors.remove(&uid)),
             }
         }
         news
+    }
+
+    fn take_status(&mut self, uid: &str, status: Value) -> bool {
+        if let Some(mirror) = self.mirrors.get_mut(uid) {
+            mirror["status"] = status;
+            let mirror = mirror.clone();
+            self.show(&mirror);
+            return false;
+        }
+        let Some(pod) = self.pods.iter_mut().find(|pod| pod.uid == uid) else { return false };
+        pod.recorded = status;
+        pod.note_ends();
+        let document = pod.shown();
+        self.show(&document);
+        true
+    }
+
+    /// The API shows this.
+    pub fn show(&mut self, document: &Value) {
+        self.witness.wrongs.extend(self.followed.take(document));
+    }
+
+    /// What the agent's watch shows of its node.
+    fn heard(&self) -> MasterPods {
+        let listed = |pod: &&Pod| pod.source == Source::Master && matches!(pod.wish, Wish::Runs | Wish::Deleting);
+        let own = self.pods.iter().filter(listed).map(|pod| (pod.uid.clone(), Arc::new(pod.shown())));
+        let mirrors = self.mirrors.iter().map(|(uid, pod)| (uid.clone(), Arc::new(pod.clone())));
+        MasterPods { pods: own.chain(mirrors).collect(), listed: true }
     }
 
     pub fn running(&self, which: impl Fn(&str) -> bool) -> Vec<(String, String, String)> {
@@ -492,7 +585,7 @@ impl Pod {
         document
     }
 
-    fn note_ends(&mut self) {
+    pub fn note_ends(&mut self) {
         let lists = ["initContainerStatuses", "containerStatuses"];
         let statuses = lists.iter().flat_map(|list| self.recorded[list].as_array().into_iter().flatten());
         let ended = |status: &Value| {
@@ -510,6 +603,7 @@ impl Pod {
         self.recorded = Value::Null;
         self.ends.clear();
         self.evicted = None;
+        self.ended_by_hand = None;
         self.strained = false;
         self.known_since = Instant::now();
     }

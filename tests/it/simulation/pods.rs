@@ -167,7 +167,9 @@ impl Maker<'_> {
         }
         if self.random.percent(self.traits.hooks) {
             if self.random.percent(40) {
-                container["lifecycle"]["postStart"] = json!({"exec": {"command": ["postStart", "300"]}});
+                let hangs = container["name"] == "c0" && self.random.percent(self.traits.hanging);
+                let takes = if hangs { "250000" } else { "300" };
+                container["lifecycle"]["postStart"] = json!({"exec": {"command": ["postStart", takes]}});
             }
             if self.random.percent(80) {
                 // The last takes longer than the grace.

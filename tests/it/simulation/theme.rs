@@ -9,6 +9,8 @@ pub struct Traits {
     pub init: u64,
     pub probes: u64,
     pub hooks: u64,
+    /// Of a hundred postStart hooks of a first container, so many hang.
+    pub hanging: u64,
     pub content: u64,
     pub resources: u64,
     pub deadline: u64,
@@ -28,6 +30,7 @@ const ANY: Traits = Traits {
     init: 35,
     probes: 30,
     hooks: 30,
+    hanging: 4,
     content: 30,
     resources: 35,
     deadline: 6,
@@ -87,11 +90,13 @@ pub enum Deed {
     /// The host is short of something, or no more.
     Strain,
     Evict,
+    /// Somebody writes to the API that a pod has failed, or succeeded.
+    EndByHand,
 }
 
 impl Deed {
     /// Each as often as it stands here.
-    pub const ALL: [Deed; 41] = [
+    pub const ALL: [Deed; 42] = [
         Deed::AddPod,
         Deed::AddPod,
         Deed::EditContainer,
@@ -133,6 +138,7 @@ impl Deed {
         Deed::Copy,
         Deed::RestartAlways,
         Deed::Prune,
+        Deed::EndByHand,
     ];
 }
 
@@ -147,12 +153,14 @@ impl Theme {
             Rule::SidecarsEndLast => about(Traits { init: 100, hooks: 60, ..ANY }, Deed::Delete),
             Rule::PreStopComesFirst => about(Traits { hooks: 100, ..ANY }, Deed::EditContainer),
             Rule::PreStopRunsOnce => Theme { calm: 0, ..about(Traits { hooks: 100, ..ANY }, Deed::EditContainer) },
+            Rule::HooksGiveWay => about(Traits { hooks: 100, hanging: 80, ..ANY }, Deed::Delete),
             Rule::SickIsStopped => about(Traits { probes: 100, hooks: 60, ..ANY }, Deed::Sicken),
             Rule::AllRestartTogether => about(Traits { restart_all: 100, init: 60, ..ANY }, Deed::Kill),
             Rule::EndedStayEnded => about(ANY, Deed::Restart),
             Rule::PausedGoOn => about(ANY, Deed::Pause),
             Rule::EphemeralsStartOnce => about(Traits { master: 100, ..ANY }, Deed::Debug),
             Rule::RecordedEndsStay => about(Traits { master: 100, policy: Some("Never"), ..ANY }, Deed::RemoveUnseen),
+            Rule::EndsAreFinal => about(Traits { master: 100, policy: Some("Always"), ..ANY }, Deed::EndByHand),
             Rule::ContentsComeFirst | Rule::ContentsFollow => about(Traits { content: 100, ..ANY }, Deed::ChangeObject),
             Rule::ResizesAreMade => about(Traits { resources: 100, ..ANY }, Deed::Resize),
             Rule::ResizesWaitForRoom => about(Traits { resources: 100, init: 0, ..ANY }, Deed::Resize),

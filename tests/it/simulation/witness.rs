@@ -12,6 +12,8 @@ use super::pods::{FILLED, container, has_restart_all, is_init, is_sidecar, is_so
 
 /// What was under way when people changed their mind may still happen.
 const UNDER_WAY: Duration = Duration::from_secs(10);
+/// What a pod takes to end, with its graces and what was under way; a hook that hangs takes longer.
+const END: Duration = Duration::from_secs(120);
 /// How the loop tells that it ends a container for no fault of its own.
 const STOPS: &str = "Stopping container ";
 const ALL_START_ANEW: &str = "killing";
@@ -22,6 +24,8 @@ pub struct Asked {
     pub document: Value,
     /// From then on nothing of it may start: it was evicted, or its time is over.
     pub over_since: Option<Instant>,
+    /// Since then it is to end, whatever its hooks wait for.
+    pub ends_since: Option<Instant>,
     /// Not before then may its time be over.
     pub may_run_out_at: Option<Instant>,
     /// It came when the host took none of its kind.
@@ -300,6 +304,10 @@ impl Witness {
             if life.by_hand.is_some() {
                 return;
             }
+        }
+        let ends = view.asked.get(&uid).and_then(|asked| asked.ends_since).filter(|_| view.calm);
+        if ends.is_some_and(|since| at > since + END) {
+            self.wrong(at, format!("{uid}/{name} ends long after its pod was to"));
         }
         // What ended so that all start anew is forgotten.
         if self.is_of_earlier_round(tag) {

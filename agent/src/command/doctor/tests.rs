@@ -23,6 +23,8 @@ fn well() -> Readings {
         manifest_dir: "/m".to_owned(),
         manifests_writable_by: None,
         manifest_problems: Vec::new(),
+        manifest_page: None,
+        pids_max: Some(1024),
         wall_ms: CLOCK_MS_MIN,
         listen: "127.0.0.1:10250".parse().unwrap(),
         listening: vec!["127.0.0.1:22".parse().unwrap(), "192.168.1.7:10250".parse().unwrap()],
@@ -33,9 +35,13 @@ fn well() -> Readings {
         overlay: true,
         ip_forward: Some(true),
         bridges_are_seen: true,
+        routes_open: Vec::new(),
+        wires_guarded: Some(true),
         nft: Ok(vec![docker]),
         ip: Ok(()),
         master: None,
+        node: "shop-pc".to_owned(),
+        former: Vec::new(),
     }
 }
 
@@ -69,6 +75,7 @@ fn a_good_host_has_nothing_but_good() {
 fn each_check_is_made_true() {
     use Severity::{Problem, Warning};
     check(|host| host.root = false, "user", Warning, "not root");
+    check(|host| host.former.push("vm".to_owned()), "node", Warning, "was node vm before");
     check(|host| host.engine = Err("refused".to_owned()), "engine", Problem, "does not answer: refused");
     check(|host| engine_of(host).storage_driver = "vfs".to_owned(), "engine", Warning, "vfs");
     check(|host| engine_of(host).live_restore = false, "engine", Warning, "live-restore");
@@ -84,12 +91,18 @@ fn each_check_is_made_true() {
     check(|host| host.data_dir = Some("/d is open".to_owned()), "data directory", Problem, "/d is open");
     check(|host| host.manifests_writable_by = Some("everybody".to_owned()), "manifests", Problem, "everybody");
     check(|host| host.manifest_problems = vec!["a.yaml: no".to_owned()], "manifests", Problem, "a.yaml");
+    let page = |host: &mut Readings| host.manifest_page = Some("http://box:8000/m".to_owned());
+    check(page, "manifests", Warning, "http://box:8000/m is read over plain http");
+    check(|host| host.pids_max = None, "cgroups", Warning, "fork bomb");
     check(|host| host.wall_ms = 0, "clock", Warning, "before this program");
     check(|host| host.listening.push("0.0.0.0:10250".parse().unwrap()), "ports", Problem, "10250 is taken");
     check(|host| host.listening.push(host.listen), "ports", Problem, "10250 is taken");
     check(|host| host.overlay = false, "kernel", Warning, "overlay");
     check(|host| host.ip_forward = Some(false), "kernel", Problem, "forwards no packets");
     check(|host| host.bridges_are_seen = false, "kernel", Warning, "between pods");
+    let open = |host: &mut Readings| host.routes_open = vec!["net.ipv6.conf.coracle0.accept_ra=0".to_owned()];
+    check(open, "kernel", Problem, "can change routes");
+    check(|host| host.wires_guarded = Some(false), "kernel", Warning, "addresses of others");
     check(|host| host.nft = Err("not found".to_owned()), "firewall", Problem, "nft cannot be run");
     check(|host| host.ip = Err("not found".to_owned()), "firewall", Problem, "ip cannot be run");
     let chain_of = |table: &str, hook: &str| Chain {

@@ -71,6 +71,9 @@ pub struct Ref {
     pub name: String,
 }
 
+/// The bytes of each key: however many files of a volume are made of them, they are there once.
+pub type Entries = BTreeMap<String, Arc<[u8]>>;
+
 /// The data of a ConfigMap or Secret that pods are given.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Object {
@@ -78,9 +81,9 @@ pub struct Object {
     pub stamp: String,
     /// The type of a Secret.
     pub type_name: String,
-    pub data: BTreeMap<String, Vec<u8>>,
+    pub data: Entries,
     /// A ConfigMap's bytes that are no text: they become files, and no variables.
-    pub binary: BTreeMap<String, Vec<u8>>,
+    pub binary: Entries,
     /// The facts of a claim or a volume.
     pub facts: Value,
 }
@@ -90,15 +93,15 @@ impl Object {
     pub fn read(kind: ObjectKind, document: &Value) -> Object {
         let texts = |field: &str| {
             let entries = document[field].as_object().into_iter().flatten();
-            entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect::<Vec<_>>()
+            entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?))).collect::<Vec<_>>()
         };
         let bytes = |field: &str| {
-            texts(field).into_iter().filter_map(|(key, text)| Some((key, base64::decode(&text).ok()?))).collect()
+            texts(field).into_iter().filter_map(|(key, text)| Some((key, base64::decode(text).ok()?.into()))).collect()
         };
         let mut object = Object::default();
         match kind {
             ObjectKind::ConfigMap => {
-                object.data = texts("data").into_iter().map(|(key, text)| (key, text.into_bytes())).collect();
+                object.data = texts("data").into_iter().map(|(key, text)| (key, text.as_bytes().into())).collect();
                 object.binary = bytes("binaryData");
             }
             ObjectKind::Secret => {
@@ -113,10 +116,10 @@ impl Object {
 
     /// As the API shows it.
     pub fn document(&self, kind: ObjectKind) -> Value {
-        let encoded = |map: &BTreeMap<String, Vec<u8>>| -> Value {
+        let encoded = |map: &Entries| -> Value {
             map.iter().map(|(key, bytes)| (key.clone(), Value::String(base64::encode(bytes)))).collect()
         };
-        let plain = |map: &BTreeMap<String, Vec<u8>>| -> Value {
+        let plain = |map: &Entries| -> Value {
             map.iter()
                 .map(|(key, bytes)| (key.clone(), Value::String(String::from_utf8_lossy(bytes).into_owned())))
                 .collect()
@@ -132,18 +135,18 @@ impl Object {
     pub fn of_token(token: &str) -> Object {
         Object {
             stamp: hash_text(token),
-            data: [(TOKEN.to_owned(), token.as_bytes().to_vec())].into(),
+            data: [(TOKEN.to_owned(), token.as_bytes().into())].into(),
             ..Object::default()
         }
     }
 
     pub fn token(&self) -> Arc<str> {
-        String::from_utf8_lossy(self.data.get(TOKEN).map(Vec::as_slice).unwrap_or_default()).into()
+        String::from_utf8_lossy(self.data.get(TOKEN).map(Arc::as_ref).unwrap_or_default()).into()
     }
 
     /// One key of it, as a file has it.
-    pub fn file(&self, key: &str) -> Option<&[u8]> {
-        self.data.get(key).or_else(|| self.binary.get(key)).map(Vec::as_slice)
+    pub fn file(&self, key: &str) -> Option<&Arc<[u8]>> {
+        self.data.get(key).or_else(|| self.binary.get(key))
     }
 }
 
@@ -186,7 +189,8 @@ mod tests {
             read
         };
         let map = check(ObjectKind::ConfigMap, json!({"data": {"a": "1"}, "binaryData": {"b": "AP8="}}));
-        assert_eq!((map.file("a"), map.file("b"), map.file("c")), (Some(&b"1"[..]), Some(&[0, 255][..]), None));
+        let file = |object: &Object, key: &str| object.file(key).map(|bytes| bytes.to_vec());
+        assert_eq!((file(&map, "a"), file(&map, "b"), file(&map, "c")), (Some(vec![b'1']), Some(vec![0, 255]), None));
         let claim = check(
             ObjectKind::Claim,
             json!({"metadata": {"uid": "u", "name": "c"}, "spec": {"volumeName": "v"}, "status": {"phase": "Bound"}}),
@@ -196,7 +200,7 @@ mod tests {
             check(ObjectKind::Volume, json!({"metadata": {"name": "v"}, "spec": {"hostPath": {"path": "/x"}}}));
         assert_eq!(volume.facts["spec"]["hostPath"]["path"], "/x");
         let secret = check(ObjectKind::Secret, json!({"type": "Opaque", "data": {"a": "AP8="}}));
-        assert_eq!((secret.file("a"), secret.type_name.as_str()), (Some(&[0, 255][..]), "Opaque"));
+        assert_eq!((file(&secret, "a"), secret.type_name.as_str()), (Some(vec![0, 255]), "Opaque"));
         assert!(!format!("{secret:?}").contains("255"), "content stands in no log");
     }
 }

@@ -279,7 +279,7 @@ mod tests {
             name,
         ) {
             ObjectState::There(object) | ObjectState::Kept(object) => {
-                String::from_utf8(object.data["k"].clone()).unwrap()
+                String::from_utf8(object.data["k"].to_vec()).unwrap()
             }
             other => format!("{other:?}"),
         };

@@ -1,41 +1,47 @@
 //! Hooks and probes: a command inside the container, a request or a connection to it from this host.
 
 use std::future::Future;
-use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bollard::exec::{CreateExecOptions, StartExecResults};
-use coracle_http::tls;
 use futures_util::StreamExt;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::super::{Check, CheckOutcome, Failure};
+use super::super::{Check, CheckOutcome, Failure, Purpose};
 use super::connection::Docker;
+use super::get::{self, Get};
 use super::grpc;
+use crate::dns::names::Names;
 
 /// The part of a command's output that a kubelet keeps.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024;
-/// The limit for an answer's status line, the only part that a probe reads.
-const STATUS_LINE_BYTES_MAX: usize = 1024;
 
 impl Docker {
-    pub(super) async fn run_check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure> {
+    pub(super) async fn run_check(
+        &self,
+        id: &str,
+        check: &Check,
+        purpose: Purpose,
+        at_most: Duration,
+    ) -> Result<CheckOutcome, Failure> {
         match check {
             Check::Exec { command } => self.exec(id, command, at_most).await,
             Check::Http { scheme, host, port, path, headers } => {
-                Ok(http(scheme, host, *port, path, headers, at_most).await)
+                let get = Get { scheme, host, port: *port, path, headers };
+                Ok(get::get(&self.names, &get, purpose, at_most).await)
             }
-            Check::Grpc { host, port, service } => Ok(grpc::health(host, *port, service, at_most).await),
+            Check::Grpc { host, port, service } => Ok(grpc::health(&self.names, host, *port, service, at_most).await),
+            Check::Broken { why } => Err(Failure::Config(why.clone())),
             Check::Sleep { seconds } => {
                 let asked = Duration::from_secs(*seconds);
                 tokio::time::sleep(asked.min(at_most)).await;
                 Ok(if asked <= at_most { passed(String::new()) } else { failed(String::new()) })
             }
-            Check::Tcp { host, port } => Ok(match within(at_most, TcpStream::connect((host.as_str(), *port))).await {
+            Check::Tcp { host, port } => Ok(match within(at_most, dial(&self.names, host, *port)).await {
                 Some(Ok(_)) => passed(String::new()),
-                Some(Err(error)) => failed(format!("dial tcp {host}:{port}: connect: {}", plain(&error))),
-                None => failed(format!("dial tcp {host}:{port}: i/o timeout")),
+                Some(Err(error)) => failed(error),
+                None => failed(format!("dial tcp {}: i/o timeout", joined(host, *port))),
             }),
         }
     }
@@ -75,75 +81,33 @@ impl Docker {
             passed: exit_code == Some(0),
             exit_code,
             output: String::from_utf8_lossy(&output).into_owned(),
+            note: None,
         })
     }
 }
 
-/// One GET, of whose answer only the status counts: 200 to 399 is well.
-async fn http(
-    scheme: &str,
-    host: &str,
-    port: u16,
-    path: &str,
-    headers: &[(String, String)],
-    at_most: Duration,
-) -> CheckOutcome {
-    let secret = scheme.eq_ignore_ascii_case("https");
-    let url = format!("{}://{host}:{port}{path}", if secret { "https" } else { "http" });
-    let request = request(host, port, path, headers);
-    let exchange = async {
-        let wire = TcpStream::connect((host, port))
-            .await
-            .map_err(|e| format!("dial tcp {host}:{port}: connect: {}", plain(&e)))?;
-        let line = if secret { ask(tls::open(wire, host).await?, &request).await } else { ask(wire, &request).await };
-        let line = line.map_err(|e| plain(&e))?;
-        status_code(&line).ok_or_else(|| "the answer is not HTTP".to_owned())
+/// To an address, or to the first of a name's that takes the connection. The error is in the words of programs in
+/// Go.
+pub(super) async fn dial(names: &Names, host: &str, port: u16) -> Result<TcpStream, String> {
+    let addresses = match host.parse::<IpAddr>() {
+        Ok(address) => vec![address],
+        Err(_) => names.addresses(host).await.map_err(|error| format!("dial tcp: {error}"))?,
     };
-    match within(at_most, exchange).await {
-        Some(Ok(code)) if (200..400).contains(&code) => passed(String::new()),
-        Some(Ok(code)) => failed(format!("HTTP probe failed with statuscode: {code}")),
-        Some(Err(error)) => failed(format!("Get \"{url}\": {error}")),
-        None => {
-            failed(format!("Get \"{url}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)"))
+    let mut why = format!("dial tcp: lookup {host}: no such host");
+    for address in addresses {
+        match TcpStream::connect((address, port)).await {
+            Ok(wire) => return Ok(wire),
+            Err(error) => {
+                why = format!("dial tcp {}: connect: {}", joined(&address.to_string(), port), plain(&error));
+            }
         }
     }
+    Err(why)
 }
 
-/// The first line of the answer, and perhaps more.
-async fn ask(mut wire: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> io::Result<Vec<u8>> {
-    wire.write_all(request.as_bytes()).await?;
-    let mut line = Vec::new();
-    while !line.contains(&b'\n') && line.len() < STATUS_LINE_BYTES_MAX {
-        if wire.read_buf(&mut line).await? == 0 {
-            break;
-        }
-    }
-    Ok(line)
-}
-
-fn request(host: &str, port: u16, path: &str, headers: &[(String, String)]) -> String {
-    // What would end a line or a field early does not belong into one.
-    let clean = |text: &str| text.replace(['\r', '\n', '\0'], "");
-    let path = clean(path).replace(' ', "%20");
-    let path = if path.starts_with('/') { path } else { format!("/{path}") };
-    let named = |name: &str| headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
-    let mut text = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
-    for (name, value) in
-        [("Host", format!("{host}:{port}")), ("User-Agent", "coracle-probe/1".to_owned()), ("Accept", "*/*".to_owned())]
-    {
-        if !named(name) {
-            text += &format!("{name}: {value}\r\n");
-        }
-    }
-    for (name, value) in headers {
-        text += &format!("{}: {}\r\n", clean(name), clean(value));
-    }
-    text + "\r\n"
-}
-
-fn status_code(line: &[u8]) -> Option<u16> {
-    let line = std::str::from_utf8(line.split(|byte| *byte == b'\n').next()?).ok()?;
-    line.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()
+/// An address of IPv6 stands in brackets.
+pub(super) fn joined(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 pub(super) async fn within<T>(limit: Duration, call: impl Future<Output = T>) -> Option<T> {
@@ -157,31 +121,9 @@ pub(super) fn plain(error: &std::io::Error) -> String {
 }
 
 pub(super) fn passed(output: String) -> CheckOutcome {
-    CheckOutcome { passed: true, exit_code: None, output }
+    CheckOutcome { passed: true, output, ..CheckOutcome::default() }
 }
 
 pub(super) fn failed(output: String) -> CheckOutcome {
-    CheckOutcome { passed: false, exit_code: None, output }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn status_lines() {
-        let check = |line: &str, code| assert_eq!(status_code(line.as_bytes()), code, "{line}");
-        check("HTTP/1.1 200 OK\r\nX: y\r\n", Some(200));
-        check("HTTP/1.0 404\r\n", Some(404));
-        check("SSH-2.0-OpenSSH\r\n", None);
-        check("HTTP/1.1 abc\r\n", None);
-        check("", None);
-    }
-
-    #[test]
-    fn a_header_cannot_end_its_line() {
-        let text = request("10.0.0.1", 80, "/a b", &[("host".into(), "x\r\nEvil: 1".into())]);
-        assert_eq!(text.lines().next(), Some("GET /a%20b HTTP/1.1"));
-        assert!(text.contains("host: xEvil: 1\r\n") && !text.contains("Host: 10"), "{text}");
-    }
+    CheckOutcome { passed: false, output, ..CheckOutcome::default() }
 }

@@ -14,11 +14,13 @@ use super::super::Failure;
 use super::cache::InspectCache;
 use super::dialect::{Dialect, common_version, refusal};
 use super::stock;
+use crate::dns::names::Names;
 use crate::images::ask::Ask;
 use crate::images::record::ImageRecord;
 use crate::lock::{EngineLock, LockError};
 use crate::naming::LABEL_KIND;
 use crate::pod_network::Owner;
+use crate::pod_network::guard::Wires;
 use crate::trace::Call;
 
 /// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
@@ -46,11 +48,15 @@ pub struct Docker {
     pub(super) preparing: tokio::sync::Mutex<()>,
     /// Which address was given last: one sandbox after another gets one.
     pub(super) addressing: tokio::sync::Mutex<Option<IpAddr>>,
-    /// One wire after another.
-    pub(super) plugging: tokio::sync::Mutex<()>,
+    /// Those of this host's pods; one is plugged in after another.
+    pub(super) wires: tokio::sync::Mutex<Wires>,
     pub(super) pulling: tokio::sync::Mutex<()>,
+    /// Those of other hosts that probes and hooks go to.
+    pub(super) names: Names,
     /// Asks whoever loads archives of images. None: nobody does.
     pub(super) archives: Mutex<Option<tokio::sync::mpsc::Sender<Ask>>>,
+    /// The file system of volumes in memory was looked at.
+    pub(super) volatile: Mutex<bool>,
     /// Which images the agent has fetched itself.
     pub(super) record: Mutex<ImageRecord>,
     locks: Mutex<HashMap<String, EngineLock>>,
@@ -105,9 +111,11 @@ impl Docker {
             ready: Mutex::default(),
             preparing: tokio::sync::Mutex::default(),
             addressing: tokio::sync::Mutex::default(),
-            plugging: tokio::sync::Mutex::default(),
+            wires: tokio::sync::Mutex::default(),
             pulling: tokio::sync::Mutex::default(),
+            names: Names::default(),
             archives: Mutex::default(),
+            volatile: Mutex::default(),
             locks: Mutex::default(),
             version: tokio::sync::watch::Sender::default(),
             trouble: tokio::sync::watch::Sender::new(None),

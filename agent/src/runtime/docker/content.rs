@@ -164,7 +164,7 @@ mod tests {
     fn content(stamp: &str, files: &[(&str, &str, u32)]) -> Content {
         let file = |(path, text, mode): &(&str, &str, u32)| VolumeFile {
             path: (*path).into(),
-            bytes: (*text).into(),
+            bytes: text.as_bytes().into(),
             mode: *mode,
             user: None,
         };

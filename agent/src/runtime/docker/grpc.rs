@@ -7,12 +7,18 @@ use bytes::{BufMut, Bytes, BytesMut};
 use h2::client;
 use http::{HeaderMap, Method, Request, Version};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::super::CheckOutcome;
-use super::check::{failed, passed, plain, within};
+use super::check::{dial, failed, joined, passed, within};
+use crate::dns::names::Names;
 
 /// Longest answer that is read; that of a health check has seven bytes.
 const ANSWER_BYTES_MAX: usize = 1024;
+/// Of the fields of an answer and of those behind it; without a limit of ours a server may send 16 MB of them.
+const HEADERS_BYTES_MAX: u32 = 16 * 1024;
+/// What a server may send before it is read.
+const WINDOW_BYTES: u32 = 16 * 1024;
 /// A message begins with whether it is compressed, and its length.
 const HEAD_BYTES: usize = 5;
 /// `service` of the request and `status` of the answer both have number 1.
@@ -28,12 +34,12 @@ enum Answer {
     Refused(String, String),
 }
 
-pub(super) async fn health(host: &str, port: u16, service: &str, at_most: Duration) -> CheckOutcome {
-    let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    let wire = match within(at_most, TcpStream::connect((host, port))).await {
+pub(super) async fn health(names: &Names, host: &str, port: u16, service: &str, at_most: Duration) -> CheckOutcome {
+    let (address, begun) = (joined(host, port), Instant::now());
+    let wire = match within(at_most, dial(names, host, port)).await {
         Some(Ok(wire)) => wire,
         Some(Err(error)) => {
-            return failed(format!("error: failed to connect service at {address:?}: {}", plain(&error)));
+            return failed(format!("error: failed to connect service at {address:?}: {error}"));
         }
         None => {
             return failed(format!(
@@ -41,7 +47,11 @@ pub(super) async fn health(host: &str, port: u16, service: &str, at_most: Durati
             ));
         }
     };
-    match within(at_most, ask(wire, &address, service)).await {
+    health_of(wire, &address, service, at_most.saturating_sub(begun.elapsed()), at_most).await
+}
+
+async fn health_of(wire: TcpStream, address: &str, service: &str, left: Duration, at_most: Duration) -> CheckOutcome {
+    match within(left, ask(wire, address, service)).await {
         Some(Ok(Answer::Status(SERVING))) => passed("service healthy".to_owned()),
         Some(Ok(Answer::Status(status))) => failed(format!("service unhealthy (responded with {:?})", word(status))),
         Some(Ok(Answer::Refused(code, message))) if code == UNIMPLEMENTED => failed(format!(
@@ -56,7 +66,13 @@ pub(super) async fn health(host: &str, port: u16, service: &str, at_most: Durati
 }
 
 async fn ask(wire: TcpStream, address: &str, service: &str) -> Result<Answer, h2::Error> {
-    let (client, connection) = client::handshake(wire).await?;
+    let (client, connection) = client::Builder::new()
+        .max_header_list_size(HEADERS_BYTES_MAX)
+        .initial_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .enable_push(false)
+        .handshake::<_, Bytes>(wire)
+        .await?;
     let call = async {
         let mut client = client.ready().await?;
         let request = Request::builder()
@@ -65,7 +81,7 @@ async fn ask(wire: TcpStream, address: &str, service: &str) -> Result<Answer, h2
             .uri(format!("http://{address}/grpc.health.v1.Health/Check"))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
-            .header("user-agent", "coracle-probe/1")
+            .header("user-agent", agent())
             .body(())
             .map_err(|_| h2::Error::from(h2::Reason::INTERNAL_ERROR))?;
         let (response, mut body) = client.send_request(request, false)?;
@@ -88,6 +104,11 @@ async fn ask(wire: TcpStream, address: &str, service: &str) -> Result<Answer, h2
         answer = call => answer,
         ended = connection => Err(ended.err().unwrap_or_else(|| h2::Reason::NO_ERROR.into())),
     }
+}
+
+/// As a kubelet calls itself.
+fn agent() -> String {
+    format!("kube-probe/1.{}", coracle_api::KUBERNETES_MINOR)
 }
 
 fn refusal(fields: &HeaderMap) -> Option<Answer> {
@@ -143,6 +164,7 @@ fn word(status: u64) -> &'static str {
 mod tests {
     use super::*;
     use http::Response;
+    use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
     #[test]
@@ -152,6 +174,39 @@ mod tests {
         let long = "s".repeat(300);
         assert_eq!(&message(&long)[5..8], [10, 0xac, 2]);
         assert_eq!([status(&[]), status(&[0, 0, 0, 0, 0]), status(&[0, 0, 0, 0, 2, 8, 2])], [0, 0, 2]);
+    }
+
+    async fn asked(port: u16) -> CheckOutcome {
+        let wire = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let limit = Duration::from_secs(20);
+        health_of(wire, "127.0.0.1:1", "", limit, limit).await
+    }
+
+    /// Fields that go on for ever: no more of them is kept than an answer may have.
+    #[tokio::test]
+    async fn endless_fields_are_cut_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = async {
+            let (mut wire, _) = listener.accept().await.unwrap();
+            let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+                let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+                [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+            };
+            // Settings; then the beginning of fields: a value of 15 MB, of which the rest is in continuations.
+            wire.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+            let mut sent = frame(1, 0, 1, b"\x88\x00\x01a\x7f\x81\xff\xff\x06");
+            let mut bytes = 0;
+            // Who has gone takes no more of it.
+            while wire.write_all(&sent).await.is_ok() {
+                sent = frame(9, 0, 1, &[b'x'; 16 * 1024]);
+                bytes += sent.len();
+            }
+            bytes
+        };
+        let (sent, outcome) = tokio::join!(server, asked(port));
+        assert!(!outcome.passed && !outcome.output.starts_with("timeout"), "{outcome:?}");
+        assert!(sent < 15 << 20, "{sent}");
     }
 
     /// One server of one answer.
@@ -174,7 +229,7 @@ mod tests {
         };
         let outcome = tokio::select! {
             () = server => unreachable!(),
-            outcome = health("127.0.0.1", port, "", Duration::from_secs(20)) => outcome,
+            outcome = asked(port) => outcome,
         };
         assert_eq!((outcome.passed, outcome.output.as_str()), (expected == "service healthy", expected));
     }

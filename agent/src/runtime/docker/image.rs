@@ -11,6 +11,7 @@ use super::super::{Failure, Image};
 use super::connection::{Docker, failure};
 use super::credentials::{self, FoundLogin};
 use crate::logins::Login;
+use crate::plan::images::is_reference;
 
 /// A pull whose progress stands still for so long has died with its connection; the engine itself tries for about 30 s.
 const PULL_SILENCE: Duration = Duration::from_secs(120);
@@ -25,6 +26,10 @@ pub(super) async fn in_time(pull: impl Future<Output = Result<(), Failure>>) -> 
 
 impl Docker {
     pub(super) async fn find_image(&self, reference: &str) -> Result<Option<Image>, Failure> {
+        // It is a part of a path, and an archive or a pod says what it is.
+        if !is_reference(reference) {
+            return Ok(None);
+        }
         let client = self.client().await?;
         let found = match self.ask("look for an image", client.inspect_image(reference)).await {
             Ok(found) => found,

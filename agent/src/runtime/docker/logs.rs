@@ -4,19 +4,22 @@
 //! last, no end of line: they come out joined, and what was asked for by lines is not counted by pieces. Podman's
 //! pieces are as they were read, each with a time of its own.
 
+mod entries;
 mod lines;
 
-use bollard::query_parameters::LogsOptions;
 use coracle_api::meta::Time;
 use coracle_api::query::Stream;
+use coracle_http::FORWARD_FOLLOW_IDLE;
 use coracle_http::channel::{self, channel};
-use futures_util::StreamExt;
+use coracle_http::client::{CallError, Pieces};
+use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::timeout;
 
 use super::super::Failure;
-use super::connection::{ASK, Docker, failure};
-use super::dialect::Dialect;
+use super::connection::{ASK, Docker};
+use super::dialect::{Dialect, refusal};
+use entries::Entries;
 use lines::{First, Joined, Piece, Tail};
 
 /// Which part of a log, and in which form.
@@ -48,25 +51,25 @@ struct Start {
 impl Docker {
     /// Sends the log, line by line, until it ends or nobody reads it any more.
     pub async fn send_log(&self, id: &str, wish: &Wish, out: &channel::Sender) -> Result<(), Failure> {
-        let client = self.client().await?;
         let start = match wish.tail_lines {
             Some(lines @ 1..) => self.start_of(id, lines).await?,
             Some(0) => Start { pieces: Some(0), first: None },
             None => Start::default(),
         };
-        let options = LogsOptions {
+        let asked = Asked {
             follow: wish.follow,
             stdout: wish.stream != Stream::Stderr,
             stderr: wish.stream != Stream::Stdout,
             // Whole seconds here; finer below.
-            since: wish.since.and_then(|time| i32::try_from(time.seconds()).ok()).unwrap_or_default(),
-            timestamps: true,
-            tail: tail_word(start.pieces.unwrap_or(u64::MAX)),
-            ..Default::default()
+            since: wish.since.map_or(0, |time| time.seconds()),
+            pieces: start.pieces.unwrap_or(u64::MAX),
         };
-        let (mut left, dialect) = (wish.bytes_max, self.dialect());
+        let mut left = wish.bytes_max;
         let mut lines = Joined::new(wish.timestamps, wish.since, start.first);
-        let mut pieces = std::pin::pin!(client.logs(id, Some(options)));
+        let mut pieces = tokio::select! {
+            entries = self.entries(id, &asked) => entries?,
+            () = out.closed() => return Ok(()),
+        };
         loop {
             let quiet = async {
                 // A log that is not followed comes to its end, however slow the engine is.
@@ -89,9 +92,7 @@ impl Docker {
                 send(lines.give_up(), &mut left, out).await;
                 return Ok(());
             };
-            let piece = piece.map_err(|error| failure("read the log", error))?;
-            let Some(piece) = Piece::read(&piece, dialect) else { continue };
-            if !send(lines.take(piece), &mut left, out).await {
+            if !send(lines.take(piece?), &mut left, out).await {
                 return Ok(());
             }
         }
@@ -99,26 +100,17 @@ impl Docker {
 
     /// Where the last lines of a log begin, whole ones. More and more of its end is looked at until they are all there.
     async fn start_of(&self, id: &str, lines: u64) -> Result<Start, Failure> {
-        let client = self.client().await?;
-        let dialect = self.dialect();
         // Podman mends the pieces of lines wrongly where it is asked for the end: there it is all of them, and the
         // first by its number.
-        let mut asked = if dialect == Dialect::Podman { u64::MAX } else { lines.saturating_add(PIECES_MORE) };
+        let mut asked = if self.dialect() == Dialect::Podman { u64::MAX } else { lines.saturating_add(PIECES_MORE) };
         loop {
-            let options = LogsOptions {
-                stdout: true,
-                stderr: true,
-                timestamps: true,
-                tail: tail_word(asked),
-                ..Default::default()
-            };
             let mut tail = Tail::new(lines);
-            let mut pieces = std::pin::pin!(client.logs(id, Some(options)));
+            let all = Asked { follow: false, stdout: true, stderr: true, since: 0, pieces: asked };
+            let mut pieces = self.entries(id, &all).await?;
             let late =
                 |_| Failure::Unavailable(format!("read the end of the log: nothing came for {} s", ASK.as_secs()));
             while let Some(piece) = timeout(ASK, pieces.next()).await.map_err(late)? {
-                let piece = piece.map_err(|error| failure("read the log", error))?;
-                Piece::read(&piece, dialect).into_iter().for_each(|piece| tail.count(&piece));
+                tail.count(&piece?);
             }
             // The first line may have begun before, unless this is all there is.
             let all = tail.pieces < asked;
@@ -152,6 +144,74 @@ impl Docker {
         let limit = || Failure::Unavailable(format!("read the log: no end after {} s", ASK.as_secs()));
         tokio::time::timeout(ASK, both).await.map_err(|_| limit())??;
         Ok(String::from_utf8_lossy(&tail).into_owned())
+    }
+}
+
+/// What the engine is asked for.
+struct Asked {
+    follow: bool,
+    stdout: bool,
+    stderr: bool,
+    since: i64,
+    /// At the end.
+    pieces: u64,
+}
+
+/// The entries of a log, as they come. bollard would keep a terminal's line until it ends.
+struct LogEntries {
+    body: Pieces,
+    entries: Entries,
+    ready: VecDeque<Piece>,
+    ended: bool,
+}
+
+impl LogEntries {
+    /// Nothing is lost if it is dropped and called again.
+    async fn next(&mut self) -> Option<Result<Piece, Failure>> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Some(Ok(piece));
+            }
+            if self.ended {
+                return None;
+            }
+            match self.body.next().await {
+                None => {
+                    self.ended = true;
+                    self.ready.extend(self.entries.end());
+                }
+                Some(Err(error)) => return Some(Err(Failure::Unavailable(format!("read the log: {error}")))),
+                Some(Ok(bytes)) => match self.entries.take(&bytes) {
+                    Ok(pieces) => self.ready.extend(pieces),
+                    Err(why) => return Some(Err(Failure::Refused(format!("read the log: {why}")))),
+                },
+            }
+        }
+    }
+}
+
+impl Docker {
+    async fn entries(&self, id: &str, asked: &Asked) -> Result<LogEntries, Failure> {
+        let client = self.client().await?;
+        let found = self.inspect(&client, id).await?;
+        let is_terminal = found.config.and_then(|config| config.tty).unwrap_or_default();
+        let Asked { follow, stdout, stderr, since, pieces } = asked;
+        // An engine may begin to answer with the first line.
+        let head = if *follow { FORWARD_FOLLOW_IDLE } else { ASK };
+        let path = format!(
+            "/containers/{id}/logs?follow={follow}&stdout={stdout}&stderr={stderr}&since={since}&timestamps=true&tail={}",
+            tail_word(*pieces)
+        );
+        let body = self.plain_client()?.pieces(&path, head).await.map_err(|error| match error {
+            CallError::Refused(_, reply) => {
+                let words: serde_json::Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+                let text = words["message"].as_str().map_or_else(|| format!("status {}", reply.status), str::to_owned);
+                refusal("read the log", reply.status.as_u16(), text)
+            }
+            other => Failure::Unavailable(other.to_string()),
+        })?;
+        let entries = Entries::new(is_terminal, self.dialect());
+        Ok(LogEntries { body, entries, ready: VecDeque::new(), ended: false })
     }
 }
 

@@ -7,8 +7,9 @@
 //!         · ready: network and pause image
 //!     pod_files: what its containers share with a sandbox
 //!     volumes, memory: what pods have on this host · reclaim: directories that are given up
-//!         · content: files of configuration, exchanged whole
-//!     check: exec, HTTP and TCP probes · logs, exec (multiplexed PURE), reach: for people · usage: figures
+//!         · content: files of configuration, exchanged whole · volatile: what is in memory has a size
+//!     check: exec and TCP probes · get: those of HTTP, hooks, too · grpc · logs, exec (multiplexed PURE), reach: for
+//!         people · usage: figures
 //!     stock: all images, which of them were fetched, archives · about: of the engine itself
 //!     watch: engine events and the heartbeat
 
@@ -22,6 +23,7 @@ mod credentials;
 mod dialect;
 pub mod exec;
 mod file_variables;
+mod get;
 mod grpc;
 mod image;
 mod inspect;
@@ -38,6 +40,7 @@ mod reclaim;
 mod stock;
 mod subpath;
 mod usage;
+mod volatile;
 mod volumes;
 mod watch;
 
@@ -47,7 +50,9 @@ use std::time::Duration;
 use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions};
 
-use super::{Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Runtime, SeenContainer};
+use super::{
+    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime, SeenContainer,
+};
 use crate::logins::Login;
 use crate::naming::Tag;
 pub use about::Engine;
@@ -228,8 +233,14 @@ impl Runtime for Docker {
         }
     }
 
-    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<CheckOutcome, Failure> {
-        self.run_check(id, check, at_most).await
+    async fn check(
+        &self,
+        id: &str,
+        check: &Check,
+        purpose: Purpose,
+        at_most: Duration,
+    ) -> Result<CheckOutcome, Failure> {
+        self.run_check(id, check, purpose, at_most).await
     }
 }
 

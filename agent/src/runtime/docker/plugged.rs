@@ -10,6 +10,7 @@ use tokio::sync::MutexGuard;
 use super::super::{ContainerConfig, Failure, Network, SeenContainer};
 use super::connection::{Docker, held};
 use super::ready::NETWORK;
+use crate::pod_network::guard::Wires;
 use crate::pod_network::nft::Mapping;
 use crate::pod_network::{LABEL_ADDRESS, Owner, Subnet, plug};
 
@@ -79,8 +80,13 @@ impl Docker {
             .filter(|pid| *pid > 0)
             .ok_or("the engine names no process of it")?;
         let subnet = self.subnet().ok_or("there is no network for pods")?;
-        let _turn = self.plugging.lock().await;
-        plug::plug(subnet, &seen.id, pid, address).await.map(|()| Some(address))
+        let mut wires = self.wires.lock().await;
+        plug::plug(subnet, &seen.id, pid, address, &mut wires).await.map(|()| Some(address))
+    }
+
+    /// The wires of this host's pods, for whoever looks after them. While it is held none is plugged in.
+    pub async fn wires(&self) -> MutexGuard<'_, Wires> {
+        self.wires.lock().await
     }
 
     /// A sandbox without its network is of no use: it ends, and the next one is tried after its back-off.

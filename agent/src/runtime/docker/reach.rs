@@ -7,13 +7,18 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use nix::libc::linger;
 use nix::sched::{CloneFlags, setns};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
 use super::super::Failure;
 use super::connection::Docker;
+use crate::pod_network::plug::network_of;
+
+/// Bytes that wait in the kernel for a pod to read them; it takes twice as many for its own accounts.
+const SEND_BYTES: usize = 64 * 1024;
 
 /// A network as processes of a container see it.
 #[derive(Clone, Debug)]
@@ -34,7 +39,8 @@ impl Docker {
         let pid = found.state.and_then(|state| state.pid).filter(|pid| *pid > 0);
         let pid = pid.ok_or_else(|| Failure::NotFound(format!("container {container} does not run")))?;
         let path = format!("/proc/{pid}/ns/net");
-        let opened = File::open(&path).map_err(|error| Failure::Refused(format!("open {path}: {error}")))?;
+        let opened = network_of(pid, found.id.as_deref().unwrap_or(container))
+            .map_err(|error| Failure::Refused(format!("open {path}: {error}")))?;
         let name = found.network_settings.and_then(|settings| settings.sandbox_key).unwrap_or(path);
         Ok(NetworkNamespace::Own(Arc::new(opened), name))
     }
@@ -69,8 +75,27 @@ impl NetworkNamespace {
             NetworkNamespace::Host => bare(family),
             NetworkNamespace::Own(namespace, _) => bare_in(namespace.clone(), family).await,
         };
-        TcpSocket::from_std_stream(made?.into()).connect(address).await
+        let made = made?;
+        bound(&made)?;
+        TcpSocket::from_std_stream(made.into()).connect(address).await
     }
+}
+
+/// What a pod does not read is the kernel's to keep, and no pod's: little of it, and nothing once the client has gone.
+fn bound(made: &OwnedFd) -> io::Result<()> {
+    setsockopt(made, sockopt::SndBuf, &SEND_BYTES)?;
+    setsockopt(made, sockopt::Linger, &closes(true))?;
+    Ok(())
+}
+
+/// Both sides have said all: what is on its way still comes.
+pub fn lingers(wire: &TcpStream) {
+    let _ = setsockopt(wire, sockopt::Linger, &closes(false));
+}
+
+/// For no time, or as the kernel does by itself.
+fn closes(at_once: bool) -> linger {
+    linger { l_onoff: i32::from(at_once), l_linger: 0 }
 }
 
 fn bare(family: AddressFamily) -> io::Result<OwnedFd> {
@@ -90,4 +115,30 @@ async fn bare_in(namespace: Arc<File>, family: AddressFamily) -> io::Result<Owne
 /// Without Rust's number of the error.
 fn plain(error: &io::Error) -> String {
     error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::getsockopt;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn little_waits_for_a_pod_that_reads_nothing() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut wire = NetworkNamespace::Host.connect(port).await.unwrap();
+        let (mut sent, piece) = (0, [0; 16 * 1024]);
+        let quiet = std::time::Duration::from_millis(200);
+        while let Ok(Ok(bytes)) = tokio::time::timeout(quiet, wire.write(&piece)).await {
+            sent += bytes;
+        }
+        // The other end has a buffer of its own, which is the pod's.
+        assert_eq!(getsockopt(&wire, sockopt::SndBuf).unwrap(), 2 * SEND_BYTES);
+        assert!(sent < 8 << 20, "{sent}");
+        assert_eq!(getsockopt(&wire, sockopt::Linger).unwrap().l_onoff, 1, "what waits goes with the client");
+        lingers(&wire);
+        assert_eq!(getsockopt(&wire, sockopt::Linger).unwrap().l_onoff, 0);
+    }
 }

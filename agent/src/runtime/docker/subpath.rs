@@ -20,6 +20,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 
 use super::super::{ContainerConfig, Failure, Mount, MountSource, ReadOnlyBelow, SubPath};
 use super::connection::Docker;
+use crate::disks;
 use crate::naming::volatile_dir;
 
 /// What this process sees mounted.
@@ -56,10 +57,12 @@ impl Docker {
 
     async fn bind_part(&self, mount: &Mount, part: SubPath) -> Result<String, Failure> {
         let root = self.root_of(&mount.source).await?;
+        self.make_volatile();
         let places = self.places();
         // A network that hangs is not to hang the thread that answers probes.
-        let bound = tokio::task::spawn_blocking(move || prepare(Path::new(&root), &part, &places));
-        let bound = bound.await.unwrap_or_else(|error| Err(Failure::Refused(format!("bind a subPath: {error}"))))?;
+        let of = root.clone();
+        let bound = disks::work(Path::new(&of), move || prepare(Path::new(&root), &part, &places)).await;
+        let bound = bound.unwrap_or_else(|why| Err(Failure::Refused(format!("bind a subPath: {why}"))))?;
         bound.into_os_string().into_string().map_err(|path| Failure::Refused(format!("{} is no UTF-8", path.display())))
     }
 
@@ -97,12 +100,15 @@ pub fn prepare(root: &Path, part: &SubPath, places: &Path) -> Result<PathBuf, Fa
     Ok(place)
 }
 
-/// A file of a volume, to be read.
+/// A file of a volume, to be read. Whoever made it may have made a device of it, which to open is to use: it is looked
+/// at before it is opened.
 pub(super) fn open_file(root: &Path, path: &Path) -> io::Result<fs::File> {
     let root = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-    // What is no file must not hold up whoever opens it.
-    let file = fs::File::from(find_for(OFlag::O_RDONLY | OFlag::O_NONBLOCK, &root, path)?);
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
+    let found = find(&root, path)?;
+    if SFlag::from_bits_truncate(fstat(&found)?.st_mode & SFlag::S_IFMT.bits()) != SFlag::S_IFREG {
+        return Err(io::Error::other("it is not a file"));
+    }
+    fs::File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
 /// As a kubelet has it.
@@ -120,12 +126,8 @@ fn find_or_make(root: &Path, path: &Path) -> Result<OwnedFd, (&'static str, Errn
 
 /// Links are followed as long as they stay in the volume.
 fn find(root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
-    find_for(OFlag::O_PATH, root, path)
-}
-
-fn find_for(purpose: OFlag, root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
     let how = OpenHow::new()
-        .flags(purpose | OFlag::O_CLOEXEC)
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     let mut found = Err(Errno::EAGAIN);
     for _ in 0..TRIES_MAX {
@@ -245,7 +247,7 @@ pub(super) fn mounts_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Whether others see what is mounted here. A process that was given mounts of its own gets those of the host, and the
 /// host gets none of its.
-fn propagates(mountinfo: &[u8], place: &Path) -> bool {
+pub(super) fn propagates(mountinfo: &[u8], place: &Path) -> bool {
     let mut around = (PathBuf::new(), true);
     for line in mountinfo.split(|byte| *byte == b'\n') {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();

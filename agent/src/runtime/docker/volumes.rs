@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -13,6 +13,7 @@ use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 use super::super::{ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
 use super::connection::{Docker, Settings};
 use super::{content, memory, owner, subpath};
+use crate::disks;
 use crate::hosts;
 use crate::naming::{LABEL_KIND, LABEL_POD_UID, volatile_dir};
 
@@ -20,6 +21,10 @@ use crate::naming::{LABEL_KIND, LABEL_POD_UID, volatile_dir};
 const VOLATILE: usize = 1;
 /// A list of all system calls has some ten thousand bytes.
 const SECCOMP_BYTES_MAX: u64 = 256 * 1024;
+/// How much of a pod's /etc/hosts is read back: where nothing is left to complete in its head, no more.
+const HOSTS_HEAD_BYTES: u64 = 64 * 1024;
+/// And where something is: more than all aliases that a pod can have.
+const HOSTS_BYTES_MAX: u64 = 4 << 20;
 
 impl Docker {
     pub(super) async fn list_volumes(&self) -> Result<BTreeSet<String>, Failure> {
@@ -50,6 +55,7 @@ impl Docker {
     }
 
     pub(super) async fn create_volumes(&self, uid: &str, volumes: &[NamedVolume]) -> Result<(), Failure> {
+        self.make_volatile();
         for NamedVolume { name, volume } in volumes {
             self.create_volume(uid, volume).await.map_err(|failure| of_volume(name, failure))?;
         }
@@ -59,17 +65,21 @@ impl Docker {
     async fn create_volume(&self, uid: &str, volume: &Volume) -> Result<(), Failure> {
         match volume {
             Volume::Directory { path, group } => make_directory(Path::new(path), *group)?,
-            Volume::HostPath { path } => host_path(Path::new(path))?,
-            Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
-            Volume::Local { path, create, group, unless_fits } => {
-                local(path.clone(), *create, *group, *unless_fits).await?
+            Volume::HostPath { path } => on_disk(path, host_path).await?,
+            Volume::HostDirectory { path, create } => {
+                let create = *create;
+                on_disk(path, move |path| host_directory(path, create)).await?;
             }
+            Volume::Local { path, create, group, unless_fits } => local(path, *create, *group, *unless_fits).await?,
             Volume::Nfs { name, server, path, options } => {
                 let options =
                     [("type", "nfs"), ("device", &format!(":{path}")), ("o", &format!("addr={server},{options}"))];
                 self.create_engine_volume(uid, name, &options).await?;
             }
-            Volume::HostFile { path, kind, create } => host_file(Path::new(path), *kind, *create)?,
+            Volume::HostFile { path, kind, create } => {
+                let (kind, create) = (*kind, *create);
+                on_disk(path, move |path| host_file(path, kind, create)).await?;
+            }
             Volume::Content { path, content } => {
                 let path = Path::new(path);
                 content::write(path, content, SystemTime::now()).map_err(|error| disk("write", path, &error))?;
@@ -174,12 +184,25 @@ pub fn write_texts(texts: &[(String, String)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// In place: whoever has mounted the file sees it. Of a pod without one there is nothing to do.
+/// In place: whoever has mounted the file sees it. Of a pod without one there is nothing to do. Its containers may
+/// write to it: one that is larger than any that the agent writes stays as it is.
 pub fn complete_hosts(path: &str, address: &str) -> Result<(), Failure> {
     let path = Path::new(path);
-    let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
+    let Some(text) = unfinished(path) else { return Ok(()) };
     let Some(text) = hosts::complete(&text, address) else { return Ok(()) };
     fs::write(path, text).map_err(|error| disk("write", path, &error))
+}
+
+/// None: nothing is to be completed in it.
+fn unfinished(path: &Path) -> Option<String> {
+    let file = fs::File::open(path).ok()?;
+    let mut text = Vec::new();
+    (&file).take(HOSTS_HEAD_BYTES).read_to_end(&mut text).ok()?;
+    if !hosts::is_unfinished(&String::from_utf8_lossy(&text)) {
+        return None;
+    }
+    (&file).take(HOSTS_BYTES_MAX).read_to_end(&mut text).ok()?;
+    String::from_utf8(text).ok().filter(|text| text.len() as u64 <= HOSTS_BYTES_MAX)
 }
 
 /// As the option of a mount.
@@ -193,6 +216,12 @@ fn of_volume(name: &str, failure: Failure) -> Failure {
         Failure::Refused(text) => Failure::Refused(format!("MountVolume.SetUp failed for volume \"{name}\" : {text}")),
         other => other,
     }
+}
+
+/// What a pod names may be on a share whose server is away, which is to hang nobody else.
+async fn on_disk(path: &str, work: impl FnOnce(&Path) -> Result<(), Failure> + Send + 'static) -> Result<(), Failure> {
+    let own = PathBuf::from(path);
+    disks::work(Path::new(path), move || work(&own)).await.unwrap_or_else(|why| Err(Failure::Refused(why)))
 }
 
 /// A link that leads nowhere is there, and the engine says so.
@@ -214,9 +243,8 @@ fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
 }
 
 /// Large ones take their time: not on the thread that answers probes.
-async fn local(path: String, create: bool, group: Option<u32>, unless_fits: bool) -> Result<(), Failure> {
-    let given = tokio::task::spawn_blocking(move || {
-        let path = Path::new(&path);
+async fn local(path: &str, create: bool, group: Option<u32>, unless_fits: bool) -> Result<(), Failure> {
+    on_disk(path, move |path| {
         if create {
             make_directory(path, None)?;
         }
@@ -226,8 +254,8 @@ async fn local(path: String, create: bool, group: Option<u32>, unless_fits: bool
         group.map_or(Ok(()), |group| {
             owner::give(path, group, unless_fits).map_err(|error| disk("give to its group", path, &error))
         })
-    });
-    given.await.unwrap_or_else(|error| Err(Failure::Refused(format!("look at a volume: {error}"))))
+    })
+    .await
 }
 
 /// Links are followed, as the engine does when it mounts.
@@ -286,6 +314,22 @@ fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hosts_file_that_a_container_made_large_is_not_read() {
+        let path = std::env::temp_dir().join(format!("coracle-hosts-{}", std::process::id()));
+        let name = path.to_str().unwrap();
+        fs::write(&path, "#POD-ADDRESS\tweb\n").unwrap();
+        // Sparse: gigabytes that take no room on the disk.
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(64 << 30).unwrap();
+        complete_hosts(name, "10.0.0.1").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 30);
+        file.set_len(17).unwrap();
+        complete_hosts(name, "10.0.0.1").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "10.0.0.1\tweb\n");
+        fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn a_host_path_is_of_its_kind() {

@@ -36,8 +36,17 @@ pub fn endpoint(spot: &Spot) -> Value {
             shown["hints"][field] = named(all);
         }
     }
-    if let Some(ObjectReference { kind, namespace, name, uid, .. }) = &spot.target {
-        let said = [("kind", kind), ("namespace", namespace), ("name", name), ("uid", uid)];
+    if let Some(target) = &spot.target {
+        let ObjectReference { kind, namespace, name, uid, api_version, resource_version, field_path } = target;
+        let said = [
+            ("kind", kind),
+            ("namespace", namespace),
+            ("name", name),
+            ("uid", uid),
+            ("apiVersion", api_version),
+            ("resourceVersion", resource_version),
+            ("fieldPath", field_path),
+        ];
         shown["targetRef"] = said
             .into_iter()
             .filter(|(_, text)| !text.is_empty())
@@ -62,7 +71,9 @@ pub struct Slice {
 #[serde(default, rename_all = "camelCase")]
 pub struct Meta {
     pub labels: Labels,
+    pub annotations: Labels,
     pub owner_references: Value,
+    pub deletion_timestamp: Option<String>,
 }
 
 #[derive(Default, Deserialize)]

@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 
-use bollard::container::LogOutput;
 use bytes::Bytes;
 use coracle_api::meta::Time;
 
 use super::super::dialect::Dialect;
 
 /// The size of Docker's pieces of a long line.
-const PIECE_BYTES: usize = 16 * 1024;
+pub(super) const PIECE_BYTES: usize = 16 * 1024;
 /// What is kept of the one stream while a line of the other has not ended.
 const HELD_BYTES_MAX: usize = 256 * 1024;
 /// Lines at the end of a log of which more than their number is kept; of more, the beginning may be off by a piece.
@@ -37,15 +36,10 @@ pub struct First {
 }
 
 impl Piece {
-    pub fn read(said: &LogOutput, dialect: Dialect) -> Option<Piece> {
-        let (stream, bytes) = match said {
-            LogOutput::StdErr { message } => (2, message),
-            LogOutput::StdOut { message } | LogOutput::StdIn { message } | LogOutput::Console { message } => {
-                (1, message)
-            }
-        };
+    /// An entry of one of the outputs, with its timestamp.
+    pub fn read(stream: u8, bytes: Bytes, dialect: Dialect) -> Option<Piece> {
         let blank = bytes.iter().position(|byte| *byte == b' ')?;
-        Some(Piece { stream, bytes: bytes.clone(), text_at: blank + 1, dialect })
+        Some(Piece { stream: if stream == 2 { 2 } else { 1 }, bytes, text_at: blank + 1, dialect })
     }
 
     fn stamp(&self) -> Bytes {
@@ -243,9 +237,7 @@ mod tests {
     }
 
     fn piece_of(dialect: Dialect, stream: u8, stamp: &str, text: &str) -> Piece {
-        let message = Bytes::from(format!("{stamp} {text}"));
-        let said = if stream == 2 { LogOutput::StdErr { message } } else { LogOutput::StdOut { message } };
-        Piece::read(&said, dialect).unwrap()
+        Piece::read(stream, Bytes::from(format!("{stamp} {text}")), dialect).unwrap()
     }
 
     fn check(mut lines: Joined, pieces: &[(u8, &str, &str)], expected: &str) {

@@ -1,0 +1,67 @@
+//! The end of a pod that was told before. `Succeeded` and `Failed` are final: nothing that happens to its containers
+//! afterwards changes them. PURE.
+
+use serde_json::Value;
+
+use crate::desired::Wanted;
+use crate::naming::Source;
+
+/// How a pod ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PodEnd {
+    Succeeded,
+    Failed,
+}
+
+impl PodEnd {
+    pub(super) fn phase(self) -> &'static str {
+        match self {
+            PodEnd::Succeeded => "Succeeded",
+            PodEnd::Failed => "Failed",
+        }
+    }
+
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            PodEnd::Succeeded => "PodCompleted",
+            PodEnd::Failed => "PodFailed",
+        }
+    }
+}
+
+/// A final phase, and the status that has it.
+#[derive(Clone, Copy)]
+pub(super) struct Told<'a> {
+    pub(super) end: PodEnd,
+    pub(super) status: &'a Value,
+    /// No word of its containers changes it. A pod of a file, which keeps its uid over an edit, may run again.
+    pub(super) for_good: bool,
+}
+
+impl<'a> Told<'a> {
+    /// Its reason and its message, where it has them.
+    pub(super) fn words(&self) -> impl Iterator<Item = (&'static str, &'a Value)> {
+        let status = self.status;
+        ["reason", "message"].into_iter().filter_map(|field| Some((field, status.get(field)?)))
+    }
+}
+
+/// On record with its master, whoever wrote it there; or shown before, whether its master has heard of it or not.
+pub(super) fn told<'a>(wanted: &'a Wanted, was: &'a Value) -> Option<Told<'a>> {
+    let for_good = wanted.name.source == Source::Master;
+    let record = Some(&wanted.document["status"]).filter(|_| for_good);
+    record.into_iter().chain([was]).find_map(|status| Some(Told { end: end_of(status)?, status, for_good }))
+}
+
+fn end_of(status: &Value) -> Option<PodEnd> {
+    match status["phase"].as_str()? {
+        "Succeeded" => Some(PodEnd::Succeeded),
+        "Failed" => Some(PodEnd::Failed),
+        _ => None,
+    }
+}
+
+/// Whether the pod of this status has ended for good.
+pub fn is_final(status: &Value) -> bool {
+    end_of(status).is_some()
+}
