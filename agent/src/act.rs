@@ -24,8 +24,6 @@ use crate::trace;
 /// More starts at once make a small host no faster.
 const STARTS_AT_ONCE: usize = 4;
 /// A pull that takes longer has failed.
-/// A postStart hook that takes longer has failed: it holds up its pod.
-const POST_START_S_MAX: u64 = 300;
 
 pub struct Hands<'a, R> {
     runtime: &'a R,

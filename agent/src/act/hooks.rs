@@ -1,15 +1,18 @@
-//! Hooks: carried out for as long as they may take, and given up where what they are for is to end.
+//! Hooks of containers: waited for in the lane of their pod, as long as nothing else is to be done there.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::{Hands, POST_START_S_MAX};
+use super::Hands;
 use crate::happening::Event;
 use crate::naming::PodName;
 use crate::plan::seen;
 use crate::runtime::{Check, CheckOutcome, Failure, Purpose, Runtime};
+
+/// A postStart hook that takes longer has failed: it holds up its pod.
+const POST_START_S_MAX: u64 = 300;
 
 impl<R: Runtime> Hands<'_, R> {
     pub(super) async fn post_start(
