@@ -1,6 +1,7 @@
 //! Carries out the actions of a plan, one at a time, and notes in `memory` what the engine will not tell.
 
 mod beside;
+mod hooks;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,16 +17,13 @@ use crate::lanes::Lanes;
 use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag, spare_name};
 use crate::plan::memory::{Lost, Memory, Setback, SetbackKind, Stopping};
 use crate::plan::round::words;
-use crate::plan::seen;
 use crate::plan::{Action, ActionKind, Round, Start, Stop, StopReason};
-use crate::runtime::{Check, CheckOutcome, ContainerConfig, Failure, Purpose, Runtime};
+use crate::runtime::{Check, CheckOutcome, ContainerConfig, Failure, Runtime};
 use crate::trace;
 
 /// More starts at once make a small host no faster.
 const STARTS_AT_ONCE: usize = 4;
 /// A pull that takes longer has failed.
-/// A postStart hook that takes longer has failed: it holds up its pod.
-const POST_START_S_MAX: u64 = 300;
 
 pub struct Hands<'a, R> {
     runtime: &'a R,
@@ -269,67 +267,6 @@ impl<'a, R: Runtime> Hands<'a, R> {
         Ok(())
     }
 
-    async fn post_start(&self, pod: &PodName, container: &str, id: &str, check: Check) -> Result<(), String> {
-        if let Check::Broken { why } = check {
-            return Err(why);
-        }
-        let check = if check.is_for_pod() { check.at(&self.address(pod).await) } else { check };
-        let at_most = Duration::from_secs(POST_START_S_MAX);
-        let Some(outcome) = self.hook(id, &check, at_most).await else {
-            self.given_up.borrow_mut().insert(pod.uid.clone());
-            return Err("context canceled".to_owned());
-        };
-        match outcome {
-            Ok(CheckOutcome { passed: true, note, .. }) => {
-                if let Some(text) = note {
-                    self.happen(pod, container, Event::HookFellBack { text });
-                }
-                Ok(())
-            }
-            Ok(CheckOutcome { exit_code, output, .. }) => Err(match (&check, exit_code) {
-                (Check::Exec { command }, Some(code)) => {
-                    format!("command '{}' exited with {code}: , message: {output:?}", command.join(" "))
-                }
-                _ => output,
-            }),
-            // The engine did not answer. Nobody knows whether the hook ran, and a container is not killed on a guess.
-            Err(failure) => {
-                log::warn!("{}/{}: its postStart hook: {failure}", pod.namespace, pod.name);
-                Ok(())
-            }
-        }
-    }
-
-    /// None: it was given up.
-    async fn hook(&self, id: &str, check: &Check, at_most: Duration) -> Option<Result<CheckOutcome, Failure>> {
-        let given_up = Rc::new(Notify::new());
-        self.hooks.borrow_mut().insert(id.to_owned(), given_up.clone());
-        let outcome = tokio::select! {
-            // No chance in it: a seed of the simulation replays its history.
-            biased;
-            outcome = self.runtime.check(id, check, Purpose::Hook, at_most) => Some(outcome),
-            () = given_up.notified() => None,
-        };
-        self.hooks.borrow_mut().remove(id);
-        outcome
-    }
-
-    /// The hook of this container is in the way of what is to be done now.
-    pub fn give_up_hook(&self, id: &str) {
-        if let Some(hook) = self.hooks.borrow().get(id) {
-            log::info!("the hook of container {id:.12} is given up: it is to end, or has ended");
-            hook.notify_one();
-        }
-    }
-
-    /// The address of a pod whose sandbox came up in this round, so that no plan has seen it yet.
-    async fn address(&self, pod: &PodName) -> String {
-        let listed = self.runtime.list().await.unwrap_or_default();
-        let pods = seen::group(&listed);
-        let ip = pods.get(&pod.uid).and_then(|pod| seen::ip(&pod.runs));
-        ip.map(str::to_owned).unwrap_or_default()
-    }
-
     async fn stop(&self, pod: Option<&PodName>, stops: Vec<Stop>, why: &StopReason) -> Result<(), Failure> {
         if let Some(pod) = pod.filter(|_| why.ends_the_pod()) {
             let now_ms = self.clock.now().mono_ms;
@@ -391,6 +328,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
         let mut memory = self.memory.borrow_mut();
         memory.admissions.extend(round.admissions.clone());
         memory.allocations.extend(round.allocations.clone());
+        drop(memory);
+        round.hooks_given_up.iter().for_each(|id| self.give_up_hook(id));
     }
 
     /// A queue that is full loses events, never actions.

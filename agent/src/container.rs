@@ -7,7 +7,7 @@ use coracle_api::pod::{Container, PodSpec, ResourceList, Volume};
 
 use crate::desired::{Desired, Wanted};
 use crate::dns::resolv::Dns;
-use crate::environment::{Texts, TooLong, Variables, environment, expand, misconfigured, too_long};
+use crate::environment::{TextBudget, TooLong, Variables, environment, expand, misconfigured, too_long};
 use crate::file_variables::of_files;
 use crate::hosts::HostNames;
 use crate::members::{Member, MemberKind, members};
@@ -156,7 +156,7 @@ pub fn member_config(
     security::check_user(wanted, container, image)?;
     let uid = &wanted.name.uid;
     let message = message_file(&node.data_dir, uid, &container.name, instance.attempt);
-    let mut texts = Texts::default();
+    let mut texts = TextBudget::default();
     let environment = environment(node, desired, wanted, container, &instance.address, &mut texts)?;
     let entrypoint = words("command", &container.command, &environment, &mut texts)?;
     let command = words("args", &container.args, &environment, &mut texts)?;
@@ -225,7 +225,7 @@ fn words(
     field: &str,
     words: &[String],
     environment: &Variables,
-    texts: &mut Texts,
+    texts: &mut TextBudget,
 ) -> Result<Option<Vec<String>>, Waiting> {
     let mut expanded = Vec::new();
     for (index, word) in words.iter().enumerate() {

@@ -38,12 +38,12 @@ impl Variables {
     pub fn of(pairs: &[(&str, &str)]) -> Variables {
         let mut all = Variables::default();
         for (name, value) in pairs {
-            all.set(name, (*value).to_owned(), &mut Texts::default()).expect("a test's variables are small");
+            all.set(name, (*value).to_owned(), &mut TextBudget::default()).expect("a test's variables are small");
         }
         all
     }
 
-    fn set(&mut self, name: &str, value: String, texts: &mut Texts) -> Result<(), Waiting> {
+    fn set(&mut self, name: &str, value: String, texts: &mut TextBudget) -> Result<(), Waiting> {
         let length = line_length(name, &value);
         let place = self.places.get(name).copied();
         texts.left += place.map_or(0, |place| line_length(name, &self.list[place].1));
@@ -65,17 +65,17 @@ fn line_length(name: &str, value: &str) -> usize {
 
 /// What is left of the budget of one container.
 #[derive(Debug)]
-pub struct Texts {
+pub struct TextBudget {
     left: usize,
 }
 
-impl Default for Texts {
-    fn default() -> Texts {
-        Texts { left: TEXTS_BYTES_MAX }
+impl Default for TextBudget {
+    fn default() -> TextBudget {
+        TextBudget { left: TEXTS_BYTES_MAX }
     }
 }
 
-impl Texts {
+impl TextBudget {
     /// `what`: whose text it is. The error names it.
     pub fn take(&mut self, length: usize, what: impl Fn() -> String) -> Result<(), Waiting> {
         if length > TEXT_BYTES_MAX {
@@ -113,7 +113,7 @@ pub fn environment(
     wanted: &Wanted,
     container: &Container,
     address: &str,
-    texts: &mut Texts,
+    texts: &mut TextBudget,
 ) -> Result<Variables, Waiting> {
     let mut environment = Variables::default();
     if wanted.pod.spec.enable_service_links != Some(false) {
@@ -156,7 +156,7 @@ fn whole(
     wanted: &Wanted,
     source: &EnvFromSource,
     environment: &mut Variables,
-    texts: &mut Texts,
+    texts: &mut TextBudget,
 ) -> Result<(), Waiting> {
     let (kind, reference) = match (&source.config_map_ref, &source.secret_ref) {
         (Some(map), _) => (ObjectKind::ConfigMap, map),
@@ -254,8 +254,8 @@ pub fn expand(text: &str, environment: &Variables) -> Result<String, TooLong> {
     let mut out = String::with_capacity(text.len().min(TEXT_BYTES_MAX));
     for piece in pieces(text) {
         match piece {
-            Piece::Text(text) => out.push_str(text),
-            Piece::Name(name) => match environment.value(name) {
+            TextPiece::Text(text) => out.push_str(text),
+            TextPiece::Name(name) => match environment.value(name) {
                 Some(value) => out.push_str(value),
                 None => out.extend(["$(", name, ")"]),
             },
@@ -269,13 +269,13 @@ pub fn expand(text: &str, environment: &Variables) -> Result<String, TooLong> {
 
 /// A part of a text that is to be expanded.
 #[derive(Debug, PartialEq)]
-pub enum Piece<'a> {
+pub enum TextPiece<'a> {
     Text(&'a str),
     /// Of a variable.
     Name(&'a str),
 }
 
-pub fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+pub fn pieces(text: &str) -> impl Iterator<Item = TextPiece<'_>> {
     // Behind the last one no name ends: nothing is looked for there again and again.
     let behind = text.rfind(')').map_or(usize::MAX, |at| text.len() - at - 1);
     let mut rest = text;
@@ -286,12 +286,12 @@ pub fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
         let Some(after) = rest.strip_prefix('$') else {
             let (piece, left) = rest.split_at(rest.find('$').unwrap_or(rest.len()));
             rest = left;
-            return Some(Piece::Text(piece));
+            return Some(TextPiece::Text(piece));
         };
         let inner = after.strip_prefix('(').filter(|inner| inner.len() > behind);
         let (piece, left) = match inner.and_then(|inner| inner.split_once(')')) {
-            Some((name, left)) => (Piece::Name(name), left),
-            None => (Piece::Text("$"), after.strip_prefix('$').unwrap_or(after)),
+            Some((name, left)) => (TextPiece::Name(name), left),
+            None => (TextPiece::Text("$"), after.strip_prefix('$').unwrap_or(after)),
         };
         rest = left;
         Some(piece)
@@ -325,7 +325,7 @@ mod tests {
             json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": {"containers": [container]}});
         let wanted = Wanted::new(Source::Master, document).unwrap();
         let container = &wanted.pod.spec.containers[0];
-        let found = environment(&Node::default(), &desired(), &wanted, container, "", &mut Texts::default());
+        let found = environment(&Node::default(), &desired(), &wanted, container, "", &mut TextBudget::default());
         Ok(found.map_err(|waiting| (waiting.reason, waiting.message))?.lines())
     }
 
@@ -454,7 +454,7 @@ mod tests {
             });
             let wanted = Wanted::new(Source::Master, document).unwrap();
             let container = &wanted.pod.spec.containers[0];
-            let found = environment(&Node::default(), &desired, &wanted, container, "", &mut Texts::default());
+            let found = environment(&Node::default(), &desired, &wanted, container, "", &mut TextBudget::default());
             let message = found.unwrap_err().message;
             assert!(message.contains(words), "{message}");
         };
@@ -482,10 +482,11 @@ mod tests {
             json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": {"containers": [container]}});
         let wanted = Wanted::new(Source::Master, document).unwrap();
         let container = &wanted.pod.spec.containers[0];
-        let found = environment(&Node::default(), &desired, &wanted, container, "", &mut Texts::default()).unwrap();
+        let found =
+            environment(&Node::default(), &desired, &wanted, container, "", &mut TextBudget::default()).unwrap();
         assert_eq!(found.value("k59999"), Some("v"));
         let open = "$(".repeat(500_000);
-        assert_eq!(pieces(&open).filter(|piece| matches!(piece, Piece::Name(_))).count(), 0);
+        assert_eq!(pieces(&open).filter(|piece| matches!(piece, TextPiece::Name(_))).count(), 0);
         let dollars = "$".repeat(500_000);
         assert_eq!(expand(&dollars, &Variables::default()), Err(TooLong));
     }

@@ -6,7 +6,7 @@ use coracle_api::pod::{Container, Volume, VolumeMount};
 
 use crate::claims;
 use crate::desired::{Desired, Wanted};
-use crate::environment::{Piece, Texts, TooLong, Variables, expand, pieces, too_long};
+use crate::environment::{TextBudget, TextPiece, TooLong, Variables, expand, pieces, too_long};
 use crate::plan::waiting::{WaitReason, Waiting};
 use crate::plan::world::Node;
 use crate::projection::{self, Missing};
@@ -22,7 +22,7 @@ pub fn mounts(
     (node, desired): (&Node, &Desired),
     wanted: &Wanted,
     container: &Container,
-    (environment, texts): (&Variables, &mut Texts),
+    (environment, texts): (&Variables, &mut TextBudget),
     message: &str,
 ) -> Result<Vec<Mount>, Waiting> {
     let home = Home::of(node, wanted);
@@ -112,7 +112,7 @@ fn sub_path(mount: &VolumeMount, environment: &Variables) -> Result<Option<Strin
         mount.sub_path.clone()
     } else {
         let is_missing = |name: &&str| environment.value(name).unwrap_or_default().is_empty();
-        let name = |piece| if let Piece::Name(name) = piece { Some(name) } else { None };
+        let name = |piece| if let TextPiece::Name(name) = piece { Some(name) } else { None };
         let mut missing: Vec<&str> = pieces(&mount.sub_path_expr).filter_map(name).filter(is_missing).collect();
         if !missing.is_empty() {
             missing.sort_unstable();

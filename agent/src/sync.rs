@@ -136,7 +136,6 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
                 hands.remember(&round);
-                round.hooks_given_up.iter().for_each(|id| hands.give_up_hook(id));
                 tell(&ends, &desired, &round.waits, &world.memory, &mut announced);
                 show(&ends.shown, &desired, &world, &round, now);
                 trace::step("loop", &format_args!("decided, actions for {} pods", round.pods.len()));
@@ -161,9 +160,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
                 () = sleep_until(clock.at(wake_at_ms)) => {}
             }
         }
-        for done in finished {
-            retire(done, &mut busy);
-        }
+        finished.into_iter().for_each(|done| retire(done, &mut busy));
     }
 }
 

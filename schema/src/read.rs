@@ -23,6 +23,15 @@ pub fn read(json: &[u8]) -> Result<(Value, Vec<Path>), serde_json::Error> {
     Ok(found)
 }
 
+/// The same as Go reads it into a type: of two objects at one place the second is laid over the first.
+pub fn read_typed(json: &[u8]) -> Result<(Value, Vec<Path>), serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let mut found = Found { typed: true, ..Found::default() };
+    let value = Reader { trail: &Trail::root(), found: &mut found }.deserialize(&mut reader)?;
+    reader.end()?;
+    Ok((value, found.duplicates))
+}
+
 /// The same of any format that knows its own types: YAML. Keys that are no texts are written as one.
 pub fn read_from<'de, D: Deserializer<'de>>(reader: D) -> Result<(Value, Vec<Path>), D::Error> {
     let mut found = Found::default();
@@ -128,6 +137,8 @@ impl<'de> Visitor<'de> for Walk<'_> {
 struct Found {
     duplicates: Vec<Path>,
     values: usize,
+    /// Two objects at one place are put together.
+    typed: bool,
 }
 
 impl Found {
@@ -170,7 +181,10 @@ impl<'de> Visitor<'de> for Reader<'_> {
             if map.contains_key(&key) && self.found.duplicates.len() < DUPLICATES_MAX {
                 self.found.duplicates.push(here.path());
             }
-            map.insert(key, value);
+            match map.get_mut(&key).filter(|standing| self.found.typed && standing.is_object() && value.is_object()) {
+                Some(standing) => lay(standing, value),
+                None => drop(map.insert(key, value)),
+            }
         }
         Ok(Value::Object(map))
     }
@@ -213,6 +227,18 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
+    }
+}
+
+/// As deep as the reader goes.
+fn lay(standing: &mut Value, over: Value) {
+    match (standing, over) {
+        (Value::Object(standing), Value::Object(over)) => {
+            for (key, value) in over {
+                lay(standing.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (standing, over) => *standing = over,
     }
 }
 
@@ -275,6 +301,18 @@ mod tests {
             assert_eq!(value, serde_json::from_str::<Value>(json).unwrap());
             assert_eq!(found.iter().map(Path::as_str).collect::<Vec<_>>(), duplicates, "{json}");
         }
+    }
+
+    #[test]
+    fn two_objects_at_one_place() {
+        let json =
+            br#"{"data": {"a": "1", "a": "2", "m": {"x": 1}}, "data": {"b": "3", "m": {"y": 2}}, "l": [1], "l": [2]}"#;
+        let (value, found) = read_typed(json).unwrap();
+        let expected = r#"{"data": {"a": "2", "b": "3", "m": {"x": 1, "y": 2}}, "l": [2]}"#;
+        assert_eq!(value, serde_json::from_str::<Value>(expected).unwrap());
+        assert_eq!(found.iter().map(Path::as_str).collect::<Vec<_>>(), ["data.a", "data", "l"]);
+        let (value, _) = read(json).unwrap();
+        assert_eq!(value["data"], serde_json::from_str::<Value>(r#"{"b": "3", "m": {"y": 2}}"#).unwrap());
     }
 
     #[test]

@@ -166,8 +166,8 @@ fn cgroups(host: &Readings, all: &mut Vec<Finding>) {
     }
     if host.pids_max.is_none() {
         let mend = "pod-pids-limit = 1024 in agent.conf: containers that are made later have it";
-        let says = "a container may start as many processes as the host has room for (pod-pids-limit is -1): a fork bomb \
-                    in one pod is the host's";
+        let says = "a container may start as many processes as the host has room for (pod-pids-limit is -1): a fork \
+                    bomb in one pod is the host's";
         all.push(Finding::warning("cgroups", says, mend));
     }
     if all.len() == before {

@@ -1018,7 +1018,8 @@ fn a_volume_that_cannot_be_mounted_is_an_event_and_a_lost_call_a_reason() {
     }
 }
 
-/// A hook is waited for in the lane of its pod, and not when its container is to end, its grace is over or it has ended.
+/// A hook is waited for in the lane of its pod, and not when its container is to end, its grace is over or it has
+/// ended.
 #[test]
 fn hooks_give_way() {
     let check = |wanted: &Wanted, change: &dyn Fn(&mut World, &str), mono_ms: i64, given_up: bool| {

@@ -46,7 +46,7 @@ fn row(plural: &'static str, singular: &'static str, kind: &'static str, strateg
 
 fn limits() -> Kind {
     let row = CORE.row("limitranges", "limitrange", "LimitRange", &strategy::LIMIT_RANGE).known_as("limitRanges");
-    row.short(&["limits"]).put_creates()
+    row.short(&["limits"]).put_creates().taken(&["spec.limits"])
 }
 
 fn bindings() -> Kind {

@@ -47,6 +47,7 @@ pub fn rows() -> Vec<Kind> {
         LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates().put_names_revision(),
         DISCOVERY
             .row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE)
+            .taken(&["endpoints", "ports"])
             .advised(advice::slice),
         NETWORKING.row("ingressclasses", "ingressclass", "IngressClass", &strategy::INGRESS_CLASS).of_cluster().idle(),
         NETWORKING

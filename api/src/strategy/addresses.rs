@@ -1,6 +1,6 @@
 //! Ranges that service addresses come from, and addresses that are taken. PURE.
 
-use super::checks::immutable;
+use super::checks::immutable_as;
 use super::doc::{has, list, text};
 use super::meta::{self, Scope};
 use super::rules::{BuiltinStrategy, Rules, without_status};
@@ -30,7 +30,7 @@ pub static IP_ADDRESS: BuiltinStrategy = BuiltinStrategy {
     validate: address,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, address);
-        found.extend(immutable(&new["spec"], &old["spec"], "parentRef", &Path::new("spec")));
+        found.extend(immutable_as("ParentReference", &new["spec"], &old["spec"], "parentRef", &Path::new("spec")));
         found
     },
     // Those of services are worked out again.

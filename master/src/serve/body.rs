@@ -185,7 +185,7 @@ pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Expected<'_>)
     let (document, twice) = match media(call, request)? {
         Media::Json => {
             let text = text();
-            coracle_schema::read(text.as_bytes()).map_err(|error| {
+            coracle_schema::read_typed(text.as_bytes()).map_err(|error| {
                 let why = json_error(text.as_bytes(), &error);
                 unrecognized(&format!("couldn't get version/kind; json parse error: {why}"))
             })?

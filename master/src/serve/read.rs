@@ -63,7 +63,12 @@ pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<ListPage,
     };
     let page = serve.registry.store.page(&listing).map_err(|why| match why {
         Unlisted::Gone(_) => pages::expired(&wanted),
-        Unlisted::Future { now } => Status::future(wanted.at.unwrap_or_default(), now).into(),
+        Unlisted::Future { now } => {
+            // Whoever wants that very state is not told to come again.
+            let mut status = Status::future(wanted.at.unwrap_or_default(), now);
+            status.details.get_or_insert_default().retry_after_s = None;
+            status.into()
+        }
     })?;
     let meta = ListMeta {
         revision: page.revision,

@@ -161,7 +161,8 @@ fn zero_of(types: &Types, row: &Type, depth: usize) -> Map<String, Value> {
             }
             (Some("null"), _) => Some(Value::Null),
             (Some(zero @ ("\"\"" | "0" | "false")), _) if !field.rules.pointer => serde_json::from_str(zero).ok(),
-            (None, _) if field.rules.declared => Some(Value::Null),
+            // A pointer is left out where it points nowhere.
+            (None, _) if field.rules.declared && !field.rules.pointer => Some(Value::Null),
             _ => None,
         };
         if let Some(value) = value {

@@ -69,7 +69,7 @@ pub async fn all(story: &mut Story) -> Vec<String> {
         let uid = &held.seen.labels[LABEL_POD_UID];
         story.pods.iter().any(|pod| pod.uid == *uid && matches!(pod.wish, Wish::Runs | Wish::Deleting) && !pod.refused)
     };
-    if let Some(undead) = held.iter().filter(wished).find(again) {
+    if let Some(undead) = held.iter().filter(again).find(wished) {
         say(format!("{} had ended, and runs", undead.seen.name));
     }
     let shares = |held: &FakeContainer| held.seen.limits.map_or(0, |limits| limits.cpu_shares);

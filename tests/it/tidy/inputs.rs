@@ -39,6 +39,7 @@ const REACHES: &[&str] = &[
     "thread::Builder",
     "thread::spawn",
     "spawn_blocking",
+    "disks::work(",
     "TcpStream",
     "TcpSocket",
     "TcpListener",

@@ -72,7 +72,7 @@ pub struct Ref {
 }
 
 /// The bytes of each key: however many files of a volume are made of them, they are there once.
-pub type Entries = BTreeMap<String, Arc<[u8]>>;
+pub type KeyedBytes = BTreeMap<String, Arc<[u8]>>;
 
 /// The data of a ConfigMap or Secret that pods are given.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -81,9 +81,9 @@ pub struct Object {
     pub stamp: String,
     /// The type of a Secret.
     pub type_name: String,
-    pub data: Entries,
+    pub data: KeyedBytes,
     /// A ConfigMap's bytes that are no text: they become files, and no variables.
-    pub binary: Entries,
+    pub binary: KeyedBytes,
     /// The facts of a claim or a volume.
     pub facts: Value,
 }
@@ -116,10 +116,10 @@ impl Object {
 
     /// As the API shows it.
     pub fn document(&self, kind: ObjectKind) -> Value {
-        let encoded = |map: &Entries| -> Value {
+        let encoded = |map: &KeyedBytes| -> Value {
             map.iter().map(|(key, bytes)| (key.clone(), Value::String(base64::encode(bytes)))).collect()
         };
-        let plain = |map: &Entries| -> Value {
+        let plain = |map: &KeyedBytes| -> Value {
             map.iter()
                 .map(|(key, bytes)| (key.clone(), Value::String(String::from_utf8_lossy(bytes).into_owned())))
                 .collect()

@@ -141,7 +141,14 @@ impl Runtime for Docker {
             body.image = Some(name);
         }
         let options = CreateContainerOptions { name: Some(config.name.clone()), ..Default::default() };
-        let made = self.change("create", client.create_container(Some(options), body)).await;
+        let spare = create::without_working_dir(&body);
+        let mut made = self.change("create", client.create_container(Some(options.clone()), body)).await;
+        // It could never start, which a kubelet's engine says at the start.
+        if let (Err(Failure::Refused(text)), Some(spare)) = (&made, spare)
+            && create::is_no_working_dir(text)
+        {
+            made = self.change("create", client.create_container(Some(options), spare)).await;
+        }
         match made {
             Ok(made) => {
                 // What joins it before it is listed has to find it, too.

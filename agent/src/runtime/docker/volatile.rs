@@ -1,5 +1,5 @@
-//! The file system of the volumes that stand on no disk: a tmpfs of its own with a size, so that what pods ask for takes
-//! no room from what else stands in `/run`.
+//! The file system of the volumes that stand on no disk: a tmpfs of its own with a size, so that what pods ask for
+//! takes no room from what else stands in `/run`.
 //!
 //! It is mounted where nothing stands yet. After an upgrade the folders of pods that run stay where their containers
 //! have them, until the next start of the host.
@@ -26,7 +26,8 @@ impl Docker {
             let path = volatile_dir(&self.settings.run_dir, &self.settings.node_name);
             if let Err(error) = make(Path::new(&path)) {
                 log::warn!(
-                    "mount a file system of its own at {path}: {error}; volumes in memory take room from the one above it"
+                    "mount a file system of its own at {path}: {error}; volumes in memory take room from the one above \
+                     it"
                 );
             }
             *made = true;
@@ -82,7 +83,9 @@ mod tests {
         make(&path).unwrap();
         assert!(path.join("pods/u").is_dir() && !is_mounted(&fs::read("/proc/self/mountinfo").unwrap(), &path));
         fs::remove_dir_all(&path).unwrap();
-        let table = b"36 35 0:30 / /run rw shared:5 - tmpfs tmpfs rw\n37 36 0:31 / /run/coracle/volumes/n1 rw - tmpfs coracle rw\n";
+        let table = "36 35 0:30 / /run rw shared:5 - tmpfs tmpfs rw\n\
+                     37 36 0:31 / /run/coracle/volumes/n1 rw - tmpfs coracle rw\n"
+            .as_bytes();
         assert!(is_mounted(table, Path::new("/run/coracle/volumes/n1")));
         assert!(!is_mounted(table, Path::new("/run/coracle/volumes/n")));
     }
