@@ -3,6 +3,7 @@
 //! `was` is the status that was shown before: it keeps the times of conditions that did not change, and what the engine
 //! has forgotten (an address, when it all began).
 
+mod before;
 mod conditions;
 mod end;
 mod member;

@@ -4,6 +4,7 @@ use coracle_api::meta::Time;
 use coracle_api::pod::{Action, Container};
 use serde_json::{Value, json};
 
+use super::before::start_before;
 use super::end::Told;
 use crate::desired::{Wanted, status_of};
 use crate::hash;
@@ -136,18 +137,6 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
 }
 
-/// How the start before the newest ended; where nothing is left of it, as it was told while it was there.
-fn start_before(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, newest: Option<&Run<'_>>) -> Value {
-    if let Some(run) = seen::of(runs, &member.spec.name).nth(1) {
-        let anew = newest.is_some_and(|newest| run.tag.renewal < newest.tag.renewal);
-        return if anew { removed() } else { terminated(run) };
-    }
-    let told = newest.zip(status_of(case.was, member)).filter(|(run, status)| {
-        status["containerID"].as_str().and_then(|id| id.strip_prefix("docker://")) == Some(run.seen.id.as_str())
-    });
-    told.map_or(Value::Null, |(_, status)| status["lastState"]["terminated"].clone())
-}
-
 /// How often its process began, less one, as far as the containers here, this agent or the API know it.
 fn restarts(wanted: &Wanted, member: &Member<'_>, newest: Option<&Run<'_>>, lost: Option<&Lost>) -> u32 {
     let begun = lost.filter(|lost| lost.exit_code.is_some()).map(|lost| lost.attempt);
@@ -185,7 +174,7 @@ fn renewed(case: &StatusCase<'_>, member: &Member<'_>, newest: &Run<'_>, waiting
 }
 
 /// How a container ended that was ended, or had ended, when all began anew.
-fn removed() -> Value {
+pub(super) fn removed() -> Value {
     json!({
         "exitCode": KILLED_CODE, "reason": "RestartingAllContainers", "message": renewal::MESSAGE, "startedAt": null,
         "finishedAt": null,
@@ -341,7 +330,7 @@ fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
 }
 
 /// The status of a run that is dead.
-fn terminated(run: &Run<'_>) -> Value {
+pub(super) fn terminated(run: &Run<'_>) -> Value {
     let (code, reason, started_ms, finished_ms, message) = match &run.seen.state {
         State::Exited { exit_code, out_of_memory, started_ms, finished_ms } => {
             let reason = match exit_code {
