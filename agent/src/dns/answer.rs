@@ -17,6 +17,7 @@ use domain::base::name::{Name, ParsedName, ToName};
 use domain::base::{Question, Rtype, Serial, Ttl};
 use domain::rdata::{A, Aaaa, AllRecordData, Cname, Ns, Ptr, Soa, Srv, Txt};
 
+use super::terms::{asked, lower};
 use super::zone::{Data, DnsRecord, LookupResult, RecordType, TTL_S, Zone};
 
 /// The packet size that every resolver accepts without EDNS.
@@ -392,30 +393,6 @@ fn copy(builder: &mut AnswerBuilder<Target>, reply: &Message<&[u8]>) -> Result<(
         builder.push(record)?;
     }
     Ok(())
-}
-
-fn lower(name: &impl ToName) -> String {
-    let name: OwnedName = name.to_name();
-    let mut text = name.to_string().to_ascii_lowercase();
-    if text == "." {
-        text.clear();
-    }
-    text
-}
-
-fn asked(rtype: Rtype) -> RecordType {
-    match rtype {
-        Rtype::A => RecordType::A,
-        Rtype::AAAA => RecordType::Aaaa,
-        Rtype::SRV => RecordType::Srv,
-        Rtype::PTR => RecordType::Ptr,
-        Rtype::TXT => RecordType::Txt,
-        Rtype::CNAME => RecordType::Cname,
-        Rtype::NS => RecordType::Ns,
-        Rtype::SOA => RecordType::Soa,
-        Rtype::ANY => RecordType::Any,
-        _ => RecordType::Other,
-    }
 }
 
 #[cfg(test)]

@@ -14,5 +14,6 @@ pub mod names;
 mod question;
 pub mod resolv;
 pub mod serve;
+mod terms;
 pub mod upstream;
 pub mod zone;
