@@ -67,6 +67,7 @@ if [ "\$1" = remove ] && [ -d /run/systemd/system ]; then
 fi
 TEXT
     script "$control/postrm" <<TEXT
+$(grep -v '^#' "$tree/packaging/remove.sh")
 $([ "$name" != agent ] || grep -v '^#' "$tree/packaging/sweep.sh")
 if [ "\$1" = remove ] && [ -d /run/systemd/system ]; then
     systemctl --system daemon-reload || true
@@ -74,10 +75,10 @@ fi
 if [ "\$1" = purge ]; then
     deb-systemd-helper purge coracle-$name.service >/dev/null || true
 $([ "$name" != agent ] || echo "    sweep || true")
-    rm -rf /var/lib/coracle/$name /run/coracle/$name
 $([ "$name" != agent ] || echo "    grep -o ' /run/coracle/volumes/[^ ]*' /proc/mounts | sort -r | xargs -r umount || true
-    rm -rf --one-file-system /run/coracle/volumes
-    rm -rf /etc/coracle/manifests; rm -f /run/coracle/engine-*.lock; rmdir --ignore-fail-on-non-empty /var/lib/coracle/images /var/lib/coracle/volumes 2>/dev/null || true")
+    remove_tree /run/coracle/volumes /etc/coracle/manifests")
+    remove_tree /var/lib/coracle/$name /run/coracle/$name
+$([ "$name" != agent ] || echo "    rm -f /run/coracle/engine-*.lock; rmdir --ignore-fail-on-non-empty /var/lib/coracle/images /var/lib/coracle/volumes 2>/dev/null || true")
     rmdir --ignore-fail-on-non-empty /var/lib/coracle /run/coracle 2>/dev/null || true
     rmdir --ignore-fail-on-non-empty /etc/coracle 2>/dev/null || true
 fi

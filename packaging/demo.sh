@@ -184,6 +184,8 @@ stop_programs() {
     done
 }
 
+remove_as_root() { as_root bash -c 'source "$1"; shift; remove_tree "$@"' remove "$tree/packaging/remove.sh" "$@"; }
+
 stop() {
     stop_programs
     if as_root timeout 10 docker version >/dev/null 2>&1; then
@@ -192,9 +194,10 @@ stop() {
     fi
     # What pods mounted of Secrets and tokens lies in memory; another agent may have its own there.
     if ! pgrep -x coracle-agent >/dev/null; then
-        as_root sh -c 'grep -o " /run/coracle/volumes/[^ ]*" /proc/mounts | sort -r | xargs -r umount; rm -rf --one-file-system /run/coracle/volumes /run/coracle/engine-*.lock' || true
+        as_root sh -c 'grep -o " /run/coracle/volumes/[^ ]*" /proc/mounts | sort -r | xargs -r umount; rm -f /run/coracle/engine-*.lock' || true
+        remove_as_root /run/coracle/volumes
     fi
-    as_root rm -rf "$state" "$sockets"
+    remove_as_root "$state" "$sockets"
     "$tree/packaging/engine.sh" stop
     say "stopped and taken away. The Debian packages that it needs stay: docker.io nftables iproute2 iptables busybox-static curl jq"
 }

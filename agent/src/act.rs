@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::happening::{Event, Happening};
 use crate::lanes::Lanes;
 use crate::naming::{LABEL_HASH, PodName, SANDBOX, Tag, spare_name};
-use crate::plan::memory::{Lost, Memory, Setback, Stopping};
+use crate::plan::memory::{Lost, Memory, Setback, SetbackKind, Stopping};
 use crate::plan::round::words;
 use crate::plan::seen;
 use crate::plan::{Action, ActionKind, Round, Start, Stop, StopReason};
@@ -51,14 +51,17 @@ impl<'a, R: Runtime> Hands<'a, R> {
     /// In their order, up to the first that fails.
     pub async fn act(&self, uid: &str, pod: Option<&PodName>, actions: Vec<Action>) {
         let shown = pod.map_or_else(|| uid.to_owned(), |pod| format!("{}/{}", pod.namespace, pod.name));
+        // What fails for hours is told once, and that it is over.
+        let again = self.memory.borrow().setbacks.contains_key(uid);
+        let level = if again { log::Level::Debug } else { log::Level::Info };
+        let mut well = Vec::new();
         let mut actions = actions.into_iter().peekable();
         while let Some(action) = actions.next() {
             let beside = actions.next_if(|next| is_made_beside(&action.what, &next.what));
             for action in [Some(&action), beside.as_ref()].into_iter().flatten() {
-                log::info!("{shown}: {}: {}", words(&action.what), action.reason);
+                log::log!(level, "{shown}: {}: {}", words(&action.what), action.reason);
             }
-            let what = words(&action.what);
-            let makes_volumes = matches!(action.what, ActionKind::MakeVolumes { .. });
+            let (what, kind) = (words(&action.what), SetbackKind::of(&action.what));
             let done = match (action.what, beside.map(|beside| beside.what)) {
                 (ActionKind::Start(sandbox), Some(ActionKind::Start(member))) => {
                     self.start_both(*sandbox, *member).await
@@ -66,24 +69,43 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 (action, _) => self.one(uid, pod, action).await,
             };
             if let Err(failure) = done {
-                let mut memory = self.memory.borrow_mut();
-                let failures = memory.setbacks.get(uid).map_or(0, |setback| setback.failures).saturating_add(1);
-                let (at_ms, text) = (self.clock.now().mono_ms, failure.text().to_owned());
-                let of_volume = makes_volumes && matches!(failure, Failure::Refused(_));
-                let setback = Setback { failures, at_ms, text, of_volume };
-                memory.setbacks.insert(uid.to_owned(), setback);
-                match failure {
-                    Failure::Conflict(_) => log::debug!("{shown}: {what}: {failure}"),
-                    _ => log::warn!("{shown}: {what} failed, it is tried again: {failure}"),
-                }
-                return;
+                return self.fail((uid, pod, &shown), &what, kind, &failure);
             }
             trace::step(&shown, &what);
+            well.push(what);
             if self.given_up.borrow_mut().remove(uid) {
                 return;
             }
         }
+        if again {
+            log::info!("{shown}: done after it had failed: {}", well.join(", "));
+        }
         self.memory.borrow_mut().setbacks.remove(uid);
+    }
+
+    fn fail(
+        &self,
+        (uid, pod, shown): (&str, Option<&PodName>, &str),
+        what: &str,
+        kind: SetbackKind,
+        failure: &Failure,
+    ) {
+        let (at_ms, text) = (self.clock.now().mono_ms, failure.text().to_owned());
+        let kind = if matches!(failure, Failure::Refused(_)) { kind } else { SetbackKind::Other };
+        let before = self.memory.borrow().setbacks.get(uid).cloned();
+        let failures = before.as_ref().map_or(0, |setback| setback.failures).saturating_add(1);
+        let known = before.is_some_and(|setback| setback.text == text);
+        match failure {
+            _ if known => log::debug!("{shown}: {what} failed again: {failure}"),
+            Failure::Conflict(_) => log::debug!("{shown}: {what}: {failure}"),
+            _ => log::warn!("{shown}: {what} failed, it is tried again: {failure}"),
+        }
+        if let (SetbackKind::Removal, false, Some(pod)) = (kind, known, pod) {
+            let message = format!("Unable to remove its volumes: {text}");
+            self.happen(pod, SANDBOX, Event::Waits { reason: "FailedUnMount", message });
+        }
+        let setback = Setback { failures, at_ms, text, kind };
+        self.memory.borrow_mut().setbacks.insert(uid.to_owned(), setback);
     }
 
     async fn one(&self, uid: &str, pod: Option<&PodName>, action: ActionKind) -> Result<(), Failure> {
@@ -112,6 +134,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 Ok(())
             }
             ActionKind::RemoveVolumes => self.runtime.remove_volumes(uid).await,
+            ActionKind::FreeVolumes => self.runtime.free_volumes(uid).await,
             ActionKind::Resize { resizes, summary } => {
                 let pod = pod.ok_or_else(|| Failure::NotFound("the pod is gone".to_owned()))?;
                 self.happen(pod, SANDBOX, Event::ResizeStarted { summary: summary.clone() });
@@ -292,7 +315,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 
     /// The hook of this container is in the way of what is to be done now.
-    pub fn give_up_hook(&self, id: &str) {
+    fn give_up_hook(&self, id: &str) {
         if let Some(hook) = self.hooks.borrow().get(id) {
             log::info!("the hook of container {id:.12} is given up: it is to end, or has ended");
             hook.notify_one();
@@ -368,6 +391,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
         let mut memory = self.memory.borrow_mut();
         memory.admissions.extend(round.admissions.clone());
         memory.allocations.extend(round.allocations.clone());
+        drop(memory);
+        round.hooks_given_up.iter().for_each(|id| self.give_up_hook(id));
     }
 
     /// A queue that is full loses events, never actions.

@@ -72,6 +72,7 @@ pub mod summary;
 pub mod sync;
 pub mod tool;
 pub mod trace;
+mod tree;
 pub mod usage;
 pub mod volumes;
 
@@ -92,6 +93,7 @@ use tokio::time::timeout;
 use clock::wall_ms;
 use config::Config;
 use desired::directory::Directory;
+use desired::ended::{self, EndedPods};
 use desired::known::Known;
 use desired::master::{self, ClusterServices, MasterPods, Outlets};
 use desired::page;
@@ -134,8 +136,7 @@ impl std::error::Error for RunError {}
 
 /// Runs until `shutdown`; containers and service rules stay as they are. Needs a `LocalSet`.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-    private::data_directory(&config.data_dir)
-        .map_err(|cause| RunError::DataDir { path: config.data_dir.clone(), cause })?;
+    take_data_directory(&config.data_dir)?;
     let (port, socket) = listen(&config)?;
     let host = host::look(&config.data_dir, config.node_ip, &config.pod_cidr);
     let docker = Arc::new(Docker::new(engine(&config)));
@@ -207,6 +208,14 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     stop.send_replace(true);
     end([port, socket]).await;
     ended
+}
+
+fn take_data_directory(path: &str) -> Result<(), RunError> {
+    private::data_directory(path).map_err(|cause| RunError::DataDir { path: path.to_owned(), cause })?;
+    if let Err(error) = runtime::docker::adopt_claims(path) {
+        log::error!("note which directories of claims are there: {error}");
+    }
+    Ok(())
 }
 
 /// Waits for listeners that were told to stop.
@@ -310,7 +319,9 @@ fn spawn_sources(
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
     let dns = spawn_servers(config, (&network, &shown, &address), &happenings_in);
     let last = network.clone();
-    spawn_local(together::follow(files, pods, network, objects, node, dns, desired_in));
+    let (ended_in, ended) = watch::channel(Arc::new(EndedPods::read(&config.data_dir)));
+    spawn_local(ended::follow(config.data_dir.clone(), shown.clone(), ended_in));
+    spawn_local(together::follow((files, ended), pods, network, objects, node, dns, desired_in));
     let Some(target) = config.master.clone() else {
         // Nobody takes events: the loop's queue must not fill up.
         drop(happenings);

@@ -246,8 +246,11 @@ pub fn volatile_dir(run_dir: &str, node_name: &str) -> String {
     format!("{run_dir}/volumes/{node_name}")
 }
 
+/// In a pod's directory: the volumes that are its own.
+pub const VOLUMES: &str = "volumes";
+
 pub fn volume_dir(data_dir: &str, uid: &str, volume: &str) -> String {
-    format!("{}/volumes/{volume}", pod_dir(data_dir, uid))
+    format!("{}/{VOLUMES}/{volume}", pod_dir(data_dir, uid))
 }
 
 pub fn message_file(data_dir: &str, uid: &str, container: &str, attempt: u32) -> String {

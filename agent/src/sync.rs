@@ -136,8 +136,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
                 hands.remember(&round);
-                round.hooks_given_up.iter().for_each(|id| hands.give_up_hook(id));
-                tell(&ends, &desired, &round.waits, &mut announced);
+                tell(&ends, &desired, &round.waits, &world.memory, &mut announced);
                 show(&ends.shown, &desired, &world, &round, now);
                 trace::step("loop", &format_args!("decided, actions for {} pods", round.pods.len()));
                 let wake_at_ms = round.wake_at_ms;
@@ -161,9 +160,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
                 () = sleep_until(clock.at(wake_at_ms)) => {}
             }
         }
-        for done in finished {
-            retire(done, &mut busy);
-        }
+        finished.into_iter().for_each(|done| retire(done, &mut busy));
     }
 }
 
@@ -190,7 +187,8 @@ async fn look<R: Runtime>(
     rules: Rules,
 ) -> Result<Now, Failure> {
     world.containers = runtime.list().await?;
-    world.volumes = runtime.volumes().await?;
+    let belongings = runtime.volumes().await?;
+    (world.volumes, world.held_volumes) = (belongings.all, belongings.volumes);
     world.contents = runtime.contents(&plan::contents::paths(desired, &world.node)).await?;
     let now = clock.now();
     for seen in &mut world.containers {
@@ -265,9 +263,17 @@ struct Announced {
     dismissed: BTreeSet<String>,
 }
 
-/// A wait is told once, to the log and as events, and again when it changes.
-fn tell(ends: &SyncChannels, desired: &Desired, waits: &BTreeMap<String, Waits>, announced: &mut Announced) {
-    let mut now_announced = Announced::default();
+/// A wait is told once, to the log and as events, and again when it changes; what failed and is just being tried again
+/// waits as before.
+fn tell(
+    ends: &SyncChannels,
+    desired: &Desired,
+    waits: &BTreeMap<String, Waits>,
+    memory: &Memory,
+    announced: &mut Announced,
+) {
+    let mut now_announced = Announced { waits: announced.waits.clone(), ..Announced::default() };
+    now_announced.waits.retain(|(uid, _), _| memory.setbacks.contains_key(uid));
     for (uid, waits) in waits {
         let Some(wanted) = desired.pods.get(uid) else { continue };
         let containers = waits.containers.iter().map(|(name, waiting)| (Some(name.as_str()), waiting));
@@ -332,6 +338,7 @@ fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World
         && was.world.containers == world.containers
         && was.world.node.address == world.node.address
         && was.world.busy == world.busy
+        && was.world.memory.left() == world.memory.left()
         && was.world.verdicts == world.verdicts
         && was.world.strain == world.strain;
     if !same {

@@ -11,12 +11,17 @@ use serde_json::Value;
 
 const LISTS: [&str; 3] = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
 
+/// How a time of a condition that moved is told.
+const SINCE: &str = "and now since";
+
 /// The pods of one watcher, by uid.
 #[derive(Default)]
 pub struct Followed {
     pods: BTreeMap<String, Value>,
     /// By pod and the engine's id: when it started. An id means one attempt, however often it is told.
     starts: BTreeMap<(String, String), String>,
+    /// Words of a pod get lost: a condition that changed twice in between was told once.
+    pub gaps: bool,
 }
 
 impl Followed {
@@ -37,7 +42,11 @@ impl Followed {
             }
         }
         if let Some(before) = self.pods.insert(text(&pod["metadata"]["uid"]).to_owned(), pod.clone()) {
-            wrongs.extend(moved(&before["status"], &pod["status"]));
+            wrongs.extend(
+                moved(&before["status"], &pod["status"])
+                    .into_iter()
+                    .filter(|wrong| !self.gaps || !wrong.contains(SINCE)),
+            );
             wrongs.extend(postponed(&before["metadata"], &pod["metadata"]));
         }
         wrongs.into_iter().map(|wrong| format!("{name}: {wrong}")).collect()
@@ -92,13 +101,7 @@ pub fn moved(before: &Value, now: &Value) -> Vec<String> {
         let Some(is) = list(now, "conditions").find(same) else { continue };
         let since = |condition: &Value| condition["lastTransitionTime"].clone();
         if since(was).is_string() && since(is) != since(was) {
-            wrongs.push(format!(
-                "{} is {} since {}, and now since {}",
-                was["type"],
-                was["status"],
-                since(was),
-                since(is)
-            ));
+            wrongs.push(format!("{} is {} since {}, {SINCE} {}", was["type"], was["status"], since(was), since(is)));
         }
     }
     wrongs

@@ -64,6 +64,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/heed.rs", "what listens on this host"),
     ("agent/src/net.rs", "which frames go back through the port of a bridge that they came from"),
     ("agent/src/tool.rs", "runs nft, ip and iptables"),
+    ("agent/src/tree.rs", "removes and measures folders that containers have filled"),
     ("agent/src/pod_network/plug.rs", "pods' interfaces: the kernel's files about them, and `ip` in a pod's network"),
     ("agent/src/netfilter.rs", "the kernel's flows and rules"),
     ("agent/src/health_ports.rs", "answers balancers at health check node ports"),
@@ -84,6 +85,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/desired/objects/kept.rs", "what pods use, on this host's disk"),
     ("agent/src/desired/known.rs", "the services of the cluster on this host's disk"),
     ("agent/src/desired/last.rs", "the last assignment on this host's disk"),
+    ("agent/src/desired/ended.rs", "which pods of files have ended, on this host's disk"),
     ("agent/src/runtime/docker", "the engine, volumes' folders, termination messages, probes"),
 ];
 
@@ -435,6 +437,31 @@ fn one_file_of_the_master_writes() {
         &format!("only {WRITES} writes: hand a change to Registry::commit"),
     );
     assert!(!places(&sources(), |p| p == WRITES, writes).is_empty(), "{WRITES} writes");
+}
+
+/// Whatever a container has put into a folder, and whatever is mounted there.
+const REMOVES: &str = "agent/src/tree.rs";
+/// Of the packages and of what is tried with them; what such a script made a moment ago, in a folder of its own, it may
+/// remove as it likes.
+const REMOVES_OF_PACKAGES: &str = "packaging/remove.sh";
+/// The master's own folders, of which it holds the lock, and which nobody else writes in.
+const REMOVE_THEIR_OWN: &[&str] = &["master/src/store/disk.rs", "master/src/store/backup.rs"];
+
+#[test]
+fn one_function_removes_trees() {
+    let removes = |l: &str| ["remove_dir_all", "\"rm\"", "Command::new(\"rm"].iter().any(|word| l.contains(word));
+    let elsewhere = |p: &str| p != REMOVES && !REMOVE_THEIR_OWN.contains(&p);
+    assert_none(places(&sources(), elsewhere, removes), &format!("folders go by `remove` of {REMOVES} alone"));
+    let mut plain = Vec::new();
+    for name in ["deb.sh", "demo.sh", "sweep.sh", "remove.sh"] {
+        let text = fs::read_to_string(top().join("packaging").join(name)).expect("a script of the packages");
+        let lines = text.lines().filter(|line| line.contains("rm -r") && !line.trim_start().starts_with('#'));
+        // Folders of the build, which a variable names: those of a host have a path.
+        let built = |line: &&str| ["\"$out\"", "\"$root\""].iter().any(|own| line.contains(own));
+        plain.extend(lines.filter(|line| !built(line)).map(|line| format!("packaging/{name}: {}", line.trim())));
+    }
+    let only = format!("{REMOVES_OF_PACKAGES}: rm -rf --one-file-system -- \"$path\"");
+    assert_eq!(plain, [only], "packages remove folders by `remove_tree` of {REMOVES_OF_PACKAGES} alone");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::clock::{Clock, wall_ms};
 use crate::config::Config;
 use crate::desired::assigned::Assigned;
 use crate::desired::directory::Directory;
+use crate::desired::ended::EndedPods;
 use crate::desired::file;
 use crate::desired::known::Known;
 use crate::desired::last::LastAssignment;
@@ -85,7 +86,8 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
         ..World::default()
     };
     world.containers = docker.list().await.map_err(asked)?;
-    world.volumes = docker.volumes().await.map_err(asked)?;
+    let belongings = docker.volumes().await.map_err(asked)?;
+    (world.volumes, world.held_volumes) = (belongings.all, belongings.volumes);
     world.contents = docker.contents(&plan::contents::paths(&desired, &world.node)).await.map_err(asked)?;
     let now = clock.now();
     world.memory.up_ms = world.node.up_ms;
@@ -125,7 +127,9 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     }
     let network = config.master.as_ref().and_then(|_| Known::new(&config.data_dir).read()).map(Arc::new);
     let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
-    let (desired, dropped) = together(AllSources { sources, network, objects: Arc::new(objects), node: None }, &dns);
+    let ended = Arc::new(EndedPods::read(&config.data_dir));
+    let said = AllSources { sources, ended, network, objects: Arc::new(objects), node: None };
+    let (desired, dropped) = together(said, &dns);
     notes.extend(dropped);
     desired
 }

@@ -19,6 +19,7 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
             .flatten()
             .map(|one| pressure(&text(&one["type"]), &text(&one["message"]))),
     );
+    problems.extend(node["left"].as_array().into_iter().flatten().map(&text));
     let former = node["formerNames"].as_array().into_iter().flatten();
     problems.extend(former.map(|name| former_name(&text(&node["name"]), &text(name))));
     let mut rows = Vec::new();
@@ -84,7 +85,7 @@ fn pressure(kind: &str, message: &str) -> String {
         }
         _ => "the master's new pods may be refused",
     };
-    format!("{kind}: {message}: {advice}; it holds for five minutes after the host has enough again")
+    format!("{kind}: {message}: {advice}; it holds for a minute after the host has enough again")
 }
 
 /// Of a host whose node had another name before.
@@ -152,6 +153,13 @@ mod tests {
             assert!(line.contains(&message(kind)) && line.contains(advice), "{line}");
             assert_eq!(report.document["node"]["conditions"][0]["type"], kind);
         }
+    }
+
+    #[test]
+    fn what_cannot_be_removed() {
+        let left = "the volumes of pod d/p: remove /x: /x/in is mounted, and stays: unmount it (umount)";
+        let report = report(&json!({"name": "n1", "left": [left]}), None, &json!({"items": []}), &[]);
+        assert!(!report.well && report.lines.last().is_some_and(|line| line.contains(left)), "{:?}", report.lines);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod assigned;
 pub mod directory;
+pub mod ended;
 pub mod file;
 pub mod follow;
 mod former;

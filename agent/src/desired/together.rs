@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::ended::EndedPods;
 use super::master::ClusterServices;
 use super::objects::{self, Objects};
 use super::{Desired, Source, SourceState, merge};
@@ -15,6 +16,8 @@ use crate::dns::upstream;
 /// The latest state of all sources.
 pub struct AllSources {
     pub sources: BTreeMap<Source, SourceState>,
+    /// Pods of files that have run to their end.
+    pub ended: Arc<EndedPods>,
     pub network: Option<Arc<ClusterServices>>,
     pub objects: Arc<Objects>,
     pub node: Option<Arc<NodeSaid>>,
@@ -27,6 +30,9 @@ pub fn together(said: AllSources, dns: &ClusterNames) -> (Desired, Vec<String>) 
         merged.services = network.services.clone();
     }
     merged.dns = Dns { cluster: dns.of_cluster(&merged.services), host: upstream::of_host() };
+    for wanted in merged.pods.values_mut().filter(|wanted| wanted.name.source == Source::File) {
+        *wanted = said.ended.with_end(wanted);
+    }
     merged.node = said.node;
     merged.objects = objects::with_files(said.objects, said.sources.get(&Source::File));
     (merged, dropped)
@@ -34,7 +40,7 @@ pub fn together(said: AllSources, dns: &ClusterNames) -> (Desired, Vec<String>) 
 
 /// Ends with its sources.
 pub async fn follow(
-    mut files: watch::Receiver<Option<SourceState>>,
+    (mut files, mut ended): (watch::Receiver<Option<SourceState>>, watch::Receiver<Arc<EndedPods>>),
     mut pods: watch::Receiver<Option<SourceState>>,
     mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
     mut objects: watch::Receiver<Arc<Objects>>,
@@ -50,6 +56,7 @@ pub async fn follow(
             .collect();
         let said = AllSources {
             sources,
+            ended: ended.borrow_and_update().clone(),
             network: network.borrow_and_update().clone(),
             objects: objects.borrow_and_update().clone(),
             node: node.borrow_and_update().clone(),
@@ -69,6 +76,7 @@ pub async fn follow(
         });
         let alive = tokio::select! {
             changed = files.changed() => changed.is_ok(),
+            changed = ended.changed() => changed.is_ok(),
             changed = pods.changed() => changed.is_ok(),
             changed = network.changed() => changed.is_ok(),
             changed = node.changed() => changed.is_ok(),

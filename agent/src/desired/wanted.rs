@@ -77,6 +77,14 @@ impl Wanted {
         Ok(Wanted { name, document, pod, sandbox_hash, hashes, manifest_hash, restarts_all, refused, objects, tokens })
     }
 
+    /// The same with a status that is on record.
+    pub fn with_status(&self, status: &Value) -> Wanted {
+        let mut wanted = self.clone();
+        wanted.document["status"] = status.clone();
+        wanted.pod = Pod::read(&wanted.document).unwrap_or(wanted.pod);
+        wanted
+    }
+
     /// Its containers of every kind.
     pub fn members(&self) -> impl Iterator<Item = Member<'_>> {
         members(&self.pod.spec)

@@ -76,14 +76,9 @@ pub fn collect<'a>(case: &CollectionCase<'a>) -> Vec<&'a EngineImage> {
     }
     let may_be_used = u128::from(case.disk.bytes) * u128::from(case.low) / 100;
     let mut too_much = u128::from(case.disk.bytes.saturating_sub(case.disk.free)).saturating_sub(may_be_used);
-    let preloaded = case.record.preloaded();
     let last = |image: &EngineImage| case.last_used_ms.get(&image.id).copied().unwrap_or(case.now_ms);
-    let mut may_go: Vec<&EngineImage> = case
-        .here
-        .iter()
-        .filter(|image| is_ours(image, case.record) && !preloaded.contains(image.id.as_str()))
-        .filter(|image| !in_use(image, case.wanted, case.used) && case.now_ms - last(image) >= REST_MS)
-        .collect();
+    let mut may_go = unused(case.here, case.record, case.wanted, case.used);
+    may_go.retain(|image| case.now_ms - last(image) >= REST_MS);
     may_go.sort_by_key(|image| (last(image), &image.id));
     let goes = |image: &&EngineImage| {
         let goes = too_much > 0;
@@ -91,6 +86,18 @@ pub fn collect<'a>(case: &CollectionCase<'a>) -> Vec<&'a EngineImage> {
         goes
     };
     may_go.into_iter().take_while(goes).collect()
+}
+
+/// Those that this agent fetched and nobody needs; one whose archive lies here would come again.
+pub fn unused<'a>(
+    here: &'a [EngineImage],
+    record: &ImageRecord,
+    wanted: &BTreeSet<String>,
+    used: &BTreeSet<String>,
+) -> Vec<&'a EngineImage> {
+    let preloaded = record.preloaded();
+    let ours = here.iter().filter(|image| is_ours(image, record) && !preloaded.contains(image.id.as_str()));
+    ours.filter(|image| !in_use(image, wanted, used)).collect()
 }
 
 /// Whoever gave it another name wants to keep it.

@@ -31,7 +31,7 @@ use crate::runtime::docker::Docker;
 use crate::runtime::{Failure, Runtime};
 use crate::sync::Shown;
 use archive::Archive;
-use collect::{CollectionCase, collect, used_percent};
+use collect::{CollectionCase, EngineImage, collect, unused, used_percent};
 use record::Loaded;
 
 const LOOK: Duration = Duration::from_secs(60);
@@ -225,7 +225,7 @@ impl Room {
 
     async fn collect(&mut self, shown: &Shown) -> Result<(), Failure> {
         let now_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let used: BTreeSet<String> = shown.world.containers.iter().map(|seen| seen.image_id.clone()).collect();
+        let used = used(shown);
         self.last_used_ms.extend(used.iter().map(|id| (id.clone(), now_ms)));
         let Some((root, disk)) = self.docker.root().and_then(|root| Some((root.clone(), files::disk(&root)?))) else {
             return Ok(());
@@ -243,9 +243,7 @@ impl Room {
         }
         self.docker.change_record(|record| record.keep(&ids));
         let record = self.docker.record();
-        let wanted =
-            shown.desired.pods.values().flat_map(|wanted| wanted.members().map(|member| member.spec.image.clone()));
-        let wanted: BTreeSet<String> = wanted.collect();
+        let wanted = named(shown);
         let (high, low) = (self.about.high, self.about.low);
         let last_used_ms = &self.last_used_ms;
         let case = CollectionCase {
@@ -265,15 +263,42 @@ impl Room {
         }
         self.full = goes.is_empty();
         for image in goes {
-            let names = if image.tags.is_empty() { image.id.clone() } else { image.tags.join(", ") };
-            match self.docker.remove_image(image).await {
-                Ok(()) => log::info!("removed the image {names}: no pod names it, and {percent} % of {root} is in use"),
-                // Somebody has made a container or another image of it.
-                Err(failure) => log::debug!("the image {names} stays: {failure}"),
-            }
+            remove(&self.docker, image, &format!("{percent} % of {root} is in use")).await;
         }
         Ok(())
     }
+}
+
+/// Those that nobody uses, however much of the disk is free: pods would have to go otherwise.
+pub async fn free_unused(docker: &Docker, shown: &Shown) {
+    let here = match docker.images().await {
+        Ok(here) => here,
+        Err(failure) => return log::debug!("image collection: {failure}"),
+    };
+    let (wanted, used) = (named(shown), used(shown));
+    for image in unused(&here, &docker.record(), &wanted, &used) {
+        remove(docker, image, "the disk is short").await;
+    }
+}
+
+async fn remove(docker: &Docker, image: &EngineImage, why: &str) {
+    let names = if image.tags.is_empty() { image.id.clone() } else { image.tags.join(", ") };
+    match docker.remove_image(image).await {
+        Ok(()) => log::info!("removed the image {names}: no pod names it, and {why}"),
+        // Somebody has made a container or another image of it.
+        Err(failure) => log::debug!("the image {names} stays: {failure}"),
+    }
+}
+
+/// As pods name them.
+fn named(shown: &Shown) -> BTreeSet<String> {
+    let pods = shown.desired.pods.values();
+    pods.flat_map(|wanted| wanted.members().map(|member| member.spec.image.clone())).collect()
+}
+
+/// The ids of those that a container was made of.
+fn used(shown: &Shown) -> BTreeSet<String> {
+    shown.world.containers.iter().map(|seen| seen.image_id.clone()).collect()
 }
 
 /// A disk that fills up further has the same reason.

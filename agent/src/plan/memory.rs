@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::again;
 use super::backoff::{Now, RAN_FINE_MS, restart_wait_ms};
+use super::round::ActionKind;
 use super::seen::{self, Run};
 use super::waiting::Dismissal;
 use crate::naming::{PodName, Tag};
@@ -159,8 +160,26 @@ pub struct Setback {
     pub failures: u32,
     pub at_ms: i64,
     pub text: String,
+    pub kind: SetbackKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetbackKind {
     /// A volume cannot be mounted.
-    pub of_volume: bool,
+    Mount,
+    /// What a pod had cannot be removed.
+    Removal,
+    Other,
+}
+
+impl SetbackKind {
+    pub fn of(what: &ActionKind) -> SetbackKind {
+        match what {
+            ActionKind::MakeVolumes { .. } => SetbackKind::Mount,
+            ActionKind::RemoveVolumes | ActionKind::FreeVolumes => SetbackKind::Removal,
+            _ => SetbackKind::Other,
+        }
+    }
 }
 
 /// A container that is dead, or was made and could not be started.
@@ -224,6 +243,19 @@ impl Memory {
     pub fn forget(&mut self, id: &str) {
         self.lives.remove(id);
         self.hooks_failed.remove(id);
+    }
+
+    /// What cannot be removed of pods, in words.
+    pub fn left(&self) -> Vec<String> {
+        let left = self.setbacks.iter().filter(|(_, setback)| setback.kind == SetbackKind::Removal);
+        left.map(|(uid, setback)| {
+            let pod = self.owners.get(uid).map_or_else(
+                || format!("a pod that is gone ({uid})"),
+                |PodName { namespace, name, .. }| format!("pod {namespace}/{name}"),
+            );
+            format!("the volumes of {pod}: {}; it is tried again", setback.text)
+        })
+        .collect()
     }
 
     /// Nobody wants the pod any more and nothing is left of it.

@@ -8,7 +8,7 @@ use super::anew;
 use super::backoff::{Now, setback_wait_ms};
 use super::containers::{self, Story};
 use super::garbage;
-use super::memory::{FirstWanted, Memory};
+use super::memory::{FirstWanted, Memory, SetbackKind};
 use super::order;
 use super::ports::TakenPorts;
 use super::resize;
@@ -35,10 +35,10 @@ pub fn decide<'a>(
     room: &mut NodeRoom<'_>,
 ) -> PodPlan {
     let mut part = PodPlan::default();
-    if rests(case, &mut part, &wanted.name.uid) {
+    let pod = PodCase::new(case, wanted, runs);
+    if rests_as_it_is(pod, &mut part) {
         return part;
     }
-    let pod = PodCase::new(case, wanted, runs);
     let grace_s = Some(containers::grace_s(wanted));
     if wanted.pod.metadata.deletion_timestamp.is_some() && case.rules.hold(Rule::DeletedPodsEnd) {
         end(case, &mut part, runs, pod.address, grace_s, StopReason::PodDeleted);
@@ -63,7 +63,7 @@ pub fn decide<'a>(
     if let Some((dismissal, grace_s, why)) = ended_as_a_whole(pod, &mut part, grace_s) {
         part.waits.dismissed = Some(dismissal);
         if !end(case, &mut part, runs, pod.address, grace_s, why) {
-            garbage::dead(case, &mut part, runs, None);
+            garbage::ended(pod, &mut part);
         }
         return part;
     }
@@ -73,7 +73,7 @@ pub fn decide<'a>(
         .partition(|story| story.member.kind == MemberKind::Ephemeral);
     if finished(pod, &stories) && case.rules.hold(Rule::FinishedPodsRest) {
         if !end(case, &mut part, runs, pod.address, grace_s, StopReason::PodFinished) {
-            garbage::dead(case, &mut part, runs, None);
+            garbage::ended(pod, &mut part);
         }
         return part;
     }
@@ -83,12 +83,12 @@ pub fn decide<'a>(
     end_strangers(pod, &mut part);
     if anew::end_earlier(pod, &mut part) || anew::waits(pod, &mut part, &stories) {
         // It may wait for minutes.
-        garbage::dead(case, &mut part, runs, Some(*attempt));
+        garbage::dead(case, &mut part, runs, *attempt);
         return part;
     }
     let held_up: Vec<bool> = stories.iter().map(|story| containers::end_what_has_to(pod, &mut part, story)).collect();
     resize::resize(pod, &mut part, &stories);
-    garbage::dead(case, &mut part, runs, Some(*attempt));
+    garbage::dead(case, &mut part, runs, *attempt);
     let turns = order::turns(pod, &stories, *attempt);
     for ((story, held_up), turn) in stories.iter().zip(held_up).zip(turns) {
         if turn && !held_up {
@@ -204,13 +204,25 @@ pub fn rests(case: Case<'_>, part: &mut PodPlan, uid: &str) -> bool {
     // One failure may be chance; the next one is shown.
     if setback.failures > 1 {
         let text = setback.text.clone();
-        if setback.of_volume {
-            part.waits.notes.insert("volumes".to_owned(), Waiting::new(WaitReason::FailedMount, text));
-        } else {
-            part.waits.pod = Some(Waiting::new(WaitReason::SetupFailed, text));
+        match setback.kind {
+            SetbackKind::Mount => {
+                part.waits.notes.insert("volumes".to_owned(), Waiting::new(WaitReason::FailedMount, text));
+            }
+            // The pod itself is over. The node's status says it, and an event does.
+            SetbackKind::Removal => {}
+            SetbackKind::Other => part.waits.pod = Some(Waiting::new(WaitReason::SetupFailed, text)),
         }
     }
     true
+}
+
+/// What has ended as a whole stays so meanwhile.
+fn rests_as_it_is(pod: PodCase<'_>, part: &mut PodPlan) -> bool {
+    let rests = rests(pod.case, part, &pod.wanted.name.uid);
+    if rests {
+        part.waits.dismissed = ended_as_a_whole(pod, part, None).map(|(dismissal, ..)| dismissal);
+    }
+    rests
 }
 
 /// It has run to its end: by what its containers did, or by what was told of it before.

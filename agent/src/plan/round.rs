@@ -85,7 +85,10 @@ pub enum ActionKind {
         id: String,
         container: String,
     },
+    /// All that it has on this host beside containers.
     RemoveVolumes,
+    /// Its own volumes alone.
+    FreeVolumes,
     /// Changes the limits of running containers. `summary`: the text of the events.
     Resize {
         resizes: Vec<Resize>,
@@ -268,7 +271,7 @@ pub fn words(what: &ActionKind) -> String {
         }
         ActionKind::Kill { container, .. } => format!("kill {container}"),
         ActionKind::Remove { container, .. } => format!("remove a dead {container}"),
-        ActionKind::RemoveVolumes => "remove its volumes".to_owned(),
+        ActionKind::RemoveVolumes | ActionKind::FreeVolumes => "remove its volumes".to_owned(),
         ActionKind::Resize { resizes, .. } => {
             let names: Vec<&str> = resizes.iter().map(|resize| resize.container.as_str()).collect();
             format!("resize {}", names.join(", "))

@@ -65,6 +65,12 @@ pub enum Rule {
     FinishedPodsRest,
     /// Dead containers are removed but for the last two.
     GarbageIsRemoved,
+    /// A pod that has ended keeps the last of each of its containers, and nothing else.
+    EndedPodsFree,
+    /// An evicted pod keeps no container.
+    EvictedPodsFree,
+    /// A host that is short of disk keeps no dead container that nothing follows from.
+    StrainFreesDead,
     /// Volumes go after the last container.
     VolumesGoLast,
     /// A pod with a field that is not supported is not started.
@@ -88,7 +94,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 41] = [
+    pub const ALL: [Rule; 44] = [
         Rule::BusyPodsWait,
         Rule::UnknownIsNotAbsent,
         Rule::GonePodsEnd,
@@ -120,6 +126,9 @@ impl Rule {
         Rule::LocalImageWillDo,
         Rule::FinishedPodsRest,
         Rule::GarbageIsRemoved,
+        Rule::EndedPodsFree,
+        Rule::EvictedPodsFree,
+        Rule::StrainFreesDead,
         Rule::VolumesGoLast,
         Rule::RefusedPodsWait,
         Rule::SetbacksRest,

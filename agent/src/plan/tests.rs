@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use super::memory::{Pull, PullState, Setback};
+use super::memory::{Pull, PullState, Setback, SetbackKind};
 use super::*;
 use crate::container::{Instance, member_config, sandbox_config};
 use crate::hash::EPHEMERAL_HASH;
@@ -104,6 +104,7 @@ fn short(what: &ActionKind) -> String {
         ActionKind::Kill { container, .. } => format!("kill {container}"),
         ActionKind::Remove { container, .. } => format!("remove {container}"),
         ActionKind::RemoveVolumes => "remove volumes".to_owned(),
+        ActionKind::FreeVolumes => "free volumes".to_owned(),
         ActionKind::Resize { resizes, .. } => {
             format!("resize {}", resizes.iter().map(|one| one.container.as_str()).collect::<Vec<_>>().join(" "))
         }
@@ -184,8 +185,61 @@ fn dead_containers_are_bounded() {
         let expected: Vec<_> = vec!["remove c"; removed].into_iter().chain(["waits: CrashLoopBackOff"]).collect();
         check(from_ref(&wanted), world(&wanted, Some(RUNS), &runs), 0, &expected);
         let never = one("Never");
-        check(from_ref(&never), world(&never, None, &runs), 0, &vec!["remove c"; removed]);
+        check(from_ref(&never), world(&never, None, &runs), 0, &vec!["remove c"; restarts as usize]);
     }
+}
+
+/// Volumes and sandbox go, and the last of each container stays: for its log and its exit code.
+#[test]
+fn what_has_ended_frees_what_it_had() {
+    let never = one("Never");
+    let holds = |world: World| World { held_volumes: ["u".to_owned()].into(), ..world };
+    let ended = || holds(world(&never, Some(died(0)), &[(0, 0, died(0))]));
+    check(from_ref(&never), holds(world(&never, Some(RUNS), &[(0, 0, RUNS)])), 0, &[]);
+    check(from_ref(&never), holds(world(&never, Some(RUNS), &[(0, 0, died(0))])), 0, &["stop POD"]);
+    check(from_ref(&never), ended(), 0, &["remove POD", "free volumes"]);
+    check(from_ref(&never), world(&never, None, &[(0, 0, died(0))]), 0, &[]);
+    let mut resting = ended();
+    let setback = Setback { failures: 9, at_ms: 0, text: "it is mounted".to_owned(), kind: SetbackKind::Removal };
+    resting.memory.setbacks.insert("u".to_owned(), setback);
+    check(from_ref(&never), resting, 29_999, &[]);
+    // One that starts again keeps its volumes while it waits.
+    let always = one("Always");
+    check(from_ref(&always), holds(world(&always, Some(RUNS), &[(0, 1, died(1))])), 0, &["waits: CrashLoopBackOff"]);
+}
+
+/// When its end is on record nothing of it is needed here any more.
+#[test]
+fn an_evicted_pod_keeps_nothing_and_a_disk_that_is_short_no_dead_container() {
+    use super::strain::{Short, Strain};
+    let recorded = |policy: &str, status: Value| {
+        let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "i:1"}]});
+        let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": status});
+        Wanted::new(Source::Master, document).unwrap()
+    };
+    let short = |world: World| {
+        let strain = Strain { short: [Short::Disk].into(), ..Strain::default() };
+        World { strain: strain.into(), ..world }
+    };
+    let evicted = recorded("Always", json!({"phase": "Failed", "reason": "Evicted"}));
+    let all = || world(&evicted, Some(died(0)), &[(0, 0, died(137))]);
+    check(from_ref(&evicted), all(), 0, &["remove POD", "remove c"]);
+    let mut left = World::default();
+    left.volumes.insert("u".to_owned());
+    check(from_ref(&evicted), left, 0, &["remove volumes"]);
+    let done = recorded("Never", json!({"phase": "Succeeded"}));
+    let ended = |wanted: &Wanted| world(wanted, None, &[(0, 0, died(0))]);
+    check(from_ref(&done), ended(&done), 0, &[]);
+    check(from_ref(&done), short(ended(&done)), 0, &["remove c"]);
+    let unrecorded = recorded("Never", json!({"phase": "Running"}));
+    check(from_ref(&unrecorded), short(ended(&unrecorded)), 0, &[]);
+    // Of one that lives the newest stays: nobody else knows how often it failed.
+    let lives = one("Always");
+    let twice = || world(&lives, Some(RUNS), &[(0, 1, died(1)), (1, 2, RUNS)]);
+    check(from_ref(&lives), twice(), 0, &[]);
+    check(from_ref(&lives), short(twice()), 0, &["remove c"]);
+    let waits = || world(&lives, Some(RUNS), &[(0, 1, died(1)), (1, 2, died(1))]);
+    check(from_ref(&lives), short(waits()), 0, &["remove c", "waits: CrashLoopBackOff"]);
 }
 
 #[test]
@@ -948,11 +1002,12 @@ fn a_resize_waits_for_room() {
 #[test]
 fn a_volume_that_cannot_be_mounted_is_an_event_and_a_lost_call_a_reason() {
     let wanted = one("Always");
-    for (of_volume, pod, note) in
-        [(true, None, Some(WaitReason::FailedMount)), (false, Some(WaitReason::SetupFailed), None)]
-    {
+    for (kind, pod, note) in [
+        (SetbackKind::Mount, None, Some(WaitReason::FailedMount)),
+        (SetbackKind::Other, Some(WaitReason::SetupFailed), None),
+    ] {
         let mut world = world(&wanted, None, &[]);
-        let setback = Setback { failures: 2, at_ms: 0, text: "no".to_owned(), of_volume };
+        let setback = Setback { failures: 2, at_ms: 0, text: "no".to_owned(), kind };
         world.memory.setbacks.insert("u".to_owned(), setback);
         let desired = Desired { pods: [("u".to_owned(), Arc::new(wanted.clone()))].into(), ..Desired::default() };
         let now = Now { wall_ms: 1000, mono_ms: 0 };
@@ -963,7 +1018,8 @@ fn a_volume_that_cannot_be_mounted_is_an_event_and_a_lost_call_a_reason() {
     }
 }
 
-/// A hook is waited for in the lane of its pod, and not when its container is to end, its grace is over or it has ended.
+/// A hook is waited for in the lane of its pod, and not when its container is to end, its grace is over or it has
+/// ended.
 #[test]
 fn hooks_give_way() {
     let check = |wanted: &Wanted, change: &dyn Fn(&mut World, &str), mono_ms: i64, given_up: bool| {

@@ -49,8 +49,10 @@ pub struct World {
     pub node: Node,
     /// One whole listing of the engine.
     pub containers: Vec<SeenContainer>,
-    /// Uids of pods that have volumes on this host.
+    /// Uids of pods that have something on this host beside containers.
     pub volumes: BTreeSet<String>,
+    /// Of them those with volumes of their own, which go when the pod ends.
+    pub held_volumes: BTreeSet<String>,
     /// The stamps of volumes that the agent fills itself, by path.
     pub contents: BTreeMap<String, String>,
     /// The images that were looked up for this round: None is absent, a missing key was not asked for.

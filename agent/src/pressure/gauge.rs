@@ -1,10 +1,8 @@
-//! Measures: what is left of this host's memory and disks, and how full directories are.
+//! Measures: what is left of this host's memory and disks.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
 
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
@@ -15,8 +13,6 @@ use crate::figures::files;
 /// The kernel tells when processes have waited for memory for a tenth of a second within one: no other program needs to
 /// look then.
 const STALL: &str = "some 100000 1000000";
-/// A tree with more entries is as full as these make it.
-const ENTRIES_MAX: usize = 1_000_000;
 
 /// The memory that is free, or could be freed at once.
 pub fn memory() -> Option<Level> {
@@ -48,31 +44,10 @@ pub fn disk(path: &str) -> Option<(Level, Level)> {
     Some((bytes, Level { available: disk.files_free, capacity: disk.files }))
 }
 
-/// The disk space of a tree, without other file systems in it; a file with several names counts once. Ends early above
-/// `enough`.
-pub fn tree(path: &str, enough: u64) -> u64 {
-    let Ok(top) = fs::symlink_metadata(path) else { return 0 };
-    let (mut sum, mut entries) = (0_u64, 0_usize);
-    let mut twice = BTreeSet::new();
-    let mut folders = vec![Path::new(path).to_owned()];
-    while let Some(folder) = folders.pop() {
-        // What goes away meanwhile takes nothing.
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let Ok(found) = fs::symlink_metadata(entry.path()) else { continue };
-            entries += 1;
-            if found.dev() != top.dev() || (found.nlink() > 1 && !found.is_dir() && !twice.insert(found.ino())) {
-                continue;
-            }
-            sum = sum.saturating_add(found.blocks().saturating_mul(512));
-            if sum > enough || entries > ENTRIES_MAX {
-                return sum;
-            }
-            if found.is_dir() {
-                folders.push(entry.path());
-            }
-        }
-    }
-    sum
+/// Whether two paths are on one disk. Where that cannot be told they are: what is removed of either may help.
+pub fn same_disk(one: &str, other: &str) -> bool {
+    let device = |path: &str| fs::metadata(path).ok().map(|found| found.dev());
+    device(one).zip(device(other)).is_none_or(|(one, other)| one == other)
 }
 
 /// Bytes of a log and of the older ones beside it: `PATH`, `PATH.1`.
@@ -118,21 +93,5 @@ mod tests {
         );
         assert_eq!(processes_of("nonsense", "1", "1"), None);
         assert!(processes().is_some_and(|level| 0 < level.available && level.available < level.capacity));
-    }
-
-    #[test]
-    fn a_tree_is_what_its_files_take() {
-        let folder = std::env::temp_dir().join(format!("coracle-gauge-{}", std::process::id()));
-        fs::create_dir_all(folder.join("below")).unwrap();
-        fs::write(folder.join("one"), vec![1; 64 * 1024]).unwrap();
-        fs::write(folder.join("below/two"), vec![1; 64 * 1024]).unwrap();
-        fs::hard_link(folder.join("one"), folder.join("same")).unwrap();
-        File::open(&folder).unwrap().sync_all().unwrap();
-        let path = folder.to_str().unwrap();
-        let all = tree(path, u64::MAX);
-        assert!((128 * 1024..256 * 1024).contains(&all), "{all}");
-        assert!(tree(path, 1000) < all, "ends early");
-        assert_eq!(tree("/nowhere", 1), 0);
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

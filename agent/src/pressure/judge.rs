@@ -9,13 +9,18 @@ use coracle_api::strategy::qos;
 use super::thresholds::{Level, Signal, Threshold};
 use crate::desired::Wanted;
 use crate::members::MemberKind;
+use crate::plan::Short;
+use crate::tree::TreeSize;
+
+/// A pod that takes less than this part of what is missing of a disk does not leave for it.
+const HELPS_PART: u64 = 100;
 
 /// The usage of one container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     pub memory: u64,
     /// Its own layer, and its log.
-    pub disk: u64,
+    pub disk: TreeSize,
     pub processes: u64,
 }
 
@@ -25,16 +30,31 @@ pub struct PodTaken {
     /// By name.
     pub containers: BTreeMap<String, Taken>,
     /// Its empty directories on the disk, by name.
-    pub volumes: BTreeMap<String, u64>,
+    pub volumes: BTreeMap<String, TreeSize>,
+}
+
+/// Where pods' directories are, and where the engine keeps what is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disks {
+    One,
+    Two,
 }
 
 impl PodTaken {
     fn memory(&self) -> u64 {
-        self.containers.values().map(|taken| taken.memory).sum()
+        self.containers.values().fold(0, |sum, taken| sum.saturating_add(taken.memory))
+    }
+
+    fn volumes(&self) -> TreeSize {
+        self.volumes.values().fold(TreeSize::default(), |sum, size| sum.and(*size))
+    }
+
+    fn layers(&self) -> TreeSize {
+        self.containers.values().fold(TreeSize::default(), |sum, taken| sum.and(taken.disk))
     }
 
     fn disk(&self) -> u64 {
-        self.containers.values().map(|taken| taken.disk).chain(self.volumes.values().copied()).sum()
+        self.volumes().and(self.layers()).bytes
     }
 }
 
@@ -45,6 +65,8 @@ pub struct Measures {
     /// Names of empty directories.
     pub volumes: Vec<String>,
     pub containers: bool,
+    /// Their files are counted, too.
+    pub files: bool,
 }
 
 impl Measures {
@@ -52,13 +74,14 @@ impl Measures {
         let containers = limit_of_pod(wanted).is_some();
         let volumes =
             empty_dirs(wanted).filter(|(_, limit)| containers || limit.is_some()).map(|(name, _)| name.to_owned());
-        let measures = Measures { volumes: volumes.collect(), containers };
+        let measures = Measures { volumes: volumes.collect(), containers, files: false };
         (measures != Measures::default()).then_some(measures)
     }
 
     /// For the order of those who leave.
     pub fn all(wanted: &Wanted) -> Measures {
-        Measures { volumes: empty_dirs(wanted).map(|(name, _)| name.to_owned()).collect(), containers: true }
+        let volumes = empty_dirs(wanted).map(|(name, _)| name.to_owned()).collect();
+        Measures { volumes, containers: true, files: false }
     }
 }
 
@@ -83,7 +106,7 @@ pub fn over(wanted: &Wanted, taken: &PodTaken) -> Option<String> {
     let above = |used: u64, limit: Sum| i64::try_from(used).unwrap_or(i64::MAX) > limit.amount().value();
     for (name, limit) in empty_dirs(wanted) {
         if let (Some(limit), Some(used)) = (limit, taken.volumes.get(name))
-            && above(*used, limit)
+            && above(used.bytes, limit)
         {
             return Some(format!("Usage of EmptyDir volume \"{name}\" exceeds the limit \"{limit}\". "));
         }
@@ -98,7 +121,7 @@ pub fn over(wanted: &Wanted, taken: &PodTaken) -> Option<String> {
         let limit = limits.get("ephemeral-storage").copied().filter(|limit| limit.amount().value() != 0)?;
         Some((&member.spec.name, limit, taken.containers.get(&member.spec.name)?))
     });
-    let mut too_much = limited.filter(|(_, limit, taken)| above(taken.disk, *limit));
+    let mut too_much = limited.filter(|(_, limit, taken)| above(taken.disk.bytes, *limit));
     too_much
         .next()
         .map(|(name, limit, _)| format!("Container {name} exceeded its local ephemeral storage limit \"{limit}\". "))
@@ -112,29 +135,50 @@ pub fn met(thresholds: &[Threshold], levels: &BTreeMap<Signal, Level>) -> Vec<(T
 
 /// The pod to evict first: one over its requests, then the one of lower priority, then the one furthest over its
 /// requests.
-pub fn victim<'a>(signal: Signal, candidates: &'a [(&Wanted, PodTaken)]) -> Option<&'a (&'a Wanted, PodTaken)> {
-    candidates.iter().min_by_key(|(wanted, taken)| {
-        let (used, asked) = (used(signal, taken), asked(signal, wanted));
+///
+/// None who takes next to nothing of what is short: the host would have no more of it. Nor anybody where all of them
+/// together take less of a disk than is missing: then it is full of something else.
+pub fn victim<'a>(
+    (threshold, level): (Threshold, Level),
+    disks: Disks,
+    candidates: &'a [(&Wanted, PodTaken)],
+) -> Option<&'a (&'a Wanted, PodTaken)> {
+    let signal = threshold.signal;
+    let used = |taken: &PodTaken| used(signal, disks, taken);
+    let of_disk = signal.short() == Short::Disk;
+    let missing = threshold.least(level.capacity).saturating_sub(level.available);
+    let all = candidates.iter().fold(0_u64, |sum, (_, taken)| sum.saturating_add(used(taken)));
+    if of_disk && all < missing {
+        return None;
+    }
+    let least = if of_disk { (missing / HELPS_PART).max(1) } else { 1 };
+    candidates.iter().filter(|(_, taken)| used(taken) >= least).min_by_key(|(wanted, taken)| {
+        let (used, asked) = (i64::try_from(used(taken)).unwrap_or(i64::MAX), asked(signal, wanted));
         // Nobody asks for processes.
         let modest = signal != Signal::Processes && used <= asked;
-        (modest, wanted.pod.spec.priority.unwrap_or(0), Reverse(used - asked), wanted.name.clone())
+        (modest, wanted.pod.spec.priority.unwrap_or(0), Reverse(used.saturating_sub(asked)), wanted.name.clone())
     })
 }
 
-fn used(signal: Signal, taken: &PodTaken) -> i64 {
-    let used = match signal {
+/// What its end would free of what is short.
+fn used(signal: Signal, disks: Disks, taken: &PodTaken) -> u64 {
+    let place = |own: TreeSize, other: TreeSize| if disks == Disks::One { own.and(other) } else { own };
+    match signal {
         Signal::Memory => taken.memory(),
-        Signal::Processes => taken.containers.values().map(|taken| taken.processes).sum(),
-        _ => taken.disk(),
-    };
-    i64::try_from(used).unwrap_or(i64::MAX)
+        Signal::Processes => taken.containers.values().fold(0, |sum, taken| sum.saturating_add(taken.processes)),
+        Signal::NodeDisk => place(taken.volumes(), taken.layers()).bytes,
+        Signal::NodeFiles => place(taken.volumes(), taken.layers()).files,
+        Signal::ImageDisk => place(taken.layers(), taken.volumes()).bytes,
+        Signal::ImageFiles => place(taken.layers(), taken.volumes()).files,
+    }
 }
 
 fn asked(signal: Signal, wanted: &Wanted) -> i64 {
     let resource = match signal {
         Signal::Memory => "memory",
         Signal::Processes => return 0,
-        _ => "ephemeral-storage",
+        Signal::NodeFiles | Signal::ImageFiles => return 0,
+        Signal::NodeDisk | Signal::ImageDisk => "ephemeral-storage",
     };
     let requests = qos::of_pod(&wanted.document["spec"], "requests");
     requests.get(resource).map_or(0, |sum| sum.amount().value())
@@ -153,7 +197,7 @@ pub fn message((threshold, level): (Threshold, Level), (wanted, taken): &(&Wante
     }
     for member in wanted.members().filter(|member| member.kind != MemberKind::Ephemeral) {
         let Some(own) = taken.containers.get(&member.spec.name) else { continue };
-        let used = if threshold.signal == Signal::Memory { own.memory } else { own.disk };
+        let used = if threshold.signal == Signal::Memory { own.memory } else { own.disk.bytes };
         let request = qos::amounts(&wanted.document_of(&member)["resources"]["requests"]).get(resource).copied();
         let asked = request.map_or(0, |sum| sum.amount().value());
         if i64::try_from(used).unwrap_or(i64::MAX) > asked {
@@ -190,11 +234,15 @@ mod tests {
             .unwrap()
     }
 
+    fn size(bytes: u64) -> TreeSize {
+        TreeSize { bytes, files: bytes >> 12 }
+    }
+
     fn taken(containers: &[(&str, u64, u64)], volumes: &[(&str, u64)]) -> PodTaken {
-        let containers = containers
-            .iter()
-            .map(|(name, memory, disk)| ((*name).to_owned(), Taken { memory: *memory, disk: *disk, processes: 0 }));
-        let volumes = volumes.iter().map(|(name, used)| ((*name).to_owned(), *used));
+        let containers = containers.iter().map(|(name, memory, disk)| {
+            ((*name).to_owned(), Taken { memory: *memory, disk: size(*disk), processes: 0 })
+        });
+        let volumes = volumes.iter().map(|(name, used)| ((*name).to_owned(), size(*used)));
         PodTaken { containers: containers.collect(), volumes: volumes.collect() }
     }
 
@@ -235,6 +283,11 @@ mod tests {
         check(json!({"volumes": volumes, "containers": [{"name": "c", "resources": limits}]}), &["v", "w"], true);
     }
 
+    const SHORT_OF_MEMORY: (Threshold, Level) = (
+        Threshold { signal: Signal::Memory, amount: Amount::Of(100 << 20) },
+        Level { available: 50 << 20, capacity: 1 << 30 },
+    );
+
     #[test]
     fn who_leaves_first() {
         let spec = |request: &str, priority: i64| {
@@ -252,10 +305,38 @@ mod tests {
             (&greedier, using(1 << 30)),
         ];
         for expected in ["greedier", "greedy", "dear", "modest"] {
-            let found = victim(Signal::Memory, &all).map(|(wanted, _)| wanted.name.name.clone());
+            let found = victim(SHORT_OF_MEMORY, Disks::One, &all).map(|(wanted, _)| wanted.name.name.clone());
             assert_eq!(found.as_deref(), Some(expected));
             all.retain(|(wanted, _)| wanted.name.name != expected);
         }
+    }
+
+    /// A disk of 100 MiB of which 5 are to be free: 1 is missing.
+    #[test]
+    fn who_frees_nothing_does_not_leave() {
+        let spec = |priority: i64| json!({"priority": priority, "containers": [{"name": "c"}]});
+        let (hog, cheap, layer) = (pod("hog", spec(10)), pod("cheap", spec(0)), pod("layer", spec(10)));
+        let level = Level { available: 4 << 20, capacity: 100 << 20 };
+        let check = |signal, disks, all: &[(&Wanted, PodTaken)], expected: Option<&str>| {
+            let threshold = Threshold { signal, amount: Amount::Of(5 << 20) };
+            let found = victim((threshold, level), disks, all).map(|(wanted, _)| wanted.name.name.as_str());
+            assert_eq!(found, expected, "{signal:?} {disks:?} {all:?}");
+        };
+        let little = || (&cheap, taken(&[("c", 0, 4096)], &[("v", 4096)]));
+        let much = || (&hog, taken(&[], &[("v", 20 << 20)]));
+        let layered = || (&layer, taken(&[("c", 0, 30 << 20)], &[]));
+        check(Signal::NodeDisk, Disks::One, &[little(), much()], Some("hog"));
+        check(Signal::NodeDisk, Disks::One, &[little()], None);
+        check(Signal::NodeDisk, Disks::One, &[little(), much(), layered()], Some("layer"));
+        check(Signal::NodeDisk, Disks::Two, &[little(), much(), layered()], Some("hog"));
+        check(Signal::NodeDisk, Disks::Two, &[little(), layered()], None);
+        check(Signal::ImageDisk, Disks::Two, &[little(), much(), layered()], Some("layer"));
+        check(Signal::ImageDisk, Disks::Two, &[little(), much()], None);
+        let beyond = TreeSize { bytes: u64::MAX, files: u64::MAX };
+        let deep = PodTaken { volumes: [("v".to_owned(), beyond)].into(), ..PodTaken::default() };
+        check(Signal::NodeDisk, Disks::One, &[little(), much(), (&layer, deep.clone()), (&layer, deep)], Some("layer"));
+        check(Signal::Memory, Disks::One, &[little()], None);
+        check(Signal::Processes, Disks::One, &[much()], None);
     }
 
     /// By priority, then by their number.
@@ -267,13 +348,15 @@ mod tests {
         };
         let spec = |priority: i64| json!({"priority": priority, "containers": [{"name": "c"}]});
         let (quiet, dear, forks) = (pod("quiet", spec(0)), pod("dear", spec(100)), pod("forks", spec(0)));
+        let threshold = Threshold { signal: Signal::Processes, amount: Amount::Share(5_000) };
+        let level = Level { available: 1638, capacity: 32_780 };
         let mut all = vec![(&quiet, of(1)), (&dear, of(9000)), (&forks, of(700))];
         for expected in ["forks", "quiet", "dear"] {
-            assert_eq!(victim(Signal::Processes, &all).map(|(wanted, _)| wanted.name.name.as_str()), Some(expected));
+            let found = victim((threshold, level), Disks::One, &all).map(|(wanted, _)| wanted.name.name.as_str());
+            assert_eq!(found, Some(expected));
             all.retain(|(wanted, _)| wanted.name.name != expected);
         }
-        let threshold = Threshold { signal: Signal::Processes, amount: Amount::Share(5_000) };
-        let text = message((threshold, Level { available: 1638, capacity: 32_780 }), &(&forks, of(700)));
+        let text = message((threshold, level), &(&forks, of(700)));
         assert_eq!(text, "The node was low on resource: pids. Threshold quantity: 1639, available: 1638. ");
     }
 

@@ -5,12 +5,17 @@
 //!
 //! Measured are the disks' and the memory's levels and the number of processes, which costs nothing; directories and
 //! containers only of pods that are limited, or when somebody has to leave.
+//!
+//! Where the disk is short, `course` PURE: the plan removes dead containers, unused images go, then one pod, and what
+//! it had is waited for before the next.
 
+mod course;
 mod gauge;
 mod judge;
 pub mod thresholds;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,24 +26,30 @@ use tokio::time::{Instant, sleep_until};
 use crate::config::Config;
 use crate::desired::Wanted;
 use crate::figures::files;
+use crate::images;
 use crate::naming::volume_dir;
 use crate::plan::admission::leaves;
 use crate::plan::seen::{self, PodSeen};
 use crate::plan::{Dismissal, Dismissed, Short, Strain};
 use crate::runtime::docker::Docker;
 use crate::sync::Shown;
+use crate::tree::{self, TreeSize};
+use course::{Course, CourseStep};
 use gauge::Alarm;
-use judge::{Measures, PodTaken, Taken};
+use judge::{Disks, Measures, PodTaken, Taken};
 use thresholds::{Level, Signal, Threshold};
 
 /// As a kubelet looks.
 const LOOK: Duration = Duration::from_secs(10);
+/// While something is on its way out.
+const LOOK_SOON: Duration = Duration::from_secs(2);
 /// A kernel that rings all the time is heard so often.
 const REST: Duration = Duration::from_secs(1);
-/// To measure takes at most one part of so many of the time.
+/// To measure directories takes at most one part of so many of the time.
 const SHARE: u32 = 20;
-/// So long a node says that it is short after it was: what comes back at once would leave at once.
-const SETTLES: Duration = Duration::from_secs(300);
+/// So long a node says that it is short after it was: what comes back at once would leave at once. With the time
+/// between two looks it is less than a minute.
+const SETTLES: Duration = Duration::from_secs(40);
 
 /// The facts about this host that evictions depend on.
 pub struct EvictionSettings {
@@ -58,6 +69,12 @@ struct Room {
     strain: Strain,
     /// When each was seen last.
     short: BTreeMap<Short, Instant>,
+    begun: Instant,
+    course: Course,
+    /// Directories are not measured before then.
+    measures_at: Instant,
+    /// Said once: no pod takes what is short.
+    in_vain: bool,
 }
 
 /// Ends with the loop.
@@ -68,9 +85,19 @@ pub async fn run(
     out: watch::Sender<Arc<Strain>>,
 ) {
     let alarm = Alarm::open();
-    let mut room = Room { docker, about: Arc::new(about), strain: Strain::default(), short: BTreeMap::new() };
-    let mut next = Instant::now() + LOOK;
-    let mut rested = Instant::now();
+    let begun = Instant::now();
+    let mut room = Room {
+        docker,
+        about: Arc::new(about),
+        strain: Strain::default(),
+        short: BTreeMap::new(),
+        begun,
+        course: Course::default(),
+        measures_at: begun,
+        in_vain: false,
+    };
+    let mut next = begun + LOOK;
+    let mut rested = begun;
     loop {
         let seen = shown.borrow_and_update().clone();
         let idle = seen.desired.pods.is_empty() && room.strain == Strain::default();
@@ -85,13 +112,11 @@ pub async fn run(
             () = sleep_until(next), if !idle => {}
             () = async { sleep_until(rested).await; alarm.rings().await }, if !idle => {}
         }
-        let begun = Instant::now();
         let seen = shown.borrow_and_update().clone();
-        room.look(&seen).await;
+        let waits = room.look(&seen).await;
         publish(&out, &room.strain);
-        let took = begun.elapsed();
-        rested = Instant::now() + REST.max(took * SHARE);
-        next = Instant::now() + LOOK.max(took * SHARE);
+        rested = Instant::now() + REST;
+        next = Instant::now() + if waits { LOOK_SOON } else { LOOK };
     }
 }
 
@@ -106,8 +131,48 @@ fn publish(out: &watch::Sender<Arc<Strain>>, strain: &Strain) {
 }
 
 impl Room {
-    async fn look(&mut self, shown: &Shown) {
+    /// Whether something is on its way out.
+    async fn look(&mut self, shown: &Shown) -> bool {
         self.strain.evicted.retain(|uid, _| shown.desired.pods.contains_key(uid));
+        let met = self.met().await;
+        let pods = seen::group(&shown.world.containers);
+        let here = shown.desired.pods.values().filter_map(|wanted| Some((&**wanted, pods.get(&wanted.name.uid)?)));
+        let candidates: Vec<(&Wanted, &PodSeen)> = here.filter(|(wanted, pod)| self.may_leave(wanted, pod)).collect();
+        let left = self.end_those_over_their_limits(&candidates).await;
+        let Some((first, _)) = met.first() else {
+            self.course.over();
+            self.in_vain = false;
+            return false;
+        };
+        let of_disk = met.iter().any(|(threshold, _)| threshold.signal.short() == Short::Disk);
+        let memory_first = first.signal.short() != Short::Disk;
+        let is_here = |uid: &str| pods.contains_key(uid) || shown.world.held_volumes.contains(uid);
+        let at_work = !shown.world.busy.is_empty();
+        let step = self.course.step(self.now_ms(), of_disk && !memory_first, is_here, at_work);
+        let met = match step {
+            CourseStep::Wait => return true,
+            // The levels are looked at again: what went may be enough.
+            CourseStep::Images => {
+                images::free_unused(&self.docker, shown).await;
+                self.met().await
+            }
+            CourseStep::Choose => met,
+        };
+        if step == CourseStep::Images {
+            return !met.is_empty();
+        }
+        if !left {
+            self.choose(&met, &candidates).await;
+        }
+        false
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The thresholds that are met, and what the node says of it from now on.
+    async fn met(&mut self) -> Vec<(Threshold, Level)> {
         let levels = self.levels().await;
         let met = judge::met(&self.about.thresholds, &levels);
         let now = Instant::now();
@@ -121,11 +186,17 @@ impl Room {
             }
             self.strain.short = short;
         }
-        let pods = seen::group(&shown.world.containers);
-        let here = shown.desired.pods.values().filter_map(|wanted| Some((&**wanted, pods.get(&wanted.name.uid)?)));
-        let candidates: Vec<(&Wanted, &PodSeen)> = here.filter(|(wanted, pod)| self.may_leave(wanted, pod)).collect();
+        met
+    }
+
+    /// What is measured for them leaves time for all else: a tree may be large.
+    async fn end_those_over_their_limits(&mut self, candidates: &[(&Wanted, &PodSeen<'_>)]) -> bool {
+        let begun = Instant::now();
+        if begun < self.measures_at {
+            return false;
+        }
         let mut left = false;
-        for (wanted, pod) in &candidates {
+        for (wanted, pod) in candidates {
             let Some(measures) = Measures::of(wanted) else { continue };
             let taken = self.measure(wanted, pod, &measures).await;
             if let Some(text) = judge::over(wanted, &taken) {
@@ -133,23 +204,33 @@ impl Room {
                 left = true;
             }
         }
-        // One at a time: what it leaves behind may be enough for all others.
-        let ends = |uid: &String| pods.get(uid).is_some_and(|pod| pod.runs.iter().any(|run| run.seen.runs()));
-        if let Some(first) = met.first().filter(|_| !left && !self.strain.evicted.keys().any(ends)) {
-            self.make_room(*first, candidates).await;
-        }
+        self.measures_at = Instant::now() + begun.elapsed() * SHARE;
+        left
     }
 
-    async fn make_room(&mut self, (threshold, level): (Threshold, Level), candidates: Vec<(&Wanted, &PodSeen<'_>)>) {
-        let mut all = Vec::with_capacity(candidates.len());
-        for (wanted, pod) in candidates {
+    /// One at a time: what it leaves behind may be enough for all others.
+    async fn choose(&mut self, met: &[(Threshold, Level)], candidates: &[(&Wanted, &PodSeen<'_>)]) {
+        let root = self.docker.root();
+        let disks = match root.is_none_or(|root| gauge::same_disk(&self.about.data_dir, &root)) {
+            true => Disks::One,
+            false => Disks::Two,
+        };
+        for (threshold, level) in met {
             let of_disk = threshold.signal.short() == Short::Disk;
-            let measures = if of_disk { Measures::all(wanted) } else { Measures::default() };
-            all.push((wanted, self.measure(wanted, pod, &measures).await));
+            let mut all = Vec::with_capacity(candidates.len());
+            for (wanted, pod) in candidates {
+                let mut measures = if of_disk { Measures::all(wanted) } else { Measures::default() };
+                measures.files = matches!(threshold.signal, Signal::NodeFiles | Signal::ImageFiles);
+                all.push((*wanted, self.measure(wanted, pod, &measures).await));
+            }
+            if let Some(victim) = judge::victim((*threshold, *level), disks, &all) {
+                let text = judge::message((*threshold, *level), victim);
+                self.in_vain = false;
+                return self.evict(victim.0, Dismissed::Displaced, text);
+            }
         }
-        if let Some(victim) = judge::victim(threshold.signal, &all) {
-            let text = judge::message((threshold, level), victim);
-            self.evict(victim.0, Dismissed::Displaced, text);
+        if !std::mem::replace(&mut self.in_vain, true) {
+            log::warn!("no pod takes what this host is short of, so none is evicted: make room yourself");
         }
     }
 
@@ -162,6 +243,7 @@ impl Room {
 
     fn evict(&mut self, wanted: &Wanted, kind: Dismissed, text: String) {
         log::warn!("{}/{} is evicted: {text}", wanted.name.namespace, wanted.name.name);
+        self.course.evicted(&wanted.name.uid, self.now_ms());
         self.strain.evicted.insert(wanted.name.uid.clone(), Dismissal::evicted(kind, text));
     }
 
@@ -186,9 +268,7 @@ impl Room {
     async fn measure(&self, wanted: &Wanted, pod: &PodSeen<'_>, measures: &Measures) -> PodTaken {
         let mut taken = PodTaken::default();
         for name in &measures.volumes {
-            let path = volume_dir(&self.about.data_dir, &wanted.name.uid, name);
-            let used = spawn_blocking(move || gauge::tree(&path, u64::MAX)).await.unwrap_or(0);
-            taken.volumes.insert(name.clone(), used);
+            taken.volumes.insert(name.clone(), measure(volume_dir(&self.about.data_dir, &wanted.name.uid, name)).await);
         }
         for run in seen::members(&pod.runs).filter(|run| run.seen.runs()) {
             // Only an engine elsewhere has groups that nobody finds here; then it says itself.
@@ -197,14 +277,25 @@ impl Room {
                 None => self.docker.usage(&run.seen.id).await,
             };
             let processes = files::processes(&run.seen.id).unwrap_or(0);
-            let mut own = Taken { memory: usage.map_or(0, |usage| usage.working_set), disk: 0, processes };
+            let memory = usage.map_or(0, |usage| usage.working_set);
+            let mut own = Taken { memory, processes, ..Taken::default() };
             if measures.containers
-                && let Some((layer, log)) = self.docker.layer(&run.seen.id).await
+                && let Some(layer) = self.docker.layer(&run.seen.id).await
             {
-                own.disk = layer.saturating_add(log.map_or(0, |path| gauge::log(&path)));
+                let files = match layer.folder.filter(|_| measures.files) {
+                    Some(folder) => measure(folder).await.files,
+                    None => 0,
+                };
+                let log = layer.log.map_or(0, |path| gauge::log(&path));
+                own.disk = TreeSize { bytes: layer.bytes.saturating_add(log), files };
             }
             taken.containers.insert(run.tag.container.clone(), own);
         }
         taken
     }
+}
+
+/// A tree that cannot be looked at takes nothing.
+async fn measure(folder: String) -> TreeSize {
+    spawn_blocking(move || tree::measure(Path::new(&folder))).await.unwrap_or_default()
 }

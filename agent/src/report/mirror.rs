@@ -13,7 +13,11 @@ const HASH: &str = "kubernetes.io/config.hash";
 /// A pod of the API that shows what a file asks for: bound to this node, and never started from there.
 pub(super) fn mirror(document: &Value, name: &str, node_name: &str, file: Option<&str>) -> Value {
     let mut pod = document.clone();
-    let hash = manifest_hash(document);
+    // How it ended here is told as any status.
+    if let Some(fields) = pod.as_object_mut() {
+        fields.remove("status");
+    }
+    let hash = manifest_hash(&pod);
     let mut annotations = pod["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
     for (key, value) in [(MIRROR, hash.as_str()), (HASH, hash.as_str()), (CONFIG_SOURCE, "file")] {
         annotations.insert(key.to_owned(), value.into());

@@ -24,7 +24,7 @@ pub use note::{Note, Noted};
 use process::{end, run};
 
 use super::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Purpose, Runtime,
+    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Network, Purpose, Runtime,
     SeenContainer, State, Volume,
 };
 use crate::logins::Login;
@@ -407,8 +407,9 @@ impl Runtime for Fake {
         Ok(past[at].clone())
     }
 
-    async fn volumes(&self) -> Result<BTreeSet<String>, Failure> {
-        Ok(self.inner.borrow().volumes.keys().cloned().collect())
+    async fn volumes(&self) -> Result<Belongings, Failure> {
+        let all: BTreeSet<String> = self.inner.borrow().volumes.keys().cloned().collect();
+        Ok(Belongings { volumes: all.clone(), all })
     }
 
     async fn contents(&self, paths: &BTreeSet<String>) -> Result<BTreeMap<String, String>, Failure> {
@@ -432,6 +433,10 @@ impl Runtime for Fake {
     }
 
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure> {
+        self.free_volumes(uid).await
+    }
+
+    async fn free_volumes(&self, uid: &str) -> Result<(), Failure> {
         let _changing = self.change(uid, Change::Volumes);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();

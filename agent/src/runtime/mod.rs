@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub use beside::{Beside, EndBefore};
 pub use mount::{Mount, MountSource, Propagation, ReadOnlyBelow, SubPath};
-pub use volume::{HostFile, NamedVolume, Volume};
+pub use volume::{Belongings, HostFile, NamedVolume, Volume};
 
 use crate::logins::Login;
 
@@ -26,14 +26,16 @@ pub trait Runtime {
     /// All containers with a label of ours, running or not; their termination messages are read (and kept) once they
     /// are dead.
     async fn list(&self) -> Result<Vec<SeenContainer>, Failure>;
-    /// The uids of pods that have directories or engine volumes on this host.
-    async fn volumes(&self) -> Result<BTreeSet<String>, Failure>;
+    /// Of pods that have directories or engine volumes on this host.
+    async fn volumes(&self) -> Result<Belongings, Failure>;
     /// The stamps of what these volumes hold, which the agent fills itself; one that is missing is left out.
     async fn contents(&self, paths: &BTreeSet<String>) -> Result<BTreeMap<String, String>, Failure>;
     /// Makes what is missing of it. A directory that is there keeps its content.
     async fn make_volumes(&self, uid: &str, volumes: &[NamedVolume]) -> Result<(), Failure>;
     /// Takes away all directories and engine volumes of a pod.
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure>;
+    /// Takes away the volumes of a pod that has ended. What its containers left as their last words stays.
+    async fn free_volumes(&self, uid: &str) -> Result<(), Failure>;
 
     async fn image(&self, reference: &str) -> Result<Option<Image>, Failure>;
     /// With these logins, one after another, and else with what the host has for that registry. One that has its turn

@@ -1,8 +1,18 @@
 //! What containers of a pod share on the host.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::content::Content;
+
+/// What pods have on this host beside containers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Belongings {
+    /// The uids of pods that have anything.
+    pub all: BTreeSet<String>,
+    /// Of them those with volumes of their own: the others have the last words of their containers alone.
+    pub volumes: BTreeSet<String>,
+}
 
 /// A volume by its name in its pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +32,8 @@ pub enum Volume {
     /// or is no directory, is `Refused`.
     HostDirectory { path: String, create: bool },
     /// A directory of the host that a pod has for itself: given to its group where one is named, `unless_fits` only
-    /// where the directory is not the group's already. `create`: made where it is missing, for all.
+    /// where the directory is not the group's already. `create`: it holds a claim, is made once, for all, and is
+    /// `Refused` when it is away later.
     Local { path: String, create: bool, group: Option<u32>, unless_fits: bool },
     /// An export of a server, mounted by the engine. Gone with the pod, its content stays.
     Nfs { name: String, server: String, path: String, options: String },

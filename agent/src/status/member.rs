@@ -12,9 +12,10 @@ use crate::naming::PodName;
 use crate::plan::memory::{KILLED_CODE, Lost, UNKNOWN_CODE};
 use crate::plan::renewal::{self, Renewal};
 use crate::plan::seen::{self, Run};
-use crate::plan::{WaitReason, Waiting, Waits, World};
-use crate::plan::{images, resize};
+use crate::plan::{WaitReason, Waiting, Waits, World, images, resize};
 use crate::runtime::State;
+
+const UNLOCATED: &str = "The container could not be located when the pod was terminated";
 
 /// Everything that a pod's status is made of, beside what runs of it.
 pub(super) struct StatusCase<'a> {
@@ -67,7 +68,6 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     let StatusCase { wanted, world, waits, initialized, .. } = *case;
     let container = member.spec;
     let newest = seen::of(runs, &container.name).next();
-    let previous = seen::of(runs, &container.name).nth(1);
     let lost = lost(case, member, newest);
     let creating = misconfigured(case, member).unwrap_or_else(|| Waiting::new(about_to_start(wanted), ""));
     let waiting = waits.containers.get(&container.name);
@@ -79,8 +79,7 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     if let Some(run) = newest.filter(|run| lost.is_none() && is_over(case, runs, member, run)) {
         return renewed(case, member, run, waiting.unwrap_or(&creating));
     }
-    let anew = |run: &Run<'_>| newest.is_some_and(|newest| run.tag.renewal < newest.tag.renewal);
-    let mut before = previous.map_or(Value::Null, |run| if anew(run) { removed() } else { terminated(run) });
+    let mut before = start_before(case, runs, member, newest);
     let (mut exit_code, mut runs_now, mut unmade) = (None, false, false);
     let state = match (newest, lost) {
         (_, Some(lost)) => {
@@ -135,6 +134,18 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     add_origin(&mut value, case, member, newest);
     let start_error = newest.is_some_and(|run| matches!(run.seen.state, State::Created { refused: Some(_) }));
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
+}
+
+/// How the start before the newest ended; where nothing is left of it, as it was told while it was there.
+fn start_before(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, newest: Option<&Run<'_>>) -> Value {
+    if let Some(run) = seen::of(runs, &member.spec.name).nth(1) {
+        let anew = newest.is_some_and(|newest| run.tag.renewal < newest.tag.renewal);
+        return if anew { removed() } else { terminated(run) };
+    }
+    let told = newest.zip(status_of(case.was, member)).filter(|(run, status)| {
+        status["containerID"].as_str().and_then(|id| id.strip_prefix("docker://")) == Some(run.seen.id.as_str())
+    });
+    told.map_or(Value::Null, |(_, status)| status["lastState"]["terminated"].clone())
 }
 
 /// How often its process began, less one, as far as the containers here, this agent or the API know it.
@@ -198,7 +209,7 @@ struct Absent {
 }
 
 fn absent(kind: MemberKind, initialized: bool, pod_is_over: bool) -> Option<Absent> {
-    let unknown = || unknown("The container could not be located when the pod was terminated");
+    let unknown = || unknown(UNLOCATED);
     let completed = || json!({"exitCode": 0, "reason": "Completed", "startedAt": null, "finishedAt": null});
     match kind {
         // It has succeeded: others would not have started.
@@ -264,19 +275,14 @@ fn ended_before(before: &Value) -> One {
     }
 }
 
-/// Of a pod that has ended, what was told of a container that nothing is left of. None: it was never there, or there is
-/// something to tell.
+/// Of a pod that has ended, what was told of a container that nothing is left of. None: it was never there.
 fn left_behind(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>) -> Option<One> {
-    let told = status_of(case.told?.status, member)?;
-    if seen::of(runs, &member.spec.name).next().is_some() || lost(case, member, None).is_some() {
-        return None;
+    let mut before = status_of(case.told?.status, member)?.clone();
+    let here = seen::of(runs, &member.spec.name).next().is_some() || lost(case, member, None).is_some();
+    if before["state"]["running"].is_object() {
+        before["state"] = json!({"terminated": unknown(UNLOCATED)});
     }
-    let mut before = told.clone();
-    if told["state"]["running"].is_object() {
-        let text = "The container could not be located when the pod was terminated";
-        before["state"] = json!({"terminated": unknown(text)});
-    }
-    before["state"]["terminated"].is_object().then(|| ended_before(&before))
+    (!here && before["state"]["terminated"].is_object()).then(|| ended_before(&before))
 }
 
 /// Its image and id, its resources and mounts.

@@ -166,6 +166,7 @@ pub fn nodes_that_are_gone(story: &mut Story) {
 
 /// What was heard of each pod follows on what was heard before.
 pub fn follow(story: &mut Story, pods: &[Value]) {
+    story.seen.followed.gaps = true;
     for pod in pods {
         story.wrongs.extend(story.seen.followed.take(pod));
     }

@@ -9,7 +9,8 @@ use coracle_agent::logins::Login;
 use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
 use coracle_agent::runtime::fake::Fake;
 use coracle_agent::runtime::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime, SeenContainer, State,
+    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime,
+    SeenContainer, State,
 };
 use serde_json::Value;
 use tokio::task::spawn_local;
@@ -226,7 +227,7 @@ impl Runtime for Engine {
         self.fake.contents(paths).await
     }
 
-    async fn volumes(&self) -> Result<BTreeSet<String>, Failure> {
+    async fn volumes(&self) -> Result<Belongings, Failure> {
         self.fake.volumes().await
     }
 
@@ -236,6 +237,10 @@ impl Runtime for Engine {
 
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure> {
         self.fake.remove_volumes(uid).await
+    }
+
+    async fn free_volumes(&self, uid: &str) -> Result<(), Failure> {
+        self.fake.free_volumes(uid).await
     }
 
     async fn make_ready(&self) -> Result<(), Failure> {

@@ -69,7 +69,7 @@ pub async fn all(story: &mut Story) -> Vec<String> {
         let uid = &held.seen.labels[LABEL_POD_UID];
         story.pods.iter().any(|pod| pod.uid == *uid && matches!(pod.wish, Wish::Runs | Wish::Deleting) && !pod.refused)
     };
-    if let Some(undead) = held.iter().filter(wished).find(again) {
+    if let Some(undead) = held.iter().filter(again).find(wished) {
         say(format!("{} had ended, and runs", undead.seen.name));
     }
     let shares = |held: &FakeContainer| held.seen.limits.map_or(0, |limits| limits.cpu_shares);
@@ -117,12 +117,14 @@ fn wanted(story: &Story, pod: &Pod, own: &[&FakeContainer]) -> (Vec<String>, boo
         if !just || runs {
             wrongs.push(format!("{} is dismissed: {dismissal:?}", pod.uid));
         }
+        wrongs.extend(check_freed(story, pod, own));
         return (wrongs, false);
     }
     if pod.is_over() {
         if runs {
             wrongs.push(format!("{} is over by its master's record, and runs", pod.uid));
         }
+        wrongs.extend(check_freed(story, pod, own));
         return (wrongs, false);
     }
     let sandboxes: Vec<&&FakeContainer> =
@@ -158,6 +160,9 @@ fn wanted(story: &Story, pod: &Pod, own: &[&FakeContainer]) -> (Vec<String>, boo
         wrongs.extend(check_probes(story, pod, held, name, restless));
     }
     check_sandbox(&wanted, pod, &sandboxes, all_ended, restless, &mut wrongs);
+    if all_ended && !restless && !runs {
+        wrongs.extend(check_freed(story, pod, own));
+    }
     if own
         .iter()
         .any(|held| held.seen.labels[LABEL_CONTAINER] == SANDBOX && matches!(held.seen.state, State::Exited { .. }))
@@ -170,6 +175,21 @@ fn wanted(story: &Story, pod: &Pod, own: &[&FakeContainer]) -> (Vec<String>, boo
         wrongs.extend(check_files(story, pod));
     }
     (wrongs, restless)
+}
+
+/// A pod that has ended keeps the last of each of its containers, and one that was evicted nothing.
+fn check_freed(story: &Story, pod: &Pod, own: &[&FakeContainer]) -> Option<String> {
+    let uid = &pod.uid;
+    if story.fake.with(|engine| engine.volumes.contains_key(uid)) {
+        return Some(format!("{uid} has ended, and its volumes have not gone"));
+    }
+    let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
+    own.iter().for_each(|held| *kept.entry(held.seen.labels[LABEL_CONTAINER].as_str()).or_default() += 1);
+    if kept.iter().any(|(name, count)| *name == SANDBOX || *count > 1) {
+        return Some(format!("{uid} has ended, and of it is kept: {kept:?}"));
+    }
+    let evicted = pod.is_over() && pod.recorded["reason"] == "Evicted";
+    (evicted && !own.is_empty()).then(|| format!("{uid} was evicted, and of it is kept: {kept:?}"))
 }
 
 #[allow(clippy::too_many_arguments)]

@@ -12,7 +12,7 @@ use coracle_agent::desired::{Desired, Source, Wanted};
 use coracle_agent::figures::probes::Tallies;
 use coracle_agent::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX};
 use coracle_agent::plan::admission::refusal;
-use coracle_agent::plan::{Node, Rules, Strain, Verdicts};
+use coracle_agent::plan::{Node, Rules, Short, Strain, Verdicts};
 use coracle_agent::probe;
 use coracle_agent::report::{Call, calls};
 use coracle_agent::runtime::fake::{self, Fake, Faults, Random};
@@ -55,6 +55,8 @@ pub struct Pod {
     pub refused: bool,
     /// Its status as its master has it, and when each container's end came to stand there.
     pub recorded: Value,
+    /// Of a pod of a file: its manifest when that was recorded, which this host does when the pod is over.
+    recorded_of: String,
     ends: BTreeMap<String, (Instant, i32)>,
     /// When it was asked for; and since when an agent that runs now can know of it.
     since: Instant,
@@ -101,6 +103,8 @@ pub struct Story {
     desired: watch::Sender<Arc<Desired>>,
     pub strain: watch::Sender<Arc<Strain>>,
     pub strained_since: Option<Instant>,
+    /// By uid and name: since when a host without disk has kept dead containers that newer ones follow.
+    kept_dead: BTreeMap<(String, String), Instant>,
     wake: Arc<Notify>,
     pub agent: Option<Agent>,
     agents: u32,
@@ -162,6 +166,7 @@ impl Story {
             desired: watch::channel(Arc::new(Desired::default())).0,
             strain: watch::channel(Arc::new(Strain::default())).0,
             strained_since: None,
+            kept_dead: BTreeMap::new(),
             wake: Arc::new(Notify::new()),
             agent: None,
             agents: 0,
@@ -296,6 +301,7 @@ impl Story {
             touched: false,
             refused,
             recorded: Value::Null,
+            recorded_of: String::new(),
             ends: BTreeMap::new(),
             since: Instant::now(),
             known_since: Instant::now(),
@@ -388,6 +394,7 @@ impl Story {
     }
 
     pub fn publish(&mut self) {
+        self.pods.iter_mut().for_each(Pod::forget_other_manifest);
         let mut desired = Desired { objects: Arc::new(self.known_objects()), ..Desired::default() };
         if !self.settled {
             desired.unknown.insert(Source::Master);
@@ -448,8 +455,37 @@ impl Story {
         }
     }
 
+    /// Where the disk is short, dead containers that newer ones follow go.
+    fn look_for_the_dead(&mut self) {
+        let short = self.calm && self.agent.is_some() && self.strain.borrow().short.contains(&Short::Disk);
+        let waits = self.shown.borrow().waits.clone();
+        let plain = |pod: &&Pod| {
+            let waits = waits.get(&pod.uid).is_some_and(|waits| waits.pod.is_some() || waits.dismissed.is_some());
+            pod.wish == Wish::Runs && !pod.refused && !pod.strained && !waits
+        };
+        let live: BTreeSet<String> = self.pods.iter().filter(plain).map(|pod| pod.uid.clone()).collect();
+        let mut newest: BTreeMap<(String, String), (usize, usize)> = BTreeMap::new();
+        self.fake.with(|engine| {
+            let able = short && !engine.faults.down && !engine.faults.stuck;
+            for held in engine.containers.values().filter(|held| able && !held.foreign) {
+                let label = |label: &str| held.seen.labels[label].clone();
+                let (dead, all) = newest.entry((label(LABEL_POD_UID), label(LABEL_CONTAINER))).or_default();
+                (*dead, *all) = (*dead + usize::from(!held.seen.runs()), *all + 1);
+            }
+        });
+        newest.retain(|(uid, name), (dead, all)| live.contains(uid) && name != SANDBOX && *dead > 0 && *all > 1);
+        self.kept_dead.retain(|place, _| newest.contains_key(place));
+        for place in newest.into_keys() {
+            let since = *self.kept_dead.entry(place.clone()).or_insert_with(Instant::now);
+            if since.elapsed() > Duration::from_secs(60) {
+                self.witness.wrongs.push(format!("{place:?}: dead containers are kept where the disk is short"));
+            }
+        }
+    }
+
     /// The witness sees what has happened since.
     fn look(&mut self) {
+        self.look_for_the_dead();
         // Until it has looked at a pod, no agent knows of it: an engine that does not answer may keep it from that.
         let statuses = self.shown.borrow().statuses.clone();
         for pod in self.pods.iter_mut().filter(|pod| !statuses.contains_key(&pod.uid)) {
@@ -491,6 +527,21 @@ impl Story {
         }
         for shown in all {
             news |= self.report_one(&shown);
+        }
+        news | self.record_ends()
+    }
+
+    fn record_ends(&mut self) -> bool {
+        let shown = self.shown.borrow().clone();
+        let mut news = false;
+        for pod in self.pods.iter_mut().filter(|pod| matches!(pod.wish, Wish::Runs | Wish::Deleting)) {
+            if let Some((status, manifest)) =
+                pod.end_of_file(&shown).filter(|_| self.settled || self.random.percent(60))
+            {
+                (pod.recorded, pod.recorded_of) = (status, manifest);
+                pod.note_ends();
+                news = true;
+            }
         }
         news
     }
@@ -585,6 +636,21 @@ impl Pod {
         document
     }
 
+    /// Of a pod of a file this host keeps how it ended, and of which manifest.
+    fn end_of_file(&self, shown: &Shown) -> Option<(Value, String)> {
+        let wanted = shown.desired.pods.get(&self.uid).filter(|_| self.source == Source::File)?;
+        let status = shown.statuses.get(&self.uid).filter(|status| is_final(status) && self.recorded.is_null())?;
+        Some((status.clone(), wanted.manifest_hash.clone()))
+    }
+
+    fn forget_other_manifest(&mut self) {
+        let is_recorded = self.source == Source::File && !self.recorded.is_null();
+        if is_recorded && self.recorded_of != wanted(self.source, &self.document).manifest_hash {
+            self.recorded = Value::Null;
+            self.ends.clear();
+        }
+    }
+
     pub fn note_ends(&mut self) {
         let lists = ["initContainerStatuses", "containerStatuses"];
         let statuses = lists.iter().flat_map(|list| self.recorded[list].as_array().into_iter().flatten());
@@ -610,13 +676,17 @@ impl Pod {
 
     /// Its master has it that it ended as a whole.
     pub fn is_over(&self) -> bool {
-        matches!(self.recorded["phase"].as_str(), Some("Failed" | "Succeeded"))
+        is_final(&self.recorded)
     }
 
     /// The end of a container is on record, and is one for good.
     pub fn ended_for_good(&self, name: &str) -> bool {
         self.ends.get(name).is_some_and(|(_, code)| !starts_again(&self.document, name, *code))
     }
+}
+
+fn is_final(status: &Value) -> bool {
+    matches!(status["phase"].as_str(), Some("Failed" | "Succeeded"))
 }
 
 /// Whether a host that is so short takes no such pod.

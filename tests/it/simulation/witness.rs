@@ -174,6 +174,10 @@ impl Witness {
 
     fn started(&mut self, at: Instant, id: &str, tag: Tag, again: bool, view: &View<'_>) {
         let (uid, name) = (tag.pod.uid.clone(), tag.container.clone());
+        if again {
+            // Of the end before it the engine may tell no more than its time.
+            self.removed(&uid, &name);
+        }
         let mut found = Vec::new();
         let late = self.is_of_earlier_round(&tag);
         if let Some(asked) = view.asked.get(&uid).filter(|_| !again) {

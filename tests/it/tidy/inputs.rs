@@ -12,6 +12,7 @@ const NOT_OF_PODS: &[(&str, &str)] = &[
     ("address.rs", "hears the kernel of this host's addresses"),
     ("command/readings.rs", "asked for by root, once"),
     ("config/file.rs", "a file of root"),
+    ("desired/ended.rs", "its own file, in a folder of root"),
     ("desired/inotify.rs", "the folder of manifests is root's"),
     ("desired/known.rs", "its own file, in a folder of root"),
     ("desired/last.rs", "its own file, in a folder of root"),

@@ -51,6 +51,8 @@ pub struct Docker {
     /// Those of this host's pods; one is plugged in after another.
     pub(super) wires: tokio::sync::Mutex<Wires>,
     pub(super) pulling: tokio::sync::Mutex<()>,
+    /// One tree of folders after another, by turns.
+    pub(super) removing: tokio::sync::Mutex<()>,
     /// Those of other hosts that probes and hooks go to.
     pub(super) names: Names,
     /// Asks whoever loads archives of images. None: nobody does.
@@ -113,6 +115,7 @@ impl Docker {
             addressing: tokio::sync::Mutex::default(),
             wires: tokio::sync::Mutex::default(),
             pulling: tokio::sync::Mutex::default(),
+            removing: tokio::sync::Mutex::default(),
             names: Names::default(),
             archives: Mutex::default(),
             volatile: Mutex::default(),

@@ -15,6 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use coracle_api::meta::Time;
 
 use crate::content::{Content, stamp_of};
+use crate::tree;
 
 const DATA: &str = "..data";
 const NEW_DATA: &str = "..data_tmp";
@@ -44,7 +45,7 @@ pub fn write(volume: &Path, content: &Content, now: SystemTime) -> io::Result<()
     let written = fill(&folder, content).and_then(|()| exchange(volume, &name));
     if written.is_err() {
         // The old content stays as it is.
-        let _ = fs::remove_dir_all(&folder);
+        let _ = tree::remove(&folder);
         return written;
     }
     links(volume, content)?;
@@ -142,11 +143,7 @@ fn tidy(volume: &Path, current: &str) -> io::Result<()> {
         let name = name.to_str().unwrap_or_default();
         if name.starts_with("..") {
             if ![DATA, current].contains(&name) {
-                if entry.file_type()?.is_dir() {
-                    fs::remove_dir_all(entry.path())?
-                } else {
-                    fs::remove_file(entry.path())?
-                }
+                tree::remove(&entry.path())?;
             }
         } else if entry.file_type()?.is_symlink() && !entry.path().exists() {
             fs::remove_file(entry.path())?;

@@ -65,6 +65,18 @@ pub fn body(config: &ContainerConfig, terms: Terms<'_>) -> ContainerCreateBody {
     }
 }
 
+/// Docker makes the working directory with the container, and refuses one that is a file.
+pub fn is_no_working_dir(refused: &str) -> bool {
+    refused.contains("Cannot mkdir") && refused.contains("is not a directory")
+}
+
+/// The same container, where its working directory is a file: its start fails at that path. None: it names none.
+pub fn without_working_dir(body: &ContainerCreateBody) -> Option<ContainerCreateBody> {
+    let path = body.working_dir.as_ref()?;
+    let entrypoint = Some(vec![format!("{}/", path.trim_end_matches('/'))]);
+    Some(ContainerCreateBody { working_dir: None, entrypoint, cmd: None, ..body.clone() })
+}
+
 fn host_config(config: &ContainerConfig, terms: Terms<'_>) -> HostConfig {
     let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
     HostConfig {
@@ -207,6 +219,21 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{pointer} in {body:#}");
+    }
+
+    #[test]
+    fn a_working_directory_that_is_a_file_fails_at_the_start() {
+        assert!(is_no_working_dir("Cannot mkdir: /etc/passwd is not a directory"));
+        assert!(!is_no_working_dir("No such image: x"));
+        let config = ContainerConfig {
+            working_dir: Some("/etc/passwd".to_owned()),
+            command: Some(vec!["sh".to_owned()]),
+            ..ContainerConfig::default()
+        };
+        let spare = without_working_dir(&body(&config, Terms::default())).unwrap();
+        let expected = (None, Some(vec!["/etc/passwd/".to_owned()]), None);
+        assert_eq!((spare.working_dir, spare.entrypoint, spare.cmd), expected);
+        assert_eq!(without_working_dir(&body(&ContainerConfig::default(), Terms::default())), None);
     }
 
     #[test]

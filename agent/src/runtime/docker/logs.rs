@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::super::Failure;
 use super::connection::{ASK, Docker};
 use super::dialect::{Dialect, refusal};
-use entries::Entries;
+use entries::EntryReader;
 use lines::{First, Joined, Piece, Tail};
 
 /// Which part of a log, and in which form.
@@ -160,7 +160,7 @@ struct Asked {
 /// The entries of a log, as they come. bollard would keep a terminal's line until it ends.
 struct LogEntries {
     body: Pieces,
-    entries: Entries,
+    entries: EntryReader,
     ready: VecDeque<Piece>,
     ended: bool,
 }
@@ -199,7 +199,8 @@ impl Docker {
         // An engine may begin to answer with the first line.
         let head = if *follow { FORWARD_FOLLOW_IDLE } else { ASK };
         let path = format!(
-            "/containers/{id}/logs?follow={follow}&stdout={stdout}&stderr={stderr}&since={since}&timestamps=true&tail={}",
+            "/containers/{id}/logs?follow={follow}&stdout={stdout}&stderr={stderr}&since={since}&timestamps=true\
+             &tail={}",
             tail_word(*pieces)
         );
         let body = self.plain_client()?.pieces(&path, head).await.map_err(|error| match error {
@@ -210,7 +211,7 @@ impl Docker {
             }
             other => Failure::Unavailable(other.to_string()),
         })?;
-        let entries = Entries::new(is_terminal, self.dialect());
+        let entries = EntryReader::new(is_terminal, self.dialect());
         Ok(LogEntries { body, entries, ready: VecDeque::new(), ended: false })
     }
 }

@@ -104,6 +104,7 @@ mod tests {
             return;
         }
         let too_big = fs::write(place.join("big"), vec![0; 128 * 1024]).is_err();
+        fs::remove_file(place.join("big")).unwrap();
         let kept = fs::write(place.join("kept"), "x").is_err() || make(&place, "tmpfs", "mode=0777").is_err();
         let there = place.join("kept").exists();
         release(&folder).unwrap();

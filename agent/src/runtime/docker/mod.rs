@@ -6,8 +6,9 @@
 //!     create (PURE): ContainerConfig -> Docker's JSON · image: look up, pull, credentials
 //!         · ready: network and pause image
 //!     pod_files: what its containers share with a sandbox
-//!     volumes, memory: what pods have on this host · reclaim: directories that are given up
-//!         · content: files of configuration, exchanged whole · volatile: what is in memory has a size
+//!     volumes, memory: what pods have on this host · claim_directory: made once, and marked
+//!         · reclaim: directories that are given up · content: files of configuration, exchanged whole
+//!         · volatile: what is in memory has a size
 //!     check: exec and TCP probes · get: those of HTTP, hooks, too · grpc · logs, exec (multiplexed PURE), reach: for
 //!         people · usage: figures
 //!     stock: all images, which of them were fetched, archives · about: of the engine itself
@@ -16,6 +17,7 @@
 mod about;
 mod cache;
 mod check;
+mod claim_directory;
 mod connection;
 mod content;
 mod create;
@@ -39,7 +41,7 @@ mod ready;
 mod reclaim;
 mod stock;
 mod subpath;
-mod usage;
+pub mod usage;
 mod volatile;
 mod volumes;
 mod watch;
@@ -51,7 +53,8 @@ use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions};
 
 use super::{
-    Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime, SeenContainer,
+    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime,
+    SeenContainer,
 };
 use crate::logins::Login;
 use crate::naming::Tag;
@@ -64,7 +67,7 @@ impl Runtime for Docker {
         self.list_containers().await
     }
 
-    async fn volumes(&self) -> Result<BTreeSet<String>, Failure> {
+    async fn volumes(&self) -> Result<Belongings, Failure> {
         self.list_volumes().await
     }
 
@@ -78,6 +81,10 @@ impl Runtime for Docker {
 
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure> {
         self.delete_volumes(uid).await
+    }
+
+    async fn free_volumes(&self, uid: &str) -> Result<(), Failure> {
+        Docker::free_volumes(self, uid).await
     }
 
     async fn image(&self, reference: &str) -> Result<Option<Image>, Failure> {
@@ -107,6 +114,7 @@ impl Runtime for Docker {
     }
 
     async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
+        self.check_claims(config).await?;
         volumes::make_files(&config.files)?;
         volumes::write_texts(&config.texts)?;
         let client = self.client().await?;
@@ -133,7 +141,14 @@ impl Runtime for Docker {
             body.image = Some(name);
         }
         let options = CreateContainerOptions { name: Some(config.name.clone()), ..Default::default() };
-        let made = self.change("create", client.create_container(Some(options), body)).await;
+        let spare = create::without_working_dir(&body);
+        let mut made = self.change("create", client.create_container(Some(options.clone()), body)).await;
+        // It could never start, which a kubelet's engine says at the start.
+        if let (Err(Failure::Refused(text)), Some(spare)) = (&made, spare)
+            && create::is_no_working_dir(text)
+        {
+            made = self.change("create", client.create_container(Some(options), spare)).await;
+        }
         match made {
             Ok(made) => {
                 // What joins it before it is listed has to find it, too.
@@ -242,6 +257,12 @@ impl Runtime for Docker {
     ) -> Result<CheckOutcome, Failure> {
         self.run_check(id, check, purpose, at_most).await
     }
+}
+
+/// At the first start of an agent that keeps records, the directories of claims that are there are those of an earlier
+/// one.
+pub fn adopt_claims(data_dir: &str) -> std::io::Result<()> {
+    claim_directory::ClaimDirectories::new(data_dir).adopt_all()
 }
 
 /// Since API 1.44.

@@ -40,10 +40,12 @@ fn kind(mode: u32) -> SFlag {
 
 /// A directory after what is in it.
 fn below(item: &OwnedFd, group: u32, depth: usize) -> io::Result<()> {
-    if depth > DEPTH_MAX {
-        return Err(io::Error::other(format!("it has more than {DEPTH_MAX} directories in each other")));
-    }
     let place = format!("/proc/self/fd/{}", item.as_raw_fd());
+    if depth > DEPTH_MAX {
+        let deepest = fs::read_link(&place).unwrap_or_default();
+        let text = format!("it has more than {DEPTH_MAX} directories in each other: {}", deepest.display());
+        return Err(io::Error::other(text));
+    }
     let mode = fstat(item)?.st_mode;
     let kind = kind(mode);
     if kind == SFlag::S_IFDIR {

@@ -9,7 +9,6 @@ use coracle_api::strategy::claim::LOCAL_VOLUMES;
 
 use super::super::Failure;
 use super::connection::Docker;
-use crate::tool::run_tool;
 
 impl Docker {
     /// `name` is one step below the folder of such volumes. One that is gone already is fine.
@@ -25,7 +24,9 @@ impl Docker {
             }
         }
         no_link(Path::new(LOCAL_VOLUMES))?;
-        remove(Path::new(&path)).await
+        check(Path::new(&path))?;
+        self.remove_trees(vec![path.clone().into()]).await?;
+        self.claims().forget(Path::new(&path))
     }
 }
 
@@ -54,10 +55,7 @@ fn no_link(folder: &Path) -> Result<(), Failure> {
 }
 
 /// What is mounted on it, below it or from it stays, and so does whatever is no directory: a link may lead anywhere.
-///
-/// By `rm`: however deep a tree is that a container made, it takes few descriptors and little stack. What is left after
-/// its time is removed by the next try.
-async fn remove(path: &Path) -> Result<(), Failure> {
+fn check(path: &Path) -> Result<(), Failure> {
     let wrong = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what} {}: {why}", path.display()));
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -69,12 +67,10 @@ async fn remove(path: &Path) -> Result<(), Failure> {
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| wrong("see what is mounted on", &error))?;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if let Some(place) = mounted(&mounts, name) {
-        return Err(wrong("remove", &format!("{place} is a mount of it")));
+    match mounted(&mounts, name) {
+        Some(place) => Err(wrong("remove", &format!("{place} is a mount of it"))),
+        None => Ok(()),
     }
-    let text = path.to_str().ok_or_else(|| wrong("remove", &"its name is no text"))?;
-    run_tool("rm", &["-rf", "--one-file-system", "--", text], None).await.map_err(|error| wrong("remove", &error))?;
-    Ok(())
 }
 
 /// A place where something of that name, or of what is below it, is mounted, or that is in it. The name is like no
@@ -92,34 +88,18 @@ fn mounted<'a>(mounts: &'a str, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_directory_goes_whole_and_a_link_stays() {
+    #[test]
+    fn a_directory_goes_and_a_link_stays() {
         let folder = std::env::temp_dir().join(format!("coracle-reclaim-{}", std::process::id()));
         let (data, kept) = (folder.join("n_c_pvc-1"), folder.join("kept"));
-        fs::create_dir_all(data.join("deep")).unwrap();
-        fs::create_dir_all(&kept).unwrap();
-        fs::write(kept.join("file"), "x").unwrap();
-        std::os::unix::fs::symlink(&kept, data.join("link")).unwrap();
-        remove(&data).await.unwrap();
-        assert!(!data.exists() && kept.join("file").exists(), "what a link inside points to stays");
-        remove(&data).await.unwrap();
-        std::os::unix::fs::symlink(&kept, &data).unwrap();
-        assert!(remove(&data).await.unwrap_err().text().contains("it is no directory"));
-        assert!(kept.join("file").exists() && data.is_symlink());
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_tree_that_is_deeper_than_descriptors_reach() {
-        let data = std::env::temp_dir().join(format!("coracle-deep-{}", std::process::id()));
+        check(&data).unwrap();
         fs::create_dir_all(&data).unwrap();
-        // Whole paths are bounded, so by steps.
-        let step = ["d"; 1000].join("/");
-        let line = format!("for i in 1 2 3; do mkdir -p {step} && cd -P {step} || exit 1; done");
-        let made = std::process::Command::new("sh").args(["-c", &line]).current_dir(&data).status().unwrap();
-        assert!(made.success());
-        remove(&data).await.unwrap();
-        assert!(!data.exists());
+        fs::create_dir_all(&kept).unwrap();
+        check(&data).unwrap();
+        fs::remove_dir(&data).unwrap();
+        std::os::unix::fs::symlink(&kept, &data).unwrap();
+        assert!(check(&data).unwrap_err().text().contains("it is no directory"));
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

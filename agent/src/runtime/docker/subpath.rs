@@ -22,6 +22,7 @@ use super::super::{ContainerConfig, Failure, Mount, MountSource, ReadOnlyBelow, 
 use super::connection::Docker;
 use crate::disks;
 use crate::naming::volatile_dir;
+use crate::tree;
 
 /// What this process sees mounted.
 const MOUNTS: &str = "/proc/self/mountinfo";
@@ -222,7 +223,7 @@ fn unmount(place: &Path) -> io::Result<()> {
 /// Takes away all that was bound for a pod. Nothing is removed below which something is still mounted: it would be a
 /// volume's content.
 pub fn release(folder: &Path) -> io::Result<()> {
-    unmount_below(folder)?.map_or(Ok(()), fs::remove_dir_all)
+    unmount_below(folder)?.map_or(Ok(()), |folder| tree::remove(&folder))
 }
 
 /// The folder itself, without links; None: it is not there.

@@ -6,14 +6,24 @@ use futures_util::StreamExt;
 use super::connection::Docker;
 use crate::figures::usage::Usage;
 
+/// What a container takes of the engine's disk.
+pub struct Layer {
+    pub bytes: u64,
+    /// Where its own files are, if the engine keeps them in a folder.
+    pub folder: Option<String>,
+    /// The file of its log.
+    pub log: Option<String>,
+}
+
 impl Docker {
-    /// Bytes that a container has written beside its volumes, and the file of its log. The engine walks through them:
-    /// ask seldom.
-    pub async fn layer(&self, container: &str) -> Option<(u64, Option<String>)> {
+    /// What a container has written beside its volumes. The engine walks through it: ask seldom.
+    pub async fn layer(&self, container: &str) -> Option<Layer> {
         let client = self.client().await.ok()?;
         let options = InspectContainerOptions { size: true };
         let found = self.change("measure", client.inspect_container(container, Some(options))).await.ok()?;
-        Some((u64::try_from(found.size_rw.unwrap_or(0)).unwrap_or(0), found.log_path.filter(|path| !path.is_empty())))
+        let bytes = u64::try_from(found.size_rw.unwrap_or(0)).unwrap_or(0);
+        let folder = found.graph_driver.and_then(|driver| driver.data.get("UpperDir").cloned());
+        Some(Layer { bytes, folder, log: found.log_path.filter(|path| !path.is_empty()) })
     }
 
     /// None: it has gone, or the engine does not count.

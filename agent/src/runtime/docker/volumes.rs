@@ -1,43 +1,59 @@
 //! The directories of pods on this host's disk, `DATA/pods/UID/...`, and the engine's volumes of exports.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bollard::models::VolumeCreateRequest;
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 
-use super::super::{ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
+use super::super::{Belongings, ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
+use super::claim_directory::ClaimDirectories;
 use super::connection::{Docker, Settings};
 use super::{content, memory, owner, subpath};
 use crate::disks;
 use crate::hosts;
-use crate::naming::{LABEL_KIND, LABEL_POD_UID, volatile_dir};
+use crate::naming::{LABEL_KIND, LABEL_POD_UID, VOLUMES, volatile_dir};
+use crate::tree;
 
 /// Of the directories of pods, those in memory.
 const VOLATILE: usize = 1;
 /// A list of all system calls has some ten thousand bytes.
 const SECCOMP_BYTES_MAX: u64 = 256 * 1024;
+/// Then a removal lets the next one have its turn.
+const REMOVAL_TURN: Duration = Duration::from_secs(5);
 /// How much of a pod's /etc/hosts is read back: where nothing is left to complete in its head, no more.
 const HOSTS_HEAD_BYTES: u64 = 64 * 1024;
 /// And where something is: more than all aliases that a pod can have.
 const HOSTS_BYTES_MAX: u64 = 4 << 20;
 
 impl Docker {
-    pub(super) async fn list_volumes(&self) -> Result<BTreeSet<String>, Failure> {
-        let mut uids = BTreeSet::new();
-        for pods in self.pods_dirs().into_iter().chain([self.places()]) {
+    pub(super) async fn list_volumes(&self) -> Result<Belongings, Failure> {
+        let mut belongings = Belongings::default();
+        let mut add = |pods: PathBuf, holds: &dyn Fn(&Path) -> bool| -> Result<(), Failure> {
             match fs::read_dir(&pods) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(disk("read", &pods, &error)),
-                Ok(entries) => uids.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())),
+                Ok(entries) => {
+                    for uid in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+                        if holds(&pods.join(&uid)) {
+                            belongings.volumes.insert(uid.clone());
+                        }
+                        belongings.all.insert(uid);
+                    }
+                }
             }
-        }
-        uids.extend(self.engine_volumes(None).await?.into_iter().map(|(_, uid)| uid));
-        Ok(uids)
+            Ok(())
+        };
+        let [on_disk, in_memory] = self.pods_dirs();
+        add(on_disk, &|pod| pod.join(VOLUMES).is_dir())?;
+        add(in_memory, &|_| true)?;
+        add(self.places(), &|_| true)?;
+        belongings.all.extend(self.engine_volumes(None).await?.into_iter().map(|(_, uid)| uid));
+        Ok(belongings)
     }
 
     /// Names and pods of the engine's volumes of ours, or of those of one pod.
@@ -70,7 +86,9 @@ impl Docker {
                 let create = *create;
                 on_disk(path, move |path| host_directory(path, create)).await?;
             }
-            Volume::Local { path, create, group, unless_fits } => local(path, *create, *group, *unless_fits).await?,
+            Volume::Local { path, create, group, unless_fits } => {
+                local(self.claims(), path, *create, *group, *unless_fits).await?
+            }
             Volume::Nfs { name, server, path, options } => {
                 let options =
                     [("type", "nfs"), ("device", &format!(":{path}")), ("o", &format!("addr={server},{options}"))];
@@ -120,23 +138,68 @@ impl Docker {
                 Err(failure) => return Err(failure),
             }
         }
+        let [on_disk, in_memory] = self.pods_dirs();
+        self.remove_of(uid, vec![on_disk.join(uid), in_memory.join(uid)]).await
+    }
+
+    /// What its containers mounted. The last words of those that are still there stay, and the engine frees what is its
+    /// own when the last of them ends.
+    pub(super) async fn free_volumes(&self, uid: &str) -> Result<(), Failure> {
+        let [on_disk, in_memory] = self.pods_dirs();
+        self.remove_of(uid, vec![on_disk.join(uid).join(VOLUMES), in_memory.join(uid)]).await
+    }
+
+    async fn remove_of(&self, uid: &str, folders: Vec<PathBuf>) -> Result<(), Failure> {
         // A uid is one path element, or it is not one of ours.
         if uid.is_empty() || uid == "." || uid == ".." || uid.contains('/') {
             return Err(Failure::Refused(format!("{uid:?} is no uid, so there is no directory to remove")));
         }
         let places = self.places().join(uid);
-        let folders = self.pods_dirs().map(|pods| pods.join(uid));
-        // Large trees take their time: not on the thread that answers probes.
-        let removed = tokio::task::spawn_blocking(move || {
+        let in_memory = self.pods_dirs()[VOLATILE].join(uid);
+        blocking(move || {
             subpath::release(&places).map_err(|error| disk("release", &places, &error))?;
-            let volatile = &folders[VOLATILE];
-            memory::release(volatile).map_err(|error| disk("release", volatile, &error))?;
-            folders.iter().try_for_each(|folder| match fs::remove_dir_all(folder) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(disk("remove", folder, &error)),
-                _ => Ok(()),
-            })
-        });
-        removed.await.unwrap_or_else(|error| Err(Failure::Refused(format!("remove the volumes of {uid}: {error}"))))
+            memory::release(&in_memory).map_err(|error| disk("release", &in_memory, &error))
+        })
+        .await?;
+        self.remove_trees(folders).await
+    }
+
+    /// Large trees take their time: not on the thread that answers probes, and by turns with those of other pods.
+    pub(super) async fn remove_trees(&self, folders: Vec<PathBuf>) -> Result<(), Failure> {
+        let mut failed = Ok(());
+        for folder in folders {
+            loop {
+                let _turn = self.removing.lock().await;
+                let tree = folder.clone();
+                let removed = blocking(move || {
+                    tree::remove_for(&tree, REMOVAL_TURN).map_err(|error| disk("remove", &tree, &error))
+                });
+                match removed.await {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    // The others go all the same.
+                    Err(failure) => {
+                        failed = failed.and(Err(failure));
+                        break;
+                    }
+                }
+            }
+        }
+        failed
+    }
+
+    pub(super) fn claims(&self) -> ClaimDirectories {
+        ClaimDirectories::new(&self.settings.data_dir)
+    }
+
+    /// Before a container begins: what its sandbox began with may be away by now.
+    pub(super) async fn check_claims(&self, config: &ContainerConfig) -> Result<(), Failure> {
+        for path in self.claims().among(config) {
+            let claims = self.claims();
+            let checked = on_disk(path, move |path| claims.check(path)).await;
+            checked.map_err(|failure| Failure::Config(failure.text().to_owned()))?;
+        }
+        Ok(())
     }
 
     /// On the disk, and (`VOLATILE`) in memory.
@@ -210,6 +273,11 @@ fn open_to(group: Option<u32>) -> String {
     group.map_or_else(|| "mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"))
 }
 
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|error| Err(Failure::Refused(format!("look after a pod's directories: {error}"))))
+}
+
 /// As a kubelet says that a volume cannot be mounted.
 fn of_volume(name: &str, failure: Failure) -> Failure {
     match failure {
@@ -243,10 +311,16 @@ fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
 }
 
 /// Large ones take their time: not on the thread that answers probes.
-async fn local(path: &str, create: bool, group: Option<u32>, unless_fits: bool) -> Result<(), Failure> {
+async fn local(
+    claims: ClaimDirectories,
+    path: &str,
+    create: bool,
+    group: Option<u32>,
+    unless_fits: bool,
+) -> Result<(), Failure> {
     on_disk(path, move |path| {
         if create {
-            make_directory(path, None)?;
+            claims.prepare(path)?;
         }
         if !path.is_dir() {
             return Err(Failure::Refused(format!("path \"{}\" does not exist", path.display())));
@@ -279,7 +353,7 @@ fn host_file(path: &Path, kind: HostFile, create: bool) -> Result<(), Failure> {
 }
 
 /// It has its name only when it is all that it is to be.
-fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Failure> {
+pub(super) fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Failure> {
     if path.is_dir() {
         return Ok(());
     }
@@ -307,7 +381,7 @@ pub fn seccomp_profile(config: &ContainerConfig) -> Result<Option<String>, Failu
     fs::read_to_string(path).map(Some).map_err(|error| refuse(error.to_string()))
 }
 
-fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {
+pub(super) fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::Refused(format!("{what} {}: {error}", path.display()))
 }
 

@@ -25,7 +25,7 @@ enum Framing {
 
 /// What came of the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum GetStep {
     /// More has to come.
     More,
     Done,
@@ -33,7 +33,7 @@ pub enum Step {
 
 /// Reads one answer.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct GetAnswer {
     pub head: Option<Head>,
     pub body: Vec<u8>,
     /// Not looked at yet.
@@ -55,9 +55,9 @@ enum Chunk {
     Trailer,
 }
 
-impl Answer {
+impl GetAnswer {
     /// Takes what was read. `Err`: it is no answer of HTTP.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<Step, String> {
+    pub fn take(&mut self, bytes: &[u8]) -> Result<GetStep, String> {
         self.read.extend_from_slice(bytes);
         while self.head.is_none() {
             let Some(end) = head_end(&self.read, &mut self.looked) else {
@@ -66,7 +66,7 @@ impl Answer {
                 }
                 return match self.read.first() {
                     Some(first) if !b"HTTP/".contains(first) => Err(malformed(&self.read)),
-                    _ => Ok(Step::More),
+                    _ => Ok(GetStep::More),
                 };
             };
             let head: Vec<u8> = self.read.drain(..end).collect();
@@ -93,8 +93,8 @@ impl Answer {
         }
     }
 
-    fn take_body(&mut self) -> Result<Step, String> {
-        let Some(head) = &self.head else { return Ok(Step::More) };
+    fn take_body(&mut self) -> Result<GetStep, String> {
+        let Some(head) = &self.head else { return Ok(GetStep::More) };
         let room = BODY_BYTES_MAX - self.body.len();
         match head.body {
             Framing::Length(length) => {
@@ -102,21 +102,21 @@ impl Answer {
                 let taken = self.read.len().min(room).min(usize::try_from(left).unwrap_or(usize::MAX));
                 self.body.extend(self.read.drain(..taken));
                 let whole = self.body.len() as u64 == length;
-                Ok(if whole || self.body.len() == BODY_BYTES_MAX { Step::Done } else { Step::More })
+                Ok(if whole || self.body.len() == BODY_BYTES_MAX { GetStep::Done } else { GetStep::More })
             }
             Framing::WithConnection => {
                 let taken = self.read.len().min(room);
                 self.body.extend(self.read.drain(..taken));
-                Ok(if self.body.len() == BODY_BYTES_MAX { Step::Done } else { Step::More })
+                Ok(if self.body.len() == BODY_BYTES_MAX { GetStep::Done } else { GetStep::More })
             }
             Framing::Chunked => self.take_chunks(),
         }
     }
 
-    fn take_chunks(&mut self) -> Result<Step, String> {
+    fn take_chunks(&mut self) -> Result<GetStep, String> {
         loop {
             if self.body.len() == BODY_BYTES_MAX {
-                return Ok(Step::Done);
+                return Ok(GetStep::Done);
             }
             if let Chunk::Data(left) = self.chunk {
                 let room = BODY_BYTES_MAX - self.body.len();
@@ -125,13 +125,13 @@ impl Answer {
                 let left = left - taken as u64;
                 self.chunk = if left == 0 { Chunk::DataEnd } else { Chunk::Data(left) };
                 if left > 0 && self.read.is_empty() && self.body.len() < BODY_BYTES_MAX {
-                    return Ok(Step::More);
+                    return Ok(GetStep::More);
                 }
                 continue;
             }
             let Some(end) = self.read.iter().position(|byte| *byte == b'\n') else {
                 let long = self.read.len() > CHUNK_LINE_BYTES_MAX;
-                return if long { Err("http: chunk line too long".to_owned()) } else { Ok(Step::More) };
+                return if long { Err("http: chunk line too long".to_owned()) } else { Ok(GetStep::More) };
             };
             let line: Vec<u8> = self.read.drain(..=end).collect();
             let line = line.trim_ascii();
@@ -142,7 +142,7 @@ impl Answer {
                 },
                 Chunk::DataEnd if line.is_empty() => Chunk::Length,
                 Chunk::DataEnd => return Err("malformed chunked encoding".to_owned()),
-                Chunk::Trailer if line.is_empty() => return Ok(Step::Done),
+                Chunk::Trailer if line.is_empty() => return Ok(GetStep::Done),
                 Chunk::Trailer | Chunk::Data(_) => Chunk::Trailer,
             };
         }
@@ -223,9 +223,9 @@ mod tests {
     /// In pieces of each size, until it has ended or the server has.
     fn read(bytes: &str, ends: bool) -> Result<(u16, String, bool), String> {
         let once = |size: usize| {
-            let mut answer = Answer::default();
+            let mut answer = GetAnswer::default();
             for piece in bytes.as_bytes().chunks(size) {
-                if answer.take(piece)? == Step::Done {
+                if answer.take(piece)? == GetStep::Done {
                     let code = answer.head.as_ref().unwrap().code;
                     return Ok((code, String::from_utf8_lossy(&answer.body).into_owned(), true));
                 }
@@ -266,7 +266,8 @@ mod tests {
         );
         check("HTTP/1.1 103 Early\r\n\r\n", false, 0, "", false);
         check("HTTP/1.1 101 Other\r\n\r\n", false, 101, "", true);
-        let pieces = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n3;x\r\nabc\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n";
+        let pieces = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n\
+                      3;x\r\nabc\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n";
         check(pieces, false, 200, "abc0123456789", true);
         check(&pieces[..pieces.len() - 2], false, 200, "abc0123456789", false);
     }
@@ -307,7 +308,7 @@ mod tests {
 
     #[test]
     fn locations() {
-        let mut answer = Answer::default();
+        let mut answer = GetAnswer::default();
         answer
             .take(b"HTTP/1.1 302 Found\r\nlocation:  /down \r\nLocation: /other\r\nContent-Length: 0\r\n\r\n")
             .unwrap();

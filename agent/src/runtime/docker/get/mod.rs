@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::super::{CheckOutcome, Purpose};
 use super::check::{dial, failed, passed, plain, within};
 use crate::dns::names::Names;
-use answer::{Answer, Head, Step};
-use request::{Fields, head};
+use answer::{GetAnswer, GetStep, Head};
+use request::{GetFields, head};
 use url::Url;
 
 /// The requests of one check: a redirection behind the last of them is not followed.
@@ -75,7 +75,7 @@ async fn found(
 ) -> Result<(Found, Option<String>), String> {
     let mut url = Url::of_check(get.scheme, get.host, get.port, get.path)?;
     progress.url = url.shown();
-    let fields = Fields::of_check(get.headers, purpose)?;
+    let fields = GetFields::of_check(get.headers, purpose)?;
     match follow(names, url.clone(), &fields, purpose, progress).await {
         Err(error) if error == NO_TLS && purpose == Purpose::Hook => {
             "http".clone_into(&mut url.scheme);
@@ -93,7 +93,7 @@ async fn found(
 async fn follow(
     names: &Names,
     first: Url,
-    asked: &Fields,
+    asked: &GetFields,
     purpose: Purpose,
     progress: &mut Progress,
 ) -> Result<Found, String> {
@@ -141,16 +141,16 @@ async fn exchange(
     progress: &mut Progress,
 ) -> Result<(Head, Vec<u8>), String> {
     wire.write_all(request.as_bytes()).await.map_err(|error| plain(&error))?;
-    let (mut answer, mut read) = (Answer::default(), [0; READ_BYTES]);
+    let (mut answer, mut read) = (GetAnswer::default(), [0; READ_BYTES]);
     loop {
         let length = wire.read(&mut read).await.map_err(|error| plain(&error))?;
-        let step = if length == 0 { answer.end().map(|()| Step::Done) } else { answer.take(&read[..length]) };
+        let step = if length == 0 { answer.end().map(|()| GetStep::Done) } else { answer.take(&read[..length]) };
         progress.head = answer.head.is_some();
-        if answer.head.as_ref().is_some_and(&enough) || step? == Step::Done {
+        if answer.head.as_ref().is_some_and(&enough) || step? == GetStep::Done {
             break;
         }
     }
-    let Answer { head, body, .. } = answer;
+    let GetAnswer { head, body, .. } = answer;
     Ok((head.ok_or_else(|| "EOF".to_owned())?, body))
 }
 

@@ -7,12 +7,12 @@ use super::url::Url;
 
 /// The fields of a request, each with its values; their order is that of the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields(Vec<(String, String)>);
+pub struct GetFields(Vec<(String, String)>);
 
-impl Fields {
+impl GetFields {
     /// Those that a check asks for, with a name and `Accept` where it says nothing of them.
-    pub fn of_check(asked: &[(String, String)], purpose: Purpose) -> Result<Fields, String> {
-        let mut fields = Fields::default();
+    pub fn of_check(asked: &[(String, String)], purpose: Purpose) -> Result<GetFields, String> {
+        let mut fields = GetFields::default();
         for (name, value) in asked {
             if name.is_empty() || !name.bytes().all(is_token) {
                 return Err(format!("net/http: invalid header field name {name:?}"));
@@ -50,7 +50,7 @@ impl Fields {
     }
 
     /// Of a request that a redirection leads to.
-    pub fn with_referer(mut self, from: &Url, to: &Url) -> Fields {
+    pub fn with_referer(mut self, from: &Url, to: &Url) -> GetFields {
         if !(from.scheme == "https" && to.scheme == "http") {
             self.set("Referer", from.shown());
         }
@@ -58,14 +58,14 @@ impl Fields {
     }
 
     /// Of a hook that goes on without TLS: what was for a secret connection alone is not told.
-    pub fn without_login(mut self) -> Fields {
+    pub fn without_login(mut self) -> GetFields {
         self.0.retain(|(name, _)| name != "Authorization");
         self
     }
 }
 
 /// The whole request. `host`: the name that it is asked for under; none: that of its address.
-pub fn head(url: &Url, host: Option<&str>, fields: &Fields) -> Result<String, String> {
+pub fn head(url: &Url, host: Option<&str>, fields: &GetFields) -> Result<String, String> {
     let host = host.filter(|host| !host.is_empty()).unwrap_or(&url.authority);
     // The zone of an address is this host's own affair.
     let host = match host.split_once('%') {
@@ -116,7 +116,7 @@ mod tests {
     fn asked(path: &str, headers: &[(&str, &str)], purpose: Purpose) -> Result<String, String> {
         let headers: Vec<(String, String)> =
             headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let (url, fields) = (Url::of_check("http", "10.0.0.1", 80, path)?, Fields::of_check(&headers, purpose)?);
+        let (url, fields) = (Url::of_check("http", "10.0.0.1", 80, path)?, GetFields::of_check(&headers, purpose)?);
         head(&url, fields.get("Host"), &fields)
     }
 
@@ -160,7 +160,7 @@ mod tests {
     fn redirections_say_where_they_come_from() {
         let url = |scheme: &str| Url::of_check(scheme, "h", 1, "/a").unwrap();
         let referer = |from: &str, to: &str| {
-            let fields = Fields::of_check(&[], Purpose::Probe).unwrap().with_referer(&url(from), &url(to));
+            let fields = GetFields::of_check(&[], Purpose::Probe).unwrap().with_referer(&url(from), &url(to));
             fields.get("Referer").map(str::to_owned)
         };
         assert_eq!(referer("http", "https").as_deref(), Some("http://h:1/a"));

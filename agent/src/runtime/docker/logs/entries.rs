@@ -14,14 +14,14 @@ const STAMP_BYTES_MAX: usize = 35;
 
 /// Tells entries apart.
 #[derive(Debug)]
-pub enum Entries {
+pub enum EntryReader {
     Framed { read: BytesMut, dialect: Dialect },
-    Terminal(Terminal),
+    TerminalEntries(TerminalEntries),
 }
 
 /// The one output of a terminal.
 #[derive(Debug, Default)]
-pub struct Terminal {
+pub struct TerminalEntries {
     stamp: Vec<u8>,
     /// What may become the next timestamp; behind a whole piece it may be more of the line instead.
     head: Option<Vec<u8>>,
@@ -29,19 +29,23 @@ pub struct Terminal {
     dialect: Dialect,
 }
 
-impl Entries {
-    pub fn new(is_terminal: bool, dialect: Dialect) -> Entries {
+impl EntryReader {
+    pub fn new(is_terminal: bool, dialect: Dialect) -> EntryReader {
         match is_terminal {
-            true => Entries::Terminal(Terminal { head: Some(Vec::new()), dialect, ..Terminal::default() }),
-            false => Entries::Framed { read: BytesMut::new(), dialect },
+            true => EntryReader::TerminalEntries(TerminalEntries {
+                head: Some(Vec::new()),
+                dialect,
+                ..TerminalEntries::default()
+            }),
+            false => EntryReader::Framed { read: BytesMut::new(), dialect },
         }
     }
 
     /// The entries that are whole now.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Vec<Piece>, String> {
         match self {
-            Entries::Terminal(terminal) => Ok(terminal.take(bytes)),
-            Entries::Framed { read, dialect } => {
+            EntryReader::TerminalEntries(terminal) => Ok(terminal.take(bytes)),
+            EntryReader::Framed { read, dialect } => {
                 read.extend_from_slice(bytes);
                 frames(read, *dialect)
             }
@@ -51,12 +55,12 @@ impl Entries {
     /// The engine says no more.
     pub fn end(&mut self) -> Vec<Piece> {
         match self {
-            Entries::Terminal(terminal) => {
+            EntryReader::TerminalEntries(terminal) => {
                 let rest = terminal.head.take().unwrap_or_default();
                 terminal.text.extend(rest);
                 if terminal.text.is_empty() { Vec::new() } else { terminal.piece().into_iter().collect() }
             }
-            Entries::Framed { .. } => Vec::new(),
+            EntryReader::Framed { .. } => Vec::new(),
         }
     }
 }
@@ -78,7 +82,7 @@ fn frames(read: &mut BytesMut, dialect: Dialect) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-impl Terminal {
+impl TerminalEntries {
     fn take(&mut self, mut bytes: &[u8]) -> Vec<Piece> {
         let mut pieces = Vec::new();
         while let Some(first) = bytes.first() {
@@ -141,7 +145,7 @@ mod tests {
     const B: &str = "2026-01-01T00:00:00.200000000Z";
 
     fn told(bytes: &[u8], is_terminal: bool, timestamps: bool, size: usize) -> String {
-        let mut entries = Entries::new(is_terminal, Dialect::Docker);
+        let mut entries = EntryReader::new(is_terminal, Dialect::Docker);
         let mut lines = Joined::new(timestamps, None, None);
         let mut pieces: Vec<Piece> = bytes.chunks(size).flat_map(|piece| entries.take(piece).unwrap()).collect();
         pieces.extend(entries.end());
@@ -184,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_not_kept() {
-        let mut entries = Entries::new(true, Dialect::Docker);
+        let mut entries = EntryReader::new(true, Dialect::Docker);
         let mut told = 0;
         for _ in 0..100 {
             let said = format!("{A} {}", "x".repeat(PIECE_BYTES));
@@ -203,6 +207,6 @@ mod tests {
         for size in [1, 2, 5, 8, 100, 1000] {
             assert_eq!(told(&bytes, false, false, size), "out\nerr\nhalf");
         }
-        assert!(Entries::new(false, Dialect::Docker).take(&[1, 0, 0, 0, 0xff, 0, 0, 0]).is_err());
+        assert!(EntryReader::new(false, Dialect::Docker).take(&[1, 0, 0, 0, 0xff, 0, 0, 0]).is_err());
     }
 }
