@@ -31,7 +31,7 @@ pub use check::check;
 pub use decode::{Decoded, Fault, decode, json_kind};
 pub use default::default;
 pub use problem::{Path, Problem, Reason, go_quoted};
-pub use quantity::{Quantity, QuantityError, Sum, canonical as canonical_quantity, held};
+pub use quantity::{Quantity, QuantityError, Sum, canonical as canonical_quantity, held, written};
 pub use read::{in_order, in_order_of, read, read_from, read_typed};
 pub use tidy::tidy;
 pub use time::canonical_time;

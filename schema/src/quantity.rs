@@ -107,6 +107,18 @@ pub fn canonical(text: &str) -> Result<Cow<'_, str>, QuantityError> {
     Ok(Cow::Owned(if binary { base_1024(milli / 1000) } else { decimal(milli, -3, written.format) }))
 }
 
+/// The text that Go's Quantity writes for a text that it has read: of all amounts, the finest too.
+pub fn written(text: &str) -> Cow<'_, str> {
+    let Ok(written) = read(text) else { return Cow::Borrowed(text) };
+    if text == "0" || written.is_canonical() && written.small().is_some() {
+        return Cow::Borrowed(text);
+    }
+    let Some(nanos) = written.exact() else { return Cow::Borrowed(text) };
+    let whole = nanos / NANO;
+    let binary = written.format == Format::Binary && nanos % NANO == 0 && whole.unsigned_abs() >= 1024;
+    Cow::Owned(if binary { base_1024(whole) } else { decimal(nanos, -9, written.format) })
+}
+
 /// A text as Go's Quantity holds it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Held<'a> {

@@ -304,7 +304,14 @@ mod tests {
             let key = Key { resource: Resource::core("pods"), namespace: "a".to_owned(), name: "b".to_owned() };
             let object = json!({
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b", "namespace": "a", "uid": "u"},
-                "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+                "spec": {
+                    "nodeName": "n", "restartPolicy": "Always", "dnsPolicy": "ClusterFirst",
+                    "terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler", "securityContext": {},
+                    "enableServiceLinks": true, "containers": [{
+                        "name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
+                        "terminationMessagePath": "/dev/termination-log", "resources": {},
+                    }],
+                },
                 "status": {"phase": "Failed", "reason": "NodeLost"},
             });
             store.write(Write::Create { key, object, durable: Durable::Whole, claims: Vec::new() }).expect("it is new");
@@ -326,7 +333,7 @@ mod tests {
                 assert_eq!(
                     (answer.status.as_u16(), found),
                     (200, (&json!(phase), &json!("10.0.0.1"))),
-                    "{agent} {says}"
+                    "{agent} {says}: {pod}"
                 );
                 assert_eq!(answer.headers.contains_key(header::WARNING), warned, "{agent} {says}");
             }

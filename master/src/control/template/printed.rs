@@ -121,7 +121,9 @@ impl Printer<'_> {
     }
 
     fn quantity(&mut self, text: &str) -> fmt::Result {
-        let held = coracle_schema::held(text);
+        // An object comes to Kubernetes' controllers with its amounts as the API server writes them.
+        let text = coracle_schema::written(text);
+        let held = coracle_schema::held(&text);
         write!(
             self.to,
             "{{i:(resource.int64Amount){{value:(int64){} scale:(resource.Scale){}}} d:(resource.infDecAmount){{Dec:",
