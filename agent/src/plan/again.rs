@@ -192,6 +192,34 @@ mod tests {
         }
     }
 
+    /// An agent that was not there when the process began again sees only the second start.
+    #[test]
+    fn its_first_start_stays_as_it_was_told() {
+        let wanted = one("Always");
+        let mut world = world(&wanted, &[(0, RUNS)]);
+        again(&mut world.containers[1], None);
+        let id = format!("docker://{}", world.containers[1].id);
+        look(&mut world);
+        let mut memory = std::mem::take(&mut world.memory);
+        memory.correct(&mut world.containers);
+        memory.stops.clear();
+        world.memory = memory;
+        let start = "1969-12-31T23:59:58Z";
+        let ended = json!({"terminated": {"containerID": id, "startedAt": start}});
+        for (told, expected) in [
+            (json!({"containerID": id, "state": {"running": {"startedAt": start}}}), start),
+            (json!({"containerID": id, "state": ended}), start),
+            (json!({"containerID": id, "state": {"waiting": {}}, "lastState": ended}), start),
+            (json!({"containerID": "docker://x", "state": {"running": {"startedAt": start}}}), "1970-01-01T00:00:00Z"),
+        ] {
+            let mut was = json!({"containerStatuses": [told]});
+            was["containerStatuses"][0]["name"] = "c".into();
+            let shown = status(&wanted, &world, &Waits::default(), &was, NOW);
+            let shown = &shown["containerStatuses"][0]["state"]["terminated"];
+            assert_eq!(shown["startedAt"], expected, "{was}: {shown}");
+        }
+    }
+
     #[test]
     fn a_stop_under_way_outlives_an_earlier_end() {
         let gone = one("Always");

@@ -4,13 +4,13 @@ use coracle_api::meta::Time;
 use coracle_api::pod::{Action, Container};
 use serde_json::{Value, json};
 
-use super::before::start_before;
+use super::before::{removed, start_before, told_start};
 use super::end::Told;
 use crate::desired::{Wanted, status_of};
 use crate::hash;
 use crate::members::{Member, MemberKind};
 use crate::naming::PodName;
-use crate::plan::memory::{KILLED_CODE, Lost, UNKNOWN_CODE};
+use crate::plan::memory::{Lost, UNKNOWN_CODE};
 use crate::plan::renewal::{self, Renewal};
 use crate::plan::seen::{self, Run};
 use crate::plan::{WaitReason, Waiting, Waits, World, images, resize};
@@ -80,6 +80,7 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     if let Some(run) = newest.filter(|run| lost.is_none() && is_over(case, runs, member, run)) {
         return renewed(case, member, run, waiting.unwrap_or(&creating));
     }
+    let told = status_of(case.was, member);
     let mut before = start_before(case, runs, member, newest);
     let (mut exit_code, mut runs_now, mut unmade) = (None, false, false);
     let state = match (newest, lost) {
@@ -87,7 +88,10 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
             exit_code = lost.exit_code;
             if waiting.is_some() {
                 // What was never made never ended either.
-                before = newest.map_or_else(|| lost.exit_code.map_or(Value::Null, |_| unknown(&lost.text)), terminated);
+                before = newest.map_or_else(
+                    || lost.exit_code.map_or(Value::Null, |_| unknown(&lost.text)),
+                    |run| terminated(run, told),
+                );
             }
             of_lost(lost, waiting)
         }
@@ -102,7 +106,7 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
             }
             State::Created { refused: None } => wait(&creating),
             State::Created { refused: Some(_) } | State::Exited { .. } => {
-                let death = terminated(run);
+                let death = terminated(run, told);
                 // It was stopped to be replaced, which is not its end, unless that is on record.
                 let edited = wanted.ended_before(member).is_none() && is_edited(wanted, world, member, run);
                 exit_code = death["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()).filter(|_| !edited);
@@ -171,14 +175,6 @@ fn renewed(case: &StatusCase<'_>, member: &Member<'_>, newest: &Run<'_>, waiting
         unmade: false,
         exit_code: None,
     }
-}
-
-/// How a container ended that was ended, or had ended, when all began anew.
-pub(super) fn removed() -> Value {
-    json!({
-        "exitCode": KILLED_CODE, "reason": "RestartingAllContainers", "message": renewal::MESSAGE, "startedAt": null,
-        "finishedAt": null,
-    })
 }
 
 /// The state of a container whose newest start left nothing.
@@ -329,8 +325,8 @@ fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
     Waiting::new(WaitReason::PostStartHookError, message)
 }
 
-/// The status of a run that is dead.
-pub(super) fn terminated(run: &Run<'_>) -> Value {
+/// The status of a run that is dead. `told`: what was told of its container.
+pub(super) fn terminated(run: &Run<'_>, told: Option<&Value>) -> Value {
     let (code, reason, started_ms, finished_ms, message) = match &run.seen.state {
         State::Exited { exit_code, out_of_memory, started_ms, finished_ms } => {
             let reason = match exit_code {
@@ -348,6 +344,9 @@ pub(super) fn terminated(run: &Run<'_>) -> Value {
         "exitCode": code, "reason": reason, "startedAt": time(started_ms), "finishedAt": time(finished_ms),
         "containerID": format!("docker://{}", run.seen.id),
     });
+    if let Some(start) = told.and_then(|told| told_start(told, run)) {
+        value["startedAt"] = start.clone();
+    }
     if let Some(message) = message.filter(|message| !message.is_empty()) {
         value["message"] = json!(message);
     }

@@ -16,7 +16,7 @@ fn is_left(pod: &PodView) -> bool {
 }
 
 pub fn all(cluster: &Cluster) -> Vec<Key> {
-    cluster.pods_on("").filter(|(_, pod)| is_left(pod)).map(|(key, _)| key.clone()).collect()
+    cluster.pods().filter(|(_, pod)| is_left(pod)).map(|(key, _)| key.clone()).collect()
 }
 
 pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
