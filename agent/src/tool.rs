@@ -7,14 +7,14 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::trace::Call;
+use crate::trace::TracedCall;
 
 /// nft took 0.15 s for 1000 services.
 const RUN: Duration = Duration::from_secs(20);
 
 /// Standard output, or one line that says what went wrong.
 pub async fn run_tool(tool: &str, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
-    let traced = Call::begins(tool);
+    let traced = TracedCall::begins(tool);
     let mut command = Command::new(tool);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| match error.kind() {

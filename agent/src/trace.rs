@@ -18,14 +18,14 @@ pub fn step(subject: &str, step: &dyn Display) {
 }
 
 /// A call begins: its end says how long it took.
-pub struct Call<'a> {
+pub struct TracedCall<'a> {
     what: &'a str,
     begun: Instant,
 }
 
-impl Call<'_> {
-    pub fn begins(what: &str) -> Call<'_> {
-        Call { what, begun: Instant::now() }
+impl TracedCall<'_> {
+    pub fn begins(what: &str) -> TracedCall<'_> {
+        TracedCall { what, begun: Instant::now() }
     }
 
     pub fn ends(self) {

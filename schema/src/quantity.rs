@@ -3,6 +3,10 @@
 //! Kubernetes writes most quantities back in a canonical form (`1024Mi` as `1Gi`, `0.25` as `250m`) and keeps a text
 //! that looks canonical already (`1.500`, `+5Gi`). Both are followed here, because clients compare the texts.
 
+mod sum;
+
+pub use sum::Sum;
+
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
@@ -100,11 +104,16 @@ pub fn canonical(text: &str) -> Result<Cow<'_, str>, QuantityError> {
     if written.kept() {
         return Ok(Cow::Borrowed(text));
     }
-    let exact = written.exact();
-    let Some(nanos) = exact else { return Ok(Cow::Borrowed(text)) };
+    let Some(nanos) = written.exact() else { return Ok(Cow::Borrowed(text)) };
     let milli = round_up(nanos, NANO / 1000);
-    let binary = written.format == Format::Binary && milli % 1000 == 0 && (milli / 1000).unsigned_abs() >= 1024;
-    Ok(Cow::Owned(if binary { base_1024(milli / 1000) } else { decimal(milli, -3, written.format) }))
+    Ok(Cow::Owned(rewritten(milli.saturating_mul(NANO / 1000), written.format)))
+}
+
+/// An amount in the form of the text that it was read from.
+fn rewritten(nanos: i128, format: Format) -> String {
+    let whole = nanos / NANO;
+    let binary = format == Format::Binary && nanos % NANO == 0 && whole.unsigned_abs() >= 1024;
+    if binary { base_1024(whole) } else { decimal(nanos, -9, format) }
 }
 
 /// The text that Go's Quantity writes for a text that it has read: of all amounts, the finest too.
@@ -113,10 +122,7 @@ pub fn written(text: &str) -> Cow<'_, str> {
     if text == "0" || written.is_canonical() && written.small().is_some() {
         return Cow::Borrowed(text);
     }
-    let Some(nanos) = written.exact() else { return Cow::Borrowed(text) };
-    let whole = nanos / NANO;
-    let binary = written.format == Format::Binary && nanos % NANO == 0 && whole.unsigned_abs() >= 1024;
-    Cow::Owned(if binary { base_1024(whole) } else { decimal(nanos, -9, written.format) })
+    written.exact().map_or(Cow::Borrowed(text), |nanos| Cow::Owned(rewritten(nanos, written.format)))
 }
 
 /// A text as Go's Quantity holds it.
@@ -155,54 +161,6 @@ pub fn held(text: &str) -> Held<'_> {
         }
     }
     held
-}
-
-/// Amounts counted together. Written as Kubernetes writes a sum: in the form of the first that was more than nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
-    nanos: i128,
-    format: Option<Format>,
-}
-
-impl Sum {
-    /// A number of things.
-    pub fn of_count(count: i64) -> Sum {
-        Sum { nanos: i128::from(count) * NANO, format: Some(Format::DecimalSi) }
-    }
-
-    /// None: the text is no amount.
-    pub fn of_text(text: &str) -> Option<Sum> {
-        let written = read(text.trim()).ok()?;
-        Some(Sum { nanos: written.nanos(), format: Some(written.format) })
-    }
-
-    pub fn plus(self, other: Sum) -> Sum {
-        let format = if self.nanos == 0 { other.format.or(self.format) } else { self.format };
-        Sum { nanos: self.nanos.saturating_add(other.nanos), format }
-    }
-
-    pub fn minus(self, other: Sum) -> Sum {
-        let format = if self.nanos == 0 { other.format.or(self.format) } else { self.format };
-        Sum { nanos: self.nanos.saturating_sub(other.nanos), format }
-    }
-
-    /// The larger one.
-    pub fn or_more(self, other: Sum) -> Sum {
-        if other.nanos > self.nanos { other } else { self }
-    }
-
-    pub fn amount(self) -> Quantity {
-        Quantity { nanos: self.nanos }
-    }
-}
-
-impl fmt::Display for Sum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let format = self.format.unwrap_or(Format::DecimalSi);
-        let milli = round_up(self.nanos, NANO / 1000);
-        let binary = format == Format::Binary && milli % 1000 == 0 && (milli / 1000).unsigned_abs() >= 1024;
-        f.write_str(&if binary { base_1024(milli / 1000) } else { decimal(milli, -3, format) })
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,8 @@ impl Life {
     }
 }
 
-/// One that begins again when the next one is there already is counted with that. `before`: the counts at the last look.
+/// One that begins again when the next one is there already is counted with that. `before`: the counts at the last
+/// look.
 pub(super) fn count_others(
     lives: &mut BTreeMap<String, Life>,
     before: &BTreeMap<String, u32>,

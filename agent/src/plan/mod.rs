@@ -5,7 +5,8 @@
 //! decides over one pod (its sandbox in `sandbox`, what its volumes hold in `contents`, its containers in `containers`
 //! and their turns in `order`, with `images` and `backoff`), `stops` ends what has to end, `garbage` clears up,
 //! `leftovers` ends pods that nobody wants, `renewal` tells when all containers of a pod start anew and `anew` does it,
-//! `strain` says what a host without memory or disk does, `again` what becomes of what somebody starts again. `memory` is what the loop saw itself and the engine does not
+//! `strain` says what a host without memory or disk does, `again` what becomes of what somebody starts again.
+//! `memory` is what the loop saw itself and the engine does not
 //! tell. `paused` lets go on what somebody paused.
 
 pub mod admission;

@@ -14,8 +14,8 @@ pub const ORPHAN: &str = "orphan";
 /// Holds a namespace until all that is in it has gone.
 pub const NAMESPACE: &str = "kubernetes";
 
-/// Finalizers of one object: Kubernetes bounds them by the size of the object alone, which is some 20,000. Each deletion
-/// of one goes through all, and nobody has a dozen.
+/// Finalizers of one object. Kubernetes bounds them by the size of the object alone, which is some 20,000. The deletion
+/// of a finalizer goes through all of them, and nobody has a dozen.
 const FINALIZERS_MAX: usize = 1000;
 
 /// Names that no finalizer may have.

@@ -1,5 +1,4 @@
-//! Leases: who leads, and until when. And the labels of slices of endpoints (`endpoint_slice`), which are as short-lived
-//! where nobody makes them by hand.
+//! Leases: who leads, and until when.
 
 use super::checks::NOT_NEGATIVE;
 use super::doc::number;

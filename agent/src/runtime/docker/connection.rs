@@ -15,13 +15,13 @@ use super::cache::InspectCache;
 use super::dialect::{Dialect, common_version, refusal};
 use super::stock;
 use crate::dns::names::Names;
-use crate::images::ask::Ask;
+use crate::images::ask::ArchiveAsk;
 use crate::images::record::ImageRecord;
 use crate::lock::{EngineLock, LockError};
 use crate::naming::LABEL_KIND;
 use crate::pod_network::Owner;
 use crate::pod_network::guard::Wires;
-use crate::trace::Call;
+use crate::trace::TracedCall;
 
 /// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
 pub(super) const ASK: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ pub struct Docker {
     /// Those of other hosts that probes and hooks go to.
     pub(super) names: Names,
     /// Asks whoever loads archives of images. None: nobody does.
-    pub(super) archives: Mutex<Option<tokio::sync::mpsc::Sender<Ask>>>,
+    pub(super) archives: Mutex<Option<tokio::sync::mpsc::Sender<ArchiveAsk>>>,
     /// The file system of volumes in memory was looked at.
     pub(super) volatile: Mutex<bool>,
     /// Which images the agent has fetched itself.
@@ -245,7 +245,7 @@ impl Docker {
         limit: Duration,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Failure> {
-        let traced = Call::begins(what);
+        let traced = TracedCall::begins(what);
         let result = match tokio::time::timeout(limit, call).await {
             Ok(result) => result.map_err(|error| failure(what, error)),
             Err(_) => Err(Failure::Unavailable(format!("{what}: the engine did not answer in {} s", limit.as_secs()))),

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::super::Failure;
 use super::connection::{Docker, failure, held};
 use crate::figures::files;
-use crate::images::ask::Ask;
+use crate::images::ask::ArchiveAsk;
 use crate::images::collect::{EngineImage, free_percent, is_full};
 use crate::images::record::ImageRecord;
 use crate::private;
@@ -57,7 +57,7 @@ impl Docker {
     }
 
     /// For whoever loads archives: what is asked of them from now on.
-    pub fn archives_asked(&self) -> mpsc::Receiver<Ask> {
+    pub fn archives_asked(&self) -> mpsc::Receiver<ArchiveAsk> {
         let (ask, asked) = mpsc::channel(ASKS_MAX);
         *held(&self.archives) = Some(ask);
         asked
@@ -67,7 +67,7 @@ impl Docker {
     pub(super) async fn ask_archives(&self, reference: &str) -> bool {
         let Some(archives) = held(&self.archives).clone() else { return false };
         let (answer, answered) = oneshot::channel();
-        let ask = Ask { reference: reference.to_owned(), answer };
+        let ask = ArchiveAsk { reference: reference.to_owned(), answer };
         archives.send(ask).await.is_ok() && answered.await.unwrap_or(false)
     }
 

@@ -1,4 +1,5 @@
-//! What Kubernetes' scheme knows beside the kinds that are served: it decides how a document of a wrong kind is refused.
+//! What Kubernetes' scheme knows beside the kinds that are served: it decides how a document of a wrong kind is
+//! refused.
 //! PURE.
 
 use coracle_api::kinds::Kinds;
