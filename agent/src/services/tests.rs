@@ -163,7 +163,8 @@ fn what_is_not_served_outside_is_told() {
         ])
     );
     // This node's own address is what the balancer gives; a program has the port there.
-    let listens = "is not served on this host: a program of this host listens at 0.0.0.0:22";
+    let listens = "is not served on this host: a program of this host listens at 0.0.0.0:22 (`ss -lntup` says which \
+                   program; end it, or give the service another port)";
     let (refused, served) = of(&["192.168.0.2", "192.0.2.9"], Some("192.168.0.2"));
     assert_eq!(served, [true, false, false, false, false], "192.0.2.9 for UDP alone");
     assert_eq!(

@@ -261,7 +261,7 @@ fn fill(object: &mut Value, shown: &Shown) {
     }
     if shown.truncated {
         object["metadata"]["annotations"][TRUNCATED.0] = TRUNCATED.1.into();
-    } else if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+    } else if let Some(annotations) = object["metadata"].get_mut("annotations").and_then(Value::as_object_mut) {
         annotations.remove(TRUNCATED.0);
     }
 }

@@ -286,6 +286,12 @@ fn turned(
     if ["endpoints", "ports"].iter().all(|field| same(field)) && object["metadata"] == before["metadata"] {
         return None;
     }
+    // It is a new one, but for its name.
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for field in ["annotations", "finalizers"] {
+            metadata.remove(field);
+        }
+    }
     stamp(&mut object, moment);
     Some(Intent::Update { key: key.clone(), seen: view.revision, object })
 }

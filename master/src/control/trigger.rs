@@ -6,7 +6,7 @@
 use super::backends::Backend;
 use super::view::ServiceView;
 use coracle_api::meta::Time;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -48,14 +48,16 @@ fn mark(uid: &str) -> u64 {
 
 /// Writes the moment into an object that is written anyway; a change without one takes away the last.
 pub fn stamp(object: &mut Value, moment: Option<Time>) {
+    let metadata = &mut object["metadata"];
     match moment {
-        Some(moment) => object["metadata"]["annotations"][LAST_CHANGE] = json!(moment.to_string()),
+        Some(moment) => metadata["annotations"][LAST_CHANGE] = json!(moment.to_string()),
+        // An index would leave a null where there are no annotations.
         None => {
-            object["metadata"]["annotations"].as_object_mut().map(|all| all.remove(LAST_CHANGE));
+            metadata.get_mut("annotations").and_then(Value::as_object_mut).map(|all| all.remove(LAST_CHANGE));
         }
     }
-    let empty = object["metadata"]["annotations"].as_object().is_some_and(serde_json::Map::is_empty);
-    if empty && let Some(metadata) = object["metadata"].as_object_mut() {
+    let empty = metadata["annotations"].as_object().is_none_or(Map::is_empty);
+    if empty && let Some(metadata) = metadata.as_object_mut() {
         metadata.remove("annotations");
     }
 }

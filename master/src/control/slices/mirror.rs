@@ -186,7 +186,15 @@ fn is_as(slice: &Slice, wanted: &Wanted, spots: &Spots) -> bool {
         && standing.into_iter().map(|spot| (id(&spot), spot)).collect::<Spots>() == *spots
         && slice.metadata.labels == wanted.labels
         && slice.metadata.annotations == wanted.annotations
-        && slice.metadata.owner_references == wanted.owner
+        && !is_of_others(slice, wanted)
+}
+
+/// It is of Endpoints that had the name before. Other owners are nobody's business.
+fn is_of_others(slice: &Slice, wanted: &Wanted) -> bool {
+    let (owners, wanted) = (slice.metadata.owner_references.as_array(), &wanted.owner[0]);
+    let is_same = |owner: &&Value, field: &str| owner[field] == wanted[field];
+    let mut named = owners.into_iter().flatten().filter(|owner| is_same(owner, "kind") && is_same(owner, "name"));
+    named.any(|owner| owner["uid"] != wanted["uid"])
 }
 
 /// As one that is made, but for its name. Kubernetes leaves out what it was generated of where only its content is

@@ -25,6 +25,7 @@ fn slices(objects: &mut Vec<(&'static str, Value)>) -> Vec<String> {
             Intent::Create { resource, mut object, .. } if resource == SLICES => {
                 done.push(format!("+{}", spots(&object)));
                 assert_eq!(object["metadata"]["generateName"], "web-");
+                assert_ne!(object["metadata"].get("annotations"), Some(&Value::Null));
                 object["metadata"]["name"] = format!("web-{}", objects.len()).into();
                 for list in ["endpoints", "ports"] {
                     // As the store has it.
@@ -195,6 +196,15 @@ fn a_mirror_follows_its_endpoints() {
     assert_eq!(slices(&mut objects), ["=192.0.2.1+:81"]);
     of_kind(&mut objects, "endpoints")[0]["subsets"] = subset("2001:db8::1", 81);
     assert_eq!(slices(&mut objects), ["-", "+2001:db8::1+:81"], "another family");
+    // A second owner is nobody's business; Endpoints that are made anew own it.
+    let second = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c"});
+    let slice = &mut of_kind(&mut objects, "endpointslices")[0];
+    slice["metadata"]["ownerReferences"].as_array_mut().unwrap().push(second);
+    assert_eq!(slices(&mut objects), [""; 0]);
+    of_kind(&mut objects, "endpoints")[0]["metadata"]["uid"] = "e2".into();
+    assert_eq!(slices(&mut objects), ["=2001:db8::1+:81"]);
+    let owners = &of_kind(&mut objects, "endpointslices")[0]["metadata"]["ownerReferences"];
+    assert_eq!((owners.as_array().map(Vec::len), &owners[0]["uid"]), (Some(1), &json!("e2")));
     // Somebody deletes it, or makes a second one.
     objects.retain(|(plural, _)| *plural != "endpointslices");
     assert_eq!(slices(&mut objects), ["+2001:db8::1+:81"]);
@@ -249,6 +259,9 @@ fn slices_that_somebody_edits_or_deletes() {
     assert_eq!(edit(&mut objects, &|slice| slice["ports"][0]["port"] = 1.into()), again);
     assert_eq!(edit(&mut objects, &|slice| slice["metadata"]["labels"]["x"] = "y".into()), again);
     assert_eq!(edit(&mut objects, &|slice| slice["metadata"]["annotations"] = json!({"x": "y"})), [""; 0]);
+    // With other ports it is a new one, but for its name.
+    assert_eq!(edit(&mut objects, &|slice| slice["ports"][0]["port"] = 1.into()), again);
+    assert_eq!(of_kind(&mut objects, "endpointslices")[0]["metadata"].get("annotations"), None);
     // One that is not of this service goes, and one of its own comes.
     let foreign = edit(&mut objects, &|slice| slice["metadata"]["ownerReferences"][0]["uid"] = "other".into());
     assert_eq!(foreign, ["-".to_owned(), format!("+{whole}")]);
