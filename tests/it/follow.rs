@@ -30,6 +30,12 @@ impl Followed {
         self.pods.remove(uid);
     }
 
+    /// Nothing outlives an agent of what it told of a pod of a file: the next one knows what the engine tells, which
+    /// is when a process began last.
+    pub fn forget_starts(&mut self, uid: &str) {
+        self.starts.retain(|(of, _), _| of != uid);
+    }
+
     /// What is wrong with the next word of a pod.
     pub fn take(&mut self, pod: &Value) -> Vec<String> {
         let name = format!("{}/{}", text(&pod["metadata"]["name"]), text(&pod["metadata"]["uid"]));
