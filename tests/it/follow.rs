@@ -30,10 +30,10 @@ impl Followed {
         self.pods.remove(uid);
     }
 
-    /// Nothing outlives an agent of what it told of a pod of a file: the next one knows what the engine tells, which
-    /// is when a process began last.
-    pub fn forget_starts(&mut self, uid: &str) {
-        self.starts.retain(|(of, _), _| of != uid);
+    /// An agent that is new knows of a container what the engine tells: when its process began last. Somebody may have
+    /// started the process again beside the agent before.
+    pub fn forget_starts(&mut self) {
+        self.starts.clear();
     }
 
     /// What is wrong with the next word of a pod.

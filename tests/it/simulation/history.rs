@@ -335,7 +335,7 @@ impl Story {
 
     pub fn boot(&mut self) {
         self.agents += 1;
-        self.mirrors.keys().for_each(|uid| self.followed.forget_starts(uid));
+        self.followed.forget_starts();
         let (shown, seen) = watch::channel(Arc::new(Shown::default()));
         self.shown = seen.clone();
         let (verdicts, found) = watch::channel(Arc::new(Verdicts::new()));
