@@ -18,8 +18,9 @@ const SINCE: &str = "and now since";
 #[derive(Default)]
 pub struct Followed {
     pods: BTreeMap<String, Value>,
-    /// By pod and the engine's id: when it started. An id means one attempt, however often it is told.
-    starts: BTreeMap<(String, String), String>,
+    /// By pod and the engine's id: when it started. An id means one attempt, however often it is told. None: an agent
+    /// that is new knows the container from the engine alone.
+    starts: BTreeMap<(String, String), Option<String>>,
     /// Words of a pod get lost: a condition that changed twice in between was told once.
     pub gaps: bool,
 }
@@ -33,7 +34,7 @@ impl Followed {
     /// An agent that is new knows of a container what the engine tells: when its process began last. Somebody may have
     /// started the process again beside the agent before.
     pub fn forget_starts(&mut self) {
-        self.starts.clear();
+        self.starts.values_mut().for_each(|known| *known = None);
     }
 
     /// What is wrong with the next word of a pod.
@@ -42,8 +43,8 @@ impl Followed {
         let mut wrongs = standing(&pod["status"]);
         for (id, at) in started(&pod["status"]) {
             let place = (text(&pod["metadata"]["uid"]).to_owned(), id.clone());
-            let known = self.starts.entry(place).or_insert_with(|| at.clone());
-            if *known != at {
+            let known = self.starts.entry(place).or_insert_with(|| Some(at.clone()));
+            if let Some(known) = known.as_ref().filter(|known| **known != at) {
                 wrongs.push(format!("{id} started at {known}, and now at {at}"));
             }
         }
