@@ -24,7 +24,7 @@ mod witness;
 use coracle_agent::plan::{Rule, Rules};
 
 /// In CI; `CORACLE_HISTORIES` asks for another number.
-const HISTORIES: u64 = 6_000;
+const HISTORIES: u64 = 1_000;
 /// Each rule that is switched off must be missed within that many.
 const HISTORIES_WITHOUT_A_RULE_MAX: u64 = 400;
 /// The simulation uses both cores of a small host.
