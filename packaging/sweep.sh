@@ -29,7 +29,7 @@ sweep_engine() {
     of_label='(index . "io.kubernetes.pod.name") (index . "io.kubernetes.pod.namespace") (index . "io.kubernetes.pod.uid")'
     name='(printf "k8s_%s_%s_%s_%s_%s" (index . "io.kubernetes.container.name") '"$of_label"' (index . "dev.coracle.attempt"))'
     container='{{$it := .}}{{with .Config.Labels}}{{$ours := '"$name"'}}'
-    container="$container"'{{if or (eq $it.Name $ours) (eq $it.Name (printf "/%s" $ours))}}{{$ours}} {{end}}{{end}}'
+    container="$container"'{{$name := $it.Name}}{{if or (eq $name $ours) (eq $name (printf "/%s" $ours)) (eq $name (printf "%s_spare" $ours)) (eq $name (printf "/%s_spare" $ours))}}{{$it.Id}} {{end}}{{end}}'
     volume='{{$it := .}}{{with .Labels}}{{$ours := printf "coracle_%s_" (index . "io.kubernetes.pod.uid")}}'
     volume="$volume"'{{if gt (len $it.Name) (len $ours)}}{{if eq (slice $it.Name 0 (len $ours)) $ours}}{{$it.Name}}{{end}}{{end}}{{end}}'
     # Twice: Podman removes a sandbox after what is in it.

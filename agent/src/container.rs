@@ -16,7 +16,7 @@ use crate::naming::{
     HOSTS, RESOLV_CONF, SANDBOX, Tag, container_name, hosts_file, message_file, resolver_file, seccomp_dir,
 };
 use crate::oom_score;
-use crate::plan::checks::check_of;
+use crate::plan::checks::hook_of;
 use crate::plan::ports::host_ports;
 use crate::plan::waiting::Waiting;
 use crate::plan::world::Node;
@@ -253,7 +253,7 @@ fn tag(wanted: &Wanted, container: &Container, image: &Image, instance: Instance
             .stop_signal
             .or_else(|| image.stop_signal.clone())
             .unwrap_or_else(|| "SIGTERM".to_owned()),
-        pre_stop: lifecycle.pre_stop.and_then(|action| check_of(&action, container)),
+        pre_stop: lifecycle.pre_stop.and_then(|action| hook_of(&action, container)),
         restart_policy: wanted.pod.spec.restart_policy.clone(),
         end_turn: end_turn(&wanted.pod.spec, container),
         message_file: Some(message),

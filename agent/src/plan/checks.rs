@@ -64,6 +64,14 @@ pub fn check_of(action: &Action, container: &Container) -> Option<Check> {
     Some(at(port_of(&tcp.port, container), |port| Check::Tcp { host: tcp.host.clone(), port }))
 }
 
+/// The check that a hook runs. A kubelet runs no tcpSocket hook: the hook has failed.
+pub fn hook_of(action: &Action, container: &Container) -> Option<Check> {
+    match check_of(action, container)? {
+        Check::Tcp { .. } => Some(Check::Broken { why: "invalid handler: a hook of tcpSocket is not run".to_owned() }),
+        check => Some(check),
+    }
+}
+
 fn at(port: Result<u16, String>, check: impl FnOnce(u16) -> Check) -> Check {
     port.map_or_else(|why| Check::Broken { why }, check)
 }
@@ -117,5 +125,19 @@ mod tests {
         let grpc = serde_json::from_value(json!({"grpc": {"port": 70000}})).unwrap();
         assert_eq!(check_of(&grpc, &container), Some(Check::Broken { why: "invalid port number: 70000".to_owned() }));
         assert_eq!(check_of(&Action::default(), &container), None);
+    }
+
+    #[test]
+    fn a_hook_of_tcp_socket_has_failed() {
+        for (action, runs) in [
+            (json!({"tcpSocket": {"port": 80}}), Some(false)),
+            (json!({"httpGet": {"port": 80}}), Some(true)),
+            (json!({"exec": {"command": ["true"]}}), Some(true)),
+            (json!({"sleep": {"seconds": 1}}), Some(true)),
+            (json!({}), None),
+        ] {
+            let hook = hook_of(&serde_json::from_value(action.clone()).unwrap(), &Container::default());
+            assert_eq!(hook.map(|check| !matches!(check, Check::Broken { .. })), runs, "{action}");
+        }
     }
 }

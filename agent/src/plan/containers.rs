@@ -5,7 +5,7 @@ use coracle_api::pod::Container;
 use serde_json::Value;
 
 use super::backoff::{restart_wait_ms, words};
-use super::checks::check_of;
+use super::checks::hook_of;
 use super::memory::{Death, KILLED_CODE, START_ERROR_CODE, UNKNOWN_CODE};
 use super::round::{ActionKind, Begin, PodPlan, Start, StopReason};
 use super::rules::Rule;
@@ -374,7 +374,7 @@ fn prepare(
 /// With an open host where the address is not known yet: the sandbox comes up in the same round.
 fn post_start(spec: &Container, address: &str) -> Option<Check> {
     let action = spec.lifecycle.as_ref()?.post_start.as_ref()?;
-    check_of(action, spec).map(|check| check.at(address))
+    hook_of(action, spec).map(|check| check.at(address))
 }
 
 pub fn crash_loop(wanted: &Wanted, spec: &Container, wait_ms: i64) -> Waiting {

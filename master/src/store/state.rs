@@ -69,6 +69,11 @@ impl StoreState {
         state
     }
 
+    /// Files that are no object's here, and that are counted among all files.
+    pub fn beside(self, files: Sums, count: u64) -> StoreState {
+        StoreState { files: self.files.plus(files), files_count: self.files_count + count, ..self }
+    }
+
     /// So many bytes in all, from now on.
     pub fn within(self, limit: u64) -> StoreState {
         StoreState { room: StoreRoom::new(self.room.held().clone(), limit), ..self }

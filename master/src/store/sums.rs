@@ -29,6 +29,10 @@ impl Sums {
         self.0 = self.0.wrapping_add(adds(key, crc));
     }
 
+    pub fn plus(self, other: Sums) -> Sums {
+        Sums(self.0.wrapping_add(other.0))
+    }
+
     pub fn take(&mut self, key: &Key, crc: u32) {
         self.0 = self.0.wrapping_sub(adds(key, crc));
     }

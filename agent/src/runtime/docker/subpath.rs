@@ -306,6 +306,22 @@ mod tests {
         folder
     }
 
+    /// A socket that is opened answers with another error.
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        let folder = folder("nofile");
+        fs::write(folder.join("file"), "A=1").unwrap();
+        fs::create_dir(folder.join("folder")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
+        for (name, expected) in
+            [("file", None), ("folder", Some("it is not a file")), ("socket", Some("it is not a file"))]
+        {
+            let error = open_file(&folder, Path::new(name)).err().map(|error| error.to_string());
+            assert_eq!(error.as_deref(), expected, "{name}");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
     #[test]
     fn no_link_leaves_the_volume() {
         let folder = folder("links");

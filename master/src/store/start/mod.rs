@@ -41,7 +41,7 @@ use journal_view::JournalView;
 use judge::Sum;
 use objects::LoadedObjects;
 use report::Report;
-use scan::ScannedFiles;
+use scan::{ScannedFiles, UnknownFiles};
 use std::sync::Arc;
 
 /// The facts about the host that a start needs.
@@ -85,6 +85,9 @@ struct Start<'a> {
     journal: JournalView,
     report: Report<'a>,
     left: Left,
+    /// Files of kinds that this version does not know, but for those that the journal mentions. None: one of them
+    /// cannot be read.
+    unknown: Option<UnknownFiles>,
     /// Every file has its stamp.
     stamped: bool,
     /// Those that have none, and are to get one.
@@ -133,7 +136,8 @@ pub fn load(
     };
     let sum = head.as_ref().filter(is_summed).map(|head| &head.files);
     let is_unread = |path: &str| report.is_unread(path);
-    let (mut scanned, kept) = scan::read(&*disk, rules, walked.files, &mut journal, kept, sum, is_unread);
+    let files = (walked.files, &*walked.unknown);
+    let (mut scanned, kept) = scan::read(&*disk, rules, files, &mut journal, kept, sum, is_unread);
     let sum = sum_of(sum, &scanned, &journal, &report);
     let (stamped, lacks) = look(&*disk, head.as_ref(), sum, &mut scanned);
     let aside = head.as_ref().map_or(0, |head| quarantine::count(&*disk, head.incidents..first_incident));
@@ -142,7 +146,9 @@ pub fn load(
     let explained = head.as_ref().filter(|_| sum == Sum::Differs && !any_aside);
     let explained = explained.and_then(|head| is_explained(&*disk, &head.files, &scanned, &journal, &report));
     let left = Left { closed, sum, gone, any_aside: aside > 0, explained };
-    let mut start = Start { objects, journal, report, left, stamped, unstamped: Vec::new(), brought: Vec::new() };
+    let unknown = scanned.unknown;
+    let (unstamped, brought) = (Vec::new(), Vec::new());
+    let mut start = Start { objects, journal, report, left, unknown, stamped, unstamped, brought };
     if start.left.closed && start.left.sum == Sum::Differs {
         // Who saw what is gone now has to look again.
         start.objects.last += 1;

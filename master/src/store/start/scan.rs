@@ -26,7 +26,42 @@ pub struct Walked {
     /// A file that is not an object's: its place and its problem. The key is that of the object whose place it takes.
     pub strangers: Vec<(String, Option<Key>, &'static str)>,
     pub left_alone: Vec<(String, String)>,
+    /// The files of objects whose kind this version does not know. They are left alone.
+    pub unknown: Vec<Key>,
     pub unread: Vec<(String, io::Error)>,
+}
+
+/// The files of objects whose kind this version does not know: HEAD.json counts them, so that the version that knows
+/// their kind finds all files as they were left.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UnknownFiles {
+    pub sum: Sums,
+    pub count: u64,
+}
+
+impl UnknownFiles {
+    fn add(&mut self, key: &Key, crc: u32) {
+        self.sum.add(key, crc);
+        self.count += 1;
+    }
+
+    /// The files of unknown kinds that the journal does not mention. None: one of them cannot be read.
+    fn read(disk: &dyn Disk, unknown: &[Key], journal: &JournalView) -> Option<UnknownFiles> {
+        let (mut files, mut scratch) = (UnknownFiles::default(), Vec::new());
+        for key in unknown.iter().filter(|key| !journal.contains_key(*key)) {
+            let bytes = parallel_read::read(disk, &names::path(key)).ok()?;
+            files.add(key, sum(&bytes, &mut scratch).crc);
+        }
+        Some(files)
+    }
+
+    /// The same files when the next checkpoint has written all objects that the journal mentions.
+    pub fn after_checkpoint(mut self, rules: &StoreRules, journal: &JournalView) -> UnknownFiles {
+        for (key, said) in journal.iter().filter(|(key, _)| row(rules, key).is_none()) {
+            said.object.iter().for_each(|object| self.add(key, document::crc32(object)));
+        }
+        self
+    }
 }
 
 /// One object's file, and what the last master kept of the object in memory.
@@ -73,6 +108,9 @@ pub struct ScannedFiles {
     /// In the order of their keys; of objects that the journal says nothing of, and those that it does.
     pub silent: Vec<FoundFile>,
     pub journaled: Vec<FoundFile>,
+    /// Files of kinds that this version does not know, which the journal does not mention either. None: one of them
+    /// cannot be read.
+    pub unknown: Option<UnknownFiles>,
     /// All files are as they were left, and the journal has nothing to add.
     pub as_left: bool,
 }
@@ -111,7 +149,10 @@ pub fn walk(disk: &dyn Disk, rules: &StoreRules) -> Walked {
                         key.resource = row.resource.clone();
                         walked.files.push(key);
                     }
-                    None => walked.left_alone.push((path, format!("this version knows no {}", key.resource))),
+                    None => {
+                        walked.left_alone.push((path, format!("this version knows no {}", key.resource)));
+                        walked.unknown.push(key);
+                    }
                 },
             }
         }
@@ -124,7 +165,7 @@ pub fn walk(disk: &dyn Disk, rules: &StoreRules) -> Walked {
 pub fn read(
     disk: &dyn Disk,
     rules: &StoreRules,
-    files: Vec<Key>,
+    (files, unknown): (Vec<Key>, &[Key]),
     journal: &mut JournalView,
     kept: Option<Vec<(Key, Kept)>>,
     left: Option<&Sums>,
@@ -132,19 +173,22 @@ pub fn read(
 ) -> (ScannedFiles, Option<Vec<(Key, Kept)>>) {
     let silent: Vec<Key> = files.into_iter().filter(|key| !journal.contains_key(key)).collect();
     let alone = journal.is_empty();
-    let (texts, as_left) = read_texts(disk, &silent, kept.as_deref().unwrap_or_default(), left.filter(|_| alone));
+    let unknown = UnknownFiles::read(disk, unknown, journal);
+    let left = left.filter(|_| alone).zip(unknown).map(|(left, unknown)| (*left, unknown.sum));
+    let (texts, as_left) = read_texts(disk, &silent, kept.as_deref().unwrap_or_default(), left);
     let (used, unused) = if as_left { (kept, None) } else { (None, kept) };
     let silent = silent_files(disk, rules, silent.into_iter().zip(texts).collect(), used.unwrap_or_default(), as_left);
     let journaled = journaled_files(disk, rules, journal, is_unread);
-    (ScannedFiles { silent, journaled, as_left }, unused)
+    (ScannedFiles { silent, journaled, unknown, as_left }, unused)
 }
 
 /// Reads the files. If they are unchanged since the shutdown, the kept facts about an object replace its file's.
+/// `left`: the sum of all files then, and the sum of the present files that are not read here.
 fn read_texts(
     disk: &dyn Disk,
     keys: &[Key],
     kept: &[(Key, Kept)],
-    left: Option<&Sums>,
+    left: Option<(Sums, Sums)>,
 ) -> (Vec<io::Result<FileText>>, bool) {
     let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
     let read = |key: &Key| parallel_read::read(disk, &names::path(key));
@@ -152,9 +196,10 @@ fn read_texts(
         if is_kept(key) { sum(bytes, scratch) } else { text(bytes, scratch) }
     };
     let texts = gather_files(keys, read, work);
-    let mut found = Sums::default();
-    keys.iter().zip(&texts).for_each(|(key, text)| text.iter().for_each(|text| found.add(key, text.crc)));
-    let as_left = left == Some(&found);
+    let as_left = left.is_some_and(|(left, mut found)| {
+        keys.iter().zip(&texts).for_each(|(key, text)| text.iter().for_each(|text| found.add(key, text.crc)));
+        left == found
+    });
     if as_left || kept.is_empty() {
         return (texts, as_left);
     }
@@ -314,7 +359,7 @@ fn mark_of(stamp: Stamp, crc: u32, without: Mark) -> Mark {
 impl ScannedFiles {
     /// The sum of all files when the journal got ahead of them; None: unknown.
     pub fn sum_then(&self, journal: &JournalView) -> Option<Sums> {
-        let mut sum = Sums::default();
+        let mut sum = self.unknown?.sum;
         self.silent.iter().for_each(|found| found.crc().into_iter().for_each(|crc| sum.add(&found.key, crc)));
         for (key, said) in journal {
             said.file_before()?.into_iter().for_each(|crc| sum.add(key, crc));

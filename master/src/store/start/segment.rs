@@ -14,6 +14,7 @@ mod settle;
 use self::settle::Settling;
 use super::judge::Sum;
 use super::objects::{By, Rewritten};
+use super::scan::UnknownFiles;
 use super::{Ids, Loaded, Start};
 use crate::store::checkpoint::{Dirty, NewFile};
 use crate::store::committer::Committer;
@@ -111,8 +112,10 @@ pub fn begin(
     journal.retired.extend(old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO }));
     let incidents = std::mem::take(&mut start.report.incidents);
     let writer = Committer { full, frozen, stamping, ..writer(disk, (journal, head), (dirty, incidents), setup) };
-    let Start { objects, report, .. } = start;
+    let Start { objects, report, journal, unknown, .. } = start;
+    let unknown = unknown.unwrap_or_default().after_checkpoint(objects.rules, &journal);
     let state = StoreState::new(objects.all, report.damaged, last).without(report.unread);
+    let state = state.beside(unknown.sum, unknown.count);
     Loaded {
         state,
         writer,
@@ -203,7 +206,7 @@ impl Start<'_> {
         if !self.report.unread.is_empty() || !self.report.incidents.in_place.is_empty() {
             return None;
         }
-        let (mut sum, mut count) = (Sums::default(), 0);
+        let UnknownFiles { mut sum, mut count } = self.unknown?;
         let mut add = |key: &Key, crc: u32| {
             sum.add(key, crc);
             count += 1;

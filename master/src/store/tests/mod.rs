@@ -24,6 +24,7 @@ pub(crate) mod sim;
 mod strangers;
 mod threads;
 mod upkeep;
+mod versions;
 
 use super::disk::Disk;
 use super::room::StoreUsage;
