@@ -195,6 +195,7 @@ pub fn of_wait(member: Option<&Member<'_>>, waiting: &Waiting) -> Vec<Event> {
         | WaitReason::DoesNotFit
         | WaitReason::FailedMount
         | WaitReason::FailedToRetrieveImagePullSecret
+        | WaitReason::EarlierPodEnds
         | WaitReason::HostPortTaken
         | WaitReason::ResizeDeferred
         | WaitReason::SandboxBackOff

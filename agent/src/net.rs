@@ -224,8 +224,7 @@ async fn nft(script: &str) -> Result<(), String> {
     run_tool("nft", &["-f", "-"], Some(script)).await.map(drop)
 }
 
-/// A host whose master never had a service keeps a kernel without our table.
-/// For who looks what others have set up: every chain.
+/// Every chain of every table of this host, those of other programs among them.
 pub async fn rule_set() -> Result<String, String> {
     run_tool("nft", &["list", "chains"], None).await
 }

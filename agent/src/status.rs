@@ -596,6 +596,22 @@ mod tests {
         check(1, json!({"terminated": {"exitCode": 4}}), 137);
     }
 
+    /// A pod of a file that has ended is on record on this host's disk: the record counts, whatever became of its
+    /// containers, and whatever the engine says of them since.
+    #[test]
+    fn a_pod_of_a_file_ends_as_it_is_on_record() {
+        let document = |image: &str| {
+            json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"},
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": image}]}})
+        };
+        let ended = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
+        let record = json!({"phase": "Succeeded", "containerStatuses": [{"name": "c", "state": ended}]});
+        let wanted = Wanted::new(Source::File, document("i")).unwrap();
+        let of = |wanted: &Wanted| status(wanted, &World::default(), &Waits::default(), &Value::Null, Now::default());
+        assert_eq!(of(&wanted.with_status(&record)), record);
+        assert_eq!(of(&wanted)["phase"], "Pending");
+    }
+
     #[test]
     fn what_was_never_made_never_ended() {
         let document = json!({

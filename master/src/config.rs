@@ -1,6 +1,6 @@
 //! The configuration: flags, and a file whose keys are the flags without their dashes.
 //!
-//!     arguments -> (--config FILE -> lines) -> Asked::Run(Config)
+//!     arguments -> (--config FILE -> lines) -> Invocation::Run(Config)
 //!
 //! A flag wins over the file. Every mistake is one line that names the flag, or the file and the line.
 

@@ -1,6 +1,6 @@
 //! The master: API server, scheduler and controllers over one store of JSON files.
 //!
-//!     carriers (network, local) -> serve -> prepare -> store -> watchers, control
+//!     carriers (network, local) -> serve -> commit (prepare, admit) -> store -> watchers, control
 //!
 //! `start` is the only place where the parts meet.
 

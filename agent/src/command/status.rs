@@ -91,7 +91,7 @@ fn pressure(kind: &str, message: &str) -> String {
 /// Of a host whose node had another name before.
 pub(super) fn former_name(name: &str, former: &str) -> String {
     format!(
-        "this host was node {former} before, and is {name} now: the pods of node {former} have ended here, and stay in \
+        "this host was node {former} before, and is {name} now: the pods of node {former} end here, and stay in \
          the API until: kubectl delete node {former}; node-name = {former} in agent.conf is the way back"
     )
 }

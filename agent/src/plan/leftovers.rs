@@ -3,9 +3,11 @@
 use super::round::{ActionKind, PodPlan, StopReason};
 use super::rules::Rule;
 use super::seen::{self, PodSeen, Run};
+use super::waiting::{WaitReason, Waiting};
 use super::world::Case;
 use super::{garbage, pods};
-use crate::naming::SANDBOX;
+use crate::desired::Wanted;
+use crate::naming::{PodName, SANDBOX, Source};
 use crate::runtime::State;
 
 /// A pod that no source lists: stopped and removed with all that it had, if its source is known not to want it.
@@ -41,6 +43,28 @@ pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> PodPlan {
         garbage::remove(case, &mut part, &sandboxes, reason);
     }
     part
+}
+
+/// Of a pod of a file that has nothing running yet, the pod of the same name under another uid that is still to end:
+/// the host had another node name before, or the file another uid. The two would share claims and directories. A
+/// kubelet starts no static pod before the earlier one of its name has ended either.
+pub fn earlier_of_file<'a>(
+    wanted: &Wanted,
+    runs: &[Run<'_>],
+    mut others: impl Iterator<Item = &'a PodSeen<'a>>,
+) -> Option<Waiting> {
+    let name = &wanted.name;
+    if name.source != Source::File || runs.iter().any(|run| run.seen.lives()) {
+        return None;
+    }
+    let is_earlier = |other: &PodName| {
+        let PodName { namespace, name: called, uid, source } = other;
+        *source == Source::File && (namespace, called) == (&name.namespace, &name.name) && *uid != name.uid
+    };
+    let earlier = others.find(|pod| is_earlier(&pod.name) && pod.runs.iter().any(|run| run.seen.lives()))?;
+    let text =
+        format!("it waits for the pod of the same name with the uid {}, which is still to end", earlier.name.uid);
+    Some(Waiting::new(WaitReason::EarlierPodEnds, text))
 }
 
 /// Volumes without a container. If this agent did not see whose they were, every source must have spoken.

@@ -61,7 +61,11 @@ pub fn plan(case: Case<'_>) -> Round {
     for wanted in in_order(case.desired) {
         let uid = &wanted.name.uid;
         let runs = pods.get(uid).map_or(&nothing, |pod| &pod.runs);
-        let mut part = pods::decide(case, wanted, runs, &mut ports, &mut room);
+        let left = pods.iter().filter(|(uid, _)| !case.desired.pods.contains_key(*uid)).map(|(_, pod)| pod);
+        let mut part = match leftovers::earlier_of_file(wanted, runs, left) {
+            Some(waiting) => PodPlan::waiting(waiting),
+            None => pods::decide(case, wanted, runs, &mut ports, &mut room),
+        };
         hold_if_busy(case, &mut round, uid, runs, &mut part);
         round.add(uid, part);
     }

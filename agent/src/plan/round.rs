@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::checks::ProbeKind;
-use super::waiting::{Dismissal, Waits};
+use super::waiting::{Dismissal, Waiting, Waits};
 use crate::logins::Login;
 use crate::naming::{PodName, SANDBOX};
 use crate::runtime::{Check, ContainerConfig, Limits, NamedVolume};
@@ -222,6 +222,11 @@ pub struct PodPlan {
 }
 
 impl PodPlan {
+    /// Nothing is done for the pod.
+    pub fn waiting(reason: Waiting) -> PodPlan {
+        PodPlan { waits: Waits { pod: Some(reason), ..Waits::default() }, ..PodPlan::default() }
+    }
+
     pub fn act(&mut self, what: ActionKind, reason: impl Into<String>) {
         self.actions.push(Action { what, reason: reason.into() });
     }

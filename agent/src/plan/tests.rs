@@ -459,6 +459,37 @@ fn of_two_with_one_port_the_later_waits() {
     check(&both, world(&first, Some(died(0)), &[(0, 0, RUNS)]), 0, &["stop c", "waits: HostPortTaken"]);
 }
 
+/// The host had another node name: the pods of its files have other uids now, and the same claims.
+#[test]
+fn a_pod_of_a_file_waits_for_the_one_before_it() {
+    let of = |source, uid: &str, name: &str| {
+        let spec = json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1"}]});
+        Wanted::new(source, json!({"metadata": {"namespace": "d", "name": name, "uid": uid}, "spec": spec})).unwrap()
+    };
+    let starts = ["start POD 0 step 0", "start c 0 step 0"];
+    let now = of(Source::File, "now", "p");
+    for (before, state, expected) in [
+        (of(Source::File, "before", "p"), RUNS, &["waits: EarlierPodEnds"][..]),
+        (of(Source::File, "before", "p"), died(0), &starts[..]),
+        (of(Source::File, "before", "other"), RUNS, &starts[..]),
+        (of(Source::Master, "before", "p"), RUNS, &starts[..]),
+    ] {
+        let left = world(&before, Some(state.clone()), &[(0, 0, state)]);
+        let mut desired = Desired::default();
+        desired.pods.insert("now".to_owned(), Arc::new(now.clone()));
+        let case = Case { desired: &desired, world: &left, now: Now::default(), rules: Rules::default() };
+        let round = plan(case);
+        let mut found: Vec<String> =
+            round.pods.get("now").into_iter().flatten().map(|action| short(&action.what)).collect();
+        found.extend(round.waits.get("now").and_then(|waits| Some(format!("waits: {}", waits.pod.as_ref()?.reason))));
+        assert_eq!(found, expected, "{before:?}");
+    }
+    // What runs goes on.
+    let mut both = world(&now, Some(RUNS), &[(0, 0, RUNS)]);
+    both.containers.extend(world(&of(Source::File, "before", "p"), Some(RUNS), &[]).containers);
+    check(from_ref(&now), both, 0, &["stop POD"]);
+}
+
 #[test]
 fn ephemeral_containers_start_once() {
     let with = |ephemeral: Value, status: Value| {

@@ -116,6 +116,7 @@ pub enum WaitReason {
     ResizeDeferred,
     // Of pods, or of an ephemeral container.
     DoesNotFit,
+    EarlierPodEnds,
     HostPortTaken,
     SandboxBackOff,
     SetupFailed,
@@ -139,6 +140,7 @@ impl WaitReason {
             WaitReason::DoesNotFit => "DoesNotFit",
             WaitReason::FailedMount => "FailedMount",
             WaitReason::FailedToRetrieveImagePullSecret => "FailedToRetrieveImagePullSecret",
+            WaitReason::EarlierPodEnds => "EarlierPodEnds",
             WaitReason::HostPortTaken => "HostPortTaken",
             WaitReason::ResizeDeferred => "ResizeDeferred",
             WaitReason::SandboxBackOff => "SandboxBackOff",

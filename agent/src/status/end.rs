@@ -46,11 +46,11 @@ impl<'a> Told<'a> {
     }
 }
 
-/// On record with its master, whoever wrote it there; or shown before, whether its master has heard of it or not.
+/// On record: with its master, whoever wrote it there, or, of a pod of a file, on this host's disk (`desired/ended`),
+/// which has no record of a file that was edited since. Or shown before, whether the record has it or not.
 pub(super) fn told<'a>(wanted: &'a Wanted, was: &'a Value) -> Option<Told<'a>> {
-    let for_good = wanted.name.source == Source::Master;
-    let record = Some(&wanted.document["status"]).filter(|_| for_good);
-    record.into_iter().chain([was]).find_map(|status| Some(Told { end: end_of(status)?, status, for_good }))
+    let told = |status: &'a Value, for_good| Some(Told { end: end_of(status)?, status, for_good });
+    told(&wanted.document["status"], true).or_else(|| told(was, wanted.name.source == Source::Master))
 }
 
 fn end_of(status: &Value) -> Option<PodEnd> {

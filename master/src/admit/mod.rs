@@ -1,6 +1,6 @@
 //! Admission: the fields that other objects give to a new one, and the limits that they put on it. Priority classes,
 //! runtime classes, storage and ingress classes, service accounts and their secrets, limit ranges, quotas. PURE. Only
-//! `View` looks.
+//! `ClusterView` reads stored objects.
 //!
 //! `commit` asks: `complete` after the defaults of a new object's type, `judge` after its kind's own rules.
 //!

@@ -1,6 +1,6 @@
 //! Answers requests: one synchronous function behind both carriers.
 //!
-//!     Request -> call (what is asked) -> body (decoded to v1) -> prepare -> Store::write
+//!     Request -> call (what is asked) -> body (decoded to v1) -> Registry::commit (the only way to Store::write)
 //!         -> render (in the version of the request)
 //!
 //! One file a verb family; the verbs name no kind, and what is one kind's own (namespaces, bindings, tokens, logs,

@@ -7,13 +7,16 @@
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
 
-use super::connection::{Docker, held};
-use super::subpath::propagates;
+use super::connection::{Docker, Settings, held};
+use super::memory;
+use super::subpath::{self, propagates};
+use super::volumes::{blocking, disk};
 use crate::naming::volatile_dir;
+use crate::runtime::Failure;
 
 /// As much of the host's memory as Debian gives to `/run` itself. `mode`: whoever may not be root sees no name in it.
 const OPTIONS: &str = "size=10%,mode=0700";
@@ -32,6 +35,28 @@ impl Docker {
             }
             *made = true;
         }
+    }
+
+    /// What the pod has in memory below another name of this node. No other agent of this host has a pod of its uid.
+    pub(super) async fn remove_of_former_names(&self, uid: &str) -> Result<(), Failure> {
+        let Settings { run_dir, node_name, .. } = &self.settings;
+        let own = PathBuf::from(volatile_dir(run_dir, node_name));
+        let Ok(names) = fs::read_dir(own.parent().unwrap_or(&own)) else { return Ok(()) };
+        let others: Vec<PathBuf> = names.flatten().map(|entry| entry.path()).filter(|path| *path != own).collect();
+        for other in others {
+            let (places, in_memory) = (other.join("subpaths").join(uid), other.join("pods").join(uid));
+            if !places.exists() && !in_memory.exists() {
+                continue;
+            }
+            let folder = in_memory.clone();
+            blocking(move || {
+                subpath::release(&places).map_err(|error| disk("release", &places, &error))?;
+                memory::release(&in_memory).map_err(|error| disk("release", &in_memory, &error))
+            })
+            .await?;
+            self.remove_trees(vec![folder]).await?;
+        }
+        Ok(())
     }
 }
 

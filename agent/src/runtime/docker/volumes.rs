@@ -139,7 +139,8 @@ impl Docker {
             }
         }
         let [on_disk, in_memory] = self.pods_dirs();
-        self.remove_of(uid, vec![on_disk.join(uid), in_memory.join(uid)]).await
+        self.remove_of(uid, vec![on_disk.join(uid), in_memory.join(uid)]).await?;
+        self.remove_of_former_names(uid).await
     }
 
     /// What its containers mounted. The last words of those that are still there stay, and the engine frees what is its
@@ -273,7 +274,9 @@ fn open_to(group: Option<u32>) -> String {
     group.map_or_else(|| "mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"))
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     let ended = tokio::task::spawn_blocking(work).await;
     ended.unwrap_or_else(|error| Err(Failure::Refused(format!("look after a pod's directories: {error}"))))
 }

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! discover: HEAD.json, wal/** (made durable, read, recovered) -> journal_view PURE: the last word on each object
-//! scan:     objects/**, stamps -> evidence, a file each
+//! walk:     objects/**, names -> keys
+//! scan:     files, stamps -> evidence, a file each · unknown_files: those of kinds that this version does not know
 //! judge:    PURE: the table from evidence to verdict
 //! here:     the verdicts carried out -> objects, edits PURE: the objects in memory · report: files set aside, what is
 //!           told
@@ -21,6 +22,8 @@ mod objects;
 mod report;
 mod scan;
 mod segment;
+mod unknown_files;
+mod walk;
 
 pub use journal_view::view;
 
@@ -41,8 +44,9 @@ use journal_view::JournalView;
 use judge::Sum;
 use objects::LoadedObjects;
 use report::Report;
-use scan::{ScannedFiles, UnknownFiles};
+use scan::ScannedFiles;
 use std::sync::Arc;
+use unknown_files::UnknownFiles;
 
 /// The facts about the host that a start needs.
 pub struct Ids {
@@ -124,7 +128,7 @@ pub fn load(
         volatile::read(volatile?, &head.store, &ids.boot, Revision(head.reserved))
     };
     let (walked, kept) =
-        parallel_read::both(head.as_ref().map_or(0, |head| head.objects), || scan::walk(&*disk, rules), kept);
+        parallel_read::both(head.as_ref().map_or(0, |head| head.objects), || walk::walk(&*disk, rules), kept);
     if let Some(volatile) = volatile.filter(|_| !report.frozen) {
         volatile::remove(volatile);
     }

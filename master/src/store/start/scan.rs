@@ -4,8 +4,9 @@
 use super::journal_view::JournalView;
 use super::judge::{Evidence, File, JournalEvidence, Mark};
 use super::objects::row;
+use super::unknown_files::UnknownFiles;
 use crate::store::content::{EMPTY, MISPLACED, Wrong, check, too_large};
-use crate::store::disk::{Disk, Stamp, What};
+use crate::store::disk::{Disk, Stamp};
 use crate::store::folders::OBJECTS;
 use crate::store::journal::record::Was;
 use crate::store::outline::{Outline, Trust, outline};
@@ -18,51 +19,6 @@ use std::io;
 
 /// Files that are looked at to tell whether a directory was copied.
 const SAMPLE: usize = 8;
-
-/// The content of the objects' directories, by name.
-#[derive(Default)]
-pub struct Walked {
-    pub files: Vec<Key>,
-    /// A file that is not an object's: its place and its problem. The key is that of the object whose place it takes.
-    pub strangers: Vec<(String, Option<Key>, &'static str)>,
-    pub left_alone: Vec<(String, String)>,
-    /// The files of objects whose kind this version does not know. They are left alone.
-    pub unknown: Vec<Key>,
-    pub unread: Vec<(String, io::Error)>,
-}
-
-/// The files of objects whose kind this version does not know: HEAD.json counts them, so that the version that knows
-/// their kind finds all files as they were left.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct UnknownFiles {
-    pub sum: Sums,
-    pub count: u64,
-}
-
-impl UnknownFiles {
-    fn add(&mut self, key: &Key, crc: u32) {
-        self.sum.add(key, crc);
-        self.count += 1;
-    }
-
-    /// The files of unknown kinds that the journal does not mention. None: one of them cannot be read.
-    fn read(disk: &dyn Disk, unknown: &[Key], journal: &JournalView) -> Option<UnknownFiles> {
-        let (mut files, mut scratch) = (UnknownFiles::default(), Vec::new());
-        for key in unknown.iter().filter(|key| !journal.contains_key(*key)) {
-            let bytes = parallel_read::read(disk, &names::path(key)).ok()?;
-            files.add(key, sum(&bytes, &mut scratch).crc);
-        }
-        Some(files)
-    }
-
-    /// The same files when the next checkpoint has written all objects that the journal mentions.
-    pub fn after_checkpoint(mut self, rules: &StoreRules, journal: &JournalView) -> UnknownFiles {
-        for (key, said) in journal.iter().filter(|(key, _)| row(rules, key).is_none()) {
-            said.object.iter().for_each(|object| self.add(key, document::crc32(object)));
-        }
-        self
-    }
-}
 
 /// One object's file, and what the last master kept of the object in memory.
 pub struct FoundFile {
@@ -113,51 +69,6 @@ pub struct ScannedFiles {
     pub unknown: Option<UnknownFiles>,
     /// All files are as they were left, and the journal has nothing to add.
     pub as_left: bool,
-}
-
-/// Where the objects' files are.
-pub fn walk(disk: &dyn Disk, rules: &StoreRules) -> Walked {
-    let (mut folders, mut walked) = (vec![String::new()], Walked::default());
-    while let Some(folder) = folders.pop() {
-        let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
-        let found = match disk.list(&at) {
-            Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            // What lies in there is unknown, not absent.
-            Err(error) => {
-                walked.unread.push((folder, error));
-                continue;
-            }
-        };
-        // `.git` and the like are a person's own.
-        for found in found.into_iter().filter(|found| !found.name.starts_with('.')) {
-            let path = if folder.is_empty() { found.name } else { format!("{folder}/{}", found.name) };
-            let key = names::key(&path);
-            match (found.what, key) {
-                (What::Folder, None) => folders.push(path),
-                (What::Folder, key) => {
-                    walked.strangers.push((path, key, "it is a folder where an object's file belongs"))
-                }
-                (What::Other, key) => walked.strangers.push((path, key, "it is no regular file")),
-                (What::Nameless, _) => {
-                    walked.left_alone.push((path, "its name is not plain UTF-8, as every object's is".to_owned()))
-                }
-                (What::File, None) => walked.strangers.push((path, None, "no object's file is called so")),
-                (What::File, Some(mut key)) => match row(rules, &key) {
-                    // The table's own words need no memory of their own.
-                    Some(row) => {
-                        key.resource = row.resource.clone();
-                        walked.files.push(key);
-                    }
-                    None => {
-                        walked.left_alone.push((path, format!("this version knows no {}", key.resource)));
-                        walked.unknown.push(key);
-                    }
-                },
-            }
-        }
-    }
-    walked
 }
 
 /// Reads the files, and what the journal says of them. `kept`: what the last master kept in memory, which counts where

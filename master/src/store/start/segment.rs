@@ -14,7 +14,7 @@ mod settle;
 use self::settle::Settling;
 use super::judge::Sum;
 use super::objects::{By, Rewritten};
-use super::scan::UnknownFiles;
+use super::unknown_files::UnknownFiles;
 use super::{Ids, Loaded, Start};
 use crate::store::checkpoint::{Dirty, NewFile};
 use crate::store::committer::Committer;
@@ -112,12 +112,15 @@ pub fn begin(
     journal.retired.extend(old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO }));
     let incidents = std::mem::take(&mut start.report.incidents);
     let writer = Committer { full, frozen, stamping, ..writer(disk, (journal, head), (dirty, incidents), setup) };
+    loaded(start, writer, last, degraded)
+}
+
+fn loaded(start: Start<'_>, writer: Committer, last: Revision, degraded: Option<String>) -> Loaded {
     let Start { objects, report, journal, unknown, .. } = start;
     let unknown = unknown.unwrap_or_default().after_checkpoint(objects.rules, &journal);
     let state = StoreState::new(objects.all, report.damaged, last).without(report.unread);
-    let state = state.beside(unknown.sum, unknown.count);
     Loaded {
-        state,
+        state: state.beside(unknown.sum, unknown.count),
         writer,
         notes: report.notes,
         foreign: report.foreign,

@@ -36,7 +36,8 @@ fn service_key(name: &str) -> Key {
 }
 
 fn service(name: &str, is: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": {"is": is}})
+    let metadata = json!({"name": name, "namespace": "default"});
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"is": is}})
 }
 
 fn make(store: &FlatStore, name: &str) -> Revision {
