@@ -11,7 +11,9 @@ sweep() {
     for table in coracle coracle_pods; do
         if command -v nft >/dev/null 2>&1 && nft list table ip $table >/dev/null 2>&1; then nft delete table ip $table; fi
     done
-    if command -v nft >/dev/null 2>&1 && nft list table bridge coracle_pods >/dev/null 2>&1; then nft delete table bridge coracle_pods; fi
+    for family in bridge netdev; do
+        if command -v nft >/dev/null 2>&1 && nft list table $family coracle_pods >/dev/null 2>&1; then nft delete table $family coracle_pods; fi
+    done
     if command -v iptables >/dev/null 2>&1 && iptables -w 5 -S CORACLE-FORWARD >/dev/null 2>&1; then
         for chain in DOCKER-USER FORWARD; do
             while iptables -w 5 -D $chain -j CORACLE-FORWARD 2>/dev/null; do :; done

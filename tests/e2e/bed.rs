@@ -338,7 +338,9 @@ impl<'a> Bed<'a> {
             (ids.is_empty() || bed.engine.docker(&[&["rm", "-f", "-v"][..], &ids[..]].concat()).is_ok()).then_some(())
         });
         let _ = self.engine.docker(&["network", "rm", "coracle"]);
-        for (family, table) in [("ip", "coracle"), ("ip", "coracle_pods"), ("bridge", "coracle_pods")] {
+        for (family, table) in
+            [("ip", "coracle"), ("ip", "coracle_pods"), ("bridge", "coracle_pods"), ("netdev", "coracle_pods")]
+        {
             let _ = run(Command::new("nft").args(["delete", "table", family, table]));
         }
         let _ = run(Command::new("ip").args(["link", "delete", "coracle0"]));

@@ -83,11 +83,15 @@ fn holds_to_addresses(bed: &mut Bed) {
     bed.drop_manifest("a", &web("a", ""));
     let a = address(bed, "a");
     let table = || run(Command::new("nft").args(["list", "table", "bridge", "coracle_pods"])).unwrap_or_default();
-    let held = |bed: &Bed, what: &str| bed.until(what, |_| table().contains(&format!(" . {a}")).then_some(()));
+    let groups = || run(Command::new("nft").args(["list", "table", "netdev", "coracle_pods"])).unwrap_or_default();
+    let is_held = || table().contains(&format!(" . {a}")) && groups().contains("01:80:c2:00:00:00 drop");
+    let held = |bed: &Bed, what: &str| bed.until(what, |_| is_held().then_some(()));
     held(bed, "a pod is held to its address");
     // As an update from a version without that table.
     bed.kill_agent();
-    run(Command::new("nft").args(["delete", "table", "bridge", "coracle_pods"])).expect("nft of nftables");
+    for family in ["bridge", "netdev"] {
+        run(Command::new("nft").args(["delete", "table", family, "coracle_pods"])).expect("nft of nftables");
+    }
     bed.start_agent_with(&OWN);
     held(bed, "a pod that was there before the agent");
     answers(bed, "it serves", "a", |bed| bed.try_get(&format!("http://{a}/")).ok());

@@ -67,7 +67,7 @@ impl Assigned {
     /// gone.
     pub fn new(last: Assignment, node: &str) -> Assigned {
         let read = |pods: BTreeMap<String, Value>| pods.into_iter().map(|(uid, pod)| (uid, Entry::new(pod))).collect();
-        let Assignment { cluster, node: was, mut former, pods, others } = last;
+        let Assignment { cluster, node: was, mut former, gone: ended, pods, others } = last;
         let (mut pods, mut others): (Pods, Pods) = (read(pods), read(others));
         let mut gone = UidSet::default();
         former.insert(was.clone());
@@ -82,7 +82,11 @@ impl Assigned {
             });
         }
         former.retain(|name| !name.is_empty() && name != node);
-        let unsaved = gone.len() > 0 || !was.is_empty() && was != node;
+        let unsaved = !gone.is_empty() || !was.is_empty() && was != node;
+        // Their containers may have outlived the agent that heard of their end.
+        ended.iter().filter(|uid| !pods.contains_key(*uid) && !others.contains_key(*uid)).for_each(|uid| {
+            gone.insert(uid);
+        });
         Assigned { cluster, node: node.to_owned(), former, pods, others, gone, unsaved, unsaid: true }
     }
 
@@ -145,6 +149,7 @@ impl Assigned {
             cluster: self.cluster.clone(),
             node: self.node.clone(),
             former: self.former.clone(),
+            gone: self.gone.iter().map(str::to_owned).collect(),
             pods: documents_of(&self.pods),
             others: documents_of(&self.others),
         })
@@ -249,6 +254,21 @@ mod tests {
         let back =
             Assignment { node: "shop-pc".into(), former: ["vm".to_owned()].into(), pods, ..Assignment::default() };
         assert_eq!(Assigned::new(back, "vm").former().iter().collect::<Vec<_>>(), ["shop-pc"]);
+    }
+
+    /// Its containers may have outlived the agent that heard of its end.
+    #[test]
+    fn an_end_that_was_heard_outlives_the_agent() {
+        let mut assigned = Assigned::default();
+        assigned.hear("uid-1", &pod(1, "web:1", "Running"));
+        assigned.end("uid-1");
+        let saved = serde_json::to_string(&assigned.take_unsaved().unwrap()).unwrap();
+        let mut again = Assigned::new(serde_json::from_str(&saved).unwrap(), "");
+        let said = again.take_unsaid().unwrap();
+        assert_eq!((said.gone.iter().collect::<Vec<_>>(), said.pods.len()), (vec!["uid-1"], 0));
+        assert!(again.take_unsaved().is_none(), "it is not written again");
+        again.hear("uid-1", &pod(1, "web:1", "Running"));
+        assert!(again.take_unsaved().unwrap().gone.is_empty() && again.take_unsaid().unwrap().gone.is_empty());
     }
 
     #[test]

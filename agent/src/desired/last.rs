@@ -30,6 +30,9 @@ pub struct Assignment<Pod = Value> {
     /// Names of nodes that this host was, and that the API still has.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub former: BTreeSet<String>,
+    /// Uids of pods whose end was heard, and that may have containers here still. Agents of before did not write them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub gone: BTreeSet<String>,
     /// By uid, as intent: without a revision, and of the status what is for good.
     #[serde(default)]
     pub pods: BTreeMap<String, Pod>,

@@ -38,7 +38,7 @@ use crate::sync::Shown;
 
 /// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done
 /// with are forgotten.
-const GONE_KEPT: usize = 256;
+const GONE_KEPT: usize = 32;
 /// Between two looks whether a listing has been taken in.
 const SETTLE: Duration = Duration::from_millis(100);
 

@@ -3,6 +3,10 @@
 //! A pod may have the right to send whole frames. The hardware address and the address of a wire are the agent's own
 //! choice, so whatever else comes from a wire is a claim to be another pod, or this host. Pods have no IPv6: a router
 //! advertisement, or a neighbor's, ends here, too.
+//!
+//! A bridge takes frames to the link-local groups (01:80:c2:00:00:00 to 0f: LLDP, spanning tree) before any rule of the
+//! bridge family, learns their source, and gives them to this host as frames of the wire. Each wire has a chain of the
+//! netdev family, which comes before the bridge, and drops them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -36,6 +40,26 @@ pub fn addition(name: &str, address: IpAddr) -> String {
     format!(
         "add element bridge {TABLE} ends {{ {} }}\nadd element bridge {TABLE} wires {{ \"{name}\" }}\n",
         end(name, address)
+    )
+}
+
+/// The chains of all wires that keep frames to the link-local groups away from the bridge. Every wire has to exist.
+pub fn groups_script(wires: &Wires) -> String {
+    let table = format!("table netdev {TABLE}");
+    let chains: String = wires.keys().map(|name| groups_chain(name)).collect();
+    format!("add {table}\ndelete {table}\nadd {table}\n{chains}")
+}
+
+/// The chain of one more wire.
+pub fn groups_addition(name: &str) -> String {
+    format!("add table netdev {TABLE}\n{}", groups_chain(name))
+}
+
+fn groups_chain(name: &str) -> String {
+    let chain = format!("netdev {TABLE} {name}");
+    format!(
+        "add chain {chain} {{ type filter hook ingress device \"{name}\" priority -300; policy accept; }}\n\
+         flush chain {chain}\nadd rule {chain} ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop\n"
     )
 }
 
@@ -75,5 +99,17 @@ mod tests {
             "add element bridge coracle_pods ends { \"v3\" . 02:43:0a:f4:00:09 . 10.244.0.9 }\n\
              add element bridge coracle_pods wires { \"v3\" }\n"
         );
+    }
+
+    #[test]
+    fn each_wire_has_a_chain_before_the_bridge() {
+        let chain = "add chain netdev coracle_pods v3 { type filter hook ingress device \"v3\" priority -300; policy \
+                     accept; }\nflush chain netdev coracle_pods v3\nadd rule netdev coracle_pods v3 ether daddr & \
+                     ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop\n";
+        assert_eq!(groups_addition("v3"), format!("add table netdev coracle_pods\n{chain}"));
+        let anew = "add table netdev coracle_pods\ndelete table netdev coracle_pods\nadd table netdev coracle_pods\n";
+        assert_eq!(groups_script(&Wires::new()), anew);
+        let wires: Wires = [("v3".to_owned(), IpAddr::from([10, 244, 0, 9]))].into();
+        assert_eq!(groups_script(&wires), format!("{anew}{chain}"));
     }
 }

@@ -152,7 +152,8 @@ pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr, known: &m
 
 /// A new wire, before it is on the bridge.
 async fn guard_one(subnet: Subnet, name: &str, address: IpAddr, wires: &Wires) -> Result<(), String> {
-    match run_tool("nft", &["-f", "-"], Some(&guard::addition(name, address))).await {
+    let addition = guard::addition(name, address) + &guard::groups_addition(name);
+    match run_tool("nft", &["-f", "-"], Some(&addition)).await {
         Ok(_) => Ok(()),
         // The first one, or somebody has flushed the rules.
         Err(_) => guard_all(subnet, wires).await,
@@ -160,10 +161,17 @@ async fn guard_one(subnet: Subnet, name: &str, address: IpAddr, wires: &Wires) -
 }
 
 pub async fn guard_all(subnet: Subnet, wires: &Wires) -> Result<(), String> {
-    run_tool("nft", &["-f", "-"], Some(&guard::script(subnet, wires))).await.map(drop)
+    run_tool("nft", &["-f", "-"], Some(&guard::script(subnet, wires))).await?;
+    // A chain of a wire that has gone would be refused, and all others with it.
+    let there: Wires = wires
+        .iter()
+        .filter(|(name, _)| interfaces().join(name).exists())
+        .map(|(name, address)| (name.clone(), *address))
+        .collect();
+    run_tool("nft", &["-f", "-"], Some(&guard::groups_script(&there))).await.map(drop)
 }
 
-/// Whether the table speaks of every wire of a sandbox. None: there is no wire.
+/// Whether the tables speak of every wire of a sandbox. None: there is no wire.
 pub async fn guarded() -> Option<bool> {
     let all = fs::read_dir(interfaces()).into_iter().flatten().flatten();
     let names = all.filter_map(|one| one.file_name().into_string().ok());
@@ -171,8 +179,13 @@ pub async fn guarded() -> Option<bool> {
     if own.is_empty() {
         return None;
     }
-    let table = run_tool("nft", &["list", "table", "bridge", guard::TABLE], None).await.unwrap_or_default();
-    Some(own.iter().all(|name| table.contains(&format!("\"{name}\""))))
+    for family in ["bridge", "netdev"] {
+        let text = run_tool("nft", &["list", "table", family, guard::TABLE], None).await.unwrap_or_default();
+        if !own.iter().all(|name| text.contains(&format!("\"{name}\""))) {
+            return Some(false);
+        }
+    }
+    Some(true)
 }
 
 /// Those whose sandbox has gone.

@@ -42,6 +42,12 @@ pub use variables::variables;
 /// Where somebody is who asked for affinity and not for how long.
 const AFFINITY_S: i32 = 10_800;
 
+/// The ports of a service times the endpoints of each: every pair is an element in the kernel, and some kilobytes of
+/// memory while nft loads the table. Of a service, and of all services of a host.
+const BACKENDS_MAX: usize = 2_048;
+const ALL_BACKENDS_MAX: usize = 16_384;
+const TOO_MANY: &str = "TooManyEndpoints";
+
 /// The rules that the kernel should have, and the parts of services that have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelRules {
@@ -108,12 +114,31 @@ pub fn rules(groups: &[Group], here: &RuleHost, served: Option<IpAddr>, pieces: 
     // What is the same for all services says nothing of those outside.
     let common = RuleHost { outer: Outer::default(), ..here.clone() };
     let mut rules = KernelRules { here: common, ..KernelRules::default() };
+    let mut backends = 0;
     for (part, refused) in pieces.made.take(groups, |group| piece(group, here)).0 {
         rules.refused.extend(refused);
         // Where nobody else answers, the agent does: nothing is to be refused there.
-        rules.parts.extend(part.filter(|part| served != Some(part.address) || part.held.leads_anywhere()));
+        let Some(part) = part.filter(|part| served != Some(part.address) || part.held.leads_anywhere()) else {
+            continue;
+        };
+        if backends + part.backends > ALL_BACKENDS_MAX {
+            rules.refused.push(one_too_many(&part));
+            continue;
+        }
+        backends += part.backends;
+        rules.parts.push(part);
     }
     rules
+}
+
+fn one_too_many(part: &ServiceRules) -> Refused {
+    let what = format!(
+        "its {} pairs of ports and endpoints would be more than {ALL_BACKENDS_MAX} of all services on one host: its \
+         address leads nowhere here",
+        part.backends
+    );
+    let (namespace, name, uid) = (part.namespace.clone(), part.name.clone(), part.uid.clone());
+    Refused { namespace, name, uid, reason: TOO_MANY, what }
 }
 
 fn piece(Group { service, slices }: &Group, here: &RuleHost) -> Piece {
@@ -152,9 +177,11 @@ fn part(
         uid: service.metadata.uid.clone(),
         address,
         flows: BTreeMap::new(),
+        backends: 0,
         held: TableContent::default(),
     };
     let mut denied = Denied::default();
+    let mut left_out = 0;
     // Also where nothing is balanced: a refused connection says more than a lost one.
     part.held.put("addresses", address.to_string(), "");
     for (index, port) in service.spec.ports.iter().enumerate() {
@@ -167,13 +194,26 @@ fn part(
             }
         };
         if let Ok(number) = u16::try_from(port.port).and_then(|number| u16::try_from(port.node_port).map(|_| number)) {
-            let ends = ends(port, slices, here);
+            let ends = if left_out == 0 { ends(port, slices, here) } else { PortEndpoints::default() };
+            let more = ends.cluster.union(&ends.local).count();
+            if left_out > 0 || part.backends + more > BACKENDS_MAX {
+                left_out += 1;
+                part.held.put("unserved", format!("{address} . {protocol} . {number}"), "drop");
+                continue;
+            }
+            part.backends += more;
             let outside = outside(service, port, here, &mut denied);
             one_port(&mut part, service, (&outside, protocol, number), &ends, here);
         } else {
             // No master gives one out; nft says what is wrong with it.
             part.held.put("services", format!("{address} . {protocol} . {}", port.port), "drop");
         }
+    }
+    if left_out > 0 {
+        let what = format!(
+            "a service has at most {BACKENDS_MAX} pairs of ports and endpoints: its last {left_out} ports lead nowhere"
+        );
+        refused.push(refusal(service, TOO_MANY, what));
     }
     refused.extend(denied.told().map(|(reason, what)| refusal(service, reason, what)));
     part

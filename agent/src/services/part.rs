@@ -16,5 +16,7 @@ pub struct ServiceRules {
     /// Who serves what is asked for over UDP, by address (none: the node's own) and port: flows of before are ended
     /// where it is another now.
     pub flows: Led,
+    /// How many endpoints its ports have in all.
+    pub backends: usize,
     pub(super) held: TableContent,
 }

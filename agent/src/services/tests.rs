@@ -225,3 +225,32 @@ fn the_nearer_ones_where_all_say_whom_they_are_for() {
     assert_eq!(of(json!([endpoint("10.0.0.1", "n1"), {"addresses": ["10.0.0.2"]}])), ["10.0.0.1", "10.0.0.2"]);
     assert_eq!(of(json!([endpoint("10.0.0.3", "n3"), endpoint("10.0.0.2", "n2")])), ["10.0.0.2", "10.0.0.3"]);
 }
+
+/// A service of 3,000 ports and 1,000 endpoints would be three million elements in the kernel.
+#[test]
+fn ports_times_endpoints_have_a_bound() {
+    let of_size = |name: String, number: usize, ports: usize, ends: usize| {
+        let named = |port: usize| json!({"name": format!("p{port}"), "port": port + 1, "protocol": "TCP"});
+        let ports: Vec<Value> = (0..ports).map(named).collect();
+        let address = |end: usize| json!({"addresses": [format!("10.244.{}.{}", end / 250, end % 250 + 1)]});
+        let ends: Vec<Value> = (0..ends).map(address).collect();
+        let ip = format!("10.96.{}.{}", number / 250, number % 250 + 1);
+        (service(&name, json!({"clusterIP": ip, "ports": ports})), slice(&name, json!(ends), json!(ports)))
+    };
+    for (ports, ends, backends, told) in [
+        (2, 1_024, 2_048, vec![]),
+        (3, 1_000, 2_000, vec!["its last 1 ports lead nowhere"]),
+        (1, 2_049, 0, vec!["its last 1 ports lead nowhere"]),
+        (1_000, 1_000, 2_000, vec!["its last 998 ports lead nowhere"]),
+    ] {
+        let (service, slice) = of_size("big".to_owned(), 0, ports, ends);
+        let rules = of(&[service], &[slice], None);
+        assert_eq!(rules.parts[0].backends, backends, "{ports} {ends}");
+        let refused: Vec<&str> = rules.refused.iter().map(|one| one.what.rsplit_once(": ").unwrap().1).collect();
+        assert_eq!(refused, told, "{ports} {ends}");
+    }
+    let (services, slices): (Vec<_>, Vec<_>) = (0..10).map(|n| of_size(format!("s{n}"), n, 2, 1_000)).unzip();
+    let rules = of(&services, &slices, None);
+    let names: Vec<&str> = rules.refused.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!((rules.parts.len(), names), (8, vec!["s8", "s9"]));
+}

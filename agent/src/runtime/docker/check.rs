@@ -46,7 +46,8 @@ impl Docker {
         }
     }
 
-    /// The engine cannot end a command that takes too long: it is left to itself, and the check has failed.
+    /// The engine cannot end a command that takes too long: the agent kills it, as a kubelet's runtime does, and the
+    /// check has failed.
     async fn exec(&self, id: &str, command: &[String], at_most: Duration) -> Result<CheckOutcome, Failure> {
         let client = self.client().await?;
         let options = CreateExecOptions {
@@ -72,6 +73,7 @@ impl Docker {
         match within(at_most, run).await {
             Some(ended) => ended?,
             None => {
+                self.kill_exec(&exec).await;
                 let text = format!("command timed out: {:?} timed out after {}s", command.join(" "), at_most.as_secs());
                 return Ok(failed(text));
             }

@@ -14,8 +14,8 @@ use bollard::query_parameters::ResizeContainerTTYOptions;
 use bytes::{Bytes, BytesMut};
 use coracle_http::Upgraded;
 use coracle_http::client::CallError;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getpgid};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -246,22 +246,46 @@ impl Docker {
 
     /// As a terminal that is lost does it; a command that takes no notice is killed, unless it has asked to be spared.
     async fn hang_up(&self, exec: &str) {
-        let Ok(client) = self.client().await else { return };
-        let Ok(found) = self.ask("inspect an exec", client.inspect_exec(exec)).await else { return };
-        let pid = found.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 1);
-        let (Some(pid), Some(container), Some(true)) = (pid, found.container_id, found.running) else { return };
-        // Between the engine's answer and this the number may have become another's.
-        let is_it =
-            || fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|groups| groups.contains(&container));
-        if !is_it() {
+        let Some((pid, container)) = self.process_of(exec).await else { return };
+        if !is_of(pid, &container) {
             return;
         }
         let _ = kill(Pid::from_raw(pid), Signal::SIGHUP);
         sleep(HANG_UP).await;
-        if is_it() && !ignores_hang_up(pid) {
+        if is_of(pid, &container) && !ignores_hang_up(pid) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
+
+    /// The command of a check that took too long, and the processes of its group: each that stays holds a connection of
+    /// the engine.
+    pub(super) async fn kill_exec(&self, exec: &str) {
+        let Some((pid, container)) = self.process_of(exec).await else { return };
+        if !is_of(pid, &container) {
+            return;
+        }
+        let process = Pid::from_raw(pid);
+        // runc begins a session for each command, so its group is its own.
+        if getpgid(Some(process)) == Ok(process) {
+            let _ = killpg(process, Signal::SIGKILL);
+        } else {
+            let _ = kill(process, Signal::SIGKILL);
+        }
+    }
+
+    /// The process of an exec that runs, as this host numbers it, and its container.
+    async fn process_of(&self, exec: &str) -> Option<(i32, String)> {
+        let client = self.client().await.ok()?;
+        let found = self.ask("inspect an exec", client.inspect_exec(exec)).await.ok()?;
+        let pid = found.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 1);
+        found.running.filter(|running| *running)?;
+        Some((pid?, found.container_id?))
+    }
+}
+
+/// Between the engine's answer and a signal the number may have become another's.
+fn is_of(pid: i32, container: &str) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|groups| groups.contains(container))
 }
 
 /// As `nohup` makes it.
