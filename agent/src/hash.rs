@@ -106,6 +106,14 @@ pub fn manifest_hash(document: &Value) -> String {
     hash_text(&document.to_string())
 }
 
+/// The same, whatever uid it has and whatever is on record of its status.
+pub fn manifest_hash_without_uid(document: &Value) -> String {
+    let mut document = document.clone();
+    document["metadata"]["uid"] = Value::Null;
+    document["status"] = Value::Null;
+    manifest_hash(&document)
+}
+
 fn canonical(value: &Value, without: &[&str]) -> String {
     let mut value = value.clone();
     if let Value::Object(object) = &mut value {

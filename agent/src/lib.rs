@@ -319,7 +319,7 @@ fn spawn_sources(
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
     let dns = spawn_servers(config, (&network, &shown, &address), &happenings_in);
     let last = network.clone();
-    let (ended_in, ended) = watch::channel(Arc::new(EndedPods::read(&config.data_dir)));
+    let (ended_in, ended) = watch::channel(Arc::new(EndedPods::read(&config.data_dir, &config.node_name)));
     spawn_local(ended::follow(config.data_dir.clone(), shown.clone(), ended_in));
     spawn_local(together::follow((files, ended), pods, network, objects, node, dns, desired_in));
     let Some(target) = config.master.clone() else {

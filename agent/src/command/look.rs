@@ -127,7 +127,7 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     }
     let network = config.master.as_ref().and_then(|_| Known::new(&config.data_dir).read()).map(Arc::new);
     let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
-    let ended = Arc::new(EndedPods::read(&config.data_dir));
+    let ended = Arc::new(EndedPods::read(&config.data_dir, &config.node_name));
     let said = AllSources { sources, ended, network, objects: Arc::new(objects), node: None };
     let (desired, dropped) = together(said, &dns);
     notes.extend(dropped);

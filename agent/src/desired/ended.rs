@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::manifest::derived_uid;
 use super::{Source, Wanted};
+use crate::hash::manifest_hash_without_uid;
 use crate::private;
 use crate::sync::Shown;
 
@@ -23,41 +25,76 @@ const NAME: &str = "ended.json";
 /// Far above what a thousand pods take; what is bigger was not written by this file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// By uid.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct EndedPods(BTreeMap<String, EndedPod>);
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndedPods {
+    node_name: String,
+    pods: Records,
+}
+
+/// By `NAMESPACE/NAME`; by uid in a file of before.
+type Records = BTreeMap<String, EndedPod>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct EndedPod {
     /// The hash of its manifest.
     manifest: String,
+    /// The same without the uid, which comes from the name of the node and changes with it. None: the file has a uid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    without_uid: Option<String>,
     status: Value,
 }
 
+impl EndedPod {
+    fn new(wanted: &Wanted, node_name: &str, status: Value) -> EndedPod {
+        let without_uid = without_uid(wanted, node_name);
+        EndedPod { manifest: wanted.manifest_hash.clone(), without_uid, status }
+    }
+
+    /// Of the file as it is now, whatever name the node had.
+    fn is_of(&self, wanted: &Wanted, node_name: &str) -> bool {
+        let renamed = || self.without_uid.is_some() && self.without_uid == without_uid(wanted, node_name);
+        self.manifest == wanted.manifest_hash || renamed()
+    }
+}
+
+/// None: its uid stands in its file.
+fn without_uid(wanted: &Wanted, node_name: &str) -> Option<String> {
+    let is_derived = wanted.name.uid == derived_uid(node_name, &wanted.name.namespace, &wanted.name.name);
+    is_derived.then(|| manifest_hash_without_uid(&wanted.document))
+}
+
+fn key(wanted: &Wanted) -> String {
+    format!("{}/{}", wanted.name.namespace, wanted.name.name)
+}
+
 impl EndedPods {
-    /// What the last agent knew.
-    pub fn read(data_dir: &str) -> EndedPods {
+    /// What the last agent knew. `node_name`: the name that the node has now.
+    pub fn read(data_dir: &str, node_name: &str) -> EndedPods {
         let path = Path::new(data_dir).join(NAME);
-        let read = || -> io::Result<EndedPods> {
+        let read = || -> io::Result<Records> {
             if fs::metadata(&path)?.len() > FILE_BYTES_MAX {
                 return Err(io::Error::other("it is too big"));
             }
             serde_json::from_slice(&fs::read(&path)?).map_err(io::Error::other)
         };
-        read().unwrap_or_else(|error| {
+        let pods = read().unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
                 log::error!("{}: {error}; of pods of files that have ended their containers tell", path.display());
             }
-            EndedPods::default()
-        })
+            Records::default()
+        });
+        EndedPods { node_name: node_name.to_owned(), pods }
+    }
+
+    /// The record of its end, if its file is still the same.
+    fn of(&self, wanted: &Wanted) -> Option<&EndedPod> {
+        let found = self.pods.get(&key(wanted)).or_else(|| self.pods.get(&wanted.name.uid));
+        found.filter(|ended| ended.is_of(wanted, &self.node_name))
     }
 
     /// The pod as it ended, if its file is still the same.
     pub fn with_end(&self, wanted: &Arc<Wanted>) -> Arc<Wanted> {
-        match self.0.get(&wanted.name.uid).filter(|ended| ended.manifest == wanted.manifest_hash) {
-            Some(ended) => Arc::new(wanted.with_status(&ended.status)),
-            None => wanted.clone(),
-        }
+        self.of(wanted).map_or_else(|| wanted.clone(), |ended| Arc::new(wanted.with_status(&ended.status)))
     }
 
     /// With what this look has shown. A host that stops ends pods that begin again with it.
@@ -65,26 +102,33 @@ impl EndedPods {
         if !shown.looked || shown.world.leaving {
             return self.clone();
         }
-        let files_unknown = shown.desired.unknown.contains(&Source::File);
-        let known = |(uid, ended): (&String, &EndedPod)| match shown.desired.pods.get(uid) {
-            Some(wanted) => wanted.manifest_hash == ended.manifest,
-            None => files_unknown,
-        };
-        let mut all: BTreeMap<String, EndedPod> =
-            self.0.iter().filter(|one| known(*one)).map(|(uid, ended)| (uid.clone(), ended.clone())).collect();
-        for (uid, wanted) in shown.desired.pods.iter().filter(|(_, wanted)| wanted.name.source == Source::File) {
-            let status = shown.statuses.get(uid).filter(|status| is_final(status));
-            if let Some(status) = status.filter(|_| !all.contains_key(uid)) {
-                let ended = EndedPod { manifest: wanted.manifest_hash.clone(), status: status.clone() };
-                all.insert(uid.clone(), ended);
+        let of_files = || shown.desired.pods.iter().filter(|(_, wanted)| wanted.name.source == Source::File);
+        let mut pods = Records::default();
+        if shown.desired.unknown.contains(&Source::File) {
+            let mut unread = self.pods.clone();
+            for (uid, wanted) in of_files() {
+                unread.remove(&key(wanted));
+                unread.remove(uid);
             }
+            pods = unread;
         }
-        EndedPods(all)
+        for (uid, wanted) in of_files() {
+            let new = |status: &Value| EndedPod::new(wanted, &self.node_name, status.clone());
+            let ended = match self.of(wanted) {
+                Some(known) if known.manifest == wanted.manifest_hash && self.pods.contains_key(&key(wanted)) => {
+                    Some(known.clone())
+                }
+                Some(known) => Some(new(&known.status)),
+                None => shown.statuses.get(uid).filter(|status| is_final(status)).map(new),
+            };
+            pods.extend(ended.map(|ended| (key(wanted), ended)));
+        }
+        EndedPods { node_name: self.node_name.clone(), pods }
     }
 
     /// Whole and durable, or the old file stays.
     fn keep(&self, folder: &Path) -> io::Result<()> {
-        let text = serde_json::to_vec(self).map_err(io::Error::other)?;
+        let text = serde_json::to_vec(&self.pods).map_err(io::Error::other)?;
         private::replace_files(folder, [(NAME.into(), text)].into_iter())
     }
 }
@@ -129,10 +173,22 @@ mod tests {
         Arc::new(Wanted::new(source, document).unwrap())
     }
 
+    /// As the file asks for it on a node of that name. `uid`: the file's own.
+    fn on_node(node_name: &str, uid: Option<&str>, image: &str) -> Arc<Wanted> {
+        let mut document = wanted(Source::File, image).document.clone();
+        document["metadata"]["uid"] = uid.map_or_else(|| derived_uid(node_name, "d", "p"), str::to_owned).into();
+        Arc::new(Wanted::new(Source::File, document).unwrap())
+    }
+
+    fn named(ended: &EndedPods, node_name: &str) -> EndedPods {
+        EndedPods { node_name: node_name.to_owned(), ..ended.clone() }
+    }
+
     fn shown(wanted: Option<Arc<Wanted>>, phase: &str) -> Shown {
         let mut desired = Desired::default();
-        desired.pods.extend(wanted.map(|wanted| ("u".to_owned(), wanted)));
-        let statuses = [("u".to_owned(), json!({"phase": phase}))].into();
+        let uid = wanted.as_ref().map_or_else(|| "u".to_owned(), |wanted| wanted.name.uid.clone());
+        desired.pods.extend(wanted.map(|wanted| (uid.clone(), wanted)));
+        let statuses = [(uid, json!({"phase": phase}))].into();
         Shown { desired: Arc::new(desired), statuses, looked: true, ..Shown::default() }
     }
 
@@ -154,6 +210,36 @@ mod tests {
     }
 
     #[test]
+    fn an_end_outlives_the_name_of_the_node() {
+        let told = |ended: &EndedPods, wanted: &Arc<Wanted>| ended.with_end(wanted).pod.status.terminal();
+        let ended = named(&EndedPods::default(), "vm").after(&shown(Some(on_node("vm", None, "i:1")), "Succeeded"));
+        // And when the name changes back, after a look under the other one.
+        let renamed = named(&ended, "shop");
+        let there = on_node("shop", None, "i:1");
+        assert!(told(&renamed, &there));
+        let after = renamed.after(&shown(Some(renamed.with_end(&there)), "Succeeded"));
+        // A file that can no longer be read goes on as it was read last, under the name of then.
+        assert!(told(&named(&after, "vm"), &on_node("vm", None, "i:1")) && told(&named(&after, "x"), &there));
+        assert!(!told(&after, &on_node("shop", None, "i:2")), "an edit");
+        assert!(!told(&after, &on_node("shop", Some("own"), "i:1")), "an edit that gives it a uid");
+        let own = |uid: &str| on_node("", Some(uid), "i:1");
+        let of_own = named(&EndedPods::default(), "vm").after(&shown(Some(own("1")), "Failed"));
+        assert!(told(&named(&of_own, "shop"), &own("1")) && !told(&named(&of_own, "shop"), &own("2")));
+    }
+
+    #[test]
+    fn a_record_by_uid_is_read() {
+        let pod = on_node("vm", None, "i:1");
+        let record = json!({&pod.name.uid: {"manifest": pod.manifest_hash, "status": {"phase": "Failed"}}});
+        let before = EndedPods { node_name: "vm".to_owned(), pods: serde_json::from_value(record).unwrap() };
+        let known = before.with_end(&pod);
+        assert!(known.pod.status.terminal());
+        let after = before.after(&shown(Some(known), "Failed"));
+        assert_eq!(after.pods.keys().collect::<Vec<_>>(), ["d/p"]);
+        assert!(named(&after, "shop").with_end(&on_node("shop", None, "i:1")).pod.status.terminal());
+    }
+
+    #[test]
     fn what_runs_or_is_the_masters_or_stops_with_the_host_has_no_record() {
         let none = |shown: Shown| assert_eq!(EndedPods::default().after(&shown), EndedPods::default());
         none(shown(Some(wanted(Source::File, "i:1")), "Running"));
@@ -167,14 +253,14 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("coracle-ended-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         let data_dir = dir.to_str().unwrap().to_owned();
-        assert_eq!(EndedPods::read(&data_dir), EndedPods::default());
+        assert_eq!(EndedPods::read(&data_dir, ""), EndedPods::default());
         let (shown_in, seen) = watch::channel(Arc::new(Shown::default()));
         let (ended_in, mut ended) = watch::channel(Arc::new(EndedPods::default()));
         let work = async {
             shown_in.send_replace(Arc::new(shown(Some(wanted(Source::File, "i:1")), "Failed")));
             ended.changed().await.unwrap();
             let heard = ended.borrow().clone();
-            assert_eq!(EndedPods::read(&data_dir), *heard);
+            assert_eq!(EndedPods::read(&data_dir, ""), *heard);
             assert!(heard.with_end(&wanted(Source::File, "i:1")).pod.status.terminal());
         };
         tokio::select! {

@@ -378,7 +378,9 @@ fn identify(pod: &mut Value, uuid: Option<&Value>, file_name: &str, node_name: &
         meta["namespace"] = NAMESPACE.into();
     }
     let own = [uuid, meta.get("uid")].into_iter().flatten().find_map(|uid| uid.as_str().filter(|uid| !uid.is_empty()));
-    let uid = own.map_or_else(|| derived_uid(node_name, &meta["namespace"], &meta["name"]), str::to_owned);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let derived = || derived_uid(node_name, &text(&meta["namespace"]), &text(&meta["name"]));
+    let uid = own.map_or_else(derived, str::to_owned);
     meta["uid"] = uid.into();
 }
 
@@ -391,9 +393,9 @@ fn name_of_file(file_name: &str) -> String {
     if name.is_empty() { format!("pod-{}", &hash_text(file_name)[..8]) } else { name.to_owned() }
 }
 
-fn derived_uid(node_name: &str, namespace: &Value, name: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let hex = hash_text(&format!("{node_name}/{}/{}", text(namespace), text(name)));
+/// The uid of a pod whose file has none.
+pub(super) fn derived_uid(node_name: &str, namespace: &str, name: &str) -> String {
+    let hex = hash_text(&format!("{node_name}/{namespace}/{name}"));
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
