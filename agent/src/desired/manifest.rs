@@ -380,8 +380,7 @@ fn identify(pod: &mut Value, uuid: Option<&Value>, file_name: &str, node_name: &
     let own = [uuid, meta.get("uid")].into_iter().flatten().find_map(|uid| uid.as_str().filter(|uid| !uid.is_empty()));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let derived = || derived_uid(node_name, &text(&meta["namespace"]), &text(&meta["name"]));
-    let uid = own.map_or_else(derived, str::to_owned);
-    meta["uid"] = uid.into();
+    meta["uid"] = own.map_or_else(derived, str::to_owned).into();
 }
 
 /// `Web Server.yaml` -> `web-server`
