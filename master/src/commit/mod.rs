@@ -155,7 +155,7 @@ impl Registry {
         (part, object, ownership): (Part, Value, Ownership<'_>),
         terms: &Terms<'_>,
     ) -> Result<Prepared, Unfit> {
-        let (kind, namespace, view) = (change.kind, change.namespace, &&*self.store);
+        let (kind, namespace, view) = (change.kind, change.namespace, &self.view());
         let forbidden = |draft: &Draft<'_>, why| Unfit::Forbidden { name: draft.called(), why };
         let mut draft = match old {
             None => Draft::create(kind, namespace, object, ownership),

@@ -1,5 +1,6 @@
 //! The registry itself: the kinds that are served, the store, and the locks that writes take.
 
+use super::view::{KeptLists, StoreView};
 use crate::making::Maker;
 use crate::store::Store;
 use coracle_api::kinds::{Kind, Kinds, Misfit};
@@ -13,6 +14,7 @@ pub struct Registry {
     pub store: Arc<dyn Store>,
     pub maker: Arc<Maker>,
     authority: Option<Arc<str>>,
+    lists: KeptLists,
     /// Held from the counting of quotas until what was counted for is written. Only namespaces with quotas know it.
     pub(super) counting: Mutex<()>,
     /// Shared by creates from the look at their namespace until they are stored; alone for the deletion of a namespace.
@@ -26,6 +28,7 @@ impl Registry {
             store,
             maker,
             authority: None,
+            lists: KeptLists::new(),
             counting: Mutex::default(),
             homes: RwLock::default(),
         }
@@ -46,6 +49,11 @@ impl Registry {
         let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
         *kinds = Arc::new(kinds.with(kind)?);
         Ok(())
+    }
+
+    /// The stored objects, as admission and quotas look at them.
+    pub(super) fn view(&self) -> StoreView<'_> {
+        StoreView { store: &*self.store, lists: &self.lists }
     }
 
     /// The certificate of the cluster's authority, which everybody in the cluster trusts.

@@ -8,7 +8,7 @@ use super::pages::Listing;
 use super::room::{StoreRoom, StoreUsage};
 use super::sums::Sums;
 use super::{Claimed, Damage, Event, Refused, Stored, UNSEEN, document, names};
-use coracle_api::meta::{Claim, Durable, Key, Revision};
+use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub struct StoreState {
     revision: Revision,
     /// Given to writes that failed, where it is higher.
     spent: Revision,
+    /// The last change of each resource that has changed.
+    changed: BTreeMap<Resource, Revision>,
     /// The sum and the number of all files, according to the journal.
     files: Sums,
     files_count: u64,
@@ -57,6 +59,7 @@ impl StoreState {
             graves,
             revision,
             spent: revision,
+            changed: BTreeMap::new(),
             files,
             files_count,
             room,
@@ -85,6 +88,10 @@ impl StoreState {
 
     pub fn revision(&self) -> Revision {
         self.revision
+    }
+
+    pub fn changed(&self, resource: &Resource) -> Revision {
+        self.changed.get(resource).copied().unwrap_or_default()
     }
 
     /// The last one given, to whatever became of it.
@@ -238,6 +245,10 @@ impl StoreState {
     /// Lets a change be seen. What it had to make durable is durable.
     pub fn apply(&mut self, change: PlannedChange, uptime: Duration) -> Event {
         self.revision = self.revision.max(change.revision);
+        match self.changed.get_mut(&change.key.resource) {
+            Some(last) => *last = change.revision,
+            None => drop(self.changed.insert(change.key.resource.clone(), change.revision)),
+        }
         let crc = change.entry.as_ref().and_then(|entry| entry.file_crc);
         if change.former_crc != crc {
             crc.into_iter().for_each(|crc| self.files.add(&change.key, crc));

@@ -31,10 +31,11 @@ enum Flaw {
     TakesDamagedForAbsent,
     HidesDamagedInLists,
     WritesWhenRehearsing,
+    OverlooksChanges,
 }
 
 /// The flaw, and a check that has to notice it.
-const FLAWS: [(Flaw, &str); 21] = [
+const FLAWS: [(Flaw, &str); 22] = [
     (Flaw::DeletesAtTheOldRevision, "one_revision_over_everything"),
     (Flaw::UpdatesBlindly, "compare_and_write"),
     (Flaw::CreatesOver, "compare_and_write"),
@@ -56,6 +57,7 @@ const FLAWS: [(Flaw, &str); 21] = [
     (Flaw::TakesDamagedForAbsent, "unknown_is_not_absent"),
     (Flaw::HidesDamagedInLists, "unknown_is_not_absent"),
     (Flaw::WritesWhenRehearsing, "a_rehearsal_leaves_nothing"),
+    (Flaw::OverlooksChanges, "changes_are_known"),
 ];
 
 struct Planted {
@@ -108,6 +110,10 @@ impl Store for Planted {
 
     fn revision(&self) -> Revision {
         self.real.revision()
+    }
+
+    fn changed(&self, resource: &Resource) -> Revision {
+        if self.flaw == Flaw::OverlooksChanges { Revision(0) } else { self.real.changed(resource) }
     }
 
     fn delivered(&self) -> Revision {
