@@ -9,8 +9,8 @@
 //!     · flat (open, read, close) · types (what both speak of) · guard (a lock that a panic leaves usable)
 //! entry, state, sums, room, trouble, history, pages PURE (an object, all in memory, their sum, their size, what is
 //!     wrong, last events)
-//! names, document, draft, summary, outline, content PURE (paths, JSON, what the store must know of it, whether it fits
-//!     its place)
+//! names, document, draft, summary, outline, content, foreign PURE (paths, JSON, what the store must know of it,
+//!     whether it fits its place, files of kinds that are not known)
 //! queue, commit (writers in a row, one batch at a time) · committer (what it writes with)
 //!     · journal (where a batch becomes durable)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper, bell (the one thread, how it is called)
@@ -42,6 +42,7 @@ mod files;
 mod flat;
 mod folders;
 mod follow;
+mod foreign;
 mod gone;
 mod guard;
 mod handle;

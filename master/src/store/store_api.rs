@@ -29,6 +29,8 @@
 //!    start, where the disk had it before it failed.
 //!    `Refused::Busy` says that nothing was tried: nobody waits for a backend that cannot keep up.
 //! 9. **Unknown is not absent.** What cannot be read counts as existing: `Damaged` and `Page::damaged`, never a `None`.
+//! 10. **Keys, not kinds.** An object of any resource is kept as it was written; a backend asks nobody whether its kind
+//!    is known.
 //!
 //! No transactions over several objects, no leases, no ages: whoever needs those builds them of these.
 

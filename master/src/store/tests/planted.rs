@@ -32,10 +32,11 @@ enum Flaw {
     HidesDamagedInLists,
     WritesWhenRehearsing,
     OverlooksChanges,
+    ForgetsStrangeKinds,
 }
 
 /// The flaw, and a check that has to notice it.
-const FLAWS: [(Flaw, &str); 22] = [
+const FLAWS: [(Flaw, &str); 23] = [
     (Flaw::DeletesAtTheOldRevision, "one_revision_over_everything"),
     (Flaw::UpdatesBlindly, "compare_and_write"),
     (Flaw::CreatesOver, "compare_and_write"),
@@ -58,6 +59,7 @@ const FLAWS: [(Flaw, &str); 22] = [
     (Flaw::HidesDamagedInLists, "unknown_is_not_absent"),
     (Flaw::WritesWhenRehearsing, "a_rehearsal_leaves_nothing"),
     (Flaw::OverlooksChanges, "changes_are_known"),
+    (Flaw::ForgetsStrangeKinds, "any_kind"),
 ];
 
 struct Planted {
@@ -132,6 +134,7 @@ impl Store for Planted {
                 None => now,
             },
             Flaw::TakesDamagedForAbsent => Ok(now.unwrap_or_default()),
+            Flaw::ForgetsStrangeKinds if !key.resource.group.is_empty() => Ok(None),
             _ => now,
         }
     }
