@@ -127,7 +127,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
     gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
     gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
     let (wakes, inbox) = control::wakes();
-    let hearing = wakes.clone();
+    let (hearing, kinds_changed) = (wakes.clone(), wakes.clone());
+    registry.follow_kinds(Box::new(move |_| kinds_changed.kinds_changed()));
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
     let local = local::start(&config.admin_socket, handler.clone(), LocalLimits::HOST)
@@ -183,8 +184,9 @@ fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&StoreRules) -> T) -> T {
     };
     with(&StoreRules {
         kinds: kinds.stored().map(row).collect(),
-        claims: &|key, object: &Value| {
-            kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default()
+        claims: &|key, object: &Value| match kinds.by_resource(&key.resource) {
+            Some(kind) => prepare::claims(kind, object),
+            None => prepare::token(&key.resource, object).into_iter().collect(),
         },
         fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
         edited: &|key, object| edited(kinds, key, object),
@@ -214,8 +216,9 @@ fn home(key: &Key) -> Option<Key> {
 
 /// The facts about a loaded object that are known without reading it whole.
 fn durable_by_sketch(kinds: &Kinds, key: &Key, sketch: &Sketch) -> Option<Durable> {
-    let strategy = &kinds.by_resource(&key.resource)?.strategy;
     let tokenless = sketch.metadata.annotations.get(CREATION_TOKEN).is_none();
+    let Some(kind) = kinds.by_resource(&key.resource) else { return tokenless.then_some(Durable::Whole) };
+    let strategy = &kind.strategy;
     (tokenless && sketch.status.is_none() && strategy.claims_nothing()).then(|| strategy.durable(&Value::Null))
 }
 
@@ -225,9 +228,15 @@ impl Master {
         self.network.as_ref().map(|plane| plane.address)
     }
 
-    /// Serves one more kind from the next request on.
+    /// Serves one more kind from the next request on, and the objects of it that the store has.
     pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
         self.registry.define(kind)
+    }
+
+    /// Serves the kinds of a resource no more: watches of them end, and their objects stay in the store. `false`: no
+    /// such kind is served.
+    pub fn withdraw(&self, resource: &Resource) -> bool {
+        self.registry.withdraw(resource)
     }
 
     /// Requests in flight are answered, watches end, and the store is closed.

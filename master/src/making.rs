@@ -1,7 +1,7 @@
 //! Supplies what a create needs and pure code cannot have: the time, a uid, the random part of a name, a free address
 //! or port.
 
-use crate::store::{Store, Stored};
+use crate::store::{Derived, Page, Store, Stored};
 use coracle_api::meta::Time;
 use coracle_api::strategy::addresses::{RANGES, cidrs, is_ready};
 use coracle_api::strategy::{Cidr, Making, NodePorts, Ranges};
@@ -22,7 +22,8 @@ const HOST_NAME_BYTES_MAX: u64 = 256;
 /// Makes a `Making` for one decision.
 pub struct Maker {
     store: Arc<dyn Store>,
-    service_cidr: Cidr,
+    /// All ranges of service addresses.
+    service_ranges: Derived<Ranges>,
     node_ports: NodePorts,
     entropy: Entropy,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
@@ -30,7 +31,8 @@ pub struct Maker {
 
 impl Maker {
     pub fn new(store: Arc<dyn Store>, service_cidr: Cidr, node_ports: NodePorts) -> io::Result<Maker> {
-        Ok(Maker { store, service_cidr, node_ports, entropy: Entropy::open()?, clock: Box::new(wall_clock) })
+        let service_ranges = service_ranges(service_cidr);
+        Ok(Maker { store, service_ranges, node_ports, entropy: Entropy::open()?, clock: Box::new(wall_clock) })
     }
 
     /// For simulations: chance and time are the caller's.
@@ -42,7 +44,7 @@ impl Maker {
     ) -> Maker {
         Maker {
             store,
-            service_cidr,
+            service_ranges: service_ranges(service_cidr),
             node_ports: NodePorts::default(),
             entropy: Entropy::Simulated(Box::new(random)),
             clock: Box::new(clock),
@@ -51,14 +53,7 @@ impl Maker {
 
     /// All ranges of service addresses: the cluster's own, and those of ServiceCIDRs that are ready.
     pub fn service_ranges(&self) -> Ranges {
-        let ready = |stored: &Stored| -> Vec<Cidr> {
-            let document: Value = serde_json::from_slice(&stored.json).unwrap_or_default();
-            if is_ready(&document) { cidrs(&document).collect() } else { Vec::new() }
-        };
-        let more = self.store.list(&RANGES, None).items.iter().flat_map(ready).collect::<Vec<_>>();
-        Ranges::new(
-            std::iter::once(self.service_cidr).chain(more.into_iter().filter(|range| *range != self.service_cidr)),
-        )
+        *self.service_ranges.get(&*self.store, None)
     }
 
     pub fn node_ports(&self) -> NodePorts {
@@ -119,6 +114,17 @@ impl Maker {
         };
         with(&mut making)
     }
+}
+
+fn service_ranges(own: Cidr) -> Derived<Ranges> {
+    Derived::new([RANGES], move |pages: &[Page]| {
+        let ready = |stored: &Stored| -> Vec<Cidr> {
+            let document: Value = serde_json::from_slice(&stored.json).unwrap_or_default();
+            if is_ready(&document) { cidrs(&document).collect() } else { Vec::new() }
+        };
+        let more = pages.iter().flat_map(|page| &page.items).flat_map(ready).filter(|range| *range != own);
+        Ranges::new(std::iter::once(own).chain(more))
+    })
 }
 
 /// For files that people wrote before there was a store to ask: addresses and ports have to stand in them.

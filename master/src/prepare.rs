@@ -18,7 +18,7 @@ pub use owned::{answered, with_writer};
 
 use crate::store::{Claimed, Write};
 use coracle_api::kinds::Kind;
-use coracle_api::meta::{Key, Revision, Time};
+use coracle_api::meta::{Key, Resource, Revision, Time};
 use coracle_api::strategy::{self, Deleting, Deletion, Fate, Making, Rules, Share};
 use coracle_schema::apply::Managed;
 use coracle_schema::{Problem, check, decode, default, tidy};
@@ -276,9 +276,14 @@ pub fn fault(kind: &Kind, mut object: Value) -> Option<String> {
 pub fn claims(kind: &Kind, object: &Value) -> Vec<Claimed> {
     let while_alive = |claim| Claimed { claim, after_death: Duration::ZERO };
     let mut claims: Vec<Claimed> = kind.strategy.claims(object).into_iter().map(while_alive).collect();
-    let token = strategy::creation_token(&kind.resource.plural, object);
-    claims.extend(token.map(|claim| Claimed { claim, after_death: CREATION_TOKEN_AFTER_DEATH }));
+    claims.extend(token(&kind.resource, object));
     claims
+}
+
+/// The claim of an object of any kind, also of a kind that is not known yet: its creation token.
+pub fn token(resource: &Resource, object: &Value) -> Option<Claimed> {
+    let claim = strategy::creation_token(&resource.plural, object)?;
+    Some(Claimed { claim, after_death: CREATION_TOKEN_AFTER_DEATH })
 }
 
 /// Writes the name and namespace of the path into the object.
@@ -333,7 +338,6 @@ fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Res
 mod tests {
     use super::*;
     use coracle_api::kinds::Kinds;
-    use coracle_api::meta::Resource;
     use serde_json::json;
 
     fn making<T>(run: impl FnOnce(&mut Making<'_>) -> T) -> T {

@@ -12,6 +12,7 @@
 //! A line that begins with two blanks goes on with the one before.
 
 use coracle_api::kinds::{Kind, Misfit};
+use coracle_api::meta::Resource;
 use coracle_master::Master;
 use coracle_master::config::Config;
 use serde_json::Value;
@@ -34,6 +35,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Bed {
     pub folder: PathBuf,
     master: Option<Master>,
+    /// The folder is another test's.
+    keeps: bool,
 }
 
 impl Bed {
@@ -56,7 +59,8 @@ impl Bed {
         Bed::made(|_| {}, change)
     }
 
-    fn made(found: impl FnOnce(&std::path::Path), change: impl FnOnce(&mut Config)) -> Bed {
+    /// A folder of a test's own.
+    pub fn empty_folder() -> PathBuf {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // Where there is memory for it: no test here is about the disk.
@@ -64,6 +68,22 @@ impl Bed {
         let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let folder = base.join(format!("coracle-it-{}-{number}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&folder).expect("a new folder");
+        folder
+    }
+
+    fn made(found: impl FnOnce(&std::path::Path), change: impl FnOnce(&mut Config)) -> Bed {
+        let folder = Bed::empty_folder();
+        Bed::begun(&folder, found, change)
+    }
+
+    /// A master over what another has left in this folder.
+    pub fn living_in(folder: &std::path::Path) -> Bed {
+        let mut bed = Bed::begun(folder, |_| {}, |_| {});
+        bed.keeps = true;
+        bed
+    }
+
+    fn begun(folder: &std::path::Path, found: impl FnOnce(&std::path::Path), change: impl FnOnce(&mut Config)) -> Bed {
         let mut config = Config {
             data_dir: folder.join("data"),
             listen: Some("127.0.0.1:0".parse().expect("an address")),
@@ -76,12 +96,17 @@ impl Bed {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir).expect("a new folder");
         found(&config.data_dir);
         let master = Some(coracle_master::start(&config).expect("a master starts"));
-        Bed { folder, master }
+        Bed { folder: folder.to_owned(), master, keeps: false }
     }
 
     /// The master serves one more kind.
     pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
         self.master.as_ref().expect("it runs").define(kind)
+    }
+
+    /// The master serves the kinds of a resource no more.
+    pub fn withdraw(&self, resource: &Resource) -> bool {
+        self.master.as_ref().expect("it runs").withdraw(resource)
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -106,7 +131,9 @@ impl Drop for Bed {
         if let Some(master) = self.master.take() {
             master.stop();
         }
-        let _ = fs::remove_dir_all(&self.folder);
+        if !self.keeps {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
     }
 }
 

@@ -77,6 +77,22 @@ impl Kinds {
         Ok(Kinds { rows })
     }
 
+    /// This table without the kinds of a resource: their objects are not served any more. None: it has no such kind.
+    pub fn without(&self, resource: &Resource) -> Option<Kinds> {
+        let rows: Vec<Arc<Kind>> = self.rows.iter().filter(|row| row.resource != *resource).cloned().collect();
+        (rows.len() < self.rows.len()).then_some(Kinds { rows })
+    }
+
+    /// The row that is this very value, to be kept. None: it is of another table.
+    pub fn shared(&self, kind: &Kind) -> Option<Arc<Kind>> {
+        self.rows.iter().find(|row| std::ptr::eq(&***row, kind)).cloned()
+    }
+
+    /// Whether a row that was kept is still a row of this table.
+    pub fn holds(&self, row: &Arc<Kind>) -> bool {
+        self.rows.iter().any(|own| Arc::ptr_eq(own, row))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Kind> {
         self.rows.iter().map(|row| &**row)
     }
@@ -224,6 +240,12 @@ mod tests {
         assert_eq!(kinds.by_path("example.com", "v1", "widgets").map(|row| &*row.kind), Some("Widget"));
         assert_eq!((kinds.iter().count(), kinds.serves("example.com", "v1")), (builtin.iter().count() + 1, true));
         assert!(builtin.by_kind("example.com/v1", "Widget").is_none(), "the table before is another value");
+        let row = kinds.shared(kinds.by_kind("example.com/v1", "Widget").unwrap()).unwrap();
+        let without = kinds.without(&row.resource).unwrap();
+        assert_eq!((without.iter().count(), without.holds(&row)), (builtin.iter().count(), false));
+        assert!(kinds.holds(&row) && without.without(&row.resource).is_none() && without.shared(&row).is_none());
+        let again = without.with(widget("widgets", "Widget", "example.com.v1.Widget")).unwrap();
+        assert!(!again.holds(&row), "it is another row");
         for (row, why) in [
             (
                 widget("widgets", "Gadget", "example.com.v1.Widget"),

@@ -7,8 +7,8 @@ use coracle_schema::Quantity;
 use serde_json::Value;
 use std::cmp::Reverse;
 
-const STORAGE_CLASSES: (&str, &str) = ("storage.k8s.io", "storageclasses");
-const INGRESS_CLASSES: (&str, &str) = ("networking.k8s.io", "ingressclasses");
+pub(super) const STORAGE_CLASSES: (&str, &str) = ("storage.k8s.io", "storageclasses");
+pub(super) const INGRESS_CLASSES: (&str, &str) = ("networking.k8s.io", "ingressclasses");
 /// Say that a class is that of all others; the second is from before classes of storage were settled.
 const STORAGE_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
@@ -41,10 +41,10 @@ fn give(
     {
         return Ok(());
     }
-    let all = view.list(&resource(classes), None)?.into_iter();
-    let said = |class: &Value| marks.iter().any(|mark| class["metadata"]["annotations"][mark] == "true");
+    let all = view.list(&resource(classes), None)?;
+    let said = |class: &&Value| marks.iter().any(|mark| class["metadata"]["annotations"][mark] == "true");
     // The newest, and of those made in one second the first by name.
-    let newest = all.filter(said).map(|class| class["metadata"].clone()).min_by_key(|meta| {
+    let newest = all.iter().filter(said).map(|class| &class["metadata"]).min_by_key(|meta| {
         let of = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
         (Reverse(of("creationTimestamp")), of("name"))
     });

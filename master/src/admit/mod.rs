@@ -19,7 +19,10 @@ use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::{CLIENT_SIGNER, wants_masters};
 use coracle_http::Identity;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
+const RANGES: Resource = Resource::core("limitranges");
+pub const QUOTAS: Resource = Resource::core("resourcequotas");
 const PRIORITY_CLASSES: (&str, &str) = ("scheduling.k8s.io", "priorityclasses");
 const RUNTIME_CLASSES: (&str, &str) = ("node.k8s.io", "runtimeclasses");
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -27,7 +30,12 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// What admission looks at. `Err`: it is there, and nobody can read it.
 pub trait ClusterView {
     fn get(&self, key: &Key) -> Result<Option<Value>, String>;
-    fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Value>, String>;
+    fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Arc<Vec<Value>>, String>;
+}
+
+/// What is listed at every write of some kind: to be kept as documents between two changes.
+pub fn lists() -> [Resource; 5] {
+    [RANGES, QUOTAS, resource(PRIORITY_CLASSES), resource(classes::STORAGE_CLASSES), resource(classes::INGRESS_CLASSES)]
 }
 
 /// What other objects, and who asks, make of a new one. `Err`: why it is forbidden.
@@ -92,8 +100,8 @@ pub fn judge(
     }
 }
 
-fn ranges(view: &dyn ClusterView, namespace: &str) -> Result<Vec<Value>, String> {
-    view.list(&Resource::core("limitranges"), Some(namespace))
+fn ranges(view: &dyn ClusterView, namespace: &str) -> Result<Arc<Vec<Value>>, String> {
+    view.list(&RANGES, Some(namespace))
 }
 
 fn resource((group, plural): (&'static str, &'static str)) -> Resource {
@@ -150,10 +158,11 @@ pub mod tests {
             Ok(self.0.get(key).cloned())
         }
 
-        fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Value>, String> {
+        fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Arc<Vec<Value>>, String> {
             let held =
                 |key: &&Key| key.resource == *resource && namespace.is_none_or(|namespace| key.namespace == namespace);
-            Ok(self.0.iter().filter(|(key, _)| held(key)).map(|(_, object)| object.clone()).collect())
+            let objects = self.0.iter().filter(|(key, _)| held(key)).map(|(_, object)| object.clone());
+            Ok(Arc::new(objects.collect()))
         }
     }
 

@@ -98,9 +98,9 @@ pub fn priority(view: &dyn ClusterView, pod: &mut Value) -> Result<(), String> {
 
 /// The class of pods that name none; of several the least important, as Kubernetes has it.
 fn default_class(view: &dyn ClusterView, but: &str) -> Result<Option<Value>, String> {
-    let classes = view.list(&resource(PRIORITY_CLASSES), None)?.into_iter();
-    let defaults = classes.filter(|class| class["globalDefault"] == true && text(&class["metadata"], "name") != but);
-    Ok(defaults.min_by_key(|class| class["value"].as_i64()))
+    let classes = view.list(&resource(PRIORITY_CLASSES), None)?;
+    let is_default = |class: &&Value| class["globalDefault"] == true && text(&class["metadata"], "name") != but;
+    Ok(classes.iter().filter(is_default).min_by_key(|class| class["value"].as_i64()).cloned())
 }
 
 /// Two classes cannot both be that of all others.
@@ -229,6 +229,7 @@ pub(super) fn fits_its_node(view: &dyn ClusterView, pod: &Value) -> Result<(), S
 mod tests {
     use super::super::tests::Objects;
     use super::*;
+    use std::sync::Arc;
 
     fn objects() -> Objects {
         let named = |name: &str, namespace: &str| json!({"name": name, "namespace": namespace});
@@ -326,7 +327,7 @@ mod tests {
             Err("torn".to_owned())
         }
 
-        fn list(&self, _: &Resource, _: Option<&str>) -> Result<Vec<Value>, String> {
+        fn list(&self, _: &Resource, _: Option<&str>) -> Result<Arc<Vec<Value>>, String> {
             Err("torn".to_owned())
         }
     }

@@ -6,7 +6,7 @@
 
 use super::view::{parsed, whole};
 use super::{Barred, Change, Made, Registry, Terms, Writer};
-use crate::admit::{ClusterView, quota};
+use crate::admit::{ClusterView, QUOTAS, quota};
 use crate::prepare::{Ownership, Part, Standing};
 use crate::store::Write;
 use coracle_api::kinds::Kind;
@@ -15,8 +15,6 @@ use coracle_api::strategy::qos::{self, Amounts};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::{MutexGuard, PoisonError};
-
-const QUOTAS: Resource = Resource::core("resourcequotas");
 
 /// The charge of a write to the quotas of its namespace. Nobody else counts as long as this is held.
 pub(super) struct Charge<'r> {
@@ -69,13 +67,13 @@ impl Registry {
         }
         let now = self.now();
         let mut accounts = Vec::new();
-        for quota in ClusterView::list(&&*self.store, &QUOTAS, Some(&key.namespace))? {
-            let charge = quota::charge(&quota, kind, object, old, now);
+        for quota in self.view().list(&QUOTAS, Some(&key.namespace))?.iter() {
+            let charge = quota::charge(quota, kind, object, old, now);
             if old.is_none() && refuses {
-                quota::unsaid(&quota, kind, object)?;
+                quota::unsaid(quota, kind, object)?;
             }
             if !charge.is_empty() {
-                accounts.push(Account { quota, charge, used: Amounts::new() });
+                accounts.push(Account { quota: quota.clone(), charge, used: Amounts::new() });
             }
         }
         if accounts.is_empty() {
@@ -112,8 +110,8 @@ impl Registry {
         let counted: Vec<BTreeSet<Resource>> = quotas.iter().map(|quota| quota::counted(quota)).collect();
         for resource in counted.iter().flatten().collect::<BTreeSet<_>>() {
             let Some(kind) = self.kind(resource) else { continue };
-            for stored in whole(self.store.list(resource, Some(namespace)))? {
-                let object = parsed(&stored)?;
+            for stored in whole(&self.store.list(resource, Some(namespace)))? {
+                let object = parsed(stored)?;
                 let those =
                     quotas.iter().zip(&counted).zip(&mut used).filter(|((_, counted), _)| counted.contains(resource));
                 those.for_each(|((quota, _), used)| quota::count(quota, &kind, &object, now, used));
@@ -124,7 +122,7 @@ impl Registry {
 
     /// Writes what is used of each quota of a namespace, if that can be said.
     fn recount_all(&self, namespace: &str, now: Time) {
-        match ClusterView::list(&&*self.store, &QUOTAS, Some(namespace)) {
+        match self.view().list(&QUOTAS, Some(namespace)) {
             Ok(quotas) => quotas.iter().for_each(|quota| self.write_used(quota, None, now)),
             Err(why) => log::debug!("namespace {namespace}: what is used of its quotas is not written: {why}"),
         }

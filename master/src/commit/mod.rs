@@ -85,7 +85,7 @@ impl Registry {
             (draft.advice(change.kind, terms), draft.outcome(&found), to_show(&draft.write));
         let stored = self
             .write(draft.write, terms)
-            .map_err(|refused| self.refused(change, &found, (key, written), draft.named, refused))?;
+            .map_err(|refused| self.refused(change, (key, written), (draft.named, draft.sent.as_ref()), refused))?;
         if let Some(charge) = charge.filter(|_| !terms.rehearsal) {
             charge.settle(change.namespace);
         }
@@ -134,17 +134,18 @@ impl Registry {
         let (write, last) = match made {
             Made::Document { part, object, ownership, warnings } => {
                 let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
+                let sent = (!kind.strategy.claims_nothing()).then(|| object.clone());
                 let Prepared { write, last } =
                     self.document(change, old, (part, object, ownership), terms).map_err(Barred::Unfit)?;
                 let write = if matches!(found, ReadBack::Damaged) { in_place(write) } else { write };
-                return Ok(Some(ToWrite { write, last: last.map(Last::Shown), warnings, named }));
+                return Ok(Some(ToWrite { write, last: last.map(Last::Shown), warnings, named, sent }));
             }
             Made::Own(object) => (own(object)?, None),
             Made::Last(object) => (own(object)?, Some(Last::Goes)),
             Made::Gone => (gone(), None),
             Made::Unchanged => return Ok(None),
         };
-        Ok(Some(ToWrite { write, last, warnings: Vec::new(), named: true }))
+        Ok(Some(ToWrite { write, last, warnings: Vec::new(), named: true, sent: None }))
     }
 
     /// From its defaults to what other objects forbid.
@@ -155,7 +156,7 @@ impl Registry {
         (part, object, ownership): (Part, Value, Ownership<'_>),
         terms: &Terms<'_>,
     ) -> Result<Prepared, Unfit> {
-        let (kind, namespace, view) = (change.kind, change.namespace, &&*self.store);
+        let (kind, namespace, view) = (change.kind, change.namespace, &self.view());
         let forbidden = |draft: &Draft<'_>, why| Unfit::Forbidden { name: draft.called(), why };
         let mut draft = match old {
             None => Draft::create(kind, namespace, object, ownership),
@@ -199,9 +200,8 @@ impl Registry {
     fn refused<E>(
         &self,
         change: &Change<'_, E>,
-        found: &ReadBack,
         (key, written): (Key, Option<Value>),
-        named: bool,
+        (named, sent): (bool, Option<&Value>),
         refused: Refused,
     ) -> Failed<Barred<E>> {
         let refused = match refused {
@@ -216,9 +216,7 @@ impl Registry {
             Refused::Exists { .. } => !named || change.expects == Expects::Either,
             Refused::Damaged { .. } => !named,
             Refused::Claimed { claim, .. } if !claim.space.starts_with(TOKENS) => {
-                let sent = (change.make)(found.standing());
-                let chosen = matches!(&sent, Ok(Made::Document { object, .. }) if !holds(object, &claim.value));
-                if chosen {
+                if sent.is_some_and(|sent| !holds(sent, &claim.value)) {
                     return Failed::Race(Barred::NoneFree { key, space: claim.space.to_string() });
                 }
                 false

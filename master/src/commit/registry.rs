@@ -1,18 +1,25 @@
 //! The registry itself: the kinds that are served, the store, and the locks that writes take.
 
+use super::view::{KeptLists, StoreView};
 use crate::making::Maker;
-use crate::store::Store;
+use crate::store::{Store, locked};
 use coracle_api::kinds::{Kind, Kinds, Misfit};
 use coracle_api::meta::Resource;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+/// Told of the table that is served from now on.
+pub type KindsFollower = Box<dyn Fn(&Kinds) + Send + Sync>;
+
 /// The kinds, the store, and all that a write needs.
 pub struct Registry {
-    /// Replaced as a whole where a kind is defined at run time.
+    /// Replaced as a whole where a kind is defined or taken away at run time.
     kinds: RwLock<Arc<Kinds>>,
+    /// Told of every other table, in order.
+    kinds_followers: Mutex<Vec<KindsFollower>>,
     pub store: Arc<dyn Store>,
     pub maker: Arc<Maker>,
     authority: Option<Arc<str>>,
+    lists: KeptLists,
     /// Held from the counting of quotas until what was counted for is written. Only namespaces with quotas know it.
     pub(super) counting: Mutex<()>,
     /// Shared by creates from the look at their namespace until they are stored; alone for the deletion of a namespace.
@@ -23,9 +30,11 @@ impl Registry {
     pub fn new(kinds: Arc<Kinds>, store: Arc<dyn Store>, maker: Arc<Maker>) -> Registry {
         Registry {
             kinds: RwLock::new(kinds),
+            kinds_followers: Mutex::default(),
             store,
             maker,
             authority: None,
+            lists: KeptLists::new(),
             counting: Mutex::default(),
             homes: RwLock::default(),
         }
@@ -41,11 +50,33 @@ impl Registry {
         self.kinds.read().unwrap_or_else(PoisonError::into_inner).row(resource)
     }
 
-    /// Serves one more kind, from the next request on.
+    /// Serves one more kind, from the next request on, with the objects of it that the store has.
     pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
-        let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
-        *kinds = Arc::new(kinds.with(kind)?);
+        self.change_kinds(|kinds| kinds.with(kind))
+    }
+
+    /// Serves the kinds of a resource no more. Their objects stay in the store. `false`: no such kind is served.
+    pub fn withdraw(&self, resource: &Resource) -> bool {
+        self.change_kinds(|kinds| kinds.without(resource).ok_or(())).is_ok()
+    }
+
+    /// Calls `follower` after each change of the table, before the change returns to its caller.
+    pub fn follow_kinds(&self, follower: KindsFollower) {
+        locked(&self.kinds_followers).push(follower);
+    }
+
+    fn change_kinds<E>(&self, change: impl FnOnce(&Kinds) -> Result<Kinds, E>) -> Result<(), E> {
+        // Held until all are told: nobody is told of the table before last.
+        let followers = locked(&self.kinds_followers);
+        let changed = Arc::new(change(&self.kinds())?);
+        *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = changed.clone();
+        followers.iter().for_each(|follower| follower(&changed));
         Ok(())
+    }
+
+    /// The stored objects, as admission and quotas look at them.
+    pub(super) fn view(&self) -> StoreView<'_> {
+        StoreView { store: &*self.store, lists: &self.lists }
     }
 
     /// The certificate of the cluster's authority, which everybody in the cluster trusts.

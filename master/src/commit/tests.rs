@@ -252,3 +252,18 @@ fn a_race_is_run_again_and_not_for_ever() {
     check(RACES_LOST_MAX, Ok(Outcome::Changed));
     check(RACES_LOST_MAX + 1, Err("somebody else wrote firs"));
 }
+
+/// A port that the writer chose is refused at once: the writer is asked for its document once an attempt.
+#[test]
+fn a_writer_is_asked_once_an_attempt() {
+    let registry = bed(1);
+    let kind = &*registry.kind(&SERVICES).expect("a row");
+    let asked = std::cell::Cell::new(0);
+    let make = |_: Option<Standing<'_>>| {
+        asked.set(asked.get() + 1);
+        Ok(Made::document(Part::Main, service("new", Some(30001)), Ownership::Untold))
+    };
+    let done = registry.commit::<String>(&Change::create(kind, "a", &make), &Terms::of(Writer::Client));
+    assert!(matches!(done, Err(Barred::Refused(why)) if matches!(why.refused, Refused::Claimed { .. })));
+    assert_eq!(asked.get(), 1);
+}

@@ -34,6 +34,8 @@ pub(super) struct ToWrite {
     pub(super) warnings: Vec<String>,
     /// The document has a name; else one is generated.
     pub(super) named: bool,
+    /// The document before the server chose anything, of a kind that claims values.
+    pub(super) sent: Option<Value>,
 }
 
 /// An object that goes.

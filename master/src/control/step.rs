@@ -198,6 +198,7 @@ impl Step {
 
     /// Takes in everything that is in the queue; false: stop.
     fn drain(&mut self, now: Now) -> bool {
+        let mut other_kinds = false;
         while let Some(wake) = self.waited.take().or_else(|| self.inbox.queue.try_recv().ok()) {
             if !matches!(wake, Wake::Stop) {
                 self.inbox.fill.length.fetch_sub(1, Ordering::Relaxed);
@@ -223,10 +224,16 @@ impl Step {
                     self.dirty.extend(self.controllers.hearing(News::Measured, &self.cluster));
                 }
                 Wake::ClockSet => self.dirty.extend(self.controllers.hearing(News::ClockSet, &self.cluster)),
+                // Whose objects own and are owned is another question then.
+                Wake::Kinds => other_kinds = true,
                 Wake::Stop => return false,
             }
         }
         if self.inbox.fill.over.swap(false, Ordering::Relaxed) {
+            log::warn!("more than {QUEUE_MAX} changes at once: the controllers read the cluster anew");
+            other_kinds = true;
+        }
+        if other_kinds {
             self.begin_anew(now);
         }
         self.look_for_owners();
@@ -238,12 +245,9 @@ impl Step {
         self.dirty.extend(self.controllers.concerned(&self.cluster, key, gone, before));
     }
 
-    /// Something was left out of the queue.
+    /// Something was left out of the queue, or other kinds are served.
     fn begin_anew(&mut self, now: Now) {
-        log::warn!("more than {QUEUE_MAX} changes at once: the controllers read the cluster anew");
         self.watches.clear();
-        let empty = self.controllers.cluster(&self.gate.kinds(), self.gate.settings());
-        let old = std::mem::replace(&mut self.cluster, empty);
         // What is still in the queue is older than what is read now.
         while let Ok(wake) = self.inbox.queue.try_recv() {
             match wake {
@@ -251,6 +255,9 @@ impl Step {
                 _ => self.inbox.fill.length.fetch_sub(1, Ordering::Relaxed),
             };
         }
+        // After the queue is empty: a change of the kinds whose wake was in it is in the table.
+        let empty = self.controllers.cluster(&self.gate.kinds(), self.gate.settings());
+        let old = std::mem::replace(&mut self.cluster, empty);
         self.follow(now);
         self.cluster.inherit(old, now.uptime);
         self.dirty = self.all();

@@ -22,6 +22,8 @@ pub enum Wake {
     Measured(Vec<UsageReport>),
     /// The clock on the wall is another one.
     ClockSet,
+    /// Other kinds are served.
+    Kinds,
     Stop,
 }
 
@@ -63,6 +65,10 @@ impl Wakes {
 
     pub fn clock_was_set(&self) {
         self.send(|| Wake::ClockSet);
+    }
+
+    pub fn kinds_changed(&self) {
+        self.send(|| Wake::Kinds);
     }
 
     pub fn stop(&self) {

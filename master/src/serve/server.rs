@@ -53,13 +53,16 @@ pub struct Serve {
 
 impl Serve {
     pub fn new(registry: Arc<Registry>, keys: Option<Arc<ClusterKeys>>) -> Serve {
+        let watches = Watches::default();
+        let views = watches.views.clone();
+        registry.follow_kinds(Box::new(move |kinds| views.end_without(kinds)));
         Serve {
             registry,
             heard: Box::new(|_| {}),
             keys,
             authorizer: authorize::authorize,
             upkeep: None,
-            watches: Watches::default(),
+            watches,
             giving: Arc::default(),
             lists: Lists::default(),
             turns: Arc::default(),

@@ -41,7 +41,10 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
         Begin::After(revision) => Some(revision),
     };
     let watches = &serve.watches;
-    let watcher = watches.views.watcher(call.form, call.shown, selector);
+    let kinds = serve.registry.kinds();
+    // The request began with a table that is over by now: the client is told with its next one.
+    let Some(kind) = kinds.shared(call.shown) else { return Ok(ended(call.form)) };
+    let watcher = watches.views.watcher(call.form, kind.clone(), selector);
     let scope =
         Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
     let follower = watcher.clone();
@@ -61,6 +64,10 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
         replay.push(render::bookmark(call.form, call.shown, watch.revision, &[STATE_ENDS], wall_clock()))?;
     }
     let events = watcher.go_live(replay, watch.revision);
+    // After it can be found: whoever takes a kind away ends the watches that there are by then.
+    if !serve.registry.kinds().holds(&kind) {
+        watcher.end(None);
+    }
     if call.options.bookmarks {
         watches.bookmarks.add(&watches.timer, &serve.registry.store, &watcher);
     }
@@ -93,6 +100,12 @@ fn waiting(watches: &Watches, call: &Call, line: Vec<u8>) -> Answer {
     };
     let lease = Box::new(watches.timer.after(wait, Box::new(ends)));
     Answer::new(StatusCode::OK, call.form.stream_type(), Body::Stream(Stream { events, lease }))
+}
+
+/// A watch that is over as it begins.
+fn ended(form: Form) -> Answer {
+    let (_, events) = channel(1);
+    Answer::new(StatusCode::OK, form.stream_type(), Body::Stream(Stream { events, lease: Box::new(()) }))
 }
 
 /// As Kubernetes says it: a watch that begins well, and one event that is an error.

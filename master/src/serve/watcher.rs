@@ -10,7 +10,7 @@ use crate::render;
 use crate::store::locked;
 use crate::store::{Event, Stored};
 use bytes::Bytes;
-use coracle_api::kinds::Kind;
+use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::{Resource, Revision};
 use coracle_api::selector::{Selector, of_key, read_field};
 use coracle_api::status::Status;
@@ -99,9 +99,10 @@ fn go_live(feed: &Mutex<Feed>, pieces: Vec<Piece>, begun: Revision) -> channel::
 /// How events are seen by all who asked for the same.
 struct View {
     words: Words,
-    kind: Kind,
+    kind: Arc<Kind>,
     selector: Selector,
     shared: Arc<Shared>,
+    watchers: Mutex<Vec<Weak<Watcher>>>,
     /// The last event that was looked at, and what it is to them.
     seen: Mutex<(Revision, Option<Change>)>,
 }
@@ -123,21 +124,39 @@ pub struct Views {
 
 impl Views {
     /// One who watches, and has been told nothing yet.
-    pub fn watcher(&self, form: Form, kind: &Kind, selector: Selector) -> Arc<Watcher> {
+    pub fn watcher(&self, form: Form, kind: Arc<Kind>, selector: Selector) -> Arc<Watcher> {
         let (view, fresh) = (self.view(form, kind, selector), AtomicBool::new(true));
-        Arc::new(Watcher { view, fresh, feed: Mutex::new(Feed::Waiting(Vec::new())) })
+        let watcher = Arc::new(Watcher { view, fresh, feed: Mutex::new(Feed::Waiting(Vec::new())) });
+        let mut watchers = locked(&watcher.view.watchers);
+        // Those that have left would keep their place, however many come and go.
+        if watchers.len() == watchers.capacity() {
+            watchers.retain(|watcher| watcher.strong_count() > 0);
+        }
+        watchers.push(Arc::downgrade(&watcher));
+        drop(watchers);
+        watcher
     }
 
-    fn view(&self, form: Form, kind: &Kind, selector: Selector) -> Arc<View> {
+    /// Ends the watches of kinds that are not served any more, or not as they were.
+    pub fn end_without(&self, kinds: &Kinds) {
+        let views: Vec<Arc<View>> = locked(&self.views).iter().filter_map(Weak::upgrade).collect();
+        for view in views.iter().filter(|view| !kinds.holds(&view.kind)) {
+            let watchers: Vec<_> = locked(&view.watchers).iter().filter_map(Weak::upgrade).collect();
+            watchers.iter().for_each(|watcher| watcher.end(None));
+        }
+    }
+
+    fn view(&self, form: Form, kind: Arc<Kind>, selector: Selector) -> Arc<View> {
         let mut views = locked(&self.views);
         views.retain(|view| view.strong_count() > 0);
         let words = Words { form, resource: kind.resource.clone(), version: kind.version.clone() };
-        let same = |view: &Arc<View>| view.words == words && view.selector == selector;
+        let same =
+            |view: &Arc<View>| view.words == words && view.selector == selector && Arc::ptr_eq(&view.kind, &kind);
         if let Some(view) = views.iter().filter_map(Weak::upgrade).find(same) {
             return view;
         }
-        let view =
-            Arc::new(View { words, kind: kind.clone(), selector, shared: self.shared.clone(), seen: Mutex::default() });
+        let (shared, watchers, seen) = (self.shared.clone(), Mutex::default(), Mutex::default());
+        let view = Arc::new(View { words, kind, selector, shared, watchers, seen });
         views.push(Arc::downgrade(&view));
         view
     }

@@ -11,5 +11,5 @@ pub struct Watches {
     pub timer: Arc<Timer>,
     pub bookmarks: Arc<Bookmarks>,
     pub replays: Replays,
-    pub views: Views,
+    pub views: Arc<Views>,
 }

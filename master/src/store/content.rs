@@ -1,6 +1,6 @@
 //! PURE. Checks that a file holds the object that its path names, as far as the store can tell.
 
-use super::document;
+use super::{document, summary};
 use coracle_api::meta::Key;
 use serde_json::Value;
 
@@ -25,7 +25,8 @@ pub fn too_large() -> String {
 }
 
 /// Whether a file's content is the object that its place says.
-pub fn check(bytes: &[u8], key: &Key, kind: (&str, &str)) -> Result<Value, Wrong> {
+/// `kind`: apiVersion and kind of this resource's objects; None: they are not known, and only the group has to fit.
+pub fn check(bytes: &[u8], key: &Key, kind: Option<(&str, &str)>) -> Result<Value, Wrong> {
     if bytes.iter().all(|byte| *byte == 0) {
         let why = if bytes.is_empty() { "it is empty" } else { "it holds nothing but zeros" };
         return Err(Wrong { word: EMPTY, why: why.to_owned() });
@@ -38,6 +39,22 @@ pub fn check(bytes: &[u8], key: &Key, kind: (&str, &str)) -> Result<Value, Wrong
         // The place says it.
         metadata.entry("namespace").or_insert_with(|| Value::String(key.namespace.clone()));
     }
+    let said = |field: &str| document[field].as_str().unwrap_or_default();
+    let kind = kind.or(Some((said("apiVersion"), said("kind"))).filter(|said| may_be(*said, key)));
+    let Some(kind) = kind else {
+        let why = format!("it is no object of the group {:?}", key.resource.group);
+        return Err(Wrong { word: MISPLACED, why });
+    };
     document::belongs(&document, key, kind).map_err(|why| Wrong { word: MISPLACED, why })?;
     Ok(document)
+}
+
+/// The apiVersion and kind that a text leads with, where they can be those of an object of this key.
+pub fn leading<'t>(text: &'t [u8], key: &Key) -> Option<(&'t str, &'t str)> {
+    summary::leading(text).filter(|said| may_be(*said, key))
+}
+
+fn may_be((api_version, kind): (&str, &str), key: &Key) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    group == key.resource.group && !api_version.is_empty() && !kind.is_empty()
 }

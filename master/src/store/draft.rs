@@ -1,6 +1,7 @@
 //! PURE. A write as it is when only its revision is missing: each writer makes its own, before it waits for others, so
 //! that whoever commits for all has little left to do.
 
+use super::entry::Entry;
 use super::{Claimed, Write, document};
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
@@ -70,6 +71,22 @@ impl PreparedWrite {
 }
 
 impl NewObject {
+    /// Whether the durable part is what the journal or the file says already, but for the revision. The documents
+    /// differ.
+    pub fn is_on_disk(&self, former: &Entry) -> bool {
+        let Some(crc) = former.file_crc else { return false };
+        let (text, all) = match &self.part {
+            DiskPart::Nothing => return false,
+            DiskPart::Whole => (&self.text, true),
+            DiskPart::Less(text) => (text, false),
+        };
+        let stored = &former.stored;
+        if former.durable == Durable::Whole || document::crc32(&stored.json) == crc {
+            return !all && text.is(stored.revision, &stored.json);
+        }
+        document::durable_part(&stored.json, former.durable, None).is_some_and(|old| text.is(stored.revision, &old))
+    }
+
     fn of(mut object: Value, durable: Durable, claims: Vec<Claimed>) -> NewObject {
         let (text, labels) = (CompactText::of(&mut object), document::labels(&object));
         let has_status = object.get("status").is_some();

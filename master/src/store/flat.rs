@@ -24,7 +24,7 @@ use super::{
     Damaged, Event, Health, OpenError, Refused, Scope, Sink, StoreRules, Stored, Unlisted, Unwatched, Write, backup,
     discover, lock, volatile,
 };
-use coracle_api::meta::{Durable, Key, Revision};
+use coracle_api::meta::{Durable, Key, Resource, Revision};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Instant;
@@ -210,6 +210,10 @@ impl Store for FlatStore {
         }
         let _followers = locked(&self.inner.followers);
         self.inner.state.write().unwrap_or_else(PoisonError::into_inner).move_to(next);
+    }
+
+    fn changed(&self, resource: &Resource) -> Revision {
+        self.state().changed(resource)
     }
 
     fn delivered(&self) -> Revision {

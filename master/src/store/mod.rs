@@ -4,12 +4,13 @@
 //! does anybody see it. Writers wait for each other; readers and watchers never wait for a disk.
 //!
 //! ```text
-//! store_api (the trait, and what it promises) · handle (FlatStore, and what its parts share)
+//! store_api (the trait, and what it promises) · derived (values compiled from stored objects)
+//!     · handle (FlatStore, and what its parts share)
 //!     · flat (open, read, close) · types (what both speak of) · guard (a lock that a panic leaves usable)
 //! entry, state, sums, room, trouble, history, pages PURE (an object, all in memory, their sum, their size, what is
 //!     wrong, last events)
-//! names, document, draft, summary, outline, content PURE (paths, JSON, what the store must know of it, whether it fits
-//!     its place)
+//! names, document, draft, summary, outline, content, foreign PURE (paths, JSON, what the store must know of it,
+//!     whether it fits its place, files of kinds that are not known)
 //! queue, commit (writers in a row, one batch at a time) · committer (what it writes with)
 //!     · journal (where a batch becomes durable)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper, bell (the one thread, how it is called)
@@ -30,6 +31,7 @@ mod checkpoint;
 mod commit;
 mod committer;
 mod content;
+mod derived;
 mod discover;
 mod disk;
 mod disk_error;
@@ -40,6 +42,7 @@ mod files;
 mod flat;
 mod folders;
 mod follow;
+mod foreign;
 mod gone;
 mod guard;
 mod handle;
@@ -74,6 +77,7 @@ mod volatile;
 
 pub use backup::{Backup, Restored, read as read_backup, restore};
 pub use content::OBJECT_BYTES_MAX;
+pub use derived::Derived;
 pub use disk::identity;
 pub use disk_error::DiskError;
 pub use document::indented;

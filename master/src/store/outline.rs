@@ -1,6 +1,5 @@
 //! PURE. The least that a start must read of an object that claims nothing.
 
-use super::KindRow;
 use super::summary::{self, Sketch};
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Durable, Key, Revision};
@@ -27,7 +26,7 @@ pub enum Trust {
 pub fn outline(
     compact: &[u8],
     key: &Key,
-    row: &KindRow,
+    (api_version, kind): (&str, &str),
     durable_by_sketch: &dyn Fn(&Key, &Sketch) -> Option<Durable>,
     trust: Trust,
 ) -> Option<Outline> {
@@ -36,13 +35,9 @@ pub fn outline(
         Trust::Nothing => false,
         Trust::File => memchr::memmem::find(compact, STATUS).is_none(),
     };
-    let sketch = if front { Sketch::of_front(compact, &row.api_version, &row.kind).filter(is_about) } else { None };
-    let whole = || {
-        Some(compact)
-            .filter(|text| summary::leads(text, &row.api_version, &row.kind))
-            .and_then(Sketch::of)
-            .filter(is_about)
-    };
+    let sketch = if front { Sketch::of_front(compact, api_version, kind).filter(is_about) } else { None };
+    let whole =
+        || Some(compact).filter(|text| summary::leads(text, api_version, kind)).and_then(Sketch::of).filter(is_about);
     let sketch = sketch.or_else(whole)?;
     let durable = durable_by_sketch(key, &sketch)?;
     Some(Outline { said: sketch.revision(), durable, labels: sketch.labels() })

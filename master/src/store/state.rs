@@ -4,11 +4,12 @@
 use super::content::OBJECT_BYTES_MAX;
 use super::draft::{DiskPart, NewObject, Operation, PreparedWrite};
 use super::entry::{Durability, Entry, PlannedChange, WriteVerdict};
+use super::foreign::ForeignFiles;
 use super::pages::Listing;
 use super::room::{StoreRoom, StoreUsage};
 use super::sums::Sums;
 use super::{Claimed, Damage, Event, Refused, Stored, UNSEEN, document, names};
-use coracle_api::meta::{Claim, Durable, Key, Revision};
+use coracle_api::meta::{Claim, Key, Resource, Revision};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub struct StoreState {
     revision: Revision,
     /// Given to writes that failed, where it is higher.
     spent: Revision,
+    /// The last change of each resource that has changed.
+    changed: BTreeMap<Resource, Revision>,
     /// The sum and the number of all files, according to the journal.
     files: Sums,
     files_count: u64,
@@ -40,6 +43,8 @@ pub struct StoreState {
     /// Folders of objects that nobody could read, and why; the empty one is all of them. An object that is not known
     /// may lie there.
     unread: Vec<(String, Damage)>,
+    /// Files that are not touched: nobody can say what these objects are.
+    foreign: BTreeMap<Key, Damage>,
 }
 
 impl StoreState {
@@ -57,10 +62,12 @@ impl StoreState {
             graves,
             revision,
             spent: revision,
+            changed: BTreeMap::new(),
             files,
             files_count,
             room,
             unread,
+            foreign: BTreeMap::new(),
         };
         for (key, entry) in &objects {
             state.claim(key, &entry.claims);
@@ -69,9 +76,11 @@ impl StoreState {
         state
     }
 
-    /// Files that are no object's here, and that are counted among all files.
-    pub fn beside(self, files: Sums, count: u64) -> StoreState {
-        StoreState { files: self.files.plus(files), files_count: self.files_count + count, ..self }
+    /// Files that a person wrote for kinds that were not known at the start: nothing is written in their
+    /// place.
+    pub fn beside(self, foreign: ForeignFiles) -> StoreState {
+        let (files, files_count) = (self.files.plus(foreign.sum), self.files_count + foreign.count);
+        StoreState { files, files_count, foreign: foreign.files, ..self }
     }
 
     /// So many bytes in all, from now on.
@@ -85,6 +94,10 @@ impl StoreState {
 
     pub fn revision(&self) -> Revision {
         self.revision
+    }
+
+    pub fn changed(&self, resource: &Resource) -> Revision {
+        self.changed.get(resource).copied().unwrap_or_default()
     }
 
     /// The last one given, to whatever became of it.
@@ -125,7 +138,7 @@ impl StoreState {
             let path = names::path(key);
             self.unread.iter().find(|(folder, _)| path.starts_with(folder.as_str())).map(|(_, damage)| damage)
         };
-        self.damaged.get(key).or_else(unread)
+        self.damaged.get(key).or_else(|| self.foreign.get(key)).or_else(unread)
     }
 
     /// Some objects may not be known. A folder ends with its slash.
@@ -171,7 +184,15 @@ impl StoreState {
     /// Damaged keys between the front of a listing and `last`, or its end.
     pub fn damaged_listed(&self, listing: &Listing, last: Option<&Key>) -> Vec<Key> {
         let inside = |key: &&Key| listing.holds(key) && last.is_none_or(|last| **key <= *last);
-        self.damaged.range((listing.from(), Bound::Unbounded)).map(|(key, _)| key).take_while(inside).cloned().collect()
+        let of = |damaged: &BTreeMap<Key, Damage>| -> Vec<Key> {
+            damaged.range((listing.from(), Bound::Unbounded)).map(|(key, _)| key).take_while(inside).cloned().collect()
+        };
+        let mut keys = of(&self.damaged);
+        if !self.foreign.is_empty() {
+            keys.extend(of(&self.foreign));
+            keys.sort_unstable();
+        }
+        keys
     }
 
     /// The owners of a space's claims, dead ones too as long as their claims hold.
@@ -188,7 +209,7 @@ impl StoreState {
         let key = draft.key;
         match draft.wish {
             Operation::Put { seen: None, document } => {
-                if let Some(damage) = self.damaged.get(&key) {
+                if let Some(damage) = self.damaged.get(&key).or_else(|| self.foreign.get(&key)) {
                     return Err(Refused::Damaged { why: damage.to_asker() });
                 }
                 if let Some(entry) = self.objects.get(&key) {
@@ -238,6 +259,10 @@ impl StoreState {
     /// Lets a change be seen. What it had to make durable is durable.
     pub fn apply(&mut self, change: PlannedChange, uptime: Duration) -> Event {
         self.revision = self.revision.max(change.revision);
+        match self.changed.get_mut(&change.key.resource) {
+            Some(last) => *last = change.revision,
+            None => drop(self.changed.insert(change.key.resource.clone(), change.revision)),
+        }
         let crc = change.entry.as_ref().and_then(|entry| entry.file_crc);
         if change.former_crc != crc {
             crc.into_iter().for_each(|crc| self.files.add(&change.key, crc));
@@ -270,7 +295,7 @@ impl StoreState {
     }
 
     fn seen(&self, key: &Key, seen: Revision) -> Result<&Entry, Refused> {
-        if let Some(damage) = self.damaged.get(key) {
+        if let Some(damage) = self.damaged.get(key).or_else(|| self.foreign.get(key)) {
             return Err(Refused::Damaged { why: damage.to_asker() });
         }
         let entry = self.objects.get(key).ok_or(Refused::Missing)?;
@@ -344,7 +369,7 @@ fn put(
     revision: Revision,
     former: Option<&Entry>,
 ) -> Result<WriteVerdict, Refused> {
-    let kept = former.filter(|former| is_on_disk(&document, former)).and_then(|former| former.file_crc);
+    let kept = former.filter(|former| document.is_on_disk(former)).and_then(|former| former.file_crc);
     let json = document.text.at(revision);
     if json.len() > OBJECT_BYTES_MAX {
         return Err(Refused::TooLarge { bytes: json.len() });
@@ -365,19 +390,4 @@ fn put(
     let (former, answer) = (former.unwrap_or_default(), stored.clone());
     let entry = Some(Entry { stored, durable: document.durable, file_crc, claims: document.claims.into() });
     Ok(change(PlannedChange { revision, key, step, old, former, former_crc, entry, answer }))
-}
-
-/// Whether the durable part is what the journal or the file says already, but for the revision. The documents differ.
-fn is_on_disk(document: &NewObject, former: &Entry) -> bool {
-    let Some(crc) = former.file_crc else { return false };
-    let (text, all) = match &document.part {
-        DiskPart::Nothing => return false,
-        DiskPart::Whole => (&document.text, true),
-        DiskPart::Less(text) => (text, false),
-    };
-    let stored = &former.stored;
-    if former.durable == Durable::Whole || document::crc32(&stored.json) == crc {
-        return !all && text.is(stored.revision, &stored.json);
-    }
-    document::durable_part(&stored.json, former.durable, None).is_some_and(|old| text.is(stored.revision, &old))
 }

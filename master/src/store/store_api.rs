@@ -15,7 +15,8 @@
 //! 3. **Visible means durable**, as far as the write asked for it. Nobody reads or hears of what a power cut may take
 //!    back, and what was answered with Ok is there after it. What was not to be durable may be missing after a restart;
 //!    then the object is at a revision that nobody has seen.
-//! 4. **Writers read what they wrote**, and so does everybody who begins to read afterwards.
+//! 4. **Writers read what they wrote**, and so does everybody who begins to read afterwards; `changed` knows of the
+//!    write by then.
 //! 5. **A write that changes nothing** costs no revision, no event and no byte.
 //! 6. **A page shows one moment**, and further pages of that moment can be had until `Gone` says that it is forgotten.
 //!    `Gone` is never said of the present, and `Future` only of what is above it: every revision that is told is at
@@ -28,6 +29,8 @@
 //!    start, where the disk had it before it failed.
 //!    `Refused::Busy` says that nothing was tried: nobody waits for a backend that cannot keep up.
 //! 9. **Unknown is not absent.** What cannot be read counts as existing: `Damaged` and `Page::damaged`, never a `None`.
+//! 10. **Keys, not kinds.** An object of any resource is kept as it was written; a backend asks nobody whether its kind
+//!    is known.
 //!
 //! No transactions over several objects, no leases, no ages: whoever needs those builds them of these.
 
@@ -46,6 +49,10 @@ pub trait Store: Send + Sync {
     /// Spends one where the last is not above this one: a moment of which somebody was told that it is over is not the
     /// present any more, though nothing was written since. On a disk that takes nothing it may stay as it is.
     fn move_past(&self, revision: Revision);
+
+    /// The revision of the last change of a resource's objects since the store was opened; 0 where none changed. A
+    /// caller that has read it and lists the resource afterwards sees at least that change.
+    fn changed(&self, resource: &Resource) -> Revision;
 
     fn get(&self, key: &Key) -> Result<Option<Stored>, Damaged>;
 

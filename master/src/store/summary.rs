@@ -83,6 +83,18 @@ pub fn leads(text: &[u8], api_version: &str, kind: &str) -> bool {
     text.starts_with(format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",").as_bytes())
 }
 
+/// The apiVersion and kind with which a text begins, as the store writes it.
+pub fn leading(text: &[u8]) -> Option<(&str, &str)> {
+    // Words of Kubernetes: nothing in them is escaped.
+    let word = |text: &'_ [u8]| memchr::memchr2(b'"', b'\\', text).filter(|end| text[*end] == b'"');
+    let text = text.strip_prefix(b"{\"apiVersion\":\"")?;
+    let (api_version, rest) = text.split_at(word(text)?);
+    let rest = rest.strip_prefix(b"\",\"kind\":\"")?;
+    let (kind, rest) = rest.split_at(word(rest)?);
+    rest.starts_with(b"\",").then_some(())?;
+    Some((std::str::from_utf8(api_version).ok()?, std::str::from_utf8(kind).ok()?))
+}
+
 /// Reads an object up to its metadata.
 struct Front<'s, 'a>(&'s mut Option<Metadata<'a>>);
 

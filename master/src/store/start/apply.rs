@@ -18,6 +18,10 @@ use coracle_api::meta::Key;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+fn keeps(verdict: FileVerdict) -> bool {
+    matches!(verdict, FileVerdict::Keep | FileVerdict::KeepUnmarked)
+}
+
 /// The matters to settle once all objects are in memory.
 pub struct Carried {
     /// Files that people wrote.
@@ -48,7 +52,9 @@ impl Start<'_> {
             |(key, said): (&Arc<Key>, &super::journal_view::LastRecord)| Some((key.clone(), said.object.clone()?));
         let said: Vec<_> = self.journal.iter().filter_map(there).collect();
         for (key, object) in said {
-            if let Err((key, wrong)) = self.objects.take_journaled(&key, &object) {
+            if let Err((key, wrong)) = self.objects.take_journaled(&key, &object)
+                && self.objects.row(&key).is_some()
+            {
                 self.report.set_object_aside(&key, wrong);
             }
         }
@@ -58,10 +64,18 @@ impl Start<'_> {
     /// An object that the journal says nothing of.
     fn take_silent(&mut self, found: FoundFile, carried: &mut Carried) -> Option<Taken> {
         let (crc, case) = (found.crc(), judge(found.evidence));
-        let FoundFile { key, content, kept, .. } = found;
+        let FoundFile { key, known, content, kept, stamped, .. } = found;
         let newer = kept.and_then(|kept| self.objects.of_kept(key.clone(), kept, crc));
         match (case.verdict, content) {
             _ if newer.is_some() => newer,
+            (_, Content::Foreign(wrong)) => {
+                self.leave_foreign(key, stamped, wrong);
+                None
+            }
+            (verdict, Content::Object { .. }) if !known && !keeps(verdict) => {
+                self.leave_foreign(key, stamped, Wrong { word: "edited", why: case.because.to_owned() });
+                None
+            }
             (FileVerdict::SetAside(Why::Rotten), _) => {
                 let why = "nobody wrote to it, yet it is not what was written: the medium is failing".to_owned();
                 self.report.set_object_aside(&key, Wrong { word: "rotten", why });

@@ -4,10 +4,10 @@
 //! ```text
 //! discover: HEAD.json, wal/** (made durable, read, recovered) -> journal_view PURE: the last word on each object
 //! walk:     objects/**, names -> keys
-//! scan:     files, stamps -> evidence, a file each · unknown_files: those of kinds that this version does not know
+//! scan:     files, stamps -> evidence, a file each
 //! judge:    PURE: the table from evidence to verdict
-//! here:     the verdicts carried out -> objects, edits PURE: the objects in memory · report: files set aside, what is
-//!           told
+//! here:     the verdicts carried out -> objects, edits PURE: the objects in memory · foreign: files of kinds that this
+//!           version does not know, where a person wrote them · report: files set aside, what is told
 //! segment:  the new segment of the journal, and everything that has to be durable before anybody is served
 //! ```
 //!
@@ -16,21 +16,21 @@
 
 mod apply;
 mod edits;
+mod foreign;
 mod journal_view;
 mod judge;
 mod objects;
 mod report;
 mod scan;
 mod segment;
-mod unknown_files;
 mod walk;
 
 pub use journal_view::view;
 
 use super::committer::Committer;
 use super::discover::{find_head, find_journal, silent};
-use super::disk::{Disk, Stamp};
-use super::folders::OBJECTS;
+use super::disk::Disk;
+use super::foreign::ForeignFiles;
 use super::head::{HEAD, Head};
 use super::journal::held::HeldRecord;
 use super::journal::recover::Recovered;
@@ -38,7 +38,7 @@ use super::protocol::ProtocolRule;
 use super::setup::{RESERVE, Setup};
 use super::state::StoreState;
 use super::sums::Sums;
-use super::{Damage, LeftOut, OpenError, StoreRules, backup, names, parallel_read, quarantine, volatile};
+use super::{Damage, LeftOut, OpenError, StoreRules, backup, parallel_read, quarantine, volatile};
 use coracle_api::meta::{Key, Revision};
 use journal_view::JournalView;
 use judge::Sum;
@@ -46,7 +46,6 @@ use objects::LoadedObjects;
 use report::Report;
 use scan::ScannedFiles;
 use std::sync::Arc;
-use unknown_files::UnknownFiles;
 
 /// The facts about the host that a start needs.
 pub struct Ids {
@@ -89,9 +88,8 @@ struct Start<'a> {
     journal: JournalView,
     report: Report<'a>,
     left: Left,
-    /// Files of kinds that this version does not know, but for those that the journal mentions. None: one of them
-    /// cannot be read.
-    unknown: Option<UnknownFiles>,
+    /// Files of kinds that this version does not know, where a person wrote them.
+    foreign: ForeignFiles,
     /// Every file has its stamp.
     stamped: bool,
     /// Those that have none, and are to get one.
@@ -140,19 +138,17 @@ pub fn load(
     };
     let sum = head.as_ref().filter(is_summed).map(|head| &head.files);
     let is_unread = |path: &str| report.is_unread(path);
-    let files = (walked.files, &*walked.unknown);
-    let (mut scanned, kept) = scan::read(&*disk, rules, files, &mut journal, kept, sum, is_unread);
+    let (mut scanned, kept) = scan::read(&*disk, rules, walked.files, &mut journal, kept, sum, is_unread);
     let sum = sum_of(sum, &scanned, &journal, &report);
     let (stamped, lacks) = look(&*disk, head.as_ref(), sum, &mut scanned);
     let aside = head.as_ref().map_or(0, |head| quarantine::count(&*disk, head.incidents..first_incident));
     let gone = head.as_ref().map_or(0, |head| gone(head, &scanned, &journal, &report, strangers as u64 + aside));
     let any_aside = aside > 0 || strangers > 0;
     let explained = head.as_ref().filter(|_| sum == Sum::Differs && !any_aside);
-    let explained = explained.and_then(|head| is_explained(&*disk, &head.files, &scanned, &journal, &report));
+    let explained = explained.and_then(|head| is_explained(&head.files, &scanned, &journal));
     let left = Left { closed, sum, gone, any_aside: aside > 0, explained };
-    let unknown = scanned.unknown;
-    let (unstamped, brought) = (Vec::new(), Vec::new());
-    let mut start = Start { objects, journal, report, left, unknown, stamped, unstamped, brought };
+    let (foreign, unstamped, brought) = (ForeignFiles::default(), Vec::new(), Vec::new());
+    let mut start = Start { objects, journal, report, left, foreign, stamped, unstamped, brought };
     if start.left.closed && start.left.sum == Sum::Differs {
         // Who saw what is gone now has to look again.
         start.objects.last += 1;
@@ -167,6 +163,7 @@ pub fn load(
         start.renew_all();
     }
     start.recall_incidents();
+    start.tell_unknown_kinds();
     if start.left.sum == Sum::Differs {
         start.bring_homes();
     }
@@ -209,22 +206,13 @@ fn sum_of(left: Option<&Sums>, scanned: &ScannedFiles, journal: &JournalView, re
 
 /// Whether all files but those that people changed are the ones that HEAD.json describes. It may have been written
 /// without them, by a start that could not take them in; and with files of kinds that only a newer version knows.
-fn is_explained(
-    disk: &dyn Disk,
-    left: &Sums,
-    scanned: &ScannedFiles,
-    journal: &JournalView,
-    report: &Report,
-) -> Option<bool> {
+fn is_explained(left: &Sums, scanned: &ScannedFiles, journal: &JournalView) -> Option<bool> {
     let (mut sums, any_bare) = scanned.sums_stamped(journal)?;
     if sums.contains(left) {
         return Some(true);
     }
-    for LeftOut { file, .. } in &report.left_alone {
-        let key = file.strip_prefix(OBJECTS).and_then(|path| names::key(path.trim_start_matches('/')));
-        if let (Some(key), Ok(Stamp::Intact(said) | Stamp::Touched(said))) = (key, disk.stamp(file)) {
-            sums.iter_mut().for_each(|sum| sum.add(&key, said));
-        }
+    for (key, said) in scanned.stamps_of_unknown() {
+        sums.iter_mut().for_each(|sum| sum.add(key, said));
     }
     match sums.contains(left) {
         false if any_bare => None,

@@ -2,7 +2,7 @@
 //! journaled again.
 
 use super::journal_view::JournalView;
-use crate::store::content::{Wrong, check};
+use crate::store::content::{Wrong, check, leading};
 use crate::store::entry::Entry;
 use crate::store::journal::record::Was;
 use crate::store::outline::{Outline, Trust, outline};
@@ -73,14 +73,15 @@ impl<'a> LoadedObjects<'a> {
     }
 
     pub fn row(&self, key: &Key) -> Option<&'a KindRow> {
-        row(self.rules, key)
+        row(&self.rules.kinds, key)
     }
 
     /// Adds the object as the journal has it.
     pub fn take_journaled(&mut self, key: &Key, object: &Bytes) -> Result<(), (Key, Wrong)> {
-        let Some(row) = self.row(key) else { return Ok(()) };
-        let key = Key { resource: row.resource.clone(), ..key.clone() };
-        let outline = outline(object, &key, row, self.rules.durable_by_sketch, Trust::Nothing);
+        let resource = self.row(key).map_or(&key.resource, |row| &row.resource);
+        let key = Key { resource: resource.clone(), ..key.clone() };
+        let kind = kind(&self.rules.kinds, &key).or_else(|| leading(object, &key));
+        let outline = kind.and_then(|kind| outline(object, &key, kind, self.rules.durable_by_sketch, Trust::Nothing));
         let (key, entry) =
             self.take(key, FileText { compact: object.clone(), crc: document::crc32(object) }, outline)?;
         self.all.insert(key, entry);
@@ -104,8 +105,7 @@ impl<'a> LoadedObjects<'a> {
                 return Ok((key, Entry { stored, durable, file_crc: Some(crc), claims: Box::default() }));
             }
         }
-        let kind = self.row(&key).map_or(("", ""), |row| (row.api_version.as_ref(), row.kind.as_ref()));
-        match check(&compact, &key, kind) {
+        match check(&compact, &key, kind(&self.rules.kinds, &key)) {
             Ok(document) => Ok(self.take_document(key, document, crc)),
             Err(wrong) => Err((key, wrong)),
         }
@@ -153,7 +153,9 @@ impl<'a> LoadedObjects<'a> {
 
     /// None: it does not count. `file_crc`: of its file, where it has one.
     pub fn of_kept(&self, mut key: Key, Kept { json, outline }: Kept, file_crc: Option<u32>) -> Option<Taken> {
-        key.resource = self.row(&key)?.resource.clone();
+        if let Some(row) = self.row(&key) {
+            key.resource = row.resource.clone();
+        }
         let quick =
             outline.and_then(|Outline { said, durable, labels }| Some((said?, durable, labels, Box::default())));
         let facts = quick.or_else(|| {
@@ -229,6 +231,11 @@ impl<'a> LoadedObjects<'a> {
     }
 }
 
-pub fn row<'a>(rules: &'a StoreRules<'_>, key: &Key) -> Option<&'a KindRow> {
-    rules.kinds.iter().find(|kind| kind.resource == key.resource)
+/// apiVersion and kind of an object; None: this version does not know its kind.
+pub fn kind<'a>(kinds: &'a [KindRow], key: &Key) -> Option<(&'a str, &'a str)> {
+    row(kinds, key).map(|row| (row.api_version.as_ref(), row.kind.as_ref()))
+}
+
+pub fn row<'a>(kinds: &'a [KindRow], key: &Key) -> Option<&'a KindRow> {
+    kinds.iter().find(|kind| kind.resource == key.resource)
 }

@@ -3,9 +3,8 @@
 
 use super::journal_view::JournalView;
 use super::judge::{Evidence, File, JournalEvidence, Mark};
-use super::objects::row;
-use super::unknown_files::UnknownFiles;
-use crate::store::content::{EMPTY, MISPLACED, Wrong, check, too_large};
+use super::objects::kind;
+use crate::store::content::{EMPTY, MISPLACED, Wrong, check, leading, too_large};
 use crate::store::disk::{Disk, Stamp};
 use crate::store::folders::OBJECTS;
 use crate::store::journal::record::Was;
@@ -23,6 +22,8 @@ const SAMPLE: usize = 8;
 /// One object's file, and what the last master kept of the object in memory.
 pub struct FoundFile {
     pub key: Key,
+    /// This version knows the kind of the object.
+    pub known: bool,
     pub evidence: Evidence,
     pub content: Content,
     pub kept: Option<Kept>,
@@ -34,6 +35,8 @@ pub enum Content {
     Absent,
     /// Not the object that its place says, or unreadable.
     Wrong(Wrong),
+    /// The same of a kind that this version does not know: the version that knows the kind judges it.
+    Foreign(Wrong),
     Object {
         text: FileText,
         outline: Option<Outline>,
@@ -44,7 +47,10 @@ pub enum Content {
 
 impl FoundFile {
     pub fn crc(&self) -> Option<u32> {
-        if let Content::Object { text, .. } = &self.content { Some(text.crc) } else { None }
+        match &self.content {
+            Content::Object { text, .. } => Some(text.crc),
+            Content::Absent | Content::Wrong(_) | Content::Foreign(_) => None,
+        }
     }
 
     /// Whether it counts among the files that a store has left.
@@ -52,6 +58,7 @@ impl FoundFile {
         match &self.content {
             Content::Absent => false,
             Content::Wrong(_) => true,
+            Content::Foreign(_) => self.stamped.is_some(),
             Content::Object { has_revision, .. } => {
                 *has_revision || !matches!(self.evidence.mark, Mark::Bare | Mark::Strange)
             }
@@ -64,9 +71,6 @@ pub struct ScannedFiles {
     /// In the order of their keys; of objects that the journal says nothing of, and those that it does.
     pub silent: Vec<FoundFile>,
     pub journaled: Vec<FoundFile>,
-    /// Files of kinds that this version does not know, which the journal does not mention either. None: one of them
-    /// cannot be read.
-    pub unknown: Option<UnknownFiles>,
     /// All files are as they were left, and the journal has nothing to add.
     pub as_left: bool,
 }
@@ -76,7 +80,7 @@ pub struct ScannedFiles {
 pub fn read(
     disk: &dyn Disk,
     rules: &StoreRules,
-    (files, unknown): (Vec<Key>, &[Key]),
+    files: Vec<Key>,
     journal: &mut JournalView,
     kept: Option<Vec<(Key, Kept)>>,
     left: Option<&Sums>,
@@ -84,22 +88,21 @@ pub fn read(
 ) -> (ScannedFiles, Option<Vec<(Key, Kept)>>) {
     let silent: Vec<Key> = files.into_iter().filter(|key| !journal.contains_key(key)).collect();
     let alone = journal.is_empty();
-    let unknown = UnknownFiles::read(disk, unknown, journal);
-    let left = left.filter(|_| alone).zip(unknown).map(|(left, unknown)| (*left, unknown.sum));
+    let left = left.filter(|_| alone).copied();
     let (texts, as_left) = read_texts(disk, &silent, kept.as_deref().unwrap_or_default(), left);
     let (used, unused) = if as_left { (kept, None) } else { (None, kept) };
     let silent = silent_files(disk, rules, silent.into_iter().zip(texts).collect(), used.unwrap_or_default(), as_left);
     let journaled = journaled_files(disk, rules, journal, is_unread);
-    (ScannedFiles { silent, journaled, unknown, as_left }, unused)
+    (ScannedFiles { silent, journaled, as_left }, unused)
 }
 
 /// Reads the files. If they are unchanged since the shutdown, the kept facts about an object replace its file's.
-/// `left`: the sum of all files then, and the sum of the present files that are not read here.
+/// `left`: the sum of all files then.
 fn read_texts(
     disk: &dyn Disk,
     keys: &[Key],
     kept: &[(Key, Kept)],
-    left: Option<(Sums, Sums)>,
+    left: Option<Sums>,
 ) -> (Vec<io::Result<FileText>>, bool) {
     let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
     let read = |key: &Key| parallel_read::read(disk, &names::path(key));
@@ -107,7 +110,8 @@ fn read_texts(
         if is_kept(key) { sum(bytes, scratch) } else { text(bytes, scratch) }
     };
     let texts = gather_files(keys, read, work);
-    let as_left = left.is_some_and(|(left, mut found)| {
+    let as_left = left.is_some_and(|left| {
+        let mut found = Sums::default();
         keys.iter().zip(&texts).for_each(|(key, text)| text.iter().for_each(|text| found.add(key, text.crc)));
         left == found
     });
@@ -138,43 +142,45 @@ fn silent_files(
     let trust = if as_left { Trust::File } else { Trust::Nothing };
     let looked = gather(&seen, |Seen { key, text, kept }, _| {
         let (Some(Ok(text)), None) = (text, kept) else { return (None, Ok(true)) };
-        let Some(row) = kinds.iter().find(|kind| kind.resource == key.resource) else { return (None, Ok(true)) };
-        match outline(&text.compact, key, row, durable_by_sketch, trust) {
+        let known = kind(kinds, key);
+        let said = known.or_else(|| leading(&text.compact, key));
+        match said.and_then(|kind| outline(&text.compact, key, kind, durable_by_sketch, trust)) {
             Some(outline) => {
                 let has_revision = outline.said.is_some();
                 (Some(outline), Ok(has_revision))
             }
-            None if as_left => (None, Ok(true)),
+            None if as_left && known.is_some() => (None, Ok(true)),
             // As it lies there: white space may be what is wrong.
-            None => (None, raw_fault(disk, key, (&row.api_version, &row.kind))),
+            None => (None, raw_fault(disk, key, known)),
         }
     });
-    let found = |(Seen { key, text, kept }, (outline, has_revision))| match text {
-        None => found_silent(key, File::Absent, Content::Absent, kept),
-        Some(Err(error)) if io::Error::kind(&error) == io::ErrorKind::FileTooLarge => {
-            found_silent(key, File::TooLarge, Content::Wrong(Wrong { word: "too-large", why: too_large() }), kept)
-        }
-        Some(Err(error)) => found_silent(key, File::Unreadable, Content::Wrong(unreadable(&error)), kept),
-        Some(Ok(text)) => match has_revision {
-            Ok(has_revision) => found_silent(key, File::Object, Content::Object { text, outline, has_revision }, kept),
-            Err((file, wrong)) => found_silent(key, file, Content::Wrong(wrong), kept),
-        },
+    let found = |(Seen { key, text, kept }, (outline, has_revision))| {
+        let known = kind(kinds, &key).is_some();
+        let (file, content) = match (text, has_revision) {
+            (None, _) => (File::Absent, Content::Absent),
+            (Some(Err(error)), _) if io::Error::kind(&error) == io::ErrorKind::FileTooLarge => {
+                wrong_file(known, File::TooLarge, Wrong { word: "too-large", why: too_large() })
+            }
+            (Some(Err(error)), _) => (File::Unreadable, Content::Wrong(unreadable(&error))),
+            (Some(Ok(_)), Err((file, wrong))) => wrong_file(known, file, wrong),
+            (Some(Ok(_)), Ok(false)) if !known => {
+                let why = "it has no resourceVersion: no master wrote it".to_owned();
+                wrong_file(known, File::Stranger, Wrong { word: MISPLACED, why })
+            }
+            (Some(Ok(text)), Ok(has_revision)) => (File::Object, Content::Object { text, outline, has_revision }),
+        };
+        let evidence = Evidence { journal: JournalEvidence::Silent, file, mark: Mark::Fits };
+        FoundFile { key, known, evidence, content, kept, stamped: None }
     };
     seen.into_iter().zip(looked).map(found).collect()
 }
 
-fn found_silent(key: Key, file: File, content: Content, kept: Option<Kept>) -> FoundFile {
-    FoundFile {
-        key,
-        evidence: Evidence { journal: JournalEvidence::Silent, file, mark: Mark::Fits },
-        content,
-        kept,
-        stamped: None,
-    }
+fn wrong_file(known: bool, file: File, wrong: Wrong) -> (File, Content) {
+    (file, if known { Content::Wrong(wrong) } else { Content::Foreign(wrong) })
 }
 
 /// Whether a file says a revision; or why it is not the object that its place says.
-fn raw_fault(disk: &dyn Disk, key: &Key, kind: (&str, &str)) -> Result<bool, (File, Wrong)> {
+fn raw_fault(disk: &dyn Disk, key: &Key, kind: Option<(&str, &str)>) -> Result<bool, (File, Wrong)> {
     match parallel_read::read(disk, &names::path(key)) {
         Ok(bytes) => match check(&bytes, key, kind) {
             Ok(document) => Ok(document::revision(&document).is_some()),
@@ -221,7 +227,7 @@ fn journaled_files(
     let mut all = Vec::with_capacity(journal.len());
     for (key, said) in journal {
         let path = names::path(key);
-        let kind = row(rules, key).map(|row| (row.api_version.as_ref(), row.kind.as_ref()));
+        let kind = kind(&rules.kinds, key);
         let evidence = |journal, file, mark| Evidence { journal, file, mark };
         let (evidence, wrong) = match parallel_read::read(disk, &path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_unread(&path) => {
@@ -242,18 +248,18 @@ fn journaled_files(
                 let crc = document::crc32(&compact);
                 said.found = Was::Sum(crc);
                 let mark = mark_of(disk.stamp(&format!("{OBJECTS}/{path}")).unwrap_or(Stamp::None), crc, Mark::Bare);
-                match (said.on_content(crc, mark == Mark::Changed), kind) {
-                    (JournalEvidence::Contradicts, Some(kind)) => match check(&bytes, key, kind) {
+                match said.on_content(crc, mark == Mark::Changed) {
+                    JournalEvidence::Contradicts => match check(&bytes, key, kind) {
                         Ok(_) => (evidence(JournalEvidence::Contradicts, File::Object, mark), None),
                         Err(wrong) => (evidence(said.on_no_object(), kind_of_wrong(&wrong), mark), Some(wrong)),
                     },
-                    // What this version does not know it does not judge.
                     _ => (evidence(JournalEvidence::Explains, File::Object, mark), None),
                 }
             }
         };
         let content = wrong.map_or(Content::Absent, Content::Wrong);
-        all.push(FoundFile { key: Key::clone(key), evidence, content, kept: None, stamped: None });
+        let (key, known) = (Key::clone(key), kind.is_some());
+        all.push(FoundFile { key, known, evidence, content, kept: None, stamped: None });
     }
     all
 }
@@ -270,7 +276,7 @@ fn mark_of(stamp: Stamp, crc: u32, without: Mark) -> Mark {
 impl ScannedFiles {
     /// The sum of all files when the journal got ahead of them; None: unknown.
     pub fn sum_then(&self, journal: &JournalView) -> Option<Sums> {
-        let mut sum = self.unknown?.sum;
+        let mut sum = Sums::default();
         self.silent.iter().for_each(|found| found.crc().into_iter().for_each(|crc| sum.add(&found.key, crc)));
         for (key, said) in journal {
             said.file_before()?.into_iter().for_each(|crc| sum.add(key, crc));
@@ -279,10 +285,11 @@ impl ScannedFiles {
     }
 
     /// The same, by the stamps that the store gave its files: what people wrote to them since does not count. Beside it
-    /// the sum without such files, and whether a file has no stamp: it may be new, or have been one of those.
+    /// the sum without such files, and whether a file has no stamp: it may be new, or have been one of those. Files of
+    /// kinds that this version does not know are in neither sum.
     pub fn sums_stamped(&self, journal: &JournalView) -> Option<([Sums; 2], bool)> {
         let (mut stamped, mut untouched, mut any_bare) = (Sums::default(), Sums::default(), false);
-        for found in self.silent.iter().filter(|found| !matches!(found.content, Content::Absent)) {
+        for found in self.silent.iter().filter(|found| found.known && !matches!(found.content, Content::Absent)) {
             let Some(crc) = found.stamped else {
                 any_bare = true;
                 continue;
@@ -299,6 +306,11 @@ impl ScannedFiles {
             }
         }
         Some(([stamped, untouched], any_bare))
+    }
+
+    /// The stamps of files of kinds that this version does not know.
+    pub fn stamps_of_unknown(&self) -> impl Iterator<Item = (&Key, u32)> {
+        self.silent.iter().filter(|found| !found.known).filter_map(|found| Some((&found.key, found.stamped?)))
     }
 
     /// How many files there were then, as far as they are there still; what a person made is not among them. None:
@@ -347,7 +359,7 @@ impl ScannedFiles {
 
     /// Nobody edited anything, but the whole directory may have been copied here without its stamps.
     pub fn lack_stamps(&self, disk: &dyn Disk) -> bool {
-        let files = self.silent.iter().filter(|found| found.crc().is_some());
+        let files = self.silent.iter().filter(|found| matches!(found.content, Content::Object { .. }));
         let stamp = |found: &FoundFile| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key)));
         files.take(SAMPLE).any(|found| stamp(found).is_ok_and(|stamp| stamp == Stamp::None))
     }

@@ -14,7 +14,6 @@ mod settle;
 use self::settle::Settling;
 use super::judge::Sum;
 use super::objects::{By, Rewritten};
-use super::unknown_files::UnknownFiles;
 use super::{Ids, Loaded, Start};
 use crate::store::checkpoint::{Dirty, NewFile};
 use crate::store::committer::Committer;
@@ -116,11 +115,10 @@ pub fn begin(
 }
 
 fn loaded(start: Start<'_>, writer: Committer, last: Revision, degraded: Option<String>) -> Loaded {
-    let Start { objects, report, journal, unknown, .. } = start;
-    let unknown = unknown.unwrap_or_default().after_checkpoint(objects.rules, &journal);
+    let Start { objects, report, foreign, .. } = start;
     let state = StoreState::new(objects.all, report.damaged, last).without(report.unread);
     Loaded {
-        state: state.beside(unknown.sum, unknown.count),
+        state: state.beside(foreign),
         writer,
         notes: report.notes,
         foreign: report.foreign,
@@ -209,7 +207,7 @@ impl Start<'_> {
         if !self.report.unread.is_empty() || !self.report.incidents.in_place.is_empty() {
             return None;
         }
-        let UnknownFiles { mut sum, mut count } = self.unknown?;
+        let (mut sum, mut count) = (self.foreign.sum, self.foreign.count);
         let mut add = |key: &Key, crc: u32| {
             sum.add(key, crc);
             count += 1;

@@ -14,8 +14,6 @@ pub struct Walked {
     /// A file that is not an object's: its place and its problem. The key is that of the object whose place it takes.
     pub strangers: Vec<(String, Option<Key>, &'static str)>,
     pub left_alone: Vec<(String, String)>,
-    /// The files of objects whose kind this version does not know. They are left alone.
-    pub unknown: Vec<Key>,
     pub unread: Vec<(String, io::Error)>,
 }
 
@@ -47,17 +45,13 @@ pub fn walk(disk: &dyn Disk, rules: &StoreRules) -> Walked {
                     walked.left_alone.push((path, "its name is not plain UTF-8, as every object's is".to_owned()))
                 }
                 (What::File, None) => walked.strangers.push((path, None, "no object's file is called so")),
-                (What::File, Some(mut key)) => match row(rules, &key) {
+                (What::File, Some(mut key)) => {
                     // The table's own words need no memory of their own.
-                    Some(row) => {
+                    if let Some(row) = row(&rules.kinds, &key) {
                         key.resource = row.resource.clone();
-                        walked.files.push(key);
                     }
-                    None => {
-                        walked.left_alone.push((path, format!("this version knows no {}", key.resource)));
-                        walked.unknown.push(key);
-                    }
-                },
+                    walked.files.push(key);
+                }
             }
         }
     }

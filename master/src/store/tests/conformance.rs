@@ -88,7 +88,7 @@ pub fn simulated() -> Home {
 
 pub type Check = fn(Home);
 
-pub const CHECKS: [(&str, Check); 13] = [
+pub const CHECKS: [(&str, Check); 15] = [
     ("one_revision_over_everything", one_revision_over_everything),
     ("a_moment_ends", a_moment_ends),
     ("compare_and_write", compare_and_write),
@@ -102,6 +102,8 @@ pub const CHECKS: [(&str, Check); 13] = [
     ("a_rehearsal_leaves_nothing", a_rehearsal_leaves_nothing),
     ("what_is_refused_is_not_seen", what_is_refused_is_not_seen),
     ("unknown_is_not_absent", unknown_is_not_absent),
+    ("changes_are_known", changes_are_known),
+    ("any_kind", any_kind),
 ];
 
 pub fn conformance(home: &dyn Fn() -> Home) {
@@ -514,6 +516,33 @@ fn what_is_refused_is_not_seen(mut home: Home) {
     drop(store);
     let store = home.open();
     assert_eq!(names(&store.list(&PODS, None)), ["a", "c"], "what was refused does not come back");
+}
+
+/// Promise 10: an object of a resource that the store was never told of.
+fn any_kind(mut home: Home) {
+    let resource = Resource { group: Cow::Borrowed("acme.example"), plural: Cow::Borrowed("rockets") };
+    let key = Key { resource: resource.clone(), namespace: "default".to_owned(), name: "a".to_owned() };
+    let metadata = json!({"name": "a", "namespace": "default"});
+    let object = json!({"apiVersion": "acme.example/v1", "kind": "Rocket", "metadata": metadata, "spec": {"is": "a"}});
+    let create = Write::Create { key: key.clone(), object, durable: Durable::Whole, claims: Vec::new() };
+    let made = home.open().write(create).expect("it is new");
+    for _ in 0..2 {
+        let store = home.open();
+        let found = store.get(&key).expect("it is whole").expect("it is there");
+        assert_eq!((found.revision, &found.json), (made.revision, &made.json));
+        assert_eq!(store.list(&resource, None).items.len(), 1);
+    }
+}
+
+/// Promise 4: `changed` is at the revision of each write that was answered, and stays there for other resources.
+fn changes_are_known(mut home: Home) {
+    let store = home.open();
+    let (a, services) = (make(&*store, "a"), Resource::core("services"));
+    assert_eq!((store.changed(&PODS), store.changed(&services)), (a.revision, Revision(0)));
+    let b = store.write(update(pod("a", "b", None), a.revision)).expect("it was seen");
+    assert_eq!(store.changed(&PODS), b.revision);
+    let gone = delete(&*store, &b);
+    assert_eq!((store.changed(&PODS), store.changed(&services)), (gone.revision, Revision(0)));
 }
 
 /// Promise 9.

@@ -4,6 +4,7 @@ mod conformance;
 mod copies;
 mod crash;
 mod damage;
+mod derived;
 mod edits;
 mod faults;
 mod full;

@@ -31,10 +31,12 @@ enum Flaw {
     TakesDamagedForAbsent,
     HidesDamagedInLists,
     WritesWhenRehearsing,
+    OverlooksChanges,
+    ForgetsStrangeKinds,
 }
 
 /// The flaw, and a check that has to notice it.
-const FLAWS: [(Flaw, &str); 21] = [
+const FLAWS: [(Flaw, &str); 23] = [
     (Flaw::DeletesAtTheOldRevision, "one_revision_over_everything"),
     (Flaw::UpdatesBlindly, "compare_and_write"),
     (Flaw::CreatesOver, "compare_and_write"),
@@ -56,6 +58,8 @@ const FLAWS: [(Flaw, &str); 21] = [
     (Flaw::TakesDamagedForAbsent, "unknown_is_not_absent"),
     (Flaw::HidesDamagedInLists, "unknown_is_not_absent"),
     (Flaw::WritesWhenRehearsing, "a_rehearsal_leaves_nothing"),
+    (Flaw::OverlooksChanges, "changes_are_known"),
+    (Flaw::ForgetsStrangeKinds, "any_kind"),
 ];
 
 struct Planted {
@@ -110,6 +114,10 @@ impl Store for Planted {
         self.real.revision()
     }
 
+    fn changed(&self, resource: &Resource) -> Revision {
+        if self.flaw == Flaw::OverlooksChanges { Revision(0) } else { self.real.changed(resource) }
+    }
+
     fn delivered(&self) -> Revision {
         self.real.delivered()
     }
@@ -126,6 +134,7 @@ impl Store for Planted {
                 None => now,
             },
             Flaw::TakesDamagedForAbsent => Ok(now.unwrap_or_default()),
+            Flaw::ForgetsStrangeKinds if !key.resource.group.is_empty() => Ok(None),
             _ => now,
         }
     }

@@ -78,7 +78,7 @@ impl Report<'_> {
         }
         let file = format!("{QUARANTINE}/{incident}/{path}");
         let why = match self.disk.read(&file, FILE_BYTES_MAX) {
-            Ok(bytes) => match check(&bytes, &key, (&row.api_version, &row.kind)) {
+            Ok(bytes) => match check(&bytes, &key, Some((&row.api_version, &row.kind))) {
                 Ok(document) => (self.rules.fault)(&key, document),
                 Err(wrong) => Some(wrong.why),
             },
