@@ -84,7 +84,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_http::client::Client;
-use coracle_http::network::{self, Access, UnixDoor};
+use coracle_http::network::{self, Port, UnixDoor};
 use coracle_http::resident;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle, spawn_local};
@@ -185,12 +185,11 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let port = spawn_local(network::serve(
         port,
         endpoints::port(view.clone()),
-        endpoints::PORT,
-        Access::LoopbackOnly,
+        Port::of_this_host(endpoints::PORT),
         stopping.clone(),
     ));
     let socket =
-        spawn_local(network::serve(socket, endpoints::socket(view), endpoints::SOCKET, Access::LoopbackOnly, stopping));
+        spawn_local(network::serve(socket, endpoints::socket(view), Port::of_this_host(endpoints::SOCKET), stopping));
     spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone()));
     spawn_local(giving::run(shown.clone(), network.clone(), resident::give_back));
     let notify = notify::Notify::from_environment();

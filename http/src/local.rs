@@ -13,7 +13,7 @@
 //!                                                              \-> the same for one that reads, where it would take
 //!                                                                  the last handler: that one is for who asks for
 //!                                                                  health
-use crate::network;
+use crate::network::{self, Identify, RequestSender, Unidentified, everybody_is};
 use crate::outbound::{self, Reached};
 use crate::pull::{Next, next};
 use crate::refusal::{Journal, Refusal};
@@ -41,6 +41,20 @@ const STACK_BYTES: usize = crate::network::HANDLER_STACK_BYTES;
 /// Bytes that a client may announce and be refused: tiny_http allocates what of it was not read. Above, see `abandon`.
 const REFUSED_BYTES_MAX: usize = 64 << 20;
 
+/// The port of a Unix socket in a directory that only its owner can enter.
+#[derive(Clone)]
+pub struct LocalPort {
+    pub identify: Identify,
+    pub limits: LocalLimits,
+}
+
+impl LocalPort {
+    /// Root's: the administrator.
+    pub fn of_root(limits: LocalLimits) -> LocalPort {
+        LocalPort { identify: everybody_is(Identity::administrator()), limits }
+    }
+}
+
 pub struct LocalPlane {
     path: PathBuf,
     stopping: Arc<AtomicBool>,
@@ -60,14 +74,14 @@ struct Plane {
     /// Handlers that answer something else than health.
     readers: AtomicUsize,
     journal: Journal,
-    /// The identity of all clients of this socket.
-    identity: Arc<Identity>,
+    identify: Identify,
     /// Room for one: told of a request, the supervisor looks once.
     stir: SyncSender<()>,
 }
 
 /// Serves until `stop`. Fails where `prepare` does.
-pub fn start(path: &Path, handler: Handler, limits: LocalLimits) -> io::Result<LocalPlane> {
+pub fn start(path: &Path, handler: Handler, port: LocalPort) -> io::Result<LocalPlane> {
+    let LocalPort { identify, limits } = port;
     prepare(path)?;
     let (stir, stirred) = sync_channel(1);
     let plane = Arc::new(Plane {
@@ -79,7 +93,7 @@ pub fn start(path: &Path, handler: Handler, limits: LocalLimits) -> io::Result<L
         writers: AtomicUsize::new(0),
         readers: AtomicUsize::new(0),
         journal: Journal::default(),
-        identity: Arc::new(Identity::administrator()),
+        identify,
         stir: stir.clone(),
     });
     let stopping = Arc::new(AtomicBool::new(false));
@@ -317,6 +331,9 @@ fn read(plane: &Plane, request: &mut tiny_http::Request) -> Result<Request, Refu
             value.map_err(|_| Refusal::Malformed("header value"))?,
         );
     }
+    let sender =
+        RequestSender { caller: &Caller::Local, uid: Some(nix::unistd::geteuid().as_raw()), headers: &headers };
+    let identity = (plane.identify)(&sender).map_err(|Unidentified(why)| Refusal::Unidentified(why))?;
     if request.body_length().is_some_and(|length| length > BODY_BYTES_MAX) {
         return Err(Refusal::TooLarge);
     }
@@ -328,7 +345,7 @@ fn read(plane: &Plane, request: &mut tiny_http::Request) -> Result<Request, Refu
     if body.len() > BODY_BYTES_MAX {
         return Err(Refusal::TooLarge);
     }
-    Ok(Request { method, target, headers, body: body.into(), caller: Caller::Local, identity: plane.identity.clone() })
+    Ok(Request { method, target, headers, body: body.into(), caller: Caller::Local, identity })
 }
 
 /// How long a body is by its header alone. One in chunks says nothing, and must not count as empty: it may hold the

@@ -13,6 +13,8 @@ pub(crate) enum Refusal {
     Malformed(&'static str),
     /// Sent by a web page or through a foreign name.
     Foreign(&'static str, String),
+    /// Nobody is known by what the request shows.
+    Unidentified(String),
     /// A request that is refused to everybody.
     Barred(&'static str),
     /// A protocol that this server does not speak.
@@ -32,6 +34,7 @@ impl Refusal {
     pub(crate) fn answer(&self, path: &str) -> Answer {
         let (code, reason) = match self {
             Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
+            Refusal::Unidentified(_) => (StatusCode::UNAUTHORIZED, "Unauthorized"),
             Refusal::Foreign(..) | Refusal::Barred(_) => (StatusCode::FORBIDDEN, "Forbidden"),
             Refusal::Unspoken(_) => (StatusCode::NOT_IMPLEMENTED, "NotImplemented"),
             Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
@@ -54,6 +57,7 @@ impl Refusal {
             | Refusal::Unspoken(why) => why,
             Refusal::TooLarge => "too large",
             Refusal::Slow => "slow body",
+            Refusal::Unidentified(_) => "unidentified",
             Refusal::Failed => "failed",
             Refusal::Unreachable(_) => "unreachable",
             Refusal::Silent(_) => "silent",
@@ -85,7 +89,7 @@ impl fmt::Display for Refusal {
             Refusal::TooLarge => write!(f, "Request entity too large: limit is {BODY_BYTES_MAX}"),
             Refusal::Slow => f.write_str("request body did not arrive in time"),
             Refusal::Failed => f.write_str("the request failed inside the server: its log says why"),
-            Refusal::Unreachable(why) | Refusal::Silent(why) => f.write_str(why),
+            Refusal::Unidentified(why) | Refusal::Unreachable(why) | Refusal::Silent(why) => f.write_str(why),
         }
     }
 }

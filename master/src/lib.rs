@@ -44,7 +44,8 @@ use coracle_api::kinds::{Kind, Kinds, Misfit};
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_api::strategy::CREATION_TOKEN;
 use coracle_api::strategy::namespace::SYSTEM;
-use coracle_http::network::{self, Access, NetworkPlane};
+use coracle_http::local::LocalPort;
+use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -131,10 +132,10 @@ pub fn start(config: &Config) -> Result<Master, String> {
     registry.follow_kinds(Box::new(move |_| kinds_changed.kinds_changed()));
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
-    let local = local::start(&config.admin_socket, handler.clone(), LocalLimits::HOST)
+    let local = local::start(&config.admin_socket, handler.clone(), LocalPort::of_root(LocalLimits::HOST))
         .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
     let network =
-        match listener.map(|listener| network::start(listener, handler, limits, Access::LoopbackOnly)).transpose() {
+        match listener.map(|listener| network::start(listener, handler, Port::of_this_host(limits))).transpose() {
             Ok(network) => network,
             Err(error) => {
                 local.stop();

@@ -1,10 +1,11 @@
-//! PURE. Admission to a port without authentication: programs of this host, but no web page that a browser here shows.
+//! PURE. The requests that a port takes by their heads, whoever sends them: on a port without authentication those of
+//! programs of this host, but of no web page that a browser here shows.
 //!
 //! A page of a foreign site can make a browser send requests to 127.0.0.1, and by rebinding its own name also read the
 //! answers. Both show in the head: the origin is the page's, the host is the foreign name. A page of another port of
 //! this host is as foreign: any container serves one.
 use crate::refusal::Refusal;
-use crate::{HeaderMap, Identity, header};
+use crate::{HeaderMap, header};
 use http::uri::Authority;
 use http::{Uri, Version};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,18 +13,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// How every browser that speaks WebSocket begins its name.
 const BROWSERS: &[u8] = b"Mozilla/";
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Host must name this host's loopback, and Origin, where a browser sends one, this very port.
     LoopbackOnly,
-}
-
-impl Access {
-    /// The identity of the clients that it admits.
-    pub(super) fn identity(self) -> Identity {
-        let Access::LoopbackOnly = self;
-        Identity::administrator()
-    }
+    /// Any Host and any Origin: `Identify` asks each request for a proof that a browser sends for no page.
+    Anybody,
 }
 
 /// Whether a listener here is out of reach for other hosts.
@@ -35,7 +30,9 @@ pub fn is_loopback(address: SocketAddr) -> bool {
 }
 
 pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-    let Access::LoopbackOnly = access;
+    if access == Access::Anybody {
+        return Ok(());
+    }
     let foreign = |what, value: &str| Err(Refusal::Foreign(what, value.to_owned()));
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next()) {

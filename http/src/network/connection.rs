@@ -157,7 +157,7 @@ impl Future for Stalled<'_> {
 mod tests {
     use super::*;
     use crate::channel::channel;
-    use crate::network::Access;
+    use crate::network::Port;
     use crate::{Answer, Body, Handler, Limits, STREAM_ITEMS_MAX, StatusCode, Stream};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio::sync::watch;
@@ -183,7 +183,7 @@ mod tests {
                 Answer::new(StatusCode::OK, "application/json", Body::Stream(Stream { events, lease: Box::new(()) }))
             });
             let (_stop, drain) = watch::channel(false);
-            let plane = Arc::new(Plane::new(handler, Limits::EDGE, Access::LoopbackOnly, drain));
+            let plane = Arc::new(Plane::new(handler, Port::of_this_host(Limits::EDGE), drain));
             let peer = Peer::User(0);
             let (party, seat, pace, head_due) =
                 (peer.party(), Arc::default(), Pace::default(), Arc::new(AtomicBool::new(true)));

@@ -1,7 +1,9 @@
-//! One request and its answer: check, admit, take the body, run the handler, hold a share of what the answer needs.
+//! One request and its answer: check, identify, take the body, admit, run the handler, hold a share of what the answer
+//! needs.
 use super::access;
 use super::body::{Content, Outgoing};
 use super::connection::{ServedClient, TakenOver};
+use super::port::{RequestSender, Unidentified};
 use crate::budget::Held;
 use crate::outbound::{self, Reached};
 use crate::refusal::Refusal;
@@ -88,6 +90,9 @@ async fn admitted(
         return Err(Refusal::Malformed("request target is not a path"));
     };
     access::check(plane.access, head.version, &head.uri, &head.headers)?;
+    let caller = client.peer.caller();
+    let sender = RequestSender { caller: &caller, uid: client.peer.uid(), headers: &head.headers };
+    let identity = (plane.identify)(&sender).map_err(|Unidentified(why)| Refusal::Unidentified(why))?;
     // hyper looks at the last coding alone, and would give the handler what the others made of the body.
     if head
         .headers
@@ -113,7 +118,6 @@ async fn admitted(
         false => [Some(share.places.of(&head.method)), Some(plane.places.of(&head.method))],
     };
     let places = timeout(limits.slot, entered(places)).await.map_err(|_| Refusal::Busy("no handler is free"))?;
-    let (caller, identity) = (client.peer.caller(), plane.identity.clone());
     let call = Request { method: head.method, target, headers: head.headers, body, caller, identity };
     let handler = plane.handler.clone();
     let work = tokio::task::spawn_blocking(move || {

@@ -17,6 +17,7 @@ mod crowd;
 mod door;
 mod exchange;
 mod plane;
+mod port;
 mod reader;
 mod share;
 mod socket;
@@ -26,6 +27,7 @@ pub use access::{Access, is_loopback};
 pub use door::{Admits, Listener, UnixDoor, listen_unix};
 pub(crate) use exchange::is_health;
 pub(crate) use plane::HEALTH_PLACES;
+pub use port::{Identify, Port, RequestSender, Unidentified, everybody_is};
 pub(crate) use reader::encoded;
 
 use crate::{Handler, Limits};
@@ -85,12 +87,12 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Serves on a thread of its own until `stop`.
-pub fn start(listener: TcpListener, handler: Handler, limits: Limits, access: Access) -> io::Result<NetworkPlane> {
+pub fn start(listener: TcpListener, handler: Handler, port: Port) -> io::Result<NetworkPlane> {
     let address = listener.local_addr()?;
-    let runtime = runtime(&limits)?;
+    let runtime = runtime(&port.limits)?;
     let (drain, drained) = watch::channel(false);
     let run = move || {
-        if let Err(e) = runtime.block_on(serve(listener, handler, limits, access, drained)) {
+        if let Err(e) = runtime.block_on(serve(listener, handler, port, drained)) {
             log::error!("serve {address}: {e}");
         }
         runtime.shutdown_timeout(HANDLERS_LEAVE);
@@ -125,12 +127,11 @@ fn runtime(limits: &Limits) -> io::Result<Runtime> {
 pub async fn serve(
     listener: impl Into<Listener>,
     handler: Handler,
-    limits: Limits,
-    access: Access,
+    port: Port,
     mut drain: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let door = Door::open(listener.into())?;
-    let plane = Arc::new(Plane::new(handler, limits, access, drain.clone()));
+    let plane = Arc::new(Plane::new(handler, port, drain.clone()));
     loop {
         let accepted = tokio::select! {
             accepted = door.accept() => accepted,

@@ -2,10 +2,11 @@
 use super::access::Access;
 use super::bell::Bell;
 use super::crowd::Crowd;
+use super::port::{Identify, Port};
 use super::share::{Places, Shares};
 use crate::budget::Budget;
 use crate::refusal::Journal;
-use crate::{BYTES_TIMES, Handler, Identity, Limits, STREAMS_TIMES};
+use crate::{BYTES_TIMES, Handler, Limits, STREAMS_TIMES};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,8 +20,7 @@ pub(crate) const HEALTH_PLACES: usize = 2;
 pub(super) struct Plane {
     pub(super) limits: Limits,
     pub(super) access: Access,
-    /// The identity of all clients of a listener.
-    pub(super) identity: Arc<Identity>,
+    pub(super) identify: Identify,
     pub(super) handler: Handler,
     pub(super) connections: Arc<Semaphore>,
     pub(super) requests: Arc<Semaphore>,
@@ -40,11 +40,12 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    pub(super) fn new(handler: Handler, limits: Limits, access: Access, drain: watch::Receiver<bool>) -> Plane {
+    pub(super) fn new(handler: Handler, port: Port, drain: watch::Receiver<bool>) -> Plane {
+        let Port { access, identify, limits } = port;
         let semaphore = |n: usize| Arc::new(Semaphore::new(n));
         Plane {
-            identity: Arc::new(access.identity()),
             access,
+            identify,
             handler,
             connections: semaphore(limits.connections_max),
             requests: semaphore(limits.requests_max),

@@ -26,6 +26,13 @@ impl Peer {
         }
     }
 
+    pub(super) fn uid(&self) -> Option<u32> {
+        match self {
+            Peer::Address(_) => None,
+            Peer::User(uid) => Some(*uid),
+        }
+    }
+
     pub(super) fn caller(&self) -> Caller {
         match self {
             Peer::Address(address) => Caller::Network { address: *address },

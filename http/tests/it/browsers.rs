@@ -1,5 +1,6 @@
 //! What a browser is told, and what of one is not answered.
 use crate::wire::{Demo, Peer, Private, ask, codes, contains, last_get};
+use coracle_http::local::LocalPort;
 use coracle_http::{LocalLimits, local};
 
 /// The head of an answer, in small letters; not of an interim one.
@@ -20,7 +21,7 @@ fn no_answer_is_taken_for_what_it_does_not_say_it_is() {
     let (far, near) = (Demo::new(), Demo::new());
     let (far_plane, plane) = (far.network(|_| {}), near.network(|_| {}));
     let directory = Private::new();
-    let local = local::start(&directory.socket(), near.handler.clone(), LocalLimits::HOST).unwrap();
+    let local = local::start(&directory.socket(), near.handler.clone(), LocalPort::of_root(LocalLimits::HOST)).unwrap();
     let forward = |path: &str| last_get(&format!("/forward/{}/20000/{path}", far_plane.address.port()));
     let large = b"POST /dump HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40000000000\r\n\r\n".to_vec();
     let requests: [(Vec<u8>, u16); 10] = [

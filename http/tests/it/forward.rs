@@ -1,5 +1,6 @@
 //! Answers that come from another server, on both sides.
 use crate::wire::{Demo, Peer, Private, ask, codes, get, last_get};
+use coracle_http::local::LocalPort;
 use coracle_http::network::NetworkPlane;
 use coracle_http::{LocalLimits, local};
 use std::net::TcpListener;
@@ -12,7 +13,7 @@ fn on_both_sides(check: impl Fn(&Demo, &NetworkPlane, &dyn Fn() -> Peer)) {
     let plane = near.network(|_| {});
     check(&far, &far_plane, &|| Peer::tcp(&plane));
     let directory = Private::new();
-    let local = local::start(&directory.socket(), near.handler.clone(), LocalLimits::HOST).unwrap();
+    let local = local::start(&directory.socket(), near.handler.clone(), LocalPort::of_root(LocalLimits::HOST)).unwrap();
     check(&far, &far_plane, &|| Peer::unix(&directory.socket()));
     local.stop();
     plane.stop();
@@ -102,7 +103,7 @@ fn forwarded_answers_leave_room_for_watches_on_the_local_side() {
     let near = Demo::new();
     let directory = Private::new();
     let limits = LocalLimits { forwards_max: 1, ..LocalLimits::HOST };
-    let local = local::start(&directory.socket(), near.handler.clone(), limits).unwrap();
+    let local = local::start(&directory.socket(), near.handler.clone(), LocalPort::of_root(limits)).unwrap();
     let open = |path: &str| {
         let mut peer = Peer::unix(&directory.socket());
         peer.send(&last_get(path));

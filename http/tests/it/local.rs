@@ -1,5 +1,6 @@
 //! The local side: the same answers, and what makes tiny_http dependable.
 use crate::wire::{Demo, PATIENCE, Peer, Private, ask, codes, contains, eventually, get, last_get, serves};
+use coracle_http::local::LocalPort;
 use coracle_http::{LocalLimits, local};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -12,7 +13,7 @@ fn limits() -> LocalLimits {
 
 fn serve(demo: &Demo) -> (Private, local::LocalPlane) {
     let directory = Private::new();
-    let plane = local::start(&directory.socket(), demo.handler.clone(), limits()).unwrap();
+    let plane = local::start(&directory.socket(), demo.handler.clone(), LocalPort::of_root(limits())).unwrap();
     (directory, plane)
 }
 
@@ -177,7 +178,8 @@ fn those_who_read_keep_nobody_from_health() {
 fn one_instance_a_path() {
     let demo = Demo::new();
     let (directory, plane) = serve(&demo);
-    let start = |path: &Path| local::start(path, demo.handler.clone(), limits()).map_err(|e| e.kind());
+    let start =
+        |path: &Path| local::start(path, demo.handler.clone(), LocalPort::of_root(limits())).map_err(|e| e.kind());
     assert_eq!(start(&directory.socket()).err(), Some(std::io::ErrorKind::AddrInUse));
     assert!(serves(Peer::unix(&directory.socket())), "the first is unharmed");
     plane.stop();
@@ -199,7 +201,7 @@ fn a_socket_file_that_somebody_removed_comes_back() {
     let demo = Demo::new();
     let directory = Private::new();
     let seldom = LocalLimits { probe_slow: Duration::from_millis(100), ..limits() };
-    let plane = local::start(&directory.socket(), demo.handler.clone(), seldom).unwrap();
+    let plane = local::start(&directory.socket(), demo.handler.clone(), LocalPort::of_root(seldom)).unwrap();
     std::fs::remove_file(directory.socket()).unwrap();
     eventually("the listener is rebuilt", || directory.socket().exists());
     assert!(serves(Peer::unix(&directory.socket())));

@@ -7,6 +7,7 @@ mod forward;
 mod hostile;
 mod local;
 mod outbound;
+mod ports;
 mod streams;
 mod unix;
 mod upgrade;

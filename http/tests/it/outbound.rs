@@ -2,6 +2,7 @@
 use crate::wire::{Demo, Private};
 use bytes::Bytes;
 use coracle_http::client::{CallError, Client, LINE_BYTES_MAX, Target};
+use coracle_http::local::LocalPort;
 use coracle_http::{LocalLimits, Method, StatusCode, local};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -16,7 +17,7 @@ fn on_both_sides(check: impl AsyncFn(&Demo, Client)) {
     let plane = demo.network(|_| {});
     let directory = Private::new();
     let limits = LocalLimits { heartbeat: Duration::from_millis(50), ..LocalLimits::HOST };
-    let local = local::start(&directory.socket(), demo.handler.clone(), limits).unwrap();
+    let local = local::start(&directory.socket(), demo.handler.clone(), LocalPort::of_root(limits)).unwrap();
     for target in [format!("http://{}", plane.address), format!("unix://{}", directory.socket().display())] {
         on_a_runtime(check(&demo, Client::new(target.parse::<Target>().unwrap(), "test")));
     }

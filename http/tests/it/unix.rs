@@ -1,6 +1,6 @@
 //! The network side on a Unix socket: who is let in, what lies at its path, and how it is asked from the other end.
 use crate::wire::{Demo, Peer, Private, ask, codes, eventually, get, last_get, serves};
-use coracle_http::network::{self, Access, Admits, UnixDoor, listen_unix};
+use coracle_http::network::{self, Admits, Port, UnixDoor, listen_unix};
 use coracle_http::{Limits, StatusCode};
 use nix::unistd::geteuid;
 use std::fs::{self, Permissions};
@@ -25,7 +25,7 @@ impl UnixPlane {
         let handler = demo.handler.clone();
         let run = move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(network::serve(door, handler, limits, Access::LoopbackOnly, drained)).unwrap();
+            runtime.block_on(network::serve(door, handler, Port::of_this_host(limits), drained)).unwrap();
         };
         UnixPlane { drain: Some(drain), thread: Some(thread::spawn(run)) }
     }

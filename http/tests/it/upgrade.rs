@@ -1,6 +1,7 @@
 //! Connections that are taken over: by a handler, and through a second server to the one behind it.
 use crate::wire::{Demo, Peer, Private, codes, eventually, last_get};
-use coracle_http::network::{self, Access, NetworkPlane};
+use coracle_http::local::LocalPort;
+use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{
     Answer, Forward, HeaderValue, Limits, LocalLimits, Passes, Request, Server, StatusCode, Upgrade, Upgraded, local,
 };
@@ -44,14 +45,14 @@ fn echoing(limits: Limits) -> (NetworkPlane, Arc<AtomicUsize>) {
         answer
     });
     let listener = network::listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    (network::start(listener, handler, limits, Access::LoopbackOnly).unwrap(), open)
+    (network::start(listener, handler, Port::of_this_host(limits)).unwrap(), open)
 }
 
 /// A server that passes everything on to that one.
 fn passing_on(far: &NetworkPlane, limits: Limits) -> NetworkPlane {
     let listener = network::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let handler = passes_to(Server::Address(far.address));
-    network::start(listener, handler, limits, Access::LoopbackOnly).unwrap()
+    network::start(listener, handler, Port::of_this_host(limits)).unwrap()
 }
 
 fn passes_to(server: Server) -> coracle_http::Handler {
@@ -146,11 +147,11 @@ fn as_a_master_goes_on_to_an_agents_socket() {
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let agent = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().unwrap();
-        runtime.block_on(network::serve(door, handler, Limits::EDGE, Access::LoopbackOnly, stopped)).unwrap();
+        runtime.block_on(network::serve(door, handler, Port::of_this_host(Limits::EDGE), stopped)).unwrap();
     });
     let listener = network::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let handler = passes_to(Server::Socket(directory.socket()));
-    let master = network::start(listener, handler, Limits::EDGE, Access::LoopbackOnly).unwrap();
+    let master = network::start(listener, handler, Port::of_this_host(Limits::EDGE)).unwrap();
     conversation(Peer::tcp(&master));
     master.stop();
     stop.send_replace(true);
@@ -249,7 +250,7 @@ fn the_local_side_carries_none() {
     let (forwards, address) = (passes_to(Server::Address(far.address)), far.address);
     let handler =
         Arc::new(move |request: Request| if request.target.path() == "/here" { upgrade() } else { forwards(request) });
-    let plane = local::start(&directory.socket(), handler, LocalLimits::HOST).unwrap();
+    let plane = local::start(&directory.socket(), handler, LocalPort::of_root(LocalLimits::HOST)).unwrap();
     for path in ["/here", "/echo"] {
         let mut peer = Peer::unix(&directory.socket());
         peer.send(&ask(path, "Connection: Upgrade, close\r\nUpgrade: echo/1\r\n"));
@@ -266,7 +267,7 @@ fn the_local_side_carries_none() {
 fn the_local_side_takes_no_body_for_empty_that_is_not() {
     let directory = Private::new();
     let length = |request: Request| Answer::text(StatusCode::OK, format!("{} bytes\n", request.body.len()));
-    let plane = local::start(&directory.socket(), Arc::new(length), LocalLimits::HOST).unwrap();
+    let plane = local::start(&directory.socket(), Arc::new(length), LocalPort::of_root(LocalLimits::HOST)).unwrap();
     let table = [
         ("Content-Length: 5\r\n\r\nhello", "HTTP/1.1 200", "5 bytes\n"),
         ("\r\n", "HTTP/1.1 200", "0 bytes\n"),

@@ -1,7 +1,7 @@
 //! The server under test with handlers of known behaviour, and a peer that writes what it likes.
 use bytes::Bytes;
 use coracle_http::channel::{self, channel as stream_channel};
-use coracle_http::network::{self, Access, NetworkPlane};
+use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{
     Answer, Body, Caller, Forward, Handler, Limits, Request, STREAM_ITEMS_MAX, Server, StatusCode, Stream,
 };
@@ -53,6 +53,7 @@ impl Demo {
                 Answer::text(StatusCode::OK, format!("{} {} {}", request.method, request.target, request.body.len()))
             }
             "/page" => Answer::new(StatusCode::OK, "text/html", Body::Whole(Bytes::from_static(b"<script>"))),
+            "/user" => Answer::text(StatusCode::OK, request.identity.user.clone()),
             "/who" => Answer::text(StatusCode::OK, if request.caller == Caller::Local { "local" } else { "network" }),
             "/panic" => panic!("asked for"),
             "/gate" => {
@@ -126,8 +127,12 @@ impl Demo {
     pub fn network(&self, change: impl FnOnce(&mut Limits)) -> NetworkPlane {
         let mut limits = Limits::EDGE;
         change(&mut limits);
+        self.port(Port::of_this_host(limits))
+    }
+
+    pub fn port(&self, port: Port) -> NetworkPlane {
         let listener = network::listen("127.0.0.1:0".parse().unwrap()).unwrap();
-        network::start(listener, self.handler.clone(), limits, Access::LoopbackOnly).unwrap()
+        network::start(listener, self.handler.clone(), port).unwrap()
     }
 }
 

@@ -1,0 +1,55 @@
+//! A port asks each request who sends it.
+use crate::wire::{Demo, Peer, Private, ask, codes, serves};
+use coracle_http::local::LocalPort;
+use coracle_http::network::{Access, Identify, Port, RequestSender, Unidentified};
+use coracle_http::{Identity, Limits, LocalLimits, header, local};
+use std::sync::Arc;
+
+/// The user whose name the request brings, and nobody without.
+fn by_name() -> Identify {
+    Arc::new(|sender: &RequestSender<'_>| {
+        let shown = sender.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let user = shown.and_then(|value| value.strip_prefix("Bearer "));
+        let user = user.ok_or_else(|| Unidentified("a token is needed".to_owned()))?;
+        Ok(Arc::new(Identity { user: user.to_owned(), ..Identity::none() }))
+    })
+}
+
+fn request(fields: &str) -> Vec<u8> {
+    format!("GET /user HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").into_bytes()
+}
+
+#[test]
+fn each_request_of_a_connection_has_its_own_sender() {
+    let (demo, directory) = (Demo::new(), Private::new());
+    let port = Port { identify: by_name(), ..Port::of_this_host(Limits::EDGE) };
+    let plane = demo.port(port);
+    let local_port = LocalPort { identify: by_name(), limits: LocalLimits::HOST };
+    let local = local::start(&directory.socket(), demo.handler.clone(), local_port).unwrap();
+    for mut peer in [Peer::tcp(&plane), Peer::unix(&directory.socket())] {
+        peer.send(&request("Authorization: Bearer ann\r\n"));
+        peer.until_text("\r\n\r\nann");
+        peer.send(&request(""));
+        let refused = peer.until_text("a token is needed");
+        assert_eq!(codes(refused.as_bytes()), [401], "{refused}");
+        assert!(refused.contains(r#""reason":"Unauthorized""#), "{refused}");
+        peer.send(&request("Authorization: Bearer bob\r\n"));
+        peer.until_text("\r\n\r\nbob");
+    }
+    local.stop();
+    plane.stop();
+}
+
+#[test]
+fn a_port_for_anybody_takes_any_host() {
+    let demo = Demo::new();
+    let plane = demo.port(Port { access: Access::Anybody, ..Port::of_this_host(Limits::EDGE) });
+    let mut peer = Peer::tcp(&plane);
+    peer.send(b"GET /small HTTP/1.1\r\nHost: shop.example\r\nOrigin: https://far.example\r\nConnection: close\r\n\r\n");
+    assert_eq!(codes(&peer.rest()), [200]);
+    plane.stop();
+    let plane = demo.network(|_| {});
+    assert!(serves(Peer::tcp(&plane)));
+    assert!(ask(Peer::tcp(&plane), "/user").ends_with("system:admin"));
+    plane.stop();
+}
