@@ -17,8 +17,6 @@ const BROWSERS: &[u8] = b"Mozilla/";
 pub enum Access {
     /// Host must name this host's loopback, and Origin, where a browser sends one, this very port.
     LoopbackOnly,
-    /// Any Host and any Origin: `Identify` asks each request for a proof that a browser sends for no page.
-    Anybody,
 }
 
 /// Whether a listener here is out of reach for other hosts.
@@ -30,9 +28,7 @@ pub fn is_loopback(address: SocketAddr) -> bool {
 }
 
 pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-    if access == Access::Anybody {
-        return Ok(());
-    }
+    let Access::LoopbackOnly = access;
     let foreign = |what, value: &str| Err(Refusal::Foreign(what, value.to_owned()));
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next()) {

@@ -1,7 +1,7 @@
 //! A port asks each request who sends it.
-use crate::wire::{Demo, Peer, Private, ask, codes, serves};
+use crate::wire::{Demo, Peer, Private, ask, codes};
 use coracle_http::local::LocalPort;
-use coracle_http::network::{Access, Identify, Port, RequestSender, Unidentified};
+use coracle_http::network::{Identify, Port, RequestSender, Unidentified};
 use coracle_http::{Identity, Limits, LocalLimits, header, local};
 use std::sync::Arc;
 
@@ -41,15 +41,9 @@ fn each_request_of_a_connection_has_its_own_sender() {
 }
 
 #[test]
-fn a_port_for_anybody_takes_any_host() {
+fn a_port_of_this_host_serves_the_administrator() {
     let demo = Demo::new();
-    let plane = demo.port(Port { access: Access::Anybody, ..Port::of_this_host(Limits::EDGE) });
-    let mut peer = Peer::tcp(&plane);
-    peer.send(b"GET /small HTTP/1.1\r\nHost: shop.example\r\nOrigin: https://far.example\r\nConnection: close\r\n\r\n");
-    assert_eq!(codes(&peer.rest()), [200]);
-    plane.stop();
     let plane = demo.network(|_| {});
-    assert!(serves(Peer::tcp(&plane)));
     assert!(ask(Peer::tcp(&plane), "/user").ends_with("system:admin"));
     plane.stop();
 }
