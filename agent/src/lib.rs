@@ -97,6 +97,7 @@ use desired::ended::{self, EndedPods};
 use desired::known::Known;
 use desired::master::{self, ClusterServices, MasterPods, Outlets};
 use desired::page;
+use desired::unkept::Unkept;
 use desired::{Desired, together};
 use dns::resolv::ClusterNames;
 use dns::serve::ServedZone;
@@ -156,8 +157,9 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     if config.node_ip.is_none() {
         spawn_local(address::follow(address_in));
     }
-    let queue = (happenings_in.clone(), happenings);
-    let (desired, heard, network) = spawn_sources(&config, (&host, address.clone()), &docker, shown.clone(), queue);
+    let (queue, unkept) = ((happenings_in.clone(), happenings), Unkept::default());
+    let (desired, heard, network) =
+        spawn_sources(&config, (&host, address.clone()), &docker, (shown.clone(), &unkept), queue);
     let ends = SyncChannels {
         desired,
         verdicts,
@@ -178,7 +180,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let engine = docker.clone();
     spawn_local(async move { engine.watch(&wake).await });
     spawn_local(pressure::run(docker.clone(), pressure::EvictionSettings::of(&config), shown.clone(), strain_in));
-    let view = endpoints::View::new(shown.clone(), docker.clone(), &config, host.clone());
+    let view = endpoints::View::new(shown.clone(), docker.clone(), &config, host.clone(), unkept.clone());
     let listeners = probe::Listeners { happenings: happenings_in, tallies: view.tallies.clone() };
     spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), listeners));
     let (stop, stopping) = watch::channel(false);
@@ -201,7 +203,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     };
     if ended.is_ok() {
         // First: pods that end for good need not be known, and the host may not wait.
-        Known::new(&config.data_dir).keep_last(network.borrow().as_deref());
+        Known::new(&config.data_dir, unkept).keep_last(network.borrow().as_deref());
         leave(&leaving_in, shown).await;
     }
     stop.send_replace(true);
@@ -297,7 +299,7 @@ fn spawn_sources(
     config: &Config,
     (host, address): (&host::Host, watch::Receiver<String>),
     docker: &Arc<Docker>,
-    shown: watch::Receiver<Arc<Shown>>,
+    (shown, unkept): (watch::Receiver<Arc<Shown>>, &Unkept),
     (happenings_in, happenings): (mpsc::Sender<Happening>, mpsc::Receiver<Happening>),
 ) -> Followed {
     let (files_in, files) = watch::channel(None);
@@ -309,7 +311,7 @@ fn spawn_sources(
         spawn_local(async move { page::follow(page, &data_dir, fetched_in).await });
     }
     let (pods_in, pods) = watch::channel(None);
-    let known = Known::new(&config.data_dir);
+    let known = Known::new(&config.data_dir, unkept.clone());
     let (network_in, network) = watch::channel(config.master.as_ref().and_then(|_| known.read()).map(Arc::new));
     spawn_local(known.follow(network.clone()));
     let (objects_in, objects) = watch::channel(Arc::default());
@@ -319,7 +321,7 @@ fn spawn_sources(
     let dns = spawn_servers(config, (&network, &shown, &address), &happenings_in);
     let last = network.clone();
     let (ended_in, ended) = watch::channel(Arc::new(EndedPods::read(&config.data_dir, &config.node_name)));
-    spawn_local(ended::follow(config.data_dir.clone(), shown.clone(), ended_in));
+    spawn_local(ended::follow(config.data_dir.clone(), shown.clone(), unkept.clone(), ended_in));
     spawn_local(together::follow((files, ended), pods, network, objects, node, dns, desired_in));
     let Some(target) = config.master.clone() else {
         // Nobody takes events: the loop's queue must not fill up.
@@ -349,6 +351,7 @@ fn spawn_sources(
         network: network_in,
         node: node_in,
         given_up: given_up_in,
+        unkept: unkept.clone(),
     };
     let (name, data_dir, secrets_on_disk) = (config.node_name.clone(), config.data_dir.clone(), config.secrets_on_disk);
     let (follower, seen, machine_id) = (client.clone(), shown.clone(), host.machine_id.clone());

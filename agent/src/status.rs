@@ -12,6 +12,7 @@ mod whole;
 use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
+pub use self::before::least_restarts;
 pub use self::conditions::{CONDITIONS, is_own};
 use self::conditions::{ConditionFacts, DISRUPTION, MemberStatus, Resizing, conditions, disruption, gates};
 pub use self::end::is_final;

@@ -18,7 +18,7 @@ const PODMAN_FILES_MAX: u64 = 1 << 20;
 const PROCESSES: u64 = 4096;
 
 /// Of the network namespace, and of the folder in /var/tmp: CORACLE_E2E names another one, for runs beside each other.
-fn called() -> String {
+pub fn called() -> String {
     std::env::var("CORACLE_E2E").unwrap_or_else(|_| "coracle-e2e".to_owned())
 }
 

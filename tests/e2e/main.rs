@@ -2,7 +2,8 @@
 //! their own, so that nothing on this host is touched and everything (engine, bridge, nft table, routes, host ports) is
 //! gone with the namespace.
 //!
-//! One test after the other on one engine: `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`.
+//! `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`: one test after the other on one engine. Many
+//! tests are shared out to two processes with an engine each, as most of their time is spent waiting.
 
 mod bed;
 mod beside;
@@ -18,6 +19,7 @@ mod lan;
 mod life;
 mod manifests;
 mod network;
+mod parts;
 mod podman;
 mod pods;
 mod services;
@@ -64,6 +66,10 @@ fn main() -> ExitCode {
     if Brand::asked() == Brand::Podman {
         podman::leave_out(&mut tests);
     }
+    if let Some(code) = parts::run(tests.len()) {
+        return code;
+    }
+    let tests = parts::own(tests);
     let engine = match engine::Engine::start() {
         Ok(engine) => engine,
         Err(why) => {

@@ -20,6 +20,7 @@ use crate::desired::last::LastAssignment;
 use crate::desired::objects::Objects;
 use crate::desired::objects::kept::{Kept, UsedRef};
 use crate::desired::together::{AllSources, together};
+use crate::desired::unkept::Unkept;
 use crate::desired::{Desired, Source, SourceState};
 use crate::dns::resolv::ClusterNames;
 use crate::host;
@@ -125,7 +126,8 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
         };
         notes.push(format!("of the master at {target} it is known what it said last"));
     }
-    let network = config.master.as_ref().and_then(|_| Known::new(&config.data_dir).read()).map(Arc::new);
+    let network =
+        config.master.as_ref().and_then(|_| Known::new(&config.data_dir, Unkept::default()).read()).map(Arc::new);
     let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
     let ended = Arc::new(EndedPods::read(&config.data_dir, &config.node_name));
     let said = AllSources { sources, ended, network, objects: Arc::new(objects), node: None };

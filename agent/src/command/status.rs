@@ -19,7 +19,8 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
             .flatten()
             .map(|one| pressure(&text(&one["type"]), &text(&one["message"]))),
     );
-    problems.extend(node["left"].as_array().into_iter().flatten().map(&text));
+    let sentences = ["left", "unkept"].into_iter().flat_map(|list| node[list].as_array().into_iter().flatten());
+    problems.extend(sentences.map(&text));
     let former = node["formerNames"].as_array().into_iter().flatten();
     problems.extend(former.map(|name| former_name(&text(&node["name"]), &text(name))));
     let mut rows = Vec::new();
@@ -158,8 +159,10 @@ mod tests {
     #[test]
     fn what_cannot_be_removed() {
         let left = "the volumes of pod d/p: remove /x: /x/in is mounted, and stays: unmount it (umount)";
-        let report = report(&json!({"name": "n1", "left": [left]}), None, &json!({"items": []}), &[]);
-        assert!(!report.well && report.lines.last().is_some_and(|line| line.contains(left)), "{:?}", report.lines);
+        let node = json!({"name": "n1", "left": [left], "unkept": ["/d/ended.json: cannot write x: no space"]});
+        let report = report(&node, None, &json!({"items": []}), &[]);
+        assert!(report.lines.iter().any(|line| line.contains("cannot write x: no space")), "{:?}", report.lines);
+        assert!(!report.well && report.lines.iter().any(|line| line.contains(left)), "{:?}", report.lines);
     }
 
     #[test]

@@ -155,6 +155,11 @@ impl Assigned {
         })
     }
 
+    /// It could not be written.
+    pub fn is_unsaved(&mut self) {
+        self.unsaved = true;
+    }
+
     /// For the loop, likewise. It is never complete: an end is heard or asked for, not concluded.
     pub fn take_unsaid(&mut self) -> Option<SourceState> {
         if !std::mem::take(&mut self.unsaid) {

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::manifest::derived_uid;
+use super::unkept::Unkept;
 use super::{Source, Wanted};
 use crate::hash::manifest_hash_without_uid;
 use crate::private;
@@ -138,22 +139,28 @@ fn is_final(status: &Value) -> bool {
 }
 
 /// Durable before anybody hears of it. Ends with the loop.
-pub async fn follow(data_dir: String, mut shown: watch::Receiver<Arc<Shown>>, out: watch::Sender<Arc<EndedPods>>) {
+pub async fn follow(
+    data_dir: String,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    unkept: Unkept,
+    out: watch::Sender<Arc<EndedPods>>,
+) {
     let folder = PathBuf::from(data_dir);
-    let mut said = None;
-    while shown.changed().await.is_ok() {
+    let path = folder.join(NAME);
+    let mut attempts = 0;
+    loop {
+        let alive = tokio::select! {
+            changed = shown.changed() => changed.is_ok(),
+            () = unkept.due(&path, &mut attempts) => true,
+        };
+        if !alive {
+            return;
+        }
         let seen = shown.borrow_and_update().clone();
         let new = out.borrow().after(&seen);
-        if **out.borrow() == new {
-            continue;
-        }
-        match new.keep(&folder) {
-            Ok(()) => drop(out.send_replace(Arc::new(new))),
-            Err(error) if said.as_ref() == Some(&error.to_string()) => {}
-            Err(error) => {
-                log::error!("keep which pods of files have ended in {}: {error}", folder.join(NAME).display());
-                said = Some(error.to_string());
-            }
+        let written = if **out.borrow() == new { Ok(()) } else { new.keep(&folder) };
+        if unkept.note(&path, "which pods of files have ended", written) && **out.borrow() != new {
+            out.send_replace(Arc::new(new));
         }
     }
 }
@@ -264,9 +271,38 @@ mod tests {
             assert!(heard.with_end(&wanted(Source::File, "i:1")).pod.status.terminal());
         };
         tokio::select! {
-            () = follow(data_dir.clone(), seen, ended_in) => panic!("it goes on"),
+            () = follow(data_dir.clone(), seen, Unkept::default(), ended_in) => panic!("it goes on"),
             () = work => {}
         }
         fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_disk_does_not_take_is_written_later() {
+        let place = std::env::temp_dir().join(format!("coracle-unwritable-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        // Not a folder: nobody can write below it, root neither.
+        fs::write(&place, "").unwrap();
+        let data_dir = place.to_str().unwrap().to_owned();
+        let (shown_in, seen) = watch::channel(Arc::new(Shown::default()));
+        let (ended_in, mut ended) = watch::channel(Arc::new(EndedPods::default()));
+        let unkept = Unkept::default();
+        let work = async {
+            shown_in.send_replace(Arc::new(shown(Some(wanted(Source::File, "i:1")), "Failed")));
+            unkept.due(&place.join(NAME), &mut 0).await;
+            assert_eq!(unkept.texts().len(), 1, "{:?}", unkept.texts());
+            assert!(!ended.has_changed().unwrap(), "nobody hears of what is not on the disk");
+            fs::remove_file(&place).unwrap();
+            fs::create_dir(&place).unwrap();
+            // Nothing else happens meanwhile.
+            ended.changed().await.unwrap();
+            assert_eq!(EndedPods::read(&data_dir, ""), *ended.borrow().clone());
+            assert!(unkept.texts().is_empty());
+        };
+        tokio::select! {
+            () = follow(data_dir.clone(), seen, unkept.clone(), ended_in) => panic!("it goes on"),
+            () = work => {}
+        }
+        fs::remove_dir_all(place).unwrap();
     }
 }

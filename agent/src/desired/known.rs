@@ -24,6 +24,7 @@ use tokio::time::sleep;
 
 use super::Wanted;
 use super::master::ClusterServices;
+use super::unkept::Unkept;
 use crate::private;
 use crate::services::ends::slices_of;
 
@@ -37,11 +38,12 @@ const PAUSE: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Known {
     folder: PathBuf,
+    unkept: Unkept,
 }
 
 impl Known {
-    pub fn new(data_dir: &str) -> Known {
-        Known { folder: data_dir.into() }
+    pub fn new(data_dir: &str, unkept: Unkept) -> Known {
+        Known { folder: data_dir.into(), unkept }
     }
 
     /// None: nothing is known.
@@ -69,14 +71,14 @@ impl Known {
     }
 
     /// Whole and durable, or the old file stays.
-    pub fn keep(&self, network: &ClusterServices) {
-        self.write(file(network));
+    pub fn keep(&self, network: &ClusterServices) -> bool {
+        self.write(file(network))
     }
 
-    fn write(&self, text: Vec<u8>) {
-        if let Err(error) = private::replace_files(&self.folder, [(NAME.into(), text)].into_iter()) {
-            log::error!("keep the services in {}: {error}", self.folder.join(NAME).display());
-        }
+    /// False: it could not be written.
+    fn write(&self, text: Vec<u8>) -> bool {
+        let written = private::replace_files(&self.folder, [(NAME.into(), text)].into_iter());
+        self.unkept.note(&self.folder.join(NAME), "the services of the cluster", written)
     }
 
     /// At a stop: what was heard since the last write, endpoints too. What is on the disk already is not written again.
@@ -101,12 +103,12 @@ impl Known {
                 // What this agent has written it knows.
                 let first = kept.is_none();
                 let same = first && self.read().is_some_and(|known| as_written(&known).eq(as_written(&now)));
-                kept = Some(now.services.clone());
                 if !same {
-                    self.keep(&now);
+                    kept = if self.keep(&now) { Some(now.services.clone()) } else { None };
                     sleep(PAUSE).await;
                     continue;
                 }
+                kept = Some(now.services.clone());
             }
             if network.changed().await.is_err() {
                 return;
@@ -384,7 +386,7 @@ mod tests {
         }
 
         fn known(&self) -> Known {
-            Known { folder: self.0.clone() }
+            Known { folder: self.0.clone(), unkept: Unkept::default() }
         }
 
         /// Every write makes another file.

@@ -68,13 +68,9 @@ impl LastAssignment {
     }
 
     /// Whole and durable, or the old file stays.
-    pub fn keep(&self, assignment: &Assignment<&Value>) {
-        let text = serde_json::to_vec(assignment).map_err(io::Error::other);
-        if let Err(error) =
-            text.and_then(|text| private::replace_files(&self.folder, [(NAME.into(), text)].into_iter()))
-        {
-            log::error!("keep the last assignment in {}: {error}", self.path.display());
-        }
+    pub fn keep(&self, assignment: &Assignment<&Value>) -> io::Result<()> {
+        let text = serde_json::to_vec(assignment).map_err(io::Error::other)?;
+        private::replace_files(&self.folder, [(NAME.into(), text)].into_iter())
     }
 }
 
@@ -178,7 +174,8 @@ mod tests {
             pods: BTreeMap::from([("u".to_owned(), &pod)]),
             others: BTreeMap::new(),
             ..Assignment::default()
-        });
+        })
+        .unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&last.path), mode(&dir)), (0o600, 0o700), "pods hold passwords");
         let pods = BTreeMap::from([("u".to_owned(), pod)]);

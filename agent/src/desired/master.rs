@@ -31,6 +31,7 @@ use super::last::LastAssignment;
 use super::objects::{Objects, door, kept::Kept};
 use super::shelf::{WatchShelf, text};
 use super::uid_set::UidSet;
+use super::unkept::Unkept;
 use crate::desired::node_said::NodeSaid;
 use crate::naming::{PodName, Source, Tag, fit_uid};
 use crate::reclaim::judge::is_given_up;
@@ -69,6 +70,7 @@ pub struct Outlets {
     pub node: watch::Sender<Option<Arc<NodeSaid>>>,
     /// Volumes of the class `local`, of any node, whose directories are to go.
     pub given_up: watch::Sender<GivenUp>,
+    pub unkept: Unkept,
 }
 
 /// By name.
@@ -121,9 +123,10 @@ pub async fn run(client: Client, about: FollowFacts<'_>, shown: watch::Receiver<
         News::Listed(_) => cluster_of(&client).await.map(Some),
         News::Event { .. } => Some(None),
     };
-    let kept = Kept::open(data_dir, secrets_on_disk);
+    let kept = Kept::open(data_dir, secrets_on_disk, outlets.unkept.clone());
     tokio::join!(
         door::run(client.clone(), voice.clone(), kept, outlets.pods.subscribe(), outlets.objects.clone()),
+        write_again(&pods, &outlets.unkept),
         former::forget(&client, &voice, (former, machine_id), forget_former),
         follow(&client, &voice, "/api/v1/pods", &mine, tell_pods),
         follow(&client, &voice, "/api/v1/nodes", &own, async |news| {
@@ -149,6 +152,18 @@ pub async fn run(client: Client, about: FollowFacts<'_>, shown: watch::Receiver<
             true
         }),
     );
+}
+
+/// Writes the assignment again that the disk has not taken. Never ends.
+async fn write_again(pods: &RefCell<Pods<'_>>, unkept: &Unkept) {
+    let path = pods.borrow().last.path.clone();
+    let mut attempts = 0;
+    loop {
+        unkept.due(&path, &mut attempts).await;
+        if let Ok(mut pods) = pods.try_borrow_mut() {
+            pods.publish();
+        }
+    }
 }
 
 /// Whether the name is another pod's by now, or the pod another node's: this host was that node before.
@@ -214,6 +229,7 @@ struct Pods<'a> {
     outlets: &'a Outlets,
     node_name: &'a str,
     last: LastAssignment,
+    unkept: Unkept,
     assigned: Assigned,
     heard: MasterPods,
     /// A cluster that was warned of.
@@ -238,7 +254,8 @@ impl<'a> Pods<'a> {
                  in the API until `kubectl delete node {name}`; --node-name {name} is the way back"
             );
         }
-        Pods { client, shown, outlets, node_name, last, assigned, heard: MasterPods::default(), foreign: None }
+        let (unkept, heard) = (outlets.unkept.clone(), MasterPods::default());
+        Pods { client, shown, outlets, node_name, last, unkept, assigned, heard, foreign: None }
     }
 
     fn forget_former(&mut self, name: &str) {
@@ -349,10 +366,13 @@ impl<'a> Pods<'a> {
         }
     }
 
-    /// Durable before it is acted on.
+    /// Durable before it is acted on, unless the disk takes nothing.
     fn publish(&mut self) {
         if let Some(assignment) = self.assigned.take_unsaved() {
-            self.last.keep(&assignment);
+            let written = self.last.keep(&assignment);
+            if !self.unkept.note(&self.last.path, "the pods of this node", written) {
+                self.assigned.is_unsaved();
+            }
         }
         if let Some(state) = self.assigned.take_unsaid() {
             self.outlets.pods.send_replace(Some(state));

@@ -22,6 +22,7 @@ mod shelf;
 mod source_state;
 pub mod together;
 mod uid_set;
+pub mod unkept;
 mod wanted;
 mod workload;
 

@@ -145,11 +145,4 @@ impl Wanted {
             reason => reason.map(|_| count),
         }
     }
-
-    /// The same of this container of the engine.
-    pub fn restarts_told_of(&self, member: &Member<'_>, id: &str) -> u32 {
-        let status = status_of(&self.document["status"], member);
-        let same = |status: &&Value| status["containerID"].as_str().is_some_and(|told| told.ends_with(id));
-        status.filter(same).and_then(|_| self.restarts_told(member)).unwrap_or(0)
-    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::desired::unkept::Unkept;
 use crate::figures::LastReadings;
 use crate::figures::probes::Tallies;
 use crate::host::Host;
@@ -25,12 +26,20 @@ pub struct View {
     pub host: Host,
     /// The readings that rates begin with.
     pub last: Arc<LastReadings>,
+    /// Files of the agent's own that could not be written.
+    pub unkept: Unkept,
     /// What came of probes.
     pub tallies: Arc<Tallies>,
 }
 
 impl View {
-    pub fn new(shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, config: &Config, host: Host) -> View {
+    pub fn new(
+        shown: watch::Receiver<Arc<Shown>>,
+        docker: Arc<Docker>,
+        config: &Config,
+        host: Host,
+        unkept: Unkept,
+    ) -> View {
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
         let (last, tallies) = (Arc::default(), Arc::default());
         View {
@@ -42,6 +51,7 @@ impl View {
             data_dir,
             host,
             last,
+            unkept,
             tallies,
         }
     }

@@ -84,10 +84,15 @@ impl Memory {
         doubles
     }
 
-    /// The containers of pods of which one runs that had ended before.
-    pub(super) fn crowded<'p>(&self, pods: &'p BTreeMap<String, PodSeen<'_>>) -> BTreeSet<(&'p String, &'p String)> {
+    /// The containers of pods of which one runs that had ended before. A copy of one is no start of it: however many
+    /// somebody makes, the back-off of a container that fails stays.
+    pub(super) fn crowded<'p>(
+        &self,
+        pods: &'p BTreeMap<String, PodSeen<'_>>,
+        copies: &BTreeSet<String>,
+    ) -> BTreeSet<(&'p String, &'p String)> {
         let again = |run: &&Run<'_>| {
-            let runs = matches!(run.seen.state, State::Running { .. });
+            let runs = matches!(run.seen.state, State::Running { .. }) && !copies.contains(&run.seen.id);
             runs && (run.seen.beside.ended.is_some() || self.is_dead(&run.seen.id))
         };
         let runs = pods.values().flat_map(|pod| &pod.runs);
@@ -293,6 +298,30 @@ mod tests {
         gone.memory.look(&gone.containers, NOW);
         alone.memory = gone.memory;
         check(from_ref(&wanted), alone, 0, &["stop c"]);
+    }
+
+    /// Only a container that somebody started again takes the back-off away.
+    #[test]
+    fn a_copy_cuts_no_back_off() {
+        let wanted = one("Always");
+        let fine = |is_copy: bool| {
+            let mut world = world(&wanted, &[(0, died(1)), (1, RUNS)]);
+            look(&mut world);
+            let newest = world.containers[2].id.clone();
+            let mut started = world.containers[1].clone();
+            again(&mut started, Some(1));
+            if is_copy {
+                started.id = "copy".to_owned();
+                world.containers.push(started);
+            } else {
+                world.containers[1] = started;
+            }
+            world.containers[2].state = died(1);
+            look(&mut world);
+            world.memory.lives[&newest].death.unwrap().ran_fine
+        };
+        assert!(fine(false));
+        assert!(!fine(true));
     }
 
     #[test]

@@ -194,7 +194,8 @@ impl Memory {
     pub fn look(&mut self, containers: &[SeenContainer], now: Now) {
         let pods = seen::group(containers);
         self.owners.extend(pods.iter().map(|(uid, pod)| (uid.clone(), pod.name.clone())));
-        let (doubles, crowded) = (self.doubles(&pods), self.crowded(&pods));
+        let doubles = self.doubles(&pods);
+        let crowded = self.crowded(&pods, &doubles);
         let mut lives: BTreeMap<String, Life> = BTreeMap::new();
         let before: BTreeMap<String, u32> = self.lives.iter().map(|(id, life)| (id.clone(), life.again)).collect();
         for run in pods.values().flat_map(|pod| &pod.runs) {

@@ -1,5 +1,6 @@
 //! Measures: what is left of this host's memory and disks.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -9,6 +10,7 @@ use tokio::io::{Interest, Ready};
 
 use super::thresholds::Level;
 use crate::figures::files;
+use crate::tree::TreeSize;
 
 /// The kernel tells when processes have waited for memory for a tenth of a second within one: no other program needs to
 /// look then.
@@ -57,6 +59,13 @@ pub fn log(path: &str) -> u64 {
     size(path).unwrap_or(0).saturating_add(older.sum())
 }
 
+/// What files take of the disk. A file that is not there takes nothing, and no link is followed.
+pub fn files(paths: &BTreeSet<String>) -> TreeSize {
+    let found = paths.iter().filter_map(|path| fs::symlink_metadata(path).ok()).filter(fs::Metadata::is_file);
+    found
+        .fold(TreeSize::default(), |sum, file| sum.and(TreeSize { bytes: file.blocks().saturating_mul(512), files: 1 }))
+}
+
 /// Rings when processes wait for memory. A kernel that does not tell (`psi=0`) never rings.
 pub struct Alarm(Option<AsyncFd<File>>);
 
@@ -82,6 +91,19 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_count_once_and_links_never() {
+        let folder = std::env::temp_dir().join(format!("coracle-gauge-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        let mut file = File::create(path("hosts")).unwrap();
+        file.write_all(&[b'x'; 65_536]).and_then(|()| file.sync_all()).unwrap();
+        std::os::unix::fs::symlink(path("hosts"), path("link")).unwrap();
+        let taken = super::files(&[path("hosts"), path("hosts"), path("link"), path("none")].into());
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(taken.files == 1 && taken.bytes >= 65_536 && taken.bytes < 2 * 65_536, "{taken:?}");
+    }
 
     #[test]
     fn threads_are_counted_against_the_lower_limit() {

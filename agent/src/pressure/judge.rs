@@ -31,6 +31,8 @@ pub struct PodTaken {
     pub containers: BTreeMap<String, Taken>,
     /// Its empty directories on the disk, by name.
     pub volumes: BTreeMap<String, TreeSize>,
+    /// The files that its containers share or leave to the agent: hosts, hostname, resolv.conf, termination messages.
+    pub mounted: TreeSize,
 }
 
 /// Where pods' directories are, and where the engine keeps what is its own.
@@ -46,7 +48,7 @@ impl PodTaken {
     }
 
     fn volumes(&self) -> TreeSize {
-        self.volumes.values().fold(TreeSize::default(), |sum, size| sum.and(*size))
+        self.volumes.values().fold(self.mounted, |sum, size| sum.and(*size))
     }
 
     fn layers(&self) -> TreeSize {
@@ -243,7 +245,7 @@ mod tests {
             ((*name).to_owned(), Taken { memory: *memory, disk: size(*disk), processes: 0 })
         });
         let volumes = volumes.iter().map(|(name, used)| ((*name).to_owned(), size(*used)));
-        PodTaken { containers: containers.collect(), volumes: volumes.collect() }
+        PodTaken { containers: containers.collect(), volumes: volumes.collect(), ..PodTaken::default() }
     }
 
     #[test]
@@ -262,6 +264,9 @@ mod tests {
         check(&spec, taken(&[("c", 0, 1 << 20), ("d", 0, 1 << 20)], &[("w", 2 << 20)]), None);
         let text = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. ";
         check(&spec, taken(&[("c", 0, 1 << 20), ("d", 0, 1 << 20)], &[("w", (2 << 20) + 1)]), Some(text));
+        let mounted = |bytes| PodTaken { mounted: size(bytes), ..taken(&[("c", 0, 1 << 20)], &[("w", 1 << 20)]) };
+        check(&spec, mounted(2 << 20), None);
+        check(&spec, mounted((2 << 20) + 1), Some(text));
         let text = "Container c exceeded its local ephemeral storage limit \"1Mi\". ";
         check(&spec, taken(&[("c", 0, 2 << 20)], &[]), Some(text));
     }

@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::desired::Wanted;
 use crate::figures::files;
 use crate::images;
-use crate::naming::volume_dir;
+use crate::naming::{hosts_file, resolver_file, volume_dir};
 use crate::plan::admission::leaves;
 use crate::plan::seen::{self, PodSeen};
 use crate::plan::{Dismissal, Dismissed, Short, Strain};
@@ -270,6 +270,13 @@ impl Room {
         for name in &measures.volumes {
             taken.volumes.insert(name.clone(), measure(volume_dir(&self.about.data_dir, &wanted.name.uid, name)).await);
         }
+        let mut mounted = BTreeSet::new();
+        if measures.containers {
+            let (data_dir, uid) = (&self.about.data_dir, &wanted.name.uid);
+            mounted.extend([hosts_file(data_dir, uid), resolver_file(data_dir, uid)]);
+            let messages = seen::members(&pod.runs).filter_map(|run| run.tag.own_message_file(data_dir));
+            mounted.extend(messages.map(str::to_owned));
+        }
         for run in seen::members(&pod.runs).filter(|run| run.seen.runs()) {
             // Only an engine elsewhere has groups that nobody finds here; then it says itself.
             let usage = match files::container(&run.seen.id) {
@@ -288,9 +295,11 @@ impl Room {
                 };
                 let log = layer.log.map_or(0, |path| gauge::log(&path));
                 own.disk = TreeSize { bytes: layer.bytes.saturating_add(log), files };
+                mounted.extend(layer.mounted);
             }
             taken.containers.insert(run.tag.container.clone(), own);
         }
+        taken.mounted = gauge::files(&mounted);
         taken
     }
 }

@@ -4,7 +4,7 @@
 //! conditions by their types. It names no revision and needs none: whatever others say meanwhile, and wherever it
 //! stands in the status, stays.
 
-use crate::status::{CONDITIONS, is_own};
+use crate::status::{CONDITIONS, is_own, least_restarts};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -94,13 +94,9 @@ pub(super) fn follows(status: &Value, shows: &Value) -> Value {
     status
 }
 
-/// A container that the shown status does not have is one start more.
 fn keep_count(status: &mut Value, shown: &Value) {
-    let count = |status: &Value| status["restartCount"].as_u64().unwrap_or(0);
-    let id = |status: &Value| status["containerID"].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
-    let another = id(status).is_some_and(|own| id(shown).is_some_and(|shown| shown != own));
-    let least = count(shown) + u64::from(another);
-    if count(status) < least {
+    let least = least_restarts(status["containerID"].as_str(), shown);
+    if status["restartCount"].as_u64().unwrap_or(0) < least {
         status["restartCount"] = least.into();
     }
 }
@@ -170,8 +166,15 @@ mod tests {
         check((other.clone(), 0), (one.clone(), 3), 4);
         check((other.clone(), 4), (one.clone(), 3), 4);
         check((other.clone(), 7), (one.clone(), 3), 7);
-        check((Value::Null, 0), (one, 3), 3);
+        check((Value::Null, 0), (one.clone(), 3), 3);
         check((other, 0), (Value::Null, 3), 3);
+        // Somebody removed the newest container: the one before it is no further start.
+        let shown = json!({"containerStatuses": [{
+            "name": "c", "restartCount": 3, "containerID": "docker://2",
+            "lastState": {"terminated": {"containerID": "docker://1"}},
+        }]});
+        let status = json!({"containerStatuses": of(one, 2)});
+        assert_eq!(follows(&status, &shown)["containerStatuses"][0]["restartCount"], 3);
     }
 
     #[test]

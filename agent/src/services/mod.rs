@@ -123,6 +123,7 @@ pub fn rules(groups: &[Group], here: &RuleHost, served: Option<IpAddr>, pieces: 
         };
         if backends + part.backends > ALL_BACKENDS_MAX {
             rules.refused.push(one_too_many(&part));
+            rules.parts.push(Arc::new(refusing(&part)));
             continue;
         }
         backends += part.backends;
@@ -134,11 +135,19 @@ pub fn rules(groups: &[Group], here: &RuleHost, served: Option<IpAddr>, pieces: 
 fn one_too_many(part: &ServiceRules) -> Refused {
     let what = format!(
         "its {} pairs of ports and endpoints would be more than {ALL_BACKENDS_MAX} of all services on one host: its \
-         address leads nowhere here",
+         address refuses every connection here",
         part.backends
     );
     let (namespace, name, uid) = (part.namespace.clone(), part.name.clone(), part.uid.clone());
     Refused { namespace, name, uid, reason: TOO_MANY, what }
+}
+
+/// The service with its address alone: the kernel refuses a connection to an address that leads to no endpoint.
+fn refusing(part: &ServiceRules) -> ServiceRules {
+    let (namespace, name, uid) = (part.namespace.clone(), part.name.clone(), part.uid.clone());
+    let mut held = TableContent::default();
+    held.put("addresses", part.address.to_string(), "");
+    ServiceRules { namespace, name, uid, address: part.address, flows: BTreeMap::new(), backends: 0, held }
 }
 
 fn piece(Group { service, slices }: &Group, here: &RuleHost) -> Piece {

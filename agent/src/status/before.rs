@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::member::{StatusCase, terminated};
 use crate::desired::status_of;
 use crate::members::Member;
-use crate::plan::memory::KILLED_CODE;
+use crate::plan::memory::{KILLED_CODE, Lost};
 use crate::plan::renewal;
 use crate::plan::seen::{self, Run};
 
@@ -32,6 +32,26 @@ pub(super) fn removed() -> Value {
         "exitCode": KILLED_CODE, "reason": "RestartingAllContainers", "message": renewal::MESSAGE, "startedAt": null,
         "finishedAt": null,
     })
+}
+
+/// The least count of restarts of a container whose ID is `id` now, after the status `shown`. A container that the
+/// shown status does not name is a further start.
+pub fn least_restarts(id: Option<&str>, shown: &Value) -> u64 {
+    let count = shown["restartCount"].as_u64().unwrap_or(0);
+    let named = |id: &Value| id.as_str().filter(|id| !id.is_empty()).map(str::to_owned);
+    let before = named(&shown["lastState"]["terminated"]["containerID"]);
+    let another =
+        |id: &&str| named(&shown["containerID"]).is_some_and(|shown| shown != **id) && before.as_deref() != Some(*id);
+    count + u64::from(id.filter(|id| !id.is_empty()).as_ref().is_some_and(another))
+}
+
+/// How often its process began, less one. However many of its containers were removed, no count falls behind the shown
+/// one.
+pub(super) fn restarts(value: &Value, told: Option<&Value>, newest: Option<&Run<'_>>, lost: Option<&Lost>) -> u64 {
+    let begun = lost.filter(|lost| lost.exit_code.is_some()).map(|lost| lost.attempt);
+    let known = begun.or(newest.map(Run::restarts)).unwrap_or(0);
+    let least = told.map_or(0, |told| least_restarts(value["containerID"].as_str(), told));
+    u64::from(known).max(least)
 }
 
 /// When it started, as it was told: who starts its process again does not move that, and an agent that was not there

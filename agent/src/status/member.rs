@@ -4,7 +4,7 @@ use coracle_api::meta::Time;
 use coracle_api::pod::{Action, Container};
 use serde_json::{Value, json};
 
-use super::before::{removed, start_before, told_start};
+use super::before::{removed, restarts, start_before, told_start};
 use super::end::Told;
 use crate::desired::{Wanted, status_of};
 use crate::hash;
@@ -129,23 +129,15 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     let (started, ready) = readiness(case, member, newest, runs_now);
     let ready =
         if member.kind == MemberKind::Init { exit_code == Some(0) && state["terminated"].is_object() } else { ready };
-    let attempt = restarts(wanted, member, newest, lost);
     let never_ran = state.get("waiting").is_some() && before.is_null();
-    let last = if before.is_null() { json!({}) } else { json!({"terminated": before}) };
     let mut value = json!({
-        "name": container.name, "state": state, "lastState": last, "ready": ready, "restartCount": attempt,
-        "image": container.image, "imageID": "", "started": started,
+        "name": container.name, "state": state, "ready": ready, "restartCount": 0, "image": container.image, "imageID": "",
+        "lastState": if before.is_null() { json!({}) } else { json!({"terminated": before}) }, "started": started,
     });
     add_origin(&mut value, case, member, newest);
+    value["restartCount"] = restarts(&value, told, newest, lost).into();
     let start_error = newest.is_some_and(|run| matches!(run.seen.state, State::Created { refused: Some(_) }));
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
-}
-
-/// How often its process began, less one, as far as the containers here, this agent or the API know it.
-fn restarts(wanted: &Wanted, member: &Member<'_>, newest: Option<&Run<'_>>, lost: Option<&Lost>) -> u32 {
-    let begun = lost.filter(|lost| lost.exit_code.is_some()).map(|lost| lost.attempt);
-    let here = begun.or(newest.map(Run::restarts)).unwrap_or(0);
-    here.max(newest.map_or(0, |run| wanted.restarts_told_of(member, &run.seen.id)))
 }
 
 /// It was ended so that all containers of its pod start anew, and none of them runs any more.

@@ -31,6 +31,7 @@ pub async fn run(
     mut pods: watch::Receiver<Option<SourceState>>,
     out: watch::Sender<Arc<Objects>>,
 ) {
+    let (folder, unkept, mut attempts) = (kept.folder.clone(), kept.unkept.clone(), 0);
     let room = Rc::new(SharedObjects::new(KnownObjects::new(kept), out));
     let _requests = Task(spawn_local(requests::run(client.clone(), room.clone())).abort_handle());
     let mut silent = voice.watch();
@@ -68,6 +69,7 @@ pub async fn run(
             changed = pods.changed() => changed.is_ok(),
             changed = silent.changed() => changed.is_ok(),
             () = room.more.notified() => true,
+            () = unkept.due(&folder, &mut attempts) => true,
         };
         if !alive {
             return;

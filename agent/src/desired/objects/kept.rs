@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Object, ObjectKind, Ref, TokenRef};
+use crate::desired::unkept::Unkept;
 use crate::hash::hash_text;
 use crate::private;
 
@@ -47,7 +48,8 @@ struct Record {
 }
 
 pub struct Kept {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
+    pub(super) unkept: Unkept,
     secrets: bool,
     /// The content of the disk.
     saved: BTreeMap<ObjectKey, Arc<Object>>,
@@ -67,7 +69,7 @@ impl Kept {
     }
 
     /// Reads what the last agent knew. A file that cannot be read is known again when the master answers.
-    pub fn open(data_dir: &str, secrets: bool) -> Kept {
+    pub fn open(data_dir: &str, secrets: bool, unkept: Unkept) -> Kept {
         let folder = Path::new(data_dir).join(FOLDER);
         let mut saved = BTreeMap::new();
         for entry in fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok).take(FILES_MAX) {
@@ -84,14 +86,14 @@ impl Kept {
                 }
             }
         }
-        Kept { folder, secrets, saved }
+        Kept { folder, secrets, saved, unkept }
     }
 
     pub fn all(&self) -> &BTreeMap<ObjectKey, Arc<Object>> {
         &self.saved
     }
 
-    /// Makes the disk hold these. What cannot be written now is written with the next change.
+    /// Makes the disk hold these. What cannot be written now is written with the next call.
     pub fn keep(&mut self, objects: &BTreeMap<ObjectKey, Arc<Object>>) {
         let may = |place: &ObjectKey| self.secrets || place.1.kind() != ObjectKind::Secret;
         let new: Vec<(&ObjectKey, &Arc<Object>)> = objects
@@ -103,8 +105,8 @@ impl Kept {
             self.saved.keys().filter(|place| !objects.contains_key(*place)).cloned().collect();
         if !new.is_empty() {
             let files = new.iter().map(|(place, object)| (file_name(place).into(), record(place, object)));
-            if let Err(error) = private::replace_files(&self.folder, files) {
-                log::error!("keep what pods use in {}: {error}", self.folder.display());
+            let written = private::replace_files(&self.folder, files);
+            if !self.unkept.note(&self.folder, "the ConfigMaps, Secrets and tokens of pods", written) {
                 return;
             }
         }
@@ -164,16 +166,16 @@ mod tests {
             (place(ObjectKind::ConfigMap, "a"), object(ObjectKind::ConfigMap, "text")),
             (place(ObjectKind::Secret, "a"), object(ObjectKind::Secret, "AP8=")),
         ]);
-        let mut kept = Kept::open(data_dir, true);
+        let mut kept = Kept::open(data_dir, true, Unkept::default());
         kept.keep(&objects);
         let modes =
             fs::read_dir(dir.join(FOLDER)).unwrap().map(|entry| entry.unwrap().metadata().unwrap().mode() & 0o777);
         assert_eq!(modes.collect::<Vec<_>>(), [0o600, 0o600]);
         assert_eq!(fs::metadata(dir.join(FOLDER)).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(*Kept::open(data_dir, true).all(), objects);
-        assert_eq!(Kept::open(data_dir, false).all().len(), 1, "Secrets leave the disk");
+        assert_eq!(*Kept::open(data_dir, true, Unkept::default()).all(), objects);
+        assert_eq!(Kept::open(data_dir, false, Unkept::default()).all().len(), 1, "Secrets leave the disk");
         objects.remove(&place(ObjectKind::ConfigMap, "a"));
-        let mut without = Kept::open(data_dir, false);
+        let mut without = Kept::open(data_dir, false, Unkept::default());
         without.keep(&objects);
         assert_eq!(fs::read_dir(dir.join(FOLDER)).unwrap().count(), 0, "nor are they written");
         fs::remove_dir_all(dir).unwrap();

@@ -118,6 +118,7 @@ async fn request(client: &Client, wanted: &TokenRef) -> Result<(String, i64), St
 mod tests {
     use super::super::kept::Kept;
     use super::*;
+    use crate::desired::unkept::Unkept;
     use crate::desired::{Source, SourceState, Wanted};
     use std::sync::Arc;
 
@@ -129,7 +130,7 @@ mod tests {
                 {"serviceAccountToken": {"path": "token", "expirationSeconds": 1000}}]}}]},
         });
         let pod = Arc::new(Wanted::new(Source::Master, document).unwrap());
-        let mut state = KnownObjects::new(Kept::open("/nonexistent", false));
+        let mut state = KnownObjects::new(Kept::open("/nonexistent", false, Unkept::default()));
         let now = Instant::now();
         assert_eq!(due(&state, now), (Vec::new(), None));
         state.use_for(&SourceState { pods: vec![pod], cluster: "c".into(), ..SourceState::default() });

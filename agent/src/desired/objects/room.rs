@@ -241,6 +241,7 @@ fn used(wanted: &Wanted) -> impl Iterator<Item = UsedRef> {
 mod tests {
     use super::super::ObjectState;
     use super::*;
+    use crate::desired::unkept::Unkept;
     use crate::naming::Source;
     use serde_json::json;
 
@@ -266,7 +267,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("coracle-door-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let data_dir = dir.to_str().unwrap();
-        let mut state = KnownObjects::new(Kept::open(data_dir, true));
+        let mut state = KnownObjects::new(Kept::open(data_dir, true, Unkept::default()));
         let shelf = (ObjectKind::ConfigMap, "n".to_owned());
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let (a, b) = (pod("u1", "a"), pod("u2", "b"));
@@ -290,7 +291,7 @@ mod tests {
         let said = state.settle(0);
         assert_eq!((text(&said, &a, "a"), text(&said, &b, "b")), ("Absent".into(), "3".into()));
         // A reboot without a master.
-        let mut after = KnownObjects::new(Kept::open(data_dir, true));
+        let mut after = KnownObjects::new(Kept::open(data_dir, true, Unkept::default()));
         after.use_for(&pods("c1", vec![b.clone()], &[]));
         assert!(text(&after.settle(0), &b, "b").contains("silent: false"));
         after.silent = true;
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(text(&after.settle(0), &b, "b"), "3");
         after.use_for(&pods("c2", Vec::new(), &[]));
         after.settle(0);
-        assert!(Kept::open(data_dir, true).all().is_empty());
+        assert!(Kept::open(data_dir, true, Unkept::default()).all().is_empty());
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

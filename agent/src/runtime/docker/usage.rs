@@ -13,6 +13,8 @@ pub struct Layer {
     pub folder: Option<String>,
     /// The file of its log.
     pub log: Option<String>,
+    /// The files that the engine mounts in it by itself: hosts, hostname, resolv.conf. Containers of a pod share them.
+    pub mounted: Vec<String>,
 }
 
 impl Docker {
@@ -23,7 +25,13 @@ impl Docker {
         let found = self.change("measure", client.inspect_container(container, Some(options))).await.ok()?;
         let bytes = u64::try_from(found.size_rw.unwrap_or(0)).unwrap_or(0);
         let folder = found.graph_driver.and_then(|driver| driver.data.get("UpperDir").cloned());
-        Some(Layer { bytes, folder, log: found.log_path.filter(|path| !path.is_empty()) })
+        let mounted = [found.hosts_path, found.hostname_path, found.resolv_conf_path].into_iter().flatten();
+        Some(Layer {
+            bytes,
+            folder,
+            log: found.log_path.filter(|path| !path.is_empty()),
+            mounted: mounted.filter(|path| !path.is_empty()).collect(),
+        })
     }
 
     /// None: it has gone, or the engine does not count.
