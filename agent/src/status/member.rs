@@ -131,8 +131,9 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
         if member.kind == MemberKind::Init { exit_code == Some(0) && state["terminated"].is_object() } else { ready };
     let never_ran = state.get("waiting").is_some() && before.is_null();
     let mut value = json!({
-        "name": container.name, "state": state, "ready": ready, "restartCount": 0, "image": container.image, "imageID": "",
-        "lastState": if before.is_null() { json!({}) } else { json!({"terminated": before}) }, "started": started,
+        "name": container.name, "state": state, "ready": ready, "restartCount": 0, "image": container.image,
+        "lastState": if before.is_null() { json!({}) } else { json!({"terminated": before}) },
+        "imageID": "", "started": started,
     });
     add_origin(&mut value, case, member, newest);
     value["restartCount"] = restarts(&value, told, newest, lost).into();
