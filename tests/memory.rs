@@ -1,10 +1,14 @@
 //! What an object costs in memory, and a start: the promises of the store, kept by processes of their own that do
 //! nothing else.
 
-use coracle_agent::desired::{Desired, Source, UidSet, Wanted};
-use coracle_agent::plan::Node;
+use coracle_agent::facts::desired::Desired;
+use coracle_agent::facts::naming::Source;
+use coracle_agent::facts::shown::Shown;
+use coracle_agent::facts::uid_set::UidSet;
+use coracle_agent::facts::wanted::Wanted;
+use coracle_agent::facts::world::Node;
+use coracle_agent::running::sync::{self, SyncChannels};
 use coracle_agent::runtime::fake::Fake;
-use coracle_agent::sync::{self, Shown, SyncChannels};
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_master::config::Config;
 use coracle_master::store::{FlatStore, KindRow, Store, StoreRules, Write};

@@ -16,12 +16,11 @@ use coracle_api::strategy::Cidr;
 use coracle_http::client::Target;
 
 use crate::desired::page::Page;
-use crate::images;
+use crate::facts::thresholds::{self, Threshold};
+use crate::facts::world::Devices;
 use crate::inside::deed::{self, Deed};
-use crate::plan::Devices;
-use crate::pod_network::Owner;
-use crate::pressure::thresholds::{self, Threshold};
-use crate::usage;
+use crate::network::pod_network::Owner;
+use crate::{images, usage};
 use file::{Given, read_file};
 use values::{address, devices, is_node_name, is_pod_cidr, node_ip, pids_max, pod_network, sysctls};
 

@@ -8,73 +8,26 @@
 //! `run` is the only place where the parts meet. All of it lives on one thread; only log requests and the removal of
 //! large trees use another.
 
-pub mod act;
-pub mod address;
-mod balance;
-pub mod claims;
-pub mod clock;
 pub mod command;
 pub mod config;
-pub mod container;
-pub mod content;
 pub mod desired;
-pub mod disks;
-pub mod dns;
-pub mod downward;
 pub mod endpoints;
-mod env_file;
-mod environment;
-pub mod events;
+pub mod facts;
 pub mod figures;
-mod file_variables;
-pub mod firewall;
-pub mod giving;
-pub mod happening;
-pub mod hash;
-pub mod health_ports;
-pub mod heed;
 pub mod host;
-pub mod host_ports;
-pub mod hosts;
-pub mod huge_pages;
 pub mod images;
 pub mod inside;
-pub mod lanes;
-pub mod leaving;
-pub mod lock;
-pub mod logins;
-pub mod members;
-pub mod mounts;
-pub mod naming;
-pub mod net;
-pub mod netfilter;
-pub mod node;
-pub mod notify;
-mod oom_score;
-pub mod peers;
+pub mod network;
 pub mod plan;
-pub mod pod_network;
 pub mod pressure;
-pub mod private;
-pub mod probe;
-pub mod projection;
-mod pull_secrets;
 pub mod reclaim;
-pub mod report;
+pub mod running;
 pub mod runtime;
-pub mod runtime_class;
-pub mod security;
-pub mod services;
-pub mod sieve;
+pub mod spec;
 pub mod status;
 pub mod streams;
-pub mod summary;
-pub mod sync;
-pub mod tool;
-pub mod trace;
-mod tree;
+pub mod telling;
 pub mod usage;
-pub mod volumes;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -84,30 +37,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_http::client::Client;
-use coracle_http::network::{self, Port, UnixDoor};
+use coracle_http::network::{self as carrier, Port, UnixDoor};
 use coracle_http::resident;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 
-use clock::wall_ms;
 use config::Config;
 use desired::directory::Directory;
 use desired::ended::{self, EndedPods};
 use desired::known::Known;
-use desired::master::{self, ClusterServices, MasterPods, Outlets};
-use desired::page;
+use desired::master::{self, Outlets};
 use desired::unkept::Unkept;
-use desired::{Desired, together};
-use dns::resolv::ClusterNames;
-use dns::serve::ServedZone;
-use dns::zone::Zone;
-use happening::Happening;
-use lock::LockError;
-use pod_network::Subnet;
+use desired::{page, together};
+use facts::clock::wall_ms;
+use facts::desired::Desired;
+use facts::happening::Happening;
+use facts::heard::{ClusterServices, MasterPods};
+use facts::naming;
+use facts::resolv::ClusterNames;
+use facts::shown::Shown;
+use host::lock::LockError;
+use host::{machine, peers, private};
+use network::dns::serve::ServedZone;
+use network::dns::zone::Zone;
+use network::pod_network::{self, Subnet};
+use network::{address, balance, dns, health_ports, heed, net, services};
+use running::sync::{self, SyncChannels};
+use running::{giving, leaving, probe};
 use runtime::docker::{Docker, Settings};
 use runtime::pause;
-use sync::{Shown, SyncChannels};
+use telling::{events, notify, report};
 
 /// Happenings that wait to become events while the master is slow.
 const HAPPENINGS_MAX: usize = 256;
@@ -139,7 +99,7 @@ impl std::error::Error for RunError {}
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
     take_data_directory(&config.data_dir)?;
     let (port, socket) = listen(&config)?;
-    let host = host::look(&config.data_dir, config.node_ip, &config.pod_cidr);
+    let host = machine::look(&config.data_dir, config.node_ip, &config.pod_cidr);
     let docker = Arc::new(Docker::new(engine(&config)));
     // An engine that another agent holds is a reason not to start at all; one that is absent is waited for later.
     if let Ok(Err(error)) = timeout(FIRST_LOOK, docker.first_contact()).await {
@@ -184,14 +144,14 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let listeners = probe::Listeners { happenings: happenings_in, tallies: view.tallies.clone() };
     spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), listeners));
     let (stop, stopping) = watch::channel(false);
-    let port = spawn_local(network::serve(
+    let port = spawn_local(carrier::serve(
         port,
         endpoints::port(view.clone()),
         Port::of_this_host(endpoints::PORT),
         stopping.clone(),
     ));
     let socket =
-        spawn_local(network::serve(socket, endpoints::socket(view), Port::of_this_host(endpoints::SOCKET), stopping));
+        spawn_local(carrier::serve(socket, endpoints::socket(view), Port::of_this_host(endpoints::SOCKET), stopping));
     spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone()));
     spawn_local(giving::run(shown.clone(), network.clone(), resident::give_back));
     let notify = notify::Notify::from_environment();
@@ -262,15 +222,15 @@ fn engine(config: &Config) -> Settings {
 
 /// Both are taken before anything else is touched.
 fn listen(config: &Config) -> Result<(TcpListener, UnixDoor), RunError> {
-    let port = network::listen(config.listen)
+    let port = carrier::listen(config.listen)
         .map_err(|cause| RunError::Listen { address: config.listen.to_string(), cause })?;
-    let socket = network::listen_unix(&config.socket, peers::admits());
+    let socket = carrier::listen_unix(&config.socket, peers::admits());
     let at = || format!("{} (--socket-dir)", config.socket.display());
     Ok((port, socket.map_err(|cause| RunError::Listen { address: at(), cause })?))
 }
 
-pub(crate) fn node(config: &Config, host: &host::Host) -> plan::Node {
-    plan::Node {
+pub(crate) fn node(config: &Config, host: &machine::Host) -> facts::world::Node {
+    facts::world::Node {
         name: config.node_name.clone(),
         address: host.address.clone(),
         data_dir: config.data_dir.clone(),
@@ -297,7 +257,7 @@ type Followed =
 /// Everything that speaks of what should run: the directory, the master and what goes with it.
 fn spawn_sources(
     config: &Config,
-    (host, address): (&host::Host, watch::Receiver<String>),
+    (host, address): (&machine::Host, watch::Receiver<String>),
     docker: &Arc<Docker>,
     (shown, unkept): (watch::Receiver<Arc<Shown>>, &Unkept),
     (happenings_in, happenings): (mpsc::Sender<Happening>, mpsc::Receiver<Happening>),
@@ -334,7 +294,7 @@ fn spawn_sources(
         return (desired, heard, last);
     };
     let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
-    let about = node::NodeFacts {
+    let about = telling::node::NodeFacts {
         name: config.node_name.clone(),
         host: host.clone(),
         pod_cidr: config.pod_cidr.clone(),

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use coracle_agent::config::{self, Config, Invocation};
-use coracle_agent::disks::THREADS_MAX;
+use coracle_agent::host::disks::THREADS_MAX;
+use coracle_agent::host::machine;
 use coracle_agent::inside::deed::Deed;
-use coracle_agent::{command, host, inside, run};
+use coracle_agent::{command, inside, run};
 use coracle_http::network::HANDLER_STACK_BYTES;
 use coracle_http::resident;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,7 +20,7 @@ const BLOCKING_THREADS_MAX: usize = 12 + THREADS_MAX;
 #[expect(clippy::print_stdout, reason = "--help and --version are asked for on standard output")]
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let host = config::HostDefaults { name: host::name(), docker_host: std::env::var("DOCKER_HOST").ok() };
+    let host = config::HostDefaults { name: machine::name(), docker_host: std::env::var("DOCKER_HOST").ok() };
     match config::read(&arguments, &host) {
         Ok(Invocation::Help(text)) => {
             print!("{text}");
@@ -116,7 +117,7 @@ fn start_log(level: log::LevelFilter) {
             if journal {
                 writeln!(out, "<{level}>{text}")
             } else {
-                let time = coracle_agent::clock::now();
+                let time = coracle_agent::facts::clock::now();
                 writeln!(out, "{time} {:5} {text}", record.level())
             }
         })

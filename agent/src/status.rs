@@ -19,15 +19,14 @@ pub use self::end::is_final;
 use self::end::{PodEnd, Told, told};
 use self::member::{One, StatusCase, one, time, unknown};
 use self::whole::{add_resources, begun_ms, ending, rejected};
-use crate::desired::Wanted;
-use crate::members::{Member, MemberKind};
-use crate::naming::{LABEL_POD_UID, SANDBOX, Tag};
-use crate::plan::allocation;
-use crate::plan::order;
-use crate::plan::renewal;
-use crate::plan::resize;
-use crate::plan::seen::{self, Run};
-use crate::plan::{Dismissal, Dismissed, Now, Waits, World};
+use crate::facts::backoff::Now;
+use crate::facts::members::{Member, MemberKind};
+use crate::facts::naming::{LABEL_POD_UID, SANDBOX, Tag};
+use crate::facts::seen::{self, Run};
+use crate::facts::waiting::{Dismissal, Dismissed, Waits};
+use crate::facts::wanted::Wanted;
+use crate::facts::world::World;
+use crate::plan::{allocation, order, renewal, resize};
 
 pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
     let waits = &with_record(wanted, waits, was);
@@ -289,12 +288,13 @@ fn init_end(wanted: &Wanted, init: &[MemberStatus], waits: &Waits) -> Option<Pod
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::container::{Instance, member_config, sandbox_config};
-    use crate::desired::Desired;
-    use crate::naming::Source;
-    use crate::plan::memory::Lost;
-    use crate::plan::{Node, WaitReason, Waiting};
-    use crate::runtime::State;
+    use crate::facts::desired::Desired;
+    use crate::facts::engine::State;
+    use crate::facts::memory::Lost;
+    use crate::facts::naming::Source;
+    use crate::facts::waiting::{WaitReason, Waiting};
+    use crate::facts::world::Node;
+    use crate::spec::container::{Instance, member_config, sandbox_config};
 
     #[test]
     fn a_new_agent_reads_the_times_off_the_engine() {
@@ -305,11 +305,11 @@ mod tests {
         let wanted = Wanted::new(Source::File, document).unwrap();
         let tag = |container: &str| {
             let labels = sandbox_config(&Node::default(), &wanted, &[], 0, 0, String::new()).labels;
-            let mut tag = Tag::read(&crate::naming::container_name(&wanted.name, SANDBOX, 0), &labels).unwrap();
+            let mut tag = Tag::read(&crate::facts::naming::container_name(&wanted.name, SANDBOX, 0), &labels).unwrap();
             tag.container = container.to_owned();
             tag
         };
-        let seen = |container: &str, created_ms: i64, started_ms: i64| crate::runtime::SeenContainer {
+        let seen = |container: &str, created_ms: i64, started_ms: i64| crate::facts::engine::SeenContainer {
             id: container.to_owned(),
             name: tag(container).name(),
             labels: tag(container).labels(),
@@ -400,7 +400,7 @@ mod tests {
                     processes_of: None,
                     address: String::new(),
                 };
-                let image = crate::runtime::Image::default();
+                let image = crate::facts::engine::Image::default();
                 let config = member_config(
                     &Node::default(),
                     &Desired::default(),
@@ -412,7 +412,7 @@ mod tests {
                 .unwrap();
                 let (id, image) = (config.name.clone(), config.image);
                 let (name, labels, image_id) = (config.name, config.labels, String::new());
-                world.containers.push(crate::runtime::SeenContainer {
+                world.containers.push(crate::facts::engine::SeenContainer {
                     id,
                     name,
                     labels,
@@ -466,12 +466,12 @@ mod tests {
     fn world_of(wanted: &Wanted, state: &State, sandbox: bool, busy: bool) -> World {
         let seen = |container: &str, state: State| {
             let labels = sandbox_config(&Node::default(), wanted, &[], 0, 0, String::new()).labels;
-            let mut tag = Tag::read(&crate::naming::container_name(&wanted.name, SANDBOX, 0), &labels).unwrap();
+            let mut tag = Tag::read(&crate::facts::naming::container_name(&wanted.name, SANDBOX, 0), &labels).unwrap();
             tag.container = container.to_owned();
             if container != SANDBOX {
                 tag.hash = wanted.hash_of(&wanted.member("c").unwrap());
             }
-            crate::runtime::SeenContainer {
+            crate::facts::engine::SeenContainer {
                 id: container.to_owned(),
                 name: tag.name(),
                 labels: tag.labels(),

@@ -1,10 +1,10 @@
 //! Messages of DNS: what clients ask, and what others answer.
 
 use super::Dice;
-use coracle_agent::dns::answer::{AnswerFacts, Step, accepts, finish, given_back, question_end, step};
-use coracle_agent::dns::cache::AnswerCache;
-use coracle_agent::dns::zone::Zone;
-use coracle_agent::services::group::grouped;
+use coracle_agent::network::dns::answer::{AnswerFacts, Step, accepts, finish, given_back, question_end, step};
+use coracle_agent::network::dns::cache::AnswerCache;
+use coracle_agent::network::dns::zone::Zone;
+use coracle_agent::network::services::group::grouped;
 use coracle_api::service::Service;
 use serde_json::json;
 use std::sync::Arc;

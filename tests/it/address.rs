@@ -1,7 +1,8 @@
 //! An address of this host that changes, in a network namespace of its own.
 
 use crate::service_rules::inside;
-use coracle_agent::{address, host};
+use coracle_agent::host::machine;
+use coracle_agent::network::address;
 use std::net::IpAddr;
 use std::process::Command;
 use tokio::sync::watch;
@@ -19,12 +20,12 @@ fn a_lease_that_changes_is_heard_of() {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        assert_eq!(host::outward(), None);
+        assert_eq!(machine::outward(), None);
         ip("link add eth0 type veth peer name eth1");
         ip("link set eth1 up");
         ip("link set eth0 up");
         ip("addr add 192.0.2.7/24 dev eth0");
-        assert_eq!(host::outward(), Some(IpAddr::from([192, 0, 2, 7])));
+        assert_eq!(machine::outward(), Some(IpAddr::from([192, 0, 2, 7])));
         let (sender, mut address) = watch::channel("198.51.100.1".to_owned());
         let mut next = async || {
             address.changed().await.expect("it follows");

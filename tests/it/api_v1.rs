@@ -1,8 +1,8 @@
 //! The API of today.
 
 use crate::transcript::{Bed, ask, check, check_over};
-use coracle_agent::node::node_status;
-use coracle_agent::report::pod_status;
+use coracle_agent::telling::node::node_status;
+use coracle_agent::telling::report::pod_status;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

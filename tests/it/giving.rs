@@ -1,9 +1,9 @@
 //! The agent gives memory back after a burst, and else does nothing. Its clock stands still while there is something to
 //! do.
 
-use coracle_agent::desired::master::ClusterServices;
-use coracle_agent::giving::{self, CHANGES, SERVICES_CHANGES};
-use coracle_agent::sync::Shown;
+use coracle_agent::facts::heard::ClusterServices;
+use coracle_agent::facts::shown::Shown;
+use coracle_agent::running::giving::{self, CHANGES, SERVICES_CHANGES};
 use coracle_http::lull::STRETCH;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};

@@ -12,7 +12,7 @@ mod play;
 
 use std::collections::BTreeSet;
 
-use coracle_agent::desired::Source;
+use coracle_agent::facts::naming::Source;
 use serde_json::{Value, json};
 
 /// Why, and which lines of which case: `-` the kubelet's alone, `+` the agent's alone.

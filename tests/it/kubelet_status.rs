@@ -16,10 +16,13 @@
 
 use std::collections::BTreeMap;
 
-use coracle_agent::desired::{Source, Wanted};
-use coracle_agent::naming::{SANDBOX, Tag};
-use coracle_agent::plan::{Node, Now, Verdict, Waiting, Waits, World};
-use coracle_agent::runtime::{SeenContainer, State};
+use coracle_agent::facts::backoff::Now;
+use coracle_agent::facts::engine::{SeenContainer, State};
+use coracle_agent::facts::naming::Source;
+use coracle_agent::facts::naming::{SANDBOX, Tag};
+use coracle_agent::facts::waiting::{Waiting, Waits};
+use coracle_agent::facts::wanted::Wanted;
+use coracle_agent::facts::world::{Node, Verdict, World};
 use coracle_agent::status::{CONDITIONS, status};
 use serde_json::{Value, json};
 

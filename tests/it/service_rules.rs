@@ -1,10 +1,10 @@
 //! Rules of services in a real kernel, in a network namespace of its own: nft takes those of whatever services there
 //! may be, and where it refuses some all the same, only these are left out.
 
-use coracle_agent::services::group::grouped;
-use coracle_agent::services::{Pieces, RuleHost, ServiceRules, change, rules, script, trial};
-use coracle_agent::sync::Shown;
-use coracle_agent::{net, services};
+use coracle_agent::facts::shown::Shown;
+use coracle_agent::network::services::group::grouped;
+use coracle_agent::network::services::{Pieces, RuleHost, ServiceRules, change, rules, script, trial};
+use coracle_agent::network::{net, services};
 use coracle_api::service::{EndpointSlice, Service};
 use coracle_tests::fuzz::Dice;
 use serde_json::{Value, json};

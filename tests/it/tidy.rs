@@ -56,27 +56,30 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/command/readings.rs", "this host, for `doctor`"),
     ("agent/src/config/file.rs", "reads the configuration file"),
     ("agent/src/inside/terminal.rs", "runs stty"),
-    ("agent/src/notify.rs", "tells systemd"),
-    ("agent/src/private.rs", "files and folders for the agent's own user alone"),
+    ("agent/src/telling/notify.rs", "tells systemd"),
+    ("agent/src/host/private.rs", "files and folders for the agent's own user alone"),
     ("agent/src/lib.rs", "takes the agent's port and socket"),
-    ("agent/src/lock.rs", "one agent to an engine"),
-    ("agent/src/address.rs", "hears of the kernel when an address of this host changes"),
-    ("agent/src/heed.rs", "what listens on this host"),
-    ("agent/src/net.rs", "which frames go back through the port of a bridge that they came from"),
-    ("agent/src/tool.rs", "runs nft, ip and iptables"),
-    ("agent/src/tree.rs", "removes and measures folders that containers have filled"),
-    ("agent/src/pod_network/plug.rs", "pods' interfaces: the kernel's files about them, and `ip` in a pod's network"),
-    ("agent/src/netfilter.rs", "the kernel's flows and rules"),
-    ("agent/src/health_ports.rs", "answers balancers at health check node ports"),
-    ("agent/src/dns/serve.rs", "the sockets of the DNS server, and the kernel's random device"),
-    ("agent/src/dns/upstream.rs", "asks the host's resolvers, and reads who they are"),
-    ("agent/src/dns/names.rs", "reads the host's names, and the kernel's random device"),
-    ("agent/src/disks.rs", "reads what is mounted where, without asking it"),
-    ("agent/src/peers.rs", "the number of the master's user"),
+    ("agent/src/host/lock.rs", "one agent to an engine"),
+    ("agent/src/network/address.rs", "hears of the kernel when an address of this host changes"),
+    ("agent/src/network/heed.rs", "what listens on this host"),
+    ("agent/src/network/net.rs", "which frames go back through the port of a bridge that they came from"),
+    ("agent/src/host/tool.rs", "runs nft, ip and iptables"),
+    ("agent/src/host/tree.rs", "removes and measures folders that containers have filled"),
+    (
+        "agent/src/network/pod_network/plug.rs",
+        "pods' interfaces: the kernel's files about them, and `ip` in a pod's network",
+    ),
+    ("agent/src/network/netfilter.rs", "the kernel's flows and rules"),
+    ("agent/src/network/health_ports.rs", "answers balancers at health check node ports"),
+    ("agent/src/network/dns/serve.rs", "the sockets of the DNS server, and the kernel's random device"),
+    ("agent/src/network/dns/upstream.rs", "asks the host's resolvers, and reads who they are"),
+    ("agent/src/network/dns/names.rs", "reads the host's names, and the kernel's random device"),
+    ("agent/src/host/disks.rs", "reads what is mounted where, without asking it"),
+    ("agent/src/host/peers.rs", "the number of the master's user"),
     ("agent/src/images/mod.rs", "reads archives of images"),
-    ("agent/src/host.rs", "what this host is: memory, cores, addresses"),
+    ("agent/src/host/machine.rs", "what this host is: memory, cores, addresses"),
     ("agent/src/pressure/gauge.rs", "how full the host's memory, disks and pods' directories are"),
-    ("agent/src/figures/files.rs", "the kernel's files about containers and the host"),
+    ("agent/src/host/files.rs", "the kernel's files about containers and the host"),
     ("agent/src/endpoints/streams.rs", "connects to a port inside a pod"),
     ("agent/src/desired/directory.rs", "lists manifest files, and keeps their last good versions"),
     ("agent/src/desired/file.rs", "reads manifest files"),
@@ -131,6 +134,25 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Which room of the agent may use which; those that are not here use any.
+const ROOMS_OF_AGENT: &[(&str, &[&str])] = &[
+    ("facts", &[]),
+    ("host", &["facts"]),
+    ("network", &["facts", "host", "runtime"]),
+    ("spec", &["facts", "network"]),
+    ("plan", &["facts", "spec"]),
+    ("status", &["facts", "plan"]),
+    ("runtime", &["facts", "host", "network", "plan", "spec"]),
+    ("desired", &["facts", "host", "network", "spec"]),
+    ("reclaim", &["desired", "facts", "runtime"]),
+    ("figures", &["facts", "host", "runtime", "spec"]),
+    ("images", &["facts", "host", "plan", "runtime"]),
+    ("running", &["facts", "figures", "host", "plan", "runtime", "status"]),
+    ("telling", &["desired", "facts", "host", "plan", "running", "status"]),
+    ("streams", &["runtime"]),
+    ("inside", &[]),
+];
+
 /// Files that use each other directly or through others: of so many a reader can hold all in mind at once.
 const CIRCLE_FILES_MAX: usize = 3;
 
@@ -169,7 +191,7 @@ const ONLY_IN: &[(&str, &str)] = &[
     ("hyper::", "http/"),
     ("tiny_http::", "http/src/local"),
     ("bollard::", "agent/src/runtime/docker"),
-    ("domain::", "agent/src/dns/"),
+    ("domain::", "agent/src/network/dns/"),
     ("embedded_tls::", "http/src/tls.rs"),
     ("socket2::", "http/"),
 ];
@@ -397,31 +419,38 @@ fn pure_files_are_pure() {
     for folder in PURE {
         assert!(sources.iter().any(|s| s.path.starts_with(folder)), "PURE lists {folder}, which is gone");
     }
-    for file in ["master/src/prepare.rs", "master/src/store/state.rs", "agent/src/naming.rs"] {
+    for file in ["master/src/prepare.rs", "master/src/store/state.rs", "agent/src/facts/naming.rs"] {
         assert!(pure(file), "{file} says no longer that it is PURE");
     }
 }
 
 /// `master/src/serve/get.rs` and `master/src/serve.rs` are of the room `serve`.
-fn room(path: &str) -> Option<&str> {
-    path.strip_prefix("master/src/")?.split(['/', '.']).next()
+fn room<'a>(program: &str, path: &'a str) -> Option<&'a str> {
+    path.strip_prefix(program)?.strip_prefix("/src/")?.split(['/', '.']).next()
 }
 
 #[test]
-fn the_rooms_of_the_master_use_each_other_as_drawn() {
-    for (name, allowed) in ROOMS {
-        let foreign = |line: &str| {
-            let mut used = line
-                .match_indices("crate::")
-                .map(|(at, word)| line[at + word.len()..].split(|c: char| !c.is_alphanumeric() && c != '_'));
-            used.any(|mut rest| {
-                rest.next().is_some_and(|used| {
-                    used != *name && ROOMS.iter().any(|(room, _)| *room == used) && !allowed.contains(&used)
+fn rooms_use_each_other_as_drawn() {
+    for (program, rooms) in [("master", ROOMS), ("agent", ROOMS_OF_AGENT)] {
+        let sources = sources();
+        for (name, allowed) in rooms {
+            let foreign = |line: &str| {
+                let mut used = line
+                    .match_indices("crate::")
+                    .map(|(at, word)| line[at + word.len()..].split(|c: char| !c.is_alphanumeric() && c != '_'));
+                used.any(|mut rest| {
+                    rest.next().is_some_and(|used| {
+                        let is_room = program == "agent" || rooms.iter().any(|(room, _)| *room == used);
+                        used != *name && is_room && !allowed.contains(&used)
+                    })
                 })
-            })
-        };
-        let of = |path: &str| room(path) == Some(name) && !path.contains("/tests/") && !path.ends_with("round_trip.rs");
-        assert_none(places(&sources(), of, foreign), &format!("{name} may use {allowed:?} alone; see ARCHITECTURE.md"));
+            };
+            let tests = |path: &str| path.contains("/tests") || path.ends_with("round_trip.rs");
+            let of = |path: &str| room(program, path) == Some(name) && !tests(path);
+            let found = places(&sources, of, foreign);
+            assert_none(found, &format!("{program}: {name} may use {allowed:?} alone; see ARCHITECTURE.md"));
+            assert!(sources.iter().any(|source| of(&source.path)), "{program} has no room {name}");
+        }
     }
 }
 
@@ -440,7 +469,7 @@ fn one_file_of_the_master_writes() {
 }
 
 /// Whatever a container has put into a folder, and whatever is mounted there.
-const REMOVES: &str = "agent/src/tree.rs";
+const REMOVES: &str = "agent/src/host/tree.rs";
 /// Of the packages and of what is tried with them; what such a script made a moment ago, in a folder of its own, it may
 /// remove as it likes.
 const REMOVES_OF_PACKAGES: &str = "packaging/remove.sh";

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::report::Report;
-use crate::desired::Wanted;
-use crate::plan::ports::{TakenPorts, host_ports};
+use crate::facts::ports::{TakenPorts, host_ports};
+use crate::facts::wanted::Wanted;
 
 /// One file: its pods and warnings, or why it cannot be read.
 pub struct CheckedFile {
@@ -86,7 +86,7 @@ pub fn report(remarks: &[Remark]) -> Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Source;
+    use crate::facts::naming::Source;
     use serde_json::Value;
 
     fn file(path: &str, spec: Value, warnings: &[&str]) -> CheckedFile {

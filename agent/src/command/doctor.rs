@@ -7,10 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::json;
 
 use super::report::Report;
-use crate::figures::files::Disk;
-use crate::firewall::{Chain, Obstacle, obstacles};
-use crate::images::collect::{free_percent, is_full};
+use crate::host::files::Disk;
+use crate::network::firewall::{Chain, Obstacle, obstacles};
 use crate::runtime::docker::Engine;
+use crate::runtime::docker::stock::collect::{free_percent, is_full};
 pub use ports::HostPort;
 
 /// Below it the next image may not fit.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use coracle_http::client::Target;
 
 use super::check::CheckedFile;
-use crate::clock::{Clock, wall_ms};
 use crate::config::Config;
 use crate::desired::assigned::Assigned;
 use crate::desired::directory::Directory;
@@ -17,14 +16,20 @@ use crate::desired::ended::EndedPods;
 use crate::desired::file;
 use crate::desired::known::Known;
 use crate::desired::last::LastAssignment;
-use crate::desired::objects::Objects;
 use crate::desired::objects::kept::{Kept, UsedRef};
 use crate::desired::together::{AllSources, together};
 use crate::desired::unkept::Unkept;
-use crate::desired::{Desired, Source, SourceState};
-use crate::dns::resolv::ClusterNames;
-use crate::host;
-use crate::plan::{self, Case, Now, Round, Rules, World};
+use crate::facts::backoff::Now;
+use crate::facts::clock::{Clock, wall_ms};
+use crate::facts::desired::Desired;
+use crate::facts::naming::Source;
+use crate::facts::objects::Objects;
+use crate::facts::resolv::ClusterNames;
+use crate::facts::round::Round;
+use crate::facts::source_state::SourceState;
+use crate::facts::world::World;
+use crate::host::machine;
+use crate::plan::{self, Case, Rules};
 use crate::runtime::Runtime;
 use crate::runtime::docker::{Docker, Settings};
 
@@ -81,9 +86,9 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
     let desired = desired(config, &mut notes);
     let docker = engine(config);
     let clock = Clock::start(Rc::new(wall_ms));
-    let asked = |failure: crate::runtime::Failure| format!("the engine at {}: {failure}", config.docker_host);
+    let asked = |failure: crate::facts::engine::Failure| format!("the engine at {}: {failure}", config.docker_host);
     let mut world = World {
-        node: crate::node(config, &host::look(&config.data_dir, config.node_ip, &config.pod_cidr)),
+        node: crate::node(config, &machine::look(&config.data_dir, config.node_ip, &config.pod_cidr)),
         ..World::default()
     };
     world.containers = docker.list().await.map_err(asked)?;

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::report::Report;
-use crate::desired::Desired;
-use crate::naming::PodName;
-use crate::plan::round::words;
-use crate::plan::{Round, Waits, World, seen};
+use crate::facts::desired::Desired;
+use crate::facts::naming::PodName;
+use crate::facts::round::{Round, words};
+use crate::facts::seen;
+use crate::facts::waiting::Waits;
+use crate::facts::world::World;
 
 /// `notes`: what could not be read, and what is not known here.
 pub fn report(round: &Round, desired: &Desired, world: &World, notes: &[String]) -> Report {
@@ -75,9 +77,11 @@ fn waits(waits: &Waits) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::{Source, Wanted};
-    use crate::plan::{Case, Now, Rules, plan};
-    use crate::runtime::Image;
+    use crate::facts::backoff::Now;
+    use crate::facts::engine::Image;
+    use crate::facts::naming::Source;
+    use crate::facts::wanted::Wanted;
+    use crate::plan::{Case, Rules, plan};
     use std::sync::Arc;
 
     fn report_of(image: Option<Image>) -> Report {

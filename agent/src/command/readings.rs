@@ -9,17 +9,20 @@ use coracle_http::{Method, StatusCode};
 
 use super::doctor::{HostPort, Readings};
 use super::{check, look};
-use crate::clock::wall_ms;
 use crate::config::Config;
 use crate::desired::page::Page;
-use crate::desired::{Desired, Wanted};
-use crate::figures::files::disk;
-use crate::host_ports::listening;
-use crate::plan::ports::host_ports;
-use crate::plan::seen;
-use crate::pod_network::{Owner, plug};
-use crate::runtime::{Runtime, SeenContainer};
-use crate::{heed, net, private};
+use crate::facts::clock::wall_ms;
+use crate::facts::desired::Desired;
+use crate::facts::engine::SeenContainer;
+use crate::facts::ports::host_ports;
+use crate::facts::seen;
+use crate::facts::wanted::Wanted;
+use crate::host::files::disk;
+use crate::host::private;
+use crate::network::host_ports::listening;
+use crate::network::pod_network::{Owner, plug};
+use crate::network::{heed, net};
+use crate::runtime::Runtime;
 
 pub async fn read(config: &Config, agent_answers: bool) -> Readings {
     let docker = look::engine(config);
@@ -127,7 +130,7 @@ fn wanted_ports(desired: &Desired, containers: &[SeenContainer], own_network: bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Source;
+    use crate::facts::naming::Source;
     use serde_json::json;
 
     #[test]

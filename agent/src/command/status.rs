@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::check::Remark;
 use super::report::Report;
-use crate::naming::{CONFIG_SOURCE, WAITS_FOR};
-use crate::summary;
+use crate::facts::naming::{CONFIG_SOURCE, WAITS_FOR};
+use crate::telling::summary;
 
 /// `node`, `pods`: the answers of `/node` and `/pods`. `trouble`: what `/healthz` says where it is not well.
 pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Remark]) -> Report {

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use coracle_api::strategy::Cidr;
 use coracle_api::strategy::amounts::is_extended;
 
-use crate::plan::Devices;
-use crate::pod_network::Owner;
-use crate::security::{is_sysctl_pattern, sysctl_name};
+use crate::facts::world::Devices;
+use crate::network::pod_network::Owner;
+use crate::spec::security::{is_sysctl_pattern, sysctl_name};
 
 /// An IP address; an empty text is none.
 pub(super) fn address(text: &str) -> Result<Option<IpAddr>, String> {

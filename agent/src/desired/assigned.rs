@@ -7,8 +7,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::last::{Assignment, intent};
-use super::{Source, SourceState, UidSet, Wanted};
-use crate::naming::fit_uid;
+use crate::facts::naming::{Source, fit_uid};
+use crate::facts::source_state::SourceState;
+use crate::facts::uid_set::UidSet;
+use crate::facts::wanted::Wanted;
 
 type Pods = BTreeMap<String, Entry>;
 

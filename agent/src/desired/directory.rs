@@ -9,21 +9,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use tokio::sync::watch;
 
 use super::file::{Good, Stamp, names, stamp, take};
 use super::inotify::{Change, Watch, hidden};
-use super::objects::{Object, Ref};
-use super::page;
-use super::{FilesSeen, PodName, SourceState, UidSet, Wanted};
-use crate::private;
-use crate::trace;
+use super::{PodName, page};
+use crate::facts::objects::{Object, Ref};
+use crate::facts::source_state::{FilesSeen, SourceState};
+use crate::facts::uid_set::UidSet;
+use crate::facts::wanted::Wanted;
+use crate::host::{private, trace};
 
 /// Finds what inotify does not tell: network file systems, hard links, a directory that was mounted over.
 const RESCAN: Duration = Duration::from_secs(60);

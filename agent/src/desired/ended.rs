@@ -6,10 +6,9 @@
 //! An edit of the file, or its removal, ends the record.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,10 +16,11 @@ use tokio::sync::watch;
 
 use super::manifest::derived_uid;
 use super::unkept::Unkept;
-use super::{Source, Wanted};
-use crate::hash::manifest_hash_without_uid;
-use crate::private;
-use crate::sync::Shown;
+use crate::facts::hash::manifest_hash_without_uid;
+use crate::facts::naming::Source;
+use crate::facts::shown::Shown;
+use crate::facts::wanted::Wanted;
+use crate::host::private;
 
 const NAME: &str = "ended.json";
 /// Far above what a thousand pods take; what is bigger was not written by this file.
@@ -168,8 +168,8 @@ pub async fn follow(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Desired;
-    use crate::plan::World;
+    use crate::facts::desired::Desired;
+    use crate::facts::world::World;
     use serde_json::json;
 
     fn wanted(source: Source, image: &str) -> Arc<Wanted> {

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::inotify::hidden;
 use super::manifest::{self, Origin};
-use super::objects::{Object, ObjectKind, Ref};
-use super::{Source, Wanted};
+use crate::facts::naming::Source;
+use crate::facts::objects::{Object, ObjectKind, Ref};
+use crate::facts::wanted::Wanted;
 
 /// A manifest has some hundred bytes; what is bigger is something else.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -2,16 +2,15 @@
 //! run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use coracle_api::pod::Container;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::recorded::{exit_code, was_started};
-use crate::private;
+use crate::facts::recorded::{exit_code, was_started};
+use crate::host::private;
 
 const NAME: &str = "last-assignment.json";
 /// Far above what a thousand pods take; what is bigger was not written by this file.

@@ -14,7 +14,7 @@ use coracle_schema::yaml;
 use serde_json::{Value, json};
 
 use super::workload::{self, Workload};
-use crate::hash::hash_text;
+use crate::facts::hash::hash_text;
 
 /// What a file without a namespace means.
 const NAMESPACE: &str = "default";

@@ -23,42 +23,28 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::SourceState;
 use super::assigned::Assigned;
 use super::follow::{News, Voice, follow, get};
 use super::former;
+use super::given_up::is_given_up;
 use super::last::LastAssignment;
-use super::objects::{Objects, door, kept::Kept};
+use super::objects::door;
+use super::objects::kept::Kept;
 use super::shelf::{WatchShelf, text};
-use super::uid_set::UidSet;
 use super::unkept::Unkept;
-use crate::desired::node_said::NodeSaid;
-use crate::naming::{PodName, Source, Tag, fit_uid};
-use crate::reclaim::judge::is_given_up;
-use crate::sync::Shown;
+use crate::facts::heard::{ClusterServices, MasterPods};
+use crate::facts::naming::{PodName, Source, Tag, fit_uid};
+use crate::facts::node_said::NodeSaid;
+use crate::facts::objects::Objects;
+use crate::facts::shown::Shown;
+use crate::facts::source_state::SourceState;
+use crate::facts::uid_set::UidSet;
 
 /// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done
 /// with are forgotten.
 const GONE_KEPT: usize = 32;
 /// Between two looks whether a listing has been taken in.
 const SETTLE: Duration = Duration::from_millis(100);
-
-/// The pods of this node as the master shows them, by uid, with statuses and mirrors. Reports are compared with them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct MasterPods {
-    pub pods: BTreeMap<String, Arc<Value>>,
-    /// False until the first listing.
-    pub listed: bool,
-}
-
-/// The services of the cluster and their endpoints, as last heard.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ClusterServices {
-    pub services: Arc<Vec<Arc<Service>>>,
-    pub slices: Vec<Arc<EndpointSlice>>,
-    /// False: it was read from this host's disk, and may be of before a reboot.
-    pub heard: bool,
-}
 
 pub struct Outlets {
     pub objects: watch::Sender<Arc<Objects>>,
@@ -390,8 +376,8 @@ impl<'a> Pods<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Desired;
-    use crate::plan::World;
+    use crate::facts::desired::Desired;
+    use crate::facts::world::World;
     use serde_json::json;
 
     #[test]

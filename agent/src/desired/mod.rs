@@ -9,59 +9,24 @@ pub mod ended;
 pub mod file;
 pub mod follow;
 mod former;
+pub mod given_up;
 mod inotify;
 pub mod known;
 pub mod last;
 pub mod manifest;
 pub mod master;
-pub mod node_said;
 pub mod objects;
 pub mod page;
-mod recorded;
 mod shelf;
-mod source_state;
 pub mod together;
-mod uid_set;
 pub mod unkept;
-mod wanted;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use coracle_api::service::Service;
-
-use crate::desired::node_said::NodeSaid;
-use crate::dns::resolv::Dns;
-use crate::naming::PodName;
-pub use crate::naming::Source;
-use objects::Objects;
-pub use recorded::{ended_for_good, status_of};
-pub use source_state::{FilesSeen, SourceState};
-pub use uid_set::UidSet;
-pub use wanted::Wanted;
-
-/// All that this host should run.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Desired {
-    /// By uid.
-    pub pods: BTreeMap<String, Arc<Wanted>>,
-    /// Sources whose missing pods are unknown, not absent.
-    pub unknown: BTreeSet<Source>,
-    pub gone: UidSet,
-    /// The files of this host's directory.
-    pub files: Arc<FilesSeen>,
-    /// Names that this host's node had before, and that the API still has.
-    pub former: BTreeSet<String>,
-    /// v1 Services of all namespaces, as last heard: for service variables.
-    pub services: Arc<Vec<Arc<Service>>>,
-    /// How the names of new pods resolve.
-    pub dns: Dns,
-    /// The master's part of this node. None: unknown.
-    pub node: Option<Arc<NodeSaid>>,
-    /// The data of ConfigMaps and Secrets for pods.
-    pub objects: Arc<Objects>,
-}
+pub use crate::facts::desired::Desired;
+use crate::facts::naming::{PodName, Source};
+use crate::facts::source_state::SourceState;
 
 /// Puts the sources together. What two sources both claim goes to the earlier of the list, and the answer names the
 /// losers, for the log: of one uid, or of one namespace and name from one source, only one can run.
@@ -101,23 +66,12 @@ pub fn merge(sources: &BTreeMap<Source, SourceState>) -> (Desired, Vec<String>) 
     (desired, dropped)
 }
 
-impl Desired {
-    /// Whether the containers of a pod that no source lists have to go. Unknown is not absent.
-    pub fn is_gone(&self, pod: &PodName) -> bool {
-        !self.pods.contains_key(&pod.uid) && (self.gone.contains(&pod.uid) || !self.unknown.contains(&pod.source))
-    }
-
-    /// Whether a pod of the API that shows what a file asked for has to go. One file that cannot be read keeps nothing
-    /// of another.
-    pub fn lacks_file(&self, namespace: &str, name: &str, file: Option<&str>) -> bool {
-        !self.unknown.contains(&Source::File) || self.files.lack(namespace, name, file)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::wanted::Wanted;
     use serde_json::json;
+    use std::sync::Arc;
 
     fn wanted(source: Source, namespace: &str, name: &str, uid: &str) -> Arc<Wanted> {
         Arc::new(Wanted::new(source, json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})).unwrap())

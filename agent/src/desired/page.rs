@@ -6,12 +6,11 @@
 //!         · an error: said once, nothing ends
 
 use std::ffi::OsString;
-use std::fmt;
-use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+use std::{fmt, fs};
 
 use coracle_http::client::{Client, Target};
 use coracle_http::{HeaderMap, header};
@@ -19,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::file::FILE_BYTES_MAX;
-use crate::private;
+use crate::host::private;
 
 /// As often as a kubelet looks.
 const PERIOD: Duration = Duration::from_secs(20);

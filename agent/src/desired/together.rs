@@ -6,12 +6,15 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::ended::EndedPods;
-use super::master::ClusterServices;
-use super::objects::{self, Objects};
-use super::{Desired, Source, SourceState, merge};
-use crate::desired::node_said::NodeSaid;
-use crate::dns::resolv::{ClusterNames, Dns};
-use crate::dns::upstream;
+use super::merge;
+use crate::facts::desired::Desired;
+use crate::facts::heard::ClusterServices;
+use crate::facts::naming::Source;
+use crate::facts::node_said::NodeSaid;
+use crate::facts::objects::{Objects, with_files};
+use crate::facts::resolv::{ClusterNames, Dns};
+use crate::facts::source_state::SourceState;
+use crate::network::dns::upstream;
 
 /// The latest state of all sources.
 pub struct AllSources {
@@ -34,7 +37,7 @@ pub fn together(said: AllSources, dns: &ClusterNames) -> (Desired, Vec<String>) 
         *wanted = said.ended.with_end(wanted);
     }
     merged.node = said.node;
-    merged.objects = objects::with_files(said.objects, said.sources.get(&Source::File));
+    merged.objects = with_files(said.objects, said.sources.get(&Source::File));
     (merged, dropped)
 }
 

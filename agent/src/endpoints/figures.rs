@@ -9,10 +9,11 @@ use coracle_http::{Answer, Body, HeaderValue, StatusCode, Stream, header};
 use serde_json::Value;
 
 use super::view::View;
-use crate::clock::wall_ms;
+use crate::facts::clock::wall_ms;
+use crate::facts::shown::Shown;
 use crate::figures::claims::{Claimed, claimed};
-use crate::figures::{Reading, RunningContainer, files, metrics, rates, read, subjects, summary};
-use crate::sync::Shown;
+use crate::figures::{Reading, RunningContainer, metrics, rates, read, subjects, summary};
+use crate::host::files;
 
 /// Of Prometheus' text form.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

@@ -5,16 +5,15 @@ use coracle_api::query::{LogOptions, Since};
 use coracle_api::status::{Reason, Status};
 use coracle_http::channel::{Receiver, channel};
 use coracle_http::{Answer, Body, Request, STREAM_ITEMS_MAX, StatusCode, Stream};
-
 use serde_json::Value;
 
 use super::place::{parameters, pods_called, runs_of, segments};
 use super::streams;
 use super::view::View;
-use crate::clock::now;
+use crate::facts::clock::now;
+use crate::facts::engine::{SeenContainer, State};
+use crate::facts::shown::Shown;
 use crate::runtime::docker::logs::Wish;
-use crate::runtime::{SeenContainer, State};
-use crate::sync::Shown;
 
 pub fn answer(view: &View, path: &str, request: &Request) -> Answer {
     let query = request.target.query().unwrap_or_default();
@@ -148,7 +147,8 @@ fn wish(options: &LogOptions, now: Time) -> Wish {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::{Source, Wanted};
+    use crate::facts::naming::Source;
+    use crate::facts::wanted::Wanted;
     use coracle_api::query::Stream;
     use std::sync::Arc;
 

@@ -17,10 +17,10 @@ use std::sync::Arc;
 use coracle_http::{Answer, Handler, Limits, Method, Request, StatusCode};
 use serde_json::{Value, json};
 
-use crate::naming::{CONFIG_SOURCE, WAITS_FOR};
-use crate::node::conditions;
-use crate::summary;
-use crate::sync::Shown;
+use crate::facts::naming::{CONFIG_SOURCE, WAITS_FOR};
+use crate::facts::shown::Shown;
+use crate::telling::node::conditions;
+use crate::telling::summary;
 use streams::With;
 pub use view::View;
 
@@ -144,7 +144,7 @@ fn pods(shown: &Shown, node_name: &str) -> Answer {
             pod["kind"] = "Pod".into();
             pod["spec"]["nodeName"] = node_name.into();
             pod["metadata"]["annotations"][CONFIG_SOURCE] =
-                if wanted.name.source == crate::naming::Source::File { "file" } else { "api" }.into();
+                if wanted.name.source == crate::facts::naming::Source::File { "file" } else { "api" }.into();
             if let Some(status) = shown.statuses.get(uid) {
                 pod["status"] = status.clone();
             }
@@ -163,7 +163,8 @@ fn pods(shown: &Shown, node_name: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Short, Strain, World};
+    use crate::facts::strain::{Short, Strain};
+    use crate::facts::world::World;
     use coracle_http::Body;
 
     #[test]

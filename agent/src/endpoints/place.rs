@@ -1,9 +1,9 @@
 //! PURE. Parses a path and its query: parameters, pods and the runs of their containers.
 
-use crate::desired::Wanted;
-use crate::naming::{SANDBOX, Source, Tag};
-use crate::runtime::SeenContainer;
-use crate::sync::Shown;
+use crate::facts::engine::SeenContainer;
+use crate::facts::naming::{SANDBOX, Source, Tag};
+use crate::facts::shown::Shown;
+use crate::facts::wanted::Wanted;
 
 /// Those of this name in the API, where a file's pod has that of its mirror. Where there are none: the file's pod that
 /// its file calls so.
@@ -85,7 +85,7 @@ fn decode(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Desired;
+    use crate::facts::desired::Desired;
     use serde_json::json;
     use std::sync::Arc;
 

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_http::channel;
-use coracle_http::{Answer, HeaderMap, Request, StatusCode, Upgrade};
+use coracle_http::{Answer, HeaderMap, Request, StatusCode, Upgrade, channel};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::sync::watch::Receiver;
@@ -15,14 +14,14 @@ use tokio::time::sleep;
 
 use super::place::{parameters, pods_called, running, sandbox, segments};
 use super::view::View;
-use crate::plan::memory::KILLED_CODE;
+use crate::facts::memory::KILLED_CODE;
+use crate::facts::shown::Shown;
 use crate::runtime::conversation::CommandOutcome;
 use crate::runtime::docker::Docker;
 use crate::runtime::docker::reach::{NetworkNamespace, lingers};
 use crate::streams::asked::{self, Fields, Refusal, Way, carrier, streams, way};
 use crate::streams::forward::{Reach, over_channels, over_spdy};
 use crate::streams::{converse, log};
-use crate::sync::Shown;
 
 /// Output of a command that ended with its container is still on its way.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -196,8 +195,8 @@ fn goes_on(fields: Fields, upgrade: Upgrade) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::World;
-    use crate::runtime::{SeenContainer, State};
+    use crate::facts::engine::{SeenContainer, State};
+    use crate::facts::world::World;
     use std::collections::BTreeMap;
     use tokio::sync::watch;
     use tokio::time::timeout;

@@ -7,11 +7,11 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::desired::unkept::Unkept;
+use crate::facts::shown::Shown;
 use crate::figures::LastReadings;
 use crate::figures::probes::Tallies;
-use crate::host::Host;
+use crate::host::machine::Host;
 use crate::runtime::docker::Docker;
-use crate::sync::Shown;
 
 /// What the handlers look at.
 #[derive(Clone)]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::claims::resolve;
-use crate::desired::objects::uses::claim_of;
-use crate::sync::Shown;
+use crate::facts::objects::uses::claim_of;
+use crate::facts::shown::Shown;
+use crate::spec::claims::resolve;
 
 /// A claim that a running pod mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use super::claims::Claimed;
-use super::files::Disk;
 use super::probes::{ProbeResult, Tally};
-use super::usage::{Interface, Usage};
 use super::{Reading, RunningContainer, in_api};
-use crate::sync::Shown;
+use crate::facts::shown::Shown;
+use crate::facts::usage::{Interface, Usage};
+use crate::host::files::Disk;
 
 const NANOSECONDS: f64 = 1e9;
 
@@ -292,7 +292,7 @@ pub fn agent(shown: &Shown, node_name: &str, process: Option<(f64, u64, u64)>, c
     let mut text = Text::default();
     let running = |sandbox: bool| {
         let runs = shown.world.containers.iter().filter(|seen| seen.lives());
-        let tags = runs.filter_map(|seen| crate::naming::Tag::read(&seen.name, &seen.labels));
+        let tags = runs.filter_map(|seen| crate::facts::naming::Tag::read(&seen.name, &seen.labels));
         tags.filter(|tag| tag.is_sandbox() == sandbox).count()
     };
     text.family("kubelet_node_name", "gauge", "The node's name. The count is always 1.");
@@ -346,10 +346,10 @@ pub fn probes(tallies: &[Tally], node_name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::probes::Tallies;
-    use super::super::usage::{GroupLimits, Io, Throttle};
     use super::*;
-    use crate::naming::{PodName, Source};
-    use crate::plan::checks::ProbeKind;
+    use crate::facts::checks::ProbeKind;
+    use crate::facts::naming::{PodName, Source};
+    use crate::facts::usage::{GroupLimits, Io, Throttle};
     use tokio::time::Instant;
 
     fn reading() -> Reading {

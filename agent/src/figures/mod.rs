@@ -10,11 +10,9 @@
 //! second one is made a moment after the first.
 
 pub mod claims;
-pub mod files;
 pub mod metrics;
 pub mod probes;
 pub mod summary;
-pub mod usage;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,14 +21,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::disks;
-use crate::naming::{PodName, SANDBOX, Source, Tag};
-use crate::runtime::State;
+use crate::facts::engine::State;
+use crate::facts::naming::{PodName, SANDBOX, Source, Tag};
+use crate::facts::shown::Shown;
+use crate::facts::usage::{Interface, Usage};
+use crate::host::disks;
+use crate::host::files::{self, Disk};
 use crate::runtime::docker::Docker;
-use crate::sync::Shown;
 use claims::Claimed;
-use files::Disk;
-use usage::{Interface, Usage};
 
 /// A rate is over at least so long; less would be noise.
 const WINDOW: Duration = Duration::from_secs(1);

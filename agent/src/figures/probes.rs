@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::naming::PodName;
-use crate::plan::checks::ProbeKind;
+use crate::facts::checks::ProbeKind;
+use crate::facts::naming::PodName;
 
 /// A container's probe; its pod by the uid.
 type Key = (String, String, ProbeKind);

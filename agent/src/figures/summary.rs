@@ -3,9 +3,9 @@
 use coracle_api::meta::Time;
 use serde_json::{Map, Value, json};
 
-use super::files::Disk;
-use super::usage::{Interface, Usage};
 use super::{Rates, RunningContainer};
+use crate::facts::usage::{Interface, Usage};
+use crate::host::files::Disk;
 
 /// `stats.k8s.io` v1alpha1.
 pub fn summary(node_name: &str, rates: &Rates) -> Value {

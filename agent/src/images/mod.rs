@@ -7,9 +7,6 @@
 //! nothing is new and the disk has room, no question goes to the engine and nothing is written.
 
 pub mod archive;
-pub mod ask;
-pub mod collect;
-pub mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -25,14 +22,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
-use crate::figures::files;
+use crate::facts::engine::Failure;
+use crate::facts::shown::Shown;
+use crate::host::files;
 use crate::plan::images::full_name;
+use crate::runtime::Runtime;
 use crate::runtime::docker::Docker;
-use crate::runtime::{Failure, Runtime};
-use crate::sync::Shown;
+use crate::runtime::docker::stock::collect::{CollectionCase, EngineImage, collect, unused, used_percent};
+use crate::runtime::docker::stock::record::Loaded;
 use archive::Archive;
-use collect::{CollectionCase, EngineImage, collect, unused, used_percent};
-use record::Loaded;
 
 const LOOK: Duration = Duration::from_secs(60);
 /// The limit of all folders together.

@@ -10,18 +10,18 @@ use coracle_api::placement;
 use coracle_api::strategy::{amounts, qos};
 
 use super::allocation;
-use super::memory::Memory;
-use super::ports::{host_ports, overlap};
-use super::round::PodPlan;
 use super::rules::Rule;
-use super::seen::Run;
-use super::strain::{Short, Strain};
-use super::waiting::{Dismissal, WaitReason, Waiting};
-use super::world::Case;
-use crate::desired::Wanted;
-use crate::naming::Source;
-use crate::runtime::Publish;
-use crate::security;
+use crate::facts::engine::Publish;
+use crate::facts::memory::Memory;
+use crate::facts::naming::Source;
+use crate::facts::ports::{host_ports, overlap};
+use crate::facts::round::PodPlan;
+use crate::facts::seen::Run;
+use crate::facts::strain::{Short, Strain};
+use crate::facts::waiting::{Dismissal, WaitReason, Waiting};
+use crate::facts::wanted::Wanted;
+use crate::plan::case::Case;
+use crate::spec::security;
 
 /// The resources that every node has.
 const COUNTED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -269,11 +269,12 @@ pub fn refusal(strain: &Strain, wanted: &Wanted) -> Option<Dismissal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Desired;
-    use crate::desired::node_said::NodeSaid;
-    use crate::plan::memory::FirstWanted;
-    use crate::plan::world::{Node, World};
-    use crate::plan::{Now, Rules};
+    use crate::facts::backoff::Now;
+    use crate::facts::desired::Desired;
+    use crate::facts::memory::FirstWanted;
+    use crate::facts::node_said::NodeSaid;
+    use crate::facts::world::{Node, World};
+    use crate::plan::Rules;
     use coracle_api::quantity::Quantity;
     use serde_json::{Value, json};
     use std::sync::Arc;

@@ -4,9 +4,9 @@ use coracle_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::resize;
-use super::seen::{self, Run};
-use crate::desired::Wanted;
-use crate::members::MemberKind;
+use crate::facts::members::MemberKind;
+use crate::facts::seen::{self, Run};
+use crate::facts::wanted::Wanted;
 
 /// The resources of a pod and of each of its containers, by their lists and names.
 pub fn of(wanted: &Wanted) -> Value {
@@ -87,7 +87,7 @@ fn memory(bytes: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::Source;
+    use crate::facts::naming::Source;
 
     fn wanted(cpu: &str) -> Wanted {
         let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}, {"name": "d"}]});

@@ -1,15 +1,14 @@
 //! Ends and delays that come with a restart of all containers of a pod: see `renewal`. PURE.
 
-use super::backoff::restart_wait_ms;
 use super::containers::{self, LastRun, Story};
-use super::renewal;
-use super::round::{PodPlan, StopReason};
 use super::rules::Rule;
-use super::seen::{self, Run};
-use super::stops;
-use super::waiting::{WaitReason, Waiting};
-use super::world::PodCase;
-use crate::members::MemberKind;
+use super::{renewal, stops};
+use crate::facts::backoff::restart_wait_ms;
+use crate::facts::members::MemberKind;
+use crate::facts::round::{PodPlan, StopReason};
+use crate::facts::seen::{self, Run};
+use crate::facts::waiting::{WaitReason, Waiting};
+use crate::plan::case::PodCase;
 
 /// What a kubelet gives them, whatever their pod says. No hook runs.
 const GRACE_S: u64 = 2;
@@ -68,15 +67,16 @@ pub fn waits(pod: PodCase<'_>, part: &mut PodPlan, stories: &[Story<'_>]) -> boo
 
 #[cfg(test)]
 mod tests {
+    use crate::facts::backoff::Now;
+    use crate::facts::engine::State;
+    use crate::facts::naming::LABEL_RENEWAL;
+    use crate::facts::waiting::Waits;
+    use crate::facts::wanted::Wanted;
+    use crate::facts::world::World;
+    use crate::plan::tests::{RUNS, check, died, ordered, pod};
+    use crate::status::status;
     use serde_json::{Value, json};
     use std::slice::from_ref;
-
-    use crate::desired::Wanted;
-    use crate::naming::LABEL_RENEWAL;
-    use crate::plan::tests::{RUNS, check, died, ordered, pod};
-    use crate::plan::{Now, Waits, World};
-    use crate::runtime::State;
-    use crate::status::status;
 
     fn all(name: &str, policy: &str) -> Value {
         let rule = json!({"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}});

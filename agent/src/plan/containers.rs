@@ -4,22 +4,23 @@ use coracle_api::fields;
 use coracle_api::pod::Container;
 use serde_json::Value;
 
-use super::backoff::{restart_wait_ms, words};
-use super::checks::hook_of;
-use super::memory::{Death, KILLED_CODE, START_ERROR_CODE, UNKNOWN_CODE};
-use super::round::{ActionKind, Begin, PodPlan, Start, StopReason};
 use super::rules::Rule;
 use super::sandbox::Sandbox;
-use super::seen::{self, Run};
-use super::waiting::{WaitReason, Waiting};
-use super::world::{Case, Dead, PodCase};
 use super::{anew, images, resize, stops};
-use crate::container::{self, Instance};
-use crate::desired::Wanted;
-use crate::downward;
-use crate::hash;
-use crate::members::{Member, MemberKind};
-use crate::runtime::{Check, State};
+use crate::facts::backoff::{restart_wait_ms, words};
+use crate::facts::checks::hook_of;
+use crate::facts::engine::{Check, State};
+use crate::facts::hash;
+use crate::facts::members::{Member, MemberKind};
+use crate::facts::memory::{Death, KILLED_CODE, START_ERROR_CODE, UNKNOWN_CODE};
+use crate::facts::round::{ActionKind, Begin, PodPlan, Start, StopReason};
+use crate::facts::seen::{self, Run};
+use crate::facts::waiting::{WaitReason, Waiting};
+use crate::facts::wanted::Wanted;
+use crate::facts::world::Dead;
+use crate::plan::case::{Case, PodCase};
+use crate::spec::container::{self, Instance};
+use crate::spec::downward;
 
 /// The newest start of a container, whether the engine still has it or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -378,7 +379,7 @@ fn post_start(spec: &Container, address: &str) -> Option<Check> {
 }
 
 pub fn crash_loop(wanted: &Wanted, spec: &Container, wait_ms: i64) -> Waiting {
-    let crate::naming::PodName { namespace, name, uid, .. } = &wanted.name;
+    let crate::facts::naming::PodName { namespace, name, uid, .. } = &wanted.name;
     let text =
         format!("back-off {} restarting failed container={} pod={name}_{namespace}({uid})", words(wait_ms), spec.name);
     Waiting::new(WaitReason::CrashLoopBackOff, text)

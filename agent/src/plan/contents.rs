@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use coracle_api::pod::Volume as PodVolume;
 
-use super::round::{ActionKind, PodPlan};
 use super::rules::Rule;
-use super::waiting::{WaitReason, Waiting};
-use super::world::PodCase;
-use crate::claims;
-use crate::content::POD_BYTES_MAX;
-use crate::desired::Desired;
-use crate::plan::world::Node;
-use crate::projection::{self, Missing, Nested, too_large};
-use crate::runtime::{NamedVolume, Volume};
-use crate::volumes::{Home, content_dir};
+use crate::facts::content::POD_BYTES_MAX;
+use crate::facts::desired::Desired;
+use crate::facts::engine::{NamedVolume, Volume};
+use crate::facts::round::{ActionKind, PodPlan};
+use crate::facts::waiting::{WaitReason, Waiting};
+use crate::facts::world::Node;
+use crate::plan::case::PodCase;
+use crate::spec::claims;
+use crate::spec::projection::{self, Missing, Nested, too_large};
+use crate::spec::volumes::{Home, content_dir};
 
 /// The paths that a look has to tell of.
 pub fn paths(desired: &Desired, node: &Node) -> BTreeSet<String> {
@@ -98,9 +98,14 @@ fn fill(pod: PodCase<'_>, part: &mut PodPlan, anew: bool) -> Option<Vec<NamedVol
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::objects::{Object, ObjectKind, Objects, Ref};
-    use crate::desired::{Desired, Source, Wanted};
-    use crate::plan::{Case, Now, Round, Rules, World, plan};
+    use crate::facts::backoff::Now;
+    use crate::facts::desired::Desired;
+    use crate::facts::naming::Source;
+    use crate::facts::objects::{Object, ObjectKind, Objects, Ref};
+    use crate::facts::round::Round;
+    use crate::facts::wanted::Wanted;
+    use crate::facts::world::World;
+    use crate::plan::{Case, Rules, plan};
     use serde_json::{Value, json};
 
     /// What a plan makes of a pod with these volumes, and what it waits for.

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::round::{ActionKind, PodPlan};
 use super::rules::Rule;
-use super::seen::Run;
-use super::strain::Short;
-use super::world::{Case, PodCase};
+use crate::facts::round::{ActionKind, PodPlan};
+use crate::facts::seen::Run;
+use crate::facts::strain::Short;
+use crate::plan::case::{Case, PodCase};
 
 /// Of each container the last two starts stay: what runs, or how it ended, and the one before for lastState and its
 /// log.

@@ -2,16 +2,16 @@
 
 use coracle_api::pod::Container;
 
-use super::backoff::pull_wait_ms;
-use super::memory::{Pull, PullState};
-use super::round::{PodPlan, PullWanted};
 use super::rules::Rule;
-use super::waiting::{WaitReason, Waiting};
-use super::world::Case;
-use crate::desired::Wanted;
-use crate::logins::{Login, fitting};
-use crate::pull_secrets::pull_secrets;
-use crate::runtime::Image;
+use crate::facts::backoff::pull_wait_ms;
+use crate::facts::engine::Image;
+use crate::facts::logins::{Login, fitting};
+use crate::facts::memory::{Pull, PullState};
+use crate::facts::round::{PodPlan, PullWanted};
+use crate::facts::waiting::{WaitReason, Waiting};
+use crate::facts::wanted::Wanted;
+use crate::plan::case::Case;
+use crate::spec::pull_secrets::pull_secrets;
 
 /// A failed pull is shown as itself for that long, then as the back-off that follows.
 pub const SHOW_FAILURE_MS: i64 = 2_000;

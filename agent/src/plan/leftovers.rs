@@ -1,14 +1,14 @@
 //! Pods that no source lists, and volumes without a pod: they are ended and removed. PURE.
 
-use super::round::{ActionKind, PodPlan, StopReason};
 use super::rules::Rule;
-use super::seen::{self, PodSeen, Run};
-use super::waiting::{WaitReason, Waiting};
-use super::world::Case;
 use super::{garbage, pods};
-use crate::desired::Wanted;
-use crate::naming::{PodName, SANDBOX, Source};
-use crate::runtime::State;
+use crate::facts::engine::State;
+use crate::facts::naming::{PodName, SANDBOX, Source};
+use crate::facts::round::{ActionKind, PodPlan, StopReason};
+use crate::facts::seen::{self, PodSeen, Run};
+use crate::facts::waiting::{WaitReason, Waiting};
+use crate::facts::wanted::Wanted;
+use crate::plan::case::Case;
 
 /// A pod that no source lists: stopped and removed with all that it had, if its source is known not to want it.
 pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> PodPlan {

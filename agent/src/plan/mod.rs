@@ -10,46 +10,35 @@
 //! tell. `paused` lets go on what somebody paused.
 
 pub mod admission;
-mod again;
 pub mod allocation;
 mod anew;
-pub mod backoff;
-pub mod checks;
+pub mod case;
 pub mod containers;
 pub mod contents;
 pub mod garbage;
 pub mod images;
 pub mod leftovers;
-pub mod memory;
 pub mod order;
 mod paused;
 pub mod pods;
-pub mod ports;
 pub mod renewal;
 pub mod resize;
-pub mod round;
 pub mod rules;
 pub mod sandbox;
-pub mod seen;
 pub mod stops;
-pub mod strain;
 #[cfg(test)]
-mod tests;
-pub mod waiting;
-pub mod world;
+pub(crate) mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::desired::{Desired, Wanted};
-use crate::members::MemberKind;
-pub use backoff::Now;
-pub use memory::Memory;
-pub use round::{Action, ActionKind, Begin, PodPlan, PullWanted, Round, Start, Stop, StopReason, Unpause};
+use crate::facts::desired::Desired;
+use crate::facts::members::MemberKind;
+use crate::facts::round::{PodPlan, Round};
+use crate::facts::wanted::Wanted;
+use crate::facts::{ports, seen};
+pub use case::Case;
 pub use rules::{Rule, Rules};
-pub use strain::{Short, Strain};
-pub use waiting::{Dismissal, Dismissed, WaitReason, Waiting, Waits};
-pub use world::{Case, Dead, Devices, Node, Verdict, Verdicts, World};
 
 pub fn plan(case: Case<'_>) -> Round {
     let pods = seen::group(&case.world.containers);

@@ -4,10 +4,11 @@
 use super::containers::Story;
 use super::renewal;
 use super::rules::Rule;
-use super::seen::{self, Run};
-use super::world::{PodCase, World};
-use crate::desired::Wanted;
-use crate::members::{Member, MemberKind};
+use crate::facts::members::{Member, MemberKind};
+use crate::facts::seen::{self, Run};
+use crate::facts::wanted::Wanted;
+use crate::facts::world::World;
+use crate::plan::case::PodCase;
 
 /// For each container, in the same order: whether it may run now, and start where it does not.
 pub fn turns(pod: PodCase<'_>, stories: &[Story<'_>], sandbox: u32) -> Vec<bool> {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::round::{Round, Unpause};
 use super::rules::Rule;
-use super::seen::PodSeen;
-use super::world::Case;
+use crate::facts::round::{Round, Unpause};
+use crate::facts::seen::PodSeen;
+use crate::plan::case::Case;
 
 /// So long one is left alone, and again after each try: `docker commit` pauses what it copies.
 const PAUSE_MS: i64 = 5_000;
@@ -31,12 +31,13 @@ pub fn go_on(case: Case<'_>, pods: &BTreeMap<String, PodSeen<'_>>, round: &mut R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::backoff::Now;
+    use crate::facts::desired::Desired;
+    use crate::facts::round::{ActionKind, Round};
+    use crate::plan::tests::{RUNS, ordered, pod};
+    use crate::plan::{Rules, plan};
     use serde_json::json;
     use std::sync::Arc;
-
-    use crate::desired::Desired;
-    use crate::plan::tests::{RUNS, ordered, pod};
-    use crate::plan::{ActionKind, Now, Round, Rules, plan};
 
     #[test]
     fn what_is_paused_goes_on() {

@@ -3,26 +3,22 @@
 use std::sync::Arc;
 
 use super::admission::{self, Answer, NodeRoom};
-use super::allocation;
-use super::anew;
-use super::backoff::{Now, setback_wait_ms};
 use super::containers::{self, Story};
-use super::garbage;
-use super::memory::{FirstWanted, Memory, SetbackKind};
-use super::order;
-use super::ports::TakenPorts;
-use super::resize;
-use super::round::{PodPlan, StopReason};
 use super::rules::Rule;
 use super::sandbox::{self, Sandbox};
-use super::seen::{self, Run};
-use super::stops;
-use super::waiting::{Dismissal, WaitReason, Waiting, WaitingResize};
-use super::world::{Case, PodCase};
-use crate::desired::{Desired, Wanted};
-use crate::members::MemberKind;
-use crate::naming::{SANDBOX, Source};
-use crate::runtime::SeenContainer;
+use super::{allocation, anew, garbage, order, resize, stops};
+use crate::facts::backoff::{Now, setback_wait_ms};
+use crate::facts::desired::Desired;
+use crate::facts::engine::SeenContainer;
+use crate::facts::members::MemberKind;
+use crate::facts::memory::{FirstWanted, Memory, SetbackKind};
+use crate::facts::naming::{SANDBOX, Source};
+use crate::facts::ports::TakenPorts;
+use crate::facts::round::{PodPlan, StopReason};
+use crate::facts::seen::{self, Run};
+use crate::facts::waiting::{Dismissal, WaitReason, Waiting, WaitingResize};
+use crate::facts::wanted::Wanted;
+use crate::plan::case::{Case, PodCase};
 
 /// The shortage is now, so there is little time.
 const EVICTION_GRACE_S: u64 = 1;

@@ -5,11 +5,11 @@
 //! whatever is of an earlier one ends, and then starts again (`anew`). So there is nothing to remember: an agent that
 //! dies in the middle finds it all on the engine.
 
-use super::seen::{self, Run};
-use crate::desired::Wanted;
-use crate::hash;
-use crate::members::MemberKind;
-use crate::runtime::State;
+use crate::facts::engine::State;
+use crate::facts::hash;
+use crate::facts::members::MemberKind;
+use crate::facts::seen::{self, Run};
+use crate::facts::wanted::Wanted;
 
 /// As a kubelet says it of each container that is to begin anew.
 pub const MESSAGE: &str = "The container is removed because RestartAllContainers in place";

@@ -6,14 +6,14 @@
 use serde_json::{Value, json};
 
 use super::containers::Story;
-use super::round::{ActionKind, PodPlan, Resize};
 use super::rules::Rule;
-use super::seen::Run;
-use super::world::PodCase;
-use crate::container::{CPU_SHARES_MIN, limits};
-use crate::desired::Wanted;
-use crate::members::{Member, MemberKind};
-use crate::runtime::Limits;
+use crate::facts::engine::Limits;
+use crate::facts::members::{Member, MemberKind};
+use crate::facts::round::{ActionKind, PodPlan, Resize};
+use crate::facts::seen::Run;
+use crate::facts::wanted::Wanted;
+use crate::plan::case::PodCase;
+use crate::spec::container::{CPU_SHARES_MIN, limits};
 
 /// The new limits of a running container; None: they are as wanted, or unknown.
 pub fn wanted_of(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> Option<Limits> {

@@ -1,22 +1,19 @@
 //! The sandbox of a pod: the pause container that holds its network and IPC. PURE.
 
-use super::backoff::{restart_wait_ms, words};
-use super::contents;
-use super::memory::Lost;
-use super::ports::{TakenPorts, host_ports};
-use super::round::{ActionKind, Begin, PodPlan, Start, StopReason};
 use super::rules::Rule;
-use super::seen::{self, Run};
-use super::stops;
-use super::waiting::{WaitReason, Waiting};
-use super::world::{Case, PodCase};
-use crate::container;
-use crate::desired::Wanted;
-use crate::dns::resolv;
-use crate::naming::SANDBOX;
-use crate::runtime::{ContainerConfig, State};
-use crate::runtime_class;
-use crate::volumes;
+use super::{contents, stops};
+use crate::facts::backoff::{restart_wait_ms, words};
+use crate::facts::engine::{ContainerConfig, State};
+use crate::facts::memory::Lost;
+use crate::facts::naming::SANDBOX;
+use crate::facts::ports::{TakenPorts, host_ports};
+use crate::facts::resolv;
+use crate::facts::round::{ActionKind, Begin, PodPlan, Start, StopReason};
+use crate::facts::seen::{self, Run};
+use crate::facts::waiting::{WaitReason, Waiting};
+use crate::facts::wanted::Wanted;
+use crate::plan::case::{Case, PodCase};
+use crate::spec::{container, runtime_class, volumes};
 
 /// A sandbox that members can join.
 pub enum Sandbox {

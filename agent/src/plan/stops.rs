@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::round::{Action, ActionKind, PodPlan, Stop, StopReason};
 use super::rules::Rule;
-use super::seen::Run;
-use super::world::Case;
-use crate::runtime::{Check, State};
+use crate::facts::engine::{Check, State};
+use crate::facts::round::{Action, ActionKind, PodPlan, Stop, StopReason};
+use crate::facts::seen::Run;
+use crate::plan::case::Case;
 
 /// Whatever preStop took, the process has this long after its signal.
 pub const AFTER_SIGNAL_MS_MIN: i64 = 2_000;

@@ -1,23 +1,29 @@
 //! Small worlds, and what the plan makes of them.
 
-use serde_json::{Value, json};
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use super::memory::{Pull, PullState, Setback, SetbackKind};
+use serde_json::{Value, json};
+
 use super::*;
-use crate::container::{Instance, member_config, sandbox_config};
-use crate::hash::EPHEMERAL_HASH;
-use crate::naming::Source;
-use crate::runtime::{Check, ContainerConfig, Image, SeenContainer, State};
+use crate::facts::backoff::Now;
+use crate::facts::engine::{Check, ContainerConfig, Image, SeenContainer, State};
+use crate::facts::hash::EPHEMERAL_HASH;
+use crate::facts::memory::{self, Memory, Pull, PullState, Setback, SetbackKind};
+use crate::facts::naming::Source;
+use crate::facts::round::ActionKind;
+use crate::facts::strain::Strain;
+use crate::facts::waiting::{Dismissal, Dismissed, WaitReason, Waits};
+use crate::facts::world::{Dead, Node, Verdict, World};
+use crate::spec::container::{Instance, member_config, sandbox_config};
 
-pub(super) const RUNS: State = State::Running { started_ms: 0 };
+pub(crate) const RUNS: State = State::Running { started_ms: 0 };
 
-pub(super) fn died(exit_code: i32) -> State {
+pub(crate) fn died(exit_code: i32) -> State {
     State::Exited { exit_code, out_of_memory: false, started_ms: 0, finished_ms: 1000 }
 }
 
-pub(super) fn pod(spec: Value) -> Wanted {
+pub(crate) fn pod(spec: Value) -> Wanted {
     Wanted::new(Source::File, json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec})).unwrap()
 }
 
@@ -69,7 +75,7 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
 }
 
 /// What is done at that moment, in short.
-pub(super) fn check(wanted: &[Wanted], mut world: World, mono_ms: i64, expected: &[&str]) {
+pub(crate) fn check(wanted: &[Wanted], mut world: World, mono_ms: i64, expected: &[&str]) {
     let mut desired = Desired::default();
     desired.pods.extend(wanted.iter().map(|wanted| (wanted.name.uid.clone(), Arc::new(wanted.clone()))));
     let mut memory = std::mem::take(&mut world.memory);
@@ -136,7 +142,7 @@ fn what_ended_on_record_stays_ended() {
         check(world(&wanted, Some(RUNS), &[]), &due(&["start d 0 step 0"], "0 step 0"));
         let mut edited = world(&wanted, Some(RUNS), &[(0, 0, died(code))]);
         for seen in &mut edited.containers {
-            seen.labels.entry(crate::naming::LABEL_HASH.to_owned()).and_modify(|hash| {
+            seen.labels.entry(crate::facts::naming::LABEL_HASH.to_owned()).and_modify(|hash| {
                 if hash.contains('.') {
                     "of.another".clone_into(hash);
                 }
@@ -151,7 +157,7 @@ fn what_ended_on_record_stays_ended() {
 
 #[test]
 fn an_evicted_pod_ends_and_so_does_all_when_the_host_stops() {
-    use super::strain::Strain;
+    use crate::facts::strain::Strain;
     let wanted = one("Always");
     let running = || world(&wanted, Some(RUNS), &[(0, 0, RUNS)]);
     let evicted = [("u".to_owned(), Dismissal::evicted(Dismissed::Evicted, "too much".into()))].into();
@@ -211,7 +217,7 @@ fn what_has_ended_frees_what_it_had() {
 /// When its end is on record nothing of it is needed here any more.
 #[test]
 fn an_evicted_pod_keeps_nothing_and_a_disk_that_is_short_no_dead_container() {
-    use super::strain::{Short, Strain};
+    use crate::facts::strain::{Short, Strain};
     let recorded = |policy: &str, status: Value| {
         let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "i:1"}]});
         let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": status});
@@ -566,7 +572,7 @@ fn ephemeral_containers_start_once() {
 }
 
 /// A world of a pod whose containers are as told, by name: attempt, sandbox and state.
-pub(super) fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &[(&str, u32, u32, State)]) -> World {
+pub(crate) fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &[(&str, u32, u32, State)]) -> World {
     let mut all = world(wanted, None, &[]);
     let mut add = |config: ContainerConfig, state: State| {
         let (id, name, labels, image) = (config.name.clone(), config.name, config.labels, config.image);
@@ -837,7 +843,7 @@ fn a_probe_has_a_grace_of_its_own() {
     let wanted = pod(json!({"containers": [{"name": "c", "image": "i:1", "startupProbe": probe}]}));
     let mut world = ordered(&wanted, Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
     let id = world.containers[1].id.clone();
-    let dead = Some(Dead { probe: checks::ProbeKind::Startup, output: String::new() });
+    let dead = Some(Dead { probe: crate::facts::checks::ProbeKind::Startup, output: String::new() });
     world.verdicts.insert(id.clone(), Verdict { dead, ..Verdict::default() });
     check(from_ref(&wanted), world.clone(), 0, &["stop c"]);
     world.memory.stops.insert(
@@ -923,7 +929,7 @@ fn what_a_container_may_use_changes_while_it_runs() {
     let check = |before: Value, now: Value, policy: &str, expected: &[&str]| {
         let was = spec(before, policy);
         let mut world = world(&was, Some(RUNS), &[(0, 0, RUNS)]);
-        world.containers[1].limits = Some(crate::container::limits(&was.pod.spec, &was.pod.spec.containers[0]));
+        world.containers[1].limits = Some(crate::spec::container::limits(&was.pod.spec, &was.pod.spec.containers[0]));
         check(&[spec(now, policy)], world, 0, expected);
     };
     check(limits("1", "1Gi"), limits("1", "1Gi"), "NotRequired", &[]);
@@ -940,7 +946,7 @@ fn a_container_may_use_what_its_pod_may() {
     let check = |whole: Value, own: Value, expected: (i64, i64, i64)| {
         let wanted = pod(json!({"resources": whole, "containers": [{"name": "c", "image": "i:1", "resources": own}]}));
         assert_eq!(wanted.refused, None);
-        let limits = crate::container::limits(&wanted.pod.spec, &wanted.pod.spec.containers[0]);
+        let limits = crate::spec::container::limits(&wanted.pod.spec, &wanted.pod.spec.containers[0]);
         assert_eq!((limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes), expected);
     };
     let whole = || json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}});
@@ -956,9 +962,9 @@ fn an_upgrade_resizes_nothing() {
         "name": "c", "image": "i:1", "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
     });
     let wanted = pod(json!({"restartPolicy": "Always", "containers": [container]}));
-    assert_eq!(crate::container::limits(&wanted.pod.spec, &wanted.pod.spec.containers[0]).cpu_shares, 2);
+    assert_eq!(crate::spec::container::limits(&wanted.pod.spec, &wanted.pod.spec.containers[0]).cpu_shares, 2);
     let mut world = world(&wanted, Some(RUNS), &[(0, 0, RUNS)]);
-    world.containers[1].limits = Some(crate::runtime::Limits::default());
+    world.containers[1].limits = Some(crate::facts::engine::Limits::default());
     check(&[wanted], world, 0, &[]);
 }
 
@@ -973,7 +979,7 @@ fn a_resize_waits_for_room() {
     let (small, large) = (of("1"), of("3"));
     let running = |has: &Wanted, cpu_milli: u64| {
         let mut world = world(has, Some(RUNS), &[(0, 0, RUNS)]);
-        let limits = crate::container::limits(&has.pod.spec, &has.pod.spec.containers[0]);
+        let limits = crate::spec::container::limits(&has.pod.spec, &has.pod.spec.containers[0]);
         world.containers.iter_mut().filter(|seen| seen.image == "i:1").for_each(|seen| seen.limits = Some(limits));
         world.node.cpu_milli = cpu_milli;
         world.memory.allocations.insert("u".to_owned(), Arc::new(allocation::of(has)));

@@ -8,9 +8,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
-use super::thresholds::Level;
-use crate::figures::files;
-use crate::tree::TreeSize;
+use crate::facts::thresholds::Level;
+use crate::host::files;
+use crate::host::tree::TreeSize;
 
 /// The kernel tells when processes have waited for memory for a tenth of a second within one: no other program needs to
 /// look then.

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use coracle_api::quantity::Sum;
 use coracle_api::strategy::qos;
 
-use super::thresholds::{Level, Signal, Threshold};
-use crate::desired::Wanted;
-use crate::members::MemberKind;
-use crate::plan::Short;
-use crate::tree::TreeSize;
+use crate::facts::members::MemberKind;
+use crate::facts::strain::Short;
+use crate::facts::thresholds::{Level, Signal, Threshold};
+use crate::facts::wanted::Wanted;
+use crate::host::tree::TreeSize;
 
 /// A pod that takes less than this part of what is missing of a disk does not leave for it.
 const HELPS_PART: u64 = 100;
@@ -226,9 +226,9 @@ fn binary(mut amount: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::thresholds::Amount;
     use super::*;
-    use crate::naming::Source;
+    use crate::facts::naming::Source;
+    use crate::facts::thresholds::Amount;
     use serde_json::{Value, json};
 
     fn pod(name: &str, spec: Value) -> Wanted {

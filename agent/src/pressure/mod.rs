@@ -12,7 +12,6 @@
 mod course;
 mod gauge;
 mod judge;
-pub mod thresholds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,20 +23,21 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 use crate::config::Config;
-use crate::desired::Wanted;
-use crate::figures::files;
+use crate::facts::naming::{hosts_file, resolver_file, volume_dir};
+use crate::facts::seen::{self, PodSeen};
+use crate::facts::shown::Shown;
+use crate::facts::strain::{Short, Strain};
+use crate::facts::thresholds::{Level, Signal, Threshold};
+use crate::facts::waiting::{Dismissal, Dismissed};
+use crate::facts::wanted::Wanted;
+use crate::host::files;
+use crate::host::tree::{self, TreeSize};
 use crate::images;
-use crate::naming::{hosts_file, resolver_file, volume_dir};
 use crate::plan::admission::leaves;
-use crate::plan::seen::{self, PodSeen};
-use crate::plan::{Dismissal, Dismissed, Short, Strain};
 use crate::runtime::docker::Docker;
-use crate::sync::Shown;
-use crate::tree::{self, TreeSize};
 use course::{Course, CourseStep};
 use gauge::Alarm;
 use judge::{Disks, Measures, PodTaken, Taken};
-use thresholds::{Level, Signal, Threshold};
 
 /// As a kubelet looks.
 const LOOK: Duration = Duration::from_secs(10);

@@ -6,20 +6,7 @@ use coracle_api::placement;
 use coracle_api::strategy::claim::{LOCAL_FINALIZER, LOCAL_PROVISIONER, LOCAL_VOLUMES, PROVISIONED_BY};
 use serde_json::Value;
 
-/// The master's own: while a claim has the volume it stays.
-const PROTECTION: &str = "kubernetes.io/pv-protection";
-
-/// Whether a volume that is being deleted waits for an agent, and no claim has it any more: not even where somebody
-/// took the protection away.
-pub fn is_given_up(volume: &Value) -> bool {
-    let has = |finalizer: &str| finalizers(volume).any(|one| one == finalizer);
-    let bound = volume["status"]["phase"] == "Bound";
-    !volume["metadata"]["deletionTimestamp"].is_null() && has(LOCAL_FINALIZER) && !has(PROTECTION) && !bound
-}
-
-fn finalizers(volume: &Value) -> impl Iterator<Item = &str> {
-    volume["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str)
-}
+use crate::desired::given_up::finalizers;
 
 #[derive(Debug, PartialEq)]
 pub enum Reclaim {
@@ -62,6 +49,7 @@ pub fn others(volume: &Value) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desired::given_up::{PROTECTION, is_given_up};
     use serde_json::json;
 
     fn volume() -> Value {

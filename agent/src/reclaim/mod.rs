@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::desired::given_up::is_given_up;
 use crate::desired::master::GivenUp;
-use crate::desired::node_said::NodeSaid;
+use crate::facts::node_said::NodeSaid;
 use crate::runtime::docker::Docker;
-use judge::{Reclaim, is_given_up, others, reclaim};
+use judge::{Reclaim, others, reclaim};
 
 /// Between two tries, while a container still has a directory or the engine does not answer.
 const RETRY: Duration = Duration::from_secs(10);

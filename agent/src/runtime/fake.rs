@@ -19,16 +19,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::Runtime;
+use crate::facts::engine::{
+    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, SeenContainer,
+    State, Volume,
+};
+use crate::facts::logins::Login;
+use crate::facts::naming::{LABEL_CONTAINER, LABEL_KIND, LABEL_POD_UID, SANDBOX, Tag};
 pub use faults::{Faults, Random};
 pub use note::{Note, Noted};
 use process::{end, run};
-
-use super::{
-    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime,
-    SeenContainer, State, Volume,
-};
-use crate::logins::Login;
-use crate::naming::{LABEL_CONTAINER, LABEL_KIND, LABEL_POD_UID, SANDBOX, Tag};
 
 #[derive(Clone, Debug)]
 pub struct FakeContainer {

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::member::{StatusCase, terminated};
-use crate::desired::status_of;
-use crate::members::Member;
-use crate::plan::memory::{KILLED_CODE, Lost};
+use crate::facts::members::Member;
+use crate::facts::memory::{KILLED_CODE, Lost};
+use crate::facts::recorded::status_of;
+use crate::facts::seen::{self, Run};
 use crate::plan::renewal;
-use crate::plan::seen::{self, Run};
 
 /// Where nothing is left of it, as it was told while it was there.
 pub(super) fn start_before(

@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 use super::end::PodEnd;
 use super::member::{One, time};
 use super::whole::begun_ms;
-use crate::desired::Wanted;
-use crate::members::MemberKind;
-use crate::plan::seen::Run;
-use crate::plan::{Dismissal, Dismissed, Now};
-use crate::runtime::State;
+use crate::facts::backoff::Now;
+use crate::facts::engine::State;
+use crate::facts::members::MemberKind;
+use crate::facts::seen::Run;
+use crate::facts::waiting::{Dismissal, Dismissed};
+use crate::facts::wanted::Wanted;
 
 /// The part of an init container or a sidecar.
 pub(super) struct MemberStatus {

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::desired::Wanted;
-use crate::naming::Source;
+use crate::facts::naming::Source;
+use crate::facts::wanted::Wanted;
 
 /// How a pod ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,15 +6,18 @@ use serde_json::{Value, json};
 
 use super::before::{removed, restarts, start_before, told_start};
 use super::end::Told;
-use crate::desired::{Wanted, status_of};
-use crate::hash;
-use crate::members::{Member, MemberKind};
-use crate::naming::PodName;
-use crate::plan::memory::{Lost, UNKNOWN_CODE};
+use crate::facts::engine::State;
+use crate::facts::hash;
+use crate::facts::members::{Member, MemberKind};
+use crate::facts::memory::{Lost, UNKNOWN_CODE};
+use crate::facts::naming::PodName;
+use crate::facts::recorded::status_of;
+use crate::facts::seen::{self, Run};
+use crate::facts::waiting::{WaitReason, Waiting, Waits};
+use crate::facts::wanted::Wanted;
+use crate::facts::world::World;
 use crate::plan::renewal::{self, Renewal};
-use crate::plan::seen::{self, Run};
-use crate::plan::{WaitReason, Waiting, Waits, World, images, resize};
-use crate::runtime::State;
+use crate::plan::{images, resize};
 
 const UNLOCATED: &str = "The container could not be located when the pod was terminated";
 

@@ -5,9 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::end::Told;
 use super::member::time;
-use crate::desired::Wanted;
-use crate::plan::seen::Run;
-use crate::plan::{Dismissal, Now};
+use crate::facts::backoff::Now;
+use crate::facts::seen::Run;
+use crate::facts::waiting::Dismissal;
+use crate::facts::wanted::Wanted;
 
 /// The status of a pod that this node refused: nothing of it was ever here.
 pub(super) fn rejected(wanted: &Wanted, dismissal: &Dismissal, was: &Value, now: Now) -> Value {

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use coracle_agent::logins::Login;
-use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
-use coracle_agent::runtime::fake::Fake;
-use coracle_agent::runtime::{
-    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime,
-    SeenContainer, State,
+use coracle_agent::facts::engine::{
+    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, SeenContainer,
+    State,
 };
+use coracle_agent::facts::logins::Login;
+use coracle_agent::facts::naming::{LABEL_CONTAINER, SANDBOX};
+use coracle_agent::runtime::Runtime;
+use coracle_agent::runtime::fake::Fake;
 use serde_json::Value;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coracle_agent::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX};
+use coracle_agent::facts::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX};
 use coracle_agent::plan::Rules;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
+use coracle_agent::facts::naming::{LABEL_CONTAINER, SANDBOX};
 use coracle_agent::plan::Rules;
 
 use super::history::Story;

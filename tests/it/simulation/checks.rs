@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use coracle_agent::desired::{Source, Wanted};
-use coracle_agent::hash::{self, EPHEMERAL_HASH};
-use coracle_agent::members::{Member, MemberKind};
-use coracle_agent::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX, Tag};
-use coracle_agent::plan::WaitReason;
-use coracle_agent::plan::ports::host_ports;
+use coracle_agent::facts::engine::{Limits, Network, State};
+use coracle_agent::facts::hash::{self, EPHEMERAL_HASH};
+use coracle_agent::facts::members::{Member, MemberKind};
+use coracle_agent::facts::naming::Source;
+use coracle_agent::facts::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX, Tag};
+use coracle_agent::facts::ports::host_ports;
+use coracle_agent::facts::waiting::WaitReason;
+use coracle_agent::facts::wanted::Wanted;
 use coracle_agent::runtime::fake::FakeContainer;
-use coracle_agent::runtime::{Limits, Network, State};
 use serde_json::Value;
 
 use super::history::{self, CPU_MILLI, Pod, Story, Wish};

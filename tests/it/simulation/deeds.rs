@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_agent::desired::Source;
-use coracle_agent::naming::{LABEL_CONTAINER, LABEL_KIND, LABEL_POD_UID, SANDBOX, container_name};
-use coracle_agent::plan::{Dismissal, Dismissed, Short, Strain};
+use coracle_agent::facts::naming::Source;
+use coracle_agent::facts::naming::{LABEL_CONTAINER, LABEL_KIND, LABEL_POD_UID, SANDBOX, container_name};
+use coracle_agent::facts::strain::{Short, Strain};
+use coracle_agent::facts::waiting::{Dismissal, Dismissed};
 use serde_json::json;
 use tokio::time::Instant;
 

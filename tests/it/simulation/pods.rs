@@ -1,6 +1,6 @@
 //! The pods of a history, as documents.
 
-use coracle_agent::desired::Source;
+use coracle_agent::facts::naming::Source;
 use coracle_agent::runtime::fake::Random;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use coracle_agent::naming::Tag;
+use coracle_agent::facts::naming::Tag;
 use coracle_agent::runtime::fake::{Note, Noted};
 use serde_json::Value;
 use tokio::time::Instant;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Finding, Readings};
-use crate::plan::ports::overlap;
+use crate::facts::ports::overlap;
 
 const DNS: u16 = 53;
 

@@ -13,11 +13,12 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::kept::Kept;
+use super::requests;
 use super::room::{KnownObjects, SharedObjects, Shelf};
-use super::{Objects, requests};
-use crate::desired::SourceState;
 use crate::desired::follow::{News, Voice, follow};
 use crate::desired::master::cluster_of;
+use crate::facts::objects::Objects;
+use crate::facts::source_state::SourceState;
 
 /// Namespaces and kinds that are watched at once, each over a connection of its own; what is beyond waits, and the log
 /// says so.

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Object, ObjectKind, Ref, TokenRef};
 use crate::desired::unkept::Unkept;
-use crate::hash::hash_text;
-use crate::private;
+use crate::facts::hash::hash_text;
+use crate::facts::objects::{Object, ObjectKind, Ref, TokenRef};
+use crate::host::private;
 
 const FOLDER: &str = "objects";
 /// A ConfigMap has at most 1 MiB, and base64 makes it a third longer.

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::room::{KnownObjects, RequestedToken, SharedObjects};
-use super::{Got, TokenRef};
-use crate::hash::hash_text;
+use crate::facts::hash::hash_text;
+use crate::facts::objects::{Got, TokenRef};
 
 /// After a request that failed, doubling.
 const RETRY: Duration = Duration::from_secs(1);
@@ -119,7 +119,9 @@ mod tests {
     use super::super::kept::Kept;
     use super::*;
     use crate::desired::unkept::Unkept;
-    use crate::desired::{Source, SourceState, Wanted};
+    use crate::facts::naming::Source;
+    use crate::facts::source_state::SourceState;
+    use crate::facts::wanted::Wanted;
     use std::sync::Arc;
 
     #[test]

@@ -9,11 +9,12 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::kept::{Kept, ObjectKey, UsedRef};
-use super::{Got, Object, ObjectKind, Objects, Ref, TokenRef, tokens};
-use crate::claims;
-use crate::clock::wall_ms;
 use crate::desired::follow::News;
-use crate::desired::{SourceState, Wanted};
+use crate::facts::clock::wall_ms;
+use crate::facts::objects::{Got, Object, ObjectKind, Objects, Ref, TokenRef, tokens};
+use crate::facts::source_state::SourceState;
+use crate::facts::wanted::Wanted;
+use crate::spec::claims;
 
 /// The key of a watch: objects that are watched together.
 pub type Shelf = (ObjectKind, String);
@@ -239,10 +240,10 @@ fn used(wanted: &Wanted) -> impl Iterator<Item = UsedRef> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ObjectState;
     use super::*;
     use crate::desired::unkept::Unkept;
-    use crate::naming::Source;
+    use crate::facts::naming::Source;
+    use crate::facts::objects::ObjectState;
     use serde_json::json;
 
     fn pod(uid: &str, map: &str) -> Arc<Wanted> {

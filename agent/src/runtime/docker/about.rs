@@ -1,8 +1,8 @@
 //! The engine's version and settings, for `doctor` and the node's status.
 
-use super::super::Failure;
 use super::connection::Docker;
 use super::dialect::Dialect;
+use crate::facts::engine::Failure;
 
 /// An engine's version and settings.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::SeenContainer;
+use crate::facts::engine::SeenContainer;
 
 /// Containers that there is room for in any case.
 const ROOM_KEPT: usize = 32;

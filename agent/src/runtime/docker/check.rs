@@ -8,11 +8,11 @@ use bollard::exec::{CreateExecOptions, StartExecResults};
 use futures_util::StreamExt;
 use tokio::net::TcpStream;
 
-use super::super::{Check, CheckOutcome, Failure, Purpose};
 use super::connection::Docker;
 use super::get::{self, Get};
 use super::grpc;
-use crate::dns::names::Names;
+use crate::facts::engine::{Check, CheckOutcome, Failure, Purpose};
+use crate::network::dns::names::Names;
 
 /// The part of a command's output that a kubelet keeps.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024;

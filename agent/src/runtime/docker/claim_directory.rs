@@ -14,9 +14,9 @@ use coracle_api::strategy::claim::LOCAL_VOLUMES;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
 
-use super::super::{ContainerConfig, Failure, MountSource};
 use super::volumes::{disk, make_directory};
-use crate::private;
+use crate::facts::engine::{ContainerConfig, Failure, MountSource};
+use crate::host::private;
 
 const RECORDS: &str = "claims-made";
 const MARK: &str = "trusted.coracle.claim";
@@ -165,7 +165,7 @@ fn inode(path: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::Mount;
+    use crate::facts::engine::Mount;
 
     struct Bed {
         root: PathBuf,

@@ -10,18 +10,18 @@ use std::time::Duration;
 use bollard::ClientVersion;
 use bollard::errors::Error;
 
-use super::super::Failure;
 use super::cache::InspectCache;
 use super::dialect::{Dialect, common_version, refusal};
 use super::stock;
-use crate::dns::names::Names;
-use crate::images::ask::ArchiveAsk;
-use crate::images::record::ImageRecord;
-use crate::lock::{EngineLock, LockError};
-use crate::naming::LABEL_KIND;
-use crate::pod_network::Owner;
-use crate::pod_network::guard::Wires;
-use crate::trace::TracedCall;
+use crate::facts::engine::Failure;
+use crate::facts::naming::LABEL_KIND;
+use crate::host::lock::{EngineLock, LockError};
+use crate::host::trace::TracedCall;
+use crate::network::dns::names::Names;
+use crate::network::pod_network::Owner;
+use crate::network::pod_network::guard::Wires;
+use crate::runtime::docker::stock::ask::ArchiveAsk;
+use crate::runtime::docker::stock::record::ImageRecord;
 
 /// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
 pub(super) const ASK: Duration = Duration::from_secs(10);

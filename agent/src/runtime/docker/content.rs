@@ -14,8 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use coracle_api::meta::Time;
 
-use crate::content::{Content, stamp_of};
-use crate::tree;
+use crate::facts::content::{Content, stamp_of};
+use crate::host::tree;
 
 const DATA: &str = "..data";
 const NEW_DATA: &str = "..data_tmp";
@@ -155,7 +155,7 @@ fn tidy(volume: &Path, current: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::VolumeFile;
+    use crate::facts::content::VolumeFile;
     use std::os::unix::fs::MetadataExt;
 
     fn content(stamp: &str, files: &[(&str, &str, u32)]) -> Content {

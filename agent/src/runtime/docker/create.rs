@@ -8,12 +8,12 @@ use bollard::models::{
     MountBindOptionsPropagationEnum, MountType, PortBinding, PortMap,
 };
 
-use super::super::{
-    ContainerConfig, Ipc, Log, Mount, MountSource, Network, Propagation, Publish, ReadOnlyBelow, Seccomp,
-};
 use super::dialect::Dialect;
 use super::ready::NETWORK;
-use crate::pod_network::LABEL_ADDRESS;
+use crate::facts::engine::{
+    ContainerConfig, Ipc, Log, Mount, MountSource, Network, Propagation, Publish, ReadOnlyBelow, Seccomp,
+};
+use crate::network::pod_network::LABEL_ADDRESS;
 
 /// The facts that a container's JSON depends on beside its configuration.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,7 +3,7 @@
 use bollard::ClientVersion;
 use bollard::models::{SystemInfo, SystemVersion};
 
-use super::super::Failure;
+use crate::facts::engine::Failure;
 
 /// How Podman calls its part of the answer about versions.
 const PODMAN: &str = "Podman Engine";

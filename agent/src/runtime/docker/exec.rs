@@ -21,11 +21,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::sleep;
 
-use super::super::Failure;
 use super::super::conversation::{ClientMessage, CommandOutcome, Size, Streams, ToClient};
 use super::connection::Docker;
 use super::dialect::refusal;
 use super::multiplexed::{Multiplexed, Output};
+use crate::facts::engine::Failure;
 
 /// Bytes of one read of a command's output.
 const READ_BYTES: usize = 16 * 1024;

@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::super::{ContainerConfig, Failure, FileVariable};
 use super::connection::Docker;
 use super::subpath::open_file;
-use crate::disks;
-use crate::env_file::EnvFile;
-use crate::environment::{TEXT_BYTES_MAX, TEXTS_BYTES_MAX, too_long, too_much};
+use crate::facts::engine::{ContainerConfig, Failure, FileVariable};
+use crate::host::disks;
+use crate::spec::env_file::EnvFile;
+use crate::spec::environment::{TEXT_BYTES_MAX, TEXTS_BYTES_MAX, too_long, too_much};
 
 /// Of a text that is named in a message.
 const NAME_CHARS_MAX: usize = 100;
@@ -152,7 +152,7 @@ fn filled(text: &str, known: &HashMap<&str, (&FileVariable, &Option<String>)>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::MountSource;
+    use crate::facts::engine::MountSource;
     use std::fs;
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
     fn what_is_filled_in_stays_within_the_budget() {
         let volume = MountSource::Path(String::new());
         let variable = FileVariable {
-            mark: crate::env_file::mark(0),
+            mark: crate::spec::env_file::mark(0),
             name: "V".into(),
             volume,
             path: "f".into(),
@@ -212,7 +212,8 @@ mod tests {
             optional: false,
         };
         let check = |environment: &[&str], value: usize, expected: &str| {
-            let environment = environment.iter().map(|line| line.replace('*', &crate::env_file::mark(0))).collect();
+            let environment =
+                environment.iter().map(|line| line.replace('*', &crate::spec::env_file::mark(0))).collect();
             let mut config = ContainerConfig { environment, ..ContainerConfig::default() };
             let done = fill(&mut config, &[variable.clone()], &[Some("x".repeat(value))]);
             let text = done.map_or_else(|failure| failure.text().to_owned(), |()| String::new());

@@ -9,9 +9,9 @@ use http::{HeaderMap, Method, Request, Version};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::super::CheckOutcome;
 use super::check::{dial, failed, joined, passed, within};
-use crate::dns::names::Names;
+use crate::facts::engine::CheckOutcome;
+use crate::network::dns::names::Names;
 
 /// Longest answer that is read; that of a health check has seven bytes.
 const ANSWER_BYTES_MAX: usize = 1024;

@@ -7,10 +7,10 @@ use bollard::errors::Error;
 use bollard::query_parameters::CreateImageOptions;
 use futures_util::StreamExt;
 
-use super::super::{Failure, Image};
 use super::connection::{Docker, failure};
 use super::credentials::{self, FoundLogin};
-use crate::logins::Login;
+use crate::facts::engine::{Failure, Image};
+use crate::facts::logins::Login;
 use crate::plan::images::is_reference;
 
 /// A pull whose progress stands still for so long has died with its connection; the engine itself tries for about 30 s.

@@ -13,9 +13,9 @@ use coracle_http::Method;
 use coracle_http::client::{Client, Target};
 use serde::de::DeserializeOwned;
 
-use super::super::Failure;
 use super::connection::Docker;
 use super::dialect::{in_dockers_words, refusal};
+use crate::facts::engine::Failure;
 
 impl Docker {
     pub(super) async fn inspect(

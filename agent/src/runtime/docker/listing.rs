@@ -13,12 +13,11 @@ use bollard::models::{
 use bollard::query_parameters::RemoveContainerOptions;
 use coracle_api::meta::Time;
 
-use super::super::{Beside, EndBefore, Failure, Limits, SeenContainer, State};
 use super::connection::{Docker, held};
 use super::ready::NETWORK;
-
 use super::volumes;
-use crate::naming::{LABEL_KIND, Tag, hosts_file};
+use crate::facts::engine::{Beside, EndBefore, Failure, Limits, SeenContainer, State};
+use crate::facts::naming::{LABEL_KIND, Tag, hosts_file};
 
 /// The limit of a termination message; a longer one loses its beginning, as with the kubelet.
 const MESSAGE_BYTES_MAX: u64 = 4096;

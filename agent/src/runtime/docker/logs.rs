@@ -7,18 +7,19 @@
 mod entries;
 mod lines;
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
 use coracle_api::meta::Time;
 use coracle_api::query::Stream;
 use coracle_http::FORWARD_FOLLOW_IDLE;
 use coracle_http::channel::{self, channel};
 use coracle_http::client::{CallError, Pieces};
-use std::collections::VecDeque;
-use std::time::Duration;
 use tokio::time::timeout;
 
-use super::super::Failure;
 use super::connection::{ASK, Docker};
 use super::dialect::{Dialect, refusal};
+use crate::facts::engine::Failure;
 use entries::EntryReader;
 use lines::{First, Joined, Piece, Tail};
 

@@ -6,17 +6,16 @@
 //! The releases before had volumes of the engine: a pod that runs with one keeps it until it has a new sandbox.
 
 use std::borrow::Cow;
-use std::fs;
-use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use nix::mount::{MsFlags, mount};
 
-use super::super::{ContainerConfig, Failure, MountSource};
 use super::connection::Docker;
 use super::subpath;
-use crate::naming::{memory_volume_name, volatile_dir};
+use crate::facts::engine::{ContainerConfig, Failure, MountSource};
+use crate::facts::naming::{memory_volume_name, volatile_dir};
 
 /// What is mounted there stays as it is, with all that it holds.
 pub(super) fn make(path: &Path, kind: &str, options: &str) -> Result<(), Failure> {

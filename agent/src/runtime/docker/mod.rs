@@ -39,7 +39,7 @@ mod pod_files;
 pub mod reach;
 mod ready;
 mod reclaim;
-mod stock;
+pub mod stock;
 mod subpath;
 pub mod usage;
 mod volatile;
@@ -52,12 +52,12 @@ use std::time::Duration;
 use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions};
 
-use super::{
-    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, Runtime,
-    SeenContainer,
+use super::Runtime;
+use crate::facts::engine::{
+    Belongings, Check, CheckOutcome, ContainerConfig, Failure, Image, Limits, NamedVolume, Purpose, SeenContainer,
 };
-use crate::logins::Login;
-use crate::naming::Tag;
+use crate::facts::logins::Login;
+use crate::facts::naming::Tag;
 pub use about::Engine;
 use connection::held;
 pub use connection::{Docker, Settings};

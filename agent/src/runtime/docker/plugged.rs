@@ -7,12 +7,12 @@ use bollard::models::{ContainerInspectResponse, ContainerSummary};
 use bollard::query_parameters::KillContainerOptions;
 use tokio::sync::MutexGuard;
 
-use super::super::{ContainerConfig, Failure, Network, SeenContainer};
 use super::connection::{Docker, held};
 use super::ready::NETWORK;
-use crate::pod_network::guard::Wires;
-use crate::pod_network::nft::Mapping;
-use crate::pod_network::{LABEL_ADDRESS, Owner, Subnet, plug};
+use crate::facts::engine::{ContainerConfig, Failure, Network, SeenContainer};
+use crate::network::pod_network::guard::Wires;
+use crate::network::pod_network::nft::Mapping;
+use crate::network::pod_network::{LABEL_ADDRESS, Owner, Subnet, plug};
 
 impl Docker {
     pub(super) fn subnet(&self) -> Option<Subnet> {

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use super::super::{ContainerConfig, Mount, MountSource, Network};
 use super::connection::Docker;
 use super::dialect::Dialect;
-use crate::naming::{HOSTS, RESOLV_CONF, Tag, hosts_file, resolver_file};
+use crate::facts::engine::{ContainerConfig, Mount, MountSource, Network};
+use crate::facts::naming::{HOSTS, RESOLV_CONF, Tag, hosts_file, resolver_file};
 
 impl Docker {
     pub(super) fn with_pod_files<'a>(&self, config: Cow<'a, ContainerConfig>) -> Cow<'a, ContainerConfig> {
@@ -33,8 +33,8 @@ fn with_files<'a>(data_dir: &str, mut config: Cow<'a, ContainerConfig>) -> Cow<'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::pod_dir;
-    use crate::naming::tests::tag;
+    use crate::facts::naming::pod_dir;
+    use crate::facts::naming::tests::tag;
     use std::fs;
 
     #[test]

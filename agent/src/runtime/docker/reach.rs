@@ -13,9 +13,9 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, so
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
-use super::super::Failure;
 use super::connection::Docker;
-use crate::pod_network::plug::network_of;
+use crate::facts::engine::Failure;
+use crate::network::pod_network::plug::network_of;
 
 /// Bytes that wait in the kernel for a pod to read them; it takes twice as many for its own accounts.
 const SEND_BYTES: usize = 64 * 1024;

@@ -4,10 +4,11 @@ use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest, NetworkInspect};
 use bollard::query_parameters::ImportImageOptions;
 use futures_util::StreamExt;
 
-use super::super::{Failure, pause};
+use super::super::pause;
 use super::connection::{CHANGE, Docker, ReadyEngine, failure, held};
-use crate::naming::LABEL_KIND;
-use crate::pod_network::{BRIDGE, Owner, plug};
+use crate::facts::engine::Failure;
+use crate::facts::naming::LABEL_KIND;
+use crate::network::pod_network::{BRIDGE, Owner, plug};
 
 /// The Docker network of the pods; also what its containers' addresses are listed under.
 pub const NETWORK: &str = "coracle";

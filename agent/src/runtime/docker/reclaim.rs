@@ -7,8 +7,8 @@ use std::path::Path;
 use bollard::models::MountPoint;
 use coracle_api::strategy::claim::LOCAL_VOLUMES;
 
-use super::super::Failure;
 use super::connection::Docker;
+use crate::facts::engine::Failure;
 
 impl Docker {
     /// `name` is one step below the folder of such volumes. One that is gone already is fine.

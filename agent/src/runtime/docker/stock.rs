@@ -1,5 +1,9 @@
 //! The engine's stock of images: all of them, which of them the agent has fetched, and archives that are loaded.
 
+pub mod ask;
+pub mod collect;
+pub mod record;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,13 +13,12 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::{mpsc, oneshot};
 
-use super::super::Failure;
 use super::connection::{Docker, failure, held};
-use crate::figures::files;
-use crate::images::ask::ArchiveAsk;
-use crate::images::collect::{EngineImage, free_percent, is_full};
-use crate::images::record::ImageRecord;
-use crate::private;
+use crate::facts::engine::Failure;
+use crate::host::{files, private};
+use crate::runtime::docker::stock::ask::ArchiveAsk;
+use crate::runtime::docker::stock::collect::{EngineImage, free_percent, is_full};
+use crate::runtime::docker::stock::record::ImageRecord;
 
 const NAME: &str = "images.json";
 /// Some thousand images take less.

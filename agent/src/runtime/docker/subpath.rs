@@ -6,23 +6,21 @@
 //!         other
 
 use std::borrow::Cow;
-use std::fs;
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 
-use super::super::{ContainerConfig, Failure, Mount, MountSource, ReadOnlyBelow, SubPath};
 use super::connection::Docker;
-use crate::disks;
-use crate::naming::volatile_dir;
-use crate::tree;
+use crate::facts::engine::{ContainerConfig, Failure, Mount, MountSource, ReadOnlyBelow, SubPath};
+use crate::facts::naming::volatile_dir;
+use crate::host::{disks, tree};
 
 /// What this process sees mounted.
 const MOUNTS: &str = "/proc/self/mountinfo";

@@ -4,7 +4,7 @@ use bollard::query_parameters::{InspectContainerOptions, StatsOptions};
 use futures_util::StreamExt;
 
 use super::connection::Docker;
-use crate::figures::usage::Usage;
+use crate::facts::usage::Usage;
 
 /// What a container takes of the engine's disk.
 pub struct Layer {

@@ -15,8 +15,8 @@ use super::connection::{Docker, Settings, held};
 use super::memory;
 use super::subpath::{self, propagates};
 use super::volumes::{blocking, disk};
-use crate::naming::volatile_dir;
-use crate::runtime::Failure;
+use crate::facts::engine::Failure;
+use crate::facts::naming::volatile_dir;
 
 /// As much of the host's memory as Debian gives to `/run` itself. `mode`: whoever may not be root sees no name in it.
 const OPTIONS: &str = "size=10%,mode=0700";

@@ -10,14 +10,13 @@ use std::time::{Duration, SystemTime};
 use bollard::models::VolumeCreateRequest;
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 
-use super::super::{Belongings, ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
 use super::claim_directory::ClaimDirectories;
 use super::connection::{Docker, Settings};
 use super::{content, memory, owner, subpath};
-use crate::disks;
-use crate::hosts;
-use crate::naming::{LABEL_KIND, LABEL_POD_UID, VOLUMES, volatile_dir};
-use crate::tree;
+use crate::facts::engine::{Belongings, ContainerConfig, Failure, HostFile, NamedVolume, Seccomp, Volume};
+use crate::facts::naming::{LABEL_KIND, LABEL_POD_UID, VOLUMES, volatile_dir};
+use crate::host::{disks, tree};
+use crate::spec::hosts;
 
 /// Of the directories of pods, those in memory.
 const VOLATILE: usize = 1;

@@ -13,10 +13,10 @@ use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use super::super::Failure;
 use super::connection::{Docker, failure, held};
 use super::dialect::Dialect;
-use crate::naming::LABEL_KIND;
+use crate::facts::engine::Failure;
+use crate::facts::naming::LABEL_KIND;
 
 /// A hung engine is noticed within this and a call's limit; the only thing that wakes an idle agent without a master.
 const PING: Duration = Duration::from_secs(10);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{FakeContainer, Inner, Noted, run};
-use crate::naming::{LABEL_CONTAINER, LABEL_POD_UID};
-use crate::runtime::State;
+use crate::facts::engine::State;
+use crate::facts::naming::{LABEL_CONTAINER, LABEL_POD_UID};
 
 /// So long what the agent had under way may meet what somebody just started.
 const UNDER_WAY: Duration = Duration::from_secs(10);

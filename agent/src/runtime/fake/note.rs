@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::super::SeenContainer;
-use crate::happening::Happening;
+use crate::facts::engine::SeenContainer;
+use crate::facts::happening::Happening;
 
 /// What a container did, or had done to it.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! What processes of the engine in memory do: how they end by themselves, and what the engine keeps of it.
 
-use super::super::{Beside, EndBefore, Network, State};
 use super::{FakeContainer, Inner};
-use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_POD_UID};
+use crate::facts::engine::{Beside, EndBefore, Network, State};
+use crate::facts::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_POD_UID};
 
 impl Inner {
     /// The reason why the engine would refuse to start it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{FakeContainer, Inner};
-use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_POD_UID};
+use crate::facts::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_POD_UID};
 
 /// Of one container and one wish, in one minute; of pulls of one image; of all changes in ten seconds, and of those of
 /// each container that starts in them.

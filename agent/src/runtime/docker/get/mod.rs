@@ -12,9 +12,9 @@ use std::time::Duration;
 use coracle_http::tls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::super::{CheckOutcome, Purpose};
 use super::check::{dial, failed, passed, plain, within};
-use crate::dns::names::Names;
+use crate::facts::engine::{CheckOutcome, Purpose};
+use crate::network::dns::names::Names;
 use answer::{GetAnswer, GetStep, Head};
 use request::{GetFields, head};
 use url::Url;

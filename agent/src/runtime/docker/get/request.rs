@@ -2,8 +2,8 @@
 
 use coracle_schema::base64;
 
-use super::super::super::Purpose;
 use super::url::Url;
+use crate::facts::engine::Purpose;
 
 /// The fields of a request, each with its values; their order is that of the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,25 @@
+//! The agent's view of itself: what is asked for, what is there, and the status of each pod. PURE.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::facts::desired::Desired;
+use crate::facts::waiting::Waits;
+use crate::facts::world::World;
+
+/// The agent's view of itself, for its endpoints, the probes and the reports to the master.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    pub desired: Arc<Desired>,
+    pub world: Arc<World>,
+    /// v1 PodStatus by uid.
+    pub statuses: BTreeMap<String, Value>,
+    /// By uid.
+    pub waits: BTreeMap<String, Waits>,
+    /// Why the engine cannot be asked, and since when (monotonic).
+    pub engine_trouble: Option<(String, i64)>,
+    /// False until the first listing.
+    pub looked: bool,
+}

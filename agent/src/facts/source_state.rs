@@ -1,0 +1,52 @@
+//! What one source says of the pods of this host. PURE.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::facts::objects::{Object, Ref};
+use crate::facts::uid_set::UidSet;
+use crate::facts::wanted::Wanted;
+
+/// The latest state of one source.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SourceState {
+    /// In the source's own order; of two with one uid or one name the first counts.
+    pub pods: Vec<Arc<Wanted>>,
+    /// False: pods may be missing here that the source still wants (a listing that failed, a file without a last good
+    /// version). What runs of it stays.
+    pub complete: bool,
+    /// Uids of pods whose deletion was heard from the source itself, or that it answered 404 for: these are stopped
+    /// also when the listing is not complete.
+    pub gone: UidSet,
+    /// Of the master: which cluster it is, and the uids of pods of those that it was before.
+    pub cluster: String,
+    pub foreign: BTreeSet<String>,
+    /// Of the master: names that this host's node had before, and that the API still has.
+    pub former: BTreeSet<String>,
+    /// Of files: the ConfigMaps, Secrets and claims that their pods may use.
+    pub objects: BTreeMap<Ref, Arc<Object>>,
+    /// Of files: which of them asks for what.
+    pub files: Arc<FilesSeen>,
+}
+
+/// The files of a source, as far as they tell whose the pods are that they do not ask for now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FilesSeen {
+    /// All files are known by name.
+    pub whole: bool,
+    /// Files that never could be read: what they ask for is not known.
+    pub unread: BTreeSet<String>,
+    /// By uid: the file that asks for a pod.
+    pub of: BTreeMap<String, String>,
+    /// Namespace and name of pods that were asked for, and are no more.
+    pub gone: BTreeSet<(String, String)>,
+}
+
+impl FilesSeen {
+    /// Whether no file asks for a pod that one of this name asked for before. A mirror of an agent of before names no
+    /// file.
+    pub fn lack(&self, namespace: &str, name: &str, file: Option<&str>) -> bool {
+        let read = || self.whole && file.is_some_and(|file| !self.unread.contains(file));
+        self.gone.contains(&(namespace.to_owned(), name.to_owned())) || read()
+    }
+}

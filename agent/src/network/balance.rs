@@ -1,0 +1,129 @@
+//! The services of the cluster as last heard, for whoever serves them on this host.
+//!
+//!     services and slices -> rules (`net`), names (`dns`), health check node ports (`health_ports`)
+//!
+//! Each is told only where it is another than before.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_api::service::Service;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use crate::facts::happening::Happening;
+use crate::facts::heard::ClusterServices;
+use crate::facts::resolv::ClusterNames;
+use crate::facts::shown::Shown;
+use crate::network::dns::serve::ServedZone;
+use crate::network::dns::zone::{Entries, Zone};
+use crate::network::health_ports::{self, HealthPorts};
+use crate::network::heed::sockets;
+use crate::network::known_ends::as_they_are;
+use crate::network::pod_network::plug;
+use crate::network::services::group::grouped;
+use crate::network::services::outer::{OuterPort, asked_here, taken};
+use crate::network::services::{self, KernelRules, Pieces, RuleHost};
+
+/// Who is told.
+pub struct Servers {
+    pub rules: watch::Sender<Option<KernelRules>>,
+    pub names: watch::Sender<Arc<ServedZone>>,
+    pub ports: watch::Sender<Arc<HealthPorts>>,
+}
+
+/// Does a program listen now where a service has a port of this host? Nothing tells of that.
+const RECHECK: Duration = Duration::from_secs(60);
+
+/// Who of this host listens at ports that services ask for at its own addresses.
+#[derive(Default)]
+struct Taken {
+    asked: BTreeSet<OuterPort>,
+    found: BTreeSet<(OuterPort, SocketAddr)>,
+    /// None: no service asks for any.
+    again: Option<Instant>,
+}
+
+impl Taken {
+    fn look(&mut self, services: &[Arc<Service>]) {
+        let asked = asked_here(services, &plug::local());
+        if asked == self.asked && self.again.is_none_or(|again| Instant::now() < again) {
+            return;
+        }
+        self.again = (!asked.is_empty()).then(|| Instant::now() + RECHECK);
+        self.found = if asked.is_empty() { BTreeSet::new() } else { taken(&asked, &sockets()) };
+        self.asked = asked;
+    }
+}
+
+/// Ends with its sources. A service that does not get all it asks for is told once.
+pub async fn run(
+    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    (dns, mut here, mut address): (ClusterNames, RuleHost, watch::Receiver<String>),
+    servers: Servers,
+    happenings: mpsc::Sender<Happening>,
+) {
+    let (mut said, mut taken) = (BTreeSet::new(), Taken::default());
+    let (mut pieces, mut entries) = (Pieces::default(), Entries::default());
+    loop {
+        let last = network.borrow_and_update().clone();
+        let old = last.as_ref().is_some_and(|last| !last.heard);
+        let seen = shown.borrow_and_update().clone();
+        // Before the first look at the engine nobody knows who still runs: the rules stay as they are.
+        let last = last.filter(|_| !old || seen.looked);
+        let now = last.map(|last| {
+            if old { Arc::new(as_they_are(&last, &here.node, &seen.desired.pods, &seen.statuses)) } else { last }
+        });
+        if let Some(network) = now {
+            let served = dns.of_cluster(&network.services).map(|dns| dns.address);
+            let groups = grouped(&network.services, &network.slices);
+            taken.look(&network.services);
+            let node: Option<IpAddr> = address.borrow_and_update().parse().ok();
+            here.outer.look(&network.services, served, node, taken.found.clone());
+            let zone = Zone::changed(&dns.domain, &groups, &mut entries).map(Arc::new);
+            servers.names.send_if_modified(|was| {
+                let differs = zone.is_some() || was.address != served;
+                if differs {
+                    *was = Arc::new(ServedZone { zone: zone.unwrap_or_else(|| was.zone.clone()), address: served });
+                }
+                differs
+            });
+            let ports = health_ports::ports(&groups, &here);
+            servers.ports.send_if_modified(|was| {
+                let differs = **was != ports;
+                if differs {
+                    *was = Arc::new(ports);
+                }
+                differs
+            });
+            let wanted = services::rules(&groups, &here, served, &mut pieces);
+            for refused in wanted.refused.iter().filter(|refused| !said.contains(*refused)) {
+                log::warn!("{refused}");
+                // A queue that is full loses events, never more.
+                let _ = happenings.try_send(refused.happening());
+            }
+            said = wanted.refused.iter().cloned().collect();
+            servers.rules.send_if_modified(|was| {
+                let differs = was.as_ref() != Some(&wanted);
+                if differs {
+                    *was = Some(wanted);
+                }
+                differs
+            });
+        }
+        // Pods that go meanwhile are not to be kept in memory.
+        drop(seen);
+        let alive = tokio::select! {
+            changed = network.changed() => changed.is_ok(),
+            changed = shown.changed(), if old => changed.is_ok(),
+            Ok(()) = address.changed() => true,
+            () = sleep_until(taken.again.unwrap_or_else(Instant::now)), if taken.again.is_some() => true,
+        };
+        if !alive {
+            return;
+        }
+    }
+}

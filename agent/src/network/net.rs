@@ -1,0 +1,330 @@
+//! Service addresses in the kernel: one nftables table of ours and a route for each address to the pods' bridge.
+//!
+//!     services and endpoints as last heard -> text (`services`, pure)
+//!         -> one `nft -f -` transaction where the text changed
+//!
+//! Nothing is touched before services and endpoints were heard once, and nothing is taken away when the agent stops:
+//! connections go on. The routes make the addresses work on a host without a default route, where a connection would
+//! fail before nft sees it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use crate::facts::happening::Happening;
+use crate::facts::hash::hash_text;
+use crate::facts::shown::Shown;
+use crate::host::tool::run_tool;
+use crate::network::netfilter;
+use crate::network::pod_network::{BRIDGE, plug};
+use crate::network::services::ends::Led;
+use crate::network::services::flows::{self, Moved};
+use crate::network::services::{self, KernelRules, LeftOut, ServiceRules};
+use crate::network::sieve::Sieve;
+
+/// Is the table still as it was? Somebody may have flushed the rule set, or made the bridge anew.
+const RECHECK: Duration = Duration::from_secs(60);
+/// Rechecks at which services that were left out are tried again: what passes, as on a host that was busy, has passed
+/// in some minutes.
+const TRIED_AGAIN: u32 = 5;
+/// Marks our routes among those of the bridge; between the numbers that the kernel and routing daemons use.
+const ROUTE_PROTOCOL: &str = "196";
+
+#[derive(Default)]
+struct Net {
+    applied: Option<KernelRules>,
+    /// The rules of the services that the kernel accepted.
+    addresses: BTreeSet<IpAddr>,
+    /// A hash of the table as the kernel showed it then: a later difference was made by somebody else.
+    listed: Option<String>,
+    /// The generation of the kernel's rules when it was listed: while it stays nobody has changed anything, and nothing
+    /// is listed.
+    generation: Option<u32>,
+    /// The addresses that have a route.
+    routed: Option<BTreeSet<IpAddr>>,
+    /// The UDP endpoints when flows were last checked.
+    led: Option<Led>,
+    hairpinned: BTreeSet<String>,
+    left_out: BTreeSet<LeftOut>,
+    /// How often they are still tried again.
+    again: u32,
+    /// The errors that were logged already.
+    said: Option<String>,
+}
+
+/// Whether rules see what goes from one port of a bridge to another.
+pub fn bridges_are_seen() -> bool {
+    std::fs::read_to_string("/proc/sys/net/bridge/bridge-nf-call-iptables").is_ok_and(|said| said.trim() == "1")
+}
+
+/// Never ends. None: nothing is known yet, so nothing is done.
+pub async fn run(
+    mut wanted: watch::Receiver<Option<KernelRules>>,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    happenings: mpsc::Sender<Happening>,
+) {
+    let mut net = Net::default();
+    let mut check_at = Instant::now() + RECHECK;
+    loop {
+        let rules = wanted.borrow_and_update().clone();
+        let pods = pods(&shown.borrow_and_update());
+        let recheck = Instant::now() >= check_at;
+        if recheck {
+            check_at = Instant::now() + RECHECK;
+        }
+        let known = rules.is_some();
+        let mut result = match rules {
+            Some(rules) => net.settle(rules, recheck, &happenings).await,
+            None => Ok(()),
+        };
+        // Without services there is nothing to look after.
+        let idle = net.applied.as_ref().is_none_or(|rules| rules.parts.is_empty());
+        if !idle && (recheck || net.hairpinned != pods) {
+            result = result.and(hairpin().await);
+            net.hairpinned = pods;
+        }
+        if known {
+            net.say(result);
+        }
+        let alive = tokio::select! {
+            changed = wanted.changed() => changed.is_ok(),
+            changed = shown.changed(), if !idle => changed.is_ok(),
+            () = sleep_until(check_at), if !idle => true,
+        };
+        if !alive {
+            return;
+        }
+    }
+}
+
+/// The sandboxes on the bridge, by the engine's id: a new one has a new port there.
+fn pods(shown: &Shown) -> BTreeSet<String> {
+    shown.world.containers.iter().filter(|seen| seen.ip.is_some() && seen.lives()).map(|seen| seen.id.clone()).collect()
+}
+
+impl Net {
+    async fn settle(
+        &mut self,
+        rules: KernelRules,
+        recheck: bool,
+        happenings: &mpsc::Sender<Happening>,
+    ) -> Result<(), String> {
+        let again = recheck && !self.left_out.is_empty() && self.again > 0;
+        let generation = if recheck { netfilter::generation() } else { None };
+        let recheck_table = recheck && (generation.is_none() || self.generation != generation || self.listed.is_none());
+        let listed = if recheck_table { list_table().await } else { None };
+        if recheck {
+            self.generation = generation;
+        }
+        if recheck_table && self.listed.is_none() {
+            self.listed.clone_from(&listed);
+        }
+        if again || recheck_table && self.applied.is_some() && (listed.is_none() || self.listed != listed) {
+            self.applied = None;
+            // What came while the rules were gone was led nowhere, and goes on so.
+            self.led = None;
+            self.again = self.again.saturating_sub(1);
+        }
+        let nothing = rules.parts.is_empty() && self.applied.is_none();
+        if self.applied.as_ref().is_none_or(|applied| applied.parts != rules.parts) && !(nothing && no_table().await) {
+            let (kept, left_out) = match self.change(&rules).await {
+                Some(kept) => (kept, BTreeSet::new()),
+                None => self.load(&rules).await?,
+            };
+            self.addresses = kept.iter().map(|part| part.address).collect();
+            self.end_stale(&rules).await;
+            // A large table takes its time to list: the next check does, if nobody is quicker than that.
+            self.listed = None;
+            log::info!("service rules: {} addresses", self.addresses.len());
+            for service in left_out.difference(&self.left_out) {
+                log::warn!("{service}");
+                // A queue that is full loses events, never more.
+                let _ = happenings.try_send(service.happening());
+            }
+            if self.left_out != left_out {
+                (self.left_out, self.again) = (left_out, TRIED_AGAIN);
+            }
+        }
+        self.applied = Some(rules);
+        if self.routed.as_ref() != Some(&self.addresses) || recheck {
+            self.routed = None;
+            self.routed = route(&self.addresses).await?.then(|| self.addresses.clone());
+        }
+        Ok(())
+    }
+
+    /// Flows over UDP do not notice by themselves that somebody else serves them now.
+    async fn end_stale(&mut self, rules: &KernelRules) {
+        let now = flows::led(&rules.parts);
+        let moved = Moved::between(self.led.as_ref(), &now, &self.addresses, &plug::local());
+        self.led = Some(now);
+        if !moved.is_empty() {
+            match netfilter::end_stale(moved).await {
+                Ok(0) => {}
+                Ok(count) => log::info!("service rules: {count} flows over UDP are led anew"),
+                Err(why) => log::warn!("{why}; clients of a service over UDP may be led to a pod that is gone"),
+            }
+        }
+    }
+
+    /// Where the table holds everything as it was asked for before, what is another now. None: it has to be loaded.
+    async fn change(&self, rules: &KernelRules) -> Option<Vec<Arc<ServiceRules>>> {
+        let applied = self.applied.as_ref().filter(|applied| applied.here == rules.here && self.left_out.is_empty())?;
+        let script = services::change(&applied.parts, &rules.parts);
+        if !script.is_empty() {
+            nft(&script)
+                .await
+                .inspect_err(|why| log::debug!("a change of service rules: {why}; all are loaded"))
+                .ok()?;
+        }
+        Some(rules.parts.clone())
+    }
+
+    /// All services, or all that the kernel takes: what it refuses of one is no reason to keep old rules for the
+    /// others.
+    async fn load(&self, rules: &KernelRules) -> Result<(Vec<Arc<ServiceRules>>, BTreeSet<LeftOut>), String> {
+        let (parts, here) = (&rules.parts, &rules.here);
+        let Err(why) = nft(&services::script(parts, here)).await else { return Ok((parts.clone(), BTreeSet::new())) };
+        // Where nothing at all is taken, it is not because of a service.
+        nft(&services::trial(&[])).await.map_err(|_| why.clone())?;
+        let mut sieve = Sieve::new(parts.len(), &why);
+        while let Some(these) = sieve.next() {
+            let these: Vec<Arc<ServiceRules>> = these.into_iter().map(|index| parts[index].clone()).collect();
+            sieve.judge(nft(&services::trial(&these)).await);
+        }
+        let (kept, refused) = sieve.end();
+        let kept: Vec<Arc<ServiceRules>> = kept.into_iter().map(|index| parts[index].clone()).collect();
+        nft(&services::script(&kept, here)).await?;
+        let left_out = refused.into_iter().map(|(index, why)| {
+            let part = &parts[index];
+            LeftOut { namespace: part.namespace.clone(), name: part.name.clone(), uid: part.uid.clone(), why }
+        });
+        Ok((kept, left_out.collect()))
+    }
+
+    fn say(&mut self, result: Result<(), String>) {
+        match result {
+            Ok(()) if self.said.take().is_some() => log::info!("service addresses work again"),
+            Ok(()) => {}
+            Err(text) => {
+                if self.said.as_ref() != Some(&text) {
+                    log::warn!("service addresses do not work on this host: {text}");
+                    self.said = Some(text);
+                }
+            }
+        }
+    }
+}
+
+async fn nft(script: &str) -> Result<(), String> {
+    run_tool("nft", &["-f", "-"], Some(script)).await.map(drop)
+}
+
+/// Every chain of every table of this host, those of other programs among them.
+pub async fn rule_set() -> Result<String, String> {
+    run_tool("nft", &["list", "chains"], None).await
+}
+
+/// What a table holds, by its family and name.
+pub async fn table(name: &str) -> Result<String, String> {
+    let words: Vec<&str> = ["list", "table"].into_iter().chain(name.split_whitespace()).collect();
+    run_tool("nft", &words, None).await
+}
+
+pub async fn routes() -> Result<(), String> {
+    run_tool("ip", &["route", "list"], None).await.map(drop)
+}
+
+async fn no_table() -> bool {
+    list_table().await.is_none()
+}
+
+/// A hash of all that we have put into our table.
+async fn list_table() -> Option<String> {
+    run_tool("nft", &["list", "table", "ip", "coracle"], None)
+        .await
+        .ok()
+        .map(|table| hash_text(&services::nft::lasting(&table)))
+}
+
+/// A pod that is its own service's endpoint: the kernel rewrites the address on the bridge itself, and would not send a
+/// frame back through the port it came from.
+async fn hairpin() -> Result<(), String> {
+    let Ok(ports) = std::fs::read_dir(format!("/sys/class/net/{BRIDGE}/brif")) else { return Ok(()) };
+    for port in ports.filter_map(Result::ok) {
+        let (name, switch) = (port.file_name(), port.path().join("hairpin_mode"));
+        let is_on = std::fs::read_to_string(&switch).is_ok_and(|mode| mode.trim() == "1");
+        // Where /sys is read-only, netlink does the same.
+        if !is_on && std::fs::write(&switch, "1").is_err() {
+            run_tool("bridge", &["link", "set", "dev", &name.to_string_lossy(), "hairpin", "on"], None).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes an address one of this host's own, without an interface that would show it to others. It stays while the host
+/// is up.
+pub async fn make_local(address: IpAddr) -> Result<(), String> {
+    if !address.is_ipv4() {
+        return Err("only IPv4 addresses are served by this version".to_owned());
+    }
+    run_tool(
+        "ip",
+        &["-4", "route", "replace", "local", &format!("{address}/32"), "dev", "lo", "proto", ROUTE_PROTOCOL],
+        None,
+    )
+    .await
+    .map(drop)
+}
+
+/// Adds what is missing and takes away what is ours and not wanted any more. False: there is no bridge to lead them to.
+async fn route(addresses: &BTreeSet<IpAddr>) -> Result<bool, String> {
+    // Without the bridge there are no pods here yet; the first of them brings us here again.
+    let shown = match run_tool("ip", &["-4", "route", "show", "dev", BRIDGE, "proto", ROUTE_PROTOCOL], None).await {
+        Ok(shown) => shown,
+        Err(text) if text.contains("Cannot find device") => return Ok(false),
+        Err(text) => return Err(text),
+    };
+    let present = shown.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect();
+    let batch = route_batch(addresses, &present);
+    if batch.is_empty() {
+        return Ok(true);
+    }
+    match run_tool("ip", &["-4", "-force", "-batch", "-"], Some(&batch)).await {
+        Ok(_) => Ok(true),
+        // The engine has made the bridge this moment and not yet brought it up.
+        Err(text) if text.contains("nexthop is not up") => Ok(false),
+        Err(text) => Err(text),
+    }
+}
+
+fn route_batch(wanted: &BTreeSet<IpAddr>, present: &BTreeSet<IpAddr>) -> String {
+    let lines = |verb: &'static str, list: Vec<&IpAddr>| {
+        list.into_iter()
+            .map(move |address| format!("route {verb} {address}/32 dev {BRIDGE} proto {ROUTE_PROTOCOL}\n"))
+            .collect::<String>()
+    };
+    lines("del", present.difference(wanted).collect()) + &lines("replace", wanted.difference(present).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_differences_are_routed() {
+        let set =
+            |list: &[&str]| list.iter().map(|address| address.parse::<IpAddr>().unwrap()).collect::<BTreeSet<_>>();
+        let check = |wanted, present, expected: &str| assert_eq!(route_batch(&set(wanted), &set(present)), expected);
+        check(&["10.96.0.1"], &["10.96.0.1"], "");
+        check(
+            &["10.96.0.1"],
+            &["10.96.0.2"],
+            "route del 10.96.0.2/32 dev coracle0 proto 196\nroute replace 10.96.0.1/32 dev coracle0 proto 196\n",
+        );
+    }
+}

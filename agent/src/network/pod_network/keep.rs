@@ -1,0 +1,185 @@
+//! Looks after the pods' own network while sandboxes of it run: ports of the host, rules beside those of others, wires
+//! on the bridge.
+//!
+//! Also where new pods are on the engine's network: those of before keep theirs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until};
+
+use crate::facts::engine::SeenContainer;
+use crate::facts::naming::Tag;
+use crate::facts::shown::Shown;
+use crate::host::tool::run_tool;
+use crate::network::netfilter;
+use crate::network::pod_network::nft::{self, Mapping};
+use crate::network::pod_network::{BRIDGE, LABEL_ADDRESS, Subnet, plug, wires_of};
+use crate::network::services::ends::Led;
+use crate::network::services::flows::Moved;
+use crate::runtime::docker::Docker;
+
+/// Are table, rules and wires still as they were?
+const RECHECK: Duration = Duration::from_secs(60);
+
+struct Keep {
+    subnet: Subnet,
+    docker: Arc<Docker>,
+    applied: Option<BTreeSet<Mapping>>,
+    /// The generation of the kernel's rules when the wires were last guarded: while it stays, all of them are.
+    guarded: Option<u32>,
+    /// What the kernel showed of it then.
+    listed: Option<String>,
+    led: Option<Led>,
+    /// What could not be done, said once.
+    said: Option<String>,
+}
+
+/// Never ends. A wire that is gone: the engine's containers are looked at anew, which plugs them in.
+pub async fn run(subnet: Subnet, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, wake: Arc<Notify>) {
+    let mut keep =
+        Keep { subnet, docker: docker.clone(), applied: None, guarded: None, listed: None, led: None, said: None };
+    let mut check_at = Instant::now() + RECHECK;
+    loop {
+        let now = shown.borrow_and_update().clone();
+        let own: Vec<&SeenContainer> = now
+            .world
+            .containers
+            .iter()
+            .filter(|seen| seen.lives() && seen.labels.contains_key(LABEL_ADDRESS))
+            .collect();
+        // Of a host that never had such a pod nothing is touched.
+        let idle = !now.looked || own.is_empty() && keep.applied.is_none();
+        if !idle {
+            let recheck = Instant::now() >= check_at;
+            if recheck {
+                check_at = Instant::now() + RECHECK;
+                let there = plug::wires();
+                if own.iter().any(|seen| !there.iter().any(|name| name.starts_with(&wires_of(&seen.id)))) {
+                    docker.look_anew();
+                    wake.notify_one();
+                }
+            }
+            let first = keep.applied.is_none();
+            let result = keep.settle(mappings(&own), recheck).await;
+            let guarded = if first || recheck { keep.guard().await } else { Ok(()) };
+            keep.say(result.and(guarded));
+        }
+        let alive = tokio::select! {
+            changed = shown.changed() => changed.is_ok(),
+            () = sleep_until(check_at), if !idle => true,
+        };
+        if !alive {
+            return;
+        }
+    }
+}
+
+/// Of the sandboxes that run.
+fn mappings(own: &[&SeenContainer]) -> BTreeSet<Mapping> {
+    let of = |seen: &&SeenContainer| {
+        let pod: IpAddr = seen.ip.as_deref()?.parse().ok()?;
+        let ports = Tag::read(&seen.name, &seen.labels)?.host_ports;
+        Some(ports.into_iter().filter_map(move |port| {
+            let host = Mapping::at(&port.host_ip)?;
+            Some(Mapping { protocol: port.protocol, host, host_port: port.host_port, pod, port: port.container_port })
+        }))
+    };
+    own.iter().filter_map(of).flatten().collect()
+}
+
+/// Those over UDP, by the addresses of this host that they are reached at.
+fn led(mappings: &BTreeSet<Mapping>, local: &[IpAddr]) -> Led {
+    let mut led: Led = BTreeMap::new();
+    for mapping in mappings.iter().filter(|mapping| mapping.protocol == "udp") {
+        for address in mapping.host.as_ref().map_or(local, std::slice::from_ref) {
+            led.entry((Some(*address), mapping.host_port)).or_default().insert((mapping.pod, mapping.port));
+        }
+    }
+    led
+}
+
+impl Keep {
+    async fn settle(&mut self, mappings: BTreeSet<Mapping>, recheck: bool) -> Result<(), String> {
+        let first = self.applied.is_none();
+        if recheck {
+            let listed = run_tool("nft", &["list", "table", "ip", nft::TABLE], None).await.ok();
+            if self.listed.is_some() && self.listed != listed || listed.is_none() {
+                // What came while the rules were gone was led nowhere, and goes on so.
+                (self.applied, self.led) = (None, None);
+            }
+            self.listed = listed;
+        }
+        if self.applied.as_ref() != Some(&mappings) {
+            run_tool("nft", &["-f", "-"], Some(&nft::script(self.subnet, &mappings))).await?;
+            self.listed = None;
+            self.end_stale(&mappings).await;
+            self.applied = Some(mappings);
+        }
+        if first || recheck { plug::let_through().await } else { Ok(()) }
+    }
+
+    /// After a start, and where somebody has changed rules since: each wire has its own addresses.
+    async fn guard(&mut self) -> Result<(), String> {
+        let _ = plug::close_routes(BRIDGE);
+        let generation = netfilter::generation();
+        if generation.is_some() && self.guarded == generation {
+            return Ok(());
+        }
+        let mut wires = self.docker.wires().await;
+        plug::forget_gone(&mut wires);
+        plug::guard_all(self.subnet, &wires)
+            .await
+            .map_err(|why| format!("pods are not kept from using the addresses of others: {why}"))?;
+        self.guarded = netfilter::generation();
+        Ok(())
+    }
+
+    /// A flow over UDP goes on to where it was led first, also where that was nobody.
+    async fn end_stale(&mut self, mappings: &BTreeSet<Mapping>) {
+        let now = led(mappings, &plug::local());
+        let moved = Moved::between(self.led.as_ref(), &now, &BTreeSet::new(), &[]);
+        self.led = Some(now);
+        if !moved.is_empty()
+            && let Err(why) = netfilter::end_stale(moved).await
+        {
+            log::warn!("{why}; clients of a host port over UDP may be led to a pod that is gone");
+        }
+    }
+
+    fn say(&mut self, result: Result<(), String>) {
+        match result {
+            Ok(()) if self.said.take().is_some() => log::info!("the pods' network works again"),
+            Ok(()) => {}
+            Err(text) => {
+                if self.said.as_ref() != Some(&text) {
+                    log::warn!("the pods' network: {text}");
+                    self.said = Some(text);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_are_led_at_every_address() {
+        let pod = IpAddr::from([10, 244, 0, 9]);
+        let local = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 168, 1, 7])];
+        let mapping =
+            |protocol: &str, host, host_port| Mapping { protocol: protocol.into(), host, host_port, pod, port: 53 };
+        let all = [mapping("udp", None, 53), mapping("tcp", None, 53), mapping("udp", Some(local[1]), 54)]
+            .into_iter()
+            .collect();
+        let ends = BTreeSet::from([(pod, 53)]);
+        let expected =
+            [((Some(local[0]), 53), ends.clone()), ((Some(local[1]), 53), ends.clone()), ((Some(local[1]), 54), ends)];
+        assert_eq!(led(&all, &local), Led::from(expected));
+    }
+}

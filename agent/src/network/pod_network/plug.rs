@@ -1,0 +1,293 @@
+//! Plugs sandboxes into the pods' bridge, by `ip` and in the network of their process. Everything may be done twice.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::sockopt::ReuseAddr;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket};
+use tokio::sync::oneshot;
+
+use crate::host::tool::{first_line, run_tool};
+use crate::network::pod_network::guard::{self, Wires};
+use crate::network::pod_network::{BRIDGE, Subnet, forward, nft};
+
+/// Of a thread that waits for `ip`.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// The bridge, this host's address on it, and what the kernel must be told so that it forwards. The rules go with it:
+/// pods' first packets find them.
+pub async fn make_ready(subnet: Subnet) -> Result<(), String> {
+    let shown = run_tool("ip", &["-4", "-o", "addr", "show"], None).await?;
+    if let Some(other) = crate::network::pod_network::overlap(&shown, subnet) {
+        return Err(format!("--pod-cidr {} overlaps {other}, an interface of this host", subnet.text()));
+    }
+    make_bridge(subnet).await?;
+    if run_tool("nft", &["list", "table", "ip", nft::TABLE], None).await.is_err() {
+        run_tool("nft", &["-f", "-"], Some(&nft::script(subnet, &Default::default()))).await?;
+    }
+    // Pods of this host reach each other and the host all the same.
+    let_through().await.unwrap_or_else(|why| log::warn!("what pods send elsewhere may be dropped: {why}"));
+    Ok(())
+}
+
+async fn make_bridge(subnet: Subnet) -> Result<(), String> {
+    if !interfaces().join(BRIDGE).exists() {
+        ip(&crate::network::pod_network::new_bridge(subnet)).await?;
+        log::info!("made the bridge {BRIDGE} for pods, {}", subnet.text());
+    }
+    // Before it is up, and also one that was there.
+    close_routes(BRIDGE).unwrap_or_else(|why| log::warn!("a pod may change routes of this host: {why}"));
+    ip(&crate::network::pod_network::bridge_up(subnet)).await?;
+    switch_on("net/ipv4/ip_forward")?;
+    // So that ports of pods are reached at 127.0.0.1; a rule of ours keeps pods from the loopback.
+    switch_on(&format!("net/ipv4/conf/{BRIDGE}/route_localnet"))
+}
+
+fn switch_on(name: &str) -> Result<(), String> {
+    set(name, "1")
+}
+
+fn set(name: &str, value: &str) -> Result<(), String> {
+    let path = Path::new("/proc/sys").join(name);
+    if fs::read_to_string(&path).is_ok_and(|text| text.trim() == value) {
+        return Ok(());
+    }
+    fs::write(&path, value).map_err(|error| format!("set {}: {error}", path.display()))
+}
+
+/// What others send changes no route and no address of this host.
+pub fn close_routes(name: &str) -> Result<(), String> {
+    // A kernel without IPv6 has none of its files.
+    let there = |(setting, _): &(String, &str)| Path::new("/proc/sys").join(setting).exists();
+    crate::network::pod_network::closed_routes(name)
+        .iter()
+        .filter(|one| there(one))
+        .try_for_each(|(setting, value)| set(setting, value))
+}
+
+/// The settings of the bridge that let pods change routes of this host, as sysctl names them.
+pub fn open_settings() -> Vec<String> {
+    let read = |setting: &String| fs::read_to_string(Path::new("/proc/sys").join(setting)).ok();
+    let all = crate::network::pod_network::closed_routes(BRIDGE);
+    let off = all.iter().any(|(setting, value)| {
+        setting.ends_with("disable_ipv6") && read(setting).is_none_or(|text| text.trim() == *value)
+    });
+    let counts = |setting: &str| !off || setting.contains("/ipv4/");
+    let others = all.iter().filter(|(setting, _)| counts(setting));
+    let others = others.filter(|(setting, value)| read(setting).is_some_and(|text| text.trim() != *value));
+    others.map(|(setting, value)| format!("{}={value}", setting.replace('/', "."))).collect()
+}
+
+/// Beside the rules of others.
+pub async fn let_through() -> Result<(), String> {
+    let rules = match run_tool("iptables", &["-w", "5", "-S"], None).await {
+        Ok(rules) => rules,
+        // A host without it has no rules of it.
+        Err(why) if why.starts_with("there is no program") => return Ok(()),
+        Err(why) => return Err(why),
+    };
+    match forward::script(&rules) {
+        Some(script) => run_tool("iptables-restore", &["-w", "5", "--noflush"], Some(&script)).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+fn port(name: &str) -> PathBuf {
+    Path::new("/sys/class/net").join(BRIDGE).join("brif").join(name)
+}
+
+/// A folder for each interface of this host.
+fn interfaces() -> &'static Path {
+    Path::new("/proc/sys/net/ipv4/conf")
+}
+
+/// The wires on the bridge, by name.
+pub fn wires() -> Vec<String> {
+    let ports = fs::read_dir(port("")).into_iter().flatten().flatten();
+    ports.filter_map(|port| port.file_name().into_string().ok()).collect()
+}
+
+/// Gives a sandbox its address. `pid`: its process. `known`: the wires of others.
+pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr, known: &mut Wires) -> Result<(), String> {
+    let name = crate::network::pod_network::wire(id, pid);
+    if port(&name).exists() {
+        // Of an agent before this one; `keep` looks whether the table has it.
+        known.insert(name, address);
+        return Ok(());
+    }
+    // Of a start before, which something else of the pod still holds: two would have one address.
+    let old: String = wires()
+        .iter()
+        .filter(|other| other.starts_with(&crate::network::pod_network::wires_of(id)))
+        .map(|other| crate::network::pod_network::end_wire(other))
+        .collect();
+    if !old.is_empty() {
+        // One that goes by itself is gone.
+        let _ = run_tool("ip", &["-force", "-batch", "-"], Some(&old)).await;
+    }
+    if !port("").exists() {
+        make_bridge(subnet).await?;
+    }
+    let network = network_of(pid, id).map_err(|error| format!("the network of process {pid}: {error}"))?;
+    // It was there, and was taken off the bridge: connections over it go on.
+    if !interfaces().join(&name).exists() {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), network.as_raw_fd());
+        ip(&crate::network::pod_network::new_wire(&name, &path, address)).await?;
+    }
+    // It is on no bridge yet.
+    let _ = close_routes(&name);
+    known.insert(name.clone(), address);
+    let (inside, guarded) = tokio::join!(
+        ip_inside(network, crate::network::pod_network::inside(subnet, address)),
+        guard_one(subnet, &name, address, known)
+    );
+    inside?;
+    // `keep` tries it again.
+    guarded.unwrap_or_else(|why| log::debug!("the guard of wires: {why}"));
+    ip(&crate::network::pod_network::join(&name)).await?;
+    hairpin(&name).await
+}
+
+/// A new wire, before it is on the bridge.
+async fn guard_one(subnet: Subnet, name: &str, address: IpAddr, wires: &Wires) -> Result<(), String> {
+    let addition = guard::addition(name, address) + &guard::groups_addition(name);
+    match run_tool("nft", &["-f", "-"], Some(&addition)).await {
+        Ok(_) => Ok(()),
+        // The first one, or somebody has flushed the rules.
+        Err(_) => guard_all(subnet, wires).await,
+    }
+}
+
+pub async fn guard_all(subnet: Subnet, wires: &Wires) -> Result<(), String> {
+    run_tool("nft", &["-f", "-"], Some(&guard::script(subnet, wires))).await?;
+    // A chain of a wire that has gone would be refused, and all others with it.
+    let there: Wires = wires
+        .iter()
+        .filter(|(name, _)| interfaces().join(name).exists())
+        .map(|(name, address)| (name.clone(), *address))
+        .collect();
+    run_tool("nft", &["-f", "-"], Some(&guard::groups_script(&there))).await.map(drop)
+}
+
+/// Whether the tables speak of every wire of a sandbox. None: there is no wire.
+pub async fn guarded() -> Option<bool> {
+    let all = fs::read_dir(interfaces()).into_iter().flatten().flatten();
+    let names = all.filter_map(|one| one.file_name().into_string().ok());
+    let own: Vec<String> = names.filter(|name| crate::network::pod_network::is_wire(name)).collect();
+    if own.is_empty() {
+        return None;
+    }
+    for family in ["bridge", "netdev"] {
+        let text = run_tool("nft", &["list", "table", family, guard::TABLE], None).await.unwrap_or_default();
+        if !own.iter().all(|name| text.contains(&format!("\"{name}\""))) {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+/// Those whose sandbox has gone.
+pub fn forget_gone(wires: &mut Wires) {
+    wires.retain(|name, _| interfaces().join(name).exists());
+}
+
+/// The network of a container's process. The number of a process that has ended may be another's by now: never this
+/// host's own network.
+pub fn network_of(pid: i64, container: &str) -> io::Result<File> {
+    let network = File::open(format!("/proc/{pid}/ns/net"))?;
+    let (found, own) = (network.metadata()?, fs::metadata("/proc/self/ns/net")?);
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    if (found.dev(), found.ino()) == (own.dev(), own.ino()) || !crate::network::pod_network::is_of(&groups, container) {
+        return Err(io::Error::other("the process of the container has ended, and its number is another's"));
+    }
+    Ok(network)
+}
+
+/// A frame of a pod to itself goes back through the port that it came from.
+async fn hairpin(name: &str) -> Result<(), String> {
+    match fs::write(port(name).join("hairpin_mode"), "1") {
+        Ok(()) => Ok(()),
+        // Where /sys is read-only, netlink does the same.
+        Err(_) => run_tool("bridge", &["link", "set", "dev", name, "hairpin", "on"], None).await.map(drop),
+    }
+}
+
+async fn ip(batch: &str) -> Result<(), String> {
+    run_tool("ip", &["-4", "-batch", "-"], Some(batch)).await.map(drop)
+}
+
+/// A process is of the network that the thread was in which began it: one does, and ends.
+async fn ip_inside(network: File, batch: String) -> Result<(), String> {
+    let (sender, done) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("namespace".to_owned()).stack_size(STACK_BYTES);
+    let begun = thread.spawn(move || {
+        let _ = sender.send(enter(&network).and_then(|()| ip_here(&batch)));
+    });
+    begun.map_err(|error| error.to_string())?;
+    done.await.map_err(|error| error.to_string())?.map_err(|error| format!("in the sandbox: {error}"))
+}
+
+fn enter(network: &File) -> io::Result<()> {
+    Ok(setns(network, CloneFlags::CLONE_NEWNET)?)
+}
+
+fn ip_here(batch: &str) -> io::Result<()> {
+    let mut command = Command::new("ip");
+    let mut child = command
+        .args(["-4", "-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A tool that ends early says why below.
+        let _ = stdin.write_all(batch.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() { Ok(()) } else { Err(io::Error::other(format!("ip: {}", first_line(&output.stderr)))) }
+}
+
+/// Whether another program of this host has that port.
+pub fn is_free(protocol: &str, host: Option<IpAddr>, number: u16) -> Result<(), String> {
+    let kind = match protocol {
+        "tcp" => SockType::Stream,
+        "udp" => SockType::Datagram,
+        _ => return Ok(()),
+    };
+    let address = SocketAddr::new(host.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), number);
+    let tried = || -> nix::Result<()> {
+        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let one = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
+        if kind == SockType::Stream {
+            // Connections that are over hold no port.
+            setsockopt(&one, ReuseAddr, &true)?;
+        }
+        bind(one.as_raw_fd(), &SockaddrStorage::from(address))
+    };
+    tried().map_err(|error| {
+        format!("bind host port {address}/{}: {}", protocol.to_uppercase(), error.desc().to_lowercase())
+    })
+}
+
+/// The addresses of this host.
+pub fn local() -> Vec<IpAddr> {
+    let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    all.filter_map(|one| Some(one.address?.as_sockaddr_in()?.ip().into())).collect()
+}
+
+/// The networks that interfaces of this host are in, but for the loopback.
+pub fn networks() -> Vec<(String, Subnet)> {
+    let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let of = |one: nix::ifaddrs::InterfaceAddress| {
+        let bits = u32::from(one.netmask?.as_sockaddr_in()?.ip()).leading_ones();
+        let subnet = Subnet::parse(&format!("{}/{bits}", one.address?.as_sockaddr_in()?.ip()))?;
+        (one.interface_name != "lo").then_some((one.interface_name, subnet))
+    };
+    all.filter_map(of).collect()
+}

@@ -1,0 +1,18 @@
+//! The host that the rules of services are for. PURE.
+
+use crate::network::services::outer::Outer;
+
+/// The host that the rules are for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleHost {
+    pub node: String,
+    /// Empty where nobody said.
+    pub zone: String,
+    /// Where this node's pods live.
+    pub pod_cidr: String,
+    /// Whether the kernel shows its rules what goes from one port of a bridge to another. Where it does not, an answer
+    /// of a pod beside the one that asked would not come back through the rules.
+    pub bridges_are_seen: bool,
+    /// Which addresses outside of the cluster are served here.
+    pub outer: Outer,
+}

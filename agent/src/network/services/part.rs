@@ -1,0 +1,22 @@
+//! The rules of one service. PURE.
+
+use std::net::IpAddr;
+
+use crate::network::services::ends::Led;
+use crate::network::services::held::TableContent;
+
+/// The rules of one service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceRules {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Also for routes.
+    pub address: IpAddr,
+    /// Who serves what is asked for over UDP, by address (none: the node's own) and port: flows of before are ended
+    /// where it is another now.
+    pub flows: Led,
+    /// How many endpoints its ports have in all.
+    pub backends: usize,
+    pub(crate) held: TableContent,
+}

@@ -1,0 +1,38 @@
+//! All that a decision may look at: what is wanted, what there is, and the time. PURE.
+
+use super::renewal::{self, Renewal};
+use super::rules::{Rule, Rules};
+use crate::facts::backoff::Now;
+use crate::facts::desired::Desired;
+use crate::facts::seen::{self, Run};
+use crate::facts::wanted::Wanted;
+use crate::facts::world::World;
+
+/// All that a decision may look at.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    pub desired: &'a Desired,
+    pub world: &'a World,
+    pub now: Now,
+    pub rules: Rules,
+}
+
+/// All that a decision over one pod looks at.
+#[derive(Clone, Copy)]
+pub struct PodCase<'a> {
+    pub case: Case<'a>,
+    pub wanted: &'a Wanted,
+    pub runs: &'a [Run<'a>],
+    /// Empty while it has none.
+    pub address: &'a str,
+    pub renewal: Renewal,
+}
+
+impl<'a> PodCase<'a> {
+    pub fn new(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>]) -> PodCase<'a> {
+        let address = seen::address(runs, wanted.pod.spec.host_network, &case.world.node.address).unwrap_or_default();
+        let renewal =
+            if case.rules.hold(Rule::AllRestartTogether) { renewal::of(wanted, runs) } else { Renewal::default() };
+        PodCase { case, wanted, runs, address, renewal }
+    }
+}

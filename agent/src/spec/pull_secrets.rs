@@ -1,0 +1,27 @@
+//! The logins for registries out of the Secrets that a pod names. PURE.
+
+use crate::facts::logins::{Login, of_secret};
+use crate::facts::objects::{ObjectKind, ObjectState, Objects};
+use crate::facts::wanted::Wanted;
+
+/// The logins from a pod's pull secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PullSecrets {
+    pub logins: Vec<Login>,
+    /// The names of those that there are not.
+    pub lost: Vec<String>,
+    /// The master has been asked for one of them.
+    pub asked: bool,
+}
+
+pub fn pull_secrets(objects: &Objects, wanted: &Wanted) -> PullSecrets {
+    let mut found = PullSecrets::default();
+    for name in wanted.pod.spec.image_pull_secrets.iter().map(|secret| &secret.name).filter(|name| !name.is_empty()) {
+        match objects.find(&wanted.name, ObjectKind::Secret, name) {
+            ObjectState::There(secret) | ObjectState::Kept(secret) => found.logins.extend(of_secret(secret)),
+            ObjectState::Unknown { silent: false } => found.asked = true,
+            ObjectState::Absent | ObjectState::Unknown { silent: true } => found.lost.push(name.clone()),
+        }
+    }
+    found
+}

@@ -1,0 +1,81 @@
+//! Mirrors: pods of the API that show what a file asks for. PURE.
+
+use coracle_api::annotations::MIRROR;
+use serde_json::{Value, json};
+
+use crate::facts::hash::manifest_hash;
+use crate::facts::members::{Member, MemberKind};
+use crate::facts::naming::{CONFIG_FILE, CONFIG_SOURCE};
+use crate::facts::recorded::ended_for_good;
+use crate::facts::wanted::Wanted;
+use crate::status::is_final;
+
+const HASH: &str = "kubernetes.io/config.hash";
+
+/// A pod of the API that shows what a file asks for: bound to this node, and never started from there.
+pub(crate) fn mirror(document: &Value, name: &str, node_name: &str, file: Option<&str>) -> Value {
+    let mut pod = document.clone();
+    // How it ended here is told as any status.
+    if let Some(fields) = pod.as_object_mut() {
+        fields.remove("status");
+    }
+    let hash = manifest_hash(&pod);
+    let mut annotations = pod["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    for (key, value) in [(MIRROR, hash.as_str()), (HASH, hash.as_str()), (CONFIG_SOURCE, "file")] {
+        annotations.insert(key.to_owned(), value.into());
+    }
+    annotations.extend(file.map(|file| (CONFIG_FILE.to_owned(), file.into())));
+    pod["metadata"] = json!({
+        "name": name, "namespace": pod["metadata"]["namespace"], "labels": pod["metadata"]["labels"],
+        "annotations": annotations,
+    });
+    let spec = &mut pod["spec"];
+    spec["nodeName"] = node_name.into();
+    // Defaults of pods without a class: the master may have one for all of them, and refuses what says otherwise.
+    if spec["priorityClassName"].as_str().unwrap_or_default().is_empty()
+        && let Some(spec) = spec.as_object_mut()
+    {
+        for (field, default) in [("priority", json!(0)), ("preemptionPolicy", json!("PreemptLowerPriority"))] {
+            if spec.get(field) == Some(&default) {
+                spec.remove(field);
+            }
+        }
+    }
+    pod
+}
+
+/// Whether the pod has ended otherwise than its mirror shows, or a container that has ended for good runs again, or is
+/// about to.
+pub(crate) fn is_contradicted(wanted: &Wanted, shows: &Value, status: &Value) -> bool {
+    if is_final(shows) && status["phase"] != shows["phase"] {
+        return true;
+    }
+    let policy = &wanted.pod.spec.restart_policy;
+    // Where all may start anew, no end is one for good.
+    let ended =
+        |status: &Value, member: &Member| !wanted.restarts_all() && ended_for_good(status, policy, member).is_some();
+    let mut main = wanted.members().filter(|member| member.kind == MemberKind::Main);
+    main.any(|member| ended(shows, &member) && !ended(status, &member))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_masters_default_class_is_not_contradicted() {
+        let usual = json!({"priority": 0, "preemptionPolicy": "PreemptLowerPriority"});
+        for (said, shown) in [
+            (usual, json!({})),
+            (json!({"priority": 7, "preemptionPolicy": "Never"}), json!({"priority": 7, "preemptionPolicy": "Never"})),
+            (json!({"priority": 0, "priorityClassName": "calm"}), json!({"priority": 0, "priorityClassName": "calm"})),
+        ] {
+            let of = |mut spec: Value| {
+                spec["nodeName"] = "n1".into();
+                spec
+            };
+            let document = json!({"metadata": {"name": "a", "namespace": "default"}, "spec": said});
+            assert_eq!(mirror(&document, "a-n1", "n1", None)["spec"], of(shown));
+        }
+    }
+}
