@@ -5,11 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
+use coracle_api::strategy::Cidr;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::statvfs::statvfs;
 
 use crate::huge_pages::{self, HugePages};
+use crate::pod_network;
 
 /// Read once at the start; `address` says of a change of the address.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,7 +93,7 @@ fn huge_pages() -> HugePages {
 
 /// A host that is on no network is known to its own pods alone, by the first address of theirs.
 fn address(pod_cidr: &str) -> IpAddr {
-    outward().unwrap_or_else(|| first_of(pod_cidr).unwrap_or(Ipv4Addr::LOCALHOST).into())
+    outward().unwrap_or_else(|| Cidr::parse(pod_cidr).map_or(Ipv4Addr::LOCALHOST.into(), pod_network::gateway))
 }
 
 /// The address that other hosts know this one by: where a packet to the world would leave. Nothing is sent. None: it is
@@ -121,14 +123,6 @@ fn first_of_lan(interfaces: &[(String, Ipv4Addr)]) -> Option<Ipv4Addr> {
         !address.is_loopback() && !MADE.iter().any(|made| name.starts_with(made))
     };
     interfaces.iter().find(lan).map(|(_, address)| *address)
-}
-
-/// The first address of a network, which its gateway has.
-fn first_of(cidr: &str) -> Option<Ipv4Addr> {
-    let (network, prefix) = cidr.split_once('/')?;
-    let (network, prefix): (Ipv4Addr, u32) = (network.parse().ok()?, prefix.parse().ok()?);
-    let mask = u32::MAX.checked_shl(32 - prefix.min(32)).unwrap_or(0);
-    Some(Ipv4Addr::from((network.to_bits() & mask) + 1))
 }
 
 /// By the text of /proc/1/status: a host that is a container often lacks the capability, and nobody in it gets it back.
@@ -172,7 +166,5 @@ mod tests {
             Some(Ipv4Addr::new(192, 168, 1, 4))
         );
         assert_eq!(first_of_lan(&names(&["lo", "br-12"])), None);
-        assert_eq!(first_of("10.244.3.0/24"), Some(Ipv4Addr::new(10, 244, 3, 1)));
-        assert_eq!(first_of("10.244.3.0"), None);
     }
 }

@@ -83,6 +83,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_api::strategy::Cidr;
 use coracle_http::client::Client;
 use coracle_http::network::{self, Port, UnixDoor};
 use coracle_http::resident;
@@ -103,7 +104,6 @@ use dns::serve::ServedZone;
 use dns::zone::Zone;
 use happening::Happening;
 use lock::LockError;
-use pod_network::Subnet;
 use runtime::docker::{Docker, Settings};
 use runtime::pause;
 use sync::{Shown, SyncChannels};
@@ -172,8 +172,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     };
     let engine = docker.clone();
     spawn_local(async move { Box::pin(sync::run(&*engine, ends)).await });
-    if let Some(subnet) = Subnet::parse(&config.pod_cidr) {
-        spawn_local(pod_network::keep::run(subnet, shown.clone(), docker.clone(), wake.clone()));
+    if let Some(pods) = Cidr::parse(&config.pod_cidr) {
+        spawn_local(pod_network::keep::run(pods, shown.clone(), docker.clone(), wake.clone()));
     }
     let engine = docker.clone();
     spawn_local(async move { engine.watch(&wake).await });

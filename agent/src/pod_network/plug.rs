@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use coracle_api::strategy::Cidr;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt::ReuseAddr,
@@ -15,7 +16,7 @@ use nix::sys::socket::{
 use tokio::sync::oneshot;
 
 use super::guard::{self, Wires};
-use super::{BRIDGE, Subnet, forward, nft};
+use super::{BRIDGE, forward, nft};
 use crate::tool::{first_line, run_tool};
 
 /// Of a thread that waits for `ip`.
@@ -23,28 +24,28 @@ const STACK_BYTES: usize = 256 * 1024;
 
 /// The bridge, this host's address on it, and what the kernel must be told so that it forwards. The rules go with it:
 /// pods' first packets find them.
-pub async fn make_ready(subnet: Subnet) -> Result<(), String> {
+pub async fn make_ready(pods: Cidr) -> Result<(), String> {
     let shown = run_tool("ip", &["-4", "-o", "addr", "show"], None).await?;
-    if let Some(other) = super::overlap(&shown, subnet) {
-        return Err(format!("--pod-cidr {} overlaps {other}, an interface of this host", subnet.text()));
+    if let Some(other) = super::overlap(&shown, pods) {
+        return Err(format!("--pod-cidr {pods} overlaps {other}, an interface of this host"));
     }
-    make_bridge(subnet).await?;
+    make_bridge(pods).await?;
     if run_tool("nft", &["list", "table", "ip", nft::TABLE], None).await.is_err() {
-        run_tool("nft", &["-f", "-"], Some(&nft::script(subnet, &Default::default()))).await?;
+        run_tool("nft", &["-f", "-"], Some(&nft::script(pods, &Default::default()))).await?;
     }
     // Pods of this host reach each other and the host all the same.
     let_through().await.unwrap_or_else(|why| log::warn!("what pods send elsewhere may be dropped: {why}"));
     Ok(())
 }
 
-async fn make_bridge(subnet: Subnet) -> Result<(), String> {
+async fn make_bridge(pods: Cidr) -> Result<(), String> {
     if !interfaces().join(BRIDGE).exists() {
-        ip(&super::new_bridge(subnet)).await?;
-        log::info!("made the bridge {BRIDGE} for pods, {}", subnet.text());
+        ip(&super::new_bridge(pods)).await?;
+        log::info!("made the bridge {BRIDGE} for pods, {pods}");
     }
     // Before it is up, and also one that was there.
     close_routes(BRIDGE).unwrap_or_else(|why| log::warn!("a pod may change routes of this host: {why}"));
-    ip(&super::bridge_up(subnet)).await?;
+    ip(&super::bridge_up(pods)).await?;
     switch_on("net/ipv4/ip_forward")?;
     // So that ports of pods are reached at 127.0.0.1; a rule of ours keeps pods from the loopback.
     switch_on(&format!("net/ipv4/conf/{BRIDGE}/route_localnet"))
@@ -112,7 +113,7 @@ pub fn wires() -> Vec<String> {
 }
 
 /// Gives a sandbox its address. `pid`: its process. `known`: the wires of others.
-pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr, known: &mut Wires) -> Result<(), String> {
+pub async fn plug(pods: Cidr, id: &str, pid: i64, address: IpAddr, known: &mut Wires) -> Result<(), String> {
     let name = super::wire(id, pid);
     if port(&name).exists() {
         // Of an agent before this one; `keep` looks whether the table has it.
@@ -130,7 +131,7 @@ pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr, known: &m
         let _ = run_tool("ip", &["-force", "-batch", "-"], Some(&old)).await;
     }
     if !port("").exists() {
-        make_bridge(subnet).await?;
+        make_bridge(pods).await?;
     }
     let network = network_of(pid, id).map_err(|error| format!("the network of process {pid}: {error}"))?;
     // It was there, and was taken off the bridge: connections over it go on.
@@ -142,7 +143,7 @@ pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr, known: &m
     let _ = close_routes(&name);
     known.insert(name.clone(), address);
     let (inside, guarded) =
-        tokio::join!(ip_inside(network, super::inside(subnet, address)), guard_one(subnet, &name, address, known));
+        tokio::join!(ip_inside(network, super::inside(pods, address)), guard_one(pods, &name, address, known));
     inside?;
     // `keep` tries it again.
     guarded.unwrap_or_else(|why| log::debug!("the guard of wires: {why}"));
@@ -151,17 +152,17 @@ pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr, known: &m
 }
 
 /// A new wire, before it is on the bridge.
-async fn guard_one(subnet: Subnet, name: &str, address: IpAddr, wires: &Wires) -> Result<(), String> {
+async fn guard_one(pods: Cidr, name: &str, address: IpAddr, wires: &Wires) -> Result<(), String> {
     let addition = guard::addition(name, address) + &guard::groups_addition(name);
     match run_tool("nft", &["-f", "-"], Some(&addition)).await {
         Ok(_) => Ok(()),
         // The first one, or somebody has flushed the rules.
-        Err(_) => guard_all(subnet, wires).await,
+        Err(_) => guard_all(pods, wires).await,
     }
 }
 
-pub async fn guard_all(subnet: Subnet, wires: &Wires) -> Result<(), String> {
-    run_tool("nft", &["-f", "-"], Some(&guard::script(subnet, wires))).await?;
+pub async fn guard_all(pods: Cidr, wires: &Wires) -> Result<(), String> {
+    run_tool("nft", &["-f", "-"], Some(&guard::script(pods, wires))).await?;
     // A chain of a wire that has gone would be refused, and all others with it.
     let there: Wires = wires
         .iter()
@@ -278,12 +279,12 @@ pub fn local() -> Vec<IpAddr> {
 }
 
 /// The networks that interfaces of this host are in, but for the loopback.
-pub fn networks() -> Vec<(String, Subnet)> {
+pub fn networks() -> Vec<(String, Cidr)> {
     let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
     let of = |one: nix::ifaddrs::InterfaceAddress| {
         let bits = u32::from(one.netmask?.as_sockaddr_in()?.ip()).leading_ones();
-        let subnet = Subnet::parse(&format!("{}/{bits}", one.address?.as_sockaddr_in()?.ip()))?;
-        (one.interface_name != "lo").then_some((one.interface_name, subnet))
+        let network = super::network(&format!("{}/{bits}", one.address?.as_sockaddr_in()?.ip()))?;
+        (one.interface_name != "lo").then_some((one.interface_name, network))
     };
     all.filter_map(of).collect()
 }

@@ -8,6 +8,7 @@ use super::rules::ControlRules;
 use super::settings::{Own, Settings, Zones};
 use super::view::{EVENTS, namespace_key};
 use super::wakes::{Wake, Wakes};
+use crate::agents::Agents;
 use crate::commit::{Barred, Change, Homeless, Made, Outcome, Registry, Terms, Writer};
 use crate::figures;
 use crate::prepare::{self, Ownership, Part, Preconditions, Standing, Unfit};
@@ -20,7 +21,6 @@ use coracle_api::strategy::meta::{without_finalizer, without_owners};
 use coracle_api::strategy::{Deleting, Fate, bind, namespace};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -38,8 +38,8 @@ pub struct Gate {
     workloads: bool,
     own: Option<Arc<Own>>,
     node_grace: Duration,
-    /// The directory of the agents' sockets. `None`: nobody is asked.
-    agents: Option<PathBuf>,
+    /// `None`: nobody is asked.
+    agents: Option<Agents>,
     rules: ControlRules,
 }
 
@@ -83,22 +83,22 @@ impl Gate {
         Gate { rules, ..self }
     }
 
-    /// Asks the agents in this directory what their pods take.
-    pub fn measured_by(self, sockets: PathBuf) -> Gate {
-        Gate { agents: Some(sockets), ..self }
+    /// Asks the agents what their pods take.
+    pub fn measured_by(self, agents: Agents) -> Gate {
+        Gate { agents: Some(agents), ..self }
     }
 
     /// Asks the agents of these nodes what their pods take. A thread of its own waits for them; what they say is a
     /// wake.
     pub fn measure(&self, nodes: impl Iterator<Item = String>, wakes: &Wakes) {
-        let Some(sockets) = &self.agents else { return };
+        let Some(agents) = &self.agents else { return };
         if wakes.fill.measuring.swap(true, Ordering::AcqRel) {
             return;
         }
-        let agents = nodes.filter_map(|node| figures::agent(sockets, &node)).collect();
+        let asked = nodes.filter_map(|node| agents.reach(&node)).collect();
         let theirs = wakes.clone();
         let ask = move || {
-            let usages = figures::ask(agents).unwrap_or_else(|error| {
+            let usages = figures::ask(asked).unwrap_or_else(|error| {
                 log::warn!("what pods take is not known: the agents cannot be asked: {error}");
                 Vec::new()
             });
