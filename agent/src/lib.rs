@@ -36,6 +36,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_api::strategy::Cidr;
 use coracle_http::client::Client;
 use coracle_http::network::{self as carrier, Port, UnixDoor};
 use coracle_http::resident;
@@ -61,7 +62,7 @@ use host::lock::LockError;
 use host::{machine, peers, private};
 use network::dns::serve::ServedZone;
 use network::dns::zone::Zone;
-use network::pod_network::{self, Subnet};
+use network::pod_network;
 use network::{address, balance, dns, health_ports, heed, net, services};
 use running::sync::{self, SyncChannels};
 use running::{giving, leaving, probe};
@@ -134,8 +135,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     };
     let engine = docker.clone();
     spawn_local(async move { Box::pin(sync::run(&*engine, ends)).await });
-    if let Some(subnet) = Subnet::parse(&config.pod_cidr) {
-        spawn_local(pod_network::keep::run(subnet, shown.clone(), docker.clone(), wake.clone()));
+    if let Some(pods) = Cidr::parse(&config.pod_cidr) {
+        spawn_local(pod_network::keep::run(pods, shown.clone(), docker.clone(), wake.clone()));
     }
     let engine = docker.clone();
     spawn_local(async move { engine.watch(&wake).await });

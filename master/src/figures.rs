@@ -1,11 +1,9 @@
 //! The cpu and memory use of nodes and pods. The agents of this host are asked on demand; nothing is stored.
 
-use coracle_api::node::agent_socket;
 use coracle_http::{PathAndQuery, Server, gather};
 use serde::Deserialize;
 use serde_json::Value;
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 /// A rate takes an agent a second at most, and an engine that is asked may be busy.
@@ -48,10 +46,4 @@ pub fn ask(agents: Vec<Server>) -> io::Result<Vec<UsageReport>> {
         }
     }
     Ok(usages)
-}
-
-/// The agent of a node, by its name, in the directory that this master was given: nothing that a client may write leads
-/// anywhere else. `None`: no socket can have that name.
-pub fn agent(sockets: &Path, node: &str) -> Option<Server> {
-    agent_socket(node).map(|socket| Server::Socket(sockets.join(socket)))
 }

@@ -5,6 +5,7 @@
 //! `start` is the only place where the parts meet.
 
 pub mod admit;
+pub mod agents;
 pub mod authorize;
 pub mod call;
 pub mod cluster_keys;
@@ -32,6 +33,7 @@ pub mod upkeep;
 pub mod usage;
 mod zones;
 
+use crate::agents::Agents;
 use crate::cluster_keys::ClusterKeys;
 use crate::commit::Registry;
 use crate::config::Config;
@@ -116,14 +118,10 @@ pub fn start(config: &Config) -> Result<Master, String> {
         }
     }
     neighbours::tell_of_overlaps(config.service_cidr);
-    let own = Own { range: config.service_cidr, host: making::host_name(), balancer: config.balancer };
-    let gate = Gate::new(registry.clone())
-        .with_workloads(config.workloads)
-        .awaiting_nodes_for(config.node_monitor_grace)
-        .keeping(own)
-        .measured_by(config.agent_sockets.clone());
+    let agents = Agents::of_this_host(config.agent_sockets.clone());
+    let gate = gate(config, registry.clone(), agents.clone());
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
-    let serve = Serve::new(registry.clone(), keys).asking_agents_in(config.agent_sockets.clone()).kept_by(upkeep);
+    let serve = Serve::new(registry.clone(), keys).asking(agents).kept_by(upkeep);
     let store::Health { damaged, edits, .. } = shared.health();
     gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
     gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
@@ -156,6 +154,16 @@ pub fn start(config: &Config) -> Result<Master, String> {
         network.as_ref().map(|plane| format!(" and http://{}", plane.address)).unwrap_or_default()
     );
     Ok(Master { store, registry, control, network, local })
+}
+
+/// Where the intents of the controllers become writes.
+fn gate(config: &Config, registry: Arc<Registry>, agents: Agents) -> Gate {
+    let own = Own { range: config.service_cidr, host: making::host_name(), balancer: config.balancer };
+    Gate::new(registry)
+        .with_workloads(config.workloads)
+        .awaiting_nodes_for(config.node_monitor_grace)
+        .keeping(own)
+        .measured_by(agents)
 }
 
 fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {

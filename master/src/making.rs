@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Characters of generated names, as Kubernetes picks them: no vowels, so no words, and nothing that looks like
 /// another.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-const SUFFIX_BYTES: usize = 5;
+pub const SUFFIX_BYTES: usize = 5;
 /// The kernel has 64.
 const HOST_NAME_BYTES_MAX: u64 = 256;
 

@@ -28,7 +28,7 @@ fn overlaps(services: Cidr, routes: &str) -> Vec<(String, String)> {
         let text = format!("{base}/{}", u32::from(mask).leading_ones());
         let other = Cidr::parse(&text)?;
         let is_network = gateway.is_unspecified() && !mask.is_unspecified() && mask != Ipv4Addr::BROADCAST;
-        (is_network && (services.holds(other) || other.holds(services))).then(|| (text, (*interface).to_owned()))
+        (is_network && services.overlaps(other)).then(|| (text, (*interface).to_owned()))
     };
     routes.lines().skip(1).filter_map(network).collect()
 }

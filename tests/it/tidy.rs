@@ -102,10 +102,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("making", &["store"]),
     ("prepare", &["store"]),
     ("admit", &[]),
+    ("agents", &[]),
     ("commit", &["admit", "making", "prepare", "store"]),
     ("cluster_keys", &["commit", "making", "store"]),
     ("authorize", &["call", "through"]),
-    ("control", &["commit", "figures", "making", "prepare", "store"]),
+    ("control", &["agents", "commit", "figures", "making", "prepare", "store"]),
     ("figures", &[]),
     ("form", &[]),
     ("call", &["form", "page", "query", "through"]),
@@ -117,6 +118,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "serve",
         &[
+            "agents",
             "authorize",
             "call",
             "cluster_keys",

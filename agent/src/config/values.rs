@@ -109,7 +109,6 @@ pub(super) fn pod_network(text: &str) -> Result<Owner, String> {
 }
 
 pub(super) fn is_pod_cidr(cidr: &str) -> bool {
-    let Some((address, bits)) = cidr.split_once('/') else { return false };
-    let (Ok(IpAddr::V4(address)), Ok(bits)) = (address.parse(), bits.parse::<u32>()) else { return false };
-    (8..=29).contains(&bits) && u32::from(address) & (u32::MAX >> bits) == 0 && address != Ipv4Addr::UNSPECIFIED
+    let is_of_pods = |pods: Cidr| (8..=29).contains(&pods.bits()) && !pods.first().is_unspecified();
+    Cidr::parse(cidr).is_some_and(|pods| is_of_pods(pods) && pods.to_string() == cidr)
 }

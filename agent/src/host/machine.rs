@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
+use coracle_api::strategy::Cidr;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::statvfs::statvfs;
@@ -91,7 +92,7 @@ fn huge_pages() -> HugePages {
 
 /// A host that is on no network is known to its own pods alone, by the first address of theirs.
 fn address(pod_cidr: &str) -> IpAddr {
-    outward().unwrap_or_else(|| first_of(pod_cidr).unwrap_or(Ipv4Addr::LOCALHOST).into())
+    outward().unwrap_or_else(|| Cidr::parse(pod_cidr).map_or(Ipv4Addr::LOCALHOST.into(), gateway))
 }
 
 /// The address that other hosts know this one by: where a packet to the world would leave. Nothing is sent. None: it is
@@ -123,14 +124,6 @@ fn first_of_lan(interfaces: &[(String, Ipv4Addr)]) -> Option<Ipv4Addr> {
     interfaces.iter().find(lan).map(|(_, address)| *address)
 }
 
-/// The first address of a network, which its gateway has.
-fn first_of(cidr: &str) -> Option<Ipv4Addr> {
-    let (network, prefix) = cidr.split_once('/')?;
-    let (network, prefix): (Ipv4Addr, u32) = (network.parse().ok()?, prefix.parse().ok()?);
-    let mask = u32::MAX.checked_shl(32 - prefix.min(32)).unwrap_or(0);
-    Some(Ipv4Addr::from((network.to_bits() & mask) + 1))
-}
-
 /// By the text of /proc/1/status: a host that is a container often lacks the capability, and nobody in it gets it back.
 fn spares_processes(status: &str) -> bool {
     const CAP_SYS_RESOURCE: u32 = 24;
@@ -149,6 +142,11 @@ fn memory_bytes(meminfo: &str) -> u64 {
 fn pretty_name(release: &str) -> String {
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     name.map(|name| name.trim_matches('"').to_owned()).unwrap_or_default()
+}
+
+/// The address of this host in the range of its pods.
+pub fn gateway(pods: Cidr) -> IpAddr {
+    pods.nth(0).unwrap_or(pods.first()).into()
 }
 
 #[cfg(test)]
@@ -172,7 +170,5 @@ mod tests {
             Some(Ipv4Addr::new(192, 168, 1, 4))
         );
         assert_eq!(first_of_lan(&names(&["lo", "br-12"])), None);
-        assert_eq!(first_of("10.244.3.0/24"), Some(Ipv4Addr::new(10, 244, 3, 1)));
-        assert_eq!(first_of("10.244.3.0"), None);
     }
 }

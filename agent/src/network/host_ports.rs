@@ -11,8 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use coracle_api::service::Service;
-
-use crate::network::pod_network::Subnet;
+use coracle_api::strategy::Cidr;
 
 /// Sockets that take what comes to a port, by protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub struct Trouble {
 }
 
 /// `networks`: by the name of an interface.
-pub fn troubles(services: &[Arc<Service>], listening: &Listening, networks: &[(String, Subnet)]) -> BTreeSet<Trouble> {
+pub fn troubles(services: &[Arc<Service>], listening: &Listening, networks: &[(String, Cidr)]) -> BTreeSet<Trouble> {
     let mut all = BTreeSet::new();
     for service in services {
         let (meta, spec) = (&service.metadata, &service.spec);
@@ -64,9 +63,8 @@ pub fn troubles(services: &[Arc<Service>], listening: &Listening, networks: &[(S
         let Ok(address) = spec.cluster_ip.parse::<IpAddr>() else { continue };
         if let Some((name, network)) = networks.iter().find(|(_, network)| network.contains(address)) {
             let what = format!(
-                "its address {address} is one of {}, the network of {name} on this host: give the master another \
-                 --service-cidr, or the interface another network",
-                network.text()
+                "its address {address} is one of {network}, the network of {name} on this host: give the master \
+                 another --service-cidr, or the interface another network"
             );
             all.insert(trouble("AddressOverlaps", what));
         }
@@ -159,7 +157,7 @@ mod tests {
                 "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"ip": "198.51.100.1"}]}}});
             let parse = |all: &[&str]| all.iter().map(|text| text.parse().unwrap()).collect();
             let listening = Listening { tcp: parse(tcp), udp: parse(udp) };
-            let networks = [("eth0".to_owned(), Subnet::parse("192.0.2.0/24").unwrap())];
+            let networks = [("eth0".to_owned(), Cidr::parse("192.0.2.0/24").unwrap())];
             let found = troubles(&[Arc::new(Service::read(&service).unwrap())], &listening, &networks);
             let said: Vec<&str> = found.iter().map(|one| one.what.split(" of this service").next().unwrap()).collect();
             assert_eq!(said, expected, "{tcp:?} {udp:?}");
@@ -179,7 +177,7 @@ mod tests {
     fn an_address_of_a_network_here_is_named() {
         let service =
             |ip: &str| -> Value { json!({"metadata": {"namespace": "d", "name": "a"}, "spec": {"clusterIP": ip}}) };
-        let networks = [("eth0".to_owned(), Subnet::parse("10.96.3.9/24").unwrap())];
+        let networks = [("eth0".to_owned(), Cidr::parse("10.96.3.9/24").unwrap())];
         let found =
             |ip: &str| troubles(&[Arc::new(Service::read(&service(ip)).unwrap())], &Listening::default(), &networks);
         assert!(found("10.96.4.1").is_empty() && found("None").is_empty());

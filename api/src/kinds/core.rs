@@ -131,11 +131,8 @@ fn events_of_their_group() -> Kind {
 }
 
 fn namespaces() -> Kind {
-    let row = row("namespaces", "namespace", "Namespace", &strategy::NAMESPACE)
-        .of_cluster()
-        .stays(strategy::namespace::refuse_delete)
-        .short(&["ns"])
-        .with_status();
+    let row =
+        row("namespaces", "namespace", "Namespace", &strategy::NAMESPACE).of_cluster().short(&["ns"]).with_status();
     let row =
         row.share(&strategy::namespace::FINALIZE, &[Verb::Update]).selectable([field("status.phase")]).delete_shows();
     Kind {

@@ -166,8 +166,6 @@ pub struct Kind {
     pub deprecated: Option<&'static str>,
     /// The kind that guards its objects from being evicted: `apiVersion` and `kind`.
     pub guards: Option<(&'static str, &'static str)>,
-    /// Why one of its objects may never be deleted; None: it may.
-    pub stays: Option<fn(&Value) -> Option<&'static str>>,
     /// Nothing acts on its objects yet, which whoever writes one is told.
     pub idle: bool,
     /// Further warnings for writers.

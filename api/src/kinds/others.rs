@@ -82,7 +82,6 @@ pub fn rows() -> Vec<Kind> {
         SCHEDULING
             .row("priorityclasses", "priorityclass", "PriorityClass", &strategy::PRIORITY_CLASS)
             .of_cluster()
-            .stays(strategy::priority_class_stays)
             .short(&["pc"]),
     ]);
     rows

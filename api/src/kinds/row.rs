@@ -6,7 +6,6 @@ use crate::strategy::advice::Advice;
 use crate::strategy::{BuiltinStrategy, Fate, Share, StrategyRef};
 use crate::types;
 use coracle_schema::Types;
-use serde_json::Value;
 use std::borrow::Cow;
 
 pub(super) const ALL: &[Verb] = &[
@@ -118,7 +117,6 @@ impl Kind {
             read_from_nodes: false,
             deprecated: None,
             guards: None,
-            stays: None,
             idle: false,
             advice: None,
         }
@@ -260,11 +258,6 @@ impl Kind {
 
     pub(super) fn parting(mut self, words: &'static str) -> Kind {
         self.parting = Some(words);
-        self
-    }
-
-    pub(super) fn stays(mut self, stays: fn(&Value) -> Option<&'static str>) -> Kind {
-        self.stays = Some(stays);
         self
     }
 

@@ -29,13 +29,6 @@ pub fn system_classes() -> [Value; 2] {
     [one("system-cluster-critical", 2_000_000_000, moved), one("system-node-critical", 2_000_001_000, stays)]
 }
 
-/// Why a class of priority may never be deleted.
-pub fn refuse_delete(class: &Value) -> Option<&'static str> {
-    let name = text(&class["metadata"], "name");
-    let own = system_classes().iter().any(|class| text(&class["metadata"], "name") == name);
-    own.then_some("this is a system priority class and cannot be deleted")
-}
-
 pub static PRIORITY_CLASS: BuiltinStrategy = BuiltinStrategy {
     // Kubernetes counts its generations and never goes on.
     update: |new, old, _| meta::update(new, old, false),

@@ -95,10 +95,7 @@ pub use apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, TEMPLATE_GENERATION};
 pub use batch::{CRON_JOB, JOB};
 pub use binding::{BINDING, bind, no_target};
 pub use claim::{CLAIM, VOLUME};
-pub use classes::{
-    ATTRIBUTES_CLASS, PRIORITY_CLASS, RUNTIME_CLASS, STORAGE_CLASS, VOLUME_ATTACHMENT,
-    refuse_delete as priority_class_stays, system_classes,
-};
+pub use classes::{ATTRIBUTES_CLASS, PRIORITY_CLASS, RUNTIME_CLASS, STORAGE_CLASS, VOLUME_ATTACHMENT, system_classes};
 pub use config::{CONFIG_MAP, SECRET};
 pub use creation_token::{CREATION_TOKEN, CREATION_TOKEN_BYTES_MAX, creation_token};
 pub use csi::{CSI_CAPACITY, CSI_DRIVER, CSI_NODE};

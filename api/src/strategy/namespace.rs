@@ -149,11 +149,6 @@ pub static FINALIZE: Share = Share {
     },
 };
 
-/// Why a namespace may never be deleted.
-pub fn refuse_delete(namespace: &Value) -> Option<&'static str> {
-    PROTECTED.contains(&text(&namespace["metadata"], "name")).then_some("this namespace may not be deleted")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,13 +178,6 @@ mod tests {
         let mut held = held_by(&ending, &[]);
         held["metadata"]["finalizers"] = json!(["a.b/c"]);
         check(held.clone(), Some(held));
-    }
-
-    #[test]
-    fn what_is_refused() {
-        for (name, expected) in [("default", true), ("kube-system", true), ("a", false)] {
-            assert_eq!(refuse_delete(&json!({"metadata": {"name": name}})).is_some(), expected, "{name}");
-        }
     }
 
     #[test]

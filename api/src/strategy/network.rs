@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A range of IPv4 addresses: `10.96.0.0/16`.
+/// A range of IPv4 addresses, of services or of pods: `10.96.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     base: Ipv4Addr,
@@ -24,6 +24,21 @@ impl Cidr {
         Some(Cidr { base: Ipv4Addr::from(u32::from(address) & mask(bits)), bits })
     }
 
+    /// The length of its prefix.
+    pub fn bits(self) -> u8 {
+        self.bits
+    }
+
+    /// The range's own address.
+    pub fn first(self) -> Ipv4Addr {
+        self.base
+    }
+
+    /// Its broadcast address.
+    pub fn last(self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.base) | !mask(self.bits))
+    }
+
     /// None of IPv6.
     pub fn contains(self, address: impl Into<IpAddr>) -> bool {
         match address.into() {
@@ -35,6 +50,11 @@ impl Cidr {
     /// All of the other.
     pub fn holds(self, other: Cidr) -> bool {
         self.bits <= other.bits && self.contains(other.base)
+    }
+
+    /// Whether both have addresses in common.
+    pub fn overlaps(self, other: Cidr) -> bool {
+        self.holds(other) || other.holds(self)
     }
 
     /// How many addresses can be given to services: all but the range's own address and its broadcast.
@@ -210,7 +230,13 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let cidr = Cidr::parse("10.96.0.0/30").expect("a range");
+        let cidr = Cidr::parse("10.96.0.2/30").expect("a range");
+        let ends = (cidr.first().to_string(), cidr.last().to_string(), cidr.bits());
+        assert_eq!(ends, ("10.96.0.0".to_owned(), "10.96.0.3".to_owned(), 30));
+        for (other, expected) in [("10.96.0.3/32", true), ("10.0.0.0/8", true), ("10.96.0.4/30", false)] {
+            let other = Cidr::parse(other).expect("a range");
+            assert_eq!((cidr.overlaps(other), other.overlaps(cidr)), (expected, expected), "{other}");
+        }
         let given: Vec<_> = (0..4).map(|n| cidr.nth(n).map(|address| address.to_string())).collect();
         assert_eq!(given, [Some("10.96.0.1".to_owned()), Some("10.96.0.2".to_owned()), None, None]);
         for (address, expected) in

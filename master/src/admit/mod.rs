@@ -1,11 +1,13 @@
-//! Admission: the fields that other objects give to a new one, and the limits that they put on it. Priority classes,
-//! runtime classes, storage and ingress classes, service accounts and their secrets, limit ranges, quotas. PURE. Only
-//! `ClusterView` reads stored objects.
+//! Admission: the fields that other objects set in an object that is written, and the limits that they put on it.
+//! Priority classes, runtime classes, storage and ingress classes, service accounts and their secrets, limit ranges,
+//! quotas. PURE. Only `ClusterView` reads stored objects.
 //!
-//! `commit` asks: `complete` after the defaults of a new object's type, `judge` after its kind's own rules.
+//! `ADMISSION` lists all rules. `commit` asks `mutate` in the draft of a change, after the defaults of the type, and
+//! `judge` when it settles the change, after the rules of the kind. A deletion is judged before anything else.
 //!
-//! Everything is looked up in one moment and written in another: what may not be passed in between (quotas) is held by
-//! a lock, the rest is as true as it was when it was looked at, as in Kubernetes.
+//! Everything is looked up in one moment and written in another. Two rules have to hold until the write, so `commit`
+//! takes a lock for them: the namespace of a new object stays (`home`), and no quota is exceeded (`ledger`). All other
+//! rules are as true as they were when the objects were looked up, as in Kubernetes.
 
 mod classes;
 mod limits;
@@ -16,7 +18,7 @@ mod token_volume;
 
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
-use coracle_api::strategy::{CLIENT_SIGNER, wants_masters};
+use coracle_api::strategy::{CLIENT_SIGNER, namespace, pod_defaults, system_classes, wants_masters};
 use coracle_http::Identity;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -38,70 +40,214 @@ pub fn lists() -> [Resource; 5] {
     [RANGES, QUOTAS, resource(PRIORITY_CLASSES), resource(classes::STORAGE_CLASSES), resource(classes::INGRESS_CLASSES)]
 }
 
-/// What other objects, and who asks, make of a new one. `Err`: why it is forbidden.
-/// `suffix`: letters for the name of a pod's token volume; None where it gets none.
-pub fn complete(
-    view: &dyn ClusterView,
-    kind: &Kind,
-    namespace: &str,
-    identity: &Identity,
-    suffix: Option<&dyn Fn() -> String>,
-    object: &mut Value,
-) -> Result<(), String> {
-    match (&*kind.resource.group, &*kind.resource.plural) {
-        ("", "pods") => {
-            limits::complete(&ranges(view, namespace)?, object);
-            pod::account(view, namespace, suffix, object)?;
-            pod::priority(view, object)?;
-            pod::place(view, object);
-            pod::runtime(view, object)
-        }
-        ("", "persistentvolumeclaims") => classes::storage(view, object),
-        ("certificates.k8s.io", "certificatesigningrequests") => {
-            sign(identity, object);
-            Ok(())
-        }
-        ("networking.k8s.io", "ingresses") => classes::ingress(view, object),
-        ("", "nodes") => {
-            taint(object);
-            Ok(())
-        }
+/// The question about a change. It is the AdmissionRequest of Kubernetes.
+pub struct AdmissionRequest<'a> {
+    pub view: &'a dyn ClusterView,
+    pub kind: &'a Kind,
+    /// Empty: the object as a whole.
+    pub subresource: &'static str,
+    pub operation: AdmissionOperation,
+    pub namespace: &'a str,
+    /// Empty: the name of a new object, which stands in its document or is generated.
+    pub name: &'a str,
+    /// The stored object. None: nothing is stored, or nobody can read it.
+    pub old: Option<&'a Value>,
+    pub identity: &'a Identity,
+    /// Letters for the name of a pod's token volume. None: the pod gets no such volume.
+    pub suffix: Option<&'a dyn Fn() -> String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmissionOperation {
+    Create,
+    Update,
+    Delete,
+}
+
+use AdmissionOperation::{Create, Delete, Update};
+
+/// A rule of admission.
+struct AdmissionRow {
+    /// The admission plugin of Kubernetes that has the rule, or `REGISTRY`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the order of the rows with Kubernetes"))]
+    plugin: &'static str,
+    /// `pods`, `pods/resize`, `priorityclasses.scheduling.k8s.io`.
+    resources: &'static [&'static str],
+    operations: &'static [AdmissionOperation],
+    phase: Phase,
+}
+
+/// `Err`: why the change is forbidden. The document of a deletion is null.
+enum Phase {
+    Mutate(fn(&AdmissionRequest<'_>, &mut Value) -> Result<(), String>),
+    Judge(fn(&AdmissionRequest<'_>, &Value) -> Result<(), String>),
+}
+
+use Phase::{Judge, Mutate};
+
+/// Not a plugin: in Kubernetes the storage of the kind has the rule. It runs after all plugins.
+const REGISTRY: &str = "";
+
+const fn row(
+    plugin: &'static str,
+    resources: &'static [&'static str],
+    operations: &'static [AdmissionOperation],
+    phase: Phase,
+) -> AdmissionRow {
+    AdmissionRow { plugin, resources, operations, phase }
+}
+
+/// All rules, in the order in which Kubernetes runs its plugins. All that mutate come before all that judge.
+/// StorageObjectInUseProtection is no row: a claim or a volume gets its finalizer from the strategy of its kind, also
+/// where a person puts the file into the store's directory.
+const ADMISSION: &[AdmissionRow] = &[
+    row("NamespaceLifecycle", &["namespaces"], &[Delete], Judge(|request, _| immortal(request))),
+    row("LimitRanger", &["pods"], &[Create], Mutate(|request, pod| Ok(limits::complete(&ranges(request)?, pod)))),
+    row("LimitRanger", &["pods"], &[Create], Judge(|request, pod| limits::judge_pod(&ranges(request)?, pod))),
+    row(
+        "LimitRanger",
+        &["pods", "pods/resize"],
+        &[Update],
+        Judge(|request, pod| match is_resized(request, pod) {
+            true => limits::judge_pod(&ranges(request)?, pod),
+            false => Ok(()),
+        }),
+    ),
+    row(
+        "LimitRanger",
+        &["persistentvolumeclaims"],
+        &[Create, Update],
+        Judge(|request, claim| limits::judge_claim(&ranges(request)?, claim)),
+    ),
+    row(
+        "ServiceAccount",
+        &["pods"],
+        &[Create],
+        Mutate(|request, pod| pod::account(request.view, request.namespace, request.suffix, pod)),
+    ),
+    row("TaintNodesByCondition", &["nodes"], &[Create], Mutate(|_, node| Ok(taint(node)))),
+    row("Priority", &["pods"], &[Create], Mutate(|request, pod| pod::priority(request.view, pod))),
+    row(
+        "Priority",
+        &["priorityclasses.scheduling.k8s.io"],
+        &[Create, Update],
+        Judge(|request, class| pod::one_default(request.view, class)),
+    ),
+    row(
+        "DefaultTolerationSeconds",
+        &["pods"],
+        &[Create],
+        Mutate(|_, pod| Ok(pod_defaults::patience(&mut pod["spec"]))),
+    ),
+    row(
+        "DefaultStorageClass",
+        &["persistentvolumeclaims"],
+        &[Create],
+        Mutate(|request, claim| classes::storage(request.view, claim)),
+    ),
+    row(
+        "PersistentVolumeClaimResize",
+        &["persistentvolumeclaims"],
+        &[Update],
+        Judge(|request, claim| classes::growth(request.view, claim, request.old.unwrap_or(&Value::Null))),
+    ),
+    row("RuntimeClass", &["pods"], &[Create], Mutate(|request, pod| pod::runtime(request.view, pod))),
+    row("RuntimeClass", &["pods"], &[Create], Judge(|request, pod| pod::overhead(request.view, pod))),
+    row(
+        "CertificateSubjectRestriction",
+        &["certificatesigningrequests.certificates.k8s.io"],
+        &[Create],
+        Judge(|_, request| no_masters(request)),
+    ),
+    row(
+        "DefaultIngressClass",
+        &["ingresses.networking.k8s.io"],
+        &[Create],
+        Mutate(|request, ingress| classes::ingress(request.view, ingress)),
+    ),
+    row("PodTopologyLabels", &["pods"], &[Create], Mutate(|request, pod| Ok(pod::place(request.view, pod)))),
+    row(
+        "PodResizeValidator",
+        &["pods", "pods/resize"],
+        &[Update],
+        Judge(|request, pod| match is_resized(request, pod) {
+            true => pod::fits_its_node(request.view, pod),
+            false => Ok(()),
+        }),
+    ),
+    row("ResourceQuota", &["pods"], &[Create], Judge(quota_knows)),
+    row(
+        REGISTRY,
+        &["certificatesigningrequests.certificates.k8s.io"],
+        &[Create],
+        Mutate(|request, signing| Ok(sign(request.identity, signing))),
+    ),
+    row(REGISTRY, &["priorityclasses.scheduling.k8s.io"], &[Delete], Judge(|request, _| of_the_system(request))),
+];
+
+/// Other objects, and the identity of the client, set fields of the document.
+pub fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), String> {
+    ADMISSION.iter().filter(|row| row.concerns(request)).try_for_each(|row| match row.phase {
+        Mutate(mutate) => mutate(request, object),
+        Judge(_) => Ok(()),
+    })
+}
+
+/// Whether other objects forbid the change.
+pub fn judge(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), String> {
+    ADMISSION.iter().filter(|row| row.concerns(request)).try_for_each(|row| match row.phase {
+        Mutate(_) => Ok(()),
+        Judge(judge) => judge(request, object),
+    })
+}
+
+impl AdmissionRow {
+    fn concerns(&self, request: &AdmissionRequest<'_>) -> bool {
+        let Resource { group, plural } = &request.kind.resource;
+        let named = |text: &str| {
+            let (resource, subresource) = text.split_once('/').unwrap_or((text, ""));
+            (resource.split_once('.').unwrap_or((resource, "")), subresource) == ((plural, group), request.subresource)
+        };
+        self.operations.contains(&request.operation) && self.resources.iter().any(|text| named(text))
+    }
+}
+
+fn ranges(request: &AdmissionRequest<'_>) -> Result<Arc<Vec<Value>>, String> {
+    request.view.list(&RANGES, Some(request.namespace))
+}
+
+/// The namespaces of every cluster stay, also where nobody can read them.
+fn immortal(request: &AdmissionRequest<'_>) -> Result<(), String> {
+    match namespace::PROTECTED.contains(&request.name) {
+        true => Err("this namespace may not be deleted".to_owned()),
+        false => Ok(()),
+    }
+}
+
+fn of_the_system(request: &AdmissionRequest<'_>) -> Result<(), String> {
+    let own = system_classes().iter().any(|class| class["metadata"]["name"] == request.name);
+    match request.old {
+        Some(_) if own => Err("this is a system priority class and cannot be deleted".to_owned()),
         _ => Ok(()),
     }
 }
 
-/// What other objects forbid. `old`: what is replaced, if it is no new object.
-pub fn judge(
-    view: &dyn ClusterView,
-    kind: &Kind,
-    namespace: &str,
-    object: &Value,
-    old: Option<&Value>,
-) -> Result<(), String> {
-    match (&*kind.resource.group, &*kind.resource.plural, old) {
-        ("", "pods", None) => {
-            limits::judge_pod(&ranges(view, namespace)?, object)?;
-            pod::overhead(view, object)
-        }
-        ("", "pods", Some(old)) if pod::is_resized(object, old) => {
-            limits::judge_pod(&ranges(view, namespace)?, object)?;
-            pod::fits_its_node(view, object)
-        }
-        ("certificates.k8s.io", "certificatesigningrequests", None) if wants_masters(object) => {
-            Err(format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed"))
-        }
-        ("", "persistentvolumeclaims", None) => limits::judge_claim(&ranges(view, namespace)?, object),
-        ("", "persistentvolumeclaims", Some(old)) => {
-            limits::judge_claim(&ranges(view, namespace)?, object)?;
-            classes::growth(view, object, old)
-        }
-        (group, plural, _) if (group, plural) == PRIORITY_CLASSES => pod::one_default(view, object),
-        _ => Ok(()),
+/// Whether a pod asks for more or less than before.
+fn is_resized(request: &AdmissionRequest<'_>, pod: &Value) -> bool {
+    request.old.is_some_and(|old| pod::is_resized(pod, old))
+}
+
+fn no_masters(request: &Value) -> Result<(), String> {
+    match wants_masters(request) {
+        true => Err(format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed")),
+        false => Ok(()),
     }
 }
 
-fn ranges(view: &dyn ClusterView, namespace: &str) -> Result<Arc<Vec<Value>>, String> {
-    view.list(&RANGES, Some(namespace))
+/// Whether a pod says all that a quota needs in order to count it.
+fn quota_knows(request: &AdmissionRequest<'_>, pod: &Value) -> Result<(), String> {
+    let quotas = request.view.list(&QUOTAS, Some(request.namespace))?;
+    quotas.iter().try_for_each(|quota| quota::unsaid(quota, request.kind, pod))
 }
 
 fn resource((group, plural): (&'static str, &'static str)) -> Resource {
@@ -139,6 +285,7 @@ fn taint(node: &mut Value) {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use coracle_api::kinds::Kinds;
     use std::collections::BTreeMap;
 
     /// Objects as they are given.
@@ -164,6 +311,150 @@ pub mod tests {
             let objects = self.0.iter().filter(|(key, _)| held(key)).map(|(_, object)| object.clone());
             Ok(Arc::new(objects.collect()))
         }
+    }
+
+    /// The plugins of Kubernetes 1.36 that have rows, in the order in which it runs them. It asks webhooks before the
+    /// quotas. The storage of a kind comes last.
+    const PLUGINS: [&str; 15] = [
+        "NamespaceLifecycle",
+        "LimitRanger",
+        "ServiceAccount",
+        "TaintNodesByCondition",
+        "Priority",
+        "DefaultTolerationSeconds",
+        "DefaultStorageClass",
+        "PersistentVolumeClaimResize",
+        "RuntimeClass",
+        "CertificateSubjectRestriction",
+        "DefaultIngressClass",
+        "PodTopologyLabels",
+        "PodResizeValidator",
+        "ResourceQuota",
+        REGISTRY,
+    ];
+
+    #[test]
+    fn the_rows_stand_in_the_order_of_kubernetes() {
+        let mut plugins: Vec<&str> = ADMISSION.iter().map(|row| row.plugin).collect();
+        plugins.dedup();
+        assert_eq!(plugins, PLUGINS);
+    }
+
+    /// A row of a resource that nobody serves would never be asked.
+    #[test]
+    fn every_row_names_a_resource() {
+        let kinds = Kinds::builtin();
+        for text in ADMISSION.iter().flat_map(|row| row.resources) {
+            let (resource, subresource) = text.split_once('/').unwrap_or((text, ""));
+            let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+            let kind = kinds.row(&Resource { group: group.into(), plural: plural.into() });
+            let kind = kind.unwrap_or_else(|| panic!("{text}: no such kind"));
+            assert!(subresource.is_empty() || kind.subresource(subresource).is_some(), "{text}: no such subresource");
+        }
+    }
+
+    /// A request for admission about an object in namespace `ns`.
+    fn ask<T>(
+        view: &Objects,
+        (resource, subresource): (&Resource, &'static str),
+        (operation, name, old): (AdmissionOperation, &str, Option<&Value>),
+        then: impl FnOnce(&AdmissionRequest<'_>) -> T,
+    ) -> T {
+        let (kind, identity) = (Kinds::builtin().row(resource).expect("a row"), Identity::default());
+        then(&AdmissionRequest {
+            view,
+            kind: &kind,
+            subresource,
+            operation,
+            namespace: "ns",
+            name,
+            old,
+            identity: &identity,
+            suffix: None,
+        })
+    }
+
+    #[test]
+    fn the_rows_of_a_request() {
+        let check =
+            |resource: (&'static str, &'static str), subresource, operation, mutates: &[&str], judges: &[&str]| {
+                let resource = super::resource(resource);
+                ask(&Objects::default(), (&resource, subresource), (operation, "", None), |request| {
+                    let plugins = |mutating: bool| -> Vec<&str> {
+                        let rows = ADMISSION.iter().filter(|row| row.concerns(request));
+                        rows.filter(|row| matches!(row.phase, Mutate(_)) == mutating).map(|row| row.plugin).collect()
+                    };
+                    assert_eq!(plugins(true), mutates, "{operation:?} {resource:?} {subresource:?}");
+                    assert_eq!(plugins(false), judges, "{operation:?} {resource:?} {subresource:?}");
+                });
+            };
+        let (pods, claims, classes) = (("", "pods"), ("", "persistentvolumeclaims"), PRIORITY_CLASSES);
+        let signing = ("certificates.k8s.io", "certificatesigningrequests");
+        let new_pod = [
+            "LimitRanger",
+            "ServiceAccount",
+            "Priority",
+            "DefaultTolerationSeconds",
+            "RuntimeClass",
+            "PodTopologyLabels",
+        ];
+        check(pods, "", Create, &new_pod, &["LimitRanger", "RuntimeClass", "ResourceQuota"]);
+        check(pods, "", Update, &[], &["LimitRanger", "PodResizeValidator"]);
+        check(pods, "resize", Update, &[], &["LimitRanger", "PodResizeValidator"]);
+        check(pods, "status", Update, &[], &[]);
+        check(pods, "ephemeralcontainers", Update, &[], &[]);
+        check(pods, "", Delete, &[], &[]);
+        check(claims, "", Create, &["DefaultStorageClass"], &["LimitRanger"]);
+        check(claims, "", Update, &[], &["LimitRanger", "PersistentVolumeClaimResize"]);
+        check(claims, "status", Update, &[], &[]);
+        check(classes, "", Create, &[], &["Priority"]);
+        check(classes, "", Update, &[], &["Priority"]);
+        check(classes, "", Delete, &[], &[REGISTRY]);
+        check(("", "namespaces"), "", Delete, &[], &["NamespaceLifecycle"]);
+        check(("", "namespaces"), "", Update, &[], &[]);
+        check(("", "nodes"), "", Create, &["TaintNodesByCondition"], &[]);
+        check(("", "nodes"), "", Update, &[], &[]);
+        check(("networking.k8s.io", "ingresses"), "", Create, &["DefaultIngressClass"], &[]);
+        check(signing, "", Create, &[REGISTRY], &["CertificateSubjectRestriction"]);
+        check(("", "configmaps"), "", Create, &[], &[]);
+    }
+
+    #[test]
+    fn deletions_that_are_forbidden() {
+        let (namespaces, classes) = (Resource::core("namespaces"), resource(PRIORITY_CLASSES));
+        let stays = Err("this namespace may not be deleted".to_owned());
+        let own = Err("this is a system priority class and cannot be deleted".to_owned());
+        let object = json!({});
+        for (resource, name, old, expected) in [
+            (&namespaces, "default", Some(&object), stays.clone()),
+            (&namespaces, "kube-system", Some(&object), stays.clone()),
+            // Nobody can read it.
+            (&namespaces, "kube-system", None, stays),
+            (&namespaces, "a", Some(&object), Ok(())),
+            (&classes, "system-node-critical", Some(&object), own),
+            (&classes, "system-node-critical", None, Ok(())),
+            (&classes, "high", Some(&object), Ok(())),
+        ] {
+            let judged =
+                ask(&Objects::default(), (resource, ""), (Delete, name, old), |request| judge(request, &Value::Null));
+            assert_eq!(judged, expected, "{resource:?} {name}");
+        }
+    }
+
+    /// The tolerations of every pod stand before the tolerations of the runtime class, as in Kubernetes.
+    #[test]
+    fn the_order_of_tolerations() {
+        let class = json!({"metadata": {"name": "vm"}, "scheduling": {"tolerations": [{"key": "vm"}]}});
+        let account = json!({"metadata": {"name": "default", "namespace": "ns"}});
+        let view =
+            Objects::default().with(resource(RUNTIME_CLASSES), class).with(Resource::core("serviceaccounts"), account);
+        let mut pod = json!({"metadata": {}, "spec": {"runtimeClassName": "vm", "containers": []}});
+        let mutated =
+            ask(&view, (&Resource::core("pods"), ""), (Create, "", None), |request| mutate(request, &mut pod));
+        assert_eq!(mutated, Ok(()));
+        let tolerations = pod["spec"]["tolerations"].as_array().expect("a list");
+        let keys: Vec<&str> = tolerations.iter().filter_map(|toleration| toleration["key"].as_str()).collect();
+        assert_eq!(keys, [NOT_READY, "node.kubernetes.io/unreachable", "vm"]);
     }
 
     #[test]

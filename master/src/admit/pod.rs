@@ -6,7 +6,7 @@ use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::binding::PLACES;
 use coracle_api::strategy::doc::text;
 use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS};
-use coracle_api::strategy::{pod_defaults, qos};
+use coracle_api::strategy::qos;
 use coracle_schema::Quantity;
 use serde_json::{Map, Value, json};
 
@@ -152,12 +152,7 @@ pub fn runtime(view: &dyn ClusterView, pod: &mut Value) -> Result<(), String> {
             _ => spec["nodeSelector"][key] = wanted.clone(),
         }
     }
-    let tolerations = scheduling["tolerations"].as_array().filter(|tolerations| !tolerations.is_empty());
-    if tolerations.is_some() {
-        // What every pod tolerates comes first.
-        pod_defaults::patience(spec);
-    }
-    for toleration in tolerations.into_iter().flatten() {
+    for toleration in scheduling["tolerations"].as_array().into_iter().flatten() {
         match spec["tolerations"].as_array_mut() {
             Some(all) if all.contains(toleration) => {}
             Some(all) => all.push(toleration.clone()),
@@ -352,9 +347,8 @@ mod tests {
             runtime,
             Err("pod rejected: RuntimeClass \"nope\" not found"),
         );
-        let mut given = json!({"runtimeClassName": "vm", "overhead": {"cpu": "250m"}, "nodeSelector": {"vm": "yes"}});
-        pod_defaults::patience(&mut given);
-        given["tolerations"].as_array_mut().unwrap().push(json!({"key": "vm"}));
+        let given = json!({"runtimeClassName": "vm", "overhead": {"cpu": "250m"}, "nodeSelector": {"vm": "yes"},
+            "tolerations": [{"key": "vm"}]});
         check(&objects, json!({"runtimeClassName": "vm", "overhead": {"cpu": "0.25"}}), runtime, Ok(given));
         check(&objects, json!({"runtimeClassName": "vm", "overhead": {"cpu": "1"}}), runtime, Err(OTHER_OVERHEAD));
         let why = "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no";

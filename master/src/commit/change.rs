@@ -20,6 +20,8 @@ pub struct Change<'a, E> {
     pub expects: Expects,
     /// An object whose file is damaged counts as none: a new one takes its place, or a deletion gives it up.
     pub over_damaged: bool,
+    /// It is a deletion, at once or for later.
+    pub deletes: bool,
     /// The writer's function from the stored object to the new one. Called again if somebody else wrote meanwhile.
     pub make: Make<'a, E>,
 }
@@ -201,6 +203,19 @@ impl<E> Barred<E> {
         Barred::Refused(Box::new(NotStored { key, written, refused }))
     }
 
+    pub(super) fn forbidden(name: String, why: String) -> Barred<E> {
+        Barred::Unfit(Unfit::Forbidden { name, why })
+    }
+
+    /// Whether another object stands now where the change has read one, or none.
+    pub(super) fn has_moved(&self, expects: Expects) -> bool {
+        matches!(self, Barred::Refused(not_stored) if match not_stored.refused {
+            Refused::Stale { .. } | Refused::Missing => true,
+            Refused::Exists { .. } => expects == Expects::Either,
+            _ => false,
+        })
+    }
+
     /// Whether another object has the name.
     pub fn is_taken(&self) -> bool {
         matches!(self, Barred::Refused(not_stored) if matches!(not_stored.refused, Refused::Exists { .. }))
@@ -225,12 +240,17 @@ impl<E> fmt::Display for Barred<E> {
 impl<'a, E> Change<'a, E> {
     /// A new object.
     pub fn create(kind: &'a Kind, namespace: &'a str, make: Make<'a, E>) -> Change<'a, E> {
-        Change { kind, namespace, name: "", expects: Expects::Nothing, over_damaged: false, make }
+        Change { kind, namespace, name: "", expects: Expects::Nothing, over_damaged: false, deletes: false, make }
     }
 
     /// An object that stands, and that can be read.
     pub fn update(kind: &'a Kind, namespace: &'a str, name: &'a str, make: Make<'a, E>) -> Change<'a, E> {
-        Change { kind, namespace, name, expects: Expects::Object, over_damaged: false, make }
+        Change { kind, namespace, name, expects: Expects::Object, over_damaged: false, deletes: false, make }
+    }
+
+    /// A deletion of an object that stands, and that can be read.
+    pub fn delete(kind: &'a Kind, namespace: &'a str, name: &'a str, make: Make<'a, E>) -> Change<'a, E> {
+        Change { deletes: true, ..Change::update(kind, namespace, name, make) }
     }
 
     /// Empty in its name: one that is generated, or stands in the document.

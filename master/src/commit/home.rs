@@ -1,7 +1,8 @@
 //! The namespace of a new object: it has to be there, and not to end before the object is stored.
 
 use super::furniture::NAMESPACES;
-use super::{Barred, Change, Homeless, Made, Registry, Terms, Writer};
+use super::written::{Drafted, ReadBack};
+use super::{Barred, Change, Homeless, Registry, Terms, Writer};
 use crate::prepare;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS};
@@ -17,36 +18,50 @@ pub(super) enum Home<'r> {
 }
 
 impl Registry {
-    /// `is_new`: nothing stands yet.
+    /// The look at the namespace of a new object before anything else is done about the object.
+    pub(super) fn look_home<E>(
+        &self,
+        change: &Change<'_, E>,
+        object: &Value,
+        terms: &Terms<'_>,
+    ) -> Result<(), Barred<E>> {
+        if terms.writer == Writer::ClientOf2014 && change.kind.namespaced {
+            // A document that is refused must not leave a namespace behind.
+            let (kind, object) = (change.kind, object.clone());
+            let write =
+                self.maker.making(|making| prepare::create(kind, change.namespace, object, terms.rules, making));
+            write.map_err(Barred::Unfit)?;
+        }
+        self.shared(change, object, terms).map(drop)
+    }
+
+    /// The namespace, held until the change is stored.
     pub(super) fn home<E>(
         &self,
         change: &Change<'_, E>,
-        made: &Made<'_>,
-        is_new: bool,
+        found: &ReadBack,
+        draft: &Drafted<'_>,
         terms: &Terms<'_>,
     ) -> Result<Home<'_>, Barred<E>> {
-        match made {
-            Made::Document { object, .. } if is_new && change.kind.namespaced && terms.writer != Writer::Master => {
-                if terms.writer == Writer::ClientOf2014 {
-                    // A document that is refused must not leave a namespace behind.
-                    let (kind, object) = (change.kind, object.clone());
-                    let write = self
-                        .maker
-                        .making(|making| prepare::create(kind, change.namespace, object, terms.rules, making));
-                    write.map_err(Barred::Unfit)?;
-                }
-                let shared = self.homes.read().unwrap_or_else(PoisonError::into_inner);
-                self.stands(change.namespace, object, terms).map_err(Barred::Homeless)?;
-                if change.kind.resource == Resource::core("pods") && !self.is_furnished(change.namespace) {
-                    self.furnish(change.namespace);
-                }
-                Ok(Home::Shared(shared))
-            }
-            Made::Own(_) | Made::Last(_) | Made::Gone if change.kind.resource == NAMESPACES => {
+        match draft {
+            Drafted::Document { draft, .. } if found.standing().is_none() => self.shared(change, &draft.object, terms),
+            Drafted::Ready(..) if change.kind.resource == NAMESPACES => {
                 Ok(Home::Alone(self.homes.write().unwrap_or_else(PoisonError::into_inner)))
             }
-            _ => Ok(Home::Free),
+            Drafted::Document { .. } | Drafted::Ready(..) => Ok(Home::Free),
         }
+    }
+
+    fn shared<E>(&self, change: &Change<'_, E>, object: &Value, terms: &Terms<'_>) -> Result<Home<'_>, Barred<E>> {
+        if !change.kind.namespaced || terms.writer == Writer::Master {
+            return Ok(Home::Free);
+        }
+        let shared = self.homes.read().unwrap_or_else(PoisonError::into_inner);
+        self.stands(change.namespace, object, terms).map_err(Barred::Homeless)?;
+        if change.kind.resource == Resource::core("pods") && !self.is_furnished(change.namespace) {
+            self.furnish(change.namespace);
+        }
+        Ok(Home::Shared(shared))
     }
 
     fn stands(&self, namespace: &str, object: &Value, terms: &Terms<'_>) -> Result<(), Homeless> {

@@ -34,9 +34,8 @@ struct Account {
 }
 
 impl Registry {
-    /// What the quotas say of a write. `Err`: one has not so much left, or needs to be told something. None: no quota
-    /// counts it. What the master makes for itself is counted as well, and kept away by nothing: without it nothing
-    /// else can be made.
+    /// What the quotas say of a write. `Err`: one has not so much left. None: no quota counts it. What the master makes
+    /// for itself is counted as well, and kept away by nothing: without it nothing else can be made.
     pub(super) fn charge(
         &self,
         kind: &Kind,
@@ -69,9 +68,6 @@ impl Registry {
         let mut accounts = Vec::new();
         for quota in self.view().list(&QUOTAS, Some(&key.namespace))?.iter() {
             let charge = quota::charge(quota, kind, object, old, now);
-            if old.is_none() && refuses {
-                quota::unsaid(quota, kind, object)?;
-            }
             if !charge.is_empty() {
                 accounts.push(Account { quota: quota.clone(), charge, used: Amounts::new() });
             }

@@ -1,19 +1,37 @@
 //! The registry: kinds, store, and the one way to write. Whoever changes an object, a client, a controller or the
-//! master itself, hands a `Change` to `Registry::commit`. Its steps, as `Registry::attempt` takes them:
+//! master itself, hands a `Change` to `Registry::commit`. A change has three moments.
 //!
-//!     read        what stands there
-//!     decode      its writer makes a document of that: `Change::make`
-//!     home        the namespace of a new object is there, and stays until the object is stored  home
-//!     default     what the object's type says of absent fields                                  prepare::Draft
-//!     mutate      what other objects, then its kind, make of it                                 admit, prepare::Draft
-//!     validate    what its type and its kind say against it                                     prepare::Draft
-//!     admit       what other objects forbid                                                     admit
-//!     charge      the quotas of its namespace, counted under one lock                           ledger
-//!     write       its claims and its revision, in one step of the store; or a rehearsal of that store
+//! *Draft*. No lock is held from one step to the next.
 //!
-//! A write that loses a race is attempted again from the top.
+//!     read        the stored object
+//!     forbid      a deletion, before its writer is asked for its preconditions                  admit
+//!     make        the writer makes a document of the stored object: `Change::make`
+//!     home        the namespace of a new object is there, and it does not end                   home
+//!     default     the type of the object sets its absent fields                                 prepare::Draft
+//!     mutate      other objects set fields: the mutating rows of `ADMISSION`                    admit
+//!
+//! *Consult*. Advisers outside this program may wait as long as they like.                       consult
+//!
+//! *Settle*. The namespace of a new object stays until the object is stored.
+//!
+//!     home        the same look at the namespace, now under a lock                              home
+//!     generate    uid, time, name, addresses, and all else that the kind sets                   prepare::Draft
+//!     validate    the rules of the type and of the kind                                         prepare::Draft
+//!     judge       other objects forbid it: the judging rows of `ADMISSION`                      admit
+//!     charge      the quotas of the namespace, counted under one lock                           ledger
+//!     write       claims and revision, in one step of the store; or a rehearsal of that store
+//!
+//! A lost race is run again. How much of it, follows from what the other writer has changed:
+//!
+//! - Another object has the name, the address or the port that the server generated. Only *settle* is repeated: the
+//!   draft holds none of these values, and the advisers were asked about the draft.
+//! - The object that was read has changed, has gone, or has come. All moments are repeated, of an update and of a
+//!   deletion alike. A patch, an apply and a PUT take over fields of the stored object, so the document may be another
+//!   one. Admission and the advisers were asked about the change from that very object to that very document; their
+//!   answer is no answer for another change.
 
 mod change;
+mod consult;
 mod furniture;
 mod home;
 mod ledger;
@@ -24,15 +42,15 @@ mod written;
 pub use change::{Barred, Change, Committed, Expects, Homeless, Made, Make, NotStored, Outcome, Terms, Writer};
 pub use registry::Registry;
 
-use crate::admit;
-use crate::prepare::{self, Draft, Ownership, Part, Prepared, Standing, Unfit};
+use crate::admit::{self, AdmissionOperation, AdmissionRequest, ClusterView};
+use crate::prepare::{self, Draft, Part, Prepared, Unfit};
 use crate::store::{Refused, Stored, UNSEEN, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
 use coracle_api::strategy;
 use furniture::NAMESPACES;
 use serde_json::Value;
-use written::{Last, ReadBack, ToWrite, holds, in_place, key_of, to_show};
+use written::{Drafted, Last, ReadBack, ToWrite, in_place, key_of, to_show};
 
 /// Lost races after which a write is given up. Of those who write one object at a time one wins a batch of writes, so
 /// this is more than there are requests at work at once.
@@ -68,24 +86,102 @@ pub fn attempted<T, E>(mut attempt: impl FnMut() -> Result<T, Failed<E>>) -> Res
 impl Registry {
     /// Writes a change, or says why not. Nothing else writes.
     pub fn commit<E>(&self, change: &Change<'_, E>, terms: &Terms<'_>) -> Result<Committed, Barred<E>> {
-        attempted(|| self.attempt(change, terms))
+        attempted(|| {
+            let found = self.read(change)?;
+            let Some(mut draft) = self.draft(change, &found, terms)? else {
+                return found.unchanged().ok_or(Barred::Missing.into());
+            };
+            self.consult(change, &found, &mut draft, terms)?;
+            let mut next = Some(draft);
+            let settled = attempted(|| {
+                let draft = next.take().expect("an attempt that may be repeated has left its draft");
+                next = draft.again();
+                self.settle(change, &found, draft, next.as_ref(), terms)
+            });
+            settled.map_err(|barred| match barred.has_moved(change.expects) {
+                true => Failed::Race(barred),
+                false => Failed::Finally(barred),
+            })
+        })
     }
 
-    fn attempt<E>(&self, change: &Change<'_, E>, terms: &Terms<'_>) -> Result<Committed, Failed<Barred<E>>> {
-        let found = self.read(change)?;
-        let made = (change.make)(found.standing()).map_err(Barred::Writer)?;
-        let _home = self.home(change, &made, found.standing().is_none(), terms)?;
-        let Some(draft) = self.prepare(change, &found, made, terms)? else {
-            return found.unchanged().ok_or(Barred::Missing.into());
+    /// None: nothing is to be written.
+    fn draft<'d, E>(
+        &self,
+        change: &'d Change<'_, E>,
+        found: &'d ReadBack,
+        terms: &Terms<'_>,
+    ) -> Result<Option<Drafted<'d>>, Barred<E>> {
+        let (kind, old, view) = (change.kind, found.standing(), &self.view());
+        if change.deletes {
+            let request = self.request(change, found, Part::Main, (view, terms));
+            admit::judge(&request, &Value::Null).map_err(|why| Barred::forbidden(change.name.to_owned(), why))?;
+        }
+        let own = |object| old.map(|old| prepare::replace(kind, old, object)).ok_or(Barred::Missing);
+        let gone = || Write::Delete { key: change.key(), seen: old.map_or(UNSEEN, |old| old.revision) };
+        Ok(Some(match (change.make)(old).map_err(Barred::Writer)? {
+            Made::Document { part, object, ownership, warnings } => {
+                let mut draft = match old {
+                    None => {
+                        self.look_home(change, &object, terms)?;
+                        Draft::create(kind, change.namespace, object, ownership)
+                    }
+                    Some(old) => {
+                        Draft::update(kind, old, part, object, terms.rules, ownership).map_err(Barred::Unfit)?
+                    }
+                };
+                let suffix = || self.maker.suffix();
+                let mut request = self.request(change, found, draft.part, (view, terms));
+                // Clients of older versions put back what they wrote, and know of no volume that was added.
+                request.suffix = if terms.rules.old_labels { None } else { Some(&suffix) };
+                admit::mutate(&request, &mut draft.object).map_err(|why| Barred::forbidden(draft.called(), why))?;
+                Drafted::Document { draft, warnings }
+            }
+            Made::Own(object) => Drafted::Ready(own(object)?, None),
+            Made::Last(object) => Drafted::Ready(own(object)?, Some(Last::Goes)),
+            Made::Gone => Drafted::Ready(gone(), None),
+            Made::Unchanged => return Ok(None),
+        }))
+    }
+
+    /// The question that admission is asked about a change.
+    fn request<'d, E>(
+        &self,
+        change: &'d Change<'_, E>,
+        found: &'d ReadBack,
+        part: Part,
+        (view, terms): (&'d dyn ClusterView, &Terms<'d>),
+    ) -> AdmissionRequest<'d> {
+        let old = found.standing().map(|old| old.object);
+        let operation = match old {
+            _ if change.deletes => AdmissionOperation::Delete,
+            None => AdmissionOperation::Create,
+            Some(_) => AdmissionOperation::Update,
         };
-        let (old, key) = (found.standing().map(|old| old.object), key_of(&draft.write));
-        let charge = self.charge(change.kind, &draft.write, old, terms);
-        let charge = charge.map_err(|why| Barred::Unfit(Unfit::Forbidden { name: key.name.clone(), why }))?;
-        let (advice, outcome, written) =
-            (draft.advice(change.kind, terms), draft.outcome(&found), to_show(&draft.write));
-        let stored = self
-            .write(draft.write, terms)
-            .map_err(|refused| self.refused(change, (key, written), (draft.named, draft.sent.as_ref()), refused))?;
+        let Change { kind, namespace, name, .. } = *change;
+        let (subresource, identity) = (part.path(), terms.identity);
+        AdmissionRequest { view, kind, subresource, operation, namespace, name, old, identity, suffix: None }
+    }
+
+    /// `again`: the draft of the next attempt, where there may be one.
+    fn settle<E>(
+        &self,
+        change: &Change<'_, E>,
+        found: &ReadBack,
+        draft: Drafted<'_>,
+        again: Option<&Drafted<'_>>,
+        terms: &Terms<'_>,
+    ) -> Result<Committed, Failed<Barred<E>>> {
+        let _home = self.home(change, found, &draft, terms)?;
+        let to_write = self.finish(change, found, draft, terms).map_err(Barred::Unfit)?;
+        let (old, key) = (found.standing().map(|old| old.object), key_of(&to_write.write));
+        let charge = self.charge(change.kind, &to_write.write, old, terms);
+        let charge = charge.map_err(|why| Barred::forbidden(key.name.clone(), why))?;
+        let (advice, outcome) = (to_write.advice(change.kind, terms), to_write.outcome(found));
+        let ToWrite { write, last, warnings } = to_write;
+        let written = to_show(&write);
+        let stored =
+            self.write(write, terms).map_err(|refused| self.refused(change, (key, written), again, refused))?;
         if let Some(charge) = charge.filter(|_| !terms.rehearsal) {
             charge.settle(change.namespace);
         }
@@ -93,12 +189,12 @@ impl Registry {
             // Whoever hears of it can make pods in it at once.
             self.furnish(&stored.key.name);
         }
-        let stored = match draft.last {
+        let stored = match last {
             Some(Last::Shown(mut last)) => Stored::of(stored.key.clone(), stored.revision, &mut last),
             Some(Last::Goes) => self.remove(stored, terms)?,
             None => stored,
         };
-        Ok(Committed { stored, outcome, warnings: draft.warnings, advice })
+        Ok(Committed { stored, outcome, warnings, advice })
     }
 
     fn read<E>(&self, change: &Change<'_, E>) -> Result<ReadBack, Barred<E>> {
@@ -117,67 +213,31 @@ impl Registry {
         }
     }
 
-    /// The write that it comes to; None: nothing is to be written.
-    fn prepare<E>(
+    /// From the generated values to the judgement of other objects.
+    fn finish<E>(
         &self,
         change: &Change<'_, E>,
         found: &ReadBack,
-        made: Made<'_>,
+        draft: Drafted<'_>,
         terms: &Terms<'_>,
-    ) -> Result<Option<ToWrite>, Barred<E>> {
-        let (kind, old) = (change.kind, found.standing());
-        let own = |object| match old {
-            Some(old) => Ok(prepare::replace(kind, old, object)),
-            None => Err(Barred::Missing),
+    ) -> Result<ToWrite, Unfit> {
+        let (mut draft, warnings) = match draft {
+            Drafted::Document { draft, warnings } => (draft, warnings),
+            Drafted::Ready(write, last) => return Ok(ToWrite { write, last, warnings: Vec::new() }),
         };
-        let gone = || Write::Delete { key: change.key(), seen: old.map_or(UNSEEN, |old| old.revision) };
-        let (write, last) = match made {
-            Made::Document { part, object, ownership, warnings } => {
-                let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
-                let sent = (!kind.strategy.claims_nothing()).then(|| object.clone());
-                let Prepared { write, last } =
-                    self.document(change, old, (part, object, ownership), terms).map_err(Barred::Unfit)?;
-                let write = if matches!(found, ReadBack::Damaged) { in_place(write) } else { write };
-                return Ok(Some(ToWrite { write, last: last.map(Last::Shown), warnings, named, sent }));
-            }
-            Made::Own(object) => (own(object)?, None),
-            Made::Last(object) => (own(object)?, Some(Last::Goes)),
-            Made::Gone => (gone(), None),
-            Made::Unchanged => return Ok(None),
-        };
-        Ok(Some(ToWrite { write, last, warnings: Vec::new(), named: true, sent: None }))
-    }
-
-    /// From its defaults to what other objects forbid.
-    fn document<E>(
-        &self,
-        change: &Change<'_, E>,
-        old: Option<Standing<'_>>,
-        (part, object, ownership): (Part, Value, Ownership<'_>),
-        terms: &Terms<'_>,
-    ) -> Result<Prepared, Unfit> {
-        let (kind, namespace, view) = (change.kind, change.namespace, &self.view());
-        let forbidden = |draft: &Draft<'_>, why| Unfit::Forbidden { name: draft.called(), why };
-        let mut draft = match old {
-            None => Draft::create(kind, namespace, object, ownership),
-            Some(old) => Draft::update(kind, old, part, object, terms.rules, ownership)?,
-        };
-        if old.is_none() {
-            let suffix = || self.maker.suffix();
-            // Clients of older versions put back what they wrote, and know of no volume that was added.
-            let letters: Option<&dyn Fn() -> String> = if terms.rules.old_labels { None } else { Some(&suffix) };
-            admit::complete(view, kind, namespace, terms.identity, letters, &mut draft.object)
-                .map_err(|why| forbidden(&draft, why))?;
-        }
-        self.maker.making(|making| {
+        let view = self.view();
+        let Prepared { write, last } = self.maker.making(|making| {
             draft.mutate(making);
             draft.validate(terms.rules)?;
-            if matches!(part, Part::Main | Part::Share(_)) && !draft.goes() {
-                let old = old.map(|old| old.object);
-                admit::judge(view, kind, namespace, &draft.object, old).map_err(|why| forbidden(&draft, why))?;
+            if !draft.goes() {
+                let request = self.request(change, found, draft.part, (&view, terms));
+                let judged = admit::judge(&request, &draft.object);
+                judged.map_err(|why| Unfit::Forbidden { name: draft.called(), why })?;
             }
             Ok(draft.finish(making.now))
-        })
+        })?;
+        let write = if matches!(found, ReadBack::Damaged) { in_place(write) } else { write };
+        Ok(ToWrite { write, last: last.map(Last::Shown), warnings })
     }
 
     fn write(&self, write: Write, terms: &Terms<'_>) -> Result<Stored, Refused> {
@@ -185,23 +245,23 @@ impl Registry {
     }
 
     /// Deletes an object after its last write.
-    fn remove<E>(&self, last: Stored, terms: &Terms<'_>) -> Result<Stored, Failed<Barred<E>>> {
+    fn remove<E>(&self, last: Stored, terms: &Terms<'_>) -> Result<Stored, Barred<E>> {
         let key = Key::clone(&last.key);
         let removal = Write::Delete { key: key.clone(), seen: last.revision };
         match if terms.rehearsal { Ok(last.clone()) } else { self.store.write(removal) } {
             // Whoever was quicker has only taken away what was over.
             Ok(_) | Err(Refused::Missing) => Ok(last),
-            Err(refused @ Refused::Stale { .. }) => Err(Failed::Race(Barred::refused(key, None, refused))),
-            Err(refused) => Err(Failed::Finally(Barred::refused(key, None, refused))),
+            Err(refused) => Err(Barred::refused(key, None, refused)),
         }
     }
 
-    /// Whether the next attempt may go better: where somebody else wrote meanwhile, or took what the server had chosen.
+    /// Whether the next attempt may go better with other generated values: the store refused a value that is not in the
+    /// draft.
     fn refused<E>(
         &self,
         change: &Change<'_, E>,
         (key, written): (Key, Option<Value>),
-        (named, sent): (bool, Option<&Value>),
+        again: Option<&Drafted<'_>>,
         refused: Refused,
     ) -> Failed<Barred<E>> {
         let refused = match refused {
@@ -211,20 +271,17 @@ impl Registry {
             }
             refused => refused,
         };
-        let again = match &refused {
-            Refused::Stale { .. } | Refused::Missing => true,
-            Refused::Exists { .. } => !named || change.expects == Expects::Either,
-            Refused::Damaged { .. } => !named,
-            Refused::Claimed { claim, .. } if !claim.space.starts_with(TOKENS) => {
-                if sent.is_some_and(|sent| !holds(sent, &claim.value)) {
-                    return Failed::Race(Barred::NoneFree { key, space: claim.space.to_string() });
-                }
-                false
+        match &refused {
+            Refused::Exists { .. } | Refused::Damaged { .. } if again.is_some_and(|draft| !draft.is_named()) => {
+                Failed::Race(Barred::refused(key, written, refused))
             }
-            _ => false,
-        };
-        let barred = Barred::refused(key, written, refused);
-        if again { Failed::Race(barred) } else { Failed::Finally(barred) }
+            Refused::Claimed { claim, .. }
+                if !claim.space.starts_with(TOKENS) && again.is_some_and(|draft| !draft.holds(&claim.value)) =>
+            {
+                Failed::Race(Barred::NoneFree { key, space: claim.space.to_string() })
+            }
+            _ => Failed::Finally(Barred::refused(key, written, refused)),
+        }
     }
 
     /// The object that came of the first create with this one's token.

@@ -1,5 +1,6 @@
 //! The registry itself: the kinds that are served, the store, and the locks that writes take.
 
+use super::consult::{Adviser, advisers};
 use super::view::{KeptLists, StoreView};
 use crate::making::Maker;
 use crate::store::{Store, locked};
@@ -20,9 +21,11 @@ pub struct Registry {
     pub maker: Arc<Maker>,
     authority: Option<Arc<str>>,
     lists: KeptLists,
+    pub(super) advisers: Vec<Adviser>,
     /// Held from the counting of quotas until what was counted for is written. Only namespaces with quotas know it.
     pub(super) counting: Mutex<()>,
-    /// Shared by creates from the look at their namespace until they are stored; alone for the deletion of a namespace.
+    /// Shared by creates from the last look at their namespace until they are stored; alone for the deletion of a
+    /// namespace.
     pub(super) homes: RwLock<()>,
 }
 
@@ -35,6 +38,7 @@ impl Registry {
             maker,
             authority: None,
             lists: KeptLists::new(),
+            advisers: advisers(),
             counting: Mutex::default(),
             homes: RwLock::default(),
         }

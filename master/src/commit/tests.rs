@@ -1,20 +1,28 @@
 //! Every way to write, over a store in memory.
 
+use super::consult::Adviser;
 use super::furniture::NAMESPACES;
 use super::*;
 use crate::control::{Gate, Intent};
-use crate::making::Maker;
+use crate::making::{Maker, SUFFIX_BYTES};
+use crate::prepare::{Ownership, Standing};
 use crate::serve::Serve;
-use crate::store::{FlatStore, KindRow, Store, StoreRules};
+use crate::store::{FlatStore, KindRow, Store, StoreRules, locked};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Durable, Resource, Time};
 use coracle_api::strategy::Cidr;
 use coracle_http::{Caller, HeaderValue, Method, Request, header};
 use serde_json::json;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Of a store in memory.
 pub fn in_memory() -> Arc<Registry> {
+    Arc::new(registry(|_| {}))
+}
+
+/// Of a store in memory, with this chance.
+fn registry(random: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Registry {
     let kinds = Arc::new(Kinds::builtin());
     let row = |kind: &Kind| KindRow {
         resource: kind.resource.clone(),
@@ -32,8 +40,8 @@ pub fn in_memory() -> Arc<Registry> {
     };
     let store: Arc<dyn Store> = Arc::new(FlatStore::in_memory(&rules));
     let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
-    let maker = Maker::simulated(store.clone(), cidr, |_| {}, || Time::from_seconds(0).expect("a time"));
-    Arc::new(Registry::new(kinds, store, Arc::new(maker)))
+    let maker = Maker::simulated(store.clone(), cidr, random, || Time::from_seconds(0).expect("a time"));
+    Registry::new(kinds, store, Arc::new(maker))
 }
 
 const SERVICES: Resource = Resource::core("services");
@@ -266,4 +274,192 @@ fn a_writer_is_asked_once_an_attempt() {
     let done = registry.commit::<String>(&Change::create(kind, "a", &make), &Terms::of(Writer::Client));
     assert!(matches!(done, Err(Barred::Refused(why)) if matches!(why.refused, Refused::Claimed { .. })));
     assert_eq!(asked.get(), 1);
+}
+
+/// The registry of `registry(random)` with namespace `a` and one adviser about secrets. The adviser is given the
+/// registry, so it can write.
+fn advised(
+    random: impl Fn(&mut [u8]) + Send + Sync + 'static,
+    advise: impl Fn(&Arc<Registry>, &AdmissionRequest<'_>, &mut Value) -> Result<(), String> + Send + Sync + 'static,
+) -> Arc<Registry> {
+    let made = Arc::new_cyclic(|itself: &Weak<Registry>| {
+        let itself = itself.clone();
+        let adviser: Adviser = Box::new(move |request, object| {
+            let itself = itself.upgrade().expect("it is asked by its registry");
+            if request.kind.resource == SECRETS { advise(&itself, request, object) } else { Ok(()) }
+        });
+        let mut registry = registry(random);
+        registry.advisers.push(adviser);
+        registry
+    });
+    made.ensure_namespace("a").expect("it is new");
+    made
+}
+
+const SECRETS: Resource = Resource::core("secrets");
+
+/// A client creates an object in namespace `a`: the object's name.
+fn create(registry: &Registry, resource: &Resource, metadata: &Value) -> Result<String, Barred<String>> {
+    let kind = &*registry.kind(resource).expect("a row");
+    let make =
+        |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, json!({ "metadata": metadata }), Ownership::Untold));
+    let done = registry.commit(&Change::create(kind, "a", &make), &Terms::of(Writer::Client));
+    done.map(|committed| committed.stored.key.name.clone())
+}
+
+fn stored(registry: &Registry, resource: &Resource, namespace: &str, name: &str) -> Option<Value> {
+    let key = Key { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
+    let stored = registry.store.get(&key).expect("whole")?;
+    Some(serde_json::from_slice(&stored.json).expect("JSON"))
+}
+
+/// Another object in the same namespace, with the same quota, is written while an adviser is asked. The field that the
+/// adviser sets is stored.
+#[test]
+fn no_lock_is_held_while_an_adviser_is_asked() {
+    let registry = advised(
+        |_| {},
+        |registry, request, secret| {
+            assert_eq!(request.operation, AdmissionOperation::Create);
+            assert!(registry.homes.try_write().is_ok(), "a lock of namespaces is held");
+            assert!(registry.counting.try_lock().is_ok(), "the lock of quotas is held");
+            create(registry, &Resource::core("configmaps"), &json!({"name": "written-meanwhile"}))
+                .map_err(|why| why.to_string())?;
+            secret["metadata"]["labels"] = json!({"advised": "yes"});
+            Ok(())
+        },
+    );
+    let hard = json!({"secrets": "1", "configmaps": "9"});
+    made(&registry, &Resource::core("resourcequotas"), &json!({"metadata": {"name": "q"}, "spec": {"hard": hard}}));
+    assert_eq!(create(&registry, &SECRETS, &json!({"name": "s"})).expect("nothing forbids it"), "s");
+    let secret = stored(&registry, &SECRETS, "a", "s").expect("it is stored");
+    assert_eq!(secret["metadata"]["labels"], json!({"advised": "yes"}));
+    assert!(stored(&registry, &Resource::core("configmaps"), "a", "written-meanwhile").is_some());
+}
+
+/// The namespace is looked at again, under the lock, before the object is stored.
+#[test]
+fn a_namespace_that_ends_while_an_adviser_is_asked_takes_no_object() {
+    let registry = advised(
+        |_| {},
+        |registry, _, _| {
+            let kind = &*registry.kind(&NAMESPACES).expect("a row");
+            let make = |old: Option<Standing<'_>>| {
+                let mut object = old.expect("it stands").object.clone();
+                object["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z".into();
+                object["status"]["phase"] = "Terminating".into();
+                Ok(Made::Own(object))
+            };
+            let done = registry.commit::<String>(&Change::delete(kind, "", "a", &make), &Terms::of(Writer::Client));
+            done.map(drop).map_err(|why| why.to_string())
+        },
+    );
+    let refused = create(&registry, &SECRETS, &json!({"generateName": "s-"}));
+    assert!(matches!(&refused, Err(Barred::Homeless(Homeless::Ending { name })) if name == "s-"), "{refused:?}");
+}
+
+/// The writer and the advisers have made and seen a document without the name that is generated.
+#[test]
+fn a_generated_name_that_is_taken_repeats_only_the_last_moment() {
+    // The names of two attempts in a row are the same.
+    let (attempts, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (suffixes, counted) = (attempts.clone(), asked.clone());
+    let random = move |bytes: &mut [u8]| {
+        if bytes.len() == SUFFIX_BYTES {
+            let before = suffixes.fetch_add(1, Ordering::Relaxed);
+            bytes.fill(u8::try_from(before / 2).expect("few attempts"));
+        }
+    };
+    let registry = advised(random, move |_, _, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    let kind = &*registry.kind(&SECRETS).expect("a row");
+    let made = std::cell::Cell::new(0);
+    let make = |_: Option<Standing<'_>>| {
+        made.set(made.get() + 1);
+        Ok(Made::document(Part::Main, json!({"metadata": {"generateName": "s-"}}), Ownership::Untold))
+    };
+    for (nth, name, attempts_until_then) in [(1, "s-bbbbb", 1), (2, "s-ccccc", 3)] {
+        let done = registry.commit::<String>(&Change::create(kind, "a", &make), &Terms::of(Writer::Client));
+        assert_eq!(done.expect("another name is free").stored.key.name, name);
+        assert_eq!(attempts.load(Ordering::Relaxed), attempts_until_then);
+        assert_eq!((made.get(), asked.load(Ordering::Relaxed)), (nth, nth));
+    }
+}
+
+/// The advisers have seen another change: they are asked about the change of the object that stands now.
+#[test]
+fn an_object_that_changes_meanwhile_repeats_all_moments() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = seen.clone();
+    let registry = advised(
+        |_| {},
+        move |registry, request, secret| {
+            let old = request.old.map(|old| old["data"].clone());
+            locked(&told).push((old.clone(), secret["data"].clone()));
+            if old == Some(json!({"a": "MQ=="})) {
+                // Somebody else is quicker.
+                let make = |old: Option<Standing<'_>>| {
+                    let mut object = old.expect("it stands").object.clone();
+                    object["data"]["a"] = "Mg==".into();
+                    Ok(Made::Own(object))
+                };
+                let other = Change::<'_, String>::update(request.kind, "a", "s", &make);
+                registry.commit(&other, &Terms::of(Writer::Client)).map_err(|why| why.to_string())?;
+            }
+            Ok(())
+        },
+    );
+    made(&registry, &SECRETS, &json!({"metadata": {"name": "s"}, "data": {"a": "MQ=="}}));
+    let kind = &*registry.kind(&SECRETS).expect("a row");
+    let make = |old: Option<Standing<'_>>| {
+        let mut object = old.expect("it stands").object.clone();
+        object["data"]["b"] = "Mw==".into();
+        Ok(Made::document(Part::Main, object, Ownership::Untold))
+    };
+    let done = registry.commit::<String>(&Change::update(kind, "a", "s", &make), &Terms::of(Writer::Client));
+    assert_eq!(done.map(|committed| committed.outcome).map_err(|why| why.to_string()), Ok(Outcome::Changed));
+    let now = json!({"a": "Mg==", "b": "Mw=="});
+    assert_eq!(stored(&registry, &SECRETS, "a", "s").expect("it is stored")["data"], now);
+    let first = (Some(json!({"a": "MQ=="})), json!({"a": "MQ==", "b": "Mw=="}));
+    assert_eq!(*locked(&seen), [first, (Some(json!({"a": "Mg=="})), now)]);
+}
+
+#[test]
+fn an_adviser_may_refuse_a_change() {
+    let registry = advised(
+        |_| {},
+        |_, request, object| match request.operation {
+            AdmissionOperation::Delete => Err(format!("{} stays: {object}", request.name)),
+            AdmissionOperation::Create | AdmissionOperation::Update => Err(format!("no {}", request.namespace)),
+        },
+    );
+    let told = |barred: Barred<String>| barred.to_string();
+    let refused = create(&registry, &SECRETS, &json!({"generateName": "s-"})).map_err(told);
+    assert_eq!(refused, Err("\"s-\" is forbidden: no a".to_owned()));
+    // Nobody is asked about the master's own objects: they are written while locks are held.
+    made(&registry, &SECRETS, &json!({"metadata": {"name": "own"}}));
+    let kind = &*registry.kind(&SECRETS).expect("a row");
+    let gone = |_: Option<Standing<'_>>| Ok(Made::Gone);
+    let deleted = registry.commit(&Change::delete(kind, "a", "own", &gone), &Terms::of(Writer::Client));
+    assert_eq!(deleted.map(drop).map_err(told), Err("\"own\" is forbidden: own stays: null".to_owned()));
+    assert!(stored(&registry, &SECRETS, "a", "own").is_some());
+}
+
+/// Admission is asked about a deletion before the writer: its preconditions and its finalizers come second.
+#[test]
+fn a_forbidden_deletion_asks_no_writer() {
+    let registry = in_memory();
+    registry.ensure_namespace("kube-system").expect("it is new");
+    let kind = &*registry.kind(&NAMESPACES).expect("a row");
+    let make = |_: Option<Standing<'_>>| Err("the writer was asked".to_owned());
+    for (name, expected) in [
+        ("kube-system", "\"kube-system\" is forbidden: this namespace may not be deleted"),
+        // It was never made.
+        ("default", "it does not exist"),
+    ] {
+        let done = registry.commit(&Change::delete(kind, "", name, &make), &Terms::of(Writer::Client));
+        assert_eq!(done.map(drop).map_err(|barred| barred.to_string()), Err(expected.to_owned()), "{name}");
+    }
 }

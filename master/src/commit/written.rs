@@ -1,7 +1,7 @@
 //! A change on its way into the store: what stands, what is to be written of it. PURE.
 
 use super::change::{Committed, Outcome, Terms};
-use crate::prepare::Standing;
+use crate::prepare::{Draft, Standing};
 use crate::store::{Stored, UNSEEN, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
@@ -27,18 +27,52 @@ impl ReadBack {
     }
 }
 
+/// A change after its draft.
+#[derive(Clone)]
+pub(super) enum Drafted<'a> {
+    Document {
+        draft: Draft<'a>,
+        warnings: Vec<String>,
+    },
+    /// The server's own change, or a deletion: nothing is generated or validated.
+    Ready(Write, Option<Last>),
+}
+
+impl Drafted<'_> {
+    /// The draft of the next attempt. None: the server generates no value that another object may have.
+    pub(super) fn again(&self) -> Option<Self> {
+        match self {
+            Drafted::Document { draft, .. } if !self.is_named() || draft.claims() => Some(self.clone()),
+            Drafted::Document { .. } | Drafted::Ready(..) => None,
+        }
+    }
+
+    /// Whether the document has a name; else one is generated.
+    pub(super) fn is_named(&self) -> bool {
+        match self {
+            Drafted::Document { draft, .. } => {
+                draft.object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty())
+            }
+            Drafted::Ready(..) => true,
+        }
+    }
+
+    /// Whether the document names the value of a claim itself: `10.96.0.7`, `TCP/30080`.
+    pub(super) fn holds(&self, value: &str) -> bool {
+        let value = value.rsplit('/').next().unwrap_or(value);
+        matches!(self, Drafted::Document { draft, .. } if holds(&draft.object, value))
+    }
+}
+
 /// A write, and what goes with it.
 pub(super) struct ToWrite {
     pub(super) write: Write,
     pub(super) last: Option<Last>,
     pub(super) warnings: Vec<String>,
-    /// The document has a name; else one is generated.
-    pub(super) named: bool,
-    /// The document before the server chose anything, of a kind that claims values.
-    pub(super) sent: Option<Value>,
 }
 
 /// An object that goes.
+#[derive(Clone)]
 pub(super) enum Last {
     /// Like this, with the write.
     Shown(Value),
@@ -76,9 +110,7 @@ pub(super) fn to_show(write: &Write) -> Option<Value> {
     }
 }
 
-/// Whether a document names the value of a claim itself: `10.96.0.7`, `TCP/30080`.
-pub(super) fn holds(document: &Value, value: &str) -> bool {
-    let value = value.rsplit('/').next().unwrap_or(value);
+fn holds(document: &Value, value: &str) -> bool {
     match document {
         Value::Object(fields) => fields.values().any(|field| holds(field, value)),
         Value::Array(items) => items.iter().any(|item| holds(item, value)),

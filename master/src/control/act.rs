@@ -6,11 +6,12 @@ use super::event::{cut_message, document, moment, name_of, namespace_of};
 use super::intent::{About, Contents, Doing, Intent, Item, Refusal, Tale};
 use super::rules::ControlRules;
 use super::settings::{Own, Settings, Zones};
-use super::view::{EVENTS, PODS, namespace_key};
+use super::view::{EVENTS, namespace_key};
 use super::wakes::{Wake, Wakes};
+use crate::agents::Agents;
 use crate::commit::{Barred, Change, Homeless, Made, Outcome, Registry, Terms, Writer};
 use crate::figures;
-use crate::prepare::{self, Departure, Ownership, Part, Preconditions, Standing, Unfit};
+use crate::prepare::{self, Ownership, Part, Preconditions, Standing, Unfit};
 use crate::store::{Damage, Stored};
 use crate::zones::zone;
 use coracle_api::kinds::{Kind, Kinds, Verb};
@@ -20,7 +21,6 @@ use coracle_api::strategy::meta::{without_finalizer, without_owners};
 use coracle_api::strategy::{Deleting, Fate, bind, namespace};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -38,8 +38,8 @@ pub struct Gate {
     workloads: bool,
     own: Option<Arc<Own>>,
     node_grace: Duration,
-    /// The directory of the agents' sockets. `None`: nobody is asked.
-    agents: Option<PathBuf>,
+    /// `None`: nobody is asked.
+    agents: Option<Agents>,
     rules: ControlRules,
 }
 
@@ -83,22 +83,22 @@ impl Gate {
         Gate { rules, ..self }
     }
 
-    /// Asks the agents in this directory what their pods take.
-    pub fn measured_by(self, sockets: PathBuf) -> Gate {
-        Gate { agents: Some(sockets), ..self }
+    /// Asks the agents what their pods take.
+    pub fn measured_by(self, agents: Agents) -> Gate {
+        Gate { agents: Some(agents), ..self }
     }
 
     /// Asks the agents of these nodes what their pods take. A thread of its own waits for them; what they say is a
     /// wake.
     pub fn measure(&self, nodes: impl Iterator<Item = String>, wakes: &Wakes) {
-        let Some(sockets) = &self.agents else { return };
+        let Some(agents) = &self.agents else { return };
         if wakes.fill.measuring.swap(true, Ordering::AcqRel) {
             return;
         }
-        let agents = nodes.filter_map(|node| figures::agent(sockets, &node)).collect();
+        let asked = nodes.filter_map(|node| agents.reach(&node)).collect();
         let theirs = wakes.clone();
         let ask = move || {
-            let usages = figures::ask(agents).unwrap_or_else(|error| {
+            let usages = figures::ask(asked).unwrap_or_else(|error| {
                 log::warn!("what pods take is not known: the agents cannot be asked: {error}");
                 Vec::new()
             });
@@ -181,15 +181,10 @@ impl Gate {
                 self.change(&key, seen, |kind, old| Ok(Made::relieved(kind, namespace::emptied(old.object))))
             }
             Intent::Delete { key, seen, at_once } => {
-                // Who watches a pod sees that it goes, as in Kubernetes.
-                let shown = at_once && key.resource == PODS;
-                self.change(&key, seen, |kind, old| match shown {
-                    true => departure(kind, old, Some(0), None, now).map(Made::from),
-                    false => departed(kind, old, at_once.then_some(0), None, now),
-                })
+                self.delete(&key, seen, |kind, old| departed(kind, old, at_once.then_some(0), None, now))
             }
             Intent::Disrupt { key, seen, status } => self.disrupt(&key, seen, &status, now),
-            Intent::Collect { key, seen, foreground } => self.change(&key, seen, |kind, old| {
+            Intent::Collect { key, seen, foreground } => self.delete(&key, seen, |kind, old| {
                 // What it says itself, by a finalizer, comes first.
                 let fate = if foreground { Some(Fate::Foreground) } else { parting(old.object) };
                 departed(kind, old, None, fate, now)
@@ -300,12 +295,31 @@ impl Gate {
         seen: Revision,
         make: impl Fn(&Kind, Standing<'_>) -> Result<Made<'a>, String>,
     ) -> Result<Option<Key>, String> {
+        self.write(key, seen, false, make)
+    }
+
+    fn delete<'a>(
+        &'a self,
+        key: &'a Key,
+        seen: Revision,
+        make: impl Fn(&Kind, Standing<'_>) -> Result<Made<'a>, String>,
+    ) -> Result<Option<Key>, String> {
+        self.write(key, seen, true, make)
+    }
+
+    fn write<'a>(
+        &'a self,
+        key: &'a Key,
+        seen: Revision,
+        deletes: bool,
+        make: impl Fn(&Kind, Standing<'_>) -> Result<Made<'a>, String>,
+    ) -> Result<Option<Key>, String> {
         let kind = self.kind(&key.resource)?;
         let make = |old: Option<Standing<'_>>| match old {
             Some(old) if old.revision == seen => make(&kind, old).map_err(Some),
             _ => Err(None),
         };
-        let change = Change::update(&kind, &key.namespace, &key.name, &make);
+        let change = Change { deletes, ..Change::update(&kind, &key.namespace, &key.name, &make) };
         match self.registry.commit(&change, &Terms::of(Writer::Controller)) {
             Ok(committed) => Ok((committed.outcome != Outcome::Unchanged).then(|| key.clone())),
             Err(Barred::Writer(None) | Barred::Missing | Barred::Damaged { .. }) => Ok(None),
@@ -323,7 +337,7 @@ impl Gate {
         // Whoever wrote since has seen why it goes, or is quicker and the key is looked at again.
         let stored = self.registry.store.get(key).ok().flatten();
         let Some(stored) = stored.filter(|stored| says(&stored.json, status)) else { return Ok(None) };
-        self.change(key, stored.revision, |kind, old| departed(kind, old, None, None, now))
+        self.delete(key, stored.revision, |kind, old| departed(kind, old, None, None, now))
     }
 
     fn bound(&self, pod: &Value, node: &str, now: Now) -> Result<Value, String> {
@@ -356,18 +370,9 @@ fn departed<'a>(
     fate: Option<Fate>,
     now: Now,
 ) -> Result<Made<'a>, String> {
-    departure(kind, old, grace_s, fate, now).map(Made::from)
-}
-
-fn departure(
-    kind: &Kind,
-    old: Standing<'_>,
-    grace_s: Option<i64>,
-    fate: Option<Fate>,
-    now: Now,
-) -> Result<Departure, String> {
     let deleting = Deleting { grace_s, now: now.wall };
-    prepare::depart(kind, old, &Preconditions::default(), deleting, fate).map_err(|unfit| unfit.to_string())
+    let departure = prepare::depart(kind, old, &Preconditions::default(), deleting, fate);
+    departure.map(Made::from).map_err(|unfit| unfit.to_string())
 }
 
 fn item(stored: &Stored) -> Item {

@@ -10,12 +10,13 @@ use coracle_schema::{check, default, tidy};
 use serde_json::Value;
 
 /// A document that becomes a write.
+#[derive(Clone)]
 pub struct Draft<'a> {
     kind: &'a Kind,
     namespace: &'a str,
     /// None: a new object.
     old: Option<Standing<'a>>,
-    part: Part,
+    pub part: Part,
     ownership: Ownership<'a>,
     said: ClientFields,
     pub object: Value,
@@ -70,6 +71,11 @@ impl<'a> Draft<'a> {
     pub fn called(&self) -> String {
         let said = |field: &str| self.object["metadata"][field].as_str().filter(|name| !name.is_empty());
         said("name").or(said("generateName")).unwrap_or_default().to_owned()
+    }
+
+    /// Whether its kind claims values that no two objects may have.
+    pub fn claims(&self) -> bool {
+        !self.kind.strategy.claims_nothing()
     }
 
     /// What its kind's strategy makes of it.

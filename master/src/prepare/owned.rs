@@ -10,6 +10,7 @@ use coracle_schema::types::Element;
 use serde_json::{Map, Value};
 
 /// What a client said, before the kind's strategy adds to it.
+#[derive(Clone)]
 pub struct ClientFields {
     /// Of its fields those that the server gives or takes, and its name; None where nobody asks.
     object: Option<Value>,

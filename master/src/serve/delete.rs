@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 /// The DeleteOptions of any group and version.
 const OPTIONS: body::Expected<'static> =
     body::Expected { group: "", version: "", kind: "DeleteOptions", type_name: "DeleteOptions", types: &MACHINERY };
-const NAMESPACES: Resource = Resource::core("namespaces");
 /// Where Kubernetes knows the kinds of options, as its refusals say it.
 const SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
 
@@ -93,30 +92,17 @@ fn warn_of_dependents(answer: &mut Answer, call: &Call, wishes: &Wishes) {
 pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Committed, Fault> {
     let deleting = Deleting { grace_s: wishes.grace_s, now: wall_clock() };
     let make = |old: Option<Standing<'_>>| {
-        let Some(old) = old else {
-            if call.kind.resource == NAMESPACES {
-                may_go(call, &unknown(name))?;
-            }
-            return Ok(Made::Gone);
-        };
-        may_go(call, old.object)?;
+        let Some(old) = old else { return Ok(Made::Gone) };
         let departure = prepare::depart(call.kind, old, &wishes.preconditions, deleting, wishes.fate);
         departure.map(Made::from).map_err(|unfit| unfit_to_go(call, name, unfit))
     };
     let over_damaged = !call.name.is_empty() && wishes.preconditions == Preconditions::default();
-    let change = Change { over_damaged, ..Change::update(call.kind, &call.namespace, name, &make) };
+    let change = Change { over_damaged, ..Change::delete(call.kind, &call.namespace, name, &make) };
     let committed = serve.registry.commit(&change, &serve.terms(call, wishes.rehearsal));
     committed.map_err(|barred| match barred {
         Barred::Missing => Status::not_found(&call.shown.resource, name).into(),
         barred => write::fault(call, barred),
     })
-}
-
-/// Some of the cluster's own objects stay for ever.
-fn may_go(call: &Call, object: &Value) -> Result<(), Fault> {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    let refused = call.kind.stays.and_then(|stays| stays(object));
-    refused.map_or(Ok(()), |why| Err(Status::forbidden(&call.kind.resource, name, why).into()))
 }
 
 /// All that is known of a damaged object.

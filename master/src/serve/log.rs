@@ -4,7 +4,6 @@ use super::Serve;
 use super::upgrade::{headers, upgrades};
 use crate::call::Call;
 use crate::fault::Fault;
-use crate::figures;
 use crate::store::Stored;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::pod::Pod;
@@ -68,7 +67,7 @@ pub fn agent(serve: &Serve, node: &str) -> Result<Server, Fault> {
     let unknown =
         |why: &str| Fault::from(Status::unavailable(format!("the agent of node {node:?} cannot be asked: {why}")));
     stored.ok_or_else(|| unknown("the node is not registered"))?;
-    figures::agent(&serve.agent_sockets, node).ok_or_else(|| unknown("no socket can have that name"))
+    serve.agents.reach(node).ok_or_else(|| unknown("no socket can have that name"))
 }
 
 pub fn view<T: DeserializeOwned>(stored: &Stored) -> Result<T, Fault> {

@@ -7,6 +7,7 @@ use super::lists::Lists;
 use super::metrics::Metrics;
 use super::turns::Turns;
 use super::watches::Watches;
+use crate::agents::Agents;
 use crate::authorize::{self, Authorizer};
 use crate::call::{Call, Verb, Version};
 use crate::cluster_keys::ClusterKeys;
@@ -47,8 +48,7 @@ pub struct Serve {
     pub(super) ends: ends::Told,
     /// The turn among the endpoints of a service, for `proxy`.
     pub(super) turn: AtomicUsize,
-    /// The directory of the agents' sockets.
-    pub(super) agent_sockets: PathBuf,
+    pub(super) agents: Agents,
 }
 
 impl Serve {
@@ -70,13 +70,13 @@ impl Serve {
             described: Described::default(),
             ends: ends::Told::default(),
             turn: AtomicUsize::new(0),
-            agent_sockets: PathBuf::new(),
+            agents: Agents::of_this_host(PathBuf::new()),
         }
     }
 
-    /// Where the agents' sockets are; without it no agent can be asked.
-    pub fn asking_agents_in(self, agent_sockets: PathBuf) -> Serve {
-        Serve { agent_sockets, ..self }
+    /// The agents of the nodes; without them no agent can be asked.
+    pub fn asking(self, agents: Agents) -> Serve {
+        Serve { agents, ..self }
     }
 
     /// The requests of the command line.

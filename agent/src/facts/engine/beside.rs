@@ -1,6 +1,6 @@
 //! What somebody did to a container beside this agent, with the engine's own commands. PURE.
 
-use crate::facts::engine::{SeenContainer, State};
+use super::{SeenContainer, State};
 
 /// The engine's part is in `paused`, `ended` and `restarts`; `plan::again` finds the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

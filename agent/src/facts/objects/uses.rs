@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use coracle_api::pod::{Container, PodSpec, Volume};
 
+use super::{ObjectKind, Ref};
 use crate::facts::members::members;
-use crate::facts::objects::{ObjectKind, Ref};
 
 /// Every object that the pod may be given, whether it is there or not.
 pub fn objects(namespace: &str, pod: &str, spec: &PodSpec) -> BTreeSet<Ref> {

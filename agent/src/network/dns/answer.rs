@@ -17,8 +17,8 @@ use domain::base::name::{Name, ParsedName, ToName};
 use domain::base::{Question, Rtype, Serial, Ttl};
 use domain::rdata::{A, Aaaa, AllRecordData, Cname, Ns, Ptr, Soa, Srv, Txt};
 
-use crate::network::dns::terms::{asked, lower};
-use crate::network::dns::zone::{Data, DnsRecord, LookupResult, RecordType, TTL_S, Zone};
+use super::terms::{asked, lower};
+use super::zone::{Data, DnsRecord, LookupResult, RecordType, TTL_S, Zone};
 
 /// The packet size that every resolver accepts without EDNS.
 const UDP_BYTES: usize = 512;

@@ -7,7 +7,7 @@ use domain::base::iana::{Rcode, Rtype};
 use domain::base::name::ParsedName;
 use domain::rdata::Soa;
 
-use crate::network::dns::answer::is_cut;
+use super::answer::is_cut;
 
 /// Answers.
 const COUNT_MAX: usize = 1024;

@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::network::dns::question::{self, Said};
-use crate::network::dns::upstream;
+use super::question::{self, Said};
+use super::upstream;
 
 /// Names that are looked up at once: each has a task and a socket.
 const NAMES_MAX: usize = 64;
@@ -104,7 +104,7 @@ async fn ask(name: &str, servers: &[std::net::SocketAddr]) -> Said {
         }
         let number = u16::from_be_bytes(number);
         let mut reply = upstream::ask(&query, servers, 0, false, number).await;
-        if reply.as_ref().is_some_and(|(reply, _)| crate::network::dns::answer::is_cut(reply)) {
+        if reply.as_ref().is_some_and(|(reply, _)| super::answer::is_cut(reply)) {
             reply = upstream::ask(&query, servers, 0, true, number).await.or(reply);
         }
         said = match reply {

@@ -16,12 +16,12 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::answer::{self, AnswerFacts, Ask, Step, finish, given_back, step};
+use super::cache::AnswerCache;
+use super::crowd::Crowd;
+use super::upstream;
+use super::zone::Zone;
 use crate::facts::happening::Happening;
-use crate::network::dns::answer::{self, AnswerFacts, Ask, Step, finish, given_back, step};
-use crate::network::dns::cache::AnswerCache;
-use crate::network::dns::crowd::Crowd;
-use crate::network::dns::upstream;
-use crate::network::dns::zone::Zone;
 use crate::network::net;
 
 const PORT: u16 = 53;

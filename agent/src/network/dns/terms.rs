@@ -3,7 +3,7 @@
 use domain::base::Rtype;
 use domain::base::name::{Name, ToName};
 
-use crate::network::dns::zone::RecordType;
+use super::zone::RecordType;
 
 /// In lower case, without a dot at its end.
 pub(crate) fn lower(name: &impl ToName) -> String {

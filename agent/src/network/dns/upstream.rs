@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::answer::accepts;
 use crate::facts::resolv::{self, Resolver};
-use crate::network::dns::answer::accepts;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Where systemd-resolved says whom it asks itself, for those that its own loopback address is out of reach for.

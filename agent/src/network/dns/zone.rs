@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use coracle_api::service::{EndpointSlice, Service};
 
-use crate::network::dns::address_names::{dashes, turned, with_dashes};
+use super::address_names::{dashes, turned, with_dashes};
 use crate::network::services::group::{Group, Made};
 
 /// The version of the DNS specification.

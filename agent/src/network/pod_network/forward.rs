@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::network::pod_network::BRIDGE;
+use super::BRIDGE;
 
 pub const CHAIN: &str = "CORACLE-FORWARD";
 

@@ -11,7 +11,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::network::pod_network::{Subnet, hardware};
+use coracle_api::strategy::Cidr;
+
+use super::hardware;
 
 pub const TABLE: &str = "coracle_pods";
 
@@ -20,11 +22,11 @@ pub type Wires = BTreeMap<String, IpAddr>;
 
 /// One transaction that replaces the table and touches nothing else. Of ports of the bridge that the engine made no
 /// address is known; none of them is this host.
-pub fn script(subnet: Subnet, wires: &Wires) -> String {
+pub fn script(pods: Cidr, wires: &Wires) -> String {
     let table = format!("table bridge {TABLE}");
     let names = elements(wires.keys().map(|name| format!("\"{name}\"")).collect());
     let ends = elements(wires.iter().map(|(name, address)| end(name, *address)).collect());
-    let gateway = subnet.gateway();
+    let gateway = crate::host::machine::gateway(pods);
     format!(
         "{table}\ndelete {table}\n{table} {{\n\tset wires {{\n\t\ttype ifname\n{names}\t}}\n\tset ends {{\n\
          \t\ttype ifname . ether_addr . ipv4_addr\n{ends}\t}}\n\tchain prerouting {{\n\
@@ -77,8 +79,8 @@ mod tests {
 
     #[test]
     fn each_wire_has_its_own_addresses() {
-        let subnet = Subnet::parse("10.244.0.0/24").unwrap();
-        let none = script(subnet, &Wires::new());
+        let pods = Cidr::parse("10.244.0.0/24").unwrap();
+        let none = script(pods, &Wires::new());
         assert!(
             none.starts_with("table bridge coracle_pods\ndelete table bridge coracle_pods\n")
                 && !none.contains("elements")
@@ -87,7 +89,7 @@ mod tests {
         );
         let wires = [("v1", [10, 244, 0, 254]), ("v2", [10, 244, 0, 253])];
         let wires: Wires = wires.into_iter().map(|(name, ip)| (name.to_owned(), IpAddr::from(ip))).collect();
-        let some = script(subnet, &wires);
+        let some = script(pods, &wires);
         for line in [
             "\t\telements = { \"v1\", \"v2\" }\n",
             "\t\telements = { \"v1\" . 02:43:0a:f4:00:fe . 10.244.0.254, \"v2\" . 02:43:0a:f4:00:fd . 10.244.0.253 }\n",

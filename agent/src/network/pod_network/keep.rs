@@ -8,16 +8,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_api::strategy::Cidr;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
+use super::nft::{self, Mapping};
+use super::{BRIDGE, LABEL_ADDRESS, plug, wires_of};
 use crate::facts::engine::SeenContainer;
 use crate::facts::naming::Tag;
 use crate::facts::shown::Shown;
 use crate::host::tool::run_tool;
 use crate::network::netfilter;
-use crate::network::pod_network::nft::{self, Mapping};
-use crate::network::pod_network::{BRIDGE, LABEL_ADDRESS, Subnet, plug, wires_of};
 use crate::network::services::ends::Led;
 use crate::network::services::flows::Moved;
 use crate::runtime::docker::Docker;
@@ -26,7 +27,7 @@ use crate::runtime::docker::Docker;
 const RECHECK: Duration = Duration::from_secs(60);
 
 struct Keep {
-    subnet: Subnet,
+    pods: Cidr,
     docker: Arc<Docker>,
     applied: Option<BTreeSet<Mapping>>,
     /// The generation of the kernel's rules when the wires were last guarded: while it stays, all of them are.
@@ -39,9 +40,9 @@ struct Keep {
 }
 
 /// Never ends. A wire that is gone: the engine's containers are looked at anew, which plugs them in.
-pub async fn run(subnet: Subnet, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, wake: Arc<Notify>) {
+pub async fn run(pods: Cidr, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, wake: Arc<Notify>) {
     let mut keep =
-        Keep { subnet, docker: docker.clone(), applied: None, guarded: None, listed: None, led: None, said: None };
+        Keep { pods, docker: docker.clone(), applied: None, guarded: None, listed: None, led: None, said: None };
     let mut check_at = Instant::now() + RECHECK;
     loop {
         let now = shown.borrow_and_update().clone();
@@ -114,7 +115,7 @@ impl Keep {
             self.listed = listed;
         }
         if self.applied.as_ref() != Some(&mappings) {
-            run_tool("nft", &["-f", "-"], Some(&nft::script(self.subnet, &mappings))).await?;
+            run_tool("nft", &["-f", "-"], Some(&nft::script(self.pods, &mappings))).await?;
             self.listed = None;
             self.end_stale(&mappings).await;
             self.applied = Some(mappings);
@@ -131,7 +132,7 @@ impl Keep {
         }
         let mut wires = self.docker.wires().await;
         plug::forget_gone(&mut wires);
-        plug::guard_all(self.subnet, &wires)
+        plug::guard_all(self.pods, &wires)
             .await
             .map_err(|why| format!("pods are not kept from using the addresses of others: {why}"))?;
         self.guarded = netfilter::generation();

@@ -14,6 +14,9 @@ pub mod keep;
 pub mod nft;
 pub mod plug;
 
+use coracle_api::strategy::Cidr;
+
+use crate::host::machine::gateway;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -32,57 +35,29 @@ pub enum Owner {
     Own,
 }
 
-/// Where the pods of this host live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Subnet {
-    first: u32,
-    bits: u32,
+/// An address of the pods' range that nobody has. The engine gives its own from below, so these come from above: should
+/// pods go back to the engine's network, it takes none of theirs. The one after that which was given last, so that an
+/// address rests before another pod has it.
+pub fn free(pods: Cidr, used: &BTreeSet<IpAddr>, given_last: Option<IpAddr>) -> Option<IpAddr> {
+    let (first, last) = (u32::from(pods.first()), u32::from(pods.last()));
+    let middle = first + (last - first) / 2;
+    let given_last = given_last.and_then(number).filter(|given| *given > middle && *given < last).unwrap_or(last);
+    let upper = (middle + 1..given_last).rev().chain((given_last..last).rev());
+    let lower = (first + 2..=middle).rev();
+    upper.chain(lower).map(|number| IpAddr::from(Ipv4Addr::from(number))).find(|address| !used.contains(address))
 }
 
-impl Subnet {
-    /// `10.244.0.0/24`
-    pub fn parse(text: &str) -> Option<Subnet> {
-        let (address, bits) = text.split_once('/')?;
-        let (address, bits): (Ipv4Addr, u32) = (address.parse().ok()?, bits.parse().ok()?);
-        (1..=30).contains(&bits).then(|| Subnet { first: u32::from(address) & !(u32::MAX >> bits), bits })
-    }
-
-    pub fn contains(self, address: IpAddr) -> bool {
-        number(address).is_some_and(|number| (self.first..=self.last()).contains(&number))
-    }
-
-    fn last(self) -> u32 {
-        self.first | (u32::MAX >> self.bits)
-    }
-
-    /// This host, as its pods see it.
-    pub fn gateway(self) -> IpAddr {
-        Ipv4Addr::from(self.first + 1).into()
-    }
-
-    pub fn text(self) -> String {
-        format!("{}/{}", Ipv4Addr::from(self.first), self.bits)
-    }
-
-    /// One that nobody has. The engine gives its own from below, so these come from above: should pods go back to the
-    /// engine's network, it takes none of theirs. The one after that which was given last, so that an address rests
-    /// before another pod has it.
-    pub fn free(self, used: &BTreeSet<IpAddr>, last: Option<IpAddr>) -> Option<IpAddr> {
-        let middle = self.first + (self.last() - self.first) / 2;
-        let last =
-            last.and_then(number).filter(|last| *last > middle && *last < self.last()).unwrap_or_else(|| self.last());
-        let upper = (middle + 1..last).rev().chain((last..self.last()).rev());
-        let lower = (self.first + 2..=middle).rev();
-        upper.chain(lower).map(|number| IpAddr::from(Ipv4Addr::from(number))).find(|address| !used.contains(address))
-    }
-}
-
-/// Subnets are of IPv4, for now.
+/// The pods' range is of IPv4, for now.
 fn number(address: IpAddr) -> Option<u32> {
     match address {
         IpAddr::V4(address) => Some(address.into()),
         IpAddr::V6(_) => None,
     }
+}
+
+/// The network that an interface is in with others: `192.0.2.7/24`. None: it is alone in it, or in all.
+pub fn network(text: &str) -> Option<Cidr> {
+    Cidr::parse(text).filter(|network| (1..=30).contains(&network.bits()))
 }
 
 /// The end of a sandbox's wire on this host: another for each start of it, for the one before may still be going.
@@ -113,12 +88,12 @@ fn hardware(address: IpAddr) -> String {
 
 /// A bridge that is not there. It has an address of its own: else it would take that of its lowest port, and another
 /// with another pod.
-pub fn new_bridge(subnet: Subnet) -> String {
-    format!("link add name {BRIDGE} type bridge\nlink set {BRIDGE} address {}\n", hardware(subnet.gateway()))
+pub fn new_bridge(pods: Cidr) -> String {
+    format!("link add name {BRIDGE} type bridge\nlink set {BRIDGE} address {}\n", hardware(gateway(pods)))
 }
 
-pub fn bridge_up(subnet: Subnet) -> String {
-    format!("addr replace {}/{} dev {BRIDGE}\nlink set {BRIDGE} up\n", subnet.gateway(), subnet.bits)
+pub fn bridge_up(pods: Cidr) -> String {
+    format!("addr replace {}/{} dev {BRIDGE}\nlink set {BRIDGE} up\n", gateway(pods), pods.bits())
 }
 
 /// A wire into that network, named by a path.
@@ -153,8 +128,8 @@ pub fn end_wire(name: &str) -> String {
 }
 
 /// In the sandbox. It may be said twice.
-pub fn inside(subnet: Subnet, address: IpAddr) -> String {
-    let (bits, gateway) = (subnet.bits, subnet.gateway());
+pub fn inside(pods: Cidr, address: IpAddr) -> String {
+    let (bits, gateway) = (pods.bits(), gateway(pods));
     format!(
         "link set lo up\naddr replace {address}/{bits} dev eth0\nlink set eth0 up\n\
          route replace default via {gateway} dev eth0\n"
@@ -168,13 +143,11 @@ pub fn join(name: &str) -> String {
 
 /// An interface of this host whose network and that of the pods have addresses in common. `shown`: what
 /// `ip -4 -o addr show` says.
-pub fn overlap(shown: &str, subnet: Subnet) -> Option<String> {
+pub fn overlap(shown: &str, pods: Cidr) -> Option<String> {
     shown.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         let (name, _, at) = (words.next()?, words.next()?, words.next()?);
-        let other = Subnet::parse(at)?;
-        let meet = other.first <= subnet.last() && subnet.first <= other.last();
-        (name != BRIDGE && meet).then(|| format!("{at} of {name}"))
+        (name != BRIDGE && network(at)?.overlaps(pods)).then(|| format!("{at} of {name}"))
     })
 }
 
@@ -190,7 +163,7 @@ mod tests {
     fn addresses_are_given_from_above_and_rest() {
         let check = |cidr: &str, used: &[&str], last: Option<&str>, expected: Option<&str>| {
             let used = used.iter().map(|text| address(text)).collect();
-            let found = Subnet::parse(cidr).unwrap().free(&used, last.map(address));
+            let found = free(Cidr::parse(cidr).unwrap(), &used, last.map(address));
             assert_eq!(found, expected.map(address), "{cidr} {used:?} {last:?}");
         };
         let net = "10.244.0.0/24";
@@ -207,15 +180,15 @@ mod tests {
         check(small, &["10.0.0.14", "10.0.0.13", "10.0.0.12", "10.0.0.11"], None, Some("10.0.0.10"));
         check(small, &["10.0.0.14", "10.0.0.13", "10.0.0.12", "10.0.0.11", "10.0.0.10"], None, None);
         for wrong in ["", "10.0.0.0", "10.0.0.0/0", "10.0.0.0/31", "x/24"] {
-            assert_eq!(Subnet::parse(wrong), None, "{wrong}");
+            assert_eq!(network(wrong), None, "{wrong}");
         }
-        let subnet = Subnet::parse("10.244.3.7/24").unwrap();
-        assert_eq!((subnet.gateway(), subnet.text().as_str()), (address("10.244.3.1"), "10.244.3.0/24"));
+        let pods = network("10.244.3.7/24").unwrap();
+        assert_eq!((gateway(pods), pods.to_string().as_str()), (address("10.244.3.1"), "10.244.3.0/24"));
     }
 
     #[test]
     fn what_ip_is_told() {
-        let subnet = Subnet::parse("10.244.0.0/24").unwrap();
+        let pods = Cidr::parse("10.244.0.0/24").unwrap();
         let name = wire("0123456789abcdef", 4_194_303);
         assert!(
             name == "v012345673fffff" && name.len() == 15 && name.starts_with(&wires_of("0123456789abcdef")),
@@ -223,7 +196,7 @@ mod tests {
         );
         assert!(is_wire(&name) && !is_wire("veth1234567") && !is_wire("veth12345678901") && !is_wire("v1"));
         assert_eq!(
-            new_bridge(subnet) + &bridge_up(subnet),
+            new_bridge(pods) + &bridge_up(pods),
             "link add name coracle0 type bridge\nlink set coracle0 address 02:43:0a:f4:00:01\n\
              addr replace 10.244.0.1/24 dev coracle0\nlink set coracle0 up\n"
         );
@@ -233,7 +206,7 @@ mod tests {
              link set v1 master coracle0\nlink set v1 up\n"
         );
         assert_eq!(
-            inside(subnet, address("10.244.0.254")),
+            inside(pods, address("10.244.0.254")),
             "link set lo up\naddr replace 10.244.0.254/24 dev eth0\nlink set eth0 up\n\
              route replace default via 10.244.0.1 dev eth0\n"
         );
@@ -258,9 +231,10 @@ mod tests {
     fn networks_that_overlap_are_named() {
         let shown = "1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever\n\
                      2: eth0    inet 10.244.0.7/16 brd 10.244.255.255 scope global eth0\n\
-                     3: coracle0    inet 10.244.0.1/24 scope global coracle0\n";
+                     3: coracle0    inet 10.244.0.1/24 scope global coracle0\n\
+                     4: wg0    inet 10.245.0.1/32 scope global wg0\n";
         let check = |cidr: &str, expected: Option<&str>| {
-            assert_eq!(overlap(shown, Subnet::parse(cidr).unwrap()).as_deref(), expected, "{cidr}");
+            assert_eq!(overlap(shown, Cidr::parse(cidr).unwrap()).as_deref(), expected, "{cidr}");
         };
         check("10.244.0.0/24", Some("10.244.0.7/16 of eth0"));
         check("10.0.0.0/8", Some("10.244.0.7/16 of eth0"));

@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::network::pod_network::{BRIDGE, Subnet};
+use coracle_api::strategy::Cidr;
+
+use super::BRIDGE;
 
 pub const TABLE: &str = "coracle_pods";
 /// After services (-110), before Docker (-100).
@@ -37,7 +39,7 @@ impl Mapping {
 }
 
 /// One transaction that replaces our table and touches nothing else.
-pub fn script(subnet: Subnet, mappings: &BTreeSet<Mapping>) -> String {
+pub fn script(pods: Cidr, mappings: &BTreeSet<Mapping>) -> String {
     let (mut anywhere, mut at, mut served) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     for Mapping { protocol, host, host_port, pod, port } in mappings {
         let to = format!("{pod} . {port}");
@@ -52,7 +54,7 @@ pub fn script(subnet: Subnet, mappings: &BTreeSet<Mapping>) -> String {
     let held = block("map", "ports", &format!("inet_proto . inet_service : {end}"), pairs(anywhere))
         + &block("map", "ports_at", &format!("ipv4_addr . inet_proto . inet_service : {end}"), pairs(at))
         + &block("set", "served", "ipv4_addr . inet_proto . inet_service", served.into_iter().collect());
-    format!("table ip {TABLE}\ndelete table ip {TABLE}\ntable ip {TABLE} {{\n{held}{}}}\n", base(subnet))
+    format!("table ip {TABLE}\ndelete table ip {TABLE}\ntable ip {TABLE} {{\n{held}{}}}\n", base(pods))
 }
 
 fn block(what: &str, name: &str, kind: &str, elements: Vec<String>) -> String {
@@ -64,8 +66,7 @@ fn block(what: &str, name: &str, kind: &str, elements: Vec<String>) -> String {
     format!("\t{what} {name} {{\n\t\ttype {kind}\n{elements}\t}}\n")
 }
 
-fn base(subnet: Subnet) -> String {
-    let pods = subnet.text();
+fn base(pods: Cidr) -> String {
     let some = "meta l4proto { tcp, udp, sctp }";
     let lead = format!(
         "\t\t{some} dnat ip to ip daddr . meta l4proto . th dport map @ports_at\n\
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn ports_lead_to_pods() {
-        let subnet = Subnet::parse("10.244.0.0/24").unwrap();
+        let pods = Cidr::parse("10.244.0.0/24").unwrap();
         let mapping = |protocol: &str, host: &str, host_port, port| Mapping {
             protocol: protocol.into(),
             host: Mapping::at(host).unwrap(),
@@ -99,14 +100,14 @@ mod tests {
             pod: IpAddr::from([10, 244, 0, 9]),
             port,
         };
-        let none = script(subnet, &BTreeSet::new());
+        let none = script(pods, &BTreeSet::new());
         assert!(
             !none.contains("elements") && none.starts_with("table ip coracle_pods\ndelete table ip coracle_pods\n"),
             "{none}"
         );
         let mappings =
             [mapping("tcp", "", 8080, 80), mapping("udp", "::", 53, 53), mapping("tcp", "127.0.0.1", 81, 80)];
-        let some = script(subnet, &mappings.into_iter().collect());
+        let some = script(pods, &mappings.into_iter().collect());
         for line in [
             "\t\t\ttcp . 8080 : 10.244.0.9 . 80,\n\t\t\tudp . 53 : 10.244.0.9 . 53\n",
             "\t\t\t127.0.0.1 . tcp . 81 : 10.244.0.9 . 80\n",

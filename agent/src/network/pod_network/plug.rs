@@ -8,42 +8,43 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use coracle_api::strategy::Cidr;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::sockopt::ReuseAddr;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket};
 use tokio::sync::oneshot;
 
+use super::guard::{self, Wires};
+use super::{BRIDGE, forward, nft};
 use crate::host::tool::{first_line, run_tool};
-use crate::network::pod_network::guard::{self, Wires};
-use crate::network::pod_network::{BRIDGE, Subnet, forward, nft};
 
 /// Of a thread that waits for `ip`.
 const STACK_BYTES: usize = 256 * 1024;
 
 /// The bridge, this host's address on it, and what the kernel must be told so that it forwards. The rules go with it:
 /// pods' first packets find them.
-pub async fn make_ready(subnet: Subnet) -> Result<(), String> {
+pub async fn make_ready(pods: Cidr) -> Result<(), String> {
     let shown = run_tool("ip", &["-4", "-o", "addr", "show"], None).await?;
-    if let Some(other) = crate::network::pod_network::overlap(&shown, subnet) {
-        return Err(format!("--pod-cidr {} overlaps {other}, an interface of this host", subnet.text()));
+    if let Some(other) = super::overlap(&shown, pods) {
+        return Err(format!("--pod-cidr {pods} overlaps {other}, an interface of this host"));
     }
-    make_bridge(subnet).await?;
+    make_bridge(pods).await?;
     if run_tool("nft", &["list", "table", "ip", nft::TABLE], None).await.is_err() {
-        run_tool("nft", &["-f", "-"], Some(&nft::script(subnet, &Default::default()))).await?;
+        run_tool("nft", &["-f", "-"], Some(&nft::script(pods, &Default::default()))).await?;
     }
     // Pods of this host reach each other and the host all the same.
     let_through().await.unwrap_or_else(|why| log::warn!("what pods send elsewhere may be dropped: {why}"));
     Ok(())
 }
 
-async fn make_bridge(subnet: Subnet) -> Result<(), String> {
+async fn make_bridge(pods: Cidr) -> Result<(), String> {
     if !interfaces().join(BRIDGE).exists() {
-        ip(&crate::network::pod_network::new_bridge(subnet)).await?;
-        log::info!("made the bridge {BRIDGE} for pods, {}", subnet.text());
+        ip(&super::new_bridge(pods)).await?;
+        log::info!("made the bridge {BRIDGE} for pods, {pods}");
     }
     // Before it is up, and also one that was there.
     close_routes(BRIDGE).unwrap_or_else(|why| log::warn!("a pod may change routes of this host: {why}"));
-    ip(&crate::network::pod_network::bridge_up(subnet)).await?;
+    ip(&super::bridge_up(pods)).await?;
     switch_on("net/ipv4/ip_forward")?;
     // So that ports of pods are reached at 127.0.0.1; a rule of ours keeps pods from the loopback.
     switch_on(&format!("net/ipv4/conf/{BRIDGE}/route_localnet"))
@@ -65,16 +66,13 @@ fn set(name: &str, value: &str) -> Result<(), String> {
 pub fn close_routes(name: &str) -> Result<(), String> {
     // A kernel without IPv6 has none of its files.
     let there = |(setting, _): &(String, &str)| Path::new("/proc/sys").join(setting).exists();
-    crate::network::pod_network::closed_routes(name)
-        .iter()
-        .filter(|one| there(one))
-        .try_for_each(|(setting, value)| set(setting, value))
+    super::closed_routes(name).iter().filter(|one| there(one)).try_for_each(|(setting, value)| set(setting, value))
 }
 
 /// The settings of the bridge that let pods change routes of this host, as sysctl names them.
 pub fn open_settings() -> Vec<String> {
     let read = |setting: &String| fs::read_to_string(Path::new("/proc/sys").join(setting)).ok();
-    let all = crate::network::pod_network::closed_routes(BRIDGE);
+    let all = super::closed_routes(BRIDGE);
     let off = all.iter().any(|(setting, value)| {
         setting.ends_with("disable_ipv6") && read(setting).is_none_or(|text| text.trim() == *value)
     });
@@ -114,8 +112,8 @@ pub fn wires() -> Vec<String> {
 }
 
 /// Gives a sandbox its address. `pid`: its process. `known`: the wires of others.
-pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr, known: &mut Wires) -> Result<(), String> {
-    let name = crate::network::pod_network::wire(id, pid);
+pub async fn plug(pods: Cidr, id: &str, pid: i64, address: IpAddr, known: &mut Wires) -> Result<(), String> {
+    let name = super::wire(id, pid);
     if port(&name).exists() {
         // Of an agent before this one; `keep` looks whether the table has it.
         known.insert(name, address);
@@ -124,48 +122,46 @@ pub async fn plug(subnet: Subnet, id: &str, pid: i64, address: IpAddr, known: &m
     // Of a start before, which something else of the pod still holds: two would have one address.
     let old: String = wires()
         .iter()
-        .filter(|other| other.starts_with(&crate::network::pod_network::wires_of(id)))
-        .map(|other| crate::network::pod_network::end_wire(other))
+        .filter(|other| other.starts_with(&super::wires_of(id)))
+        .map(|other| super::end_wire(other))
         .collect();
     if !old.is_empty() {
         // One that goes by itself is gone.
         let _ = run_tool("ip", &["-force", "-batch", "-"], Some(&old)).await;
     }
     if !port("").exists() {
-        make_bridge(subnet).await?;
+        make_bridge(pods).await?;
     }
     let network = network_of(pid, id).map_err(|error| format!("the network of process {pid}: {error}"))?;
     // It was there, and was taken off the bridge: connections over it go on.
     if !interfaces().join(&name).exists() {
         let path = format!("/proc/{}/fd/{}", std::process::id(), network.as_raw_fd());
-        ip(&crate::network::pod_network::new_wire(&name, &path, address)).await?;
+        ip(&super::new_wire(&name, &path, address)).await?;
     }
     // It is on no bridge yet.
     let _ = close_routes(&name);
     known.insert(name.clone(), address);
-    let (inside, guarded) = tokio::join!(
-        ip_inside(network, crate::network::pod_network::inside(subnet, address)),
-        guard_one(subnet, &name, address, known)
-    );
+    let (inside, guarded) =
+        tokio::join!(ip_inside(network, super::inside(pods, address)), guard_one(pods, &name, address, known));
     inside?;
     // `keep` tries it again.
     guarded.unwrap_or_else(|why| log::debug!("the guard of wires: {why}"));
-    ip(&crate::network::pod_network::join(&name)).await?;
+    ip(&super::join(&name)).await?;
     hairpin(&name).await
 }
 
 /// A new wire, before it is on the bridge.
-async fn guard_one(subnet: Subnet, name: &str, address: IpAddr, wires: &Wires) -> Result<(), String> {
+async fn guard_one(pods: Cidr, name: &str, address: IpAddr, wires: &Wires) -> Result<(), String> {
     let addition = guard::addition(name, address) + &guard::groups_addition(name);
     match run_tool("nft", &["-f", "-"], Some(&addition)).await {
         Ok(_) => Ok(()),
         // The first one, or somebody has flushed the rules.
-        Err(_) => guard_all(subnet, wires).await,
+        Err(_) => guard_all(pods, wires).await,
     }
 }
 
-pub async fn guard_all(subnet: Subnet, wires: &Wires) -> Result<(), String> {
-    run_tool("nft", &["-f", "-"], Some(&guard::script(subnet, wires))).await?;
+pub async fn guard_all(pods: Cidr, wires: &Wires) -> Result<(), String> {
+    run_tool("nft", &["-f", "-"], Some(&guard::script(pods, wires))).await?;
     // A chain of a wire that has gone would be refused, and all others with it.
     let there: Wires = wires
         .iter()
@@ -179,7 +175,7 @@ pub async fn guard_all(subnet: Subnet, wires: &Wires) -> Result<(), String> {
 pub async fn guarded() -> Option<bool> {
     let all = fs::read_dir(interfaces()).into_iter().flatten().flatten();
     let names = all.filter_map(|one| one.file_name().into_string().ok());
-    let own: Vec<String> = names.filter(|name| crate::network::pod_network::is_wire(name)).collect();
+    let own: Vec<String> = names.filter(|name| super::is_wire(name)).collect();
     if own.is_empty() {
         return None;
     }
@@ -203,7 +199,7 @@ pub fn network_of(pid: i64, container: &str) -> io::Result<File> {
     let network = File::open(format!("/proc/{pid}/ns/net"))?;
     let (found, own) = (network.metadata()?, fs::metadata("/proc/self/ns/net")?);
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
-    if (found.dev(), found.ino()) == (own.dev(), own.ino()) || !crate::network::pod_network::is_of(&groups, container) {
+    if (found.dev(), found.ino()) == (own.dev(), own.ino()) || !super::is_of(&groups, container) {
         return Err(io::Error::other("the process of the container has ended, and its number is another's"));
     }
     Ok(network)
@@ -282,12 +278,12 @@ pub fn local() -> Vec<IpAddr> {
 }
 
 /// The networks that interfaces of this host are in, but for the loopback.
-pub fn networks() -> Vec<(String, Subnet)> {
+pub fn networks() -> Vec<(String, Cidr)> {
     let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
     let of = |one: nix::ifaddrs::InterfaceAddress| {
         let bits = u32::from(one.netmask?.as_sockaddr_in()?.ip()).leading_ones();
-        let subnet = Subnet::parse(&format!("{}/{bits}", one.address?.as_sockaddr_in()?.ip()))?;
-        (one.interface_name != "lo").then_some((one.interface_name, subnet))
+        let network = super::network(&format!("{}/{bits}", one.address?.as_sockaddr_in()?.ip()))?;
+        (one.interface_name != "lo").then_some((one.interface_name, network))
     };
     all.filter_map(of).collect()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use coracle_api::service::{EndpointHints, EndpointSlice, Hint, Service, ServicePort, SliceEndpoint};
 
-use crate::network::services::here::RuleHost;
+use super::here::RuleHost;
 
 pub type Endpoint = (IpAddr, u16);
 

@@ -11,11 +11,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::network::services::ends::{Endpoint, Led};
-use crate::network::services::netlink::{
-    ACKNOWLEDGE, DUMP, INET, Message, REQUEST, attributes, message, messages, padded,
-};
-use crate::network::services::part::ServiceRules;
+use super::ends::{Endpoint, Led};
+use super::netlink::{ACKNOWLEDGE, DUMP, INET, Message, REQUEST, attributes, message, messages, padded};
+use super::part::ServiceRules;
 
 /// The endpoints of all services.
 pub fn led(parts: &[Arc<ServiceRules>]) -> Led {

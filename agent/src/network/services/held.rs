@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ends::Endpoint;
 use crate::facts::hash::hash_text;
-use crate::network::services::ends::Endpoint;
 
 /// A map, and a key of it.
 pub type ElementKey = (&'static str, String);

@@ -1,6 +1,6 @@
 //! The host that the rules of services are for. PURE.
 
-use crate::network::services::outer::Outer;
+use super::outer::Outer;
 
 /// The host that the rules are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

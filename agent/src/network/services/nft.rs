@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::held::{ElementKey, TableContent};
+use super::here::RuleHost;
+use super::part::ServiceRules;
 use crate::facts::hash::hash_text;
-use crate::network::services::held::{ElementKey, TableContent};
-use crate::network::services::here::RuleHost;
-use crate::network::services::part::ServiceRules;
 
 /// Bytes of a comment that nft takes.
 const COMMENT_BYTES_MAX: usize = 128;

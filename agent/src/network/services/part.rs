@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::network::services::ends::Led;
-use crate::network::services::held::TableContent;
+use super::ends::Led;
+use super::held::TableContent;
 
 /// The rules of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]

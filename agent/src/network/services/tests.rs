@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::network::services::*;
+use super::*;
 
 fn here() -> RuleHost {
     RuleHost {

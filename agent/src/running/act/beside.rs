@@ -1,9 +1,9 @@
 //! What belongs to no pod's order: images that are loaded or pulled, and containers that go on.
 
+use super::{Hands, fine_if_gone};
 use crate::facts::happening::Event;
 use crate::facts::memory::{Pull, PullState};
 use crate::facts::round::{PullWanted, Unpause};
-use crate::running::act::{Hands, fine_if_gone};
 use crate::runtime::Runtime;
 
 impl<R: Runtime> Hands<'_, R> {

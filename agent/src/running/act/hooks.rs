@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::Hands;
 use crate::facts::engine::{Check, CheckOutcome, Failure, Purpose};
 use crate::facts::happening::Event;
 use crate::facts::naming::PodName;
 use crate::facts::seen;
-use crate::running::act::Hands;
 use crate::runtime::Runtime;
 
 /// A postStart hook that takes longer has failed: it holds up its pod.

@@ -13,6 +13,8 @@ use bollard::errors::Error;
 use super::cache::InspectCache;
 use super::dialect::{Dialect, common_version, refusal};
 use super::stock;
+use super::stock::ask::ArchiveAsk;
+use super::stock::record::ImageRecord;
 use crate::facts::engine::Failure;
 use crate::facts::naming::LABEL_KIND;
 use crate::host::lock::{EngineLock, LockError};
@@ -20,8 +22,6 @@ use crate::host::trace::TracedCall;
 use crate::network::dns::names::Names;
 use crate::network::pod_network::Owner;
 use crate::network::pod_network::guard::Wires;
-use crate::runtime::docker::stock::ask::ArchiveAsk;
-use crate::runtime::docker::stock::record::ImageRecord;
 
 /// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
 pub(super) const ASK: Duration = Duration::from_secs(10);

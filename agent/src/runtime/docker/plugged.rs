@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use bollard::models::{ContainerInspectResponse, ContainerSummary};
 use bollard::query_parameters::KillContainerOptions;
+use coracle_api::strategy::Cidr;
 use tokio::sync::MutexGuard;
 
 use super::connection::{Docker, held};
@@ -12,11 +13,11 @@ use super::ready::NETWORK;
 use crate::facts::engine::{ContainerConfig, Failure, Network, SeenContainer};
 use crate::network::pod_network::guard::Wires;
 use crate::network::pod_network::nft::Mapping;
-use crate::network::pod_network::{LABEL_ADDRESS, Owner, Subnet, plug};
+use crate::network::pod_network::{self, LABEL_ADDRESS, Owner, plug};
 
 impl Docker {
-    pub(super) fn subnet(&self) -> Option<Subnet> {
-        Subnet::parse(&self.settings.pod_cidr)
+    pub(super) fn pod_range(&self) -> Option<Cidr> {
+        Cidr::parse(&self.settings.pod_cidr)
     }
 
     /// All containers are inspected again at the next look.
@@ -54,7 +55,7 @@ impl Docker {
     }
 
     fn free_of(&self, used: &BTreeSet<IpAddr>, last: Option<IpAddr>) -> Result<IpAddr, Failure> {
-        let free = self.subnet().and_then(|subnet| subnet.free(used, last));
+        let free = self.pod_range().and_then(|pods| pod_network::free(pods, used, last));
         free.ok_or_else(|| Failure::Refused(format!("no address is free in --pod-cidr {}", self.settings.pod_cidr)))
     }
 
@@ -79,9 +80,9 @@ impl Docker {
             .and_then(|state| state.pid)
             .filter(|pid| *pid > 0)
             .ok_or("the engine names no process of it")?;
-        let subnet = self.subnet().ok_or("there is no network for pods")?;
+        let pods = self.pod_range().ok_or("there is no network for pods")?;
         let mut wires = self.wires.lock().await;
-        plug::plug(subnet, &seen.id, pid, address, &mut wires).await.map(|()| Some(address))
+        plug::plug(pods, &seen.id, pid, address, &mut wires).await.map(|()| Some(address))
     }
 
     /// The wires of this host's pods, for whoever looks after them. While it is held none is plugged in.

@@ -25,8 +25,8 @@ impl Docker {
         let architecture =
             held(&self.connection).as_ref().map(|connection| connection.architecture.clone()).unwrap_or_default();
         self.prepare_network(&client).await?;
-        if let (Owner::Own, Some(subnet)) = (self.settings.pod_network, self.subnet()) {
-            plug::make_ready(subnet).await.map_err(Failure::Refused)?;
+        if let (Owner::Own, Some(pods)) = (self.settings.pod_network, self.pod_range()) {
+            plug::make_ready(pods).await.map_err(Failure::Refused)?;
         }
         let image = pause::image(&architecture).ok_or_else(|| {
             Failure::Refused(format!("there is no pause program for an engine on {architecture:?} yet"))

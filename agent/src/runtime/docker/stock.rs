@@ -14,11 +14,11 @@ use futures_util::StreamExt;
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{Docker, failure, held};
+use super::stock::ask::ArchiveAsk;
+use super::stock::collect::{EngineImage, free_percent, is_full};
+use super::stock::record::ImageRecord;
 use crate::facts::engine::Failure;
 use crate::host::{files, private};
-use crate::runtime::docker::stock::ask::ArchiveAsk;
-use crate::runtime::docker::stock::collect::{EngineImage, free_percent, is_full};
-use crate::runtime::docker::stock::record::ImageRecord;
 
 const NAME: &str = "images.json";
 /// Some thousand images take less.

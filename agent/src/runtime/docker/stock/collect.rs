@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::record::ImageRecord;
 use crate::host::files::Disk;
 use crate::plan::images::full_name;
-use crate::runtime::docker::stock::record::ImageRecord;
 
 /// Percent of the disk that is to stay free whatever is pulled: what runs needs it for its logs and data. Of a large
 /// disk so many bytes do.
