@@ -10,7 +10,7 @@ use coracle_agent::disks::THREADS_MAX;
 use coracle_agent::inside::deed::Deed;
 use coracle_agent::{command, host, inside, run};
 use coracle_http::network::HANDLER_STACK_BYTES;
-use coracle_http::resident;
+use coracle_program::resident;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Handlers of the port and of the socket and those of their health, some to spare, and what waits for disks.

@@ -4,7 +4,7 @@
 use coracle_agent::desired::master::ClusterServices;
 use coracle_agent::giving::{self, CHANGES, SERVICES_CHANGES};
 use coracle_agent::sync::Shown;
-use coracle_http::lull::STRETCH;
+use coracle_program::lull::STRETCH;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, Instant, sleep, timeout};

@@ -1,6 +1,9 @@
 //! Single values of the configuration. PURE.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
 
 use coracle_api::strategy::Cidr;
 use coracle_api::strategy::amounts::is_extended;
@@ -9,21 +12,56 @@ use crate::plan::Devices;
 use crate::pod_network::Owner;
 use crate::security::{is_sysctl_pattern, sysctl_name};
 
-/// An IP address; an empty text is none.
-pub(super) fn address(text: &str) -> Result<Option<IpAddr>, String> {
-    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| format!("{text:?} is not an address")) }
+pub(super) fn folder(text: &str) -> Result<String, String> {
+    if text.starts_with('/') {
+        return Ok(text.trim_end_matches('/').to_owned());
+    }
+    Err(format!("{text:?} is not an absolute path"))
+}
+
+pub(super) fn folders(text: &str) -> Result<Vec<PathBuf>, String> {
+    let folders: Vec<PathBuf> = text.split(',').map(|path| path.trim().into()).collect();
+    match folders.iter().find(|path| !path.is_absolute()) {
+        Some(path) => Err(format!("{:?} is not an absolute path", path.display().to_string())),
+        None => Ok(folders),
+    }
+}
+
+pub(super) fn is_yes(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        other => Err(format!("{other:?} is neither yes nor no")),
+    }
+}
+
+pub(super) fn percent(text: &str) -> Result<u64, String> {
+    let number = text.trim_end_matches('%').parse().ok().filter(|number| *number <= 100);
+    number.ok_or_else(|| "it is a percentage of the disk, 0 to 100".to_owned())
+}
+
+pub(super) fn engine(text: &str) -> Result<String, String> {
+    if ["unix:///", "tcp://", "http://"].iter().any(|scheme| text.starts_with(scheme)) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is not unix:///PATH, tcp://HOST:PORT or http://HOST:PORT"))
+}
+
+pub(super) fn parse<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+pub(super) fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("{text:?} is not an address"))
 }
 
 /// One that others can send to.
-pub(super) fn node_ip(text: &str) -> Result<Option<IpAddr>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
+pub(super) fn node_ip(text: &str) -> Result<IpAddr, String> {
     let address: Ipv4Addr =
         text.parse().map_err(|_| format!("{text:?} is not an IPv4 address, such as 192.168.1.7"))?;
     let reached =
         !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || address.is_broadcast());
-    if reached { Ok(Some(address.into())) } else { Err(format!("no other host can send to {address}")) }
+    if reached { Ok(address.into()) } else { Err(format!("no other host can send to {address}")) }
 }
 
 /// `192.168.1.240/28, 203.0.113.7/32`
@@ -108,8 +146,19 @@ pub(super) fn pod_network(text: &str) -> Result<Owner, String> {
     }
 }
 
-pub(super) fn is_pod_cidr(cidr: &str) -> bool {
-    let Some((address, bits)) = cidr.split_once('/') else { return false };
-    let (Ok(IpAddr::V4(address)), Ok(bits)) = (address.parse(), bits.parse::<u32>()) else { return false };
-    (8..=29).contains(&bits) && u32::from(address) & (u32::MAX >> bits) == 0 && address != Ipv4Addr::UNSPECIFIED
+pub(super) fn domain(text: &str) -> Result<String, String> {
+    let domain = text.trim_end_matches('.').to_ascii_lowercase();
+    if is_node_name(&domain) {
+        return Ok(domain);
+    }
+    Err(format!("{domain:?} is not a domain of lower-case letters, digits, '-' and '.'"))
+}
+
+pub(super) fn pod_cidr(text: &str) -> Result<String, String> {
+    let parts = text.split_once('/').and_then(|(address, bits)| Some((address.parse().ok()?, bits.parse().ok()?)));
+    let is_network = parts.is_some_and(|(address, bits): (Ipv4Addr, u32)| {
+        (8..=29).contains(&bits) && u32::from(address) & (u32::MAX >> bits) == 0 && !address.is_unspecified()
+    });
+    let wrong = || format!("{text:?} is not an IPv4 network of /8 to /29, such as 10.244.0.0/24");
+    is_network.then(|| text.to_owned()).ok_or_else(wrong)
 }
