@@ -115,7 +115,7 @@ fn again(test: &str, word: &str, folder: &Path) {
     let program = std::env::current_exe().expect("this program");
     let ended = Command::new(program)
         .args(["--exact", test])
-        // As `coracle_http::resident` sets it for the programs.
+        // As `coracle_program::resident` sets it for the programs.
         .envs([("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")])
         .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0")
         .env(word, folder)

@@ -39,7 +39,8 @@ use std::time::Duration;
 use coracle_api::strategy::Cidr;
 use coracle_http::client::Client;
 use coracle_http::network::{self as carrier, Port, UnixDoor};
-use coracle_http::resident;
+use coracle_program::notify::notify;
+use coracle_program::resident;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
@@ -155,12 +156,11 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         spawn_local(carrier::serve(socket, endpoints::socket(view), Port::of_this_host(endpoints::SOCKET), stopping));
     spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone()));
     spawn_local(giving::run(shown.clone(), network.clone(), resident::give_back));
-    let notify = notify::Notify::from_environment();
-    notify.ready();
+    notify("READY=1");
     let ended = tokio::select! {
         () = shutdown => Ok(()),
         error = docker.refused() => Err(RunError::Engine(error)),
-        () = notify.tell(shown.clone()) => Ok(()),
+        () = notify::tell(shown.clone()) => Ok(()),
     };
     if ended.is_ok() {
         // First: pods that end for good need not be known, and the host may not wait.
@@ -204,7 +204,7 @@ fn say_start(config: &Config, port: &TcpListener) {
 
 async fn leave(leaving: &watch::Sender<bool>, shown: watch::Receiver<Arc<Shown>>) {
     leaving::leave(leaving, shown).await;
-    notify::Notify::from_environment().stopping();
+    notify("STOPPING=1");
     log::info!("stops; containers and service rules stay as they are");
 }
 

@@ -11,7 +11,7 @@ use coracle_agent::host::machine;
 use coracle_agent::inside::deed::Deed;
 use coracle_agent::{command, inside, run};
 use coracle_http::network::HANDLER_STACK_BYTES;
-use coracle_http::resident;
+use coracle_program::resident;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Handlers of the port and of the socket and those of their health, some to spare, and what waits for disks.

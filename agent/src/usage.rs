@@ -1,6 +1,16 @@
-//! PURE. The texts of `--help`: of the program, and of each command.
+//! PURE. The table of options, and the texts of `--help`: of the program, and of each command.
 
-pub const PROGRAM: &str = "\
+use coracle_program::options::Options;
+
+pub const OPTIONS: Options = Options {
+    table: include_str!("options.txt"),
+    unknown_option: "--{} is no option: see --help",
+    no_key: "{} is not `key = value`",
+    unknown_key: "there is no key {}; the keys are {keys}",
+    second_time: "{} stands there twice",
+};
+
+const PROGRAM: &str = "\
 coracle-agent: runs Kubernetes pods on this host's Docker
 
 usage: coracle-agent [flags]
@@ -18,33 +28,6 @@ usage: coracle-agent [flags]
   exec, logs             run a command in a pod of this host, say what it wrote; no master is needed
   (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong)
 
-  --config FILE          read `key = value` lines with the names below; a flag wins
-  --manifest-dir DIR     manifests and pods, YAML or JSON, a file each (default /etc/coracle/manifests)
-  --manifest-url URL     more of them, at http://HOST:PORT/PATH; looked at every 20 s (default: none); whoever answers
-                         there, or sits on the way to it, is root on this host
-  --data-dir DIR         the agent's own files (default /var/lib/coracle/agent)
-  --docker-host URL      the engine (default: DOCKER_HOST, else unix:///var/run/docker.sock)
-  --node-name NAME       this host's name among the nodes (default: its host name)
-  --node-ip ADDR         this host's address among the nodes (default: the source address of its default route)
-  --listen ADDR:PORT     /healthz; loopback only (default 127.0.0.1:10250)
-  --socket-dir DIR       NODE.sock there answers root and the master: /pods, /containerLogs (default /run/coracle/agent)
-  --master URL           unix:///PATH or http://HOST:PORT (default: none, only manifest files are run)
-  --pod-cidr CIDR        addresses for this host's pods (default 10.244.0.0/24)
-  --pod-network own|engine  who gives pods their network: the agent itself, or the engine (default own)
-  --external-ips CIDR,...  networks whose addresses services may have on this host as externalIPs (default: none)
-  --cluster-dns ADDR     where pods ask for names (default: the address of service kube-dns, with a master)
-  --cluster-domain NAME  the end of the cluster's names (default cluster.local)
-  --secrets-on-disk yes|no  keep Secrets that pods use on disk, for a start without the master (default yes)
-  --allowed-unsafe-sysctls LIST   names, or beginnings with *, that pods may set (default: only the safe ones)
-  --eviction-hard LIST   thresholds below which pods are evicted (default memory.available<100Mi,nodefs.available<5%,...)
-  --devices LIST         what pods may ask for in limits: NAME=COUNT:PATH,PATH; NAME=...
-  --pod-pids-limit NUMBER  processes and threads that each container may have at once (default -1: no limit)
-  --net-raw yes|no       containers have the capability NET_RAW without asking for it (default yes)
-  --images-dir DIR,...   archives of images that are loaded: docker save or OCI; plain, gz, zst (default /var/lib/coracle/images)
-  --serialize-image-pulls yes|no  one pull after another (default no)
-  --image-gc-high-threshold PERCENT  use of the disk above which unused images are removed (default 85)
-  --image-gc-low-threshold PERCENT   use of the disk at which that ends (default 80)
-  --help, --version
 ";
 
 const CHECK: &str = "\
@@ -118,16 +101,17 @@ exit code 0: the log was printed
           2: the command line is wrong
 ";
 
-pub fn of(word: Option<&str>) -> &'static str {
-    match word {
+pub fn of(word: Option<&str>) -> String {
+    let text = match word {
         Some("check") => CHECK,
         Some("plan") => PLAN,
         Some("status") => STATUS,
         Some("doctor") => DOCTOR,
         Some("exec") => EXEC,
         Some("logs") => LOGS,
-        _ => PROGRAM,
-    }
+        _ => return format!("{PROGRAM}{}  --help, --version\n", OPTIONS.help()),
+    };
+    text.to_owned()
 }
 
 #[cfg(test)]
@@ -142,6 +126,6 @@ mod tests {
             assert!(text.contains("exit code 0") && text.contains("2: the command line is wrong"), "{text}");
             assert!(PROGRAM.contains(&format!("coracle-agent {command}")), "the program's own help names {command}");
         }
-        assert_eq!(of(Some("frob")), PROGRAM);
+        assert_eq!(of(Some("frob")), of(None));
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.
 
-use crate::config::{Config, Deed, OutputForm};
+use crate::config::{Config, Deed};
 use crate::owner;
 use crate::page::{BACKUP, FLUSH};
 use crate::state;
@@ -17,6 +17,7 @@ use crate::store::{self, Backup, Findings, FlatStore, LeftOut, OpenError};
 use crate::upkeep;
 use crate::with_rules;
 use coracle_api::kinds::Kinds;
+use coracle_program::command_line::OutputFormat;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -155,7 +156,7 @@ fn flush(config: &Config) -> Result<Outcome, String> {
     }
 }
 
-fn status(config: &Config, form: OutputForm) -> Result<Outcome, String> {
+fn status(config: &Config, form: OutputFormat) -> Result<Outcome, String> {
     let page = |path: &str| match ask(config, "GET", path) {
         Ok(Some(Answered { body, .. })) => {
             let mut text = String::new();
@@ -173,8 +174,8 @@ fn status(config: &Config, form: OutputForm) -> Result<Outcome, String> {
     let nodes = page("/api/v1/nodes").and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
     let report = state::report(&config.data_dir.display().to_string(), &metrics, page("/readyz?verbose"), nodes);
     let text = match form {
-        OutputForm::Text => report.lines.join("\n"),
-        OutputForm::Json => format!("{:#}", report.document),
+        OutputFormat::Text => report.lines.join("\n"),
+        OutputFormat::Json => format!("{:#}", report.document),
     };
     // What was asked for, also where it is not well.
     let _ = writeln!(io::stdout(), "{text}");

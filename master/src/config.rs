@@ -4,26 +4,15 @@
 //!
 //! A flag wins over the file. Every mistake is one line that names the flag, or the file and the line.
 
-use crate::usage;
+use crate::usage::{self, OPTIONS};
 use coracle_api::strategy::{Cidr, NodePorts};
+use coracle_program::command_line::{CommandLine, FILE_BYTES_MAX, OutputFormat, from_here};
+use coracle_program::options::{FILE, Row};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SERVICE_CIDR: &str = "10.96.0.0/16";
-const KEYS: [&str; 9] = [
-    "data-dir",
-    "listen",
-    "admin-socket",
-    "agent-sockets",
-    "service-cidr",
-    "service-node-port-range",
-    "load-balancer",
-    "store-limit",
-    "node-monitor-grace",
-];
-/// Those that are paths.
-const PATHS: [&str; 2] = ["data-dir", "admin-socket"];
 /// As Kubernetes has it: five beats of an agent.
 const NODE_MONITOR_GRACE: Duration = Duration::from_secs(50);
 /// Seconds of the shortest: less than one lost message would make a node look dead.
@@ -31,8 +20,6 @@ const GRACE_MIN_S: u64 = 5;
 const GRACE_MAX_S: u64 = 3600;
 /// What the packaged master is started with.
 const PACKAGED: &str = "/etc/coracle/master.conf";
-/// Bytes of a configuration file: a mistaken path to something huge is refused, not read.
-const FILE_BYTES_MAX: usize = 64 * 1024;
 /// Addresses of the largest service network, a /12: more would only make the search for a free one longer.
 const SERVICES_MAX: u32 = 1 << 20;
 /// Of the smallest, a /30.
@@ -79,7 +66,7 @@ pub enum Invocation {
     Run(Config),
     Do(Deed, Config),
     /// What to say.
-    Help(&'static str),
+    Help(String),
     Version,
 }
 
@@ -92,15 +79,7 @@ pub enum Deed {
     Salvage,
     Backup(PathBuf),
     Restore(PathBuf),
-    Status(OutputForm),
-}
-
-/// Of what a command tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum OutputForm {
-    #[default]
-    Text,
-    Json,
+    Status(OutputFormat),
 }
 
 /// `arguments` without the program's name; `read` gives the text of a file.
@@ -108,63 +87,36 @@ pub fn parse(
     arguments: impl IntoIterator<Item = String>,
     read: impl Fn(&Path) -> std::io::Result<String>,
 ) -> Result<Invocation, String> {
-    let mut given: Vec<(String, String)> = Vec::new();
-    let mut file = None;
-    let mut words: Vec<String> = Vec::new();
-    let mut form = None;
+    let mut line = CommandLine::default();
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
-        if argument == "-o" {
-            form = Some(match arguments.next().as_deref() {
-                Some("json") => OutputForm::Json,
-                Some("text") => OutputForm::Text,
-                other => return Err(format!("-o {}: it is json or text", other.unwrap_or_default())),
-            });
-            continue;
-        }
-        let Some(flag) = argument.strip_prefix("--") else {
-            words.push(argument);
-            continue;
-        };
-        let (key, joined) = match flag.split_once('=') {
-            Some((key, value)) => (key, Some(value.to_owned())),
-            None => (flag, None),
-        };
-        match key {
-            "help" => {
-                words.extend(arguments.filter(|argument| !argument.starts_with("--")));
-                return Ok(Invocation::Help(usage::of(&words)));
+        match argument.split('=').next() {
+            Some("--help") => {
+                line.words.extend(arguments.filter(|argument| !argument.starts_with("--")));
+                return Ok(Invocation::Help(usage::of(&line.words)));
             }
-            "version" => return Ok(Invocation::Version),
-            _ if key != "config" && !KEYS.contains(&key) => return Err(format!("unknown flag --{key}, see --help")),
-            _ => {}
-        }
-        let value = joined.or_else(|| arguments.next()).ok_or_else(|| format!("--{key} needs a value"))?;
-        if key == "config" {
-            file = Some(PathBuf::from(value));
-        } else {
-            given.push((key.to_owned(), value));
+            Some("--version") => return Ok(Invocation::Version),
+            _ if argument == "-o" => line.format = Some(OutputFormat::parse(&arguments.next().unwrap_or_default())?),
+            _ => line.read(OPTIONS, argument, &mut arguments)?,
         }
     }
-    let deed = match (deed(&words)?, form) {
-        (Some(Deed::Status(_)), form) => Some(Deed::Status(form.unwrap_or_default())),
+    let deed = match (deed(&line.words)?, line.format) {
+        (Some(Deed::Status(_)), format) => Some(Deed::Status(format.unwrap_or_default())),
         (deed, None) => deed,
         _ => return Err("-o is for status, see --help".to_owned()),
     };
-    let named = given.iter().any(|(key, _)| key == "data-dir");
-    let file = file.or_else(|| packaged(deed.as_ref(), named, &read));
+    let (mut files, given): (Vec<_>, Vec<_>) = line.given.into_iter().partition(|given| given.key == FILE);
+    let named = given.iter().any(|given| given.key == "data-dir");
+    let file = files.pop().map(|file| file.value.into()).or_else(|| packaged(deed.as_ref(), named, &read));
     let mut config = Config::default();
     if let Some(path) = file {
         read_file(&mut config, &path, read)?;
     }
-    for (key, value) in given {
-        // Where he stands who wrote the flag; a file is read from anywhere.
-        let value = if PATHS.contains(&&*key) {
-            from_here(&value).map_err(|why| format!("--{key} {value}: {why}"))?
-        } else {
-            value
-        };
-        set(&mut config, &key, &value).map_err(|why| format!("--{key} {value}: {why}"))?;
+    for given in given {
+        let wrong = |why| format!("{} {}: {why}", given.at, given.value);
+        let is_relative = OPTIONS.row(given.key).is_some_and(Row::is_relative);
+        let path = is_relative.then(|| from_here(&given.value)).transpose().map_err(wrong)?;
+        set(&mut config, given.key, path.as_ref().unwrap_or(&given.value)).map_err(wrong)?;
     }
     Ok(match deed {
         None => Invocation::Run(config),
@@ -203,7 +155,7 @@ fn deed(words: &[String]) -> Result<Option<Deed>, String> {
                 words[1]
             ));
         }
-        ["status"] => Deed::Status(OutputForm::default()),
+        ["status"] => Deed::Status(OutputFormat::default()),
         ["status", more, ..] => {
             return Err(format!("unexpected argument {more:?}: status takes flags alone, see status --help"));
         }
@@ -219,25 +171,9 @@ fn read_file(config: &mut Config, path: &Path, read: impl Fn(&Path) -> std::io::
     if text.len() > FILE_BYTES_MAX {
         return Err(format!("--config {shown}: {} bytes, at most {FILE_BYTES_MAX}", text.len()));
     }
-    let mut seen: Vec<&str> = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let place = || format!("{shown} line {}", at + 1);
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let Some((key, value)) = line.split_once('=') else {
-            return Err(format!("{}: expected `key = value`, found {line:?}", place()));
-        };
-        let (key, value) = (key.trim(), value.trim());
-        if !KEYS.contains(&key) {
-            return Err(format!("{}: unknown key {key:?}; known are {}", place(), KEYS.join(", ")));
-        }
-        if seen.contains(&key) {
-            return Err(format!("{}: {key} is set a second time", place()));
-        }
-        seen.push(key);
-        set(config, key, value).map_err(|why| format!("{}: {key} = {value}: {why}", place()))?;
+    for given in OPTIONS.file_lines(&shown.to_string(), &text) {
+        let given = given?;
+        set(config, given.key, &given.value).map_err(|why| format!("{} = {}: {why}", given.at, given.value))?;
     }
     Ok(())
 }
@@ -266,12 +202,6 @@ fn path(value: &str) -> Result<PathBuf, String> {
     } else {
         Err("must be an absolute path: a file says nothing of where it is read from".to_owned())
     }
-}
-
-/// A path of the command line.
-fn from_here(value: &str) -> Result<String, String> {
-    let path = std::path::absolute(value).map_err(|error| error.to_string())?;
-    path.into_os_string().into_string().map_err(|path| format!("{}: it is not UTF-8", path.display()))
 }
 
 fn listen(value: &str) -> Result<SocketAddr, String> {
@@ -358,7 +288,7 @@ mod tests {
     fn flags_and_files() {
         let plain = Config::default();
         check("", Ok(Invocation::Run(plain.clone())));
-        check("--help", Ok(Invocation::Help(usage::PROGRAM)));
+        check("--help", Ok(Invocation::Help(usage::of(&[]))));
         check("--data-dir /a --version", Ok(Invocation::Version));
         let node_ports = NodePorts::parse("20000-20999").unwrap();
         let other = Config { node_ports, balancer: false, ..plain.clone() };
@@ -387,8 +317,8 @@ mod tests {
         check("store flush", Ok(Invocation::Do(Deed::Flush, plain.clone())));
         check("store salvage", Ok(Invocation::Do(Deed::Salvage, plain.clone())));
         check("backup a.jsonl", Ok(Invocation::Do(Deed::Backup("a.jsonl".into()), plain.clone())));
-        check("status", Ok(Invocation::Do(Deed::Status(OutputForm::Text), plain.clone())));
-        check("status -o json", Ok(Invocation::Do(Deed::Status(OutputForm::Json), plain.clone())));
+        check("status", Ok(Invocation::Do(Deed::Status(OutputFormat::Text), plain.clone())));
+        check("status -o json", Ok(Invocation::Do(Deed::Status(OutputFormat::Json), plain.clone())));
         check("restore /a", Ok(Invocation::Do(Deed::Restore("/a".into()), plain.clone())));
         check("store fsck --help", Ok(Invocation::Help(usage::of(&["store".to_owned(), "fsck".to_owned()]))));
         check("--data-dir /a --help backup", Ok(Invocation::Help(usage::of(&["backup".to_owned()]))));
@@ -434,11 +364,13 @@ mod tests {
     }
 
     #[test]
-    fn the_manual_and_the_help_name_every_flag() {
-        let manual = include_str!("../../packaging/man/coracle-master.8");
-        for key in KEYS {
-            assert!(usage::PROGRAM.contains(&format!("--{key} ")), "--help names {key}");
-            assert!(manual.contains(&format!("\\-\\-{}", key.replace('-', "\\-"))), "the manual names {key}");
+    fn defaults_are_those_of_the_table() {
+        for row in OPTIONS.rows() {
+            let mut config = Config::default();
+            if let Some(value) = row.fact("default") {
+                set(&mut config, row.key(), value).unwrap();
+            }
+            assert_eq!(config, Config::default(), "{}", row.key());
         }
     }
 

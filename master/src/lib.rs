@@ -19,7 +19,6 @@ pub mod form;
 pub mod making;
 pub mod memory;
 mod neighbours;
-pub mod notify;
 pub mod owner;
 pub mod page;
 pub mod prepare;
@@ -49,6 +48,7 @@ use coracle_api::strategy::namespace::SYSTEM;
 use coracle_http::local::LocalPort;
 use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
+use coracle_program::notify::notify;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -76,9 +76,9 @@ pub fn run(config: &Config, shutdown: impl FnOnce()) -> ExitCode {
         }
     };
     log::info!("ready after {} ms", begun.elapsed().as_millis());
-    notify::notify("READY=1\nSTATUS=serving");
+    notify("READY=1\nSTATUS=serving");
     shutdown();
-    notify::notify("STOPPING=1\nSTATUS=stopping");
+    notify("STOPPING=1\nSTATUS=stopping");
     master.stop();
     ExitCode::SUCCESS
 }

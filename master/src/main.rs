@@ -1,9 +1,9 @@
 //! Arguments, the log, signals, the exit code.
 
 use coracle_api::printable;
-use coracle_http::resident;
 use coracle_master::command;
 use coracle_master::config::{self, Invocation};
+use coracle_program::resident;
 use nix::sys::signal::{SigSet, Signal};
 use std::io::Write;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
             config
         }
         Ok(Invocation::Do(deed, config)) => return command::run(&deed, &config),
-        Ok(Invocation::Help(text)) => return say(text),
+        Ok(Invocation::Help(text)) => return say(&text),
         Ok(Invocation::Version) => return say(concat!("coracle-master ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(why) => {
             eprintln!("coracle-master: {}", printable::lines(&why.to_string()));

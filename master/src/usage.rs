@@ -1,6 +1,16 @@
-//! PURE. The texts of `--help`: of the program, and of each command.
+//! PURE. The table of options, and the texts of `--help`: of the program, and of each command.
 
-pub const PROGRAM: &str = "\
+use coracle_program::options::Options;
+
+pub const OPTIONS: Options = Options {
+    table: include_str!("options.txt"),
+    unknown_option: "unknown flag --{}, see --help",
+    no_key: "expected `key = value`, found {}",
+    unknown_key: "unknown key {}; known are {keys}",
+    second_time: "{} is set a second time",
+};
+
+const PROGRAM: &str = "\
 coracle-master: API server, scheduler and controllers over one directory of JSON files
 
 usage: coracle-master [flags]
@@ -18,19 +28,9 @@ usage: coracle-master [flags]
   restore FILE          fill an empty data directory from a backup, with no master running
   (each with --help; exit code 0: done, and all is well; 1: not; 2: the command line is wrong; 3: the backup lacks something)
 
-  --config FILE         read flags from FILE: lines of `key = value`, keys as here without the dashes, # begins a comment
-  --data-dir DIR        where objects are stored (default /var/lib/coracle/master)
-  --listen ADDR:PORT    serve plain HTTP there too; only addresses of this host itself are taken (default: off)
-  --admin-socket PATH   the local socket, for root and this user alone (default /run/coracle/master/api.sock)
-  --agent-sockets DIR   where the agents' sockets are, NODE.sock each (default /run/coracle/agent)
-  --service-cidr CIDR   addresses that services get (default 10.96.0.0/16)
-  --service-node-port-range FIRST-LAST
-                        ports of each node that services get (default 30000-32767)
-  --load-balancer yes|no
-                        services of type LoadBalancer get the nodes' addresses; no: a balancer of yours gives them others (default yes)
-  --store-limit SIZE    how much all objects may take in memory, like 128M (default: a quarter of the memory, at least 64M)
-  --node-monitor-grace T
-                        silence after which a node counts as gone, like 50s or 5m (default 50s)
+";
+
+const FOOT: &str = "\
   --help                print this
   --version             print the version
 ";
@@ -158,9 +158,9 @@ exit code 0: the directory is filled; start the master
 ";
 
 /// `words`: what of the command line is no flag.
-pub fn of(words: &[String]) -> &'static str {
+pub fn of(words: &[String]) -> String {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words.as_slice() {
+    let text = match words.as_slice() {
         ["store", "verify", ..] => VERIFY,
         ["store", "fsck", ..] => FSCK,
         ["store", "flush", ..] => FLUSH,
@@ -169,8 +169,9 @@ pub fn of(words: &[String]) -> &'static str {
         ["status", ..] => STATUS,
         ["backup", ..] => BACKUP,
         ["restore", ..] => RESTORE,
-        _ => PROGRAM,
-    }
+        _ => return format!("{PROGRAM}{}{FOOT}", OPTIONS.help()),
+    };
+    text.to_owned()
 }
 
 #[cfg(test)]

@@ -1,14 +1,20 @@
 # bash completion for coracle-master
 
 _coracle_master() {
-    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" one
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" value one
     for one in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case $one in status | store | backup | restore) command=$one ;; esac
     done
     case $before in
         -o) mapfile -t COMPREPLY < <(compgen -W "json text" -- "$word"); return ;;
-        --config | --admin-socket | backup | restore) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
-        --data-dir | --agent-sockets) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
+        backup | restore) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+        --*)
+            value=$(coracle-master --help | sed -n "s/^  $before \([^ ]*\).*/\1/p" 2>/dev/null)
+            case $value in
+                DIR*) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
+                FILE | PATH) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+                *\|*) mapfile -t COMPREPLY < <(compgen -W "${value//|/ }" -- "$word"); return ;;
+            esac ;;
         store) mapfile -t COMPREPLY < <(compgen -W "verify fsck flush salvage" -- "$word"); return ;;
     esac
     case $word in

@@ -4,7 +4,7 @@
 use coracle_agent::facts::heard::ClusterServices;
 use coracle_agent::facts::shown::Shown;
 use coracle_agent::running::giving::{self, CHANGES, SERVICES_CHANGES};
-use coracle_http::lull::STRETCH;
+use coracle_program::lull::STRETCH;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, Instant, sleep, timeout};

@@ -18,6 +18,7 @@ mod observed;
 mod old_clients;
 mod old_verbs;
 mod openapi;
+mod options;
 mod proxy;
 mod replay;
 mod run_time_kinds;

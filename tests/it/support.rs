@@ -5,6 +5,7 @@
 use coracle_api::fields::{TABLE, Verdict};
 use coracle_api::kinds::{Kind, Kinds, Verb};
 use std::fmt::Write;
+use std::path::Path;
 use std::{env, fs};
 
 const HEAD: &str = "\
@@ -185,17 +186,18 @@ fn text() -> String {
 
 #[test]
 fn what_is_said_to_be_supported_is() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../SUPPORT.md");
-    let wanted = text();
-    if env::var("CORACLE_SUPPORT").is_ok_and(|value| value == "write") {
-        fs::write(path, &wanted).unwrap();
+    made("CORACLE_SUPPORT", &Path::new(env!("CARGO_MANIFEST_DIR")).join("../SUPPORT.md"), &text());
+}
+
+/// Asserts that a file is what is made of the tables; `variable=write` in the environment writes it anew.
+pub fn made(variable: &str, path: &Path, wanted: &str) {
+    if env::var(variable).is_ok_and(|value| value == "write") {
+        fs::write(path, wanted).unwrap();
     }
     let found = fs::read_to_string(path).unwrap_or_default();
     let differs = found.lines().zip(wanted.lines()).find(|(found, wanted)| found != wanted);
-    assert!(
-        found == wanted,
-        "SUPPORT.md is not what the tables say ({differs:?}); CORACLE_SUPPORT=write makes it anew"
-    );
+    let path = path.display();
+    assert!(found == wanted, "{path} is not what the tables say ({differs:?}); {variable}=write makes it anew");
 }
 
 #[test]

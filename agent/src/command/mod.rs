@@ -19,9 +19,10 @@ use std::process::ExitCode;
 use coracle_api::printable;
 use coracle_http::client::{Client, Target};
 use coracle_http::{Method, StatusCode};
+use coracle_program::command_line::OutputFormat;
 use serde_json::Value;
 
-use crate::config::{Command, Config, OutputFormat};
+use crate::config::{Command, Config};
 use report::Report;
 
 /// Runs a command and gives its exit code; `usage` explains the codes.

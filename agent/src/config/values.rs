@@ -1,6 +1,9 @@
 //! Single values of the configuration. PURE.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
 
 use coracle_api::strategy::Cidr;
 use coracle_api::strategy::amounts::is_extended;
@@ -9,21 +12,56 @@ use crate::facts::world::Devices;
 use crate::network::pod_network::Owner;
 use crate::spec::security::{is_sysctl_pattern, sysctl_name};
 
-/// An IP address; an empty text is none.
-pub(super) fn address(text: &str) -> Result<Option<IpAddr>, String> {
-    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| format!("{text:?} is not an address")) }
+pub(super) fn folder(text: &str) -> Result<String, String> {
+    if text.starts_with('/') {
+        return Ok(text.trim_end_matches('/').to_owned());
+    }
+    Err(format!("{text:?} is not an absolute path"))
+}
+
+pub(super) fn folders(text: &str) -> Result<Vec<PathBuf>, String> {
+    let folders: Vec<PathBuf> = text.split(',').map(|path| path.trim().into()).collect();
+    match folders.iter().find(|path| !path.is_absolute()) {
+        Some(path) => Err(format!("{:?} is not an absolute path", path.display().to_string())),
+        None => Ok(folders),
+    }
+}
+
+pub(super) fn is_yes(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        other => Err(format!("{other:?} is neither yes nor no")),
+    }
+}
+
+pub(super) fn percent(text: &str) -> Result<u64, String> {
+    let number = text.trim_end_matches('%').parse().ok().filter(|number| *number <= 100);
+    number.ok_or_else(|| "it is a percentage of the disk, 0 to 100".to_owned())
+}
+
+pub(super) fn engine(text: &str) -> Result<String, String> {
+    if ["unix:///", "tcp://", "http://"].iter().any(|scheme| text.starts_with(scheme)) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is not unix:///PATH, tcp://HOST:PORT or http://HOST:PORT"))
+}
+
+pub(super) fn parse<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+pub(super) fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("{text:?} is not an address"))
 }
 
 /// One that others can send to.
-pub(super) fn node_ip(text: &str) -> Result<Option<IpAddr>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
+pub(super) fn node_ip(text: &str) -> Result<IpAddr, String> {
     let address: Ipv4Addr =
         text.parse().map_err(|_| format!("{text:?} is not an IPv4 address, such as 192.168.1.7"))?;
     let reached =
         !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || address.is_broadcast());
-    if reached { Ok(Some(address.into())) } else { Err(format!("no other host can send to {address}")) }
+    if reached { Ok(address.into()) } else { Err(format!("no other host can send to {address}")) }
 }
 
 /// `192.168.1.240/28, 203.0.113.7/32`
@@ -108,7 +146,17 @@ pub(super) fn pod_network(text: &str) -> Result<Owner, String> {
     }
 }
 
-pub(super) fn is_pod_cidr(cidr: &str) -> bool {
-    let is_of_pods = |pods: Cidr| (8..=29).contains(&pods.bits()) && !pods.first().is_unspecified();
-    Cidr::parse(cidr).is_some_and(|pods| is_of_pods(pods) && pods.to_string() == cidr)
+pub(super) fn domain(text: &str) -> Result<String, String> {
+    let domain = text.trim_end_matches('.').to_ascii_lowercase();
+    if is_node_name(&domain) {
+        return Ok(domain);
+    }
+    Err(format!("{domain:?} is not a domain of lower-case letters, digits, '-' and '.'"))
+}
+
+pub(super) fn pod_cidr(text: &str) -> Result<String, String> {
+    let is_of_pods = |pods: &Cidr| (8..=29).contains(&pods.bits()) && !pods.first().is_unspecified();
+    let is_network = Cidr::parse(text).is_some_and(|pods| is_of_pods(&pods) && pods.to_string() == text);
+    let wrong = || format!("{text:?} is not an IPv4 network of /8 to /29, such as 10.244.0.0/24");
+    is_network.then(|| text.to_owned()).ok_or_else(wrong)
 }

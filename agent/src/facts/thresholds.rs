@@ -1,4 +1,8 @@
 //! Below what a node is short of something: the words of `--eviction-hard`, as a kubelet reads them. PURE.
+//!
+//! The default (`options.txt`) is a kubelet's own, but for the shares of disks: those are what k3s has for small hosts,
+//! whose cards are often nearly full. A kubelet looks at processes only where it is told to; a host that has no more of
+//! them can be helped by nobody.
 
 use coracle_api::quantity::Quantity;
 
@@ -27,12 +31,6 @@ pub const SIGNALS: [(&str, Signal); 6] = [
     ("imagefs.inodesFree", Signal::ImageFiles),
     ("pid.available", Signal::Processes),
 ];
-
-/// A kubelet's own, but for the shares of disks: those are what k3s has for small hosts, whose cards are often nearly
-/// full. A kubelet looks at processes only where it is told to; a host that has no more of them can be helped by
-/// nobody.
-pub const DEFAULT: &str = "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,\
-                           imagefs.inodesFree<5%,pid.available<5%";
 
 impl Signal {
     pub fn short(self) -> Short {
@@ -141,7 +139,6 @@ mod tests {
         check("memory.available<much", Err("neither an amount"));
         check("memory.available<101%", Err("neither an amount"));
         check("memory.available<1,memory.available<2", Err("twice"));
-        assert_eq!(parse(DEFAULT).map(|all| all.len()), Ok(SIGNALS.len()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_http::lull::{Lull, WORTH_BYTES};
+use coracle_program::lull::{Lull, WORTH_BYTES};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 

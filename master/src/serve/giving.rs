@@ -5,8 +5,9 @@
 use super::timer::{Appointment, Timer};
 use crate::store::Store;
 use crate::store::locked;
-use coracle_http::lull::{Lull, WORTH_BYTES};
-use coracle_http::{Answer, Body, Method, Request, resident};
+use coracle_http::{Answer, Body, Method, Request};
+use coracle_program::lull::{Lull, WORTH_BYTES};
+use coracle_program::resident;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -21,7 +21,7 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
 use coracle_api::strategy::{Rules, ZoneFault};
-use coracle_http::lull::WORTH_BYTES;
+use coracle_program::lull::WORTH_BYTES;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

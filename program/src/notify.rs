@@ -1,9 +1,9 @@
-//! Notifies systemd (Type=notify): one datagram to the socket that it names.
+//! Notifies systemd (Type=notify): one datagram to the socket that systemd names.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// `READY=1`, `STATUS=...`, `STOPPING=1`; several are joined by newlines. Nothing happens where no systemd listens.
+/// `READY=1`, `STATUS=...`, `STOPPING=1`; several are joined by newlines. Where no systemd listens, nothing happens.
 pub fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let name = name.as_encoded_bytes();
