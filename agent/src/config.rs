@@ -47,7 +47,7 @@ pub struct Config {
     pub pod_network: Owner,
     /// Networks whose addresses services may have on this host.
     pub external_ips: Vec<Cidr>,
-    /// None: that of the service, where there is a master.
+    /// None: the address of the cluster's DNS service, where the agent has a master.
     pub cluster_dns: Option<IpAddr>,
     pub cluster_domain: String,
     /// Secrets that pods use may stand on this host's disk.
@@ -115,7 +115,7 @@ pub fn read(arguments: &[String], host: &HostDefaults) -> Result<Invocation, Bad
     }
 }
 
-/// What is asked of the agent that runs: its file says where it answers.
+/// A command for the running agent: the agent's configuration file says where its socket is.
 fn of_running((deed, mut flags): (Deed, Vec<String>), host: &HostDefaults) -> Result<Invocation, BadConfig> {
     if !flags.iter().any(|flag| flag == "--config") && Path::new(PACKAGED).exists() {
         flags.extend(["--config".to_owned(), PACKAGED.to_owned()]);

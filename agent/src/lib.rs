@@ -5,8 +5,8 @@
 //!                                       plan, act             \-> report, events -> the master
 //!     services and endpoints -> nft
 //!
-//! `run` is the only place where the parts meet. All of it lives on one thread; only log requests and the removal of
-//! large trees use another.
+//! `run` is the only place where the parts meet. All parts run on one thread; request handlers, blocking file work and
+//! work inside network namespaces use further threads.
 
 pub mod command;
 pub mod config;
@@ -255,7 +255,7 @@ pub(crate) fn node(config: &Config, host: &machine::Host) -> facts::world::Node 
 type Followed =
     (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<MasterPods>>, watch::Receiver<Option<Arc<ClusterServices>>>);
 
-/// Everything that speaks of what should run: the directory, the master and what goes with it.
+/// Starts the sources of desired pods: the manifest directory, the manifest page, and the master with its objects.
 fn spawn_sources(
     config: &Config,
     (host, address): (&machine::Host, watch::Receiver<String>),

@@ -30,7 +30,7 @@ use crate::plan::{allocation, order, renewal, resize};
 
 pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
     let waits = &with_record(wanted, waits, was);
-    // What it has is what counts, while there is no room for what it asks for.
+    // A held resize: the status shows the allocated resources while the node has no room for the requested ones.
     let held = waits.held.as_ref().and_then(|held| allocation::with(wanted, &held.allocation));
     status_of(held.as_ref().unwrap_or(wanted), world, waits, was, now)
 }
@@ -47,7 +47,7 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.lives());
     // While something is done for it, what the listing lacks may be about to come.
     let may_run = sandbox.is_some() || world.busy.contains(&wanted.name.uid);
-    // Whatever its containers do, it is over when they are.
+    // A deleted or dismissed pod is over when its containers are, whatever their states.
     let ends = deleting || waits.dismissed.is_some();
     let initialized = order::is_initialized(wanted, &runs);
     let renewal = renewal::of(wanted, &runs);
@@ -127,7 +127,7 @@ fn ends_of<'a>(
     (told, told.map(|told| told.end).or(ended))
 }
 
-/// Those of init containers and sidecars, and those of main containers.
+/// The statuses of init containers and sidecars, then the statuses of main containers.
 fn member_statuses(case: &StatusCase<'_>, runs: &[Run<'_>], is_over: bool) -> (Vec<MemberStatus>, Vec<One>) {
     let (init, containers): (Vec<MemberStatus>, Vec<MemberStatus>) = case
         .wanted
@@ -183,7 +183,7 @@ fn resizing(wanted: &Wanted, waits: &Waits, runs: &[Run<'_>]) -> Resizing {
     if wanted.members().any(undone) { Resizing::InProgress } else { Resizing::No }
 }
 
-/// Of the host and, once it has one, of the pod.
+/// The IP of the host, and the IP of the pod once the pod has an IP.
 fn addresses(host: &str, pod: Option<&str>) -> Vec<(&'static str, Value)> {
     let mut all = vec![("hostIP", json!(host)), ("hostIPs", json!([{"ip": host}]))];
     if let Some(ip) = pod.filter(|ip| !ip.is_empty()) {
@@ -196,7 +196,7 @@ fn addresses(host: &str, pod: Option<&str>) -> Vec<(&'static str, Value)> {
 fn with_record(wanted: &Wanted, waits: &Waits, was: &Value) -> Waits {
     let mut waits = waits.clone();
     let Some(record) = told(wanted, was).filter(|told| told.for_good).map(|told| told.status) else { return waits };
-    // Whoever else disrupted it has said so in words of their own.
+    // A disruption by another component has a reason in that component's own words.
     let own = |one: &Value| one["type"] == DISRUPTION && is_own(one);
     let displaced = || record["conditions"].as_array().into_iter().flatten().any(own);
     let text = |field: &str| record[field].as_str().unwrap_or_default().to_owned();
@@ -224,7 +224,8 @@ fn phase(ended: Option<PodEnd>, over: bool, initialized: bool, containers: &[One
     }
 }
 
-/// Those of the pod itself, and those of its ephemeral containers: the newest first.
+/// The runs of the ordinary containers and sandboxes, then the runs of the ephemeral containers. The newest run comes
+/// first.
 fn runs<'a>(wanted: &Wanted, world: &'a World) -> (Vec<Run<'a>>, Vec<Run<'a>>) {
     let mut runs: Vec<Run> = world
         .containers
@@ -237,7 +238,7 @@ fn runs<'a>(wanted: &Wanted, world: &'a World) -> (Vec<Run<'a>>, Vec<Run<'a>>) {
     runs.into_iter().partition(|run| kind(run) != Some(MemberKind::Ephemeral))
 }
 
-/// It is neither ready nor restarted, whatever it does.
+/// An ephemeral container is never ready and never restarts.
 fn ephemeral_status(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>) -> Value {
     let wanted = case.wanted;
     let lost = case.world.memory.lost.contains_key(&(wanted.name.uid.clone(), member.spec.name.clone()));
@@ -245,7 +246,7 @@ fn ephemeral_status(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>
         && seen::of(runs, &member.spec.name).next().is_none()
         && !lost
     {
-        // Somebody removed it while no agent looked.
+        // Another program removed the container while no agent was running.
         let mut shown = before.clone();
         if shown["state"]["terminated"].is_null() {
             shown["state"] = json!({"terminated": unknown("The container could not be located any more")});
@@ -273,7 +274,7 @@ fn end(wanted: &Wanted, deleting: bool, containers: &[One], waits: &Waits) -> Op
     Some(if containers.iter().all(|one| one.exit_code == Some(0)) { PodEnd::Succeeded } else { PodEnd::Failed })
 }
 
-/// An init container that failed, and is left so, ends its pod.
+/// A failed init container that will not restart fails its pod.
 fn init_end(wanted: &Wanted, init: &[MemberStatus], waits: &Waits) -> Option<PodEnd> {
     let again =
         |one: &One, code: i32| wanted.member(&one.name).is_some_and(|member| wanted.starts_again(&member, code));
@@ -374,7 +375,7 @@ mod tests {
         check(json!({"waiting": {}}), Value::Null);
     }
 
-    /// The master takes no other word of it: see `pod_status` among its strategies.
+    /// The master refuses any other state: see `pod_status` among its strategies.
     #[test]
     fn what_has_ended_for_good_stays_ended() {
         let check = |policy: &str, code: i64, seen: Option<(State, &str)>, expected: Value| {
@@ -448,7 +449,7 @@ mod tests {
         check("OnFailure", 0, None, terminated(0));
         check("OnFailure", 3, None, waiting.clone());
         check("Always", 0, None, waiting.clone());
-        // Edited after its end, which its master takes no other word of.
+        // The container was edited after it ended: the master accepts no other end.
         check(
             "Never",
             0,
@@ -462,7 +463,7 @@ mod tests {
         check("OnFailure", 3, Some((ended(0), "another")), waiting);
     }
 
-    /// `c` of a pod, as the engine has it; and its sandbox, where that still runs.
+    /// `c` of a pod, as the engine has it; and a running sandbox if `sandbox`.
     fn world_of(wanted: &Wanted, state: &State, sandbox: bool, busy: bool) -> World {
         let seen = |container: &str, state: State| {
             let labels = sandbox_config(&Node::default(), wanted, &[], 0, 0, String::new()).labels;
@@ -495,7 +496,7 @@ mod tests {
         State::Exited { exit_code, out_of_memory: false, started_ms: 0, finished_ms: 0 }
     }
 
-    /// Its sandbox is being removed, or somebody does something else with what is left of it.
+    /// An action for the pod is in flight: the agent removes the sandbox, or the containers change in another way.
     #[test]
     fn a_pod_that_has_ended_stays_so_while_it_is_cleared_away() {
         for source in [Source::Master, Source::File] {
@@ -518,7 +519,7 @@ mod tests {
         }
     }
 
-    /// By its own uid, which a pod of the API has once.
+    /// A pod of a file may run again under the same uid. A pod of the API has its uid only once.
     #[test]
     fn a_pod_of_a_file_runs_again() {
         let check = |source: Source, expected: &str| {
@@ -557,7 +558,7 @@ mod tests {
                     json!(["False", ready])
                 );
             }
-            // And where it is deleted while they end.
+            // The same for a pod that is deleted while its containers end.
             let mut deleted = document;
             deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
             let wanted = Wanted::new(Source::Master, deleted).unwrap();
@@ -597,8 +598,8 @@ mod tests {
         check(1, json!({"terminated": {"exitCode": 4}}), 137);
     }
 
-    /// A pod of a file that has ended is on record on this host's disk: the record counts, whatever became of its
-    /// containers, and whatever the engine says of them since.
+    /// A pod of a file that has ended is on record on this host's disk: the record overrides the later state of the
+    /// containers on the engine.
     #[test]
     fn a_pod_of_a_file_ends_as_it_is_on_record() {
         let document = |image: &str| {
@@ -641,7 +642,7 @@ mod tests {
             assert_eq!((status["phase"].as_str(), before), (Some(phase), &reason_before));
         };
         check(None, "Pending", Value::Null);
-        // It ran, and somebody else removed it.
+        // The container ran, and another program removed the container.
         check(Some(137), "Running", json!("ContainerStatusUnknown"));
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The agent does what it says.
+    /// The agent implements this field.
     Acted,
     /// Changes nothing about the containers, or is somebody else's to act on. The row says why.
     Harmless(&'static str),
@@ -152,7 +152,7 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("hostname", Acted),
     ("hostnameOverride", Acted),
     ("imagePullSecrets", Acted),
-    // Each of their fields as that of a container.
+    // The rows of `containers` hold for the fields of init containers too.
     ("initContainers", Acted),
     ("nodeName", FOR_SCHEDULERS),
     ("nodeSelector", Acted),
@@ -257,7 +257,7 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
     walk.found
 }
 
-/// Checks a container of another list than `containers`: by the rows of that list, otherwise by those of a container.
+/// Checks a container of a list other than `containers`: a row of that list decides, otherwise the row of `containers`.
 fn of_container(list: &str, container: &Value, path: &str) -> Vec<String> {
     let mut walk = Walk::default();
     for (name, value) in container.as_object().into_iter().flatten() {
@@ -340,7 +340,7 @@ impl Walk {
                     self.below(&["[]"], &["[", &index.to_string(), "]"], value);
                 }
             }
-            // Neither a row of its own nor anything below one: the nearest row above decides.
+            // The field has no row, and no row stands below the field: the nearest row above decides.
             _ if !is_acted(&self.row) => self.found.push(self.shown.clone()),
             _ => {}
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// The size of most sets of labels, while they are put together.
 const BYTES_USUAL: usize = 128;
 
-/// Labels in one allocation, in the order they came in; none take no memory. Thousands of objects keep one each.
+/// Labels in one allocation, in the order they came in; none take no memory. Each of thousands of objects has a set.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct LabelSet {
     /// Key, value, key, value ..., each as `LENGTH:TEXT`.

@@ -9,7 +9,7 @@ use std::fmt;
 /// A resource of the API by group and plural: `Resource::core("pods")`. Names a folder of the store as well.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// Compared first: it is what tells most of them apart.
+    /// Compared first, because most resources differ in the plural.
     pub plural: Cow<'static, str>,
     /// Empty for the core group.
     pub group: Cow<'static, str>,

@@ -9,8 +9,8 @@ use serde_json::Value;
 /// Bytes of a node's name that has a socket: a file's name has 255.
 const SOCKET_NODE_BYTES_MAX: usize = 250;
 
-/// The file of the socket that the agent of a node listens on, below the directory of all of them. None: it has no name
-/// of a node, and leads nowhere else either.
+/// The socket file of a node's agent, below the directory of all agents' sockets. None: the text is not a node name,
+/// and must not become a path out of this directory.
 pub fn agent_socket(node: &str) -> Option<String> {
     (subdomain(node).is_empty() && node.len() <= SOCKET_NODE_BYTES_MAX).then(|| format!("{node}.sock"))
 }

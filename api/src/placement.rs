@@ -1,7 +1,7 @@
 //! Node selectors and tolerations of a pod: the nodes that it may stand on. PURE.
 //!
-//! A scheduler asks it of every node, and an agent of its own: who names a node in `spec.nodeName` has asked no
-//! scheduler.
+//! A scheduler checks every node. An agent checks its own node again: no scheduler has seen a pod whose author set
+//! `spec.nodeName`.
 
 use crate::node::Taint;
 use crate::pod::Toleration;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// The labels of a node.
 type Labels = BTreeMap<String, String>;
 
-/// Whether a node of this name, with these labels, is one that a pod asks for: its `nodeSelector`, and the required
-/// part of its node affinity.
+/// Whether a node with this name and these labels matches a pod's `nodeSelector` and the required part of the pod's
+/// node affinity.
 pub fn suits(spec: &Value, node: &str, labels: &Labels) -> bool {
     let selector = spec["nodeSelector"].as_object().into_iter().flatten();
     let selected = selector.into_iter().all(|(name, value)| labels.get(name).map(String::as_str) == value.as_str());
@@ -26,8 +26,8 @@ pub fn is_choosy(spec: &Value) -> bool {
     spec["nodeSelector"].as_object().is_some_and(|selector| !selector.is_empty()) || !required.is_null()
 }
 
-/// Whether one of the terms of a node selector holds. A term that says nothing holds for no node, and so does a list
-/// without terms.
+/// Whether a term of a node selector holds. An empty term holds for no node, and a list without terms holds for no
+/// node.
 pub fn any_term(terms: &Value, node: &str, labels: &Labels) -> bool {
     terms.as_array().into_iter().flatten().any(|term| term_holds(term, node, labels))
 }
@@ -74,7 +74,7 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// The first taint of one of these effects that no toleration bears.
+/// The first taint with one of these effects that no toleration tolerates.
 pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration], effects: &[&str]) -> Option<&'a Taint> {
     let kept_away = |taint: &&Taint| {
         effects.contains(&taint.effect.as_str()) && !tolerations.iter().any(|one| tolerates(one, taint))

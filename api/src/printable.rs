@@ -8,7 +8,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text.trim_end(), |letter| steers(letter))
 }
 
-/// The same of a text of several lines, which stay so.
+/// The same for a text of several lines: line ends and tabs stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter != '\n' && letter != '\t' && steers(letter))
 }

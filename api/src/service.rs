@@ -110,7 +110,7 @@ pub struct LoadBalancerIngress {
     pub ip_mode: String,
 }
 
-/// A part of the endpoints of one service, which its label names.
+/// A part of the endpoints of one service. A label of the slice names the service.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EndpointSlice {

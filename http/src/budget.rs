@@ -20,7 +20,7 @@ pub enum Party {
     /// Through the socket that only root can open.
     Local,
     Address(IpAddr),
-    /// Through a socket of this host of which the kernel says who is at its other end.
+    /// A user of this host: the kernel reports the uid at the other end of a Unix socket.
     User(u32),
 }
 
@@ -127,7 +127,7 @@ impl Taken {
 }
 
 impl Held {
-    /// Whether its party may have so many more; if not, it has what it had.
+    /// Takes more units if the party may have so many more; otherwise returns false and changes nothing.
     pub fn grow(&mut self, units: usize) -> bool {
         if units == 0 {
             return true;
@@ -143,7 +143,8 @@ impl Held {
         may
     }
 
-    /// The same; where this is all that its party has, and no little, what is more is not counted.
+    /// Like `grow`, but if the party holds nothing else and its share is not small, units above the share are not
+    /// counted.
     pub fn grow_most(&mut self, units: usize) -> bool {
         if self.grow(units) {
             return true;
@@ -166,7 +167,7 @@ impl Held {
         true
     }
 
-    /// Gives some of it back, first what is not counted.
+    /// Gives units back, uncounted units first.
     pub fn shrink(&mut self, units: usize) {
         let counted = units.saturating_sub(self.beyond).min(self.units);
         self.beyond = self.beyond.saturating_sub(units);

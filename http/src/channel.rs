@@ -1,5 +1,5 @@
-//! The channel of a stream: one side publishes, the other carries. A thousand who watch have a thousand of them, and
-//! each is touched by each event, so there is nothing in it but what waits.
+//! The channel of a stream: one side publishes, the other side carries. A thousand watches have a thousand channels,
+//! and each event touches every channel: a channel holds waiting items and little else.
 //!
 //!     try_send                a watch: no place, and the reader was too slow
 //!     send, blocking_send     a log, a backup: at the reader's pace
@@ -56,7 +56,7 @@ impl Shared {
         Ok(item)
     }
 
-    /// Whoever is woken may take locks of its own, under which it comes here.
+    /// Unlocked first: the woken side may take a lock under which other threads use this channel.
     fn wake(mut waiting: MutexGuard<'_, Waiting>, which: impl FnOnce(&mut Waiting) -> &mut Option<Waker>) {
         let waker = which(&mut waiting).take();
         drop(waiting);

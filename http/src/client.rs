@@ -19,8 +19,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// Bytes of one line of a watch: an object of the largest request body, with its defaults and the envelope of its
-/// event.
+/// Bytes of a line in a watch: an object as large as the largest request body, with its defaults and the event around
+/// the object.
 pub const LINE_BYTES_MAX: usize = crate::BODY_BYTES_MAX + (1 << 20);
 
 /// Bytes of a whole reply: a list of some thousand pods.
@@ -35,8 +35,8 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 /// From the request to the head of its answer; the local side picks up an overlooked connection within a second.
 pub const HEAD: Duration = Duration::from_secs(10);
 
-/// Sixteen bytes that tell a server of WebSocket from one that answers what it has answered before: the agent's socket
-/// has no cache.
+/// The key of a WebSocket handshake: a fresh key would detect a cached answer. This key is constant, because the
+/// agent's socket has no cache.
 const KEY: &str = "Y29yYWNsZS1hZ2VudC0xLg==";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub struct Client {
     target: Arc<Target>,
     /// The `User-Agent` of this client.
     name: &'static str,
-    /// Watches are opened one after another.
+    /// Held while a watch is opened, so that watches are opened in sequence.
     opening: Arc<Mutex<()>>,
 }
 
@@ -103,8 +103,8 @@ impl Client {
         self.send(method, path_and_query, body.map(|body| ("application/json", body))).await
     }
 
-    /// Fetches a document unless it is unchanged: `known` are the headers that name the known version. At most so many
-    /// bytes of it.
+    /// Fetches a document unless it is unchanged: `known` are the headers that name the known version. A document of
+    /// more than `bytes_max` bytes is an error.
     pub async fn look(&self, path_and_query: &str, known: &HeaderMap, bytes_max: usize) -> Result<Reply, CallError> {
         let mut request = self.request(Method::GET, path_and_query).header(header::CONNECTION, "close");
         for (name, value) in known {
@@ -132,8 +132,8 @@ impl Client {
         timeout(CALL, whole).await.map_err(|_| self.slow("the whole reply"))?
     }
 
-    /// An answer without a limit, to be read piece by piece; one that is not 200 is `CallError::Refused`. `head`: until
-    /// it begins, which may be with its first piece.
+    /// An answer of any length, to be read piece by piece; a status other than 200 is `CallError::Refused`. `head`: the
+    /// longest time until the answer begins; some servers begin with the first piece.
     pub async fn pieces(&self, path_and_query: &str, head: Duration) -> Result<Pieces, CallError> {
         let request = self.request(Method::GET, path_and_query).header(header::CONNECTION, "close");
         let fetched = self.fetch_within(head, request, None).await?;
@@ -372,7 +372,7 @@ impl fmt::Display for CallError {
     }
 }
 
-/// `Display` joins its causes already, so there is no `source`.
+/// `Display` prints all causes already: a `source` would repeat the causes.
 impl std::error::Error for CallError {}
 
 /// hyper tells the step in its error and the reason in its source.

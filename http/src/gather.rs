@@ -1,4 +1,4 @@
-//! The whole answers of servers of this host, for a thread that may wait: what a handler makes its own answer of.
+//! Fetches whole answers from servers on this host, for a handler that combines them and may wait.
 use crate::outbound::{Reached, forward};
 use crate::{Forward, PathAndQuery, Server};
 use bytes::{Bytes, BytesMut};

@@ -133,8 +133,7 @@ pub enum Body {
     Upgrade(Upgrade),
 }
 
-/// A document that is put together while it is sent, so that it is never in memory as a whole: what it is made of is
-/// shared.
+/// A document that is assembled from shared pieces while it is sent, so that the whole document is never in memory.
 pub struct Long {
     /// The length of all pieces together.
     pub bytes: usize,
@@ -154,10 +153,10 @@ pub struct Stream {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
     Address(SocketAddr),
-    /// It speaks TLS 1.3; who it is is not verified.
+    /// The server speaks TLS 1.3; its certificate is not verified.
     Tls(SocketAddr),
-    /// Of this host, by its file: asked only where that is a socket, no link to one, and it and who listens there are
-    /// of root or of this process' own user.
+    /// The Unix socket of a server on this host. A request is sent only if the file is a socket and no link, and if the
+    /// file and the listening process belong to root or to this process' own user.
     Socket(PathBuf),
 }
 
@@ -230,7 +229,7 @@ impl Forward {
     }
 }
 
-/// May block: it runs on a thread of its carrier's bounded pool. A panic becomes a 500.
+/// May block: the carrier calls the handler on a thread in a bounded pool. A panic becomes a 500.
 pub type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
 
 impl Answer {

@@ -8,22 +8,21 @@ use std::time::Duration;
 /// to others.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// More than streams and requests together, so that there is always one that waits for its client: it goes where
-    /// another comes. Each costs a descriptor and 14 KB.
+    /// More than streams and requests together, so that some connection always waits for its client: this connection is
+    /// closed when a new client comes. Each costs a descriptor and 14 KB.
     pub connections_max: usize,
     /// The same of one address; an IPv6 address counts by its /64. On loopback all clients share one.
     pub connections_per_address_max: usize,
-    /// Requests between the end of their body and their answer; over it 429. Who asks for health is let through.
+    /// Requests between the end of their body and their answer; over it 429. Health checks are let through.
     pub requests_max: usize,
     /// The same from one address; over it 429.
     pub requests_per_address_max: usize,
-    /// Handlers of requests that only read that run at once: each has a thread. The rest wait `slot`. Who asks for
-    /// health has other places.
+    /// Handlers that run at once for requests that only read: each has a thread. More requests wait `slot`. Health
+    /// checks have separate places.
     pub handlers_max: usize,
     /// So that one address with many slow requests leaves some threads to the others.
     pub handlers_per_address_max: usize,
-    /// The same of requests that may write, beside those: writers wait for the disk, together, and keep nobody from
-    /// reading.
+    /// The same for requests that may write, in addition: writers wait for the disk together, and do not block readers.
     pub writers_max: usize,
     pub writers_per_address_max: usize,
     /// Watches, logs and forwarded answers at once; over it 429. A thousand that watch from one address have room.
@@ -31,8 +30,8 @@ pub struct Limits {
     /// Connections that were upgraded, each of which is a stream as well; over it 429. One that leads on to another
     /// server costs two descriptors and 40 KB.
     pub upgrades_max: usize,
-    /// Of these, the ones that stand for hours without a word, as forwarded ports do: who has all that he may have can
-    /// still run a command.
+    /// Upgraded connections that may be silent for hours, as forwarded ports are: a client at this limit can still run
+    /// a command.
     pub tunnels_max: usize,
     /// Request bodies in memory, the sum of their bytes beyond 8 KiB each; over it 429.
     pub bodies_bytes_max: usize,
@@ -80,26 +79,24 @@ impl Limits {
 /// The same for the local side. All its callers are root, so it bounds accidents, not attacks.
 #[derive(Clone, Debug)]
 pub struct LocalLimits {
-    /// Threads that run handlers of requests that only read. The agent of this host and some commands: four are never
-    /// all busy for long.
+    /// Threads for handlers of requests that only read. The clients are this host's agent and some commands: four
+    /// threads are never all busy for long.
     pub handlers: usize,
-    /// Requests that may write at once, a thread each beside those: they wait for the disk, and keep nobody from
-    /// reading; over it 429.
+    /// Requests that may write at once, each on an additional thread: writers wait for the disk, and do not block
+    /// readers; over it 429.
     pub writers_max: usize,
     /// Watches, logs and forwarded answers at once, a thread each; over it 429.
     pub streams_max: usize,
     /// Forwarded answers among them: who leaves a quiet log is noticed only at its next line, and must not lock out the
     /// watches.
     pub forwards_max: usize,
-    /// A blank line goes out between two events of a watch after this: else it cannot be seen that the watcher has
-    /// left.
+    /// A blank line goes out between two events of a watch after this: only a write shows that the client has left.
     pub heartbeat: Duration,
     /// After a request, connections that tiny_http overlooked in the same burst are looked for this much later.
     pub probe_soon: Duration,
     /// Without requests nothing can be overlooked; this looks whether the socket's file is still there.
     pub probe_slow: Duration,
-    /// Connections that a look makes where the one before it has helped; each lets tiny_http pick up one that it has
-    /// overlooked.
+    /// Connections that a probe makes after a probe that helped; each makes tiny_http pick up an overlooked connection.
     pub probes: usize,
 }
 

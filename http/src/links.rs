@@ -8,10 +8,10 @@ use crate::passing::behind;
 /// Of one tag. A longer one goes on as it is.
 const TAG_BYTES_MAX: usize = 16 * 1024;
 
-/// It is written again at each link, so a long one would make a small page a large one.
+/// The prefix is written again at each link: a long prefix would turn a small page into a large page.
 const PREFIX_BYTES_MAX: usize = 1024;
 
-/// The attributes that hold one address, of all elements that have any.
+/// The attributes whose value is a single address, by element.
 const ADDRESSES: &[(&str, &[&str])] = &[
     ("a", &["href"]),
     ("applet", &["codebase"]),
@@ -53,9 +53,9 @@ enum State {
     },
     /// Up to the next `>`: an end, a document type, an instruction.
     Closing,
-    /// Up to `-->`; how many of its bytes have come one after another.
+    /// Up to `-->`; the number counts the bytes of `-->` that have matched so far.
     Comment(usize),
-    /// Up to `</` and this name; how many of its bytes have come.
+    /// Up to `</` and the name `end`; `matched` counts the bytes so far.
     Within {
         end: Vec<u8>,
         matched: usize,
@@ -292,7 +292,7 @@ mod tests {
             // It leads through here already.
             "<a href=\"/p/next\">",
             "<a href=\"/p\">",
-            // Not an address of that element.
+            // The element has no address in this attribute.
             "<a src=\"/x\" data-href=\"/x\">",
             "<p href=\"/x\">",
             "</a href=\"/x\">",

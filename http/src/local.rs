@@ -38,7 +38,8 @@ use tiny_http::{Header, Response, Server};
 /// Bytes: the same work as on the network side.
 const STACK_BYTES: usize = crate::network::HANDLER_STACK_BYTES;
 
-/// Bytes that a client may announce and be refused: tiny_http allocates what of it was not read. Above, see `abandon`.
+/// Bytes that a client may announce and be refused: tiny_http allocates memory for the unread rest of a body. For
+/// larger bodies, see `abandon`.
 const REFUSED_BYTES_MAX: usize = 64 << 20;
 
 /// The port of a Unix socket in a directory that only its owner can enter.
@@ -149,12 +150,13 @@ pub fn prepare(path: &Path) -> io::Result<()> {
 }
 
 /// tiny_http's accept thread ends for ever on its first error (descriptors, threads), and its pool overlooks
-/// connections in a burst when those before them are kept open. Each connection that comes and goes makes it serve one
-/// of them.
+/// connections in a burst when earlier connections stay open. Each connection that comes and goes makes the pool serve
+/// an overlooked connection.
 ///
-/// Both can only happen when somebody connects, and then a handler sees a request or the error. So there is one look
-/// soon after each such sign, and a slow one. A sign right after a look was a request that it helped out, and there may
-/// be more of them: then there are several at once. An agent that reports now and then costs one connection each time.
+/// Both happen only when a client connects, and then a handler sees a request or the error. The supervisor looks soon
+/// after each such sign, and rarely without a sign. A sign right after a look was a request that the look helped out,
+/// and more requests may wait: the next look makes several connections. An agent that reports now and then costs one
+/// connection each time.
 fn supervise(plane: &Arc<Plane>, mut server: Arc<Server>, stirred: &Receiver<()>, stopping: &AtomicBool) {
     let LocalLimits { probe_soon, probe_slow, probes, .. } = plane.limits;
     let (mut alive, mut looked) = (true, false);
@@ -247,8 +249,8 @@ fn listen(plane: &Arc<Plane>) -> io::Result<Arc<Server>> {
     Ok(server)
 }
 
-/// Who may write waits for the disk beside those who read. Of these, clients that do not take their answers may hold
-/// all handlers but one: health is answered whatever they do.
+/// Requests that may write wait for the disk on threads of their own. Readers that do not take their answers occupy at
+/// most all handlers but one: the last handler always answers health checks.
 fn receive(plane: &Arc<Plane>, request: tiny_http::Request) -> io::Result<()> {
     if Method::from_bytes(request.method().as_str().as_bytes()).is_ok_and(|method| method.is_safe()) {
         if is_health(&request) {
@@ -266,7 +268,7 @@ fn receive(plane: &Arc<Plane>, request: tiny_http::Request) -> io::Result<()> {
     spawn("write", move || drop(answer(&writer.plane, request))).map(drop)
 }
 
-/// With a body it could be one that never comes.
+/// A request with a body does not count: a body that never comes would occupy the last handler.
 fn is_health(request: &tiny_http::Request) -> bool {
     let path = request.url().split('?').next().unwrap_or_default();
     let in_chunks = request.headers().iter().any(|header| header.field.equiv("Transfer-Encoding"));
@@ -391,8 +393,8 @@ fn response(status: StatusCode, headers: &HeaderMap, bytes: Bytes) -> Response<i
 
 /// Dropping a request makes tiny_http allocate all that its client announced and did not send, which for a disk image
 /// sent here by mistake ends the process. So the client gets its answer, and the rest of this connection, a thread and
-/// two descriptors, is given up for good. The only way to the bare connection leads through an answer of tiny_http: an
-/// interim one, which clients skip.
+/// two descriptors, is given up for good. tiny_http gives the bare connection only in exchange for an answer: an
+/// interim answer, which clients skip.
 fn abandon(request: tiny_http::Request, answer: Answer) -> io::Result<()> {
     let Body::Whole(bytes) = answer.body else { return Ok(()) };
     let mut rest = request.upgrade("close", Response::empty(100));

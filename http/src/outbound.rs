@@ -1,5 +1,5 @@
-//! One request over a connection of its own: what a forwarded answer and the agent's client share. hyper speaks,
-//! callers bound.
+//! Sends one request over a new connection, for forwarded answers and for the agent's client. hyper speaks HTTP,
+//! callers set the limits.
 use crate::links::Links;
 use crate::passing::{asks_for_pages, end_to_end, is_page, passed, passed_on};
 use crate::refusal::Refusal;
@@ -25,7 +25,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 /// A server on this host accepts at once, or its backlog is full.
 const FORWARD_CONNECT: Duration = Duration::from_secs(5);
 
-/// Bytes of the head of an answer, and of what is read ahead of its reader.
+/// Bytes of an answer's head, and bytes that hyper reads ahead of the reader.
 const READ_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) struct Fetched {
@@ -64,7 +64,7 @@ pub(crate) struct Forwarded {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     body: Incoming,
-    /// Of a page, until its end.
+    /// Rewrites the links in a page. None: the answer is no page.
     links: Option<Links>,
     ended: bool,
     idle: Duration,
@@ -75,7 +75,7 @@ pub(crate) struct Forwarded {
 /// The outcome of a request to another server.
 pub(crate) enum Reached {
     Answer(Forwarded),
-    /// It takes over the connection, and says so with this head.
+    /// The server takes over the connection, and has answered with these headers.
     Upgraded(HeaderMap, Upgraded),
 }
 
@@ -174,7 +174,7 @@ async fn connect_own(path: &Path) -> io::Result<UnixStream> {
 }
 
 impl Forwarded {
-    /// An error in the middle of a body must reach the client as one: what it has is not whole.
+    /// An error in the middle of a body must reach the client as an error: the client has only a part of the body.
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             if self.ended {

@@ -38,7 +38,8 @@ const OF_THE_ORIGIN: [&str; 11] = [
 /// The same, all that begin with it.
 const OF_OTHER_ORIGINS: &str = "access-control-";
 
-/// A page of another server runs in an origin of its own, though it comes from ours: it reads nothing of the API.
+/// A page from a different server runs in a separate origin, although the page comes from our address: its scripts read
+/// nothing from the API.
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox allow-scripts allow-forms allow-popups");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -81,7 +82,7 @@ pub(crate) fn passed(passes: &Passes, authority: &str, status: StatusCode, heade
             if is_page(status, headers) {
                 changed(&mut passed);
             }
-            // Beside its own one, which may forbid more.
+            // Added to the server's own policy, which may forbid more.
             passed.append(header::CONTENT_SECURITY_POLICY, SANDBOX);
             let location = passed.get(header::LOCATION).and_then(|value| value.to_str().ok());
             let moved = location.and_then(|value| behind(value, authority, prefix));
@@ -93,7 +94,7 @@ pub(crate) fn passed(passes: &Passes, authority: &str, status: StatusCode, heade
     }
 }
 
-/// Of a head that takes over the connection: all that both ends have to know of their protocol.
+/// The headers of a message that takes over the connection: both ends must know everything about their protocol.
 pub(crate) fn passed_on(headers: &HeaderMap) -> HeaderMap {
     let own = [header::UPGRADE, header::CONNECTION].map(|name| (name.clone(), headers.get(name).cloned()));
     let mut passed: HeaderMap = end_to_end(headers)
@@ -114,7 +115,7 @@ pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap) -> bool {
     html && status != StatusCode::PARTIAL_CONTENT && ["", "identity"].contains(&said(header::CONTENT_ENCODING).as_str())
 }
 
-/// Of a page whose links change: its bytes are not those that its server has counted and summed.
+/// For a page with rewritten links: the ranges, digests and strong tag from the server do not fit the new bytes.
 fn changed(headers: &mut HeaderMap) {
     for name in ["accept-ranges", "content-md5", "digest", "content-digest", "repr-digest"] {
         headers.remove(name);
@@ -125,7 +126,7 @@ fn changed(headers: &mut HeaderMap) {
     }
 }
 
-/// Whoever asks for pages gets them as they are: of one that is compressed no link can be read.
+/// Whether a client asks for pages. Pages are fetched uncompressed, because links in a compressed page cannot be read.
 pub(crate) fn asks_for_pages(headers: &HeaderMap) -> bool {
     let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.any(|value| value.to_ascii_lowercase().contains("text/html"))
@@ -135,13 +136,13 @@ fn of_origin(name: &HeaderName) -> bool {
     OF_THE_ORIGIN.contains(&name.as_str()) || name.as_str().starts_with(OF_OTHER_ORIGINS)
 }
 
-/// A link to that server as it is reached through here. None: it leads elsewhere, on from where it stands, or through
-/// here already.
+/// A link to that server, changed to lead through this proxy. None: the link leads to a different host, is relative to
+/// its page, or leads through this proxy already.
 pub(crate) fn behind(location: &str, authority: &str, prefix: &str) -> Option<String> {
     let of_http = ["http://", "https://", "//"].iter().find_map(|scheme| location.strip_prefix(scheme));
     let path = match of_http {
         Some(rest) => {
-            // Without a port it is that of the scheme.
+            // An address without a port has the scheme's usual port.
             let usual = if location.starts_with("https") { ":443" } else { ":80" };
             let bare = authority.strip_suffix(usual).unwrap_or(authority);
             rest.strip_prefix(authority)

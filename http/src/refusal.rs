@@ -13,7 +13,7 @@ pub(crate) enum Refusal {
     Malformed(&'static str),
     /// Sent by a web page or through a foreign name.
     Foreign(&'static str, String),
-    /// Nobody is known by what the request shows.
+    /// The credentials in the request belong to no known user.
     Unidentified(String),
     /// A request that is refused to everybody.
     Barred(&'static str),
@@ -30,7 +30,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// `path`: what was asked for, as it says in which version.
+    /// `path`: the requested path, which names the API version for the answer.
     pub(crate) fn answer(&self, path: &str) -> Answer {
         let (code, reason) = match self {
             Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),

@@ -13,7 +13,7 @@ const DESCRIPTORS_ELSE: u64 = 64;
 /// Connections of the local side; tiny_http takes two descriptors for each.
 const LOCAL_CONNECTIONS: u64 = 64;
 
-/// Descriptors of a forwarded answer on the local side: its runtime's three and its connection.
+/// Descriptors of a forwarded answer on the local side: three for its runtime, and its connection.
 const LOCAL_FORWARD_DESCRIPTORS: u64 = 4;
 
 /// Threads of the local side: tiny_http has one for each connection, and there are its handlers, writers and streams.
@@ -73,7 +73,7 @@ pub fn granted() -> Granted {
     Granted { descriptors, threads: [processes, group].into_iter().flatten().min() }
 }
 
-/// The least that any group above this process leaves: `pids.max` less what others in it have.
+/// The fewest threads that any cgroup of this process leaves: `pids.max` less `pids.current`.
 fn group_threads(proc_cgroup: &str, root: &Path) -> Option<u64> {
     let path = proc_cgroup.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let number = |file: &Path| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();

@@ -87,13 +87,13 @@ fn hand_over(mut job: Job) -> Result<(), String> {
             }
         })
         .map_err(|error| error.to_string())?;
-    // Who fails to take it drops it, and who waits for it hears of the end.
+    // A thread that has failed drops the job, and `open` then returns an error.
     let _ = jobs.send(job);
     *thread = Some(jobs);
     Ok(())
 }
 
-/// Until no connection has come for a while, and none is there.
+/// Runs until no connection is open and none has come for a while.
 async fn carry_all(mut waiting: UnboundedReceiver<Job>) {
     let mut running = JoinSet::new();
     loop {
@@ -288,7 +288,7 @@ mod tests {
                 break;
             };
             let found = answer(port).await.unwrap_or_else(|error| error);
-            // It may wait for another word.
+            // The server process may wait for more input.
             let _ = child.kill();
             child.wait().unwrap();
             assert!(found.contains(expected), "{more:?}: {found}");

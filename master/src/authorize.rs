@@ -2,8 +2,8 @@
 //!
 //! `serve` asks before it answers anything. There are no rules yet, so the answer is yes.
 
-use crate::call::{Call, Misdirected, Route, Verb};
-use crate::through::Through;
+use crate::call::{Call, Route, RouteError, Verb};
+use crate::through::ProxyRequest;
 use coracle_api::meta::Resource;
 use coracle_api::status::Status;
 use coracle_http::Identity;
@@ -33,11 +33,11 @@ pub fn authorize(_: &Attributes, _: &Identity) -> Result<(), String> {
 }
 
 impl Attributes {
-    /// The attributes of a request, also of one that leads nowhere.
-    pub fn of(route: &Result<Route<'_>, Misdirected>, method: &str, path: &str) -> Attributes {
+    /// The attributes of a request, also if the path of the request leads nowhere.
+    pub fn of(route: &Result<Route<'_>, RouteError>, method: &str, path: &str) -> Attributes {
         match route {
             Ok(Route::Object(call)) => Attributes::of_call(call, method),
-            Ok(Route::Through(through)) => Attributes::of_through(through, method),
+            Ok(Route::ProxyRequest(through)) => Attributes::of_through(through, method),
             Ok(Route::Page(_) | Route::Upkeep(_)) | Err(_) => {
                 Attributes::Path { verb: method.to_ascii_lowercase(), path: path.to_owned() }
             }
@@ -55,7 +55,7 @@ impl Attributes {
         Attributes::of_call(call, "POST")
     }
 
-    fn of_through(through: &Through, method: &str) -> Attributes {
+    fn of_through(through: &ProxyRequest, method: &str) -> Attributes {
         let verb = match method {
             "POST" => "create",
             "PUT" => "update",

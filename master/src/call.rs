@@ -9,10 +9,10 @@
 
 use crate::form::Form;
 pub use crate::form::Version;
-use crate::page::{self, AboutPage, Task};
+use crate::page::{self, ServerDocument, Task};
 pub use crate::query::{FieldValidation, Options};
 use crate::query::{decode, flag, options, parameters, timeout};
-use crate::through::{self, Through};
+use crate::through::{self, ProxyRequest};
 use coracle_api::kinds::{self, Kind, Kinds};
 use coracle_api::old;
 use coracle_api::strategy::Share;
@@ -24,8 +24,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub enum Route<'k> {
     Object(Box<Call<'k>>),
-    Through(Box<Through<'k>>),
-    Page(AboutPage),
+    ProxyRequest(Box<ProxyRequest<'k>>),
+    Page(ServerDocument),
     /// A request of the command line; on the local socket alone.
     Upkeep(Task),
 }
@@ -62,7 +62,7 @@ pub enum Verb {
 #[derive(Debug)]
 pub struct Call<'k> {
     pub version: Version,
-    /// The table of which its kinds are rows.
+    /// The table that contains `kind` and `shown`.
     pub kinds: &'k Kinds,
     /// The kind whose rules hold, and under whose resource the objects are stored.
     pub kind: &'k Kind,
@@ -86,9 +86,9 @@ pub struct Call<'k> {
 
 /// Why a request is no call.
 #[derive(Debug, PartialEq)]
-pub enum Misdirected {
+pub enum RouteError {
     /// Nothing is served at this path.
-    Nowhere,
+    ProxyError,
     /// Something is, but not by this method.
     Method,
     Malformed(String),
@@ -104,18 +104,18 @@ pub fn version(path: &str) -> Version {
     named.map_or(Version::V1, Version::Old)
 }
 
-pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Result<Route<'k>, Misdirected> {
+pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Result<Route<'k>, RouteError> {
     if let Some(task) = Task::of(method, path) {
         return Ok(Route::Upkeep(task));
     }
     // A slash at its end is the other server's business.
     if let Some(through) = through::parse(kinds, path, query) {
-        return through.map(|through| Route::Through(Box::new(through)));
+        return through.map(|through| Route::ProxyRequest(Box::new(through)));
     }
     let path = path.trim_end_matches('/');
     if let Some(page) = page::of(kinds, path, query) {
         let answered = method == "GET" || method == "HEAD" || page.any_method();
-        return if answered { Ok(Route::Page(page)) } else { Err(Misdirected::Method) };
+        return if answered { Ok(Route::Page(page)) } else { Err(RouteError::Method) };
     }
     let version = version(path);
     let (group, group_version, rest) = group(path, version)?;
@@ -135,13 +135,13 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     let verb = verb(method, &place, watch, watch_path)?;
     // Nobody deleted collections before v1.
     if verb == Verb::DeleteCollection && version != Version::V1 {
-        return Err(Misdirected::Method);
+        return Err(RouteError::Method);
     }
     // Of a create and of what is deleted as a whole the path names the namespace; in the flat versions there is a
     // default.
     let placed = matches!(verb, Verb::Create | Verb::Bind | Verb::DeleteCollection);
     if !version.is_flat() && place.kind.namespaced && place.namespace.is_none() && placed {
-        return Err(Misdirected::Method);
+        return Err(RouteError::Method);
     }
     if version == Version::V1
         && !matches!(verb, Verb::Watch | Verb::Log | Verb::Exec | Verb::Attach | Verb::PortForward)
@@ -187,15 +187,15 @@ struct RequestPath<'k> {
 }
 
 /// The API group, its version and the path behind it: `/apis/apps/v1/deployments`. A version of old has the core group.
-fn group(path: &str, version: Version) -> Result<(&str, &str, &str), Misdirected> {
+fn group(path: &str, version: Version) -> Result<(&str, &str, &str), RouteError> {
     let of_core = path.strip_prefix("/api/").and_then(|path| path.strip_prefix(version.name())?.strip_prefix('/'));
     if let Some(rest) = of_core {
         return Ok(("", "v1", rest));
     }
-    let mut parts = path.strip_prefix("/apis/").ok_or(Misdirected::Nowhere)?.splitn(3, '/');
+    let mut parts = path.strip_prefix("/apis/").ok_or(RouteError::ProxyError)?.splitn(3, '/');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(group), Some(version), Some(rest)) if !group.is_empty() => Ok((group, version, rest)),
-        _ => Err(Misdirected::Nowhere),
+        _ => Err(RouteError::ProxyError),
     }
 }
 
@@ -203,7 +203,7 @@ fn place_v1<'k>(
     kinds: &'k Kinds,
     (group, version): (&str, &str),
     segments: Vec<String>,
-) -> Result<RequestPath<'k>, Misdirected> {
+) -> Result<RequestPath<'k>, RouteError> {
     let place = upright(kinds, group.is_empty(), segments, |plural| kinds.by_path(group, version, plural))?;
     let (kind, named) = (place.kind, !place.name.is_empty());
     // What is only made has no path of its own, and none without its namespace.
@@ -212,13 +212,13 @@ fn place_v1<'k>(
         .any(|verb| kind.offers(*verb));
     let everywhere = kind.offers(kinds::Verb::List) || !kind.namespaced || place.namespace.is_some();
     if named && place.subresource.is_empty() && !by_name || !named && !everywhere {
-        Err(Misdirected::Nowhere)
+        Err(RouteError::ProxyError)
     } else {
         Ok(place)
     }
 }
 
-fn place_v1beta3(kinds: &Kinds, version: old::Version, segments: Vec<String>) -> Result<RequestPath<'_>, Misdirected> {
+fn place_v1beta3(kinds: &Kinds, version: old::Version, segments: Vec<String>) -> Result<RequestPath<'_>, RouteError> {
     upright(kinds, true, segments, |plural| kinds.by_old_path(version, plural))
 }
 
@@ -228,7 +228,7 @@ fn upright<'k>(
     of_core: bool,
     mut segments: Vec<String>,
     called: impl Fn(&str) -> Option<&'k Kind>,
-) -> Result<RequestPath<'k>, Misdirected> {
+) -> Result<RequestPath<'k>, RouteError> {
     let mut namespace = None;
     // `/namespaces/NS/status` is the namespace's own subresource, not a resource inside it.
     let own = |name: &str| of_core && subresource_of(kinds, "namespaces", name);
@@ -237,13 +237,13 @@ fn upright<'k>(
         namespace = Some(segments.remove(1));
         segments.remove(0);
     }
-    let kind = called(&segments[0]).ok_or(Misdirected::Nowhere)?;
+    let kind = called(&segments[0]).ok_or(RouteError::ProxyError)?;
     if inside && (!kind.namespaced || namespace.as_ref().is_some_and(String::is_empty)) {
-        return Err(Misdirected::Nowhere);
+        return Err(RouteError::ProxyError);
     }
     let place = rest(kind, namespace, segments)?;
     // An object of a namespaced kind has no path outside its namespace; only `watch` of old names one there.
-    if kind.namespaced && !inside && !place.name.is_empty() { Err(Misdirected::Nowhere) } else { Ok(place) }
+    if kind.namespaced && !inside && !place.name.is_empty() { Err(RouteError::ProxyError) } else { Ok(place) }
 }
 
 fn subresource_of(kinds: &Kinds, plural: &str, name: &str) -> bool {
@@ -255,15 +255,15 @@ fn place_flat<'k>(
     version: old::Version,
     mut segments: Vec<String>,
     parameters: &[(String, String)],
-) -> Result<RequestPath<'k>, Misdirected> {
+) -> Result<RequestPath<'k>, RouteError> {
     // Some versions of 2014 had the namespace in the path.
     if segments.len() >= 3 && segments[0] == "ns" {
         let namespace = segments.remove(1);
         segments.remove(0);
         let kind = kinds.by_old_path(version, &segments[0]).filter(|kind| kind.namespaced && !namespace.is_empty());
-        return rest(kind.ok_or(Misdirected::Nowhere)?, Some(namespace), segments);
+        return rest(kind.ok_or(RouteError::ProxyError)?, Some(namespace), segments);
     }
-    let kind = kinds.by_old_path(version, &segments[0]).ok_or(Misdirected::Nowhere)?;
+    let kind = kinds.by_old_path(version, &segments[0]).ok_or(RouteError::ProxyError)?;
     let namespace = parameters
         .iter()
         .find(|(name, value)| name == "namespace" && !value.is_empty())
@@ -271,37 +271,37 @@ fn place_flat<'k>(
     rest(kind, namespace.filter(|_| kind.namespaced), segments)
 }
 
-fn rest<'k>(kind: &'k Kind, namespace: Option<String>, segments: Vec<String>) -> Result<RequestPath<'k>, Misdirected> {
+fn rest<'k>(kind: &'k Kind, namespace: Option<String>, segments: Vec<String>) -> Result<RequestPath<'k>, RouteError> {
     let mut segments = segments.into_iter().skip(1);
     let name = segments.next();
     let subresource = segments.next();
     let empty = |segment: &Option<String>| segment.as_ref().is_some_and(String::is_empty);
     if segments.next().is_some() || empty(&name) || empty(&subresource) {
-        return Err(Misdirected::Nowhere);
+        return Err(RouteError::ProxyError);
     }
     let name = name.unwrap_or_default();
     if name.contains('/') {
-        return Err(Misdirected::Malformed(format!("the name {name:?} contains a slash")));
+        return Err(RouteError::Malformed(format!("the name {name:?} contains a slash")));
     }
     let fault = match name.as_str() {
         "." | ".." => Some(format!("may not be '{name}'")),
         _ => name.contains('%').then(|| "may not contain '%'".to_owned()),
     };
     if let Some(fault) = fault {
-        return Err(Misdirected::Malformed(format!("Name parameter invalid: {name:?}: {fault}")));
+        return Err(RouteError::Malformed(format!("Name parameter invalid: {name:?}: {fault}")));
     }
     let subresource = subresource.unwrap_or_default();
     if !subresource.is_empty() && kind.subresource(&subresource).is_none() {
-        return Err(Misdirected::Nowhere);
+        return Err(RouteError::ProxyError);
     }
     Ok(RequestPath { kind, namespace, name, subresource })
 }
 
-fn verb(method: &str, place: &RequestPath, watch: bool, watch_path: bool) -> Result<Verb, Misdirected> {
+fn verb(method: &str, place: &RequestPath, watch: bool, watch_path: bool) -> Result<Verb, RouteError> {
     let named = !place.name.is_empty();
     let verb = match (method, place.subresource.as_str()) {
         ("GET", "") if watch && (watch_path || !named) => Verb::Watch,
-        _ if watch_path => return Err(Misdirected::Method),
+        _ if watch_path => return Err(RouteError::Method),
         ("GET", "") => {
             if named {
                 Verb::Get
@@ -331,9 +331,9 @@ fn verb(method: &str, place: &RequestPath, watch: bool, watch_path: bool) -> Res
         ("GET" | "POST", "exec") => Verb::Exec,
         ("GET" | "POST", "attach") => Verb::Attach,
         ("GET" | "POST", "portforward") => Verb::PortForward,
-        _ => return Err(Misdirected::Method),
+        _ => return Err(RouteError::Method),
     };
-    if offered(place, verb) { Ok(verb) } else { Err(Misdirected::Method) }
+    if offered(place, verb) { Ok(verb) } else { Err(RouteError::Method) }
 }
 
 fn share(place: &RequestPath) -> Option<&'static Share> {
@@ -376,7 +376,7 @@ mod tests {
         match parse(&kinds, method, path, query) {
             Ok(Route::Page(page)) => format!("{page:?}"),
             Ok(Route::Upkeep(task)) => format!("{task:?}"),
-            Ok(Route::Through(through)) => format!("{through:?}"),
+            Ok(Route::ProxyRequest(through)) => format!("{through:?}"),
             Ok(Route::Object(call)) => {
                 let version = match call.version {
                     Version::V1 => "V1".to_owned(),
@@ -555,7 +555,7 @@ mod tests {
         let read = options("/api/v1beta1/pods", "labels=&fields=ID%3Dx&limit=1&continue=x").unwrap();
         assert_eq!(read, Options { fields: "ID=x".into(), ..Options::default() });
         for bad in ["timeoutSeconds=x", "limit=many", "a=%f", "gracePeriodSeconds=1.5", "a=%00"] {
-            assert!(matches!(options("/api/v1/pods", bad), Err(Misdirected::Malformed(_))), "{bad}");
+            assert!(matches!(options("/api/v1/pods", bad), Err(RouteError::Malformed(_))), "{bad}");
         }
         assert_eq!(options("/api/v1/pods", "%zz=1&a%f"), Ok(Options::default()));
         assert_eq!(options("/api/v1/nodes/n", "timeoutSeconds=x&limit=y"), Ok(Options::default()));

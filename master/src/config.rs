@@ -34,9 +34,9 @@ pub struct Config {
     pub agent_sockets: PathBuf,
     pub service_cidr: Cidr,
     pub node_ports: NodePorts,
-    /// Services of type LoadBalancer get the nodes' addresses. Without it somebody else is their balancer.
+    /// Services of type LoadBalancer get the nodes' addresses. False: an external controller balances such services.
     pub balancer: bool,
-    /// Bytes that the store may hold. None: a share of the memory that there is.
+    /// Bytes that the store may hold. None: a share of the memory that this process may use.
     pub store_limit: Option<u64>,
     /// Silence after which a node counts as gone.
     pub node_monitor_grace: Duration,
@@ -356,7 +356,7 @@ mod tests {
             let refused: String = parse(command, Ok("nonsense")).unwrap_err();
             assert!(refused.starts_with("/etc/coracle/master.conf line 1: "), "{command}: {refused}");
         }
-        // A copy elsewhere has nothing to do with that master; the one that serves reads what it is told to.
+        // A copy elsewhere ignores the file of the packaged master; a serving master reads only the file in `--config`.
         let copy = ("/copy".into(), plain.1.clone());
         assert_eq!(parse("store verify --data-dir /copy", Ok("nonsense")), Ok(copy.clone()));
         assert_eq!(parse("restore a --data-dir=/copy", Ok("nonsense")), Ok(copy));

@@ -1,7 +1,7 @@
 //! Turns every kind of refusal into a Status. PURE.
 
-use crate::call::{Call, Misdirected, Verb, Version};
-use crate::prepare::Unfit;
+use crate::call::{Call, RouteError, Verb, Version};
+use crate::prepare::InvalidDocument;
 use crate::store::Refused;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
@@ -14,7 +14,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Fault {
     pub status: Status,
-    /// Path of the object that is there already.
+    /// The path of the object that already exists.
     pub location: Option<String>,
     /// What is to be said all the same.
     pub warnings: Vec<String>,
@@ -26,12 +26,12 @@ impl From<Status> for Fault {
     }
 }
 
-impl From<Misdirected> for Fault {
-    fn from(misdirected: Misdirected) -> Fault {
+impl From<RouteError> for Fault {
+    fn from(misdirected: RouteError) -> Fault {
         match misdirected {
-            Misdirected::Nowhere => Status::unknown_path(),
-            Misdirected::Method => Status::method_not_allowed(),
-            Misdirected::Malformed(why) => Status::bad_request(why),
+            RouteError::ProxyError => Status::unknown_path(),
+            RouteError::Method => Status::method_not_allowed(),
+            RouteError::Malformed(why) => Status::bad_request(why),
         }
         .into()
     }
@@ -82,10 +82,10 @@ impl Fault {
     }
 
     /// A document that `prepare` would not let through.
-    pub fn unfit(call: &Call, name: &str, unfit: Unfit) -> Fault {
+    pub fn unfit(call: &Call, name: &str, unfit: InvalidDocument) -> Fault {
         let resource = &call.kind.resource;
         match unfit {
-            Unfit::Invalid { name, problems } => {
+            InvalidDocument::Invalid { name, problems } => {
                 let mut fault = Fault::invalid(call, call.kind, &name, problems);
                 match call.verb {
                     Verb::Update | Verb::Patch => {
@@ -98,20 +98,20 @@ impl Fault {
                 }
                 return fault;
             }
-            Unfit::Forbidden { name, why } => Status::forbidden(resource, &name, &why),
-            Unfit::Stale => Status::stale(resource, name),
-            Unfit::Unseen => {
+            InvalidDocument::Forbidden { name, why } => Status::forbidden(resource, &name, &why),
+            InvalidDocument::Stale => Status::stale(resource, name),
+            InvalidDocument::Unseen => {
                 let problem =
                     Problem::invalid(&Path::new("metadata.resourceVersion"), 0, "must be specified for an update");
                 // Kubernetes calls the object by its resource here, and by its kind wherever else one is invalid.
                 Status::invalid_of(&resource.group, &resource.plural, name, &[problem])
             }
-            Unfit::NoRevision { why } => return Fault::misread(call, why),
-            Unfit::OtherUid { given, stands } => {
+            InvalidDocument::NoRevision { why } => return Fault::misread(call, why),
+            InvalidDocument::OtherUid { given, stands } => {
                 let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {stands}");
                 Status::conflict(resource, name, &why)
             }
-            Unfit::OtherRevision { given, stands } => {
+            InvalidDocument::OtherRevision { given, stands } => {
                 let why = format!(
                     "Precondition failed: ResourceVersion in precondition: {given}, ResourceVersion in object meta: \
                      {stands}"

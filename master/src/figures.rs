@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A rate takes an agent a second at most, and an engine that is asked may be busy.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Bytes of what one agent answers: a container takes a hundred.
+/// The size limit of one agent's answer: a container takes about a hundred bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// As an agent tells it.

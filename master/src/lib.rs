@@ -41,7 +41,7 @@ use crate::making::Maker;
 use crate::serve::Serve;
 use crate::store::{FlatStore, KindRow, Sketch, Store, StoreRules};
 use crate::upkeep::Upkeep;
-use coracle_api::kinds::{Kind, Kinds, Misfit};
+use coracle_api::kinds::{Kind, KindConflict, Kinds};
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_api::strategy::CREATION_TOKEN;
 use coracle_api::strategy::namespace::SYSTEM;
@@ -238,7 +238,7 @@ impl Master {
     }
 
     /// Serves one more kind from the next request on, and the objects of it that the store has.
-    pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
+    pub fn define(&self, kind: Kind) -> Result<(), KindConflict> {
         self.registry.define(kind)
     }
 

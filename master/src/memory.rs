@@ -28,8 +28,8 @@ fn of_host(meminfo: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// Where a line of `/proc/self/cgroup` says that limits stand: its group's, and those of all above it. Those that are
-/// not there limit nothing.
+/// The limit files for a line of `/proc/self/cgroup`: the file of the named control group and the files of all parent
+/// groups. A missing file sets no limit.
 fn files(line: &str) -> Vec<PathBuf> {
     let mut parts = line.splitn(3, ':');
     let (Some(_), Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next()) else {

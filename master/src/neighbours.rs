@@ -1,5 +1,5 @@
-//! Networks of this host that have addresses of services in them: what is sent there would go elsewhere, or never come
-//! to a service.
+//! Networks of this host that overlap with the service CIDR: a packet to a shared address would go to the wrong
+//! destination, or never reach the service.
 
 use coracle_api::strategy::Cidr;
 use std::fs;

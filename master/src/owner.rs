@@ -34,7 +34,8 @@ pub fn refuse(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Becomes the owner of a directory for good, where this is root; of one that is not there, whose would be made.
+/// If this process is root, becomes the owner of a directory for good. A missing directory counts as owned by the owner
+/// of the nearest existing parent.
 pub fn become_owner(dir: &Path) -> Result<(), String> {
     let Some((uid, gid)) = other_owner(dir) else { return Ok(()) };
     all_readable(dir, uid)?;

@@ -29,7 +29,7 @@ impl Task {
 
 /// Documents that are about the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AboutPage {
+pub enum ServerDocument {
     /// `/`: the paths that there are.
     Root,
     Health(HealthQuestion),
@@ -52,7 +52,7 @@ pub enum AboutPage {
     OldResources(Version),
     /// `/api/v1beta1/operations`: what writes of 2014 that were not done at once became. Here they are.
     Operations(Version),
-    /// One of them, by its number.
+    /// One operation, by number.
     Operation(Version),
     /// `/openapi/v2`.
     Swagger,
@@ -68,19 +68,19 @@ pub enum AboutPage {
     Nothing,
 }
 
-impl AboutPage {
+impl ServerDocument {
     /// Whether it is answered whatever the method is: most that are no resources are, as in Kubernetes.
     pub fn any_method(&self) -> bool {
         match self {
-            AboutPage::Root
-            | AboutPage::Health(_)
-            | AboutPage::Metrics
-            | AboutPage::Groups
-            | AboutPage::Group { .. }
-            | AboutPage::Nothing => true,
-            AboutPage::Swagger | AboutPage::OpenApiIndex | AboutPage::OpenApi { .. } => true,
-            AboutPage::Version | AboutPage::Versions | AboutPage::Resources { .. } => false,
-            AboutPage::OldResources(_) | AboutPage::Operations(_) | AboutPage::Operation(_) => false,
+            ServerDocument::Root
+            | ServerDocument::Health(_)
+            | ServerDocument::Metrics
+            | ServerDocument::Groups
+            | ServerDocument::Group { .. }
+            | ServerDocument::Nothing => true,
+            ServerDocument::Swagger | ServerDocument::OpenApiIndex | ServerDocument::OpenApi { .. } => true,
+            ServerDocument::Version | ServerDocument::Versions | ServerDocument::Resources { .. } => false,
+            ServerDocument::OldResources(_) | ServerDocument::Operations(_) | ServerDocument::Operation(_) => false,
         }
     }
 }
@@ -97,54 +97,56 @@ pub struct HealthQuestion {
 }
 
 /// The page at a path without a slash at its end; None: an object's path, or one below a group.
-pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<AboutPage> {
+pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<ServerDocument> {
     let mut parts = path.split('/').skip(1);
     let (first, second, third, fourth) = (parts.next().unwrap_or_default(), parts.next(), parts.next(), parts.next());
     let more = fourth.is_some();
     match (first, second, third) {
-        ("", None, _) => Some(AboutPage::Root),
-        ("version", None, _) => Some(AboutPage::Version),
-        ("metrics", None, _) => Some(AboutPage::Metrics),
-        ("healthz" | "livez" | "readyz", check, None) => Some(AboutPage::Health(health(first, check, query))),
-        ("api", None, _) => Some(AboutPage::Versions),
-        ("api", Some("v1"), None) => Some(AboutPage::Resources { group: String::new(), version: "v1".to_owned() }),
+        ("", None, _) => Some(ServerDocument::Root),
+        ("version", None, _) => Some(ServerDocument::Version),
+        ("metrics", None, _) => Some(ServerDocument::Metrics),
+        ("healthz" | "livez" | "readyz", check, None) => Some(ServerDocument::Health(health(first, check, query))),
+        ("api", None, _) => Some(ServerDocument::Versions),
+        ("api", Some("v1"), None) => Some(ServerDocument::Resources { group: String::new(), version: "v1".to_owned() }),
         // Clients between the old and the new discovery look for it there.
         ("api" | "apis", Some(version), None) if let Some(version) = Version::named(version) => {
-            Some(AboutPage::OldResources(version))
+            Some(ServerDocument::OldResources(version))
         }
         ("api", Some(version), Some("operations")) => {
             operations(Version::named(version)?, fourth, parts.next().is_some())
         }
         ("api", _, _) => None,
-        ("apis", None, _) => Some(AboutPage::Groups),
-        ("apis", Some(group), None) if serves(kinds, group, None) => Some(AboutPage::Group { group: group.to_owned() }),
+        ("apis", None, _) => Some(ServerDocument::Groups),
+        ("apis", Some(group), None) if serves(kinds, group, None) => {
+            Some(ServerDocument::Group { group: group.to_owned() })
+        }
         ("apis", Some(group), Some(version)) if !more && serves(kinds, group, Some(version)) => {
-            Some(AboutPage::Resources { group: group.to_owned(), version: version.to_owned() })
+            Some(ServerDocument::Resources { group: group.to_owned(), version: version.to_owned() })
         }
         ("apis", Some(group), _) if serves(kinds, group, None) => None,
-        ("openapi", Some("v2"), None) => Some(AboutPage::Swagger),
-        ("openapi", Some("v3"), None) => Some(AboutPage::OpenApiIndex),
-        ("openapi", Some("v3"), Some(_)) => Some(open_api(kinds, path, query).unwrap_or(AboutPage::Nothing)),
-        _ => Some(AboutPage::Nothing),
+        ("openapi", Some("v2"), None) => Some(ServerDocument::Swagger),
+        ("openapi", Some("v3"), None) => Some(ServerDocument::OpenApiIndex),
+        ("openapi", Some("v3"), Some(_)) => Some(open_api(kinds, path, query).unwrap_or(ServerDocument::Nothing)),
+        _ => Some(ServerDocument::Nothing),
     }
 }
 
-fn operations(version: Version, number: Option<&str>, more: bool) -> Option<AboutPage> {
+fn operations(version: Version, number: Option<&str>, more: bool) -> Option<ServerDocument> {
     match number {
-        None => Some(AboutPage::Operations(version)),
-        Some(number) if !more && number.parse::<u64>().is_ok() => Some(AboutPage::Operation(version)),
+        None => Some(ServerDocument::Operations(version)),
+        Some(number) if !more && number.parse::<u64>().is_ok() => Some(ServerDocument::Operation(version)),
         Some(_) => None,
     }
     .filter(|_| version.is_flat())
 }
 
-fn open_api(kinds: &Kinds, path: &str, query: &str) -> Option<AboutPage> {
+fn open_api(kinds: &Kinds, path: &str, query: &str) -> Option<ServerDocument> {
     let (group, version) = match path.strip_prefix("/openapi/v3/")? {
         "api/v1" => ("", "v1"),
         rest => rest.strip_prefix("apis/")?.split_once('/')?,
     };
     let hash = query.split('&').find_map(|pair| pair.strip_prefix("hash=")).map(str::to_owned);
-    serves(kinds, group, Some(version)).then(|| AboutPage::OpenApi {
+    serves(kinds, group, Some(version)).then(|| ServerDocument::OpenApi {
         group: group.to_owned(),
         version: version.to_owned(),
         hash,
@@ -177,7 +179,7 @@ mod tests {
         let kinds = Kinds::builtin();
         let health = |check: Option<&str>, verbose, exclude: &[&str]| {
             let exclude = exclude.iter().map(|name| (*name).to_owned()).collect();
-            Some(AboutPage::Health(HealthQuestion {
+            Some(ServerDocument::Health(HealthQuestion {
                 endpoint: "readyz",
                 check: check.map(str::to_owned),
                 verbose,
@@ -185,35 +187,35 @@ mod tests {
             }))
         };
         let core = |hash: Option<&str>| {
-            Some(AboutPage::OpenApi { group: String::new(), version: "v1".into(), hash: hash.map(str::to_owned) })
+            Some(ServerDocument::OpenApi { group: String::new(), version: "v1".into(), hash: hash.map(str::to_owned) })
         };
         for (path, query, expected) in [
-            ("", "", Some(AboutPage::Root)),
-            ("/version", "timeout=32s", Some(AboutPage::Version)),
+            ("", "", Some(ServerDocument::Root)),
+            ("/version", "timeout=32s", Some(ServerDocument::Version)),
             ("/readyz", "", health(None, false, &[])),
             ("/readyz", "verbose", health(None, true, &[])),
             ("/readyz/store", "verbose=1&exclude=a&exclude=b,c", health(Some("store"), true, &["a", "b,c"])),
-            ("/readyz/a/b", "", Some(AboutPage::Nothing)),
-            ("/api", "", Some(AboutPage::Versions)),
-            ("/api/v1", "", Some(AboutPage::Resources { group: String::new(), version: "v1".into() })),
-            ("/api/v1beta1", "", Some(AboutPage::OldResources(Version::V1beta1))),
-            ("/apis/v1beta3", "", Some(AboutPage::OldResources(Version::V1beta3))),
-            ("/api/v1beta1/operations", "", Some(AboutPage::Operations(Version::V1beta1))),
-            ("/api/v1beta2/operations/17", "", Some(AboutPage::Operation(Version::V1beta2))),
+            ("/readyz/a/b", "", Some(ServerDocument::Nothing)),
+            ("/api", "", Some(ServerDocument::Versions)),
+            ("/api/v1", "", Some(ServerDocument::Resources { group: String::new(), version: "v1".into() })),
+            ("/api/v1beta1", "", Some(ServerDocument::OldResources(Version::V1beta1))),
+            ("/apis/v1beta3", "", Some(ServerDocument::OldResources(Version::V1beta3))),
+            ("/api/v1beta1/operations", "", Some(ServerDocument::Operations(Version::V1beta1))),
+            ("/api/v1beta2/operations/17", "", Some(ServerDocument::Operation(Version::V1beta2))),
             ("/api/v1beta1/operations/x", "", None),
             ("/api/v1beta1/operations/17/x", "", None),
             ("/api/v1beta3/operations", "", None),
             ("/api/v2", "", None),
             ("/api/v1/pods", "", None),
-            ("/apis", "", Some(AboutPage::Groups)),
-            ("/apis/nope.io", "", Some(AboutPage::Nothing)),
-            ("/apis/nope.io/v1/things", "", Some(AboutPage::Nothing)),
-            ("/nope", "", Some(AboutPage::Nothing)),
-            ("/openapi/v2", "", Some(AboutPage::Swagger)),
-            ("/openapi/v3", "", Some(AboutPage::OpenApiIndex)),
+            ("/apis", "", Some(ServerDocument::Groups)),
+            ("/apis/nope.io", "", Some(ServerDocument::Nothing)),
+            ("/apis/nope.io/v1/things", "", Some(ServerDocument::Nothing)),
+            ("/nope", "", Some(ServerDocument::Nothing)),
+            ("/openapi/v2", "", Some(ServerDocument::Swagger)),
+            ("/openapi/v3", "", Some(ServerDocument::OpenApiIndex)),
             ("/openapi/v3/api/v1", "hash=AB", core(Some("AB"))),
             ("/openapi/v3/api/v1", "", core(None)),
-            ("/openapi/v3/api/v2", "", Some(AboutPage::Nothing)),
+            ("/openapi/v3/api/v2", "", Some(ServerDocument::Nothing)),
         ] {
             assert_eq!(of(&kinds, path, query), expected, "{path}?{query}");
         }

@@ -19,7 +19,7 @@ pub use owned::{answered, with_writer};
 use crate::store::{Claimed, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource, Revision, Time};
-use coracle_api::strategy::{self, Deleting, Deletion, Fate, Making, Rules, Share};
+use coracle_api::strategy::{self, Deleting, Deletion, DeletionPropagation, Making, Rules, Share};
 use coracle_schema::apply::Managed;
 use coracle_schema::{Problem, check, decode, default, tidy};
 use serde::Deserialize;
@@ -54,7 +54,7 @@ pub enum Ownership<'a> {
 pub enum Part {
     Main,
     Status,
-    /// Another part with a path of its own.
+    /// A part of the object with a separate path, beside status and scale.
     Share(&'static Share),
     /// The number of replicas alone, in the document as a whole.
     Scale,
@@ -80,7 +80,7 @@ impl PartialEq for Part {
 
 /// Why a document is no write. Expected outcomes.
 #[derive(Debug, PartialEq)]
-pub enum Unfit {
+pub enum InvalidDocument {
     /// `name`: as the object would be called, by a name that was made for it too.
     Invalid { name: String, problems: Vec<Problem> },
     /// The document names another revision than the one that stands.
@@ -91,7 +91,7 @@ pub enum Unfit {
     NoRevision { why: String },
     /// The document, or a precondition, names another uid: it means an earlier object of this name.
     OtherUid { given: String, stands: String },
-    /// Because of what else there is.
+    /// Admission refuses the write because of other objects, such as a quota.
     Forbidden {
         /// The name of the object, or the prefix of its name if it has none yet.
         name: String,
@@ -101,19 +101,21 @@ pub enum Unfit {
     OtherRevision { given: String, stands: Revision },
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for InvalidDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unfit::Invalid { problems, .. } => {
+            InvalidDocument::Invalid { problems, .. } => {
                 let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
                 f.write_str(&texts.join(", "))
             }
-            Unfit::Forbidden { name, why } => write!(f, "{name:?} is forbidden: {why}"),
-            Unfit::Stale => f.write_str("somebody else wrote first"),
-            Unfit::Unseen => f.write_str("it names no resourceVersion"),
-            Unfit::NoRevision { why } => write!(f, "its resourceVersion is no number: {why}"),
-            Unfit::OtherUid { given, stands } => write!(f, "uid {given} was meant, and {stands} stands there"),
-            Unfit::OtherRevision { given, stands } => {
+            InvalidDocument::Forbidden { name, why } => write!(f, "{name:?} is forbidden: {why}"),
+            InvalidDocument::Stale => f.write_str("somebody else wrote first"),
+            InvalidDocument::Unseen => f.write_str("it names no resourceVersion"),
+            InvalidDocument::NoRevision { why } => write!(f, "its resourceVersion is no number: {why}"),
+            InvalidDocument::OtherUid { given, stands } => {
+                write!(f, "uid {given} was meant, and {stands} stands there")
+            }
+            InvalidDocument::OtherRevision { given, stands } => {
                 write!(f, "resourceVersion {given} was meant, and {stands} stands there")
             }
         }
@@ -128,14 +130,14 @@ pub struct Preconditions {
     pub resource_version: Option<String>,
 }
 
-/// A new object, with nothing that other objects say of it.
+/// The write of a new object, without admission: no defaults and no limits from other objects.
 pub fn create(
     kind: &Kind,
     namespace: &str,
     object: Value,
     rules: Rules,
     making: &mut Making<'_>,
-) -> Result<Write, Unfit> {
+) -> Result<Write, InvalidDocument> {
     let mut draft = Draft::create(kind, namespace, object, Ownership::Untold);
     draft.mutate(making);
     draft.validate(rules)?;
@@ -150,7 +152,7 @@ pub fn question(
     rules: Rules,
     now: Time,
     ownership: Ownership<'_>,
-) -> Result<Value, Unfit> {
+) -> Result<Value, InvalidDocument> {
     place(kind, namespace, &mut object);
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
@@ -163,7 +165,7 @@ pub fn question(
     Ok(object)
 }
 
-/// A document that replaces what stands, or a part of it, with nothing that other objects say of it.
+/// The write of a document that replaces the stored object or a part of the object, without admission.
 pub fn update(
     kind: &Kind,
     old: Standing<'_>,
@@ -171,7 +173,7 @@ pub fn update(
     new: Value,
     rules: Rules,
     making: &mut Making<'_>,
-) -> Result<Write, Unfit> {
+) -> Result<Write, InvalidDocument> {
     let mut draft = Draft::update(kind, old, part, new, rules, Ownership::Untold)?;
     draft.mutate(making);
     draft.validate(rules)?;
@@ -191,14 +193,14 @@ pub enum Departure {
     Pending,
 }
 
-/// `fate`: what becomes of what it owns, where the deletion says that.
+/// `fate`: the propagation policy for dependents, if the deletion names a policy.
 pub fn depart(
     kind: &Kind,
     old: Standing<'_>,
     preconditions: &Preconditions,
     deleting: Deleting,
-    fate: Option<Fate>,
-) -> Result<Departure, Unfit> {
+    fate: Option<DeletionPropagation>,
+) -> Result<Departure, InvalidDocument> {
     meant(old, preconditions)?;
     let parting = kind.fate.map(|default| strategy::meta::parting(old.object, fate, default));
     Ok(match kind.strategy.delete(parting.as_ref().unwrap_or(old.object), deleting) {
@@ -210,15 +212,15 @@ pub fn depart(
 }
 
 /// Whether this is the object that the preconditions mean.
-pub fn meant(old: Standing<'_>, preconditions: &Preconditions) -> Result<(), Unfit> {
+pub fn meant(old: Standing<'_>, preconditions: &Preconditions) -> Result<(), InvalidDocument> {
     let stands = old.object["metadata"]["uid"].as_str().unwrap_or_default();
     if let Some(given) = preconditions.uid.as_deref().filter(|uid| *uid != stands) {
-        return Err(Unfit::OtherUid { given: given.to_owned(), stands: stands.to_owned() });
+        return Err(InvalidDocument::OtherUid { given: given.to_owned(), stands: stands.to_owned() });
     }
     if let Some(given) =
         preconditions.resource_version.as_deref().filter(|version| *version != old.revision.to_string())
     {
-        return Err(Unfit::OtherRevision { given: given.to_owned(), stands: old.revision });
+        return Err(InvalidDocument::OtherRevision { given: given.to_owned(), stands: old.revision });
     }
     Ok(())
 }
@@ -232,7 +234,7 @@ pub fn by_hand(
     object: Value,
     stood: Option<&Value>,
     making: &mut Making<'_>,
-) -> Result<Value, Unfit> {
+) -> Result<Value, InvalidDocument> {
     let mut rules = Rules { old_names: true, ..Rules::default() };
     let was = object.clone();
     let known = was["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty());
@@ -249,14 +251,14 @@ pub fn by_hand(
     match write {
         Write::Create { object, .. } => Ok(object),
         Write::Update { object, .. } => {
-            // What it was before may be unknown, so all of it has to hold.
+            // The earlier content may be unknown, so the whole document must be valid.
             fit(&object, check(&kind.types, &kind.type_name, &object), kind.strategy.validate(&object, rules))?;
             if let Some(stood) = stood.filter(|stood| stood["metadata"]["uid"] == object["metadata"]["uid"]) {
                 fit(&object, Vec::new(), kind.strategy.validate_update(&object, stood, rules))?;
             }
             Ok(object)
         }
-        // The file says that it is there.
+        // An existing file means an existing object: no edit deletes the object.
         Write::Delete { .. } => Ok(was),
     }
 }
@@ -318,7 +320,7 @@ const IMMUTABLE: &str = "field is immutable";
 
 /// What the strategy says of a value, in its order, and what the type says; where both say it, it is said once. The
 /// strategy may call the place by the name that Kubernetes has for it.
-fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), Unfit> {
+fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), InvalidDocument> {
     for problem in of_type {
         let same = |other: &Problem| strategy::covers(other, &problem);
         if !problems.iter().any(same) {
@@ -331,7 +333,7 @@ fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Res
         return Ok(());
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    Err(Unfit::Invalid { name, problems })
+    Err(InvalidDocument::Invalid { name, problems })
 }
 
 #[cfg(test)]
@@ -361,7 +363,7 @@ mod tests {
         }
     }
 
-    fn changed(object: &Value, part: Part, new: Value) -> Result<Write, Unfit> {
+    fn changed(object: &Value, part: Part, new: Value) -> Result<Write, InvalidDocument> {
         let key = Key { resource: Resource::core("pods"), namespace: "ns".into(), name: "p".into() };
         let old = Standing { key: &key, revision: Revision(7), object };
         making(|making| update(&kind("pods"), old, part, new, Rules::default(), making))
@@ -393,15 +395,18 @@ mod tests {
         };
         assert!(matches!(with("resourceVersion", "7"), Ok(Write::Update { seen: Revision(7), .. })));
         assert!(matches!(with("resourceVersion", "0"), Ok(Write::Update { .. })));
-        assert_eq!(with("resourceVersion", "6").unwrap_err(), Unfit::Stale);
+        assert_eq!(with("resourceVersion", "6").unwrap_err(), InvalidDocument::Stale);
         assert!(matches!(with("resourceVersion", "007"), Ok(Write::Update { .. })));
-        let no_number = |why: &str| Unfit::NoRevision { why: format!("strconv.ParseUint: parsing {why}") };
+        let no_number = |why: &str| InvalidDocument::NoRevision { why: format!("strconv.ParseUint: parsing {why}") };
         assert_eq!(with("resourceVersion", "x").unwrap_err(), no_number("\"x\": invalid syntax"));
         let large = "18446744073709551616";
         assert_eq!(with("resourceVersion", large).unwrap_err(), no_number(&format!("{large:?}: value out of range")));
-        assert_eq!(with("uid", "u2").unwrap_err(), Unfit::OtherUid { given: "u2".into(), stands: "u1".into() });
+        assert_eq!(
+            with("uid", "u2").unwrap_err(),
+            InvalidDocument::OtherUid { given: "u2".into(), stands: "u1".into() }
+        );
         assert!(matches!(changed(&pod, Part::Main, json!({"metadata": {"name": "p"}})),
-                Err(Unfit::Invalid { problems, .. }) if !problems.is_empty()));
+                Err(InvalidDocument::Invalid { problems, .. }) if !problems.is_empty()));
     }
 
     #[test]
@@ -422,7 +427,7 @@ mod tests {
         let mut stood = map.clone();
         stood["spec"]["volumeMode"] = "".into();
         assert!(matches!(put(&stood, ""), Ok(Write::Update { .. })));
-        assert!(matches!(put(&map, ""), Err(Unfit::Invalid { .. })));
+        assert!(matches!(put(&map, ""), Err(InvalidDocument::Invalid { .. })));
     }
 
     #[test]
@@ -445,9 +450,9 @@ mod tests {
         };
         assert_eq!(ask(&object, Preconditions::default()), Ok(Departure::Now));
         let other = Preconditions { uid: Some("u2".into()), resource_version: None };
-        assert!(matches!(ask(&object, other), Err(Unfit::OtherUid { .. })));
+        assert!(matches!(ask(&object, other), Err(InvalidDocument::OtherUid { .. })));
         let other = Preconditions { uid: Some("u1".into()), resource_version: Some("6".into()) };
-        assert!(matches!(ask(&object, other), Err(Unfit::OtherRevision { .. })));
+        assert!(matches!(ask(&object, other), Err(InvalidDocument::OtherRevision { .. })));
         // A finalizer holds it; the update that takes the last one deletes it.
         object["metadata"]["finalizers"] = json!(["example.com/hold"]);
         let Ok(Departure::Marked(marked)) = ask(&object, Preconditions::default()) else { panic!("it is marked") };

@@ -2,7 +2,7 @@
 //!
 //! Percent-encodings are decoded here, once.
 
-use crate::call::{Misdirected, Version};
+use crate::call::{RouteError, Version};
 use coracle_api::query::{self, truth};
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -54,8 +54,8 @@ pub enum FieldValidation {
     Strict,
 }
 
-/// `of_many`: whether the path names no single object; of one, nobody reads what is said of lists.
-pub fn options(version: Version, of_many: bool, parameters: &[(String, String)]) -> Result<Options, Misdirected> {
+/// `of_many`: whether the path names no single object; with a single object, list parameters are ignored.
+pub fn options(version: Version, of_many: bool, parameters: &[(String, String)]) -> Result<Options, RouteError> {
     let mut options = Options::default();
     // What is said twice is heard once, the first time, as Go's server hears it; but for the list.
     let mut heard = HashSet::new();
@@ -94,7 +94,7 @@ pub fn options(version: Version, of_many: bool, parameters: &[(String, String)])
             (Version::V1, "uid") => options.uid = Some(value.to_owned()),
             (Version::V1, "export") if !of_many && !matches!(value, "0" | "f" | "F" | "false" | "False" | "FALSE") => {
                 let why = "the export parameter, deprecated since v1.14, is no longer supported";
-                return Err(Misdirected::Malformed(why.to_owned()));
+                return Err(RouteError::Malformed(why.to_owned()));
             }
             (_, "sendInitialEvents") => options.initial_events = Some(truth(value)),
             (_, "allowWatchBookmarks") => options.bookmarks = truth(value),
@@ -110,10 +110,10 @@ pub fn options(version: Version, of_many: bool, parameters: &[(String, String)])
 }
 
 /// Whether `timeout` says a time. How long a request takes is not for its client to say here.
-pub fn timeout(parameters: &[(String, String)]) -> Result<(), Misdirected> {
+pub fn timeout(parameters: &[(String, String)]) -> Result<(), RouteError> {
     let said = parameters.iter().find(|(name, value)| name == "timeout" && !value.is_empty());
     match said.and_then(|(_, value)| no_duration(value)) {
-        Some(why) => Err(Misdirected::Malformed(format!("invalid timeout specified in the request URL - time: {why}"))),
+        Some(why) => Err(RouteError::Malformed(format!("invalid timeout specified in the request URL - time: {why}"))),
         None => Ok(()),
     }
 }
@@ -144,8 +144,8 @@ fn no_duration(text: &str) -> Option<String> {
     None
 }
 
-fn whole(value: &str) -> Result<i64, Misdirected> {
-    query::whole(value).map_err(Misdirected::Malformed)
+fn whole(value: &str) -> Result<i64, RouteError> {
+    query::whole(value).map_err(RouteError::Malformed)
 }
 
 fn field_validation(value: &str) -> Option<FieldValidation> {
@@ -161,7 +161,7 @@ pub fn flag(parameters: &[(String, String)], name: &str) -> bool {
     parameters.iter().find(|(parameter, _)| parameter == name).is_some_and(|(_, value)| truth(value))
 }
 
-pub fn parameters(query: &str) -> Result<Vec<(String, String)>, Misdirected> {
+pub fn parameters(query: &str) -> Result<Vec<(String, String)>, RouteError> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     // A name that cannot be read is none of ours, and passed over as any other; a value that cannot be read may mean
     // much.
@@ -171,17 +171,17 @@ pub fn parameters(query: &str) -> Result<Vec<(String, String)>, Misdirected> {
             let name = decode(name, true).ok()?;
             Some(decode(value, true).map(|value| (name, value)))
         })
-        .collect::<Result<_, Misdirected>>()?;
+        .collect::<Result<_, RouteError>>()?;
     if pairs.len() > PARAMETERS_MAX {
-        return Err(Misdirected::Malformed(format!("{} query parameters, at most {PARAMETERS_MAX}", pairs.len())));
+        return Err(RouteError::Malformed(format!("{} query parameters, at most {PARAMETERS_MAX}", pairs.len())));
     }
     Ok(pairs)
 }
 
 /// Percent-encodings to text; in a query a plus is a space.
-pub fn decode(text: &str, plus: bool) -> Result<String, Misdirected> {
+pub fn decode(text: &str, plus: bool) -> Result<String, RouteError> {
     let sent = text;
-    let bad = || Misdirected::Malformed(format!("{sent:?} has a percent-encoding that is no UTF-8 text"));
+    let bad = || RouteError::Malformed(format!("{sent:?} has a percent-encoding that is no UTF-8 text"));
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -196,7 +196,7 @@ pub fn decode(text: &str, plus: bool) -> Result<String, Misdirected> {
     }
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
     if text.contains('\0') {
-        return Err(Misdirected::Malformed(format!("{sent:?} holds the character NUL, which no name may")));
+        return Err(RouteError::Malformed(format!("{sent:?} holds the character NUL, which no name may")));
     }
     Ok(text)
 }

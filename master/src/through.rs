@@ -1,4 +1,4 @@
-//! Requests that lead through the master to a pod, a service or a node: which of them, and to which address. PURE.
+//! Requests that lead through the master to a pod, a service or a node: the target object and the address. PURE.
 //!
 //!     /api/v1/namespaces/NS/{pods,services}/[SCHEME:]NAME[:PORT]/proxy/REST     /api/v1/nodes/NAME[:PORT]/proxy/REST
 //!     /api/v1/{proxy,redirect}/namespaces/NS/...                                as before the subresources
@@ -7,9 +7,9 @@
 //!
 //! REST and the query go on as they came. The kind table says which kinds have a way.
 
-use crate::call::{Misdirected, Version};
+use crate::call::{RouteError, Version};
 use crate::query::{decode, parameters};
-use coracle_api::kinds::{Kind, Kinds, Way};
+use coracle_api::kinds::{Kind, Kinds, ProxyTarget};
 use coracle_api::node::Node;
 use coracle_api::old;
 use coracle_api::pod::Pod;
@@ -53,22 +53,22 @@ const fn v6([a, b, c, d]: [u16; 4]) -> IpAddr {
 
 /// A request that leads through.
 #[derive(Debug)]
-pub struct Through<'k> {
+pub struct ProxyRequest<'k> {
     pub version: Version,
     pub kind: &'k Kind,
-    pub way: Way,
+    pub way: ProxyTarget,
     /// Empty: a kind that has none.
     pub namespace: String,
     pub named: Named,
-    pub means: Means,
+    pub means: ProxyKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Means {
+pub enum ProxyKind {
     Proxy {
         /// The path that means the other server's root.
         prefix: String,
-        /// What follows it, as it came.
+        /// The path behind the prefix, unchanged.
         rest: String,
     },
     Redirect,
@@ -87,7 +87,7 @@ pub struct Named {
 
 /// Why there is no address to go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Nowhere {
+pub enum ProxyError {
     /// The address is one that nobody is sent to.
     Forbidden(String),
     /// The service has no such port: what was asked for.
@@ -101,7 +101,7 @@ pub enum Nowhere {
 }
 
 /// None: a path that does not lead through.
-pub fn parse<'k>(kinds: &'k Kinds, path: &str, query: &str) -> Option<Result<Through<'k>, Misdirected>> {
+pub fn parse<'k>(kinds: &'k Kinds, path: &str, query: &str) -> Option<Result<ProxyRequest<'k>, RouteError>> {
     let mut cut = Cut { path, at: 0 };
     let (version, first) = match (cut.next()?, cut.next()?) {
         ("proxy", "minion" | "minions") => {
@@ -128,51 +128,51 @@ pub fn parse<'k>(kinds: &'k Kinds, path: &str, query: &str) -> Option<Result<Thr
     if !leading && (kind.is_none() || cut.next() != Some("proxy")) {
         return None;
     }
-    let Some((kind, way)) = kind else { return Some(Err(Misdirected::Nowhere)) };
+    let Some((kind, way)) = kind else { return Some(Err(RouteError::ProxyError)) };
     let (prefix, rest) = path.split_at(cut.at);
     if climbs(rest) {
-        return Some(Err(Misdirected::Malformed(CLIMBS.to_owned())));
+        return Some(Err(RouteError::Malformed(CLIMBS.to_owned())));
     }
     let means = match first {
-        "redirect" if !rest.trim_end_matches('/').is_empty() => return Some(Err(Misdirected::Nowhere)),
-        "redirect" => Means::Redirect,
-        _ => Means::Proxy { prefix: prefix.to_owned(), rest: rest.to_owned() },
+        "redirect" if !rest.trim_end_matches('/').is_empty() => return Some(Err(RouteError::ProxyError)),
+        "redirect" => ProxyKind::Redirect,
+        _ => ProxyKind::Proxy { prefix: prefix.to_owned(), rest: rest.to_owned() },
     };
     Some(through(version, (kind, way), namespace, name, means, query))
 }
 
 /// `/proxy/minion/NAME/REST`.
-fn old_top<'k>(kinds: &'k Kinds, path: &str, mut cut: Cut<'_>) -> Result<Through<'k>, Misdirected> {
+fn old_top<'k>(kinds: &'k Kinds, path: &str, mut cut: Cut<'_>) -> Result<ProxyRequest<'k>, RouteError> {
     let version = old::Version::V1beta1;
     let kind =
-        kinds.by_old_path(version, "minions").and_then(|kind| Some((kind, kind.way?))).ok_or(Misdirected::Nowhere)?;
+        kinds.by_old_path(version, "minions").and_then(|kind| Some((kind, kind.way?))).ok_or(RouteError::ProxyError)?;
     let name = cut.next().unwrap_or_default();
     let (prefix, rest) = path.split_at(cut.at);
     if climbs(rest) {
-        return Err(Misdirected::Malformed(CLIMBS.to_owned()));
+        return Err(RouteError::Malformed(CLIMBS.to_owned()));
     }
-    let means = Means::Proxy { prefix: prefix.to_owned(), rest: rest.to_owned() };
+    let means = ProxyKind::Proxy { prefix: prefix.to_owned(), rest: rest.to_owned() };
     through(Version::Old(version), kind, None, name, means, "")
 }
 
 fn through<'k>(
     version: Version,
-    (kind, way): (&'k Kind, Way),
+    (kind, way): (&'k Kind, ProxyTarget),
     namespace: Option<&str>,
     name: &str,
-    means: Means,
+    means: ProxyKind,
     query: &str,
-) -> Result<Through<'k>, Misdirected> {
+) -> Result<ProxyRequest<'k>, RouteError> {
     let mut namespace = namespace.map(|text| decode(text, false)).transpose()?;
     if version.is_flat() && kind.namespaced && namespace.is_none() {
         let said = parameters(query)?.into_iter().find(|(name, value)| name == "namespace" && !value.is_empty());
         namespace = Some(said.map_or("default".to_owned(), |(_, value)| value));
     }
     if kind.namespaced != namespace.as_ref().is_some_and(|namespace| !namespace.is_empty()) || name.is_empty() {
-        return Err(Misdirected::Nowhere);
+        return Err(RouteError::ProxyError);
     }
     let named = Named::of(&decode(name, false)?, &kind.singular)?;
-    Ok(Through { version, kind, way, namespace: namespace.unwrap_or_default(), named, means })
+    Ok(ProxyRequest { version, kind, way, namespace: namespace.unwrap_or_default(), named, means })
 }
 
 /// Whether the other server might take a part of the path for a way up: `..` as it is or encoded, between slashes of
@@ -216,7 +216,7 @@ impl<'p> Cut<'p> {
 }
 
 impl Named {
-    fn of(text: &str, singular: &str) -> Result<Named, Misdirected> {
+    fn of(text: &str, singular: &str) -> Result<Named, RouteError> {
         let parts: Vec<&str> = text.split(':').collect();
         let (scheme, name, port) = match parts[..] {
             [name] => ("", name, ""),
@@ -225,7 +225,7 @@ impl Named {
             _ => ("?", "", ""),
         };
         if name.is_empty() || name.contains('/') || !["", "http", "https"].contains(&scheme) {
-            return Err(Misdirected::Malformed(format!("invalid {singular} request {text:?}")));
+            return Err(RouteError::Malformed(format!("invalid {singular} request {text:?}")));
         }
         Ok(Named { secure: scheme == "https", name: name.to_owned(), port: port.to_owned(), text: text.to_owned() })
     }
@@ -234,7 +234,7 @@ impl Named {
 /// Nobody is sent to an address that means this host to itself, a neighbour on the wire or another place where clouds
 /// keep their keys, or a crowd; however it is dressed. Addresses of hosts, this one's too, are where pods of the host's
 /// network answer, as for every pod.
-pub fn allowed(address: IpAddr) -> Result<IpAddr, Nowhere> {
+pub fn allowed(address: IpAddr) -> Result<IpAddr, ProxyError> {
     let address = address.to_canonical();
     let inner = |v6: Ipv6Addr| {
         let (.., word) =
@@ -259,7 +259,7 @@ pub fn allowed(address: IpAddr) -> Result<IpAddr, Nowhere> {
             None => return Ok(address),
         },
     };
-    Err(Nowhere::Forbidden(format!("address not allowed: {address} is {why}")))
+    Err(ProxyError::Forbidden(format!("address not allowed: {address} is {why}")))
 }
 
 /// `bits`: how many of them, from the front, are the network's.
@@ -271,16 +271,16 @@ fn same_network(address: IpAddr, network: IpAddr, bits: u32) -> bool {
     }
 }
 
-fn of_text(text: &str) -> Result<IpAddr, Nowhere> {
+fn of_text(text: &str) -> Result<IpAddr, ProxyError> {
     let address =
-        text.parse().map_err(|_| Nowhere::Forbidden(format!("address not allowed: {text:?} is no IP address")))?;
+        text.parse().map_err(|_| ProxyError::Forbidden(format!("address not allowed: {text:?} is no IP address")))?;
     allowed(address)
 }
 
 /// The port that a path names, or that the pod has first.
-pub fn of_pod(pod: &Pod, named: &Named) -> Result<SocketAddr, Nowhere> {
+pub fn of_pod(pod: &Pod, named: &Named) -> Result<SocketAddr, ProxyError> {
     if pod.status.pod_ip.is_empty() {
-        return Err(Nowhere::Unplaced("it has no address yet"));
+        return Err(ProxyError::Unplaced("it has no address yet"));
     }
     let ports = || pod.spec.containers.iter().flat_map(|container| &container.ports);
     let number = |port: i32| u16::try_from(port).ok();
@@ -291,7 +291,7 @@ pub fn of_pod(pod: &Pod, named: &Named) -> Result<SocketAddr, Nowhere> {
             .ok()
             .or_else(|| ports().find(|port| port.name == text).and_then(|port| number(port.container_port))),
     };
-    let port = port.filter(|port| *port != 0).ok_or_else(|| Nowhere::NoPort(named.port.clone()))?;
+    let port = port.filter(|port| *port != 0).ok_or_else(|| ProxyError::NoPort(named.port.clone()))?;
     Ok(SocketAddr::new(of_text(&pod.status.pod_ip)?, port))
 }
 
@@ -301,21 +301,21 @@ pub fn of_service(
     endpoints: Option<&Endpoints>,
     named: &Named,
     turn: usize,
-) -> Result<SocketAddr, Nowhere> {
+) -> Result<SocketAddr, ProxyError> {
     let ports = &service.spec.ports;
     let name = match named.port.parse::<i32>() {
         Ok(number) => {
             let port =
-                ports.iter().find(|port| port.port == number).ok_or_else(|| Nowhere::NoPort(named.port.clone()))?;
+                ports.iter().find(|port| port.port == number).ok_or_else(|| ProxyError::NoPort(named.port.clone()))?;
             port.name.as_str()
         }
-        // A service with one port means that one.
+        // A path without a port means the first port of the service.
         Err(_) if named.port.is_empty() => ports.first().map_or("", |port| port.name.as_str()),
         Err(_) => named.port.as_str(),
     };
-    let subsets = &endpoints.ok_or(Nowhere::NoEndpoints)?.subsets;
+    let subsets = &endpoints.ok_or(ProxyError::NoEndpoints)?.subsets;
     if subsets.iter().all(|subset| subset.addresses.is_empty() && subset.not_ready_addresses.is_empty()) {
-        return Err(Nowhere::NoEndpoints);
+        return Err(ProxyError::NoEndpoints);
     }
     let is_it = |protocol: &str, port: &str| (protocol.is_empty() || protocol == "TCP") && port == name;
     let ready = subsets.iter().flat_map(|subset| {
@@ -324,21 +324,22 @@ pub fn of_service(
     });
     let ready: Vec<(&str, i32)> = ready.collect();
     if ready.is_empty() {
-        return Err(Nowhere::NoneReady);
+        return Err(ProxyError::NoneReady);
     }
     let (address, port) = ready[turn % ready.len()];
-    let port = u16::try_from(port).ok().filter(|port| *port != 0).ok_or_else(|| Nowhere::NoPort(port.to_string()))?;
+    let port =
+        u16::try_from(port).ok().filter(|port| *port != 0).ok_or_else(|| ProxyError::NoPort(port.to_string()))?;
     Ok(SocketAddr::new(of_text(address)?, port))
 }
 
 /// A port of the node itself.
-pub fn of_node(node: &Node, port: &str) -> Result<SocketAddr, Nowhere> {
-    let number = port.parse().ok().filter(|port| *port != 0u16).ok_or_else(|| Nowhere::NoPort(port.to_owned()))?;
+pub fn of_node(node: &Node, port: &str) -> Result<SocketAddr, ProxyError> {
+    let number = port.parse().ok().filter(|port| *port != 0u16).ok_or_else(|| ProxyError::NoPort(port.to_owned()))?;
     let of_kind = |kind: &str| {
         node.status.addresses.iter().find(|address| address.kind == kind).map(|address| address.address.as_str())
     };
     let address = of_kind("InternalIP").or_else(|| of_kind("LegacyHostIP")).or_else(|| of_kind("ExternalIP"));
-    Ok(SocketAddr::new(of_text(address.ok_or(Nowhere::Unplaced("it has no address"))?)?, number))
+    Ok(SocketAddr::new(of_text(address.ok_or(ProxyError::Unplaced("it has no address"))?)?, number))
 }
 
 #[cfg(test)]
@@ -353,11 +354,11 @@ mod tests {
         match parse(&kinds, path, query) {
             None => "-".to_owned(),
             Some(Err(misdirected)) => format!("{misdirected:?}"),
-            Some(Ok(Through { version, kind, namespace, named, means, .. })) => {
+            Some(Ok(ProxyRequest { version, kind, namespace, named, means, .. })) => {
                 let Named { secure, name, port, .. } = named;
                 let means = match means {
-                    Means::Redirect => "redirect".to_owned(),
-                    Means::Proxy { prefix, rest } => format!("{prefix} | {rest}"),
+                    ProxyKind::Redirect => "redirect".to_owned(),
+                    ProxyKind::Proxy { prefix, rest } => format!("{prefix} | {rest}"),
                 };
                 let scheme = if secure { "https " } else { "" };
                 format!("{} {} {namespace}/{name} {scheme}{port}: {means}", version.name(), kind.singular)
@@ -537,7 +538,7 @@ mod tests {
             of(json!({"status": {"podIP": ip}, "spec": {"containers": [{"name": "a"}, {"name": "b", "ports": [
                 {"containerPort": 8080}, {"containerPort": 9090, "name": "admin"}]}]}}))
         };
-        let no_port = |port: &str| Err(Nowhere::NoPort(port.to_owned()));
+        let no_port = |port: &str| Err(ProxyError::NoPort(port.to_owned()));
         for (text, expected) in [
             ("p", Ok("10.1.0.1:8080")),
             ("p:9000", Ok("10.1.0.1:9000")),
@@ -549,8 +550,8 @@ mod tests {
             let found = of_pod(&pod("10.1.0.1"), &named(text)).map(|address| address.to_string());
             assert_eq!(found, expected.map(str::to_owned), "{text}");
         }
-        assert_eq!(of_pod(&pod(""), &named("p")), Err(Nowhere::Unplaced("it has no address yet")));
-        assert!(matches!(of_pod(&pod("127.0.0.1"), &named("p")), Err(Nowhere::Forbidden(_))));
+        assert_eq!(of_pod(&pod(""), &named("p")), Err(ProxyError::Unplaced("it has no address yet")));
+        assert!(matches!(of_pod(&pod("127.0.0.1"), &named("p")), Err(ProxyError::Forbidden(_))));
         let bare: Pod = of(json!({"status": {"podIP": "fd00::1"}}));
         assert_eq!(of_pod(&bare, &named("p")).map(|address| address.to_string()), Ok("[fd00::1]:80".to_owned()));
     }
@@ -575,18 +576,18 @@ mod tests {
         );
         assert_eq!(found("s:80", 1), Ok("10.1.0.2:8080".to_owned()));
         assert_eq!(found("s:web", 2), Ok("10.1.0.3:8081".to_owned()));
-        assert_eq!(found("s:99", 0), Err(Nowhere::NoPort("99".to_owned())));
-        assert_eq!(found("s:dns", 0), Err(Nowhere::NoneReady));
-        assert_eq!(found("s:other", 0), Err(Nowhere::NoneReady));
+        assert_eq!(found("s:99", 0), Err(ProxyError::NoPort("99".to_owned())));
+        assert_eq!(found("s:dns", 0), Err(ProxyError::NoneReady));
+        assert_eq!(found("s:other", 0), Err(ProxyError::NoneReady));
         let one = |subsets: Value| of_service(&service, Some(&of(json!({ "subsets": subsets }))), &named("s"), 7);
-        assert_eq!(of_service(&service, None, &named("s"), 0), Err(Nowhere::NoEndpoints));
-        assert_eq!(one(json!([])), Err(Nowhere::NoEndpoints));
+        assert_eq!(of_service(&service, None, &named("s"), 0), Err(ProxyError::NoEndpoints));
+        assert_eq!(one(json!([])), Err(ProxyError::NoEndpoints));
         assert_eq!(
             one(json!([{"notReadyAddresses": [{"ip": "10.1.0.1"}], "ports": [{"name": "web", "port": 1}]}])),
-            Err(Nowhere::NoneReady)
+            Err(ProxyError::NoneReady)
         );
         let metadata = json!([{"addresses": [{"ip": "169.254.169.254"}], "ports": [{"name": "web", "port": 80}]}]);
-        assert!(matches!(one(metadata), Err(Nowhere::Forbidden(_))));
+        assert!(matches!(one(metadata), Err(ProxyError::Forbidden(_))));
     }
 
     #[test]
@@ -595,14 +596,14 @@ mod tests {
         let both =
             node(json!([{"type": "ExternalIP", "address": "8.8.8.8"}, {"type": "InternalIP", "address": "10.0.0.5"}]));
         assert_eq!(of_node(&both, "9100").map(|address| address.to_string()), Ok("10.0.0.5:9100".to_owned()));
-        assert_eq!(of_node(&both, "web"), Err(Nowhere::NoPort("web".to_owned())));
+        assert_eq!(of_node(&both, "web"), Err(ProxyError::NoPort("web".to_owned())));
         assert!(matches!(
             of_node(&node(json!([{"type": "InternalIP", "address": "127.0.0.1"}])), "80"),
-            Err(Nowhere::Forbidden(_))
+            Err(ProxyError::Forbidden(_))
         ));
         assert_eq!(
             of_node(&node(json!([{"type": "Hostname", "address": "n"}])), "80"),
-            Err(Nowhere::Unplaced("it has no address"))
+            Err(ProxyError::Unplaced("it has no address"))
         );
     }
 }

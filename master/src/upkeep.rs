@@ -1,6 +1,6 @@
 //! The requests of the command line to a running master: a backup, a flush. They are a route of `serve`, and on the
-//! local socket alone: a backup holds every secret, a flush wears the card. The request names its directory: a master
-//! that serves another one does nothing.
+//! local socket alone: a backup holds every secret, a flush wears the card. The request names the data directory: a
+//! master with a different directory does nothing.
 
 use crate::page::Task;
 use crate::store::{self, FlatStore};

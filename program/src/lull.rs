@@ -17,9 +17,9 @@ pub struct Lull {
     done: u64,
     began: Duration,
     awaits: Awaits,
-    /// Waits, one after the other, after each of which more has been let go by itself.
+    /// Successive waits: during each wait more memory has been let go without further work.
     later: &'static [Duration],
-    /// How many of them are over.
+    /// The number of waits in `later` that are over.
     waited: usize,
 }
 

@@ -1,8 +1,8 @@
-//! The engine over named types: what a document of a type may hold, and what is done with it because of that.
+//! The engine over named types: reads, completes and checks a document by the rules of its type.
 //!
 //!     JSON -> read -> decode -> default -> check -> (the kind's strategy)
 //!
-//! `patch` changes documents as clients ask; what comes of it goes the same way.
+//! `patch` changes documents as clients ask; a patched document goes through the same steps.
 //!
 //! Holds no kind's name, does no IO. Types come from compact text (see `types`), at compile time (built-in kinds:
 //! static tables, nothing on the heap) or at run time. All functions are linear in the document and panic on none.

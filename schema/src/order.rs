@@ -5,11 +5,10 @@
 use crate::types::{Container, Element, Field, Type, Types};
 use serde_json::Value;
 
-/// A field that stands behind another one, whatever their numbers say: type, field, the one before.
+/// A field that is written behind a second field in spite of their numbers: type, field, second field.
 pub type MovedField = (&'static str, &'static str, &'static str);
 
-/// `touched`: a document of the levels that a patch has gone into: an object where it has, with what it found there.
-/// None: nothing.
+/// `touched`: nested objects, with an object for each level of the document that a patch entered. None: no level.
 pub fn in_type_order(
     types: &Types,
     name: &str,

@@ -1,4 +1,4 @@
-//! Packages of types: what is said once before them, and what it makes of their names.
+//! Packages of types: reads the line `package` before a package's types, and completes the names of the types.
 
 use crate::types::{Element, Type};
 use std::borrow::Cow;

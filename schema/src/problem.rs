@@ -27,7 +27,7 @@ impl Path {
         self.then(&["[", key, "]"])
     }
 
-    /// Every rule makes the path of what it looks at: hundreds in a document with which nothing is wrong.
+    /// Allocates once, because every rule makes the path of its field: hundreds for a document without a problem.
     fn then(&self, parts: &[&str]) -> Path {
         let mut text = String::with_capacity(self.0.len() + parts.iter().map(|part| part.len()).sum::<usize>());
         text.push_str(&self.0);
@@ -114,7 +114,7 @@ pub fn go_quoted(text: &str) -> String {
     quoted
 }
 
-/// One thing wrong at one place. `Display` is one cause as kubectl prints it: `spec.x: Invalid value: 3: must be ...`.
+/// One error in one field. `Display` is one cause as kubectl prints it: `spec.x: Invalid value: 3: must be ...`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     pub path: Path,

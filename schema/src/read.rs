@@ -32,25 +32,25 @@ pub fn read_typed(json: &[u8]) -> Result<(Value, Vec<Path>), serde_json::Error> 
     Ok((value, found.duplicates))
 }
 
-/// The same of any format that knows its own types: YAML. Keys that are no texts are written as one.
+/// Like `read`, for any format with types of its own: YAML. Keys that are not strings become strings.
 pub fn read_from<'de, D: Deserializer<'de>>(reader: D) -> Result<(Value, Vec<Path>), D::Error> {
     let mut found = Found::default();
     let value = Reader { trail: &Trail::root(), found: &mut found }.deserialize(reader)?;
     Ok((value, found.duplicates))
 }
 
-/// Brings paths into the order in which their fields stand in a text; those that do not stand there come last.
+/// Brings paths into the order in which their fields stand in a text; paths without a field in the text come last.
 pub fn in_order(json: &[u8], paths: &mut [Path]) {
     in_order_of(json, paths, |_| 1);
 }
 
-/// The same, by the nth time that a field stands there.
+/// Like `in_order`, but a path counts where its field appears for the nth time.
 pub fn in_order_of(json: &[u8], paths: &mut [Path], nth: impl Fn(&Path) -> usize) {
     let wanted = paths.iter().map(|path| (path.as_str().to_owned(), nth(path))).collect();
     let mut order = Order { wanted, found: HashMap::new() };
     let mut reader = serde_json::Deserializer::from_slice(json);
     let walk = Walk { trail: &Trail::root(), order: &mut order };
-    // A text that breaks off has been walked so far.
+    // A broken text has been walked up to the error.
     let _ = walk.deserialize(&mut reader);
     paths.sort_by_key(|path| order.found.get(path.as_str()).copied().unwrap_or(usize::MAX));
 }

@@ -1,7 +1,7 @@
 //! Takes out what says nothing. The built-in types are Go's, whose documents leave out an empty text, a zero and an
 //! empty list where the type does not insist on the field; a document that has them means the same as one without.
 //!
-//! Not for types that are given later: there a zero is what its writer says.
+//! Not for types that are defined at run time: in their documents a zero is a value that the client set.
 
 use crate::trail::DEPTH_MAX;
 use crate::types::{Container, Element, Field, Types};

@@ -58,7 +58,7 @@ impl Reader<'_> {
         format!("parsing time {:?} as {:?}: cannot parse {:?} as {element:?}", self.text, self.layout.name, self.rest)
     }
 
-    /// So many digits, in that range.
+    /// Reads a number with exactly `digits` digits; the number must be in `range`.
     fn number(
         &mut self,
         element: &str,

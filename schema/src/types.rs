@@ -1,6 +1,5 @@
-//! Types: tables of rows sorted by name, one layer on another. The lowest layer is static, and holds the built-in
-//! types; a kind that is defined at run time brings a layer of its own, which goes with it. `text` is the form they are
-//! written in.
+//! Types: tables of rows sorted by name, in layers. The lowest layer is static, and holds the built-in types; a kind
+//! that is defined at run time adds a layer, which is dropped with the kind. `text` reads the written form of types.
 
 mod text;
 
@@ -24,7 +23,7 @@ enum Table {
     Layer(Arc<Layer>),
 }
 
-/// Types that were read from a text, on top of those that they may name.
+/// Types that were read from a text. Their fields may name types in `beneath`.
 #[derive(Debug)]
 struct Layer {
     /// Sorted by name, and none of them a name of a layer beneath.
@@ -109,7 +108,7 @@ pub struct Rule {
     pub zero_is_missing: bool,
     pub choices: Cow<'static, [Cow<'static, str>]>,
     pub merge: Merge,
-    /// OpenAPI says that it is required; `check` does not look at it.
+    /// The OpenAPI document marks the field as required; `check` does not use this mark.
     pub declared: bool,
     /// In protobuf zero is a value.
     pub pointer: bool,

@@ -25,7 +25,7 @@ const TRUTHS: [&str; 8] = ["y", "yes", "true", "on", "n", "no", "false", "off"];
 /// The texts of a null.
 const NULLS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
 
-/// A document, and what stands in it twice: the last one counts.
+/// A document, and the paths of its duplicate keys: the last value of a key counts.
 type Read = (Value, Vec<Path>);
 
 /// The first document of a text. An empty text is null; whatever comes behind the document is not looked at.
@@ -33,8 +33,8 @@ pub fn read(text: &str) -> Result<Read, String> {
     first(text, 0).map(|(read, _)| read)
 }
 
-/// The same of a text that has nothing behind it: a second document is an error that says so, and where.
-/// `lines_before`: those of a larger text that stand before this one; lines are counted with them.
+/// Like `read`, for a text with a single document: a second document is an error that names its line. `lines_before`:
+/// the number of lines that a larger text has before this text, for line numbers in errors.
 pub fn read_whole(text: &str, lines_before: usize) -> Result<Read, String> {
     let (read, rest) = first(text, lines_before)?;
     rest.map(|()| read)
@@ -46,7 +46,7 @@ pub fn twice(text: &str, lines_before: usize) -> Vec<String> {
     respelled(text).map(|text| doubled::doubled(&text, lines_before)).unwrap_or_default()
 }
 
-/// And what is wrong with what comes behind it.
+/// The first document, and the error in the text behind the document, if any.
 fn first(text: &str, lines_before: usize) -> Result<(Read, Result<(), String>), String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX },
@@ -98,8 +98,8 @@ pub fn may_repeat(text: &str) -> bool {
     text.contains('&') && text.contains('*')
 }
 
-/// The text with that written otherwise that the reader would take for something else than Go's does. Most texts have
-/// none of it.
+/// Rewrites the parts of a text that this reader takes for something different than Go's reader does. Most texts have
+/// no such part.
 fn respelled(text: &str) -> Result<Cow<'_, str>, Fault> {
     let text = if text.contains(NEXT_LINE) { Cow::Owned(text.replace(NEXT_LINE, "\n")) } else { Cow::Borrowed(text) };
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.+-".contains(c));

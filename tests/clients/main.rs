@@ -31,17 +31,24 @@ pub struct Verdict {
 fn main() -> ExitCode {
     let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let wanted = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
-    let both = kubectl::run(&wanted).and_then(|first| Ok((first, helm::run(&wanted)?)));
-    let mut verdicts = match both {
+    // Each has masters of its own, and waits most of the time.
+    let (kubectls, others) = std::thread::scope(|scope| {
+        let kubectls = scope.spawn(|| kubectl::run(&wanted));
+        let others = helm::run(&wanted).map(|mut verdicts| {
+            verdicts.extend(python::run(&wanted));
+            verdicts.extend(crate_kube::run(&wanted));
+            verdicts.extend(recorded::run(&wanted));
+            verdicts
+        });
+        (kubectls.join().expect("the thread of the kubectls"), others)
+    });
+    let verdicts = match kubectls.and_then(|first| Ok((first, others?))) {
         Ok((first, second)) => first.into_iter().chain(second).collect::<Vec<_>>(),
         Err(why) => {
             eprintln!("clients: {why}");
             return ExitCode::FAILURE;
         }
     };
-    verdicts.extend(python::run(&wanted));
-    verdicts.extend(crate_kube::run(&wanted));
-    verdicts.extend(recorded::run(&wanted));
     let failed = verdicts.iter().filter(|v| !v.wrong.is_empty()).count();
     for verdict in &verdicts {
         for line in verdict.notes.iter().chain(&verdict.wrong) {

@@ -11,7 +11,7 @@
 //!
 //! A line that begins with two blanks goes on with the one before.
 
-use coracle_api::kinds::{Kind, Misfit};
+use coracle_api::kinds::{Kind, KindConflict};
 use coracle_api::meta::Resource;
 use coracle_master::Master;
 use coracle_master::config::Config;
@@ -100,7 +100,7 @@ impl Bed {
     }
 
     /// The master serves one more kind.
-    pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
+    pub fn define(&self, kind: Kind) -> Result<(), KindConflict> {
         self.master.as_ref().expect("it runs").define(kind)
     }
 

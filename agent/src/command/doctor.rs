@@ -26,41 +26,41 @@ pub struct Readings {
     pub engine: Result<Engine, String>,
     /// The agent of these options runs and is well.
     pub agent_answers: bool,
-    /// A path, what it is of, and what there is. None: it cannot be looked at.
+    /// The data directory and the engine's root, each with its disk. None: the disk cannot be read.
     pub disks: Vec<(String, Option<Disk>)>,
     /// The problem of the data directory; None: there is none, or no directory yet.
     pub data_dir: Option<String>,
     pub manifest_dir: String,
     pub manifests_writable_by: Option<String>,
     pub manifest_problems: Vec<String>,
-    /// A page of manifests on another host.
+    /// The address of a manifest page on another host.
     pub manifest_page: Option<String>,
     /// Processes that a container may have.
     pub pids_max: Option<i64>,
     pub wall_ms: i64,
     pub listen: SocketAddr,
-    /// Ports of TCP that somebody listens on.
+    /// Addresses of listening TCP sockets.
     pub listening: Vec<SocketAddr>,
     pub listening_udp: Vec<SocketAddr>,
     /// Where the agent answers pods' questions for names. None: it does not.
     pub dns: Option<IpAddr>,
     /// Ports of the host that pods ask for.
     pub host_ports: Vec<HostPort>,
-    /// Controllers of the kernel that are on. Empty: they cannot be read.
+    /// Enabled cgroup controllers. Empty: the list cannot be read.
     pub controllers: Vec<String>,
     pub overlay: bool,
     pub ip_forward: Option<bool>,
     pub bridges_are_seen: bool,
     /// Settings of the kernel that let pods change routes of this host, as sysctl is to set them.
     pub routes_open: Vec<String>,
-    /// Each wire of a pod is held to its own addresses. None: there is no wire, or no agent that sees to it.
+    /// Each wire of a pod is held to its own addresses. None: no wire exists, or no agent checks the wires.
     pub wires_guarded: Option<bool>,
     /// The reason why `nft` or `ip` cannot be run.
     pub nft: Result<Vec<Chain>, String>,
     pub ip: Result<(), String>,
     /// The master: its address, and why it does not answer.
     pub master: Option<(String, Option<String>)>,
-    /// The name of this host's node, and those that it had before and that the API still has.
+    /// The present name of this host's node, and former names that the API still has.
     pub node: String,
     pub former: Vec<String>,
 }
@@ -95,7 +95,7 @@ impl Finding {
     }
 }
 
-/// In the order in which one thing needs the other.
+/// Findings in the order of dependency: a cause comes before its consequences.
 pub fn judge(host: &Readings) -> Vec<Finding> {
     let mut all = Vec::new();
     if !host.root {

@@ -57,7 +57,8 @@ fn shown(name: Option<&PodName>, uid: &str) -> String {
     )
 }
 
-/// What has no reason that a person could act on is not told: it is what the actions are for.
+/// Waits without a message are left out: a person can do nothing about the wait, and the planned actions resolve the
+/// wait.
 fn waits(waits: &Waits) -> Vec<String> {
     let mut lines = Vec::new();
     if waits.undecided {

@@ -80,7 +80,7 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
     }
 }
 
-/// The disk of a directory; if that is not there yet, of the nearest one above it.
+/// The path for reading the disk of a directory: the directory itself, or its nearest existing parent.
 fn nearest(path: &str) -> &str {
     let above = Path::new(path).ancestors().find(|path| path.exists());
     above.and_then(Path::to_str).unwrap_or("/")

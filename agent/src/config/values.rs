@@ -55,7 +55,7 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| format!("{text:?} is not an address"))
 }
 
-/// One that others can send to.
+/// An IPv4 address that other hosts can send packets to.
 pub(super) fn node_ip(text: &str) -> Result<IpAddr, String> {
     let address: Ipv4Addr =
         text.parse().map_err(|_| format!("{text:?} is not an IPv4 address, such as 192.168.1.7"))?;

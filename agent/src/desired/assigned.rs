@@ -1,5 +1,5 @@
-//! The pods that masters have assigned to this host, by uid. Each is read once, when its master says something else of
-//! it: the echo of a status costs nothing, and a changed pod its own reading.
+//! The pods that masters have assigned to this host, by uid. A pod is parsed again only when its master changes its
+//! intent: the echo of a status costs nothing, and a changed pod costs one parse.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ type Pods = BTreeMap<String, Entry>;
 /// One pod as intent (see `last::intent`).
 enum Entry {
     Read(Arc<Wanted>),
-    /// It is kept as it came: its master may mend it.
+    /// The pod cannot be parsed. The document is kept as received: the master may correct the pod.
     Unreadable(Value),
 }
 
@@ -33,7 +33,7 @@ impl Entry {
         }
     }
 
-    /// The node that it is bound to.
+    /// The name of the pod's node.
     fn node(&self) -> &str {
         self.document()["spec"]["nodeName"].as_str().unwrap_or_default()
     }
@@ -48,11 +48,11 @@ impl Entry {
 
 #[derive(Default)]
 pub struct Assigned {
-    /// The cluster that this host belongs to: the uid of its namespace kube-system. Empty before the first.
+    /// The present cluster of this host, by the uid of namespace kube-system. Empty before the first cluster.
     cluster: String,
     /// The name of this host's node.
     node: String,
-    /// Names that it had before, and that the API still has.
+    /// Former names of this host's node that the API still has.
     former: BTreeSet<String>,
     pods: Pods,
     /// Pods of clusters that this host belonged to before: kept until somebody says otherwise.
@@ -65,8 +65,8 @@ pub struct Assigned {
 }
 
 impl Assigned {
-    /// `node`: the name of this host's node now. Pods that are bound to another one are not its own any more: they are
-    /// gone.
+    /// `node`: the present name of this host's node. Pods bound to a different node name no longer belong to this host
+    /// and count as gone.
     pub fn new(last: Assignment, node: &str) -> Assigned {
         let read = |pods: BTreeMap<String, Value>| pods.into_iter().map(|(uid, pod)| (uid, Entry::new(pod))).collect();
         let Assignment { cluster, node: was, mut former, gone: ended, pods, others } = last;
@@ -120,8 +120,8 @@ impl Assigned {
         self.unsaid |= known | self.gone.insert(uid);
     }
 
-    /// The pods of another cluster go to the others. Some: which cluster it was before, and how many pods others are
-    /// now.
+    /// When the cluster changes, the pods of the old cluster move to `others`. Some: the uid of the old cluster, and
+    /// the new length of `others`.
     pub fn meet(&mut self, cluster: &str) -> Option<(String, usize)> {
         if self.cluster == cluster {
             return None;
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(Assigned::new(back, "vm").former().iter().collect::<Vec<_>>(), ["shop-pc"]);
     }
 
-    /// Its containers may have outlived the agent that heard of its end.
+    /// Containers of an ended pod may have outlived the agent that heard of the end.
     #[test]
     fn an_end_that_was_heard_outlives_the_agent() {
         let mut assigned = Assigned::default();

@@ -33,7 +33,7 @@ const RETRY: Duration = Duration::from_secs(5);
 const SETTLE: Duration = Duration::from_millis(20);
 /// Far above the pods that one host runs.
 const FILES_MAX: usize = 1000;
-/// Uids of files that were taken away; they only matter until their containers are gone.
+/// Uids of pods from removed files; a uid matters only until the pod's containers are gone.
 const GONE_MAX: usize = 1000;
 
 pub struct Directory {
@@ -185,7 +185,7 @@ impl Directory {
         };
         self.look_who_writes(&names);
         let mut names = names;
-        // One that was never fetched is unknown; what an agent of before knew of it goes on.
+        // A page that was never fetched is unknown; pods that an earlier agent knew from the page go on.
         let unknown = self.page.as_ref().is_some_and(|page| !page.exists());
         names.remove(OsStr::new(page::NAME));
         names.extend(
@@ -265,7 +265,8 @@ impl Directory {
         }
     }
 
-    /// The new good version; pods that it no longer names end. What has not changed stays the very same.
+    /// Stores the new good version; pods that are missing in the new version end. What has not changed stays the very
+    /// same.
     fn keep(&mut self, name: &OsString, mut good: Good) {
         let Some(file) = self.files.get_mut(name) else { return };
         if file.good.as_ref() == Some(&good) {
@@ -324,7 +325,7 @@ impl Directory {
         }
     }
 
-    /// `whole`: the names of all files are known. `page_unknown`: that of another host was never fetched.
+    /// `whole`: the names of all files are known. `page_unknown`: the page of another host was never fetched.
     fn state(&mut self, whole: bool, page_unknown: bool) -> SourceState {
         let mut pods: Vec<Arc<Wanted>> = Vec::new();
         let mut objects: BTreeMap<Ref, Arc<Object>> = BTreeMap::new();
@@ -408,7 +409,7 @@ mod tests {
         }
 
         fn put(&self, name: &str, text: &str) {
-            // By rename, so that the inode differs also within one tick of the clock.
+            // Rename gives a new inode, even within one tick of the clock.
             fs::write(self.root.join("new"), text).unwrap();
             fs::rename(self.root.join("new"), self.root.join("m").join(name)).unwrap();
         }

@@ -58,7 +58,7 @@ impl EndedPod {
     }
 }
 
-/// None: its uid stands in its file.
+/// The hash of the manifest without its uid. None: the manifest file sets the uid.
 fn without_uid(wanted: &Wanted, node_name: &str) -> Option<String> {
     let is_derived = wanted.name.uid == derived_uid(node_name, &wanted.name.namespace, &wanted.name.name);
     is_derived.then(|| manifest_hash_without_uid(&wanted.document))
@@ -138,7 +138,7 @@ fn is_final(status: &Value) -> bool {
     matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// Durable before anybody hears of it. Ends with the loop.
+/// Writes ended pods to the disk before it publishes them. Ends with the loop.
 pub async fn follow(
     data_dir: String,
     mut shown: watch::Receiver<Arc<Shown>>,
@@ -281,7 +281,7 @@ mod tests {
     async fn what_the_disk_does_not_take_is_written_later() {
         let place = std::env::temp_dir().join(format!("coracle-unwritable-{}", std::process::id()));
         let _ = fs::remove_dir_all(&place);
-        // Not a folder: nobody can write below it, root neither.
+        // A file instead of a folder: writes below the path fail, even for root.
         fs::write(&place, "").unwrap();
         let data_dir = place.to_str().unwrap().to_owned();
         let (shown_in, seen) = watch::channel(Arc::new(Shown::default()));

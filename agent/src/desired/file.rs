@@ -1,4 +1,4 @@
-//! One manifest file, or what is kept of it -> what it asks for.
+//! Parses one manifest file, or the kept copy of a file, into pods and objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use crate::facts::naming::Source;
 use crate::facts::objects::{Object, ObjectKind, Ref};
 use crate::facts::wanted::Wanted;
 
-/// A manifest has some hundred bytes; what is bigger is something else.
+/// A manifest has some hundred bytes; a bigger file is no manifest.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How several things of one file are kept.
 const LIST: &str = "List";
@@ -27,7 +27,7 @@ const LIST: &str = "List";
 pub(super) struct Good {
     pub pods: Vec<Arc<Wanted>>,
     pub objects: BTreeMap<Ref, Arc<Object>>,
-    /// As it is kept: of a file with one pod that pod, else a list.
+    /// The form on the disk: the pod itself if the file has one pod and no objects, otherwise a list.
     pub document: Arc<Value>,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn stamp(path: &Path) -> io::Result<Stamp> {
     Ok(Stamp { modified: meta.modified().ok(), length: meta.len(), inode: meta.ino() })
 }
 
-/// One file, as the agent would read it now: what it asks for, and warnings.
+/// The pods and the warnings of one file, as the agent would read the file now.
 pub fn look(path: &Path, node_name: &str) -> Result<(Vec<Arc<Wanted>>, Vec<String>), String> {
     let stamp = stamp(path).map_err(|error| error.to_string())?;
     let (good, warnings) = take(path, stamp, node_name)?;

@@ -1,4 +1,4 @@
-//! Lists and watches one resource of the master, and goes on doing so whatever happens.
+//! Lists and watches one resource of the master, and continues after every failure.
 //!
 //!     list -> watch from its revision -> events ... -> the watch ends: resume · 410 or a lost event: list again
 
@@ -74,7 +74,7 @@ pub async fn follow(
     }
 }
 
-/// One listing and the watches that follow it. Ok: list again at once.
+/// One list request, then watch requests from its revision on. Ok: list again at once.
 async fn round(
     client: &Client,
     voice: &Voice,

@@ -34,7 +34,7 @@ pub(super) async fn forget(
     }
 }
 
-/// Another host has that name by now.
+/// By the machine id: a different host uses the node name now.
 fn is_of_another(node: &Value, machine_id: &str) -> bool {
     let of = node["status"]["nodeInfo"]["machineID"].as_str().unwrap_or_default();
     !of.is_empty() && !machine_id.is_empty() && of != machine_id

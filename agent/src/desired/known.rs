@@ -79,7 +79,7 @@ impl Known {
     pub fn keep_last(&self, network: Option<&ClusterServices>) {
         let Some(network) = network.filter(|network| network.heard) else { return };
         let (path, text) = (self.folder.join(NAME), file(network));
-        // A file of another length says something else, however long it is.
+        // A different length means different content; a long file need not be read.
         let same_length = fs::metadata(&path).is_ok_and(|there| there.len() == text.len() as u64);
         if !same_length || fs::read(&path).ok().as_ref() != Some(&text) {
             self.write(text);
@@ -94,7 +94,7 @@ impl Known {
             if let Some(now) = now.filter(|now| now.heard)
                 && kept.as_ref() != Some(&now.services)
             {
-                // What this agent has written it knows.
+                // Only the first content needs a comparison with the file: later content is compared with `kept`.
                 let first = kept.is_none();
                 let same = first && self.read().is_some_and(|known| as_written(&known).eq(as_written(&now)));
                 if !same {
@@ -115,7 +115,7 @@ fn as_written(network: &ClusterServices) -> impl Iterator<Item = Value> {
     network.services.iter().map(|service| of_service(service))
 }
 
-/// One object after another: all of them as values take many times what they are.
+/// Writes the objects one after the other: all objects as JSON values at once would take many times their own memory.
 fn file(network: &ClusterServices) -> Vec<u8> {
     let mut text = b"{\"services\":".to_vec();
     put(&mut text, as_written(network));
@@ -374,7 +374,7 @@ mod tests {
         folder.known().keep(&heard());
         for network in [heard(), folder.known().read().unwrap()] {
             let now = as_they_are(&network, "n1", &pods, &statuses);
-            // The last one has no port of that name.
+            // The last pod of `here` has no port with the name `www`.
             let own = ["10.244.0.7 true", "10.244.0.8 false", "10.244.0.10 true"];
             assert_eq!(addresses(&now), [["10.244.1.2 true", "192.0.2.9 true"].as_slice(), own.as_slice()].concat());
             let ports = |slice: &Arc<EndpointSlice>| slice.ports.as_ref().unwrap()[0].port.unwrap();

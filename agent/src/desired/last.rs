@@ -20,16 +20,16 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Pod: Deserialize<'de>"))]
 pub struct Assignment<Pod = Value> {
-    /// The cluster that this host belongs to: the uid of its namespace kube-system. Empty before the first.
+    /// The present cluster of this host, by the uid of namespace kube-system. Empty before the first cluster.
     #[serde(default)]
     pub cluster: String,
-    /// The name of the node that this host was when it was written. Agents of before did not write it.
+    /// The name of the node that this host was when it was written. Older agents did not write the name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// Names of nodes that this host was, and that the API still has.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub former: BTreeSet<String>,
-    /// Uids of pods whose end was heard, and that may have containers here still. Agents of before did not write them.
+    /// Uids of pods whose end was heard, and that may have containers here still. Older agents did not write the uids.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub gone: BTreeSet<String>,
     /// By uid, as intent: without a revision, and of the status what is for good.

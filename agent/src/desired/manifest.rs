@@ -19,7 +19,7 @@ use crate::facts::hash::hash_text;
 /// What a file without a namespace means.
 const NAMESPACE: &str = "default";
 
-/// Documents of a file, those of lists too.
+/// Documents of a file, items of lists included.
 const DOCUMENTS_MAX: usize = 200;
 /// All that a file comes to in memory, about: a file has a megabyte, but aliases and replicas repeat what stands there.
 const BYTES_MAX: usize = 16 << 20;
@@ -84,7 +84,7 @@ pub fn read(text: &str, origin: Origin<'_>) -> Result<Read, String> {
     Ok(read)
 }
 
-/// The first of them, and how many there are more.
+/// The first `TOLD_MAX` texts, and the count of the remaining texts.
 fn told(mut texts: Vec<String>) -> Vec<String> {
     if let Some(more) = texts.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
         texts.truncate(TOLD_MAX);
@@ -249,7 +249,7 @@ fn complete(
     Ok(())
 }
 
-/// Those of the text, and in their place those of lists.
+/// The documents of the text; the items of a list take the place of the list.
 fn documents(text: &str, read: &mut Read) -> Result<Vec<Value>, String> {
     let (mut documents, mut says) = (Vec::new(), false);
     let parts = || parts(text).filter(|part| part.says_something());
@@ -277,7 +277,7 @@ fn too_many(count: usize) -> String {
 
 /// About as many bytes as a document takes in memory.
 fn weight(document: &Value) -> usize {
-    /// A value beside its text, and its share of the map that it stands in.
+    /// The memory of a value besides its text, with the value's share of the surrounding map.
     const VALUE_BYTES: usize = 64;
     VALUE_BYTES
         + match document {
@@ -296,7 +296,7 @@ fn unlist(mut document: Value, documents: &mut Vec<Value>) {
         return documents.push(document);
     };
     for mut item in items {
-        // Items of a list of one kind do not say it.
+        // Items of a typed list, such as PodList, may leave out their kind.
         if item.is_object() && !kind.is_empty() && item["kind"].is_null() {
             item["kind"] = kind.clone().into();
             item["apiVersion"] = document["apiVersion"].clone();
@@ -305,7 +305,7 @@ fn unlist(mut document: Value, documents: &mut Vec<Value>) {
     }
 }
 
-/// What stands between two lines of `---`.
+/// The text between two lines of `---`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Part<'a> {
     text: &'a str,
@@ -347,8 +347,8 @@ fn explain(path: &str, message: &str) -> String {
     format!("{path}: {message}{hint}")
 }
 
-/// JSON as such, everything else as YAML: one document, or null, bounded in size, depth and aliases. Of a key that
-/// stands there twice the last one counts, as with a kubelet.
+/// JSON as such, everything else as YAML: one document, or null, bounded in size, depth and aliases. For a repeated key
+/// the last value counts, as with a kubelet.
 fn parse(part: Part<'_>, warnings: &mut Vec<String>) -> Result<Value, String> {
     let Part { text, lines_before } = part;
     let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();

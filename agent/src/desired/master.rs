@@ -40,8 +40,8 @@ use crate::facts::shown::Shown;
 use crate::facts::source_state::SourceState;
 use crate::facts::uid_set::UidSet;
 
-/// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done
-/// with are forgotten.
+/// Uids of ended pods; a uid matters only until the pod's containers are gone. Above this count, finished uids are
+/// dropped.
 const GONE_KEPT: usize = 32;
 /// Between two looks whether a listing has been taken in.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -52,7 +52,7 @@ pub struct Outlets {
     pub heard: watch::Sender<Arc<MasterPods>>,
     /// None until both were listed.
     pub network: watch::Sender<Option<Arc<ClusterServices>>>,
-    /// None: nobody has said anything of this node.
+    /// None: the master has not told anything about this node.
     pub node: watch::Sender<Option<Arc<NodeSaid>>>,
     /// Volumes of the class `local`, of any node, whose directories are to go.
     pub given_up: watch::Sender<GivenUp>,
@@ -168,7 +168,7 @@ fn forget(gone: &mut UidSet, shown: &Shown) {
     gone.retain(|uid| left.contains(uid) || !desired.gone.contains(uid));
 }
 
-/// The parts of this node that others write.
+/// Publishes labels, taints and extended resources of this node from the API.
 fn take_node(outlets: &Outlets, news: News) {
     let node = match news {
         News::Listed(list) => list.into_iter().next(),
@@ -186,7 +186,7 @@ fn take_node(outlets: &Outlets, news: News) {
     });
 }
 
-/// Of all volumes only those that are given up are kept.
+/// Only volumes that are given up are kept.
 fn take_volumes(given_up: &watch::Sender<GivenUp>, news: News) {
     let named = |volume: Value| (text(&volume, "name"), volume);
     given_up.send_if_modified(|volumes| {
@@ -218,7 +218,7 @@ struct Pods<'a> {
     unkept: Unkept,
     assigned: Assigned,
     heard: MasterPods,
-    /// A cluster that was warned of.
+    /// The uid of the foreign cluster that the log has warned of.
     foreign: Option<String>,
 }
 
@@ -271,7 +271,7 @@ impl<'a> Pods<'a> {
     async fn listed(&mut self, list: Vec<Value>) -> bool {
         let Some(cluster) = cluster_of(self.client).await else { return false };
         self.meet(&cluster);
-        // Known before the pods that ask something of it are.
+        // The node is read before the pods: a pod may depend on labels, taints and resources of the node.
         if let Ok(node) = get(self.client, &format!("/api/v1/nodes/{}", self.node_name)).await {
             take_node(self.outlets, News::Listed(vec![node]));
         }
@@ -298,7 +298,8 @@ impl<'a> Pods<'a> {
         self.assigned.end(uid);
     }
 
-    /// The first cluster is ours. Another one later gets its pods run as well, and ends none of ours.
+    /// The first cluster is ours. The pods of a later cluster run as well; the later cluster ends no pods of the first
+    /// cluster.
     fn meet(&mut self, cluster: &str) {
         let Some((was, others)) = self.assigned.meet(cluster) else { return };
         if !was.is_empty() && self.foreign.as_deref() != Some(cluster) {

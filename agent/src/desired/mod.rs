@@ -28,8 +28,8 @@ pub use crate::facts::desired::Desired;
 use crate::facts::naming::{PodName, Source};
 use crate::facts::source_state::SourceState;
 
-/// Puts the sources together. What two sources both claim goes to the earlier of the list, and the answer names the
-/// losers, for the log: of one uid, or of one namespace and name from one source, only one can run.
+/// Merges the sources. Only one pod of a uid can run, and only one pod of a namespace and name from one source: the
+/// earlier source, or the earlier pod of a source, wins. The answer names the dropped pods, for the log.
 pub fn merge(sources: &BTreeMap<Source, SourceState>) -> (Desired, Vec<String>) {
     let mut desired = Desired::default();
     let mut dropped = Vec::new();

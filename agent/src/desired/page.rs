@@ -1,6 +1,6 @@
-//! A page of manifests on another host: asked for again and again, and kept on this host's disk, where the directory's
-//! reader takes it for one file more. So it has its last good version, and a start without the other host runs what
-//! ran.
+//! Fetches a page of manifests from another host periodically. The page is kept on this host's disk, where the
+//! directory's reader treats the page as a further file. Therefore the page has a last good version, and a start
+//! without the other host runs the same pods.
 //!
 //!     look -> 304, or the same as before: nothing · another: to the disk, the directory is told
 //!         · an error: said once, nothing ends
@@ -64,7 +64,7 @@ impl fmt::Display for Page {
 }
 
 impl Page {
-    /// Nobody is on the way to it.
+    /// The connection does not leave this host: no attacker can change the page on the way.
     pub fn is_of_this_host(&self) -> bool {
         match &self.target {
             Target::Unix(_) => true,
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// A server with these answers, one a connection; what it was asked comes back.
+    /// A server that answers one connection with `answer`, and returns the request in lower case.
     async fn serve(listener: &TcpListener, answer: &str) -> String {
         let (mut wire, _) = listener.accept().await.unwrap();
         let mut asked = Vec::new();

@@ -1,5 +1,4 @@
-//! The objects of one kind as a watch shows them, and those of the cluster before until the new one has listed its own.
-//! PURE.
+//! The objects of one kind as a watch shows them, and the objects of earlier clusters of the same master. PURE.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +15,8 @@ pub(super) struct WatchShelf<T> {
     read: fn(&Value) -> Option<T>,
     cluster: String,
     items: Option<Items<T>>,
-    /// Of clusters that this master was before: their pods go on here, and so do the ways to them.
+    /// Objects of earlier clusters of this master: pods of these clusters go on here, and so do the connections to the
+    /// pods.
     kept: Items<T>,
 }
 
@@ -65,7 +65,7 @@ impl<T: PartialEq> WatchShelf<T> {
         differs
     }
 
-    /// None before the first listing. Of one name the present cluster's counts.
+    /// None before the first listing. For equal names, the present cluster's object counts.
     pub(super) fn all(&self) -> Option<Vec<Arc<T>>> {
         let items = self.items.as_ref()?;
         let others = self.kept.iter().filter(|(key, _)| !items.contains_key(key));

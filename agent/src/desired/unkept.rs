@@ -53,7 +53,7 @@ impl Unkept {
     }
 
     /// Returns when the file at `path` is to be written again. Pending for ever while its last write succeeded.
-    /// `attempts`: those that failed one after another, counted here.
+    /// `attempts`: the number of consecutive failed writes, updated by this function.
     pub async fn due(&self, path: &Path, attempts: &mut u32) {
         let key = path.display().to_string();
         let mut failures = self.failures.subscribe();

@@ -1,4 +1,4 @@
-//! A workload of a manifest file -> the pods that this host runs of it, and the claims that they mount. PURE.
+//! A workload of a manifest file -> its pods on this host, and the claims of the pods. PURE.
 //!
 //! Nobody here scales, rolls out or counts retries: these are plain pods, and an edit of the file is an edit of each.
 
@@ -41,8 +41,8 @@ pub fn count(workload: Workload, document: &Value) -> Result<usize, String> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// Of a document with its defaults: its pods, as they would stand in a file of their own, and the names of the claims
-/// that are its own.
+/// The pods of a document with defaults, each as a manifest of its own, and the names of the claims from the document's
+/// claim templates.
 pub fn pods(workload: Workload, document: &Value) -> Result<(Vec<Value>, Vec<String>), String> {
     let spec = &document["spec"];
     let name = document["metadata"]["name"].as_str().unwrap_or_default();
@@ -50,7 +50,7 @@ pub fn pods(workload: Workload, document: &Value) -> Result<(Vec<Value>, Vec<Str
     let (first, count) = numbers(workload, spec)?;
     let (mut pods, mut claims) = (Vec::new(), Vec::new());
     for number in first..first.saturating_add(count) {
-        // Of a DaemonSet each host has one.
+        // A DaemonSet has one pod on each host.
         let pod_name = if workload == Workload::DaemonSet { name.to_owned() } else { format!("{name}-{number}") };
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": spec["template"]["metadata"],
@@ -100,7 +100,7 @@ fn set_identity(pod: &mut Value, spec: &Value, name: &str, number: i64) -> Vec<S
     }
     pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = number.to_string().into();
     pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = name.into();
-    // Without the subdomain of its service: files have no services that names could be of.
+    // No subdomain: manifest files have no services, so the pod has no DNS name below a service.
     pod["spec"]["hostname"] = name.into();
     let templates = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
     let mut of_template = BTreeSet::new();

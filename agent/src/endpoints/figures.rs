@@ -35,7 +35,7 @@ pub fn answer(view: &View, path: &str) -> Option<Answer> {
     })
 }
 
-/// Whether the file systems of claims are asked as well: one of them may let whoever asks wait.
+/// Whether the file systems of claims are measured as well: a slow file system delays the answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claims {
     Measured,

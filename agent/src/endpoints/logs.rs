@@ -36,12 +36,12 @@ pub fn answer(view: &View, path: &str, request: &Request) -> Answer {
     if let Some(answer) = streams::log(request, begin) {
         return answer;
     }
-    // What a container writes is text, whatever it looks like.
+    // The output of a container is sent as plain text, whatever the content looks like.
     let events = begin();
     Answer::new(StatusCode::OK, "text/plain; charset=utf-8", Body::Stream(Stream { events, lease: Box::new(()) }))
 }
 
-/// What the engine has of it, as it comes.
+/// Streams the engine's log of a container.
 fn lines(view: &View, id: String, wish: Wish) -> Receiver {
     let (out, events) = channel(STREAM_ITEMS_MAX);
     let docker = view.docker.clone();
@@ -55,7 +55,7 @@ fn lines(view: &View, id: String, wish: Wish) -> Receiver {
     events
 }
 
-/// The container that the log is of: the newest one, or with `previous` the newest that is dead before it.
+/// The container for the log: the newest container, or with `previous` the newest dead container.
 fn find(
     shown: &Shown,
     node_name: &str,
@@ -95,7 +95,7 @@ fn find(
         };
         let text = match ended {
             _ if previous => format!("previous terminated container \"{container}\" in pod \"{pod}\" not found"),
-            // Somebody removed it, and its log with it.
+            // The container was removed, together with its log.
             Some(id) if !id.is_empty() => format!("unable to retrieve container logs for {id}"),
             Some(_) => format!("container \"{container}\" in pod \"{pod}\" is terminated"),
             None => format!("container \"{container}\" in pod \"{pod}\" is waiting to start: {waits}"),
@@ -104,7 +104,7 @@ fn find(
     })
 }
 
-/// Of a container that has ended, by its pod's status: its id, which may be empty.
+/// The id of a terminated container, from the status of its pod. The id may be empty.
 fn end_of(status: &Value, container: &str) -> Option<String> {
     let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut all = lists.iter().flat_map(|list| status[list].as_array().into_iter().flatten());
@@ -127,7 +127,7 @@ fn refuse(status: Status) -> Answer {
 
 fn parse(query: &str, pod: &str) -> Result<LogOptions, Status> {
     let mut parameters = parameters(query).map_err(Status::bad_request)?;
-    // The kubelet of 2014 called it `tail`, and there it could be `all`.
+    // The kubelet of 2014 called the parameter `tail`, and accepted the value `all`.
     parameters.retain(|(key, value)| !(["tailLines", "tail"].contains(&key.as_str()) && value == "all"));
     for (key, _) in parameters.iter_mut().filter(|(key, _)| key == "tail") {
         "tailLines".clone_into(key);

@@ -5,8 +5,8 @@ use crate::facts::naming::{SANDBOX, Source, Tag};
 use crate::facts::shown::Shown;
 use crate::facts::wanted::Wanted;
 
-/// Those of this name in the API, where a file's pod has that of its mirror. Where there are none: the file's pod that
-/// its file calls so.
+/// Pods by their name in the API, where the pod of a file has the name of its mirror. If none match: pods by the name
+/// in their file.
 pub fn pods_called<'s>(
     shown: &'s Shown,
     node_name: &str,
@@ -27,7 +27,7 @@ pub fn pods_called<'s>(
     found.into_iter()
 }
 
-/// All of a container that are there, with the number of their attempt.
+/// All containers of the engine for one container of a pod, with their attempt numbers.
 pub fn runs_of<'s>(shown: &'s Shown, uid: &str, container: &str) -> impl Iterator<Item = (u32, &'s SeenContainer)> {
     shown.world.containers.iter().filter_map(move |seen| {
         let tag = Tag::read(&seen.name, &seen.labels)?;
@@ -35,7 +35,7 @@ pub fn runs_of<'s>(shown: &'s Shown, uid: &str, container: &str) -> impl Iterato
     })
 }
 
-/// The one of a container that runs.
+/// The engine's running container for one container of a pod.
 pub fn running<'s>(shown: &'s Shown, uid: &str, container: &str) -> Option<&'s SeenContainer> {
     runs_of(shown, uid, container)
         .filter(|(_, seen)| seen.lives())
@@ -48,7 +48,7 @@ pub fn sandbox<'s>(shown: &'s Shown, uid: &str) -> Option<&'s SeenContainer> {
     running(shown, uid, SANDBOX)
 }
 
-/// Names and values, decoded. `Err`: which of them is badly encoded.
+/// Names and decoded values. `Err`: a message with the name of the badly encoded value.
 pub fn parameters(query: &str) -> Result<Vec<(String, String)>, String> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs
@@ -60,7 +60,7 @@ pub fn parameters(query: &str) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-/// Decoded. None: one of them leads elsewhere in whatever reads it as a path, or is badly encoded.
+/// The decoded segments. None: a segment is badly encoded, or would lead out of its place in a path, as `..` does.
 pub fn segments(path: &str) -> Option<Vec<String>> {
     let plain = |segment: &String| !matches!(segment.as_str(), "" | "." | "..") && !segment.contains(['/', '\\', '\0']);
     path.trim_end_matches('/').split('/').map(|segment| decode(segment).filter(plain)).collect()

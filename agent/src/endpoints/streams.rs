@@ -23,7 +23,7 @@ use crate::streams::asked::{self, Fields, Refusal, Way, carrier, streams, way};
 use crate::streams::forward::{Reach, over_channels, over_spdy};
 use crate::streams::{converse, log};
 
-/// Output of a command that ended with its container is still on its way.
+/// Time for the last output of a command that ended with its container.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What a client would speak with.
@@ -101,7 +101,7 @@ pub fn ports(view: &View, path: &str, request: &Request) -> Result<Answer, Answe
                 Way::Channels { base64, ports } => over_channels(upgraded, base64, ports, inside).await,
             }
         };
-        // What it holds of a network that is gone, the kernel keeps for it alone.
+        // Ends with the sandbox: an open handle would keep a removed network namespace in the kernel.
         tokio::select! {
             () = forward => {}
             () = ended(shown, &id) => {}
@@ -152,7 +152,7 @@ impl Reach for Inside {
     }
 }
 
-/// A log that goes on as messages of a WebSocket. None: it is not asked for so.
+/// A log as messages of a WebSocket. None: the request asks for no WebSocket.
 pub fn log(request: &Request, lines: impl FnOnce() -> channel::Receiver) -> Option<Answer> {
     Some(match asked::log(&request.method, &request.headers)? {
         Ok((base64, fields)) => {

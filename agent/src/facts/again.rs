@@ -1,8 +1,9 @@
-//! What has ended once stays ended, whoever starts it again: it is stopped, and the next attempt takes its place. PURE.
+//! An ended container stays ended. The agent stops a container that another program starts again, and starts the next
+//! attempt instead. PURE.
 //!
 //! Somebody may start a dead container beside this agent (`docker restart`, `docker start`, a restart policy of the
-//! engine), or make another one with its labels. The engine alone shows most of it: a process that runs and has ended
-//! before. Memory adds how it ended, and which container of one number is the first.
+//! engine), or make another one with its labels. The engine shows most of this: a running process that has ended
+//! before. Memory adds the first end, and the original among containers with the same number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,8 @@ impl Life {
         self.started_ms = Some(started_ms);
     }
 
-    /// How one ended that runs again, or that is another one under a number that was given.
+    /// The earlier end of a container that runs again, or the assumed end of a copy with an attempt number already in
+    /// use.
     pub(crate) fn end_before(&self, seen: &SeenContainer, wall_ms: i64) -> Option<State> {
         let runs = matches!(seen.state, State::Running { .. });
         let (finished_ms, exit_code) = match seen.beside.ended.filter(|_| runs) {
@@ -36,8 +38,8 @@ impl Life {
     }
 }
 
-/// One that begins again when the next one is there already is counted with that. `before`: the counts at the last
-/// look.
+/// A restart of an old container counts as a restart of the newest attempt, if a newer attempt exists. `before`: the
+/// counts at the last look.
 pub(crate) fn count_others(
     lives: &mut BTreeMap<String, Life>,
     before: &BTreeMap<String, u32>,
@@ -60,7 +62,7 @@ pub(crate) fn count_others(
 }
 
 impl Memory {
-    /// The containers that carry a number which another one had first, by the engine's id.
+    /// The engine's ids of copies: containers with an attempt number that an earlier container had.
     pub(crate) fn doubles(&self, pods: &BTreeMap<String, PodSeen<'_>>) -> BTreeSet<String> {
         let mut doubles = BTreeSet::new();
         for pod in pods.values() {
@@ -84,8 +86,8 @@ impl Memory {
         doubles
     }
 
-    /// The containers of pods of which one runs that had ended before. A copy of one is no start of it: however many
-    /// somebody makes, the back-off of a container that fails stays.
+    /// The containers (pod uid, name) with an ended instance that another program started again. Copies do not count as
+    /// starts: they cannot shorten the back-off of a failing container.
     pub(crate) fn crowded<'p>(
         &self,
         pods: &'p BTreeMap<String, PodSeen<'_>>,
@@ -134,7 +136,7 @@ impl Memory {
 }
 
 impl Run<'_> {
-    /// How often its process began, less one.
+    /// The restart count: the starts of the process, less one.
     pub fn restarts(&self) -> u32 {
         self.tag.attempt.saturating_add(self.seen.beside.again)
     }
@@ -191,7 +193,7 @@ mod tests {
             let mut world = world(&wanted, &[(0, RUNS)]);
             again(&mut world.containers[1], code);
             check(from_ref(&wanted), world.clone(), 0, &["stop c"]);
-            // However that one ends, it ended before.
+            // The exit code of this second end does not count: the first end is final.
             look(&mut world);
             let end = |code| State::Exited { exit_code: code, out_of_memory: false, started_ms: 700, finished_ms: 800 };
             (world.containers[1].state, world.containers[1].beside) = (end(143), Default::default());
@@ -259,7 +261,7 @@ mod tests {
         assert_eq!((&container["restartCount"], &container["ready"]), (&json!(2), &json!(true)), "{shown}");
     }
 
-    /// The next one finds its port taken by the one that somebody started again: that is no failure of its own.
+    /// The next attempt fails because the restarted old container holds its port. The back-off ignores this failure.
     #[test]
     fn what_ends_beside_such_a_one_does_not_wait() {
         let wanted = one("Always");

@@ -4,14 +4,14 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     pub wall_ms: i64,
-    /// Since the agent started; what happened before that is negative.
+    /// Since the agent started; earlier times are negative.
     pub mono_ms: i64,
 }
 
 /// The first restart is immediate, the second waits this long, each later one twice as long as the one before.
 pub const RESTART_WAIT_MS: i64 = 10_000;
 pub const RESTART_WAIT_MS_MAX: i64 = 300_000;
-/// A container that ran for so long has its failures forgotten.
+/// After a run of this length, earlier failures are forgotten.
 pub const RAN_FINE_MS: i64 = 600_000;
 /// After a failed pull, doubling.
 pub const PULL_WAIT_MS: i64 = 10_000;

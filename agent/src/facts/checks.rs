@@ -8,7 +8,7 @@ use crate::facts::engine::Check;
 /// Each probe asks for itself: a container may have one of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProbeKind {
-    /// The others wait until it has passed.
+    /// The liveness and readiness probes wait until this probe has passed.
     Startup,
     Liveness,
     Readiness,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 pub const STAMP_LENGTH: usize = 16;
 /// All files of one volume: an object has at most one megabyte, and a volume may be made of several.
 pub const VOLUME_BYTES_MAX: usize = 4 << 20;
-/// And of all such volumes of one pod.
+/// The limit for all such volumes in a pod.
 pub const POD_BYTES_MAX: usize = 16 << 20;
 /// A file counts for no less: its name and place take as much.
 pub const FILE_BYTES_MIN: usize = 1024;
@@ -33,7 +33,7 @@ impl fmt::Debug for VolumeFile {
 pub struct Content {
     pub stamp: String,
     pub files: Vec<VolumeFile>,
-    /// Directories that other volumes of the pod are mounted on.
+    /// Empty directories as mount points for the pod's other volumes.
     pub folders: Vec<String>,
     pub group: Option<u32>,
 }

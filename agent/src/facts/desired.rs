@@ -41,8 +41,8 @@ impl Desired {
         !self.pods.contains_key(&pod.uid) && (self.gone.contains(&pod.uid) || !self.unknown.contains(&pod.source))
     }
 
-    /// Whether a pod of the API that shows what a file asked for has to go. One file that cannot be read keeps nothing
-    /// of another.
+    /// Whether a pod of the API that shows what a file asked for has to go. An unreadable file does not keep mirrors of
+    /// other files.
     pub fn lacks_file(&self, namespace: &str, name: &str, file: Option<&str>) -> bool {
         !self.unknown.contains(&Source::File) || self.files.lack(namespace, name, file)
     }

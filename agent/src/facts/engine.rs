@@ -19,7 +19,7 @@ pub enum Failure {
     /// The name is taken by a container of ours (it has our label): it was made before, and the listing did not show it
     /// yet.
     Conflict(String),
-    /// The name is taken by a container of somebody else.
+    /// Another program's container has the name.
     Taken(String),
     /// The engine is absent, hung, or the answer was lost. Nothing can be concluded.
     Unavailable(String),
@@ -27,7 +27,7 @@ pub enum Failure {
     Registry(String),
     /// The engine understood and will not: a bad command, a taken port, a missing mount source.
     Refused(String),
-    /// What the container asks for cannot be given as things are: a part of a volume that lies outside of it. No start
+    /// The container's config cannot be satisfied now, for example a subPath that leads outside its volume. No start
     /// was tried.
     Config(String),
 }
@@ -54,7 +54,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// A container of ours as the engine reports it. Who it is stands in its labels (see `naming`).
+/// A container of ours as the engine reports it. The labels identify the container (see `naming`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenContainer {
     pub id: String,
@@ -63,7 +63,7 @@ pub struct SeenContainer {
     pub labels: BTreeMap<String, String>,
     /// The reference that the container was made from, as it was asked for.
     pub image: String,
-    /// The engine's id of that image, `sha256:...`.
+    /// The engine's image id, `sha256:...`.
     pub image_id: String,
     pub created_ms: i64,
     pub state: State,
@@ -71,10 +71,10 @@ pub struct SeenContainer {
     pub ip: Option<String>,
     /// Its limits. None: the engine does not say.
     pub limits: Option<Limits>,
-    /// Of a dead container: what it left in its termination message file, or the end of its log where the policy says
-    /// so.
+    /// Of a dead container: the content of its termination message file, or the end of its log if the policy says
+    /// `FallbackToLogsOnError`.
     pub message: Option<String>,
-    /// What somebody did to it beside this agent.
+    /// Changes that another program made to the container with the engine.
     pub beside: Beside,
 }
 
@@ -109,7 +109,7 @@ pub enum State {
 pub struct Image {
     /// `sha256:...`
     pub id: String,
-    /// The user that it runs as: a name or number, empty for root.
+    /// The image's user: a name or number, empty for root.
     pub user: String,
     pub stop_signal: Option<String>,
     /// On the disk.
@@ -151,7 +151,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// An empty host means the pod: this is the one place that says so.
+    /// Whether the host is empty and so means the pod. No other code makes this decision.
     pub fn is_for_pod(&self) -> bool {
         match self {
             Check::Exec { .. } | Check::Sleep { .. } | Check::Broken { .. } => false,
@@ -185,7 +185,7 @@ pub struct CheckOutcome {
     pub exit_code: Option<i64>,
     /// What the command wrote, or what was wrong, in the kubelet's words (`HTTP probe failed with statuscode: 404`).
     pub output: String,
-    /// It has passed, and not as it should: why, for an event.
+    /// The check passed with a warning: the text of the event.
     pub note: Option<String>,
 }
 
@@ -215,7 +215,7 @@ pub struct ContainerConfig {
     pub labels: BTreeMap<String, String>,
     pub network: Network,
     pub ipc: Ipc,
-    /// It sees the processes of the host.
+    /// The container shares the host's PID namespace.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub host_processes: bool,
     /// The container, by its name, whose processes this one sees. None: its own alone.
@@ -276,7 +276,7 @@ pub struct FileVariable {
     pub mark: String,
     pub name: String,
     pub volume: MountSource,
-    /// In the volume, and never outside of it.
+    /// Relative to the volume, never outside the volume.
     pub path: String,
     pub key: String,
     /// It may be missing in the file.
@@ -297,7 +297,7 @@ pub enum Network {
     Pods,
     /// The host's own.
     Host,
-    /// That of the container of this name: a member of a pod.
+    /// The network of the container with this name: a pod's container joins its sandbox.
     Join(String),
 }
 

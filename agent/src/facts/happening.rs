@@ -10,7 +10,7 @@ use crate::facts::naming::{PodName, SANDBOX, Source};
 use crate::facts::round::StopReason;
 use crate::facts::waiting::{Dismissal, Dismissed, WaitReason, Waiting};
 
-/// One line of an Event of the API.
+/// The content of an Event object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
     pub subject: Subject,
@@ -34,7 +34,7 @@ pub enum Subject {
     Node,
 }
 
-/// An event of a pod, or of one of its containers.
+/// An event about a pod or a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Pulling {
@@ -71,12 +71,12 @@ pub enum Event {
         probe: &'static str,
         output: String,
     },
-    /// It could not be run, or nobody knows what came of it.
+    /// The probe could not run, or its result is unknown.
     ProbeErrored {
         probe: &'static str,
         text: String,
     },
-    /// It has passed, and not as it should.
+    /// The probe passed with a warning.
     ProbeWarning {
         probe: &'static str,
         text: String,
@@ -85,9 +85,9 @@ pub enum Event {
     HookFellBack {
         text: String,
     },
-    /// Somebody paused it beside the agent.
+    /// The agent has unpaused a container that another program paused.
     Unpaused,
-    /// A wait that is told under another reason than its own, or under its own.
+    /// A wait, with a reason that may differ from the wait's own reason.
     Waits {
         reason: &'static str,
         message: String,
@@ -103,7 +103,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether it is a warning, its reason and its message.
+    /// Whether the event is a warning, then the reason and the message.
     fn parts(self, pod: &PodName, container: &str) -> (bool, Cow<'static, str>, String) {
         let present = |image: &str| {
             format!("Container image \"{image}\" already present on machine and can be accessed by the pod")
@@ -171,7 +171,7 @@ fn killing(container: &str, why: &StopReason) -> String {
     }
 }
 
-/// The events of a pod, or of one of its containers, that has begun to wait.
+/// The events for a pod or a container that has begun to wait.
 pub fn of_wait(member: Option<&Member<'_>>, waiting: &Waiting) -> Vec<Event> {
     let Waiting { reason, message } = waiting;
     let failed = |text: &str| Event::Failed { text: text.to_owned() };
@@ -225,7 +225,7 @@ impl Happening {
         let (name, uid) = (node.to_owned(), node.to_owned());
         Happening {
             subject: Subject::Node,
-            // Events of what is in no namespace are kept there.
+            // As in Kubernetes, events about cluster-scoped objects are stored in `default`.
             namespace: "default".to_owned(),
             name,
             uid,

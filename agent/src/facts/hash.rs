@@ -22,13 +22,13 @@ pub fn hash_text(text: &str) -> String {
     format!("{hash:032x}")
 }
 
-/// Of one container of a v1 pod document.
+/// The hash of a container in a v1 pod document.
 pub fn container_hash(container: &Value) -> String {
     // When the image is pulled, and how the container is probed, changes nothing about the container that runs.
     hash_text(&canonical(container, &["imagePullPolicy", "livenessProbe", "readinessProbe", "startupProbe"]))
 }
 
-/// Of the same but for what a container may use of cpu and memory, which is changed while it runs.
+/// The container hash without cpu and memory, because a resize changes these while the container runs.
 pub fn plain_hash(container: &Value) -> String {
     let mut container = container.clone();
     if let Some(fields) = container.as_object_mut() {
@@ -42,8 +42,8 @@ pub fn plain_hash(container: &Value) -> String {
     container_hash(&container)
 }
 
-/// Whether a container that was made with this hash is the one that is wanted, whatever it may use. The hashes are
-/// those of the container, of what its pod shares, and, since containers are resized, the plain one.
+/// Whether a container made with the hash `made` matches the wanted container, apart from cpu and memory. A hash has
+/// the parts container, shared fields of the pod, and, since containers are resized, plain.
 pub fn same(made: &str, wanted: &str) -> bool {
     let parts = |hash: &'_ str| -> Vec<String> { hash.split('.').map(str::to_owned).collect() };
     let (made, wanted) = (parts(made), parts(wanted));
@@ -52,7 +52,7 @@ pub fn same(made: &str, wanted: &str) -> bool {
         || made.len() == 3 && wanted.len() == 3 && made[1..] == wanted[1..]
 }
 
-/// Of all that the containers of a pod share: a change replaces the whole pod.
+/// The hash of all fields that the containers of a pod share: a change replaces the whole pod.
 pub fn sandbox_hash(document: &Value) -> String {
     const SHARED: [&str; 10] = [
         "hostNetwork",
@@ -73,7 +73,7 @@ pub fn sandbox_hash(document: &Value) -> String {
             shared.insert(field.to_owned(), value.clone());
         }
     }
-    // A `false` says what is so anyway.
+    // `false` is the default.
     for field in ["hostnameOverride", "runtimeClassName", "setHostnameAsFQDN"] {
         if let Some(value) = spec.get(field).filter(|value| **value != Value::Bool(false)) {
             shared.insert(field.to_owned(), value.clone());
@@ -106,7 +106,7 @@ pub fn manifest_hash(document: &Value) -> String {
     hash_text(&document.to_string())
 }
 
-/// The same, whatever uid it has and whatever is on record of its status.
+/// The manifest hash without uid and recorded status.
 pub fn manifest_hash_without_uid(document: &Value) -> String {
     let mut document = document.clone();
     document["metadata"]["uid"] = Value::Null;
@@ -138,7 +138,7 @@ fn trim(value: Value) -> Option<Value> {
                 .into_iter()
                 .filter(|(name, value)| !is_default(name, value))
                 .filter_map(|(name, value)| {
-                    // emptyDir says by its presence what kind of volume it is.
+                    // An empty `emptyDir` must stay: the field itself names the kind of volume.
                     let kept = if name == "emptyDir" {
                         Some(trim(value).unwrap_or(Value::Object(Map::new())))
                     } else {

@@ -1,4 +1,4 @@
-//! Large pages: their names as resources, which a pod asks for, and what its volumes of them are. PURE.
+//! Large pages: the resource names that pods request, and the volumes on huge pages. PURE.
 //!
 //! The engine has no limit of large pages for a container: the node counts them when it takes a pod, and a volume holds
 //! no more than its pod asks for.
@@ -36,7 +36,7 @@ pub fn page_bytes(medium: &str) -> Option<u64> {
     u64::try_from(amounts::page_bytes(&format!("{RESOURCE}{size}"))?.value()).ok()
 }
 
-/// An empty directory of large pages with the size of its pages, and of itself; the others as they are. The error is
+/// Fills in the page size and the size limit of an emptyDir on huge pages. Other volumes stay unchanged. The error is
 /// the kubelet's.
 pub fn resolved(volume: &Volume, asked: &qos::Amounts) -> Result<Volume, String> {
     let Some(empty) = volume.empty_dir.as_ref().filter(|empty| is_medium(&empty.medium)) else {

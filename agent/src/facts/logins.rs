@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::facts::objects::Object;
 
-/// The registry of names that name none.
+/// The registry for image names without a registry.
 const DEFAULT_HOST: &str = "index.docker.io";
 
 /// Under which name, and as whom.
@@ -29,8 +29,8 @@ impl fmt::Debug for Login {
     }
 }
 
-/// None of a Secret of another type, or one that nobody can read: the pull goes without, and says what the registry
-/// says.
+/// A Secret that is unreadable or has another type gives no login: the pull runs without a login, and the registry's
+/// error is shown.
 pub fn of_secret(secret: &Object) -> Vec<Login> {
     let read = |key: &str| serde_json::from_slice::<Value>(secret.data.get(key)?).ok();
     let entries = match secret.type_name.as_str() {
@@ -58,7 +58,7 @@ fn login(name: &str, entry: &Value) -> Option<Login> {
     (!username.is_empty() || !password.is_empty()).then_some(Login { place, username, password })
 }
 
-/// Those that fit an image's name, in the order in which they are tried.
+/// The logins that fit an image name, in the order to try.
 pub fn fitting(logins: &[Login], image: &str) -> Vec<Login> {
     let mut fitting: Vec<&Login> = logins.iter().filter(|login| fits(&login.place, image)).collect();
     fitting.sort_by(|a, b| b.place.cmp(&a.place));

@@ -1,7 +1,7 @@
-//! The containers of a pod, of every kind, as one list. PURE.
+//! All kinds of containers of a pod, in a single list. PURE.
 //!
 //! A member is a container of a pod; its sandbox is none. Each kind has a list of its own in the pod's spec and in its
-//! status. Whoever walks containers walks this list and says which kinds it means.
+//! status. All code that iterates over containers uses this list and selects kinds.
 
 use coracle_api::pod::{Container, PodSpec};
 
@@ -18,7 +18,7 @@ pub enum MemberKind {
 }
 
 impl MemberKind {
-    /// The field of a pod's spec that lists them.
+    /// The field of a pod's spec that lists this kind.
     pub fn list(self) -> &'static str {
         match self {
             MemberKind::Init | MemberKind::Sidecar => "initContainers",
@@ -27,7 +27,7 @@ impl MemberKind {
         }
     }
 
-    /// The field of a pod's status that tells of them.
+    /// The field of a pod's status that lists this kind.
     pub fn statuses(self) -> &'static str {
         match self {
             MemberKind::Init | MemberKind::Sidecar => "initContainerStatuses",
@@ -46,12 +46,12 @@ impl MemberKind {
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
     pub kind: MemberKind,
-    /// In the list of its kind.
+    /// The position in that kind's list.
     pub index: usize,
     pub spec: &'a Container,
 }
 
-/// All of them, in the order in which they start.
+/// All containers of a pod, in their start order.
 pub fn members(spec: &PodSpec) -> impl Iterator<Item = Member<'_>> {
     let init = spec.init_containers.iter().enumerate().map(|(index, spec)| {
         let kind = if spec.restart_policy == "Always" { MemberKind::Sidecar } else { MemberKind::Init };

@@ -28,7 +28,7 @@ pub struct Memory {
     pub pauses: BTreeMap<String, Option<i64>>,
     /// By the engine's id.
     pub lives: BTreeMap<String, Life>,
-    /// The newest start of a place that left no container: the create failed, or somebody removed it.
+    /// The newest start of a place that left no container: the create failed, or another program removed the container.
     pub lost: BTreeMap<ContainerKey, Lost>,
     pub pulls: BTreeMap<ContainerKey, Pull>,
     /// Stops under way, by the engine's id.
@@ -57,7 +57,8 @@ pub struct Memory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FirstWanted {
     pub at_ms: i64,
-    /// How long it had been active by then. That is told by the wall clock, which may jump, so it is asked once.
+    /// How long it had been active by then. The value comes from the wall clock, which may jump, and is therefore
+    /// computed only once.
     pub active_ms: i64,
 }
 
@@ -68,15 +69,16 @@ pub struct Life {
     /// First seen running.
     pub since_ms: Option<i64>,
     pub death: Option<Death>,
-    /// How it was when it had ended first.
+    /// The state after its first end.
     pub end: Option<State>,
     /// When its first process started that was seen, and the last one, by the engine's clock.
     pub first_ms: Option<i64>,
     pub started_ms: Option<i64>,
-    /// How often its process began again, and how often those of earlier numbers did beside it.
+    /// `again`: restarts of its process. `others`: restarts of containers with earlier numbers while this container
+    /// existed.
     pub again: u32,
     pub others: u32,
-    /// Another container had its number first.
+    /// An earlier container had the same attempt number.
     pub double: bool,
 }
 
@@ -90,17 +92,17 @@ impl Life {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Death {
     pub at_ms: i64,
-    /// It ran for so long, or ended with its host, that earlier failures are forgotten.
+    /// Earlier failures are forgotten: the container ran long enough, or ended with its host.
     pub ran_fine: bool,
     pub exit_code: i32,
     /// It was stopped because a probe found it dead.
     pub sick: bool,
-    /// It was stopped to be replaced, for an edit or a resize: that is not its own end.
+    /// The agent stopped the container to replace it, after an edit or a resize.
     pub edited: bool,
 }
 
 impl Death {
-    /// Of which no more is known.
+    /// An end with no further details.
     pub fn plain(at_ms: i64, exit_code: i32) -> Death {
         Death { at_ms, ran_fine: false, exit_code, sick: false, edited: false }
     }
@@ -132,7 +134,7 @@ pub struct Pull {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PullState {
-    /// With the text of the try before it, if that has failed.
+    /// `failed`: the error of the previous try, if that try failed.
     InFlight {
         failed: Option<String>,
     },
@@ -190,7 +192,7 @@ pub const KILLED_CODE: i32 = 137;
 pub const UNKNOWN_CODE: i32 = 137;
 
 impl Memory {
-    /// Takes in one listing: who is new, who died, who is missing.
+    /// Takes in one listing: new containers, dead containers, missing containers.
     pub fn look(&mut self, containers: &[SeenContainer], now: Now) {
         let pods = seen::group(containers);
         self.owners.extend(pods.iter().map(|(uid, pod)| (uid.clone(), pod.name.clone())));
@@ -207,7 +209,8 @@ impl Memory {
                 && crowded.contains(&(&run.tag.pod.uid, &run.tag.container))
                 && let Some(death) = &mut life.death
             {
-                // Somebody brought it about, or a second one had its port or its lock.
+                // Another program caused this end, by a restart of this container or by a second container that held
+                // the port or the lock.
                 death.ran_fine = true;
             }
             lives.insert(run.seen.id.clone(), life);
@@ -224,14 +227,15 @@ impl Memory {
         for seen in containers.iter().filter(|seen| seen.beside.paused) {
             self.pauses.entry(seen.id.clone()).or_insert(Some(now.mono_ms));
         }
-        // Whether its process is there, and not whether it ever ended: it may have been started again.
+        // Whether the process exists now, even if the container had ended before: another program may have started the
+        // container again.
         let may_run = |seen: &&SeenContainer| seen.runs() || seen.state == (State::Created { refused: None });
         let alive: BTreeSet<&String> = containers.iter().filter(may_run).map(|seen| &seen.id).collect();
         self.stops.retain(|id, _| alive.contains(id));
         self.pre_stopped.retain(|id| alive.contains(id));
     }
 
-    /// These pods are wanted now. `active_ms` is asked of those that were not before.
+    /// Notes the wanted pods. `active_ms` is called only for newly wanted pods.
     pub fn hear<'a>(&mut self, uids: impl Iterator<Item = &'a String>, now: Now, active_ms: impl Fn(&str) -> i64) {
         for uid in uids {
             self.heard
@@ -259,7 +263,7 @@ impl Memory {
         .collect()
     }
 
-    /// Nobody wants the pod any more and nothing is left of it.
+    /// No source wants the pod any more, and nothing remains of the pod.
     pub fn forget_pods(&mut self, keep: impl Fn(&str) -> bool) {
         self.lost.retain(|(uid, _), _| keep(uid));
         self.pulls.retain(|(uid, _), _| keep(uid));

@@ -1,8 +1,8 @@
-//! Names and labels of containers <-> what they are. PURE.
+//! Converts between container identities and their names and labels. PURE.
 //!
-//! A name is fixed by what the container is, so the engine itself refuses a second start of the same thing. The labels
-//! say the rest: all that is needed to judge and to end a container whose manifest is gone. One that has another name
-//! is ours all the same, unless its image brings the labels: a container made of a committed one is somebody else's.
+//! A name follows from the container's identity, so the engine itself refuses a second start of the same container. The
+//! labels hold all other facts that the agent needs to judge and end a container without its manifest. A renamed
+//! container is still ours, unless its image brings the labels: a container made from a committed image is not ours.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,9 +12,9 @@ use crate::facts::hash::hash_text;
 
 /// An annotation of a pod as the agent shows it: whether it comes from a `file` or from the `api`.
 pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
-/// An annotation of a mirror: the file that asks for it.
+/// An annotation of a mirror: the manifest file behind the mirror.
 pub const CONFIG_FILE: &str = "dev.coracle.file";
-/// In the agent's own answers: what a pod waits for that its status does not say.
+/// In the agent's own answers: a reason to wait that the pod's status does not show.
 pub const WAITS_FOR: &str = "dev.coracle.waits-for";
 /// On every container, volume and network of ours; the value is the kind of thing: `sandbox`, `container`, `volume`,
 /// `network`.
@@ -83,7 +83,7 @@ pub struct PodName {
     pub uid: String,
 }
 
-/// All that the labels of one container say.
+/// The content of a container's labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
     pub pod: PodName,
@@ -91,11 +91,11 @@ pub struct Tag {
     pub container: String,
     /// 0 for the first start, and one more for each that follows: the restartCount.
     pub attempt: u32,
-    /// The attempt of the sandbox that it belongs to; its own for a sandbox.
+    /// The attempt number of the container's sandbox; for a sandbox, its own attempt number.
     pub sandbox: u32,
     /// The hash of the wanted spec (see `hash`).
     pub hash: String,
-    /// How often all containers of its pod were started anew before, by a rule of one of them.
+    /// The round number: how many times a `RestartAllContainers` rule has restarted the whole pod.
     pub renewal: u32,
     /// How many waits its next restart has behind it.
     pub step: u32,
@@ -109,7 +109,7 @@ pub struct Tag {
     pub message_from_log: bool,
     /// The host ports of a sandbox.
     pub host_ports: Vec<Publish>,
-    /// Of a sandbox: it mounts the engine volumes of its pod, which cannot be removed before it.
+    /// Of a sandbox: the sandbox mounts the pod's engine volumes, so the sandbox must be removed before the volumes.
     pub holds_volumes: bool,
 }
 
@@ -123,7 +123,7 @@ impl Tag {
         container_name(&self.pod, &self.container, self.attempt)
     }
 
-    /// The file of its termination message, if it is the one that this agent made for it: no other is removed with it.
+    /// The termination message file, if this agent made the file. Other files stay when the container is removed.
     pub fn own_message_file(&self, data_dir: &str) -> Option<&str> {
         let own = message_file(data_dir, &self.pod.uid, &self.container, self.attempt);
         self.message_file.as_deref().filter(|file| *file == own)
@@ -167,7 +167,7 @@ impl Tag {
         Tag::of(labels).filter(|tag| tag.name() == name)
     }
 
-    /// The same by the labels alone, whatever the engine calls it. `image`: the labels that its image has.
+    /// The same by the labels alone, whatever the engine calls it. `image`: the image's labels.
     pub fn of_renamed(labels: &BTreeMap<String, String>, image: &BTreeMap<String, String>) -> Option<Tag> {
         let brought = |label: &str| image.contains_key(label) && image.get(label) == labels.get(label);
         let is_copy = [LABEL_POD_UID, LABEL_CONTAINER, LABEL_ATTEMPT].into_iter().all(brought);
@@ -221,17 +221,17 @@ pub fn memory_volume_name(uid: &str, volume: &str) -> String {
     format!("coracle_{uid}_{volume}")
 }
 
-/// Where somebody else has the name of a container.
+/// The name to use when another program's container has the usual name.
 pub fn spare_name(name: &str) -> String {
     format!("{name}_spare")
 }
 
-/// A pod of the API that shows what a file asks for is called so.
+/// The name of a mirror: the API's pod that shows a pod of a file.
 pub fn mirror_name(name: &str, node_name: &str) -> String {
     format!("{name}-{node_name}")
 }
 
-/// The name of the pod that a mirror shows. None: it is no mirror of this node.
+/// The name of the pod that a mirror shows. None: the name is not a mirror on this node.
 pub fn mirrored_name<'a>(mirror: &'a str, node_name: &str) -> Option<&'a str> {
     mirror.strip_suffix(node_name)?.strip_suffix('-')
 }
@@ -246,7 +246,7 @@ pub fn volatile_dir(run_dir: &str, node_name: &str) -> String {
     format!("{run_dir}/volumes/{node_name}")
 }
 
-/// In a pod's directory: the volumes that are its own.
+/// In a pod's directory: the folder for the pod's own volumes.
 pub const VOLUMES: &str = "volumes";
 
 pub fn volume_dir(data_dir: &str, uid: &str, volume: &str) -> String {
@@ -277,7 +277,7 @@ pub fn seccomp_dir(data_dir: &str) -> String {
     format!("{data_dir}/seccomp")
 }
 
-/// A uid that names and directories can hold: as given where it can be, else a hash of it.
+/// A uid that names and directories can hold: the given uid if it fits, else its hash.
 pub fn fit_uid(uid: &str) -> String {
     const UID_LENGTH_MAX: usize = 64;
     let fits =
@@ -342,7 +342,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// It wrote of these what there was, and nothing where there was nothing.
+    /// The earlier release wrote these labels only for non-empty values.
     #[test]
     fn containers_of_the_release_before_are_read_as_they_were() {
         let full = tag();

@@ -9,14 +9,14 @@ use crate::facts::members::members;
 use crate::facts::naming::PodName;
 use crate::facts::seen::PodSeen;
 
-/// The ports of sandboxes that are there, and of those that this round starts.
+/// The host ports of existing sandboxes and of sandboxes that this round starts.
 #[derive(Debug, Default)]
 pub struct TakenPorts {
     taken: BTreeMap<(String, u16), Vec<(String, PodName)>>,
 }
 
 impl TakenPorts {
-    /// Also those of pods whose manifest is gone: a sandbox has its ports on its label.
+    /// Includes pods without a manifest: the labels of a sandbox name its ports.
     pub fn held(pods: &BTreeMap<String, PodSeen<'_>>) -> TakenPorts {
         let mut ports = TakenPorts::default();
         for run in pods.values().flat_map(|pod| &pod.runs) {
@@ -34,7 +34,7 @@ impl TakenPorts {
         }
     }
 
-    /// Says which port another pod has, and which pod.
+    /// Names a wanted port that another pod holds, and that pod.
     pub fn clash(&self, pod: &PodName, wanted: &[Publish]) -> Option<String> {
         wanted.iter().find_map(|port| {
             let owners = self.taken.get(&(port.protocol.clone(), port.host_port))?;

@@ -1,4 +1,4 @@
-//! What the status of a pod says of one container: whether it was started, and whether it has ended for good. PURE.
+//! Reads from a pod's status whether a container was started, and whether the container has ended for good. PURE.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! resolv.conf: the host's as it is read, and a pod's as it is made of that, its policy and its wishes. PURE.
+//! resolv.conf: parses the host's file, and makes a pod's file from the host's file, `dnsPolicy` and `dnsConfig`. PURE.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,7 +10,7 @@ use coracle_api::service::Service;
 /// As many as resolvers look at, and as Kubernetes lets through.
 const SERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
-/// The limits of all search domains together with spaces, and of one.
+/// The limits in bytes for all search domains with spaces, and for a single domain.
 const SEARCH_LINE_BYTES_MAX: usize = 2048;
 const SEARCH_BYTES_MAX: usize = 253;
 
@@ -25,7 +25,7 @@ pub struct Resolver {
     pub options: Vec<String>,
 }
 
-/// The cluster's own, as pods of it ask.
+/// The DNS server and domain for pods of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterDns {
     pub address: IpAddr,
@@ -47,8 +47,8 @@ impl ClusterNames {
         ClusterNames { domain, address, of_cluster }
     }
 
-    /// The address that the service of DNS has, or before it was heard of, the one that it has where nobody chose
-    /// another.
+    /// The configured DNS address, else the address of the service `kube-dns`. Before the service is known, the usual
+    /// default counts.
     pub fn of_cluster(&self, services: &[Arc<Service>]) -> Option<ClusterDns> {
         let own = |service: &&Arc<Service>| {
             service.metadata.namespace == "kube-system" && service.metadata.name == "kube-dns"
@@ -181,7 +181,7 @@ fn text(resolver: &Resolver) -> String {
     text
 }
 
-/// In the place of one of the same name.
+/// Adds an option, or replaces an option with the same name.
 fn put_option(options: &mut Vec<String>, option: String) {
     let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
     match options.iter_mut().find(|known| name(known) == name(&option)) {

@@ -1,4 +1,4 @@
-//! The outcome of a plan: the actions for one pod, and for all of them. PURE.
+//! The outcome of a plan: the actions for a pod, and for all pods. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -101,7 +101,7 @@ pub enum ActionKind {
     },
 }
 
-/// The new limits of one container.
+/// The new limits for a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resize {
     pub id: String,
@@ -132,7 +132,7 @@ pub struct Begin {
 pub struct Stop {
     pub id: String,
     pub container: String,
-    /// It goes on before its hook runs.
+    /// The container is paused: the agent unpauses the container before the hook.
     pub paused: bool,
     pub pre_stop: Option<Check>,
     pub signal: String,
@@ -150,13 +150,13 @@ pub enum StopReason {
     Edited,
     /// The pod no longer has such a container.
     Stranger,
-    /// There is a newer instance of it.
+    /// A newer instance of the container exists.
     Replaced,
-    /// It runs although its end is on record.
+    /// The container runs although the master has a record of its end.
     EndedForGood,
-    /// It had ended, and somebody started it again beside this agent, or made another one like it.
+    /// The container had ended, and another program started the container again or made a copy.
     StartedAgain,
-    /// A stop that was begun is ended, whatever its reason was.
+    /// Continues a stop that has begun, whatever its reason was.
     UnderWay,
     Unhealthy {
         probe: ProbeKind,
@@ -165,7 +165,7 @@ pub enum StopReason {
         restarts: bool,
     },
     PostStartFailed,
-    /// A rule of one of them starts all containers of its pod anew.
+    /// A restart rule of a container restarts all containers in its pod.
     AllRestart,
     /// The pod took longer than it may.
     OutOfTime,
@@ -217,7 +217,7 @@ pub struct PodPlan {
     pub waits: Waits,
     /// Some: whether the node takes it was decided just now.
     pub admission: Option<Option<Dismissal>>,
-    /// Some: what it is given of the node is another thing now.
+    /// Some: the resources allocated to the pod have changed.
     pub allocation: Option<Arc<Value>>,
 }
 

@@ -14,14 +14,14 @@ pub struct PodSeen<'a> {
     pub runs: Vec<Run<'a>>,
 }
 
-/// One start of one container, or of a sandbox.
+/// A single start of a container or sandbox.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     pub tag: Tag,
     pub seen: &'a SeenContainer,
 }
 
-/// By uid. What is not ours is not in it.
+/// Groups our containers by pod uid, and leaves out other containers.
 pub fn group(containers: &[SeenContainer]) -> BTreeMap<String, PodSeen<'_>> {
     let mut pods: BTreeMap<String, PodSeen> = BTreeMap::new();
     for seen in containers {
@@ -37,7 +37,7 @@ pub fn group(containers: &[SeenContainer]) -> BTreeMap<String, PodSeen<'_>> {
     pods
 }
 
-/// The newest attempt first; of two containers with one number the one that counts.
+/// The newest attempt first; among containers with the same number, the original before its copies.
 pub fn in_order(one: &Run<'_>, other: &Run<'_>) -> Ordering {
     let place = |run: &Run<'_>| (Reverse(run.tag.attempt), run.tag.container.clone());
     let counts = |run: &Run<'_>| (run.seen.beside.copy, run.seen.created_ms);
@@ -62,7 +62,7 @@ pub fn address<'a>(runs: &[Run<'a>], host_network: bool, host: &'a str) -> Optio
     ip(runs)
 }
 
-/// On the network of the pods: the address of the newest sandbox that has one.
+/// The address on the pod network, from the newest sandbox with an address.
 pub fn ip<'a>(runs: &[Run<'a>]) -> Option<&'a str> {
     of(runs, SANDBOX).find_map(|run| run.seen.ip.as_deref())
 }

@@ -1,4 +1,4 @@
-//! The agent's view of itself: what is asked for, what is there, and the status of each pod. PURE.
+//! The agent's view of itself: the wanted pods, the state of the host, and the status of each pod. PURE.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What one source says of the pods of this host. PURE.
+//! The pods of this host from a single source. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use crate::facts::objects::{Object, Ref};
 use crate::facts::uid_set::UidSet;
 use crate::facts::wanted::Wanted;
 
-/// The latest state of one source.
+/// The latest state of a source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceState {
-    /// In the source's own order; of two with one uid or one name the first counts.
+    /// In the source's own order; if two pods have the same uid or name, the first counts.
     pub pods: Vec<Arc<Wanted>>,
     /// False: pods may be missing here that the source still wants (a listing that failed, a file without a last good
     /// version). What runs of it stays.
@@ -18,14 +18,15 @@ pub struct SourceState {
     /// Uids of pods whose deletion was heard from the source itself, or that it answered 404 for: these are stopped
     /// also when the listing is not complete.
     pub gone: UidSet,
-    /// Of the master: which cluster it is, and the uids of pods of those that it was before.
+    /// Of the master: the uid that identifies its cluster, and the uids of pods from clusters that this host belonged
+    /// to before.
     pub cluster: String,
     pub foreign: BTreeSet<String>,
     /// Of the master: names that this host's node had before, and that the API still has.
     pub former: BTreeSet<String>,
     /// Of files: the ConfigMaps, Secrets and claims that their pods may use.
     pub objects: BTreeMap<Ref, Arc<Object>>,
-    /// Of files: which of them asks for what.
+    /// Of files: the pods that each file asks for.
     pub files: Arc<FilesSeen>,
 }
 
@@ -34,7 +35,7 @@ pub struct SourceState {
 pub struct FilesSeen {
     /// All files are known by name.
     pub whole: bool,
-    /// Files that never could be read: what they ask for is not known.
+    /// Files that were never readable: their pods are unknown.
     pub unread: BTreeSet<String>,
     /// By uid: the file that asks for a pod.
     pub of: BTreeMap<String, String>,

@@ -1,14 +1,14 @@
 //! Below what a node is short of something: the words of `--eviction-hard`, as a kubelet reads them. PURE.
 //!
 //! The default (`options.txt`) is a kubelet's own, but for the shares of disks: those are what k3s has for small hosts,
-//! whose cards are often nearly full. A kubelet looks at processes only where it is told to; a host that has no more of
-//! them can be helped by nobody.
+//! whose cards are often nearly full. A kubelet has no default for processes. This agent has a default, because a host
+//! without free process ids cannot be repaired by anybody.
 
 use coracle_api::quantity::Quantity;
 
 use crate::facts::strain::Short;
 
-/// A resource of this host of which little may be left.
+/// A resource that may run short on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
     Memory,
@@ -55,7 +55,7 @@ impl Signal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     Of(u64),
-    /// In thousandths of a percent of all there is.
+    /// In thousandths of a percent of the capacity.
     Share(u64),
 }
 
@@ -65,7 +65,7 @@ pub struct Threshold {
     pub amount: Amount,
 }
 
-/// How much there is of something, and how much of that is left.
+/// The capacity of a resource, and the amount available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     pub available: u64,

@@ -1,5 +1,5 @@
-//! A set of pods' uids in one piece of memory: what is remembered of hundreds of pods that ended must not hold a page
-//! of memory for each of them. PURE.
+//! A set of pod uids in a single allocation: the memory of hundreds of ended pods must not cost a page for each pod.
+//! PURE.
 
 use crate::facts::naming::fit_uid;
 
@@ -44,9 +44,9 @@ impl UidSet {
         *self = self.iter().filter(|uid| keep(uid)).collect();
     }
 
-    /// Where it stands, or where it would.
+    /// The byte offset of `uid`, or the offset to insert it at.
     fn find(&self, uid: &str) -> Result<usize, usize> {
-        // Those that come in their order are put at the end.
+        // A uid after the last uid goes to the end: uids that arrive in order need no search.
         if self.0.lines().next_back().is_none_or(|last| last < uid) {
             return Err(self.0.len());
         }

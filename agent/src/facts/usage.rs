@@ -25,7 +25,7 @@ pub struct Throttle {
     pub held_ns: u64,
 }
 
-/// What went from and to disks, of all of them together.
+/// Reads and writes, summed over all disks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Io {
     pub reads: u64,
@@ -53,7 +53,7 @@ pub struct Texts {
     pub memory_stat: String,
     pub swap: String,
     pub memory_limit: String,
-    /// `cpu.max` of v2; of v1 quota and period, one after the other.
+    /// `cpu.max` of v2; in v1 the quota file followed by the period file.
     pub cpu_limit: String,
     /// `io.stat` of v2; of v1 bytes and counts.
     pub io: String,
@@ -154,7 +154,7 @@ pub fn of_host(stat: &str, meminfo: &str, vmstat: &str) -> Option<Usage> {
         .split_whitespace()
         .map_while(|n| n.parse().ok())
         .collect();
-    // user, nice, system, (idle, iowait), irq, softirq, steal; what guests take is part of user.
+    // user, nice, system, (idle, iowait), irq, softirq, steal; user includes guest time.
     let busy: u64 = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|at| times.get(at)).sum();
     let kib = |name: &str| value(meminfo, name).map(|kib| kib * 1024);
     let memory = kib("MemTotal:")?.saturating_sub(kib("MemFree:")?);
@@ -183,7 +183,8 @@ pub fn interfaces(dev: &str) -> Vec<Interface> {
     dev.lines().filter_map(read).collect()
 }
 
-/// What the mount is of that a path is on: the last one of the longest path above it. Of /proc/self/mounts.
+/// The source of the mount that holds `path`, from /proc/self/mounts: the longest mount point above `path`, and the
+/// last mount if several have the same point.
 pub fn mounted_from(mounts: &str, path: &str) -> String {
     let holds =
         |at: &str| at == "/" || path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

@@ -13,13 +13,13 @@ pub struct Waits {
     pub pod: Option<Waiting>,
     /// By the container's name.
     pub containers: BTreeMap<String, Waiting>,
-    /// What is told as an event alone, by what it is about: a volume that cannot be filled, Secrets that are not there.
+    /// Problems shown only as events, by subject: an unfilled volume, missing Secrets.
     pub notes: BTreeMap<String, Waiting>,
-    /// It has failed as a whole, whatever its containers did.
+    /// The pod has failed as a whole, independent of its containers.
     pub dismissed: Option<Dismissal>,
     /// Whether the node takes it is not known yet: nothing is said of it.
     pub undecided: bool,
-    /// It goes on with what it has: there is no room for what it asks for.
+    /// A held resize: the pod keeps its allocated resources, because the node has no room for the requested ones.
     pub held: Option<WaitingResize>,
 }
 
@@ -30,7 +30,7 @@ pub struct WaitingResize {
     pub message: String,
 }
 
-/// Why a node ends a pod, or does not begin it: the reason and message of its status.
+/// Why a node ends a pod, or does not begin it: the reason and message for the pod's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dismissal {
     pub kind: Dismissed,
@@ -42,11 +42,11 @@ pub struct Dismissal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dismissed {
-    /// Nothing of it was ever started here.
+    /// The node refused the pod and never started a container.
     Rejected,
-    /// It took longer than it may.
+    /// The pod exceeded its `activeDeadlineSeconds`.
     OutOfTime,
-    /// It took more than it may.
+    /// The pod was evicted for its own usage.
     Evicted,
     /// The node had too little for all of its pods.
     Displaced,
@@ -98,7 +98,7 @@ impl Waiting {
 /// The variants are the words of a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 pub enum WaitReason {
-    // Of containers, as a kubelet has them.
+    // Reasons for containers, in the kubelet's words.
     ContainerCreating,
     CrashLoopBackOff,
     CreateContainerConfigError,
@@ -114,7 +114,7 @@ pub enum WaitReason {
     FailedMount,
     FailedToRetrieveImagePullSecret,
     ResizeDeferred,
-    // Of pods, or of an ephemeral container.
+    // Reasons for pods or ephemeral containers.
     DoesNotFit,
     EarlierPodEnds,
     HostPortTaken,

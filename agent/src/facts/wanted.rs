@@ -1,4 +1,4 @@
-//! One pod as its source has it, and what follows from its document. PURE.
+//! A pod from its source, with the values derived from its document. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,25 +12,25 @@ use crate::facts::naming::{PodName, Source, fit_uid};
 use crate::facts::objects::{Ref, TokenRef, tokens, uses};
 use crate::facts::recorded::{ended_for_good, exit_code, starts_again, status_of, was_started};
 
-/// One pod as its source has it. All but the name follows from the document, and is worked out once.
+/// A pod from its source. All fields but the name are derived from the document, once.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Which pod it is on this host. The uid is one that names can hold, see `naming::fit_uid`.
+    /// The pod's identity on this host. The uid is one that names can hold, see `naming::fit_uid`.
     pub name: PodName,
     /// The v1 document as the source has it, with namespace, name and uid.
     pub document: Value,
     /// The typed view of it.
     pub pod: Pod,
     pub sandbox_hash: String,
-    /// By the container's name: the hash that its instances carry.
+    /// By the container's name: the hash in its instances' labels.
     hashes: BTreeMap<String, String>,
-    /// For a pod of a file: the hash that its mirror shows.
+    /// For a pod of a file: the hash on its mirror.
     pub manifest_hash: String,
-    /// Whether a container of it may restart all of them.
+    /// Whether a container has a restart rule that restarts all containers.
     restarts_all: bool,
-    /// Its fields that are not supported, in words.
+    /// The message about unsupported fields.
     pub refused: Option<String>,
-    /// The ConfigMaps and Secrets that it names, and the tokens that it mounts.
+    /// The ConfigMaps and Secrets that the pod names, and the tokens that the pod mounts.
     pub objects: BTreeSet<Ref>,
     pub tokens: BTreeSet<TokenRef>,
 }
@@ -63,7 +63,8 @@ impl Wanted {
             .or_else(|| Some(source).filter(|source| *source == Source::File).and_then(|_| tokens::of_no_file(&pod)));
         let hash = |member: &Member| match member.kind {
             MemberKind::Ephemeral => EPHEMERAL_HASH.to_owned(),
-            // What its pod shares is part of it: an edit of that replaces a container, too.
+            // The hash covers the fields that the whole pod shares: an edit of such a field replaces the container,
+            // too.
             _ => {
                 let container = &document["spec"][member.kind.list()][member.index];
                 format!("{}.{sandbox_hash}.{}", container_hash(container), plain_hash(container))
@@ -94,7 +95,7 @@ impl Wanted {
         self.members().find(|member| member.spec.name == name)
     }
 
-    /// The hash that stands on every instance of it.
+    /// The hash in the labels of every instance of the container.
     pub fn hash_of(&self, member: &Member<'_>) -> String {
         self.hashes.get(&member.spec.name).cloned().unwrap_or_default()
     }
@@ -118,7 +119,7 @@ impl Wanted {
         status_of(recorded, member).filter(|status| exit_code(status) == Some(0))
     }
 
-    /// Whether one of its containers has a rule that starts all of them anew.
+    /// Whether a container has a restart rule with the action `RestartAllContainers`.
     pub fn restarts_all(&self) -> bool {
         self.restarts_all
     }
@@ -133,7 +134,7 @@ impl Wanted {
         status_of(&self.document["status"], member).filter(|status| was_started(status))
     }
 
-    /// How often its master has it that a container began, less one. None: that it ever began is not on record.
+    /// The number of restarts in the master's record of a container. None: the record shows no start.
     pub fn restarts_told(&self, member: &Member<'_>) -> Option<u32> {
         let status = status_of(&self.document["status"], member).filter(|_| member.kind != MemberKind::Ephemeral)?;
         let count = u32::try_from(status["restartCount"].as_u64()?).ok()?;

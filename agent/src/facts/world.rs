@@ -1,4 +1,4 @@
-//! All that a decision may look at: what is wanted, what there is, and the time. PURE.
+//! The inputs of a decision: the state of the engine and of this host. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::facts::wanted::Wanted;
 #[derive(Clone, Debug, Default)]
 pub struct World {
     pub node: Node,
-    /// One whole listing of the engine.
+    /// A complete listing from the engine.
     pub containers: Vec<SeenContainer>,
     /// Uids of pods that have something on this host beside containers.
     pub volumes: BTreeSet<String>,
-    /// Of them those with volumes of their own, which go when the pod ends.
+    /// The subset of `volumes` whose pods have their own volumes; the agent removes these volumes when the pod ends.
     pub held_volumes: BTreeSet<String>,
     /// The stamps of volumes that the agent fills itself, by path.
     pub contents: BTreeMap<String, String>,
@@ -31,7 +31,8 @@ pub struct World {
     pub leaving: bool,
     /// Pods with an action in flight, by uid.
     pub busy: BTreeSet<String>,
-    /// Pods of the master that were shown to have ended, by uid: whether it has heard of that or not, they have.
+    /// Pods of the master whose end this agent has shown, by uid. The end is final even before the master has heard of
+    /// the end.
     pub ended: BTreeSet<String>,
     pub memory: Memory,
 }
@@ -73,7 +74,7 @@ pub struct Node {
     pub up_ms: Option<i64>,
 }
 
-/// Devices of this host that pods ask for by a name: whoever asks gets all of them.
+/// Devices of this host under a resource name. A container that requests the resource gets all paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Devices {
     /// `example.com/serial`
@@ -85,7 +86,7 @@ pub struct Devices {
 
 pub type Verdicts = BTreeMap<String, Verdict>;
 
-/// The results of the probes of one container.
+/// The probe results of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The result of the readiness probe; None before the first. Not used without a probe.

@@ -12,7 +12,7 @@ use crate::host::files::Disk;
 
 const NANOSECONDS: f64 = 1e9;
 
-/// Families of figures, one after the other.
+/// Metric families in Prometheus' text form.
 #[derive(Default)]
 struct Text(String);
 
@@ -38,10 +38,10 @@ impl Text {
     }
 }
 
-/// A figure of a group: its name, its kind, what it is.
+/// A metric of a group: the name, the kind, the help text and the function for the value.
 type Figure = (&'static str, &'static str, &'static str, fn(&Usage) -> f64);
 
-/// `/metrics/resource`: of containers, of pods and of the node.
+/// Metrics of `/metrics/resource`, for containers, pods and the node.
 const RESOURCES: [Figure; 3] = [
     ("cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in core-seconds", |usage| {
         usage.cpu_ns as f64 / NANOSECONDS
@@ -93,7 +93,7 @@ fn labels(subject: &RunningContainer) -> [(&str, &str); 3] {
     [("container", &subject.container), ("namespace", &subject.namespace), ("pod", &subject.pod)]
 }
 
-/// `/metrics/cadvisor`, what dashboards of hosts read of it.
+/// The metrics of `/metrics/cadvisor` that host dashboards read.
 const GROUPS: [Figure; 7] = [
     ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", |usage| {
         usage.cpu_ns as f64 / NANOSECONDS
@@ -113,7 +113,7 @@ const GROUPS: [Figure; 7] = [
     }),
 ];
 
-/// Of groups that have a limit of processor time.
+/// Metrics of groups with a limit of processor time.
 const THROTTLES: [Figure; 3] = [
     ("container_cpu_cfs_periods_total", "counter", "Number of elapsed enforcement period intervals.", |usage| {
         usage.throttle.periods as f64
@@ -163,7 +163,7 @@ const NETWORKS: [Carried; 4] = [
     ),
 ];
 
-/// The figures of groups that have something to tell of.
+/// Writes `figures` of each group for which `tells` is true.
 fn groups(
     text: &mut Text,
     reading: &Reading,
@@ -286,8 +286,8 @@ fn volumes(text: &mut Text, volumes: &[(Claimed, Disk)]) {
     }
 }
 
-/// `/metrics`: of the agent itself, and of the claims that pods mount. `process`: its processor time in seconds, its
-/// memory, its descriptors.
+/// Metrics of `/metrics`: the agent itself, and the claims that pods mount. `process`: the agent's processor time in
+/// seconds, resident bytes and open file descriptors.
 pub fn agent(shown: &Shown, node_name: &str, process: Option<(f64, u64, u64)>, claims: &[(Claimed, Disk)]) -> String {
     let mut text = Text::default();
     let running = |sandbox: bool| {

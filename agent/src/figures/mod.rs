@@ -1,4 +1,4 @@
-//! Figures of what runs here, read when somebody asks and never else.
+//! Figures of this host, its pods and containers, read only on request.
 //!
 //!     files, the engine -> Reading -> summary PURE: /stats/summary, /usage
 //!                                     metrics PURE: /metrics, /metrics/resource, /metrics/cadvisor, /metrics/probes
@@ -66,7 +66,7 @@ pub struct Reading {
     pub wall_ms: i64,
     pub host: Option<Usage>,
     pub disk: Option<Disk>,
-    /// The block device of that disk. Empty: nobody says.
+    /// The block device of `disk`. Empty: the mount table names no device.
     pub device: String,
     /// In the order of their pods.
     pub containers: Vec<(RunningContainer, Usage)>,
@@ -170,7 +170,7 @@ pub fn subjects(shown: &Shown, node_name: &str) -> Vec<RunningContainer> {
     all
 }
 
-/// Each volume that answers: one whose server is away has no figures, and holds up those of no other.
+/// The figures of each volume that answers: a volume with an absent server has no figures, and delays no other volume.
 pub async fn volumes(claimed: Vec<Claimed>) -> Vec<(Claimed, Disk)> {
     let mut asked = JoinSet::new();
     for (at, claimed) in claimed.into_iter().enumerate() {

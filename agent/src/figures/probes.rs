@@ -40,7 +40,7 @@ pub struct Tally {
     pub counts: [u64; 3],
 }
 
-/// Those of pods that are to run here.
+/// The probe counts of the pods that are to run on this host.
 #[derive(Debug, Default)]
 pub struct Tallies(Mutex<BTreeMap<Key, Tally>>);
 

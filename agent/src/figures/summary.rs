@@ -1,4 +1,4 @@
-//! PURE. Readings as documents: what kubelets tell, and what the master makes `metrics.k8s.io` of.
+//! PURE. Readings as documents: the kubelet's summary, and the usage from which the master makes `metrics.k8s.io`.
 
 use coracle_api::meta::Time;
 use serde_json::{Map, Value, json};

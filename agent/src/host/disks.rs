@@ -1,5 +1,5 @@
-//! Work on files that may hold up whoever does it: a share whose server is away answers nobody, and ends no thread that
-//! asks it. So each file system has one thread at a time, and all of them have a number.
+//! File system work that may block its thread: a share whose server is away never answers, and a thread that waits for
+//! the share never ends. So each file system has one thread at a time, and all of them have a number.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub async fn work<T: Send + 'static>(path: &Path, work: impl FnOnce() -> T + Sen
     work_as(format!("the file system at {mount}"), PATIENCE, work).await
 }
 
-/// Work of which one goes on at a time, by its name.
+/// Runs `work` on a thread. Work of the same `name` runs one after another.
 pub async fn work_as<T: Send + 'static>(
     name: String,
     patience: Duration,
@@ -65,7 +65,7 @@ async fn place(name: &str) -> Result<OwnedSemaphorePermit, String> {
     place.acquire_owned().await.map_err(|error| error.to_string())
 }
 
-/// Nobody works there, and nobody waits for it.
+/// Drops the place of a file system without work that runs or waits.
 fn forget(name: &str) {
     let mut places = places();
     let Some(places) = places.as_mut() else { return };

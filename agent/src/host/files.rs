@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::facts::usage::{Interface, Texts, Usage, interfaces, mounted_from, of_host, of_v1, of_v2};
 
 const ROOT: &str = "/sys/fs/cgroup";
-/// Of one file of the kernel: a container makes interfaces, mounts and processes, a line each.
+/// How much of a file in `/proc` or `/sys` is read: a container adds a line with each interface, mount and process.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where engines put the group of a container, by their drivers; before and behind its id.
@@ -68,8 +68,7 @@ pub fn disk(path: &str) -> Option<Disk> {
     })
 }
 
-/// Of the file systems that the directories of claims are on; one that is not there has none.
-/// The block device that a path is on, as the mount of it says.
+/// The block device of the mount below which the path lies.
 pub fn device(path: &str) -> String {
     mounted_from(&text("/proc/self/mounts"), path)
 }
@@ -115,7 +114,7 @@ pub fn processes(id: &str) -> Option<u64> {
     text(folder.join("pids.current")).trim().parse().ok()
 }
 
-/// The network of a container, as the first of its processes sees it.
+/// The network interfaces of a container, as its first process sees them.
 pub fn network(id: &str) -> Vec<Interface> {
     let found = ["", "memory"].into_iter().find_map(|controller| group(controller, id));
     let processes = found.map(|folder| text(folder.join("cgroup.procs"))).unwrap_or_default();

@@ -80,7 +80,7 @@ fn up_ms(text: &str) -> Option<i64> {
     Some((seconds * 1000.0) as i64)
 }
 
-/// Of a kernel without them there are none.
+/// Empty for a kernel without huge pages.
 fn huge_pages() -> HugePages {
     let folders = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().filter_map(Result::ok);
     let of = |folder: fs::DirEntry| {
@@ -95,8 +95,8 @@ fn address(pod_cidr: &str) -> IpAddr {
     outward().unwrap_or_else(|| Cidr::parse(pod_cidr).map_or(Ipv4Addr::LOCALHOST.into(), gateway))
 }
 
-/// The address that other hosts know this one by: where a packet to the world would leave. Nothing is sent. None: it is
-/// on no network.
+/// This host's address to other hosts: the source address of a packet to the internet. Nothing is sent. None: the host
+/// is on no network.
 pub fn outward() -> Option<IpAddr> {
     let outward = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;

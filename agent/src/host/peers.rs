@@ -35,7 +35,7 @@ pub fn admits() -> Admits {
     Arc::new(move |uid| is_own_or_root(uid, own) || is_master(uid))
 }
 
-/// `own`: whom this agent runs as. Of one that is root that is root alone.
+/// `own`: the user that this agent runs as. An agent that runs as root accepts root alone.
 fn is_own_or_root(uid: u32, own: u32) -> bool {
     uid == 0 || own != 0 && uid == own
 }

@@ -12,12 +12,12 @@ use nix::unistd::{getegid, geteuid};
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 const MANIFESTS_MODE: u32 = 0o750;
-/// More files than these go to the disk with everything else that waits for it: one wait, instead of one for each.
+/// With more files than this, one `syncfs` writes the whole file system: one wait instead of a wait for each file.
 const SYNCED_EACH_MAX: usize = 8;
 /// Any access of anybody but the owner.
 const OF_OTHERS: u32 = 0o077;
 
-/// With those above it that are missing; what is there stays as it is.
+/// Makes missing parent directories, too. Existing directories keep their mode.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
 }
@@ -86,7 +86,7 @@ pub fn data_directory(path: &str) -> io::Result<()> {
     judge_data_directory(path)
 }
 
-/// Whether it can be used as it is. One that is not there yet can.
+/// Whether the directory can be used as it is. A missing directory is fine: the agent makes it.
 pub fn judge_data_directory(path: &str) -> io::Result<()> {
     let found = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -112,7 +112,7 @@ pub fn judge_data_directory(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Others than root and the agent's own user that may write there. None: nobody, or it cannot be read.
+/// Who may write there besides root and the agent's own user. None: no such user, or the path cannot be read.
 pub fn writers(path: &Path) -> Option<String> {
     let found = fs::metadata(path).ok()?;
     if found.uid() != 0 && found.uid() != geteuid().as_raw() {

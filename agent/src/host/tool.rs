@@ -12,7 +12,7 @@ use crate::host::trace::TracedCall;
 /// nft took 0.15 s for 1000 services.
 const RUN: Duration = Duration::from_secs(20);
 
-/// Standard output, or one line that says what went wrong.
+/// The standard output, or the error in one line.
 pub async fn run_tool(tool: &str, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
     let traced = TracedCall::begins(tool);
     let mut command = Command::new(tool);

@@ -32,7 +32,7 @@ const MEASURED_FILES_MAX: u64 = 4_000_000;
 /// Files with several names that are told apart; of more, each name counts.
 const LINKED_FILES_MAX: usize = 100_000;
 
-/// Removes a folder with all that is in it, however long that takes. One that is not there is fine.
+/// Removes a folder with its content, however long the removal takes. A missing folder is fine.
 ///
 /// What is mounted in it stays, with the folders that lead there, and is the error; all else is gone then.
 pub fn remove(path: &Path) -> io::Result<()> {
@@ -176,7 +176,7 @@ impl Removal<'_> {
     fn note(&mut self, folder: BorrowedFd<'_>, name: &CStr, outcome: rustix::io::Result<()>) {
         match outcome {
             Ok(()) => self.gone += 1,
-            // Somebody took it away, or put another thing in its place: the next pass sees.
+            // The entry is gone or was replaced meanwhile: the next pass sees the new state.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(Errno::XDEV | Errno::BUSY) if self.mounted.len() < PLACES_MAX => {
                 self.mounted.push(place(folder).join(name.to_string_lossy().as_ref()));
@@ -204,7 +204,7 @@ fn mounted(places: &[PathBuf]) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, format!("{what} is mounted, and stays: unmount {it} (umount)"))
 }
 
-/// What a tree takes of its disk. A tree that cannot be measured to its end takes `u64::MAX`.
+/// The disk space and the number of files of a tree. A tree that cannot be measured to its end takes `u64::MAX`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeSize {
     pub bytes: u64,
@@ -220,7 +220,7 @@ impl TreeSize {
     }
 }
 
-/// Without what is mounted in it; a file with several names counts once. A folder that is not there takes nothing.
+/// Leaves out mounts inside the tree. A file with several names counts once. A folder that is not there takes nothing.
 pub fn measure(path: &Path) -> TreeSize {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return TreeSize::default() };
     let above = openat(CWD, above, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
@@ -356,7 +356,7 @@ mod tests {
         dig(&data, 3, "seq 1 100 | xargs touch");
         let before = open_files();
         assert_eq!(measure(&data).bytes, u64::MAX, "it counts as full");
-        // By turns that are too short for all of it.
+        // Each turn is too short for the whole tree.
         let mut turns = 0;
         while !remove_for(&data, Duration::from_millis(1)).unwrap() {
             turns += 1;

@@ -1,5 +1,5 @@
-//! An archive of images in Docker's form or in OCI's: what is in it, and what an engine that knows only Docker's form
-//! needs beside it. PURE.
+//! Reads an archive of images in Docker's or OCI's form, and writes the addition that an engine without support for
+//! OCI's form needs. PURE.
 //!
 //! An OCI layout becomes Docker's form by a `manifest.json` that goes before it: configurations and layers stay where
 //! they are.
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use crate::runtime::pause::entry;
 
 const BLOCK: usize = 512;
-/// Bytes of one document in it: indexes, manifests and configurations have some kilobytes.
+/// The largest document of an archive: indexes, manifests and configurations have some kilobytes.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
 /// All documents together, as they are kept.
 const DOCUMENTS_BYTES_MAX: usize = 16 << 20;
 /// The same in number: an image has a few, and an archive some dozen images.
 const DOCUMENTS_MAX: usize = 4096;
-/// What a document that is kept takes beside its bytes: its place in the map, and what the allocator adds.
+/// Memory of a kept document besides its bytes: the map entry, and the allocator's overhead.
 const DOCUMENT_BYTES: usize = 128;
 /// Bytes of an archive when it is unpacked: a few kilobytes can be made to unpack for hours.
 const UNPACKED_BYTES_MAX: u64 = 32 << 30;
@@ -104,7 +104,8 @@ fn names(manifest: &Value) -> Vec<String> {
     names
 }
 
-/// Rows of Docker's manifest for what an index names, of the engine's architecture where it says one.
+/// Rows of Docker's manifest for the images of an index. An image with a stated architecture other than the engine's is
+/// left out.
 fn images(
     index: &Value,
     title: Option<&str>,

@@ -43,7 +43,7 @@ const ENDINGS: [&str; 5] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageSettings {
     pub folders: Vec<PathBuf>,
-    /// Percent of the disk in use: above the one it begins, at the other it ends.
+    /// Percent of the disk in use: image collection begins above `high`, and ends at `low`.
     pub high: u64,
     pub low: u64,
 }
@@ -88,7 +88,7 @@ pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Re
             tokio::select! {
                 () = sleep_until(look_at) => break,
                 Some(ask) = asked.recv() => {
-                    // Nobody may wait for it any more.
+                    // The receiver of the answer may be gone.
                     let _ = ask.answer.send(room.load_again(&ask.reference).await);
                 }
             }
@@ -169,7 +169,7 @@ impl Room {
         false
     }
 
-    /// `again`: whatever the engine has of it.
+    /// `again`: loads the archive even if the engine has all images of the archive.
     async fn load_one(&self, path: &Path, stamp: &str, again: bool) -> Result<(), Failure> {
         let reading = path.to_owned();
         let read = spawn_blocking(move || look_into(&reading)).await;
@@ -267,7 +267,7 @@ impl Room {
     }
 }
 
-/// Those that nobody uses, however much of the disk is free: pods would have to go otherwise.
+/// Removes all unused images, at any level of the disk: otherwise pods would be evicted.
 pub async fn free_unused(docker: &Docker, shown: &Shown) {
     let here = match docker.images().await {
         Ok(here) => here,
@@ -283,7 +283,7 @@ async fn remove(docker: &Docker, image: &EngineImage, why: &str) {
     let names = if image.tags.is_empty() { image.id.clone() } else { image.tags.join(", ") };
     match docker.remove_image(image).await {
         Ok(()) => log::info!("removed the image {names}: no pod names it, and {why}"),
-        // Somebody has made a container or another image of it.
+        // A client has made a container or a derived image from the image.
         Err(failure) => log::debug!("the image {names} stays: {failure}"),
     }
 }
@@ -294,7 +294,7 @@ fn named(shown: &Shown) -> BTreeSet<String> {
     pods.flat_map(|wanted| wanted.members().map(|member| member.spec.image.clone())).collect()
 }
 
-/// The ids of those that a container was made of.
+/// The ids of images with a container.
 fn used(shown: &Shown) -> BTreeSet<String> {
     shown.world.containers.iter().map(|seen| seen.image_id.clone()).collect()
 }
@@ -324,7 +324,7 @@ fn candidates(folders: &[PathBuf]) -> (Vec<(PathBuf, String)>, usize) {
     (files, left_out)
 }
 
-/// Its bytes as a tar archive, whatever they are packed with.
+/// The bytes of the file as a tar archive, decompressed if needed.
 fn unpacked(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     let mut magic = Vec::new();
     File::open(path)?.take(4).read_to_end(&mut magic)?;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The annotation that names a pod's default container, as kubectl reads it.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
-/// Options of the agent itself, which say where its socket is.
+/// Options of the agent that determine the place of its socket.
 const OF_AGENT: [&str; 3] = ["config", "node-name", "socket-dir"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! `coracle-agent exec` and `logs`: for whoever sits at the host, without a master and without another client. They ask
-//! the agent that runs, over its socket, as its master does.
+//! `coracle-agent exec` and `logs`: for a person at the host, without a master and without a further client. Both ask
+//! the running agent over the agent's socket, as the master does.
 //!
 //!     deed PURE     the command line, the pod's container, the words of the answer
 //!     terminal      the terminal that this is typed at
@@ -23,9 +23,9 @@ use tokio::sync::mpsc::{self, Receiver};
 use deed::{Deed, DeedKind, PodContainer};
 use terminal::Terminal;
 
-/// Bytes of one read of what is typed.
+/// Bytes of one read from standard input.
 const READ_BYTES: usize = 16 * 1024;
-/// Such reads that wait for the command.
+/// Reads of standard input that wait for the command.
 const READS_MAX: usize = 4;
 /// Bytes of a last word.
 const STATUS_BYTES_MAX: usize = 64 * 1024;
@@ -79,7 +79,7 @@ async fn ask(deed: &Deed, socket: &Path) -> Result<u8, String> {
                     1
                 })
             };
-            // Those that are followed are told beside each other.
+            // Followed logs do not end, so all of them are printed concurrently.
             let beside = if deed.follows() { places.len().max(1) } else { 1 };
             let codes: Vec<u8> = stream::iter(places).map(said).buffered(beside).collect().await;
             Ok(codes.into_iter().max().unwrap_or(0))
@@ -110,7 +110,7 @@ async fn logs(reader: &mut Reader) -> Result<u8, String> {
     Ok(0)
 }
 
-/// Whether there is still somebody who reads it.
+/// Writes and flushes. False: the reader of `to` is gone.
 fn tell(mut to: impl Write, bytes: &[u8]) -> bool {
     to.write_all(bytes).and_then(|()| to.flush()).is_ok()
 }

@@ -65,13 +65,13 @@ async fn heard(news: &AsyncFd<OwnedFd>) -> io::Result<()> {
     }
 }
 
-/// Whether there was any news: what it says is looked up.
+/// Whether the kernel sent any news. The content is not read: the caller looks the addresses up.
 fn drain(news: &AsyncFd<OwnedFd>) -> io::Result<bool> {
     let mut any = false;
     loop {
         match recv(news.get_ref().as_raw_fd(), &mut [0; 4096], MsgFlags::empty()) {
             Ok(_) | Err(Errno::EINTR) => any = true,
-            // More than the socket holds: something has changed, whatever it was.
+            // The socket's buffer overflowed: something has changed.
             Err(Errno::ENOBUFS) => any = true,
             Err(Errno::EAGAIN) => return Ok(any),
             Err(error) => return Err(error.into()),

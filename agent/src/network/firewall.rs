@@ -1,4 +1,4 @@
-//! Chains of other firewalls that drop what pods send, or what comes to this host. PURE.
+//! Finds chains of other firewalls that drop packets of pods, or packets to this host. PURE.
 
 use crate::network::pod_network::BRIDGE;
 
@@ -60,14 +60,14 @@ pub fn lets_bridge_through(chain: &Chain, table: &str) -> bool {
     })
 }
 
-/// Chains that drop what pods need. They have no IPv6 addresses.
+/// Chains that drop packets of pods. IPv6 chains do not count: pods have no IPv6 addresses.
 pub fn closed(chains: &[Chain]) -> impl Iterator<Item = &Chain> {
     let foreign = |chain: &&Chain| chain.drops && chain.table != "ip6 filter";
     chains.iter().filter(foreign).filter(|chain| ["forward", "input"].contains(&chain.hook.as_str()))
 }
 
-/// `agent_answers`: one that starts makes its way itself in iptables' chain of what is forwarded; one that has started
-/// has done so.
+/// `agent_answers`: whether the agent has started. An agent adds its accept rules to iptables' FORWARD chain at its
+/// start, so before the start that chain is no obstacle.
 pub fn obstacles(chains: &[Chain], agent_answers: bool) -> Vec<Obstacle> {
     let makes_way = |chain: &&Chain| !agent_answers && is_iptables(&chain.table) && chain.hook == "forward";
     closed(chains).filter(|chain| !makes_way(chain)).map(obstacle).collect()

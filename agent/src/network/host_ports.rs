@@ -1,5 +1,5 @@
-//! Ports and addresses of this host that services take, and who of this host has them already (those of
-//! pods: `plan/ports.rs`). PURE.
+//! Finds host ports and host addresses of services that a program of this host already uses (host ports of pods:
+//! `plan/ports.rs`). PURE.
 //!
 //!     services, what listens here, this host's networks -> `troubles`: a line and an event each
 //!
@@ -84,7 +84,7 @@ pub fn takes(at: IpAddr, address: Option<IpAddr>) -> bool {
     }
 }
 
-/// Of the kernel's tables of sockets: those of TCP that listen, those of UDP that are bound to nobody alone.
+/// From the kernel's socket tables: the listening TCP sockets, and the UDP sockets without a connected peer.
 pub fn listening(tcp: [&str; 2], udp: [&str; 2]) -> Listening {
     const LISTEN: &str = "0A";
     const UNCONNECTED: &str = "07";

@@ -100,7 +100,7 @@ fn own_slice(
     EndpointSlice::read(&slice).ok()
 }
 
-/// The port of the pod that a port of the service leads to. None: no container of it has one of that name.
+/// The port of the pod that a port of the service leads to. None: no container of the pod has a port of this name.
 fn resolved(target: &IntOrString, port: &ServicePort, spec: &PodSpec) -> Option<i64> {
     let name = match target {
         IntOrString::Int(0) => return Some(port.port.into()),

@@ -56,7 +56,7 @@ struct Net {
     said: Option<String>,
 }
 
-/// Whether rules see what goes from one port of a bridge to another.
+/// Whether iptables rules see packets between ports of the same bridge.
 pub fn bridges_are_seen() -> bool {
     std::fs::read_to_string("/proc/sys/net/bridge/bridge-nf-call-iptables").is_ok_and(|said| said.trim() == "1")
 }
@@ -184,8 +184,8 @@ impl Net {
         Some(rules.parts.clone())
     }
 
-    /// All services, or all that the kernel takes: what it refuses of one is no reason to keep old rules for the
-    /// others.
+    /// Loads the rules of all services, or of all that the kernel accepts: a refused service must not keep the old
+    /// rules of the rest.
     async fn load(&self, rules: &KernelRules) -> Result<(Vec<Arc<ServiceRules>>, BTreeSet<LeftOut>), String> {
         let (parts, here) = (&rules.parts, &rules.here);
         let Err(why) = nft(&services::script(parts, here)).await else { return Ok((parts.clone(), BTreeSet::new())) };
@@ -224,7 +224,7 @@ async fn nft(script: &str) -> Result<(), String> {
     run_tool("nft", &["-f", "-"], Some(script)).await.map(drop)
 }
 
-/// Every chain of every table of this host, those of other programs among them.
+/// Every chain of every table of this host, including chains of other programs.
 pub async fn rule_set() -> Result<String, String> {
     run_tool("nft", &["list", "chains"], None).await
 }

@@ -16,11 +16,11 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use crate::network::services::flows::{self, Flow, FlowBatch, Moved};
 use crate::network::services::netlink;
 
-/// The size of one piece of an answer; the kernel makes them of 32 KiB at most.
+/// The receive buffer. The kernel's messages have at most 32 KiB.
 const PIECE_BYTES: usize = 64 * 1024;
 /// The kernel answers at once; a silence is a mistake of ours.
 const SILENCE_S: i64 = 5;
-/// Flows that are ended in one go: of more the rest ends with their own time.
+/// Flows that are deleted in a single pass. Any further flows end by their own timeout.
 const ENDED_MAX: usize = 100_000;
 const NO_SUCH: i32 = nix::errno::Errno::ENOENT as i32;
 

@@ -46,7 +46,7 @@ impl Sieve {
         }
     }
 
-    /// Those that are taken together, and each of the others with the reason, in order.
+    /// The items that are taken together, and each refused item with the reason, in order.
     pub fn end(mut self) -> (Vec<usize>, Vec<(usize, String)>) {
         self.taken.sort_unstable();
         self.refused.sort_unstable();
@@ -85,7 +85,7 @@ mod tests {
             assert_eq!((taken.len(), &refused), (count - bad.len(), &bad));
             assert!(tries <= bad.len() * 2 * 11, "{tries} of {count}");
         }
-        // Two that only do not go together: the first of them is taken.
+        // Two items are refused only together: the first item is taken.
         let (taken, refused, _) = sift(10, |these| these.contains(&2) && these.contains(&7));
         assert_eq!((taken.len(), refused), (9, vec![7]));
     }

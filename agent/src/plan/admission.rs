@@ -1,7 +1,7 @@
 //! Does this node take a pod at all? Asked once, before anything of it is made, in the kubelet's order and words. PURE.
 //!
-//! A pod of the master that does not fit has failed for good: whoever wants it makes another one. A pod of a file has
-//! nobody who would, so it waits, and is looked at again whenever something changes.
+//! A pod of the master that does not fit fails for good: its controller makes a new pod. A pod of a file has no
+//! controller: the pod waits, and the agent decides again whenever something changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,8 +34,8 @@ const LABELS_SETTLE_MS: i64 = 500;
 /// From here on a pod is part of the system, and leaves for nobody.
 const CRITICAL_PRIORITY_MIN: i32 = 2_000_000_000;
 
-/// What the pods take of this node that it has taken so far.
-pub struct NodeRoom<'a> {
+/// The resources and host ports that the admitted pods take on this node.
+pub struct NodeCapacity<'a> {
     case: Case<'a>,
     pods: i64,
     amounts: qos::Amounts,
@@ -53,11 +53,11 @@ pub enum Answer {
     Dismissed(Dismissal),
 }
 
-impl<'a> NodeRoom<'a> {
-    /// With the pods in it that were taken before: what they have here stays, whatever the node has become.
-    pub fn of(case: Case<'a>, is_here: impl Fn(&str) -> bool) -> NodeRoom<'a> {
+impl<'a> NodeCapacity<'a> {
+    /// Counts the pods admitted before: these pods keep their resources, even if the node has changed.
+    pub fn of(case: Case<'a>, is_here: impl Fn(&str) -> bool) -> NodeCapacity<'a> {
         let mut room =
-            NodeRoom { case, pods: 0, amounts: qos::Amounts::new(), taken: BTreeMap::new(), ports: Vec::new() };
+            NodeCapacity { case, pods: 0, amounts: qos::Amounts::new(), taken: BTreeMap::new(), ports: Vec::new() };
         for wanted in case.desired.pods.values().filter(|wanted| !wanted.pod.status.terminal()) {
             if is_here(&wanted.name.uid) || case.world.memory.admissions.get(&wanted.name.uid) == Some(&None) {
                 let given = case.world.memory.allocations.get(&wanted.name.uid);
@@ -70,7 +70,7 @@ impl<'a> NodeRoom<'a> {
         room
     }
 
-    /// Whether a pod may start, and if not, what its status says. One that is taken has its place from now on.
+    /// Whether a pod may start, and if not, what its status says. An admitted pod keeps its place from now on.
     pub fn ask(&mut self, part: &mut PodPlan, wanted: &Wanted, runs: &[Run<'_>]) -> Answer {
         let memory = &self.case.world.memory;
         match memory.admissions.get(&wanted.name.uid) {
@@ -102,7 +102,7 @@ impl<'a> NodeRoom<'a> {
         self.ports.extend(host_ports(&wanted.pod.spec));
     }
 
-    /// Of a pod that is here and asks for other amounts than it has: None, and it has them; or why not.
+    /// Resizes an admitted pod. None: the pod has the new amounts. Some: the reason why not.
     pub fn grow(&mut self, wanted: &Wanted, has: &Wanted) -> Option<String> {
         let uid = &wanted.name.uid;
         let mut others = qos::Amounts::new();
@@ -126,7 +126,7 @@ impl<'a> NodeRoom<'a> {
     fn answer(&self, memory: &Memory, wanted: &Wanted) -> Answer {
         let from_master = wanted.name.source == Source::Master;
         let dismissed = |Why(reason, text): Why| Answer::Dismissed(Dismissal::rejected(reason, text));
-        // What a file asks of the kernel is its writer's own business: who writes files here is root.
+        // Pods of files may set any sysctl: only root can write the files.
         let node = &self.case.world.node;
         let refused = |refusal: Option<security::SecurityRefusal>| {
             refusal.map(|refusal| Why(refusal.reason.to_owned(), refusal.message))
@@ -180,7 +180,7 @@ impl<'a> NodeRoom<'a> {
     fn short_of(&self, asked: &qos::Amounts, used: &qos::Amounts) -> Option<Why> {
         let node = &self.case.world.node;
         let amount = |of: &qos::Amounts, name: &str| of.get(name).map(|sum| sum.amount()).unwrap_or_default();
-        // A node that cannot tell how much it has takes what comes.
+        // A node that does not know its capacity accepts any request.
         let known = |of: u64| i64::try_from(of).ok().filter(|of| *of > 0);
         let bytes =
             |name: &str, of: u64| few(name, amount(asked, name).value(), amount(used, name).value(), known(of)?);
@@ -189,7 +189,8 @@ impl<'a> NodeRoom<'a> {
             let said = self.case.desired.node.as_ref().map(|said| &said.extended);
             asked.iter().filter(|(name, _)| !COUNTED.contains(&name.as_str())).find_map(|(name, sum)| {
                 let has = said.and_then(|said| said.get(name)).map(|amount| amount.value());
-                // What this node has never heard of is somebody else's to count. Large pages are its own.
+                // Unknown extended resources are not checked: other programs count them. The node counts huge pages
+                // itself.
                 let pages = || node.huge_pages.get(name).and_then(|bytes| i64::try_from(*bytes).ok()).unwrap_or(0);
                 let of = if amounts::is_extended(name) { has? } else { pages() };
                 few(name, sum.amount().value(), amount(used, name).value(), of)
@@ -207,7 +208,7 @@ fn few(name: &str, asked: i64, used: i64, of: i64) -> Option<Why> {
     (asked > 0 && asked > of.saturating_sub(used)).then(|| Why(format!("OutOf{name}"), text))
 }
 
-/// What a pod takes: what it asks for, and what running it costs.
+/// The resources that a pod takes: its requests plus its overhead.
 fn asked(wanted: &Wanted) -> qos::Amounts {
     let spec = &wanted.document["spec"];
     let mut all = qos::of_pod(spec, "requests");
@@ -222,7 +223,7 @@ fn predicate(name: &str, text: &str) -> Why {
     Why(name.to_owned(), format!("Predicate {name} failed: {text}"))
 }
 
-/// For Linux, by its label or its field.
+/// Refuses a pod whose label or `os` field names another system than Linux.
 fn system(wanted: &Wanted) -> Option<Why> {
     let other = |system: Option<&str>| system.is_some_and(|system| system != "linux");
     if other(wanted.pod.metadata.labels.get("kubernetes.io/os").map(String::as_str)) {
@@ -239,7 +240,8 @@ pub fn waiting(dismissal: &Dismissal) -> Waiting {
     Waiting::new(WaitReason::DoesNotFit, dismissal.event.clone())
 }
 
-/// Whether a pod is ended for others, or for what it takes itself. One of a file is not: nobody would make it again.
+/// Whether a pod may be evicted, for its own usage or for other pods. A pod of a file may not: no controller would
+/// replace the pod.
 pub fn leaves(wanted: &Wanted) -> bool {
     wanted.name.source == Source::Master && !is_critical(wanted)
 }
@@ -303,7 +305,7 @@ mod tests {
         let mut world = World { node, ..World::default() };
         world.memory.heard.insert("u".to_owned(), FirstWanted::default());
         let case = Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms }, rules: Rules::default() };
-        let mut room = NodeRoom::of(case, |uid| uid == "first");
+        let mut room = NodeCapacity::of(case, |uid| uid == "first");
         room.ask(&mut PodPlan::default(), &wanted, &[])
     }
 
@@ -359,11 +361,11 @@ mod tests {
         let world = World { node: Node { cpu_milli: 2000, ..Node::default() }, ..World::default() };
         let case =
             Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms: 0 }, rules: Rules::default() };
-        let mut room = NodeRoom::of(case, |_| true);
+        let mut room = NodeCapacity::of(case, |_| true);
         assert_eq!(room.grow(&of("a", "1"), &of("a", "500m")), None);
         let text = "Node didn't have enough resource: cpu, requested: 1001, used: 1000, capacity: 2000";
         assert_eq!(room.grow(&of("a", "1001m"), &of("a", "1")).as_deref(), Some(text));
-        // The other one gives some of its own.
+        // Pod b shrinks and frees 500m.
         assert_eq!(room.grow(&of("b", "500m"), &of("b", "1")), None);
         assert_eq!(room.grow(&of("a", "1001m"), &of("a", "1")), None);
     }
@@ -376,7 +378,7 @@ mod tests {
         let world = World { node, ..World::default() };
         let case =
             Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms: 0 }, rules: Rules::default() };
-        let mut room = NodeRoom::of(case, |_| false);
+        let mut room = NodeCapacity::of(case, |_| false);
         let mut taken = |uid: &str, name: &str, amount: &str| {
             matches!(room.ask(&mut PodPlan::default(), &pod(Source::File, uid, asks(name, amount)), &[]), Answer::Taken)
         };

@@ -1,4 +1,5 @@
-//! What a pod that runs was given of this node, beside what it asks for now: a resize waits until there is room. PURE.
+//! The resources allocated to a running pod, apart from the pod's current requests: a resize waits until the node has
+//! room. PURE.
 
 use coracle_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
@@ -37,7 +38,8 @@ pub fn with(wanted: &Wanted, allocation: &Value) -> Option<Wanted> {
     Wanted::new(wanted.name.source, document).ok()
 }
 
-/// What a pod has that this agent did not start: the engine says it of each container that runs.
+/// The resources of a pod without a known allocation, from the limits that the engine reports for each running
+/// container.
 ///
 /// Of memory that is asked for and not limited the engine says nothing: it counts as had.
 pub fn observed(wanted: &Wanted, runs: &[Run<'_>]) -> Value {

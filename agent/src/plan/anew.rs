@@ -10,10 +10,10 @@ use crate::facts::seen::{self, Run};
 use crate::facts::waiting::{WaitReason, Waiting};
 use crate::plan::case::PodCase;
 
-/// What a kubelet gives them, whatever their pod says. No hook runs.
+/// The kubelet's grace period for `RestartAllContainers`, regardless of the pod's own. No hook runs.
 const GRACE_S: u64 = 2;
 
-/// Ends what is of an earlier round. True while any of it runs.
+/// Ends all containers from earlier rounds. True while such a container runs.
 pub fn end_earlier(pod: PodCase<'_>, part: &mut PodPlan) -> bool {
     let PodCase { case, wanted, runs, address, renewal: now, .. } = pod;
     let own =
@@ -22,7 +22,8 @@ pub fn end_earlier(pod: PodCase<'_>, part: &mut PodPlan) -> bool {
     stops::stop_in_turns(case, part, &earlier, Some(GRACE_S), address, &StopReason::AllRestart)
 }
 
-/// The steps that a container has behind it: the one that brought the restart about counts its failures on.
+/// The back-off step of a container after the restart: the container that caused the restart keeps counting its
+/// failures.
 pub fn step(story: &Story<'_>) -> u32 {
     match (&story.last, story.newest) {
         (LastRun::Ended { death, step, .. }, Some(run)) if renewal::is_source(story.wanted, run) => {
@@ -118,7 +119,7 @@ mod tests {
         now(&with(&[]), &["start a 1 step 0"]);
         now(&with(&[("a", 1, 1, RUNS)]), &[]);
         now(&with(&[("a", 1, 1, died(0))]), &["start s 1 step 0"]);
-        // The one that brought it about counts its failures on.
+        // Container c caused the restart: its failure count goes on.
         now(&with(&[("a", 1, 1, died(0)), ("s", 1, 1, RUNS)]), &["start c 1 step 1", "start d 1 step 0"]);
         now(&with(&[("a", 1, 1, died(0)), ("s", 1, 1, RUNS), ("c", 1, 1, RUNS), ("d", 1, 1, RUNS)]), &[]);
         // What ends otherwise ends as ever.
@@ -171,12 +172,12 @@ mod tests {
         let init = json!([plain("a"), all("b", "Never")]);
         let before = [("a", 0, 0, died(0)), ("b", 0, 0, died(42))];
         check_of(init.clone(), json!([plain("c")]), &before, &["start a 1 step 0"]);
-        // With another code it fails as any other.
+        // With any other exit code the init container fails the pod as usual.
         check_of(init, json!([plain("c")]), &[("a", 0, 0, died(0)), ("b", 0, 0, died(1))], &["stop POD"]);
         let sidecar = json!([all("s", "Always")]);
         check_of(sidecar.clone(), json!([plain("c")]), &[("s", 0, 0, died(42)), ("c", 0, 0, RUNS)], &["stop c"]);
         check_of(sidecar, json!([plain("c")]), &[("s", 0, 0, died(1)), ("c", 0, 0, RUNS)], &["start s 1 step 1"]);
-        // Two of them, and neither brings it about by being ended for it.
+        // Two containers with such a rule: a container that the restart ended does not cause a further restart.
         let both = json!([all("c", "Never"), all("d", "Never")]);
         let after = [("c", 0, 0, died(42)), ("d", 0, 0, died(42)), ("c", 1, 1, RUNS), ("d", 1, 1, RUNS)];
         check_of(json!([]), both, &after, &[]);

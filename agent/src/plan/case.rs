@@ -1,4 +1,4 @@
-//! All that a decision may look at: what is wanted, what there is, and the time. PURE.
+//! The inputs of a decision: the wanted pods, the state of this host, and the time. PURE.
 
 use super::renewal::{self, Renewal};
 use super::rules::{Rule, Rules};

@@ -1,4 +1,4 @@
-//! One container of a pod: keep it, replace it, start it again, or let it rest. PURE.
+//! One container of a pod: decides whether to keep, replace, restart or leave a container. PURE.
 
 use coracle_api::fields;
 use coracle_api::pod::Container;
@@ -37,7 +37,7 @@ pub enum LastRun<'a> {
     },
 }
 
-/// One container: how it is wanted, and what came of it last.
+/// A container as its pod wants it, together with its last start.
 pub struct Story<'a> {
     pub member: Member<'a>,
     pub hash: String,
@@ -49,7 +49,7 @@ pub struct Story<'a> {
     pub same: bool,
     /// The last start was before all containers of the pod were, or are to be, started anew.
     pub stale: bool,
-    /// Its end is on record with its master.
+    /// The master has a record of the end.
     pub recorded: bool,
     pub newest: Option<&'a Run<'a>>,
     /// Its pod.
@@ -59,7 +59,7 @@ pub struct Story<'a> {
 pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let PodCase { case, wanted, .. } = pod;
     let mut story = seen_story(pod, member);
-    // However much of it was removed, no count falls behind the one that the API shows.
+    // The restart count never falls below the count in the API, even after containers were removed.
     story.attempt = story.attempt.max(wanted.restarts_told(&member));
     let death = |exit_code: i32| Death::plain(case.now.mono_ms, exit_code);
     if member.kind == MemberKind::Ephemeral {
@@ -68,7 +68,8 @@ pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
             story.last = LastRun::Ended { death: death(UNKNOWN_CODE), step: 0, never_made: None };
         }
     } else if let Some(before) = on_record(&story, case) {
-        // It stays so, whatever is edited, or has become of it here: its master takes no other word of it.
+        // The recorded end is final, whatever edits the pod gets and whatever the engine shows: the master accepts no
+        // other state.
         let code = before["state"]["terminated"]["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
         let death = death(code.unwrap_or(UNKNOWN_CODE));
         story.last = LastRun::Ended { death, step: 0, never_made: None };
@@ -77,8 +78,8 @@ pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     story
 }
 
-/// The record of its end, if it stands: of what was started anew since, in a new sandbox or with its whole pod, its
-/// master has yet to hear.
+/// The recorded end of a container, if the record is still valid. A restart since then, in a new sandbox or with the
+/// whole pod, makes the record stale: the master has yet to hear about the restart.
 fn on_record<'a>(story: &Story<'a>, case: Case<'_>) -> Option<&'a Value> {
     // Of such a pod the master takes any word: in a new sandbox it is initialized again, as by a kubelet.
     if story.member.kind == MemberKind::Init && story.wanted.restarts_all() {
@@ -143,7 +144,7 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
         }
     };
     (story.attempt, story.sandbox) = (Some(run.restarts()), Some(run.tag.sandbox));
-    // One that cannot be resized is made anew for it.
+    // A container that the engine cannot resize is replaced instead.
     let resizable = run.seen.limits.is_some() || run.tag.hash == story.hash;
     let same = hash::same(&run.tag.hash, &story.hash) && resizable && !resize::restarts(pod.wanted, &story.member, run);
     let replaced = matches!(&story.last, LastRun::Ended { death, .. } if death.edited);
@@ -158,7 +159,7 @@ impl Story<'_> {
         self.wanted.starts_again(&self.member, exit_code) || !case.rules.hold(rule)
     }
 
-    /// Ended, and its pod's policy leaves it so.
+    /// The container has ended, and the restart policy does not start a new run.
     pub fn finished(&self, case: Case<'_>) -> bool {
         match &self.last {
             LastRun::Ended { death, never_made: None, .. } if self.same && !self.stale => {
@@ -174,13 +175,13 @@ impl Story<'_> {
         succeeded && !self.stale && (self.recorded || (self.same && self.sandbox == Some(sandbox)))
     }
 
-    /// Ended without success, and its pod's policy leaves it so.
+    /// The container has failed, and the restart policy does not start a new run.
     pub fn failed_for_good(&self, case: Case<'_>) -> bool {
         self.finished(case) && matches!(&self.last, LastRun::Ended { death, .. } if death.exit_code != 0)
     }
 }
 
-/// Ends what has to end of this container. True: an instance still runs that has to go, nothing new may start.
+/// Stops instances of this container that must end. True: such an instance still runs, and no new instance may start.
 pub fn end_what_has_to(pod: PodCase<'_>, part: &mut PodPlan, story: &Story<'_>) -> bool {
     let PodCase { case, wanted, runs, address, .. } = pod;
     let mut alive = false;
@@ -207,13 +208,13 @@ pub fn end_what_has_to(pod: PodCase<'_>, part: &mut PodPlan, story: &Story<'_>) 
     alive && case.rules.hold(Rule::RemovalsFirst)
 }
 
-/// A probe may give what it ends another grace than its pod has.
+/// A probe may set its own grace period for the container that the probe ends.
 fn probe_grace_s(spec: &Container, why: &StopReason) -> Option<u64> {
     let StopReason::Unhealthy { probe, .. } = why else { return None };
     u64::try_from(probe.of(spec)?.termination_grace_period_seconds?).ok()
 }
 
-/// Its postStart hook or one of its probes has failed.
+/// The reason to stop a container whose postStart hook or probe has failed.
 fn sick(pod: PodCase<'_>, story: &Story<'_>, run: &Run<'_>) -> Option<StopReason> {
     let world = pod.case.world;
     // A hook that was still waited for was given up for it.

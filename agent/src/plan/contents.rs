@@ -1,5 +1,5 @@
-//! The volumes that the agent fills itself: all of them before the sandbox starts, and again when what they hold
-//! changes. PURE.
+//! The volumes that the agent fills itself: written before the sandbox starts, and again when the content changes.
+//! PURE.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub fn claimed(pod: PodCase<'_>, part: &mut PodPlan) -> Option<Vec<PodVolume>> {
         Ok(volumes) => Some(volumes),
         Err(Missing::Asked) => None,
         Err(Missing::Failed(text)) => {
-            // One for all of them, as a kubelet tells it.
+            // A single note covers all claims, as in a kubelet.
             part.waits.notes.insert("claims".to_owned(), Waiting::new(WaitReason::FailedMount, text));
             None
         }
@@ -60,7 +60,7 @@ pub fn refresh(pod: PodCase<'_>, part: &mut PodPlan) {
 
 const OF_POD: &str = "with it the pod's volumes of ConfigMaps, Secrets, tokens and fields come to";
 
-/// `anew`: whatever there is, a power cut may have left half of it.
+/// `anew`: writes all volumes again, because a power cut may have left half-written files.
 fn fill(pod: PodCase<'_>, part: &mut PodPlan, anew: bool) -> Option<Vec<NamedVolume>> {
     let PodCase { case, wanted, .. } = pod;
     let node = &case.world.node;

@@ -1,4 +1,4 @@
-//! Dead containers of pods that live. PURE.
+//! Removal of dead containers. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,13 @@ use crate::plan::case::{Case, PodCase};
 /// Of each container the last two starts stay: what runs, or how it ended, and the one before for lastState and its
 /// log.
 const STARTS_KEPT: usize = 2;
-/// Of a pod that has ended: how it ended, and its log. Of one that lives where the disk is short: without the newest
-/// nobody would know how often it failed.
+/// The last start: for a pod that has ended, its exit code and log; for a living pod under disk pressure, its count of
+/// failures, which would be lost with the container.
 const STARTS_KEPT_MIN: usize = 1;
-/// The reason of the status of a pod that was evicted.
+/// The status reason of an evicted pod.
 const EVICTED: &str = "Evicted";
 
-/// Dead containers of a pod that lives. Of sandboxes only the newest has anything to tell: how often it failed.
+/// Removes old dead containers of a living pod. Among sandboxes only the newest stays, for its count of failures.
 pub fn dead(case: Case<'_>, part: &mut PodPlan, runs: &[Run<'_>], sandbox: u32) {
     let kept = if is_short_of_disk(case) { STARTS_KEPT_MIN } else { STARTS_KEPT };
     remove_older(case, part, runs, Some(sandbox), kept);
@@ -56,7 +56,7 @@ fn remove_older(case: Case<'_>, part: &mut PodPlan, runs: &[Run<'_>], sandbox: O
     let mut useless = Vec::new();
     let mut numbers = BTreeSet::new();
     for run in runs {
-        // Somebody made it beside the one of this number.
+        // A copy: the container with this attempt number was there before.
         if !numbers.insert((run.tag.container.as_str(), run.tag.attempt)) {
             useless.push(run);
             continue;
@@ -73,7 +73,7 @@ fn remove_older(case: Case<'_>, part: &mut PodPlan, runs: &[Run<'_>], sandbox: O
     remove(case, part, &useless, reason);
 }
 
-/// Those of them that do not run.
+/// Removes the dead containers among `runs`.
 pub fn remove(case: Case<'_>, part: &mut PodPlan, runs: &[&Run<'_>], reason: &str) {
     for run in runs {
         if !run.seen.runs() && case.rules.hold(Rule::GarbageIsRemoved) {

@@ -62,7 +62,7 @@ pub fn ready(
         (Policy::Always, Some(image)) => match pull.map(|pull| &pull.state) {
             Some(PullState::Done) => return Ok(ReadyImage { image: image.clone(), pulled: true }),
             Some(PullState::Failed { .. }) if case.rules.hold(Rule::LocalImageWillDo) => {
-                // After the event of the failed pull, one says that it was here already.
+                // After the event for the failed pull, a second event says that the image is already present.
                 return Ok(ReadyImage { image: image.clone(), pulled: false });
             }
             _ => {}
@@ -76,7 +76,7 @@ pub fn ready(
     Err(waiting)
 }
 
-/// Those of the pod's own Secrets. One that is missing is told, and is no obstacle.
+/// The logins from the pod's pull secrets. A missing Secret gives a note, and the pull goes on.
 fn logins_of(case: Case<'_>, part: &mut PodPlan, wanted: &Wanted, image: &str) -> Result<Vec<Login>, Waiting> {
     let secrets = pull_secrets(&case.desired.objects, wanted);
     if secrets.asked {
@@ -113,7 +113,7 @@ fn pull_or_wait(
             }
             false
         }
-        // Pulled, and not here: somebody removed it at once. It counts as a failure of this moment.
+        // The image was pulled and is missing: another program removed the image. This counts as a failed pull now.
         Some((PullState::Done, _)) => true,
         Some((PullState::Failed { at_ms, text }, failures)) => {
             let due_ms = at_ms.saturating_add(pull_wait_ms(failures));
@@ -213,8 +213,7 @@ pub fn is_reference(text: &str) -> bool {
     text.len() <= REFERENCE_LENGTH_MAX && digest_fits && tag_fits && registry_fits && name_fits
 }
 
-/// A name, an address of IPv4, or one of IPv6 in brackets. None has an empty step, or one that leads elsewhere in a
-/// path.
+/// A host name, an IPv4 address, or an IPv6 address in brackets. No label is empty or leads elsewhere in a path.
 fn is_host(host: &str) -> bool {
     if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return address.parse::<std::net::Ipv6Addr>().is_ok();
@@ -226,7 +225,7 @@ fn is_host(host: &str) -> bool {
     host.split('.').all(fits)
 }
 
-/// The repository, where it is not in lower case: the one mistake that engines name.
+/// The repository, if its name has upper-case letters: engines have a special error message for this mistake.
 fn upper_case(reference: &str) -> Option<String> {
     let is_registry = |first: &str| first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first;
     let path = match reference.split_once('/') {

@@ -1,13 +1,12 @@
-//! Compares what is wanted with what is there, and lists what to do. PURE.
+//! Compares the wanted state with the state of the host, and lists the actions. PURE.
 //!
 //! `world` is all that a decision may look at, `round` what comes of it, `waiting` what stands in the way. `seen` reads
 //! the listing into pods, `ports` says who may have which port of the host, `admission` whether a pod is taken, `pods`
 //! decides over one pod (its sandbox in `sandbox`, what its volumes hold in `contents`, its containers in `containers`
 //! and their turns in `order`, with `images` and `backoff`), `stops` ends what has to end, `garbage` clears up,
 //! `leftovers` ends pods that nobody wants, `renewal` tells when all containers of a pod start anew and `anew` does it,
-//! `strain` says what a host without memory or disk does, `again` what becomes of what somebody starts again.
-//! `memory` is what the loop saw itself and the engine does not
-//! tell. `paused` lets go on what somebody paused.
+//! `strain` says what a host without memory or disk does, `again` what becomes of what somebody starts again. `memory`
+//! is what the loop saw itself and the engine does not tell. `paused` unpauses containers.
 
 pub mod admission;
 pub mod allocation;
@@ -43,7 +42,7 @@ pub use rules::{Rule, Rules};
 pub fn plan(case: Case<'_>) -> Round {
     let pods = seen::group(&case.world.containers);
     let mut ports = ports::TakenPorts::held(&pods);
-    let mut room = admission::NodeRoom::of(case, |uid| pods.contains_key(uid));
+    let mut room = admission::NodeCapacity::of(case, |uid| pods.contains_key(uid));
     let mut round = Round::default();
     paused::go_on(case, &pods, &mut round);
     let nothing = Vec::new();
@@ -82,7 +81,7 @@ fn hold_if_busy(case: Case<'_>, round: &mut Round, uid: &str, runs: &[seen::Run<
     }
 }
 
-/// The images that `plan` will ask about: those of containers that have to be started.
+/// The images that `plan` will ask about: the images of containers that will be started.
 pub fn images_needed(case: Case<'_>) -> BTreeSet<String> {
     let pods = seen::group(&case.world.containers);
     let nothing = Vec::new();
@@ -104,7 +103,8 @@ pub fn images_needed(case: Case<'_>) -> BTreeSet<String> {
     needed
 }
 
-/// Earlier pods first: of two that want one port, the first gets it. Pods of files have no time and come first.
+/// Earlier pods first: if two pods want the same port, the earlier pod gets the port. Pods of files have no time and
+/// come first.
 fn in_order(desired: &Desired) -> Vec<&Wanted> {
     let mut pods: Vec<&Wanted> = desired.pods.values().map(Arc::as_ref).collect();
     pods.sort_by_key(|wanted| (wanted.pod.metadata.creation_timestamp, &wanted.name));

@@ -1,4 +1,4 @@
-//! Containers that somebody paused beside this agent: they go on. PURE.
+//! Unpauses containers that another program paused. PURE.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,12 @@ use crate::facts::round::{Round, Unpause};
 use crate::facts::seen::PodSeen;
 use crate::plan::case::Case;
 
-/// So long one is left alone, and again after each try: `docker commit` pauses what it copies.
+/// The agent waits this long before it unpauses a container, and again after each try: `docker commit` pauses the
+/// container while it copies.
 const PAUSE_MS: i64 = 5_000;
 
-/// Beside whatever else is done for their pods: a hook in a paused container would hold up its pod.
+/// Unpausing is not a pod action and runs beside the actions of the pod: a hook in a paused container would otherwise
+/// block its pod.
 pub fn go_on(case: Case<'_>, pods: &BTreeMap<String, PodSeen<'_>>, round: &mut Round) {
     if !case.rules.hold(Rule::PausedGoOn) {
         return;
@@ -59,7 +61,7 @@ mod tests {
         assert_eq!(told(round(true, false, 4_999)), (0, 0, Some(PAUSE_MS)));
         assert_eq!(told(round(true, false, PAUSE_MS)), (1, 0, None));
         assert_eq!(told(round(true, true, PAUSE_MS)), (0, 0, None), "it is under way");
-        // What ends does not wait for that.
+        // A stop does not wait for the pause to end.
         let ends = round(false, false, 0);
         let ActionKind::Stop { stops, .. } = &ends.pods["u"][0].what else { panic!("{ends:?}") };
         assert!(stops[0].paused);

@@ -1,8 +1,8 @@
-//! One pod: what has to end, then its sandbox, then its containers. PURE.
+//! One pod: first the stops, then the sandbox, then the containers. PURE.
 
 use std::sync::Arc;
 
-use super::admission::{self, Answer, NodeRoom};
+use super::admission::{self, Answer, NodeCapacity};
 use super::containers::{self, Story};
 use super::rules::Rule;
 use super::sandbox::{self, Sandbox};
@@ -28,7 +28,7 @@ pub fn decide<'a>(
     wanted: &'a Wanted,
     runs: &'a [Run<'a>],
     ports: &mut TakenPorts,
-    room: &mut NodeRoom<'_>,
+    room: &mut NodeCapacity<'_>,
 ) -> PodPlan {
     let mut part = PodPlan::default();
     let pod = PodCase::new(case, wanted, runs);
@@ -99,8 +99,8 @@ pub fn decide<'a>(
     part
 }
 
-/// Whether this node takes it; if not, what it waits for or why it has failed.
-fn is_taken(part: &mut PodPlan, wanted: &Wanted, runs: &[Run<'_>], room: &mut NodeRoom<'_>) -> bool {
+/// Whether this node takes the pod. If not, notes the reason to wait or to fail.
+fn is_taken(part: &mut PodPlan, wanted: &Wanted, runs: &[Run<'_>], room: &mut NodeCapacity<'_>) -> bool {
     match room.ask(part, wanted, runs) {
         Answer::Taken => return true,
         Answer::Later(_) => part.waits.undecided = true,
@@ -112,13 +112,13 @@ fn is_taken(part: &mut PodPlan, wanted: &Wanted, runs: &[Run<'_>], room: &mut No
     false
 }
 
-/// The pod with the resources that it has, while there is no room for those that it asks for.
+/// Some: the pod with its allocated resources, while the node has no room for the requested resources.
 fn hold(
     case: Case<'_>,
     part: &mut PodPlan,
     wanted: &Wanted,
     runs: &[Run<'_>],
-    room: &mut NodeRoom<'_>,
+    room: &mut NodeCapacity<'_>,
 ) -> Option<Wanted> {
     let known = case.world.memory.allocations.get(&wanted.name.uid).cloned();
     let here = seen::members(runs).any(|run| run.seen.runs());
@@ -154,7 +154,7 @@ fn ended_as_a_whole(
     out_of_time(pod, part).map(|dismissal| (dismissal, grace_s, StopReason::OutOfTime))
 }
 
-/// Whether it was active for longer than it may. Where it ended before, that stands.
+/// Dismisses a pod past its `activeDeadlineSeconds`. A pod that has ended keeps its earlier end.
 fn out_of_time(pod: PodCase<'_>, part: &mut PodPlan) -> Option<Dismissal> {
     let PodCase { case, wanted, runs, .. } = pod;
     let limit_ms = wanted.pod.spec.active_deadline_seconds?.saturating_mul(1000);
@@ -174,13 +174,13 @@ fn out_of_time(pod: PodCase<'_>, part: &mut PodPlan) -> Option<Dismissal> {
 
 /// Notes which pods are wanted now.
 pub fn hear(memory: &mut Memory, desired: &Desired, containers: &[SeenContainer], now: Now) {
-    // What is not ours tells nothing, whatever labels it has.
+    // Containers of other programs do not count, even with the pod's labels.
     let own = |uid: &str| seen::group(containers).remove(uid).map(|pod| pod.runs).unwrap_or_default();
     let active_ms = |uid: &str| desired.pods.get(uid).map_or(0, |wanted| active_ms(wanted, &own(uid), now));
     memory.hear(desired.pods.keys(), now, active_ms);
 }
 
-/// How long a pod has been active: by its status, or by what is here of it.
+/// How long a pod has been active: by the start time in its status, or else by its oldest container here.
 fn active_ms(wanted: &Wanted, runs: &[Run<'_>], now: Now) -> i64 {
     let told_ms = wanted.pod.status.start_time.map(|time| time.seconds().saturating_mul(1000));
     let begun_ms = told_ms.or_else(|| runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min());
@@ -221,7 +221,7 @@ fn rests_as_it_is(pod: PodCase<'_>, part: &mut PodPlan) -> bool {
     rests
 }
 
-/// It has run to its end: by what its containers did, or by what was told of it before.
+/// Whether the pod has run to completion, by its containers, or by an end that was recorded or shown before.
 fn finished(pod: PodCase<'_>, stories: &[Story<'_>]) -> bool {
     let mut main = stories.iter().filter(|story| story.member.kind == MemberKind::Main).peekable();
     let init_failed =

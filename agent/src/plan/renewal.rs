@@ -1,9 +1,9 @@
-//! Restarts of all containers of a pod, because one of them ended with a code for which its rule is that: what ran
-//! ends, and everything begins anew in the same sandbox, init containers first. PURE.
+//! Restarts all containers of a pod when a container exits with a code for which its restart rule says
+//! `RestartAllContainers`: all containers end, and start again in the same sandbox, init containers first. PURE.
 //!
-//! Each container carries the number of its round. One of the newest round that ended so begins the next round:
-//! whatever is of an earlier one ends, and then starts again (`anew`). So there is nothing to remember: an agent that
-//! dies in the middle finds it all on the engine.
+//! Each container carries the number of its round. Such an exit in the newest round begins the next round: all
+//! containers from earlier rounds end, and then start again (`anew`). The agent keeps no state for this: after a crash
+//! in the middle, it reads the rounds from the engine.
 
 use crate::facts::engine::State;
 use crate::facts::hash;
@@ -14,14 +14,14 @@ use crate::facts::wanted::Wanted;
 /// As a kubelet says it of each container that is to begin anew.
 pub const MESSAGE: &str = "The container is removed because RestartAllContainers in place";
 
-/// The number of the round that is to run, and whether it is just beginning: nothing of it was made yet.
+/// The number of the wanted round. `begins`: no container with this number has been made yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Renewal {
     pub number: u32,
     pub begins: bool,
 }
 
-/// The round of a pod, by what there is of it.
+/// The round of a pod, derived from the labels and states of its containers.
 pub fn of(wanted: &Wanted, runs: &[Run<'_>]) -> Renewal {
     let number = newest(wanted, runs).map(|run| run.tag.renewal).max().unwrap_or(0);
     let begins =
@@ -35,7 +35,7 @@ fn newest<'r, 'a>(wanted: &'r Wanted, runs: &'r [Run<'a>]) -> impl Iterator<Item
     own.filter_map(|member| seen::of(runs, &member.spec.name).next())
 }
 
-/// It ended with a code that restarts all. What was ended because it was edited did not end by itself.
+/// Whether the container exited with a code that restarts all. A container that was edited does not count.
 pub fn is_source(wanted: &Wanted, run: &Run<'_>) -> bool {
     let State::Exited { exit_code, .. } = run.seen.state else { return false };
     let Some(member) = wanted.member(&run.tag.container) else { return false };

@@ -1,7 +1,7 @@
 //! Containers that run and are to use more or less than they were made with. PURE.
 //!
-//! The engine changes it while they run. Where a container asks to be started again for it, or would lose a limit,
-//! which no engine takes away, it is replaced like one that was edited.
+//! The engine changes the limits of a running container. A container is replaced, as after an edit, if its
+//! `resizePolicy` asks for a restart, or if a limit is removed, because no engine can remove a limit.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::spec::container::{CPU_SHARES_MIN, limits};
 pub fn wanted_of(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> Option<Limits> {
     let now = run.seen.limits.filter(|_| run.seen.lives())?;
     let mut wanted = limits(&wanted.pod.spec, member.spec);
-    // An agent of before told no shares where none were asked for: what it made stays as it is.
+    // Earlier agents set no cpu shares where the pod requested none: their containers keep 0 and are not resized.
     if wanted.cpu_shares == CPU_SHARES_MIN && now.cpu_shares == 0 {
         wanted.cpu_shares = 0;
     }
@@ -42,7 +42,7 @@ pub fn restarts(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
     lost || cpu && asks("cpu") || memory && asks("memory")
 }
 
-/// All of the pod in one go.
+/// Resizes all containers of the pod in a single action.
 pub fn resize(pod: PodCase<'_>, part: &mut PodPlan, stories: &[Story<'_>]) {
     let resizes: Vec<Resize> = stories
         .iter()

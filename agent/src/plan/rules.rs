@@ -25,11 +25,11 @@ pub enum Rule {
     InitContainersComeFirst,
     /// What stands behind a sidecar waits until it is up.
     SidecarsComeUpFirst,
-    /// Sidecars end one by one when nothing is left that needs them.
+    /// Sidecars end one by one after all ordinary containers.
     SidecarsEndLast,
     /// The restart policy says whether what ended starts again.
     PolicyDecides,
-    /// A container whose rule says so restarts all of its pod.
+    /// A container with a `RestartAllContainers` rule restarts the whole pod.
     AllRestartTogether,
     /// What has ended for good, by its master's record, does not start again.
     RecordedEndsStay,
@@ -61,15 +61,15 @@ pub enum Rule {
     PullsBackOff,
     /// Always, with the registry out of reach and the image here, starts.
     LocalImageWillDo,
-    /// A pod that has run to its end stops its sandbox.
+    /// A pod that has run to completion stops its sandbox.
     FinishedPodsRest,
     /// Dead containers are removed but for the last two.
     GarbageIsRemoved,
-    /// A pod that has ended keeps the last of each of its containers, and nothing else.
+    /// An ended pod keeps only the last instance of each container.
     EndedPodsFree,
     /// An evicted pod keeps no container.
     EvictedPodsFree,
-    /// A host that is short of disk keeps no dead container that nothing follows from.
+    /// A host with little free disk keeps no dead container unless a later decision needs the container.
     StrainFreesDead,
     /// Volumes go after the last container.
     VolumesGoLast,
@@ -79,9 +79,9 @@ pub enum Rule {
     SetbacksRest,
     /// Nothing starts before the volumes hold what they are to hold.
     ContentsComeFirst,
-    /// What a ConfigMap or Secret holds now is what its volumes hold.
+    /// Volumes follow changes to their ConfigMaps and Secrets.
     ContentsFollow,
-    /// Containers that run get the resources that they ask for now.
+    /// Running containers get the currently requested resources.
     ResizesAreMade,
     /// A pod grows when there is room for it.
     ResizesWaitForRoom,

@@ -30,7 +30,7 @@ fn current<'a>(pod: PodCase<'a>) -> Option<&'a Run<'a>> {
     (newest.seen.lives() && fits).then_some(newest)
 }
 
-/// Brings the sandbox up; ends what belongs to another one before.
+/// Ends the containers of earlier sandboxes, then brings the sandbox up.
 pub fn bring_up(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) -> Sandbox {
     let PodCase { case, wanted, runs, address, .. } = pod;
     let current = current(pod);
@@ -64,8 +64,7 @@ pub fn bring_up(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) ->
     start(pod, part, ports)
 }
 
-/// Removals before additions: true while anything of another sandbox than this attempt runs, so that nothing new
-/// starts.
+/// Removals before additions: true while containers of any other sandbox run. Nothing new starts until then.
 fn end_others(pod: PodCase<'_>, part: &mut PodPlan, current: Option<u32>, why: StopReason) -> bool {
     let PodCase { case, runs, address, .. } = pod;
     let strays: Vec<&Run> = seen::members(runs).filter(|run| Some(run.tag.sandbox) != current).collect();
@@ -110,7 +109,7 @@ struct LastStart<'a> {
     at_ms: i64,
     ran_fine: bool,
     hash: &'a str,
-    /// Why it ended, where the engine says so.
+    /// The reason for the end, if the engine reports a reason.
     text: Option<String>,
 }
 
@@ -143,7 +142,8 @@ fn start(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) -> Sandbo
     }
     let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), SANDBOX.to_owned()));
     let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
-    // Containers whose sandbox was removed still say which one it was: no name is used twice.
+    // Containers of a removed sandbox still carry its number in their labels: this keeps a number from being used
+    // twice.
     let highest = runs.iter().map(|run| run.tag.sandbox).chain(lost.map(|lost| lost.attempt)).max();
     let mut step = 0;
     let mut reason = "it is wanted".to_owned();

@@ -20,8 +20,8 @@ const SIDECAR_GRACE_S_MIN: u64 = 2;
 /// A sandbox holds nothing and ends at once.
 pub const SANDBOX_GRACE_MS: i64 = 2_000;
 
-/// Containers of one pod that end for one reason: those that need sidecars first, then the sidecars, one by one. True
-/// while any runs.
+/// Stops containers of a pod for a common reason: ordinary containers first, then the sidecars, one after the other.
+/// True while any container runs.
 pub fn stop_in_turns(
     case: Case<'_>,
     part: &mut PodPlan,
@@ -43,7 +43,7 @@ pub fn stop_in_turns(
     alive
 }
 
-/// The rest of the grace period for a sidecar: a pod has one grace period for all of its containers.
+/// The rest of the grace period for a sidecar: the containers of a pod share a single grace period.
 fn left_of(case: Case<'_>, sidecars: &[&Run<'_>], grace_s: Option<u64>) -> Option<u64> {
     let run = sidecars.first()?;
     let memory = &case.world.memory;
@@ -84,7 +84,7 @@ pub fn hooks_in_the_way(case: Case<'_>, runs: &[Run<'_>], actions: &[Action]) ->
     ids
 }
 
-/// All of them get their signal together. Those that do not run are left out; the answer is whether any still does.
+/// Stops all running containers among `runs` at the same time. True while any container runs.
 pub fn stop(
     case: Case<'_>,
     part: &mut PodPlan,
@@ -100,7 +100,7 @@ pub fn stop(
         let grace_ms = if run.tag.is_sandbox() {
             SANDBOX_GRACE_MS
         } else {
-            // A grace of 0 is one second, as the kubelet has it.
+            // As in a kubelet, a grace period of 0 becomes 1 second.
             i64::try_from(grace_s.unwrap_or(run.tag.grace_s)).unwrap_or(i64::MAX / 1000).clamp(1, i64::MAX / 1000)
                 * 1000
         };

@@ -1,5 +1,5 @@
-//! What is done about a shortage, look by look: what nobody needs goes first, then one pod, and the next only when what
-//! that one had is gone. PURE.
+//! The steps against a shortage, look by look: dead containers and unused images go first, then one pod, and the next
+//! pod only when everything of the first pod is gone. PURE.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub enum CourseStep {
     Choose,
 }
 
-/// What was done about the shortage so far. Times are of one clock that never jumps.
+/// The steps so far against the present shortage. Times are of a monotonic clock.
 #[derive(Debug, Default)]
 pub struct Course {
     /// Since when what nobody needs is being removed. None: nothing is short.
@@ -93,7 +93,7 @@ mod tests {
                 (6_000, false, false, CourseStep::Choose),
                 (8_000, true, false, CourseStep::Wait),
                 (20_000, true, false, CourseStep::Wait),
-                // It is gone, and what it left behind is removed.
+                // The evicted pod is gone, and its remains are removed.
                 (22_000, false, false, CourseStep::Wait),
                 (24_000, false, false, CourseStep::Images),
                 (26_000, false, false, CourseStep::Choose),

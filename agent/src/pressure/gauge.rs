@@ -46,20 +46,20 @@ pub fn disk(path: &str) -> Option<(Level, Level)> {
     Some((bytes, Level { available: disk.files_free, capacity: disk.files }))
 }
 
-/// Whether two paths are on one disk. Where that cannot be told they are: what is removed of either may help.
+/// Whether two paths are on one disk. If a path cannot be read, true: a removal from either path may help.
 pub fn same_disk(one: &str, other: &str) -> bool {
     let device = |path: &str| fs::metadata(path).ok().map(|found| found.dev());
     device(one).zip(device(other)).is_none_or(|(one, other)| one == other)
 }
 
-/// Bytes of a log and of the older ones beside it: `PATH`, `PATH.1`.
+/// Bytes of a log and of its rotated files: `PATH`, `PATH.1`.
 pub fn log(path: &str) -> u64 {
     let size = |path: &str| fs::metadata(path).map(|found| found.blocks().saturating_mul(512)).ok();
     let older = (1..).map_while(|number| size(&format!("{path}.{number}")));
     size(path).unwrap_or(0).saturating_add(older.sum())
 }
 
-/// What files take of the disk. A file that is not there takes nothing, and no link is followed.
+/// The disk usage of files. A missing file takes nothing, and links are not followed.
 pub fn files(paths: &BTreeSet<String>) -> TreeSize {
     let found = paths.iter().filter_map(|path| fs::symlink_metadata(path).ok()).filter(fs::Metadata::is_file);
     found

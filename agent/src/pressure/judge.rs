@@ -19,7 +19,7 @@ const HELPS_PART: u64 = 100;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     pub memory: u64,
-    /// Its own layer, and its log.
+    /// The container's own layer, and the container's log.
     pub disk: TreeSize,
     pub processes: u64,
 }
@@ -80,7 +80,7 @@ impl Measures {
         (measures != Measures::default()).then_some(measures)
     }
 
-    /// For the order of those who leave.
+    /// The measures for the order of eviction.
     pub fn all(wanted: &Wanted) -> Measures {
         let volumes = empty_dirs(wanted).map(|(name, _)| name.to_owned()).collect();
         Measures { volumes, containers: true, files: false }
@@ -103,7 +103,7 @@ fn limit_of_pod(wanted: &Wanted) -> Option<qos::Amounts> {
     limits.contains_key("ephemeral-storage").then_some(limits)
 }
 
-/// The limit that a pod exceeds, as its status names it.
+/// The message for the pod's status about the first exceeded limit.
 pub fn over(wanted: &Wanted, taken: &PodTaken) -> Option<String> {
     let above = |used: u64, limit: Sum| i64::try_from(used).unwrap_or(i64::MAX) > limit.amount().value();
     for (name, limit) in empty_dirs(wanted) {
@@ -135,11 +135,11 @@ pub fn met(thresholds: &[Threshold], levels: &BTreeMap<Signal, Level>) -> Vec<(T
     thresholds.iter().filter_map(|one| Some((*one, level(one).filter(|level| one.is_met(*level))?))).collect()
 }
 
-/// The pod to evict first: one over its requests, then the one of lower priority, then the one furthest over its
+/// The pod to evict first: a pod over its requests, then a pod of lower priority, then the pod furthest over its
 /// requests.
 ///
-/// None who takes next to nothing of what is short: the host would have no more of it. Nor anybody where all of them
-/// together take less of a disk than is missing: then it is full of something else.
+/// A pod with next to no usage of the short resource stays: its end would free next to nothing. All pods stay if they
+/// together take less of a disk than is missing: then other data fills the disk.
 pub fn victim<'a>(
     (threshold, level): (Threshold, Level),
     disks: Disks,
@@ -162,7 +162,7 @@ pub fn victim<'a>(
     })
 }
 
-/// What its end would free of what is short.
+/// The amount of the short resource that the end of a pod would free.
 fn used(signal: Signal, disks: Disks, taken: &PodTaken) -> u64 {
     let place = |own: TreeSize, other: TreeSize| if disks == Disks::One { own.and(other) } else { own };
     match signal {

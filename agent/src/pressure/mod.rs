@@ -45,10 +45,10 @@ const LOOK: Duration = Duration::from_secs(10);
 const LOOK_SOON: Duration = Duration::from_secs(2);
 /// A kernel that rings all the time is heard so often.
 const REST: Duration = Duration::from_secs(1);
-/// To measure directories takes at most one part of so many of the time.
+/// Measuring directories takes at most one part in `SHARE` of the time.
 const SHARE: u32 = 20;
-/// So long a node says that it is short after it was: what comes back at once would leave at once. With the time
-/// between two looks it is less than a minute.
+/// The node reports a shortage for this time after its end: a pod that came back at once would be evicted at once.
+/// Together with the time between two looks this is less than a minute.
 const SETTLES: Duration = Duration::from_secs(40);
 
 /// The facts about this host that evictions depend on.
@@ -189,7 +189,7 @@ impl Room {
         met
     }
 
-    /// What is measured for them leaves time for all else: a tree may be large.
+    /// Measuring pauses for a multiple of its own duration: a tree may be large, and other work needs the time.
     async fn end_those_over_their_limits(&mut self, candidates: &[(&Wanted, &PodSeen<'_>)]) -> bool {
         let begun = Instant::now();
         if begun < self.measures_at {
@@ -208,7 +208,7 @@ impl Room {
         left
     }
 
-    /// One at a time: what it leaves behind may be enough for all others.
+    /// Evicts one pod at a time: the freed resources may be enough for all remaining pods.
     async fn choose(&mut self, met: &[(Threshold, Level)], candidates: &[(&Wanted, &PodSeen<'_>)]) {
         let root = self.docker.root();
         let disks = match root.is_none_or(|root| gauge::same_disk(&self.about.data_dir, &root)) {

@@ -94,7 +94,8 @@ async fn give_up(docker: &Docker, client: &Client, name: &str, heard: &Value, no
         Reclaim::Refuse(why) => return Err(Stays { why, again: false }),
     }
     let meta = &volume["metadata"];
-    // Of this very volume, as it was read: what others put among its finalizers meanwhile is read first.
+    // The uid and the revision pin the volume as read: after a concurrent change of the finalizers the patch fails, and
+    // the next attempt reads them.
     let patch = json!({
         "metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": others(&volume)},
     });

@@ -25,7 +25,7 @@ use crate::runtime::Runtime;
 const STARTS_AT_ONCE: usize = 4;
 /// A pull that takes longer has failed.
 
-pub struct Hands<'a, R> {
+pub struct Executor<'a, R> {
     runtime: &'a R,
     clock: Clock,
     slots: Semaphore,
@@ -33,17 +33,17 @@ pub struct Hands<'a, R> {
     pub memory: RefCell<Memory>,
     /// Starts that the engine refused, by its id: the text.
     pub refused: RefCell<BTreeMap<String, String>>,
-    /// Hooks under way, by the engine's id of their container: what ends the waiting for one.
+    /// Hooks under way, by the engine's id of their container. The `Notify` ends the wait for the hook.
     hooks: RefCell<BTreeMap<String, Rc<Notify>>>,
     /// Pods, by uid, whose lane ends with the action that it is at: a hook of theirs was given up.
     given_up: RefCell<BTreeSet<String>>,
 }
 
-impl<'a, R: Runtime> Hands<'a, R> {
-    pub fn new(runtime: &'a R, clock: Clock, happenings: mpsc::Sender<Happening>) -> Hands<'a, R> {
+impl<'a, R: Runtime> Executor<'a, R> {
+    pub fn new(runtime: &'a R, clock: Clock, happenings: mpsc::Sender<Happening>) -> Executor<'a, R> {
         let slots = Semaphore::new(STARTS_AT_ONCE);
         let (memory, refused, hooks, given_up) = Default::default();
-        Hands { runtime, clock, slots, happenings, memory, refused, hooks, given_up }
+        Executor { runtime, clock, slots, happenings, memory, refused, hooks, given_up }
     }
 
     /// In their order, up to the first that fails.
@@ -187,7 +187,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         let id = match self.create(&config).await {
             Ok(id) => id,
             Err(failure @ (Failure::Refused(_) | Failure::Taken(_) | Failure::Config(_))) => {
-                // The engine will not: that is a start that failed, with the back-off of one.
+                // The engine refuses the container: this counts as a failed start, with its back-off.
                 let text = failure.text().to_owned();
                 let hash = config.labels.get(LABEL_HASH).cloned().unwrap_or_default();
                 let at_ms = self.clock.now().mono_ms;
@@ -207,7 +207,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 log::warn!("{}/{}: container {container} could not be made: {text}", pod.namespace, pod.name);
                 self.happen(&pod, &container, Event::Failed { text });
                 self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
-                // Without its sandbox nothing of the pod can start; without one of its containers the others can.
+                // Without its sandbox no container of the pod can start. If a single container fails, the remaining
+                // containers can start.
                 return if is_sandbox { Err(failure) } else { Ok(None) };
             }
             Err(failure) => return Err(failure),
@@ -219,7 +220,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         Ok(Some(id))
     }
 
-    /// Under another name where somebody else has its own.
+    /// Creates the container, with a spare name if a foreign container has its name.
     async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
         match self.runtime.create(config).await {
             Err(Failure::Taken(text)) => {
@@ -342,7 +343,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 }
 
-/// A member that joins the sandbox which starts before it.
+/// Whether `next` starts a container that joins the sandbox started by `first`.
 fn is_made_beside(first: &ActionKind, next: &ActionKind) -> bool {
     match (first, next) {
         (ActionKind::Start(first), ActionKind::Start(next)) => first.container == SANDBOX && next.container != SANDBOX,

@@ -10,14 +10,14 @@ use tokio::time::{Instant, sleep_until};
 use crate::facts::heard::ClusterServices;
 use crate::facts::shown::Shown;
 
-/// The weight of one change of a status: starting a pod makes about as many as a burst.
+/// The weight of a status change: the start of a pod makes about as many changes as a burst.
 const CHANGE_BYTES: u64 = WORTH_BYTES / CHANGES;
 pub const CHANGES: u64 = 4;
 
 /// By then events of pods that are gone are forgotten, and threads that read files have ended.
 const LATER: &[Duration] = &[Duration::from_secs(90)];
 
-/// The weight of a change of services or their endpoints: rules and names are made of it.
+/// The weight of a change of services or their endpoints: nft rules and DNS names are made anew.
 const SERVICES_BYTES: u64 = WORTH_BYTES / SERVICES_CHANGES;
 pub const SERVICES_CHANGES: u64 = 16;
 

@@ -1,4 +1,4 @@
-//! Probes: each container that runs and asks for one has a task for each of its probes, which ends with it.
+//! Probes: each running container has a task for each of its probes. The task ends with the container.
 //!
 //! The startup probe goes first, and the others begin when it has passed.
 //!
@@ -32,12 +32,12 @@ use crate::runtime::Runtime;
 
 /// No probe is waited for any longer, whatever it asks for: each that waits holds a connection.
 const LIMIT_MAX: Duration = Duration::from_secs(60);
-/// The probes of one pod that are under way at once; the others wait for their turn.
+/// The number of probes of a pod that run at once. Further probes wait for their turn.
 const AT_ONCE: usize = 16;
 /// A probe that could not be run is told after so long: a container that has ended is heard of by then.
 const TOLD_AFTER: Duration = Duration::from_millis(500);
 
-/// Everything that one probe of one container needs.
+/// The settings of a container's probe.
 #[derive(Clone, Debug, PartialEq)]
 struct Plan {
     check: Check,
@@ -143,9 +143,9 @@ fn plans(shown: &Shown, verdicts: &Verdicts) -> Plans {
     plans
 }
 
-/// The verdicts on containers that the master shows as started, or as ready, and whose probe has no result yet: those
-/// of an agent that started anew. Until a probe says otherwise they are so, or every new agent would take them out of
-/// their services for a moment. Pure.
+/// The verdicts for containers that the master shows as started or ready and whose probe has no result yet, as after a
+/// restart of the agent. They hold until the first result, because every new agent would otherwise take such containers
+/// out of their services for a moment. Pure.
 pub fn carried_over(shown: &Shown, heard: &MasterPods, verdicts: &Verdicts) -> Verdicts {
     let statuses: BTreeMap<String, &Value> = heard.pods.values().flat_map(|pod| container_statuses(pod)).collect();
     let mut carried = Verdicts::new();
@@ -181,7 +181,7 @@ fn started_ms(state: &State) -> i64 {
     }
 }
 
-/// Of the delay: between nothing and all of it, whatever the clock did.
+/// The remaining delay: at least zero and at most the whole delay, even after a clock jump.
 fn left(delay: Duration, started_ms: i64, now_ms: i64) -> Duration {
     delay.saturating_sub(Duration::from_millis(u64::try_from(now_ms.saturating_sub(started_ms)).unwrap_or(0)))
 }
@@ -202,12 +202,12 @@ fn plan(probe: &Probe, check: Check, kind: ProbeKind, started_ms: i64, pod: PodN
     }
 }
 
-/// What a task has to know of its probe.
+/// The parameters of a probe's task.
 struct Asked {
     id: String,
     kind: ProbeKind,
     plan: Plan,
-    /// Common to the probes of its pod.
+    /// Shared by all probes of the pod.
     place: Arc<Semaphore>,
 }
 
@@ -237,7 +237,7 @@ async fn probe<R: Runtime>(
             let _ = listeners.happenings.try_send(Happening::of_pod(&plan.pod, Some(&plan.container), event));
         }
         if let Some(result) = row.take(outcome, &plan) {
-            // One that was found dead is dead: its next start has probes of its own.
+            // A container found dead needs no further probe: its next start gets new probes.
             let dead = result.is_err() && kind != ProbeKind::Readiness;
             verdicts.send_if_modified(|was| {
                 let verdict = apply(was.get(&id), kind, result);
@@ -254,7 +254,7 @@ async fn probe<R: Runtime>(
     }
 }
 
-/// What people hear of a result.
+/// The event that reports a result.
 fn told(kind: ProbeKind, outcome: &Result<CheckOutcome, Failure>) -> Option<Event> {
     let probe = kind.name();
     match outcome {
@@ -280,7 +280,7 @@ struct Row {
 }
 
 impl Row {
-    /// Some when a threshold is reached: that it passes, or the words of the last failure.
+    /// Some when a threshold is reached: success, or the output of the last failure.
     fn take(&mut self, outcome: Result<CheckOutcome, Failure>, plan: &Plan) -> Option<Result<(), String>> {
         let outcome = outcome.ok()?;
         if outcome.passed {

@@ -29,7 +29,7 @@ use crate::facts::wanted::Wanted;
 use crate::facts::world::{Node, Verdicts, World};
 use crate::host::trace;
 use crate::plan::{self, Case, Rule, Rules};
-use crate::running::act::Hands;
+use crate::running::act::Executor;
 use crate::running::lanes::Lanes;
 use crate::runtime::Runtime;
 use crate::status;
@@ -56,7 +56,7 @@ pub struct SyncChannels {
     pub address: watch::Receiver<String>,
     /// The wall clock, in milliseconds since 1970.
     pub wall_ms: Rc<dyn Fn() -> i64>,
-    /// After each look: what is there and what each pod's status is.
+    /// Sent after each look: the containers found, and the status of each pod.
     pub shown: watch::Sender<Arc<Shown>>,
     /// For the events of the API. Full: the newest is dropped.
     pub happenings: mpsc::Sender<Happening>,
@@ -85,7 +85,7 @@ pub async fn run<R: Runtime>(runtime: &R, ends: SyncChannels) {
 
 pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Rules) {
     let clock = Clock::start(ends.wall_ms.clone());
-    let hands = Hands::new(runtime, clock.clone(), ends.happenings.clone());
+    let hands = Executor::new(runtime, clock.clone(), ends.happenings.clone());
     let mut lanes = Lanes::new();
     let mut busy = BTreeSet::new();
     let mut trouble = Trouble::default();
@@ -138,7 +138,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
                 wake_at_ms.unwrap_or(i64::MAX).min(now.mono_ms + RELIST_MS).max(now.mono_ms + 1)
             }
         };
-        // They were busy when the plan was made, so it left them alone: now they are looked at.
+        // The plan left out pods that were busy. If some of them have finished, the next look follows at once.
         if finished.is_empty() {
             tokio::select! {
                 // No chance in it: a seed of the simulation replays its history.
@@ -173,7 +173,7 @@ fn retire(done: Done, busy: &mut BTreeSet<String>) {
 /// One whole look at the world.
 async fn look<R: Runtime>(
     runtime: &R,
-    hands: &Hands<'_, R>,
+    hands: &Executor<'_, R>,
     clock: &Clock,
     desired: &Desired,
     world: &mut World,
@@ -215,7 +215,7 @@ fn remember(memory: &RefCell<Memory>, desired: &Desired, world: &World, now: Now
 }
 
 fn start_lanes<'a, R: Runtime>(
-    hands: &'a Hands<'a, R>,
+    hands: &'a Executor<'a, R>,
     case: Case<'_>,
     round: Round,
     lanes: &mut Lanes<'a, Done>,

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Messages of a client that wait for the command, and pieces of its output that wait for the client; each at most some
-/// 16 KiB. Who is slow keeps the other one waiting.
+/// Messages that wait in each direction between a client and its command, each at most some 16 KiB. The slower side
+/// keeps the faster side waiting.
 pub const WAITING_MAX: usize = 4;
 
 /// The streams that are connected to a command.
@@ -29,7 +29,7 @@ pub struct Size {
 #[derive(Debug, PartialEq)]
 pub enum ClientMessage {
     Stdin(Bytes),
-    /// There is no more of it.
+    /// The end of standard input.
     StdinEnd,
     Size(Size),
 }
@@ -47,7 +47,7 @@ pub enum ToClient {
 pub enum CommandOutcome {
     Success,
     Exit(i64),
-    /// It could not be run, or nobody knows what became of it.
+    /// The command could not be run, or its result is unknown.
     Failed(String),
 }
 

@@ -37,7 +37,7 @@ pub struct FakeContainer {
     /// When the process will end by itself, and how.
     ends: Option<(Instant, i32)>,
     pub foreign: bool,
-    /// Its name in the engine. The listing has the one that its labels give.
+    /// Its name in the engine. The listing shows the name from its labels.
     called: String,
     /// The engine's own policy starts it again when it ends.
     pub by_policy: bool,
@@ -52,7 +52,7 @@ pub struct Inner {
     pub faults: Faults,
     pub containers: BTreeMap<String, FakeContainer>,
     pub volumes: BTreeMap<String, BTreeSet<String>>,
-    /// By path: whose volume it is, and the stamp of what it holds.
+    /// By path: the pod of the volume, and the stamp of its content.
     pub contents: BTreeMap<String, (String, String)>,
     /// The wall clock is that much ahead.
     pub wall_offset_ms: i64,
@@ -68,7 +68,7 @@ pub struct Inner {
     starts: BTreeMap<(String, String, String), Vec<Instant>>,
     pulls: BTreeMap<String, Vec<Instant>>,
     changes: Vec<Instant>,
-    /// Pods that nobody may touch from that moment on.
+    /// Pods that the agent must not touch from the given moment on.
     pub protected: BTreeMap<String, Instant>,
     pub changes_total: u64,
     /// Containers that a late listing showed as half made and that had already run: starting one runs it again, and

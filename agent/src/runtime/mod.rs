@@ -23,9 +23,9 @@ pub trait Runtime {
     async fn list(&self) -> Result<Vec<SeenContainer>, Failure>;
     /// Of pods that have directories or engine volumes on this host.
     async fn volumes(&self) -> Result<Belongings, Failure>;
-    /// The stamps of what these volumes hold, which the agent fills itself; one that is missing is left out.
+    /// The stamps of the volumes that the agent fills itself. A missing volume is left out.
     async fn contents(&self, paths: &BTreeSet<String>) -> Result<BTreeMap<String, String>, Failure>;
-    /// Makes what is missing of it. A directory that is there keeps its content.
+    /// Makes missing volumes. An existing directory keeps its content.
     async fn make_volumes(&self, uid: &str, volumes: &[NamedVolume]) -> Result<(), Failure>;
     /// Takes away all directories and engine volumes of a pod.
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure>;
@@ -33,8 +33,8 @@ pub trait Runtime {
     async fn free_volumes(&self, uid: &str) -> Result<(), Failure>;
 
     async fn image(&self, reference: &str) -> Result<Option<Image>, Failure>;
-    /// With these logins, one after another, and else with what the host has for that registry. One that has its turn
-    /// and does not end is given up by itself.
+    /// Tries these logins in order, then the host's login for the registry. A pull that has begun and does not end is
+    /// given up.
     async fn pull(&self, reference: &str, logins: &[Login]) -> Result<(), Failure>;
 
     /// Loads an image that is not here from an archive of this host. False: none has it.

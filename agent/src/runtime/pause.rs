@@ -98,7 +98,7 @@ fn tar(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
     archive
 }
 
-/// One file of such an archive, behind what is there.
+/// Appends a file to a ustar archive.
 pub fn entry(archive: &mut Vec<u8>, name: &str, mode: u32, content: &[u8]) {
     let mut header = [0u8; BLOCK];
     let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());

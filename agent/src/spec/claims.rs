@@ -50,7 +50,7 @@ pub fn resolve_all(wanted: &Wanted, desired: &Desired) -> Result<Vec<Volume>, Mi
     if asked { Err(Missing::Asked) } else { Ok(volumes) }
 }
 
-/// The same volume with the source that its claim is bound to. What is no claim is as it was.
+/// The volume with the source that its claim is bound to. A volume without a claim stays unchanged.
 pub fn resolve(volume: &Volume, wanted: &Wanted, desired: &Desired) -> Result<Volume, Missing> {
     let PodName { namespace, name: pod, .. } = &wanted.name;
     let Some((name, own)) = claim_of(volume, pod) else { return plain(volume, wanted) };
@@ -164,7 +164,7 @@ fn is_owned(claim: &Object, uid: &str) -> bool {
     owners.any(|owner| owner["controller"] == true && owner["uid"] == uid)
 }
 
-/// None: of a kind that is not mounted here.
+/// None: the agent does not support this kind of volume.
 fn source(spec: &Value, name: &str, read_only: bool) -> Option<Volume> {
     let mut volume = Volume { name: name.to_owned(), read_only, ..Volume::default() };
     volume.host_path = HostPathVolumeSource::deserialize(&spec["hostPath"]).ok();

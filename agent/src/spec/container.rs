@@ -117,7 +117,7 @@ pub fn sandbox_config(
     }
 }
 
-/// A sandbox with its names, where its network is its own; its containers have what it has there.
+/// A sandbox with its hostname and /etc/hosts, unless the pod uses the host's network. The pod's containers share both.
 pub fn with_names(
     mut sandbox: ContainerConfig,
     node: &Node,
@@ -134,7 +134,7 @@ pub fn with_names(
     Ok(sandbox)
 }
 
-/// A sandbox with its resolv.conf; its containers have what it has there.
+/// A sandbox with its resolv.conf. The pod's containers share that file.
 pub fn with_resolver(mut sandbox: ContainerConfig, node: &Node, uid: &str, text: String) -> ContainerConfig {
     let file = resolver_file(&node.data_dir, uid);
     sandbox.mounts.push(Mount::new(MountSource::Path(file.clone()), RESOLV_CONF.to_owned(), false));
@@ -142,7 +142,7 @@ pub fn with_resolver(mut sandbox: ContainerConfig, node: &Node, uid: &str, text:
     sandbox
 }
 
-/// The error is what the container waits for: nothing of it can be made.
+/// The error is the reason why the container waits: the agent cannot make the container.
 pub fn member_config(
     node: &Node,
     desired: &Desired,
@@ -180,7 +180,7 @@ pub fn member_config(
         extra_groups: security::groups(spec),
         hostname: None,
         runtime,
-        // So an engine that is stopped, as at the end of the host, gives it what its pod gives it.
+        // An engine that shuts down, as when the host stops, then grants the container the pod's grace period.
         stop_timeout_s: Some(tag.grace_s.clamp(1, STOP_TIMEOUT_S_MAX)),
         stop_signal: Some(tag.stop_signal.clone()),
         labels: tag.labels(),

@@ -41,7 +41,7 @@ pub fn field(selector: &ObjectFieldSelector, wanted: &Wanted, node: &Node, addre
     })
 }
 
-/// Of a container without a limit: that of its pod, or what the node has.
+/// An unset cpu or memory limit of a container resolves to the pod's limit, or else to the node's capacity.
 pub fn resource(
     selector: &ResourceFieldSelector,
     wanted: &Wanted,

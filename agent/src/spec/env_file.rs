@@ -7,12 +7,13 @@ pub fn mark(index: usize) -> String {
     format!("\0{index}\0")
 }
 
-/// A file of variables, read once for all that are asked of it.
+/// A parsed file of variables, for all lookups in the file.
 #[derive(Debug, Default)]
 pub struct EnvFile {
     /// The first variable of each name; None: there is nothing in it.
     values: HashMap<String, Option<String>>,
-    /// Where what stands there is no variable: whoever looks for one that stands behind it is told so.
+    /// The error of the first invalid line. Parsing stops at this line, and a lookup of a variable not found before
+    /// returns the error.
     wrong: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The variables of a container: what it asks for, in its own order and over those of services. All texts of one
-//! container have one budget: a few lines of a pod can ask for gigabytes. PURE.
+//! The variables of a container, in spec order; these variables override service variables. All texts of a container
+//! share a budget, because a few lines in a pod can expand to gigabytes. PURE.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,8 @@ use crate::network::services;
 use crate::spec::downward;
 use crate::spec::env_file::mark;
 
-/// One word of a command, or `NAME=VALUE`: no kernel starts a program with more (MAX_ARG_STRLEN, less the NUL).
+/// The limit for a word of a command, or for `NAME=VALUE`: no kernel starts a program with a longer text
+/// (MAX_ARG_STRLEN, less the NUL).
 pub const TEXT_BYTES_MAX: usize = (128 << 10) - 1;
 /// All of them together: the kernel takes two megabytes where the stack has the usual eight, pointers and all.
 pub const TEXTS_BYTES_MAX: usize = 1 << 20;
@@ -64,7 +65,7 @@ fn line_length(name: &str, value: &str) -> usize {
     name.len() + 1 + value.len()
 }
 
-/// What is left of the budget of one container.
+/// The remaining budget of a container, in bytes.
 #[derive(Debug)]
 pub struct TextBudget {
     left: usize,
@@ -132,7 +133,7 @@ pub fn environment(
         } else if variable.value.is_empty() {
             match valued(node, desired, wanted, container, &source, address)? {
                 Some(value) => value,
-                // It is optional, and not there.
+                // The source is optional and absent.
                 None => continue,
             }
         } else {
@@ -144,7 +145,7 @@ pub fn environment(
     Ok(environment)
 }
 
-/// Nobody asked for them by name.
+/// Explains an error from service variables, because the pod does not name them.
 fn of_services(waiting: Waiting) -> Waiting {
     let text =
         format!("{} (the namespace's services make it: enableServiceLinks: false leaves theirs out)", waiting.message);
@@ -173,7 +174,7 @@ fn whole(
     Ok(())
 }
 
-/// None: it is optional, and not there.
+/// None: the source is optional and absent.
 fn valued(
     node: &Node,
     desired: &Desired,
@@ -214,7 +215,7 @@ fn key(
     }
 }
 
-/// None: it is optional, and not there.
+/// None: the source is optional and absent.
 fn object<'a>(
     desired: &'a Desired,
     wanted: &Wanted,
@@ -438,7 +439,7 @@ mod tests {
         };
         check(repeated(9), Ok(10));
         check(repeated(10), Err("environment variable W9: with it the environment"));
-        // Set again and again it is one variable.
+        // A variable that is set repeatedly counts only once.
         let again = vec![json!({"name": "A", "value": "x".repeat(100_000)}); 50];
         check(json!({"env": again}), Ok(1));
     }

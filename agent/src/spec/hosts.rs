@@ -9,7 +9,7 @@ use crate::facts::resolv::Dns;
 use crate::facts::waiting::{WaitReason, Waiting};
 use crate::facts::wanted::Wanted;
 
-/// Where no cluster says another one.
+/// The default domain, without a cluster.
 const DOMAIN: &str = "cluster.local";
 /// The kernel's limit, less one for how Kubernetes counts.
 const HOSTNAME_LENGTH_MAX: usize = 63;
@@ -20,7 +20,7 @@ const MARK: &str = "#POD-ADDRESS";
 const HEAD: &str = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n\
     fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
 
-/// Of a pod with a network of its own.
+/// The names of a pod that does not use the host's network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostNames {
     pub hostname: String,
@@ -61,7 +61,7 @@ impl HostNames {
         Err(Waiting::new(WaitReason::SetupFailed, text))
     }
 
-    /// Its /etc/hosts, with the mark in it.
+    /// The content of /etc/hosts, with the mark for the address.
     pub fn text(&self) -> String {
         let (name, domain) = (&self.hostname, &self.domain);
         let own =

@@ -29,7 +29,7 @@ pub fn of_container(node: &Node, wanted: &Wanted, container: &Container) -> i64 
     granted(node, score)
 }
 
-/// The share of the host's memory that it asks for saves it.
+/// A larger request, as a share of the host's memory, gives a lower score.
 fn burstable(node: &Node, spec: &PodSpec, container: &Container) -> i64 {
     let capacity = i64::try_from(node.memory_bytes).unwrap_or(i64::MAX).max(1);
     let share = share_of_the_rest(spec);
@@ -38,13 +38,14 @@ fn burstable(node: &Node, spec: &PodSpec, container: &Container) -> i64 {
     };
     let mut found = score(requested(container));
     if spec.init_containers.iter().any(|init| init.name == container.name && is_sidecar(init)) {
-        // A sidecar lives as long as those that it serves.
+        // A sidecar scores no higher than the main container with the smallest request: the kernel must not kill a
+        // sidecar before the containers that use the sidecar.
         found = found.min(score(spec.containers.iter().map(requested).min().unwrap_or(0)));
     }
     found.clamp(BETWEEN.0, BETWEEN.1)
 }
 
-/// The requests of a whole pod beyond its containers, divided among them.
+/// The pod-level request beyond the sum of the containers' requests, divided among the containers.
 fn share_of_the_rest(spec: &PodSpec) -> i64 {
     let whole = spec.resources.requests.get("memory").map_or(0, |amount| amount.value());
     if whole == 0 {

@@ -41,7 +41,7 @@ pub enum Missing {
 /// The wanted content of a volume, as far as it is known.
 pub struct Projection<'a> {
     pub stamp: String,
-    /// Made of what the master said last: good enough to start with, and no reason to change what is there.
+    /// Made from the master's last known objects: good enough for a start, but no reason to change existing content.
     pub kept: bool,
     /// Of all files; the smallest count as `FILE_BYTES_MIN`.
     pub bytes: usize,
@@ -52,7 +52,7 @@ pub struct Projection<'a> {
 }
 
 enum Part<'a> {
-    /// None: it is optional, and not there.
+    /// None: the object is optional and absent.
     Object(Option<&'a Object>, &'a [KeyToPath]),
     Text {
         path: &'a str,
@@ -335,7 +335,8 @@ fn one_user(spec: &PodSpec) -> Option<u32> {
     }
 }
 
-/// By volume: where others are mounted below it. It is mounted read-only, so the engine can make no directory in it.
+/// For each volume, the mount points of other volumes below the volume. The agent makes these directories, because the
+/// volume is mounted read-only and the engine cannot make a directory in a read-only volume.
 #[derive(Debug, Default)]
 pub struct Nested(HashMap<String, BTreeSet<String>>);
 

@@ -8,9 +8,9 @@ use crate::facts::wanted::Wanted;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PullSecrets {
     pub logins: Vec<Login>,
-    /// The names of those that there are not.
+    /// The names of missing Secrets.
     pub lost: Vec<String>,
-    /// The master has been asked for one of them.
+    /// A Secret was requested from the master, and no answer has come yet.
     pub asked: bool,
 }
 

@@ -29,14 +29,15 @@ const SAFE_SYSCTLS: [&str; 12] = [
     "net.ipv4.tcp_syncookies",
     "net.ipv4.tcp_wmem",
 ];
-/// Those of the IPC namespace, from their beginning; `net.` is the network's, and no others are a pod's own.
+/// Prefixes of the sysctls in the IPC namespace. `net.` belongs to the network namespace. All remaining sysctls belong
+/// to the host.
 const IPC_SYSCTLS: [&str; 4] = ["kernel.sem", "kernel.shm", "kernel.msg", "fs.mqueue."];
 /// The capability to send packets of one's own making.
 const NET_RAW: &str = "NET_RAW";
 /// Whose programs may send what `ping` sends.
 const PING_GROUPS: &str = "net.ipv4.ping_group_range";
 const EVERY_GROUP: &str = "0 2147483647";
-/// On a pod of a file, where nobody writes the field out: the annotation that came before it.
+/// The annotation from before the field `appArmorProfile`. A pod of a file has no API server that fills in the field.
 const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Why this host does not take a pod: the reason and the message of its event.
@@ -59,13 +60,13 @@ pub fn user(wanted: &Wanted, container: &Container, image: &Image) -> Option<Str
     }
 }
 
-/// Those that it is in beside its user's own.
+/// The supplementary groups of a pod's containers.
 pub fn groups(spec: &PodSpec) -> Vec<String> {
     let context = &spec.security_context;
     context.fs_group.iter().chain(&context.supplemental_groups).map(ToString::to_string).collect()
 }
 
-/// Nobody runs as root who must not.
+/// Refuses a container that would run as root despite `runAsNonRoot`.
 pub fn check_user(wanted: &Wanted, container: &Container, image: &Image) -> Result<(), Waiting> {
     let pod = &wanted.pod.spec.security_context;
     let own = &container.security_context;
@@ -119,7 +120,7 @@ pub fn seccomp(spec: &PodSpec, container: &Container, folder: &str) -> Result<Op
     }
 }
 
-/// The name of its profile, or `unconfined`; None: the engine's own.
+/// The AppArmor profile of the container, or `unconfined`; None: the engine's own.
 pub fn app_armor(wanted: &Wanted, container: &Container) -> Option<String> {
     let Profile { kind, localhost_profile } = app_armor_profile(wanted, container)?;
     match kind.as_str() {
@@ -180,7 +181,7 @@ pub fn sysctls_of(node: &Node, spec: &PodSpec) -> BTreeMap<String, String> {
     all
 }
 
-/// `net/ipv4/x` is `net.ipv4.x`; which of the two separates is said by the first of them.
+/// `net/ipv4/x` is `net.ipv4.x`; the first `.` or `/` in the name is the separator.
 pub fn sysctl_name(name: &str) -> String {
     match name.find(['.', '/']) {
         Some(at) if name[at..].starts_with('/') => {
@@ -209,7 +210,7 @@ pub fn strict_groups(wanted: &Wanted) -> Option<SecurityRefusal> {
     strict.then(|| SecurityRefusal { reason: "SupplementalGroupsPolicyNotSupported", message: message.to_owned() })
 }
 
-/// A profile that nobody here would enforce.
+/// Refuses an AppArmor profile on a host without AppArmor.
 pub fn unconfined(wanted: &Wanted, node: &Node) -> Option<SecurityRefusal> {
     let needs = |container: &Container| {
         app_armor_profile(wanted, container).is_some_and(|profile| profile.kind != "Unconfined")

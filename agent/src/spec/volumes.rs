@@ -12,7 +12,7 @@ use crate::facts::wanted::Wanted;
 use crate::facts::world::Node;
 use crate::spec::projection;
 
-/// Where the volumes of one pod are.
+/// The location and ownership of a pod's volumes.
 #[derive(Clone, Copy, Debug)]
 pub struct Home<'a> {
     pub data_dir: &'a str,
@@ -36,7 +36,7 @@ impl<'a> Home<'a> {
 /// One volume on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSource {
-    /// None: it is there or it is not, and the engine says so.
+    /// None: the agent prepares nothing. The engine reports a missing source.
     pub needs: Option<Volume>,
     pub mount: MountSource,
 }
@@ -46,8 +46,8 @@ type Row = fn(&PodVolume, &Home<'_>) -> Option<VolumeSource>;
 
 const SOURCES: &[Row] = &[host_path, memory, huge_pages, empty_dir, filled, local, nfs];
 
-/// A claim comes here as what it is bound to (`claims`). The first row that applies. A volume that names no source is
-/// an empty directory, as in 2014; one that names another source is refused before it comes here (`api::fields`).
+/// The first row that applies. Claims are already replaced by their bound volumes (`claims`). A volume without a source
+/// is an empty directory, as in 2014. A pod with any other volume source was refused before (`api::fields`).
 pub fn source(volume: &PodVolume, home: &Home<'_>) -> VolumeSource {
     SOURCES.iter().find_map(|row| row(volume, home)).unwrap_or_else(|| directory(volume, home))
 }
@@ -111,8 +111,8 @@ fn local(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
     Some(VolumeSource { needs: Some(needs), mount: MountSource::Path(path) })
 }
 
-/// The kernel asks the server itself, so there is nobody who would agree on a version: the fourth, unless the options
-/// name one.
+/// The kernel mounts the export itself, and no user-space helper negotiates a version: NFSv4, unless the mount options
+/// name a version.
 fn nfs(volume: &PodVolume, home: &Home<'_>) -> Option<VolumeSource> {
     let NfsVolumeSource { server, path, read_only } = volume.nfs.as_ref()?;
     let name = memory_volume_name(home.uid, &volume.name);

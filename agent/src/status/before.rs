@@ -9,7 +9,7 @@ use crate::facts::recorded::status_of;
 use crate::facts::seen::{self, Run};
 use crate::plan::renewal;
 
-/// Where nothing is left of it, as it was told while it was there.
+/// The end of the start before the newest. If that container is gone, the last reported end counts.
 pub(super) fn start_before(
     case: &StatusCase<'_>,
     runs: &[Run<'_>],
@@ -45,8 +45,8 @@ pub fn least_restarts(id: Option<&str>, shown: &Value) -> u64 {
     count + u64::from(id.filter(|id| !id.is_empty()).as_ref().is_some_and(another))
 }
 
-/// How often its process began, less one. However many of its containers were removed, no count falls behind the shown
-/// one.
+/// The restart count: the starts of the process, less one. The count never falls below the reported count, even after
+/// containers were removed.
 pub(super) fn restarts(value: &Value, told: Option<&Value>, newest: Option<&Run<'_>>, lost: Option<&Lost>) -> u64 {
     let begun = lost.filter(|lost| lost.exit_code.is_some()).map(|lost| lost.attempt);
     let known = begun.or(newest.map(Run::restarts)).unwrap_or(0);
@@ -54,8 +54,8 @@ pub(super) fn restarts(value: &Value, told: Option<&Value>, newest: Option<&Run<
     u64::from(known).max(least)
 }
 
-/// When it started, as it was told: who starts its process again does not move that, and an agent that was not there
-/// knows only the second start.
+/// The reported start time of a container. A restart of its process by another program does not change the time, and an
+/// agent that was down in between knows only the second start from the engine.
 pub(super) fn told_start<'a>(told: &'a Value, run: &Run<'_>) -> Option<&'a Value> {
     let own = |id: &Value| id.as_str().and_then(|id| id.strip_prefix("docker://")) == Some(run.seen.id.as_str());
     let runs = Some((&told["containerID"], &told["state"]["running"]));

@@ -25,7 +25,7 @@ impl MemberStatus {
     }
 }
 
-/// Everything that conditions are made of.
+/// The facts that determine the conditions.
 pub(super) struct ConditionFacts<'a> {
     pub(super) up: bool,
     pub(super) ended: Option<PodEnd>,
@@ -36,20 +36,20 @@ pub(super) struct ConditionFacts<'a> {
     /// The problem of each readiness gate that is not passed.
     pub(super) gates: &'a [String],
     pub(super) resize: Resizing,
-    /// Whether all containers are about to start anew; None: no rule of the pod's asks for that.
+    /// Whether all containers are about to start anew; None: the pod has no such rule.
     pub(super) renewing: Option<bool>,
 }
 
-/// What becomes of the resources that it asks for.
+/// The progress of a resize of the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Resizing {
     No,
-    /// There is no room for them, and why.
+    /// The node has no room for the requested resources: the reason.
     Pending(String),
     InProgress,
 }
 
-/// Other people's conditions that a pod waits for before it is ready, as its master shows them.
+/// The readiness gates that are not passed: conditions from other controllers, as the master's status shows them.
 pub(super) fn gates(wanted: &Wanted) -> Vec<String> {
     let stands = |kind: &str| wanted.pod.status.condition(kind).map(|condition| condition.status.as_str());
     let problem = |kind: &str| match stands(kind) {
@@ -92,7 +92,7 @@ pub(super) fn conditions(facts: &ConditionFacts<'_>, generation: Option<i64>, wa
         Resizing::InProgress => add("PodResizeInProgress", true, None, None),
     }
     add("PodReadyToStartContainers", facts.up, None, None);
-    // Once it was, it stays so while its init containers run anew.
+    // An initialized pod keeps the condition while `RestartAllContainers` runs the init containers again.
     let was_initialized = facts.renewing.is_some()
         && was["conditions"]
             .as_array()
@@ -139,7 +139,7 @@ pub(super) fn conditions(facts: &ConditionFacts<'_>, generation: Option<i64>, wa
     Value::Array(list.list)
 }
 
-/// The conditions of one status as they are made.
+/// The conditions of a status under construction.
 struct Conditions<'a> {
     facts: &'a ConditionFacts<'a>,
     generation: Option<i64>,
@@ -188,12 +188,12 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// Whether a condition is the agent's word. Others, too, say that a pod is disrupted: by them, for their reasons.
+/// Whether the agent owns a condition. Other components also write `DisruptionTarget`, with their own reasons.
 pub fn is_own(condition: &Value) -> bool {
     condition["type"].as_str().is_some_and(|kind| CONDITIONS.contains(&kind)) || condition["reason"] == DISRUPTED
 }
 
-/// The condition of a pod that was disrupted without its own fault: controllers do not count this failure.
+/// The condition for a pod that was evicted for other pods: controllers do not count this failure.
 pub(super) fn disruption(dismissal: &Dismissal, generation: Option<i64>, was: &Value, now: Now) -> Option<Value> {
     if dismissal.kind != Dismissed::Displaced {
         return None;

@@ -1,5 +1,5 @@
-//! The end of a pod that was told before. `Succeeded` and `Failed` are final: nothing that happens to its containers
-//! afterwards changes them. PURE.
+//! The end of a pod that was told before. `Succeeded` and `Failed` are final: later states of the containers do not
+//! change the phase. PURE.
 
 use serde_json::Value;
 
@@ -34,20 +34,21 @@ impl PodEnd {
 pub(super) struct Told<'a> {
     pub(super) end: PodEnd,
     pub(super) status: &'a Value,
-    /// No word of its containers changes it. A pod of a file, which keeps its uid over an edit, may run again.
+    /// The states of the containers cannot change this end. False for a pod of a file: the pod keeps its uid over an
+    /// edit, and may run again.
     pub(super) for_good: bool,
 }
 
 impl<'a> Told<'a> {
-    /// Its reason and its message, where it has them.
+    /// The status's `reason` and `message`, if present.
     pub(super) fn words(&self) -> impl Iterator<Item = (&'static str, &'a Value)> {
         let status = self.status;
         ["reason", "message"].into_iter().filter_map(|field| Some((field, status.get(field)?)))
     }
 }
 
-/// On record: with its master, whoever wrote it there, or, of a pod of a file, on this host's disk (`desired/ended`),
-/// which has no record of a file that was edited since. Or shown before, whether the record has it or not.
+/// The recorded end: in the master's status, whoever wrote the status, or, for a pod of a file, on this host's disk
+/// (`desired/ended`), where an edit of the file drops the record. Otherwise the end in the status shown before.
 pub(super) fn told<'a>(wanted: &'a Wanted, was: &'a Value) -> Option<Told<'a>> {
     let told = |status: &'a Value, for_good| Some(Told { end: end_of(status)?, status, for_good });
     told(&wanted.document["status"], true).or_else(|| told(was, wanted.name.source == Source::Master))

@@ -1,4 +1,4 @@
-//! One container's part of a status. PURE.
+//! The status of a single container. PURE.
 
 use coracle_api::meta::Time;
 use coracle_api::pod::{Action, Container};
@@ -21,14 +21,14 @@ use crate::plan::{images, resize};
 
 const UNLOCATED: &str = "The container could not be located when the pod was terminated";
 
-/// Everything that a pod's status is made of, beside what runs of it.
+/// The inputs of a pod's status, without the pod's runs.
 pub(super) struct StatusCase<'a> {
     pub(super) wanted: &'a Wanted,
     pub(super) world: &'a World,
     pub(super) waits: &'a Waits,
     /// The status that was shown before.
     pub(super) was: &'a Value,
-    /// Its end, if that was told for good.
+    /// The pod's final end, if already reported.
     pub(super) told: Option<&'a Told<'a>>,
     /// Its init containers are over.
     pub(super) initialized: bool,
@@ -55,7 +55,7 @@ fn lost<'a>(case: &StatusCase<'a>, member: &Member<'_>, newest: Option<&Run<'_>>
     lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt))
 }
 
-/// Whether it has started and whether it is ready, of a container that runs.
+/// Whether a running container counts as started, and as ready.
 fn readiness(case: &StatusCase<'_>, member: &Member<'_>, newest: Option<&Run<'_>>, runs_now: bool) -> (bool, bool) {
     let (container, verdict) = (member.spec, newest.and_then(|run| case.world.verdicts.get(&run.seen.id)));
     let started = runs_now && (container.startup_probe.is_none() || verdict.is_some_and(|verdict| verdict.started));
@@ -110,7 +110,7 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
             State::Created { refused: None } => wait(&creating),
             State::Created { refused: Some(_) } | State::Exited { .. } => {
                 let death = terminated(run, told);
-                // It was stopped to be replaced, which is not its end, unless that is on record.
+                // A stop for a replacement is not an end, unless an end is on record.
                 let edited = wanted.ended_before(member).is_none() && is_edited(wanted, world, member, run);
                 exit_code = death["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()).filter(|_| !edited);
                 match waiting.or(edited.then_some(&creating)) {
@@ -144,14 +144,14 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
 }
 
-/// It was ended so that all containers of its pod start anew, and none of them runs any more.
+/// A container that `RestartAllContainers` ended, while no container from an earlier round runs any more.
 fn is_over(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, newest: &Run<'_>) -> bool {
     let earlier = |run: &Run<'_>| run.tag.renewal < case.renewal.number;
     let alive = seen::members(runs).any(|run| run.seen.runs() && earlier(run));
     member.kind != MemberKind::Ephemeral && earlier(newest) && !alive
 }
 
-/// One that is to start anew with all others. What it was before counts for nothing, as a kubelet tells it.
+/// A container that waits for `RestartAllContainers`. As in a kubelet, its status drops the state that it had before.
 fn renewed(case: &StatusCase<'_>, member: &Member<'_>, newest: &Run<'_>, waiting: &Waiting) -> One {
     let all = Waiting::new(WaitReason::RestartingAllContainers, renewal::MESSAGE);
     let idle = matches!(waiting.reason, WaitReason::ContainerCreating | WaitReason::PodInitializing);
@@ -207,7 +207,7 @@ fn absent(kind: MemberKind, initialized: bool, pod_is_over: bool) -> Option<Abse
     }
 }
 
-/// Whether it was started of something else than what is wanted now, and its end would be one for good.
+/// Whether the container was made from an earlier spec and its end would be final.
 fn is_edited(wanted: &Wanted, world: &World, member: &Member<'_>, run: &Run<'_>) -> bool {
     let may_end = member.kind != MemberKind::Sidecar && !member.spec.starts_again(&wanted.pod.spec.restart_policy, 0);
     let replaced = world.memory.lives.get(&run.seen.id).and_then(|life| life.death).is_some_and(|death| death.edited);
@@ -216,7 +216,8 @@ fn is_edited(wanted: &Wanted, world: &World, member: &Member<'_>, run: &Run<'_>)
         && (replaced || !hash::same(&run.tag.hash, &wanted.hash_of(member)))
 }
 
-/// How it ended, where the engine cannot tell it any more: it is on record, or was told before somebody removed it.
+/// The end of a container that the engine no longer shows: from the record, or from the status reported before another
+/// program removed the container.
 fn recorded<'a>(
     case: &StatusCase<'a>,
     member: &Member<'_>,
@@ -256,7 +257,8 @@ fn ended_before(before: &Value) -> One {
     }
 }
 
-/// Of a pod that has ended, what was told of a container that nothing is left of. None: it was never there.
+/// The last reported status of a removed container, for a pod that has ended. None: the container is here, or no end
+/// was reported.
 fn left_behind(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>) -> Option<One> {
     let mut before = status_of(case.told?.status, member)?.clone();
     let here = seen::of(runs, &member.spec.name).next().is_some() || lost(case, member, None).is_some();
@@ -274,7 +276,7 @@ fn add_origin(value: &mut Value, case: &StatusCase<'_>, member: &Member<'_>, new
         value["imageID"] = json!(run.seen.image_id);
         value["containerID"] = json!(format!("docker://{}", run.seen.id));
         add_resources(value, wanted, member);
-        // Until the engine has done it, it uses what it did.
+        // Until the engine has done a resize, the container uses its former resources.
         let before =
             status_of(was, member).map(|status| &status["resources"]).filter(|resources| resources.is_object());
         if let Some(before) = before.filter(|_| resize::wanted_of(wanted, member, run).is_some()) {
@@ -284,7 +286,7 @@ fn add_origin(value: &mut Value, case: &StatusCase<'_>, member: &Member<'_>, new
     add_mounts(value, member.spec);
 }
 
-/// What it lacked, it lacks until it runs.
+/// A container keeps a reported `CreateContainerConfigError` until the container runs.
 fn misconfigured(case: &StatusCase<'_>, member: &Member<'_>) -> Option<Waiting> {
     let waiting = &status_of(case.was, member)?["state"]["waiting"];
     let reason = WaitReason::CreateContainerConfigError;
@@ -292,7 +294,7 @@ fn misconfigured(case: &StatusCase<'_>, member: &Member<'_>) -> Option<Waiting> 
     (waiting["reason"] == reason.name()).then(|| Waiting::new(reason, message))
 }
 
-/// The reason of what nothing stands in the way of.
+/// The waiting reason of a container that nothing blocks.
 fn about_to_start(wanted: &Wanted) -> WaitReason {
     if wanted.pod.spec.init_containers.is_empty() { WaitReason::ContainerCreating } else { WaitReason::PodInitializing }
 }
@@ -321,13 +323,13 @@ fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
     Waiting::new(WaitReason::PostStartHookError, message)
 }
 
-/// The status of a run that is dead. `told`: what was told of its container.
+/// The `terminated` state of a dead run. `told`: the container status that was reported before.
 pub(super) fn terminated(run: &Run<'_>, told: Option<&Value>) -> Value {
     let (code, reason, started_ms, finished_ms, message) = match &run.seen.state {
         State::Exited { exit_code, out_of_memory, started_ms, finished_ms } => {
             let reason = match exit_code {
                 0 => "Completed",
-                // With another code only a child of it was killed.
+                // With any other code, the kernel killed only a child process.
                 137 if *out_of_memory => "OOMKilled",
                 _ => "Error",
             };

@@ -10,7 +10,7 @@ use crate::facts::seen::Run;
 use crate::facts::waiting::Dismissal;
 use crate::facts::wanted::Wanted;
 
-/// The status of a pod that this node refused: nothing of it was ever here.
+/// The status of a pod that this node refused: no container was ever started.
 pub(super) fn rejected(wanted: &Wanted, dismissal: &Dismissal, was: &Value, now: Now) -> Value {
     let start = was["startTime"].as_str().map_or_else(|| time(now.wall_ms), str::to_owned);
     let mut status = json!({

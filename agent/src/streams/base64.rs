@@ -1,6 +1,6 @@
 //! PURE. Base64 that comes in pieces.
 
-/// What was left of the last piece.
+/// The undecoded rest of the last piece.
 #[derive(Debug, Default)]
 pub struct Base64 {
     letters: Vec<u8>,

@@ -27,9 +27,10 @@ pub const LINGER: Duration = Duration::from_secs(10);
 /// What client and agent have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelProtocol {
-    /// Numbers of channels are digits, and what follows them is base64.
+    /// A channel number is a digit, and the data of a message is base64.
     pub base64: bool,
-    /// The outcome is a Status in JSON, since version 4; before that it is text, and none of a success.
+    /// The outcome is a Status in JSON since version 4. Earlier versions send text for a failure, and nothing for a
+    /// success.
     pub status: bool,
     /// A client can say that its input has ended, since version 5.
     pub closes: bool,
@@ -164,7 +165,7 @@ mod tests {
     const V5: ChannelProtocol = ChannelProtocol { base64: false, status: true, closes: true };
     const ALL: Streams = Streams { stdin: true, stdout: true, stderr: true, tty: true };
 
-    /// What is heard of one message that comes in these pieces.
+    /// Checks what the agent hears from one message in several pieces.
     fn check(form: ChannelProtocol, pieces: &[&'static [u8]], expected: &[ClientMessage]) {
         let (mut message, mut sizes) = (Message::default(), Sizes::default());
         let mut heard: Vec<ClientMessage> =

@@ -4,8 +4,7 @@
 //!     over SPDY        the client opens pairs as it needs them · over WebSocket: a pair for each port that its request
 //!                      names
 //!
-//! Where a pod takes nothing, what waits for it waits in the connection: neither carrier can hold back one of its
-//! streams alone.
+//! If a pod takes no data, the data for the pod waits in the connection: neither carrier can hold back a single stream.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,9 +27,9 @@ use super::pairs::{Pairs, StreamHeaders, Whole};
 /// Ports that one request over WebSocket may name: each takes two numbers of channels, of which a digit of base64's
 /// form has 64.
 pub const PORTS_MAX: usize = 32;
-/// Connections of one client at once.
+/// The most concurrent connections per client.
 const PAIRS_MAX: usize = 256;
-/// Pieces of one stream that wait for its pod, each of at most some 16 KiB.
+/// Waiting pieces of one stream for the pod. A piece has at most some 16 KiB.
 const WAITING_MAX: usize = 16;
 /// Pieces of all streams that wait for their client.
 const OUTGOING_MAX: usize = 16;
@@ -56,18 +55,18 @@ struct Pair {
     port: u16,
 }
 
-/// How a port inside a pod is reached: `NetworkNamespace::connect`, or what a test puts there.
+/// How a port inside a pod is reached: `NetworkNamespace::connect`, or a test's replacement.
 pub trait Reach: Clone + Send + Sync + 'static {
     type Wire: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin;
     fn connect(&self, port: u16) -> impl Future<Output = Result<Self::Wire, String>> + Send;
-    /// Both sides have said all, before the connection is dropped: what was sent still comes. Else nothing of it is
-    /// kept.
+    /// Called when both sides have finished, before the connection is dropped: the kernel still delivers sent data.
+    /// Without this call the kernel discards the data.
     fn ended_well(wire: &Self::Wire);
     /// As errors call the pod.
     fn name(&self) -> &str;
 }
 
-/// One connection inside, from its beginning to its end.
+/// Carries one connection to a port inside the pod until its end.
 async fn run<R: Reach>(reach: R, pair: Pair, from_client: Receiver<Bytes>, outgoing: Sender<Outgoing>) {
     let Pair { data, error, port } = pair;
     let wire = match reach.connect(port).await {
@@ -117,7 +116,7 @@ pub async fn over_spdy<R: Reach>(upgraded: Upgraded, tunnelled: bool, reach: R) 
     let _ = timeout(LINGER, writer.close()).await;
 }
 
-/// The streams of a client, and what runs for them.
+/// The streams of a client, and the tasks of their connections.
 struct Streams<R> {
     reach: R,
     pairs: Pairs<Receiver<Bytes>>,

@@ -6,7 +6,8 @@
 //!     forward         connections to ports, over either · pairs PURE
 //!     log             a log over WebSocket
 //!
-//! No thread waits here: a conversation is one task of the carrier's runtime, and what it holds goes with it.
+//! No thread waits here: a conversation is one task of the carrier's runtime, and its resources are freed with the
+//! task.
 
 pub mod asked;
 mod base64;
@@ -25,7 +26,8 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use crate::runtime::conversation::{ClientMessage, CommandOutcome, Streams, ToClient, WAITING_MAX};
 use asked::Carrier;
 
-/// A command and its client, until one of them has gone. A client that leaves ends the command: its future is dropped.
+/// Connects a command and its client until the command or the client ends. A client that leaves ends the command: its
+/// future is dropped.
 pub async fn converse<F>(
     upgraded: Upgraded,
     carrier: Carrier,

@@ -11,7 +11,7 @@ pub struct StreamHeaders {
     request: String,
 }
 
-/// Pairs of which one stream is missing; `H` is held for the data.
+/// Pairs that still miss the data or the error stream; `H` is held for the data.
 #[derive(Debug)]
 pub struct Pairs<H> {
     halves: HashMap<String, Half<H>>,

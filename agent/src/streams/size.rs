@@ -1,4 +1,4 @@
-//! PURE. Sizes of a terminal as clients send them: JSON documents, one after the other.
+//! PURE. Sizes of a terminal as clients send them: a sequence of JSON documents.
 
 use crate::runtime::conversation::Size;
 
@@ -11,7 +11,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Those that are whole with these bytes; what is none is passed over.
+    /// The sizes that are complete with these bytes; other input is skipped.
     pub fn take(&mut self, bytes: &[u8]) -> Vec<Size> {
         self.unread.extend_from_slice(bytes);
         let mut documents = serde_json::Deserializer::from_slice(&self.unread).into_iter::<Size>();

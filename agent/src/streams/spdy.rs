@@ -1,4 +1,4 @@
-//! A command over SPDY: each stream says in its headers what it is for.
+//! A command over SPDY: the headers of each stream name its role.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,7 +21,8 @@ const ANSWERS_MAX: usize = 16;
 /// What client and agent have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpdyProtocol {
-    /// The outcome is a Status in JSON, since version 4; before that it is text, and none of a success.
+    /// The outcome is a Status in JSON since version 4. Earlier versions send text for a failure, and nothing for a
+    /// success.
     pub status: bool,
     /// There is a stream of sizes for a terminal, since version 3.
     pub sizes: bool,
@@ -46,7 +47,7 @@ impl Role {
         ("resize", Role::Resize),
     ];
 
-    /// Those that a client will open.
+    /// The roles of the streams that the client will open.
     fn expected(form: SpdyProtocol, streams: Streams) -> impl Iterator<Item = Role> {
         let wanted = move |role: &Role| match role {
             Role::Error => true,
@@ -177,7 +178,7 @@ async fn write(
             }
         }
     }
-    // The error's last: who reads it has all of the rest.
+    // The error stream ends last: a client that has read the error stream has all output.
     for role in [Role::Stdin, Role::Resize, Role::Stdout, Role::Stderr, Role::Error] {
         if let Some(stream) = numbers.get(&role) {
             writer.data(*stream, &[], true).await?;

@@ -23,10 +23,10 @@ use crate::facts::shown::Shown;
 
 /// Different events that are remembered for their counts, oldest out first.
 const KNOWN_MAX: usize = 512;
-/// One that has not been repeated for so long begins anew. Whatever is repeated at all comes sooner: back-off waits for
-/// five minutes at most.
+/// An event without a repeat for this time starts a new count. Repeats come sooner: back-off waits for five minutes at
+/// most.
 const KNOWN_FOR: Duration = Duration::from_secs(600);
-/// So long after something has happened, what is remembered of pods that are gone is forgotten.
+/// Memory of removed pods is dropped this long after the last happening.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
 /// The limit for one pod, as in a kubelet: so many at once, then one in this time.
 const BURST: u32 = 25;
@@ -187,7 +187,8 @@ fn event_name(happening: &Happening, now: Time) -> String {
     format!("{name}.{}", &hash_text(&text)[..16])
 }
 
-/// The object as the API has it. Of a file's pod that is its mirror, whose uid clients take from its annotation.
+/// The object as the API has it. For a pod from a file this is the mirror; clients take the mirror's uid from an
+/// annotation.
 fn involved(happening: &Happening, shown: &Shown, node_name: &str) -> Value {
     let Happening { subject, namespace, name, uid, .. } = happening;
     let (kind, name, uid) = match subject {

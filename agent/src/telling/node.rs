@@ -86,7 +86,7 @@ pub fn node_document(about: &NodeFacts, conditions: &[Condition]) -> Value {
         for (resource, bytes) in &host.huge_pages {
             amounts[resource] = quantity(*bytes).into();
         }
-        // What others count of this node stays as they wrote it.
+        // Only the agent's own devices: the patch leaves extended resources of other writers unchanged.
         for Devices { resource, count, .. } in &about.devices {
             amounts[resource] = count.to_string().into();
         }
@@ -98,7 +98,8 @@ pub fn node_document(about: &NodeFacts, conditions: &[Condition]) -> Value {
     // Large pages are set aside: nothing else gets their memory.
     let set_aside: u64 = host.huge_pages.values().sum();
     allocatable["memory"] = format!("{}Ki", host.memory_bytes.saturating_sub(set_aside) / 1024).into();
-    // No time of the heartbeat in it: the same document again is no event and no write, and is heard all the same.
+    // The document has no heartbeat time: an unchanged document causes no event and no write, and still counts as a
+    // heartbeat.
     let conditions: Vec<Value> = conditions
         .iter()
         .map(|Condition { kind, holds, reason, message, since }| {
@@ -134,7 +135,7 @@ pub fn node_document(about: &NodeFacts, conditions: &[Condition]) -> Value {
     })
 }
 
-/// The patch that says of a node what its agent knows.
+/// The patch of a node's status with all fields of the agent.
 pub fn node_status(document: &Value) -> Value {
     json!({ "status": document["status"] })
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::facts::shown::Shown;
 use crate::telling::summary;
 
-/// One line for `systemctl status`, again when it is another; ends with the loop.
+/// Sends one line for `systemctl status`, again at each change of the line; ends with the loop.
 pub async fn tell(mut shown: watch::Receiver<Arc<Shown>>) {
     let mut said = String::new();
     loop {

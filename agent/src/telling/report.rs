@@ -49,13 +49,14 @@ struct Report {
     registered: bool,
     /// As they were said last.
     conditions: Vec<Condition>,
-    /// By uid: what was sent, and what the master made of it. Until its watch shows that, the same is not sent again.
+    /// By uid: the sent status, and the status that the master stored. While a pod shows the stored status, the same
+    /// status is not sent again.
     sent: BTreeMap<String, (Value, Value)>,
     /// The messages that were logged already.
     said: BTreeSet<String>,
 }
 
-/// One request that has to be made.
+/// A request that must go to the master.
 #[derive(Debug, PartialEq)]
 pub enum Call {
     Status { uid: String, namespace: String, name: String, status: Value, patch: Value },
@@ -122,7 +123,7 @@ impl Report {
         if let Some(reply) = self.patch(&path, STRATEGIC_PATCH, &node_status(&document)).await
             && reply.status.as_u16() == 404
         {
-            // Another or an emptied master: it learns of this node again.
+            // The master is new or was emptied: the node must be registered again.
             self.registered = self.register(&document).await;
         }
     }
@@ -142,7 +143,7 @@ impl Report {
         true
     }
 
-    /// The node is there from before: what this agent says about it is brought up to date, what others wrote stays.
+    /// The node exists already: the agent updates its own fields, and keeps the fields of other writers.
     async fn meet_own(&mut self, document: &Value) -> bool {
         let path = format!("/api/v1/nodes/{}", self.about.name);
         let Some(reply) = self.call(Method::GET, &path, None).await else { return false };
@@ -255,7 +256,8 @@ fn words(reply: &Reply) -> String {
     status["message"].as_str().map_or_else(|| reply.status.to_string(), str::to_owned)
 }
 
-/// All that the master should hear now. Pure. `sent`, by uid: what was sent, and what the master made of it.
+/// All requests to the master for the present state. Pure. `sent`, by uid: the sent status, and the status that the
+/// master stored.
 pub fn calls(shown: &Shown, heard: &MasterPods, node_name: &str, sent: &BTreeMap<String, (Value, Value)>) -> Vec<Call> {
     let mut calls = Vec::new();
     let mut mirrored: BTreeMap<(String, String), &Value> = BTreeMap::new();
@@ -264,7 +266,7 @@ pub fn calls(shown: &Shown, heard: &MasterPods, node_name: &str, sent: &BTreeMap
             mirrored.insert((text(pod, "namespace"), text(pod, "name")), hash);
         }
     }
-    // The statuses that belong to each pod of the API: its own, or that of the file behind a mirror.
+    // A pod of the API shows its own status; a mirror shows the status of the pod from the file.
     let mut files: BTreeMap<(String, String), &str> = BTreeMap::new();
     for (uid, wanted) in shown.desired.pods.iter().filter(|(_, wanted)| wanted.name.source == Source::File) {
         let name = mirror_name(&wanted.name.name, node_name);
@@ -309,12 +311,12 @@ pub fn calls(shown: &Shown, heard: &MasterPods, node_name: &str, sent: &BTreeMap
         };
         let shows = &pod["status"];
         let status = &follows(status, shows);
-        // What has ended takes no other word of it: a new mirror does.
+        // The master refuses a status that contradicts the end of the mirror: a new mirror replaces the old mirror.
         if mirrored.contains_key(&key) && is_contradicted(&shown.desired.pods[local], shows, status) {
             calls.push(delete());
             continue;
         }
-        // Somebody else has ended it, and the loop is about to hear of that.
+        // A client has ended the pod, and the loop is about to hear of the end.
         if is_final(shows) && status["phase"] != shows["phase"] {
             continue;
         }
@@ -347,8 +349,8 @@ fn is_echo(shown: &Shown, uid: &str, shows: &Value) -> bool {
     is_final(shows) && record.is_some_and(|record| is_final(record) && says(record))
 }
 
-/// Its deletion was asked for, the loop has heard of that and starts nothing of it any more, the engine was asked, and
-/// nothing of it runs or is being worked on: whoever waits for its name may have it.
+/// The pod's deletion was requested, the loop has heard of the deletion and starts nothing of the pod any more, the
+/// engine was asked, and nothing of the pod runs or is being worked on: the name is free for a new pod.
 fn is_over(shown: &Shown, uid: &str, pod: &Value) -> bool {
     let of_pod = |tag: &Tag| tag.pod.uid == uid;
     let runs = || {
@@ -450,7 +452,7 @@ mod tests {
         check("Failed", "Succeeded", &[]);
     }
 
-    /// One file that cannot be read keeps no mirror of another.
+    /// An unreadable file keeps only its own mirror.
     #[test]
     fn a_mirror_goes_with_its_file() {
         let check = |unread: &[&str], whole: bool, gone: bool, file: Option<&str>, goes: bool| {
@@ -474,12 +476,12 @@ mod tests {
         check(&["README"], true, true, None, true);
         check(&["README"], true, false, Some("web.yaml"), true);
         check(&["web.yaml"], true, false, Some("web.yaml"), false);
-        // An agent of before made it, and another after it: whose file it was nobody knows.
+        // An earlier agent made the mirror, without the name of the file: the unreadable file may be the mirror's file.
         check(&["README"], true, false, None, false);
         check(&[], false, false, Some("web.yaml"), false);
     }
 
-    /// The master refuses to hear that what ended for good runs: a mirror of its own begins anew.
+    /// The master refuses a status in which a finally ended container runs again: the agent replaces the mirror.
     #[test]
     fn a_mirror_that_is_contradicted_is_made_anew() {
         let check = |policy: &str, state: Value, expected: &[&str]| {
@@ -537,7 +539,7 @@ mod tests {
         let doomed = json!([{"type": "DisruptionTarget", "status": "True"}]);
         let with = |status: &Value| json!({"phase": "Failed", "message": status["message"], "conditions": doomed});
         check(&with(&first), &first, &with(&second), &[]);
-        // What the loop says of its own goes, and so does what the master has lost.
+        // A new status of the loop is sent, and a record that the master has lost is sent again.
         check(&json!({}), &second, &first, &["status a"]);
         check(&first, &second, &first, &["status a"]);
         check(&first, &first, &json!({"phase": "Pending"}), &["status a"]);

@@ -43,7 +43,7 @@ pub fn line(shown: &Shown) -> String {
     parts.join(", ")
 }
 
-/// What a pod waits for that its status does not say: a kubelet tells it in events alone.
+/// The pod's reason to wait that is not in the status: a kubelet reports the reason only in events.
 pub fn note<'a>(shown: &'a Shown, uid: &str) -> Option<&'a str> {
     shown.waits.get(uid)?.notes.values().map(|waiting| waiting.message.as_str()).find(|message| !message.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The kinds of workloads: those that make pods, scale them and guard them.
+//! The kinds of workloads: controllers of pods, autoscalers and disruption budgets.
 
 use super::kind::{Alias, Kind, SelectableField};
 use super::row::{Group, field_or};

@@ -1,6 +1,6 @@
 //! The core group, and events in their other form.
 
-use super::kind::{Alias, Kind, Old, SelectableField, Verb, Way};
+use super::kind::{Alias, Kind, Old, ProxyTarget, SelectableField, Verb};
 use super::row::{ALL, Group, PART_VERBS, field, field_or};
 use crate::strategy::{self, BuiltinStrategy, advice, forms};
 use coracle_schema::apply::Form;
@@ -152,7 +152,7 @@ fn nodes() -> Kind {
             .of_cluster()
             .short(&["no"])
             .advised(advice::node)
-            .reached(Way::Node, "NodeProxyOptions")
+            .reached(ProxyTarget::Node, "NodeProxyOptions")
             .with_status()
             .selectable([field_or("spec.unschedulable", "false")])
             .given(&["spec.taints"])
@@ -188,8 +188,10 @@ fn pods() -> Kind {
         field("status.podIPs"),
     ];
     let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all().advised(advice::pod);
-    let row =
-        row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).reached(Way::Pod, "PodProxyOptions");
+    let row = row
+        .part("binding", "Binding", None, CREATE)
+        .part("log", "Pod", None, GET)
+        .reached(ProxyTarget::Pod, "PodProxyOptions");
     let row = row.part("attach", "PodAttachOptions", None, STREAM).part("exec", "PodExecOptions", None, STREAM);
     let row = row.part("portforward", "PodPortForwardOptions", None, STREAM);
     let row = row.share(&strategy::ephemeral::EPHEMERAL, PART_VERBS).share(&strategy::resize::RESIZE, PART_VERBS);
@@ -252,7 +254,7 @@ fn services() -> Kind {
         .in_all()
         .advised(advice::service)
         .with_status();
-    let row = row.reached(Way::Service, "ServiceProxyOptions");
+    let row = row.reached(ProxyTarget::Service, "ServiceProxyOptions");
     let row = row.selectable([field("spec.clusterIP"), field("spec.type")]).put_creates().delete_shows();
     let row = row.given(&[
         "spec.clusterIP",

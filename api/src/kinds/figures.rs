@@ -1,4 +1,4 @@
-//! Figures of nodes and pods, which nobody writes.
+//! Metrics of nodes and pods: clients only read these objects.
 
 use super::kind::{Kind, Verb};
 use super::row::Group;

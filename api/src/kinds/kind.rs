@@ -1,8 +1,8 @@
-//! One row of the kind table, and the types of its columns.
+//! A row of the kind table, and the types of the columns.
 
 use crate::meta::Resource;
 use crate::strategy::advice::Advice;
-use crate::strategy::{Fate, Share, StrategyRef, review};
+use crate::strategy::{DeletionPropagation, Share, StrategyRef, review};
 use coracle_schema::Types;
 use coracle_schema::apply::Form;
 use serde_json::Value;
@@ -62,7 +62,7 @@ pub struct Scale {
     pub unread: Option<&'static str>,
 }
 
-/// A kind whose objects are those of another: the same ones, said in another form.
+/// A kind that shows the objects of a stored kind in a different form.
 #[derive(Clone, Copy)]
 pub struct Alias {
     /// `apiVersion` and `kind` of the kind whose rules hold and under whose resource the objects stand.
@@ -75,12 +75,12 @@ pub struct Alias {
 
 /// The target of a kind's `proxy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// One address, and the ports of its containers.
+pub enum ProxyTarget {
+    /// The pod's address; a port is a number or the name of a container port.
     Pod,
-    /// Any of its ready endpoints.
+    /// Any ready endpoint of the service.
     Service,
-    /// An agent, and whatever else listens there.
+    /// The node's agent, or any port on the node.
     Node,
 }
 
@@ -90,7 +90,7 @@ pub struct Old {
     /// In paths, case and all: `replicationControllers`. Empty: v1beta3 alone has it.
     pub plural: Cow<'static, str>,
     pub kind: Cow<'static, str>,
-    /// Other plurals that they take in paths: `nodes` for `minions`.
+    /// Further plurals that v1beta1 and v1beta2 accept in paths: `nodes` for `minions`.
     pub aliases: Vec<Cow<'static, str>>,
 }
 
@@ -100,7 +100,7 @@ pub struct SelectableField {
     pub label: Cow<'static, str>,
     /// Field names with points between.
     pub path: Cow<'static, str>,
-    /// The same of a field that counts where that one is empty. Empty: none.
+    /// The path of a second field, read if the first field is empty. Empty: no second field.
     pub or: Cow<'static, str>,
     /// The value of a document without the field.
     pub missing: Cow<'static, str>,
@@ -118,9 +118,9 @@ pub struct Kind {
     pub namespaced: bool,
     pub verbs: Cow<'static, [Verb]>,
     pub subresources: Vec<Subresource>,
-    /// Its type and all types that this one names.
+    /// The kind's type and all types that the kind's type refers to.
     pub types: Types,
-    /// The name of its type among them.
+    /// The name of the kind's type in `types`.
     pub type_name: Cow<'static, str>,
     /// None: no version before v1 knows it.
     pub old: Option<Old>,
@@ -128,45 +128,46 @@ pub struct Kind {
     pub strategy: StrategyRef,
     /// An unchanged status is still a sign of life that the controllers are told of.
     pub heartbeats: bool,
-    /// A PUT of an object that is not there makes it.
+    /// A PUT creates a missing object.
     pub put_creates: bool,
-    /// A PUT of an object that is there names the revision that it means; else any may be written over.
+    /// A PUT of an existing object must name a revision. False: a PUT without a revision overwrites any revision.
     pub put_names_revision: bool,
     /// A DELETE that is done at once answers the object that was, and not a Status.
     pub delete_shows: bool,
     /// The default fate of owned objects at a deletion. None: nothing may name it as its owner.
-    pub fate: Option<Fate>,
-    /// Said to who deletes an object and does not say what becomes of what it owns.
+    pub fate: Option<DeletionPropagation>,
+    /// The warning for a delete request without a policy for the owned objects.
     pub parting: Option<&'static str>,
-    /// `status` is not for who writes the object: a create loses what it says of it, an update changes nothing.
+    /// Writers of the object cannot set `status`: a create drops the client's status, an update keeps the stored
+    /// status.
     pub keeps_status: bool,
-    /// Fields of the metadata that a write of the status leaves as they are; the others it may change.
+    /// Fields of the metadata that a write of the status does not change; all further fields may change.
     pub status_keeps: &'static [&'static str],
     /// Fields that the server sets if the client does not: no writer of the object owns them. A star is every entry of
     /// a list. Names with points in them are parted by bars.
     pub given: &'static [&'static str],
-    /// The same where the name is generated: else it follows from what the client said.
+    /// Like `given`, but only for generated names: a value derived from the client's name belongs to the client.
     pub given_unnamed: &'static [&'static str],
     /// Fields that the server removes or empties: their writer owns them all the same.
     pub taken: &'static [&'static str],
-    /// Fields that nobody is written down as the owner of.
+    /// Fields that have no recorded owner.
     pub unowned: &'static [&'static str],
     pub scale: Option<Scale>,
     /// None: nobody can be asked there.
-    pub way: Option<Way>,
-    /// None: its objects are its own.
+    pub way: Option<ProxyTarget>,
+    /// None: the kind has objects of its own.
     pub alias: Option<Alias>,
-    /// The other version in which its objects are told. None: there is only this one.
+    /// A second API version of the same objects. None: the kind has only this version.
     pub other_form: Option<Form<'static>>,
     /// A question: a create is answered, and nothing is stored.
     pub answer: Option<review::Answer>,
-    /// Its objects are figures of what runs: read from nodes when somebody asks, and never stored.
+    /// The objects are metrics of running pods and nodes: read from the nodes at each request, never stored.
     pub read_from_nodes: bool,
     /// Said with every answer about it.
     pub deprecated: Option<&'static str>,
     /// The kind that guards its objects from being evicted: `apiVersion` and `kind`.
     pub guards: Option<(&'static str, &'static str)>,
-    /// Nothing acts on its objects yet, which whoever writes one is told.
+    /// No controller acts on the objects yet; every writer gets a warning.
     pub idle: bool,
     /// Further warnings for writers.
     pub advice: Option<Advice>,
@@ -188,7 +189,7 @@ impl Kind {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
-    /// `v1`, `apps/v1`: what `apiVersion` of its documents says.
+    /// The `apiVersion` of the kind's documents: `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.resource.group.is_empty() {
             self.version.to_string()

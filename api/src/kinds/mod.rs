@@ -1,7 +1,6 @@
-//! The kind table: the names of each resource, its verbs, its type and its rules. A value that is handed down; nothing
-//! is global, and a kind that is defined at run time is one more row. The rows of the built-in kinds stand in one file
-//! for
-//! each family of API groups.
+//! The kind table: names, verbs, type and rules of each resource. A value that is handed down; nothing is global, and a
+//! kind that is defined at run time is one more row. The rows of the built-in kinds stand in one file for each family
+//! of API groups.
 
 mod apps;
 mod core;
@@ -20,7 +19,7 @@ use std::sync::Arc;
 
 pub use row::Names;
 
-pub use kind::{Alias, Kind, Old, Scale, SelectableField, Subresource, Verb, Way};
+pub use kind::{Alias, Kind, Old, ProxyTarget, Scale, SelectableField, Subresource, Verb};
 
 /// The table. A clone shares its rows.
 #[derive(Clone, Debug)]
@@ -30,23 +29,25 @@ pub struct Kinds {
 
 /// A row that does not fit into the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Misfit {
-    /// Another row has this `apiVersion` and one of the names.
+pub enum KindConflict {
+    /// A row with the same `apiVersion` already has this name.
     Taken { api_version: String, name: String },
     /// The row's types lack the type that it names.
     NoType { kind: String, type_name: String },
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for KindConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misfit::Taken { api_version, name } => write!(f, "{api_version} has a kind with the name {name} already"),
-            Misfit::NoType { kind, type_name } => write!(f, "the types of {kind} lack {type_name}"),
+            KindConflict::Taken { api_version, name } => {
+                write!(f, "{api_version} has a kind with the name {name} already")
+            }
+            KindConflict::NoType { kind, type_name } => write!(f, "the types of {kind} lack {type_name}"),
         }
     }
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for KindConflict {}
 
 impl Kinds {
     /// The kinds that the programs are built with.
@@ -60,17 +61,17 @@ impl Kinds {
     }
 
     /// This table and one more row, for a kind that is defined at run time.
-    pub fn with(&self, kind: Kind) -> Result<Kinds, Misfit> {
+    pub fn with(&self, kind: Kind) -> Result<Kinds, KindConflict> {
         let same_version = |row: &&Kind| row.resource.group == kind.resource.group && row.version == kind.version;
         let taken = |row: &Kind| {
             let resource = (row.resource.plural == kind.resource.plural).then(|| kind.resource.plural.to_string());
             resource.or((row.kind == kind.kind).then(|| kind.kind.to_string()))
         };
         if let Some(name) = self.iter().filter(same_version).find_map(taken) {
-            return Err(Misfit::Taken { api_version: kind.api_version(), name });
+            return Err(KindConflict::Taken { api_version: kind.api_version(), name });
         }
         if kind.types.get(&kind.type_name).is_none() {
-            return Err(Misfit::NoType { kind: kind.kind.to_string(), type_name: kind.type_name.to_string() });
+            return Err(KindConflict::NoType { kind: kind.kind.to_string(), type_name: kind.type_name.to_string() });
         }
         let mut rows = self.rows.clone();
         rows.push(Arc::new(kind));
@@ -97,7 +98,7 @@ impl Kinds {
         self.rows.iter().map(|row| &**row)
     }
 
-    /// Those with objects of their own: not those that are another form of them, nor questions.
+    /// The kinds with objects of their own: without aliases of stored kinds, and without reviews.
     pub fn stored(&self) -> impl Iterator<Item = &Kind> {
         self.iter().filter(|row| row.alias.is_none() && row.answer.is_none())
     }
@@ -112,7 +113,7 @@ impl Kinds {
         self.rows.iter().find(|row| row.resource == *resource && row.alias.is_none()).cloned()
     }
 
-    /// The kind as which objects of this one are stored: mostly itself.
+    /// The kind under which the objects are stored: `kind` itself, unless `kind` is an alias.
     pub fn stored_as<'k>(&'k self, kind: &'k Kind) -> &'k Kind {
         kind.alias.and_then(|alias| self.by_kind(alias.of.0, alias.of.1)).unwrap_or(kind)
     }

@@ -1,4 +1,4 @@
-//! Questions: who somebody is and what they may do.
+//! Review kinds of authentication and authorization: a create is answered, and nothing is stored.
 
 use super::kind::{Kind, Verb};
 use super::row::Group;

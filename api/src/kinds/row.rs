@@ -1,9 +1,9 @@
 //! Builds rows of the kind table: common values by default, and a method for each that differs.
 
-use super::kind::{Kind, Old, Scale, SelectableField, Subresource, Verb, Way};
+use super::kind::{Kind, Old, ProxyTarget, Scale, SelectableField, Subresource, Verb};
 use crate::meta::Resource;
 use crate::strategy::advice::Advice;
-use crate::strategy::{BuiltinStrategy, Fate, Share, StrategyRef};
+use crate::strategy::{BuiltinStrategy, DeletionPropagation, Share, StrategyRef};
 use crate::types;
 use coracle_schema::Types;
 use std::borrow::Cow;
@@ -101,7 +101,7 @@ impl Kind {
             put_creates: false,
             put_names_revision: false,
             delete_shows: false,
-            fate: Some(Fate::Background),
+            fate: Some(DeletionPropagation::Background),
             parting: None,
             keeps_status: false,
             status_keeps: &[],
@@ -187,7 +187,7 @@ impl Kind {
         row
     }
 
-    /// Its objects can be evicted, where what guards them allows it.
+    /// The objects can be evicted if an object of the guarding kind allows the eviction.
     pub(super) fn evicted(mut self, guards: (&'static str, &'static str)) -> Kind {
         self.guards = Some(guards);
         self.part("eviction", "Eviction", Some(("policy", "v1")), &[Verb::Create])
@@ -225,7 +225,7 @@ impl Kind {
     }
 
     /// `options`: what the type of the parameters is called.
-    pub(super) fn reached(mut self, way: Way, options: &'static str) -> Kind {
+    pub(super) fn reached(mut self, way: ProxyTarget, options: &'static str) -> Kind {
         self.way = Some(way);
         self.part("proxy", options, None, THROUGH)
     }
@@ -252,7 +252,7 @@ impl Kind {
 
     /// Owned objects stay by default when the owner is deleted.
     pub(super) fn orphans(mut self) -> Kind {
-        self.fate = Some(Fate::Orphan);
+        self.fate = Some(DeletionPropagation::Orphan);
         self
     }
 

@@ -1,4 +1,4 @@
-//! Storage: what volumes are made of, and what the drivers say of themselves.
+//! Storage: classes of volumes, attachments of volumes, and the reports of CSI drivers.
 
 use super::kind::Kind;
 use super::row::Group;

@@ -18,7 +18,7 @@ pub(super) fn merge(shape: &Shape, stored: &mut Object, new: &Object) {
     }
 }
 
-/// The same of a PUT to the status: what is observed, and nothing else.
+/// The same for a PUT to the status: only observed fields change.
 pub(super) fn merge_observed(shape: &Shape, stored: &mut Object, new: &Object) {
     for field in shape.fields().filter(|field| field.role == Role::Observed) {
         merge_value(field, stored, new);

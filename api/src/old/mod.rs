@@ -150,7 +150,7 @@ impl Row {
         if version.is_flat() { self.flat } else { Some(self.upright) }
     }
 
-    /// The path of an object, or of all of them.
+    /// The path of an object; without a name, the path of the list.
     fn path(&self, version: Version, namespace: Option<&str>, name: Option<&str>) -> String {
         let of_name = name.map(|name| format!("/{name}")).unwrap_or_default();
         let version_name = version.name();

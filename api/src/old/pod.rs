@@ -32,7 +32,7 @@ pub(super) static TEMPLATE: Shape = Shape(&[
     SCHEDULING,
 ]);
 
-/// The fields of a pod that stand beside its manifest.
+/// The scheduling fields of a pod outside the manifest.
 const SCHEDULING: &[Field] = &[
     field("nodeSelector", &["spec", "nodeSelector"], Form::TextMap),
     field("serviceAccount", &["spec", "serviceAccountName"], Form::Text),
@@ -42,7 +42,7 @@ static POD_DESIRED: Shape = Shape(&[
     &[
         field("manifest", &[], Form::Object(&MANIFEST)),
         field("host", &["spec", "nodeName"], Form::Text).given(),
-        // The server of 2014 wanted every pod running and said so; clients of that year look for it.
+        // The server of 2014 wanted every pod running and said so; clients of 2014 read this field.
         said("status", |_| Some(json!("Running"))),
     ],
     OLD_POLICY,
@@ -90,7 +90,7 @@ pub(super) static SECRET_NAME: Shape = Shape(&[&[field("name", &["name"], Form::
 
 const POLICY_AT: &[&str] = &["spec", "restartPolicy"];
 
-/// The one key of `restartPolicy`, and the word of v1.
+/// The only key in `restartPolicy`, and the value in v1.
 const POLICIES: &[(&str, &str)] = &[("always", "Always"), ("onFailure", "OnFailure"), ("never", "Never")];
 
 static RESTART_POLICY: Own = Own {

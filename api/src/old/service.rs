@@ -124,7 +124,7 @@ fn show_ports(v1: &Object, out: &mut Object) {
     out.insert("ports".to_owned(), ports);
 }
 
-/// Ports are matched by name; a nameless one matches a nameless one.
+/// Ports are matched by name; a port without a name matches a port without a name.
 fn merge_ports(stored: &mut Object, new: &Object) {
     let none = Vec::new();
     let old = get(stored, PORTS_AT).and_then(Value::as_array).unwrap_or(&none);
@@ -133,7 +133,7 @@ fn merge_ports(stored: &mut Object, new: &Object) {
     put(stored, PORTS_AT, Value::Array(merged));
 }
 
-/// A client that knows one port speaks of the first: it keeps its name, and the others stay.
+/// A client that knows only one port means the first port: the first port keeps the name, and all further ports stay.
 pub(super) fn complete_ports(stored: &Object, new: &mut Object) {
     let Some(Value::Array(old)) = get(stored, PORTS_AT) else { return };
     let Some(Value::Array(said)) = get(new, PORTS_AT) else { return };

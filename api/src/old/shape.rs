@@ -1,8 +1,9 @@
 //! The language in which each kind says what an older version can express and where that stands in v1.
 //!
-//! A `Shape` lists the fields of one object of that version; each names its place in the v1 object and the form of its
-//! value. The same list reads a document (to v1), shows one (from v1), merges a PUT onto what is stored
-//! (`merge.rs`) and names a v1 field in the version's words. What no list can say is an `Own`: its own three functions.
+//! A `Shape` lists the fields of an object in the older version; each field names a place in the v1 object and the form
+//! of the value. The same list reads a document (to v1), shows one (from v1), merges a PUT onto what is stored
+//! (`merge.rs`) and names a v1 field in the version's words. A form that no list can express is an `Own`: three
+//! functions.
 
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use super::place::{get, is_empty, put};
 use super::reading::{Object, OldReading, brief};
 use super::scalar::{port_or_name, revision, text, text_map, texts, whole};
 
-/// One object of an older version. In groups, because all kinds share the fields of the metadata.
+/// An object in an older version. The fields stand in groups, because all kinds share the fields of the metadata.
 pub(super) struct Shape(pub &'static [&'static [Field]]);
 
 pub(super) struct Field {
@@ -58,11 +59,11 @@ pub(super) enum Form {
     List(&'static Shape, &'static [&'static str]),
     /// Amounts by name: cores and bytes as numbers here, quantities in v1.
     Amounts,
-    /// Whatever v1 has there; its schema will look at it.
+    /// Any value that v1 has at this place; the schema of v1 checks the value.
     Plain,
     /// Shown and never read.
     Said(fn(&Object) -> Option<Value>),
-    /// Read and dropped without a word: v1 has no room for it and nobody misses it.
+    /// Read and dropped without a warning: v1 has no such field, and no client needs the field.
     Ignored,
     Own(&'static Own),
 }

@@ -1,5 +1,5 @@
-//! Strategic merge patch of 2015: a merge patch in which the entries of the lists that have a key are matched by it.
-//! The rows say which lists those are. `$patch` is the one directive of that year.
+//! Strategic merge patch of 2015: a merge patch that matches the entries of lists by a key. The rows name the lists
+//! with a key. `$patch` is the only directive of 2015.
 
 use std::collections::{HashMap, HashSet};
 

@@ -93,7 +93,7 @@ fn merge_source(stored: &mut Object, new: &Object) {
     merge_source_of(&SOURCES, stored, new);
 }
 
-/// A volume has one source: another one replaces all of the stored one.
+/// A volume has one source: a source of a different kind replaces the whole stored source.
 pub(super) fn merge_source_of(sources: &Shape, stored: &mut Object, new: &Object) {
     let kind = |volume: &Object| sources.show(volume).keys().next().cloned();
     let expressed = kind(stored);

@@ -42,7 +42,8 @@ fn translate_field(field: &Field, path: &[&str]) -> Option<String> {
     let rest = path.strip_prefix(field.at)?;
     let under = |shape: &Shape, above: &str, rest: &[&str]| match translate(shape, rest) {
         Some(inner) => Some(joined(above, &parts(&inner))),
-        // Parts that stand in the same object must be known; below a place of its own anything else is v1's.
+        // A part of the same v1 object must be known; below a field with a place of its own, unknown names are names of
+        // v1.
         None if field.at.is_empty() => None,
         None => Some(joined(above, rest)),
     };

@@ -271,8 +271,8 @@ pub struct SeLinuxOptions {
 }
 
 impl Container {
-    /// Whether it starts again after it ended with this code, in a pod with this policy: by the first of its rules that
-    /// applies, else by its own policy, else by the pod's.
+    /// Whether the container restarts after an exit with this code, in a pod with this policy. The first matching rule
+    /// decides, then the container's own policy, then the pod's policy.
     pub fn starts_again(&self, policy: &str, exit_code: i32) -> bool {
         if self.rule_for(exit_code).is_some() {
             return true;
@@ -289,12 +289,12 @@ impl Container {
         self.rule_for(exit_code).is_some_and(|rule| rule.action == RESTART_ALL)
     }
 
-    /// Whether there is a code with which it restarts all.
+    /// Whether some exit code makes the container restart all containers of its pod.
     pub fn may_restart_all(&self) -> bool {
         self.restart_policy_rules.iter().any(|rule| rule.action == RESTART_ALL)
     }
 
-    /// The first of its rules that applies; they count only beside a policy of its own.
+    /// The first rule that applies. Rules count only in a container with its own restart policy.
     fn rule_for(&self, exit_code: i32) -> Option<&ContainerRestartRule> {
         let applies = |rule: &&ContainerRestartRule| {
             rule.exit_codes.as_ref().is_some_and(|codes| match codes.operator.as_str() {

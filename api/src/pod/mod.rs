@@ -91,7 +91,7 @@ pub struct PodAffinities {
     pub pod_anti_affinity: Value,
 }
 
-/// A condition that somebody else sets, and that a pod waits for before it is ready.
+/// A condition that an external controller sets. The pod is not ready before the condition is true.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodReadinessGate {

@@ -16,7 +16,7 @@ pub struct FieldSelector {
     asked: Vec<Asked>,
 }
 
-/// All that is asked of one field: however many terms name it, an object is read for it once.
+/// All terms about one field: an object is read once for the field, however many terms name the field.
 #[derive(Clone, Debug, PartialEq)]
 struct Asked {
     path: Vec<String>,
@@ -77,8 +77,8 @@ impl FieldSelector {
         self.matches_found(|path| of_key(key, path).unwrap_or_else(|| read_field(json, path)))
     }
 
-    /// The same, where somebody knows what stands at the end of a path: whoever asks many selectors about one document
-    /// reads it once.
+    /// The same, with a function that finds the value at a path: a caller with many selectors then reads a document
+    /// only once.
     pub fn matches_found(&self, find: impl Fn(&[String]) -> Option<String>) -> bool {
         self.asked.iter().all(|asked| asked.holds(&find))
     }
@@ -175,7 +175,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Reads one field of a document and skips everything else.
+/// Reads one field of a document and skips all further fields.
 struct Walk<'a>(&'a [String]);
 
 impl<'de> DeserializeSeed<'de> for Walk<'_> {

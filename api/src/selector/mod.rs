@@ -1,6 +1,7 @@
 //! Selectors of objects: by label (`labels`, two grammars) and by field (`fields`).
 //!
-//! Both are parsed once and then only compared. Errors are texts, those of Kubernetes: a client sees them as a 400.
+//! Both are parsed once and then only compared. Errors are the messages of Kubernetes: a client gets the message with a
+//! 400.
 
 mod fields;
 mod labels;
@@ -23,7 +24,7 @@ impl Selector {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// Against an object as it is stored: its key, its labels, and its document as JSON.
+    /// Matches a stored object by key, labels and JSON document.
     pub fn matches(&self, key: &Key, labels: &LabelSet, json: &[u8]) -> bool {
         self.labels.matches(labels) && self.fields.matches_stored(key, json)
     }

@@ -15,15 +15,15 @@ pub const RANGES: Resource =
     Resource { group: Cow::Borrowed("networking.k8s.io"), plural: Cow::Borrowed("servicecidrs") };
 pub const ADDRESSES: Resource =
     Resource { group: Cow::Borrowed("networking.k8s.io"), plural: Cow::Borrowed("ipaddresses") };
-/// Labels of an IPAddress: of which family it is, and who keeps it.
+/// Labels of an IPAddress: the address family, and the manager of the object.
 pub const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 pub const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 pub const KEPT_BY_US: &str = "ipallocator.k8s.io";
 /// The range that the cluster was begun with, and the service of the API, as Kubernetes calls both.
 pub const OWN: &str = "kubernetes";
-/// A range with addresses in use is kept by it.
+/// The finalizer of a range object while addresses of the range are in use.
 pub const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// The most of one range object: one of each family.
+/// Most ranges in one range object: a range of each family.
 const RANGES_MAX: usize = 2;
 
 pub static IP_ADDRESS: BuiltinStrategy = BuiltinStrategy {
@@ -33,7 +33,7 @@ pub static IP_ADDRESS: BuiltinStrategy = BuiltinStrategy {
         found.extend(immutable_as("ParentReference", &new["spec"], &old["spec"], "parentRef", &Path::new("spec")));
         found
     },
-    // Those of services are worked out again.
+    // IPAddress objects of services are derived again from the services.
     durable: |address| {
         if address["metadata"]["labels"][MANAGED_BY] == KEPT_BY_US { Durable::Nothing } else { Durable::Whole }
     },

@@ -1,4 +1,4 @@
-//! Warnings for documents that are accepted: fields that do not do what they seem to. PURE.
+//! Warnings for documents that are accepted: fields with an effect that a user may not expect. PURE.
 
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::network::unusual;
@@ -42,7 +42,7 @@ const ANNOTATIONS: [(&str, &str); 5] = [
     ("seccomp.security.alpha.kubernetes.io/pod", "non-functional in v1.27+; use the \"seccompProfile\" field instead"),
     ("security.alpha.kubernetes.io/sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
 ];
-/// Kinds of volumes that are gone, or nearly.
+/// Kinds of volumes that no longer work or are deprecated.
 const VOLUMES: [(&str, &str); 7] = [
     ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -52,7 +52,7 @@ const VOLUMES: [(&str, &str); 7] = [
     ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
     ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
 ];
-/// Sentences of one answer; who needs more has other worries.
+/// Most warnings in one answer; a longer list would help no reader.
 pub(super) const SENTENCES_MAX: usize = 50;
 
 fn unusual_of(of: &Value, field: &str, path: &Path) -> Vec<String> {
@@ -205,7 +205,7 @@ pub fn pod(pod: &Value) -> Vec<String> {
     said
 }
 
-/// Names that are parts of others: what a label may not hold may not be in those.
+/// The warning for a name that also becomes part of the names in `of`, where only a DNS label is safe.
 fn name(object: &Value, of: &str) -> Option<String> {
     let faults = names::label(text(&object["metadata"], "name"));
     let words = format!("this is used in {of}, which can result in surprising behavior; a DNS label is recommended");
@@ -356,7 +356,7 @@ fn variables(container: &Value, path: &Path, said: &mut Vec<String>) {
     let mut seen = HashSet::new();
     for (at, variable) in list(container, "env").iter().enumerate() {
         let name = text(variable, "name");
-        // One that is made of the one before keeps it.
+        // A value that refers to the earlier definition keeps the earlier definition in use.
         let extends = text(variable, "value").contains(&format!("$({name})"));
         if !seen.insert(name) && !extends && said.len() < SENTENCES_MAX {
             let words = "hides previous definition of";

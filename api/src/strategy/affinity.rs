@@ -159,7 +159,7 @@ fn node_rule(rule: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Values that no label of a node can have: of what is only wished for nobody minds them.
+/// Values that no label of a node can have. Only required terms are checked for such values; preferences may have them.
 fn impossible(term: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     for (at, rule) in list(term, "matchExpressions").iter().enumerate() {
@@ -273,8 +273,8 @@ fn spread(constraint: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// A key that the selector names anyway: then there is more than the rule that was made of it. Kubernetes says the
-/// place so.
+/// A key in the selector as well: the selector then has more rules for the key than the rule made from
+/// `matchLabelKeys`. The path is the path of Kubernetes.
 fn doubled_keys(of: &Value, path: &Path) -> Vec<Problem> {
     let (keys, selector) = (list(of, "matchLabelKeys"), &of["labelSelector"]);
     let mut seen: HashSet<&str> = entries(selector, "matchLabels").map(|(key, _)| key.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Names of resources, and amounts of them: what a container, a quota or a limit range may speak of.
+//! Names and amounts of resources: the resources that a container, a quota or a limit range may name.
 
 use super::checks::{NOT_NEGATIVE, full, supported_text};
 use super::doc::entries;
@@ -30,7 +30,7 @@ const OF_QUOTAS: [&str; 7] = [
     "requests.storage",
 ];
 
-/// Fields that hold amounts by the names of resources, and fields that are one.
+/// Fields that map resource names to amounts, and fields with a single amount.
 const AMOUNTS: [&str; 4] = ["limits", "requests", "overhead", "allocatedResources"];
 const AMOUNT: [&str; 2] = ["sizeLimit", "divisor"];
 /// Fields with names and texts of users, in which no amount is looked for.

@@ -193,7 +193,7 @@ fn daemon_set(set: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// `kind`: as the problem with an empty one names it; `unread`: what is said of one that cannot be read.
+/// `kind`: the name of the kind in the problem of an empty selector; `unread`: the message for an invalid selector.
 pub fn selector(spec: &Value, kind: &str, unread: &str, rules: Rules, path: &Path) -> Vec<Problem> {
     let (selector, path) = (&spec["selector"], path.field("selector"));
     if !has(spec, "selector") {
@@ -222,7 +222,7 @@ fn pod_template(template: &Value, kind: &str, rules: Rules, path: &Path) -> Vec<
     found
 }
 
-/// That its pods run for ever.
+/// Checks that the template's pods run for ever: always restarted, and without a deadline.
 pub fn for_ever(template: &Value, kind: &str, path: &Path) -> Vec<Problem> {
     let (spec, path, mut found) = (&template["spec"], path.field("spec"), Vec::new());
     if matches!(text(spec, "restartPolicy"), "OnFailure" | "Never") {
@@ -271,7 +271,7 @@ fn moves(rolling: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// A way of updating that is none of those known: Kubernetes names the whole, not its type.
+/// The problem of an unknown update strategy: Kubernetes shows the whole strategy, not only the type.
 fn unknown_strategy(type_name: &str, strategy: &Value, known: &[&str], path: &Path) -> Problem {
     let problem = Problem::new(path, Reason::NotSupported, Some(strategy.clone()), supported_text(known));
     problem.showing(inner::shown(type_name, strategy))

@@ -1,5 +1,5 @@
-//! Jobs, which end, and cron jobs, which make them. A job's selector and labels are its uid, unless somebody asks
-//! otherwise.
+//! Jobs, which run to completion, and cron jobs, which create jobs. A job's selector and labels are its uid, unless the
+//! job sets `manualSelector`.
 
 use super::apps::{immutable_selector, selected};
 use super::checks::{immutable, immutable_as, not_negative, supported_text};
@@ -256,8 +256,8 @@ fn rests(was: &Value, status: &Value) -> bool {
     yes(was, "suspend") && rests && number(status, "active").unwrap_or(0) <= 0
 }
 
-/// While nothing of a suspended job runs, it may be said where its pods go and what its containers ask for: the old
-/// spec with what the new one says of that.
+/// While nothing of a suspended job runs, an update may change the placement of the job's pods and the resources of
+/// their containers. The result is the old spec with these fields of the new spec.
 fn as_directed(now: &Value, was: &Value, status: &Value) -> Value {
     let mut directed = was.clone();
     if !rests(was, status) {

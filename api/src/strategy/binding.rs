@@ -46,7 +46,7 @@ pub fn no_target(binding: &Value) -> Vec<Problem> {
 }
 
 /// The pod on the node that the binding names, with the binding's labels and annotations and the node's place; or why
-/// that cannot be, in the words of a Conflict. `node`: null where there is none of that name.
+/// that cannot be, in the words of a Conflict. `node`: null if no node has this name.
 pub fn bind(pod: &Value, binding: &Value, node: &Value, now: Time) -> Result<Value, String> {
     let name = text(&pod["metadata"], "name");
     for (field, called) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {

@@ -124,7 +124,7 @@ fn claim(claim: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Checks the spec of a claim, or of the template of one.
+/// Checks the spec of a claim or of a claim template.
 pub fn of_spec(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     if list(spec, "accessModes").is_empty() {
@@ -294,7 +294,7 @@ fn claim_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Checks the status of a claim: its capacity and the progress of its growth.
+/// Checks the status of a claim: capacity, and progress of a resize.
 fn of_status(status: &Value) -> Vec<Problem> {
     const GROWTH: [&str; 5] = [
         "ControllerResizeInProgress",

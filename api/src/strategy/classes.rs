@@ -1,4 +1,5 @@
-//! Classes that other objects name: of priority, of runtimes, of storage and its drivers. They hardly change once made.
+//! Priority, runtime, storage and volume attributes classes, and volume attachments. Most fields cannot change once
+//! created.
 
 use super::amounts::Whose;
 use super::checks::{PROBLEMS_MAX, full, immutable, immutable_as, supported_text};
@@ -15,7 +16,7 @@ const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 /// The limits of the parameters of a class: their number, and their bytes together.
 const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 << 10;
-/// The limits of a driver's metadata of an attached volume, and of its error message.
+/// The limits of a driver's metadata for an attached volume, and of an error message.
 const ATTACHED_BYTES_MAX: usize = 256 << 10;
 const ERROR_BYTES_MAX: usize = 1024;
 
@@ -206,7 +207,7 @@ fn parameters(class: &Value) -> Vec<Problem> {
 fn topologies(class: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
     let terms = list(class, "allowedTopologies");
-    // Kubernetes begins its list of those before with as many that say nothing.
+    // Kubernetes starts the list of earlier terms with an empty term for each term: an empty term is then a duplicate.
     let mut before = HashMap::from([(BTreeMap::new(), terms.len().min(PROBLEMS_MAX))]);
     for (at, term) in terms.iter().enumerate() {
         let path = Path::new("allowedTopologies").index(at).field("matchLabelExpressions");
@@ -255,7 +256,7 @@ fn attributes(class: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// A kind of the cluster with one word that must be there.
+/// Checks an object of a cluster-scoped kind with one required field.
 fn needs(object: &Value, rules: Rules, field: &str) -> Vec<Problem> {
     let mut found = meta::validate(object, Scope::Cluster, names::subdomain, rules);
     if is_empty(&object[field]) {
@@ -303,7 +304,7 @@ fn attachment_status(status: &Value, path: &Path) -> Vec<Problem> {
     for field in ["attachError", "detachError"] {
         let (error, path) = (&status[field], path.field(field));
         if text(error, "message").len() > ERROR_BYTES_MAX {
-            // Kubernetes tells of the other limit.
+            // The message names the limit of the metadata, as in Kubernetes.
             found.push(Problem::new(&path.field("message"), Reason::TooLong, None, words()));
         }
         if let Some(code) = number(error, "errorCode").filter(|code| *code < 0) {

@@ -17,7 +17,7 @@ const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 /// Probes take these; `sleep` is for hooks alone.
 const HOOK_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 
-/// The parts of a pod that its containers refer to.
+/// The parts of a pod that checks of containers need.
 pub struct Surroundings<'s> {
     pub volumes: HashMap<&'s str, &'s Value>,
     /// Names of claims to resources.
@@ -25,7 +25,7 @@ pub struct Surroundings<'s> {
     pub grace_s: i64,
     /// When its containers start again.
     pub restarts: &'s str,
-    /// Its operating system, where it names one.
+    /// The pod's operating system; empty if the pod names none.
     pub system: &'s str,
     /// It runs as the host's users.
     pub host_users: bool,
@@ -69,7 +69,7 @@ pub fn validate(container: &Value, kind: ContainerKind, pod: &Surroundings<'_>, 
     found
 }
 
-/// A container that says by itself what becomes of it when it ends.
+/// Checks a container's own restart policy and restart rules.
 fn restarts(container: &Value, path: &Path) -> Vec<Problem> {
     let (policy, rules, at) =
         (container["restartPolicy"].as_str(), list(container, "restartPolicyRules"), path.field("restartPolicyRules"));
@@ -114,7 +114,7 @@ const LIFE: [&str; 4] = ["lifecycle", "livenessProbe", "readinessProbe", "startu
 fn life(container: &Value, kind: ContainerKind, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     if kind == ContainerKind::Ephemeral {
-        // It may have none of them at all.
+        // An ephemeral container may have none of these fields: `ephemeral` reports each.
         return found;
     }
     if kind == ContainerKind::Init && container["restartPolicy"] != "Always" {
@@ -177,7 +177,7 @@ fn ports(container: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// An address of the host without a port of it.
+/// The warning for a host address without a host port.
 pub fn unused_address(port: &Value, here: &Path) -> Option<String> {
     let (host, ip) = (number(port, "hostPort").unwrap_or(0), text(port, "hostIP"));
     let (name, number, protocol) =
@@ -282,7 +282,7 @@ fn probe(probe: &Value, field: &str, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Exactly one of the handlers, and that one whole.
+/// Checks for exactly one handler, with all required fields.
 fn handlers(handler: &Value, known: &[&str], path: &Path) -> Vec<Problem> {
     let given: Vec<&str> = known.iter().copied().filter(|kind| has(handler, kind)).collect();
     let Some((first, others)) = given.split_first() else {

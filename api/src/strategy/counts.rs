@@ -92,8 +92,8 @@ pub fn forgotten(new: &Value, old: &Value) -> Option<Problem> {
     (is < was).then(|| Problem::invalid(&Path::new("status.collisionCount"), is, "cannot be decremented"))
 }
 
-/// Counts can be made again, but for how often a hash was taken: it goes into the names of what is made next. Nor can a
-/// rollout that took too long be seen to have done so by who looks for the first time.
+/// Controllers can count again, except the collisions of a hash: later names depend on the number of collisions. A
+/// restarted controller also cannot see that a rollout has exceeded its deadline.
 pub fn durable(object: &Value) -> Durable {
     let collided = number(&object["status"], "collisionCount").is_some_and(|count| count > 0);
     let late = list(&object["status"], "conditions").iter().any(|one| one["reason"] == "ProgressDeadlineExceeded");

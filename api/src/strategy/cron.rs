@@ -1,4 +1,4 @@
-//! When a cron job runs: five fields, or a word. The messages are those of the parser that Kubernetes uses.
+//! The schedule of a cron job: five fields, or a word. The messages come from the parser that Kubernetes uses.
 
 struct Field {
     low: u32,
@@ -46,11 +46,11 @@ pub struct Fields {
     pub months: u64,
     /// From Sunday.
     pub weekdays: u64,
-    /// Days and weekdays have both to fit: one of them is a star. Else one of them has to.
+    /// Days or weekdays are a star: a date must match both fields. Otherwise a match of either field is enough.
     pub both: bool,
 }
 
-/// The problem of a schedule, if there is one.
+/// The problem of an invalid schedule.
 pub fn fault(schedule: &str) -> Option<String> {
     parse(schedule).err()
 }

@@ -172,7 +172,7 @@ fn topology_keys(driver: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// A driver that is there stays as it is; how much it can take may change.
+/// An existing driver may not change, except for `allocatable`.
 fn node_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, node);
     let fixed = |driver: &Value| {

@@ -8,7 +8,7 @@ use crate::meta::{Claim, Durable};
 use coracle_schema::Problem;
 use serde_json::Value;
 
-/// Every problem of an object; of the object that it replaces, for rules of transition.
+/// Every problem of an object. The second argument is the replaced object, for transition rules.
 pub type Check = Box<dyn Fn(&Value, Option<&Value>) -> Vec<Problem> + Send + Sync>;
 
 pub struct Custom {

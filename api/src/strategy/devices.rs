@@ -1,5 +1,5 @@
-//! Devices: classes of them, claims to them, and what a driver offers. Nobody allots any here; what stands is complete
-//! all the same, but for expressions, which nobody evaluates. PURE.
+//! Devices: device classes, resource claims and resource slices. Devices are not allocated here. The checks are
+//! complete all the same, except for expressions: expressions are not evaluated. PURE.
 
 use super::checks::{full, immutable, one_of};
 use super::csi::driver_name;
@@ -192,7 +192,7 @@ fn named(of: &Value, path: &Path) -> Vec<Problem> {
     names::problems(&path.field("name"), name, names::label(name))
 }
 
-/// One device, or so many of a class.
+/// Checks a request for a number of devices, or all devices, of a class.
 fn device(of: &Value, path: &Path) -> Vec<Problem> {
     let (class, at) = (text(of, "deviceClassName"), path.field("deviceClassName"));
     let mut found = match class {

@@ -7,7 +7,7 @@ const CONTEXT: usize = 3;
 /// Pairs of lines that are looked at: a thousand changed lines. Beyond, nobody reads it.
 const PAIRS_MAX: usize = 1 << 20;
 
-/// Changed lines with those around them. None: too much changed to be shown.
+/// Changed lines with a few unchanged lines around each change. None: too much changed to be shown.
 pub fn unified(old: &str, new: &str) -> Option<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let steps = steps(&old, &new)?;

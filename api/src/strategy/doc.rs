@@ -48,7 +48,7 @@ pub fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The map at a field, made where it is missing, for writing. Whatever else stood there is replaced.
+/// The map at a field, made where it is missing, for writing. A value that is no map is replaced.
 pub fn map_at<'a>(of: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
     if !of.is_object() {
         *of = Value::Object(Map::new());
@@ -84,8 +84,8 @@ pub fn remove(of: &mut Value, field: &str) {
     }
 }
 
-/// An object as Kubernetes shows it in a message: the fields in the order of its type. Those that Go knows by names of
-/// its own (`Key` for `key`) are there whether they say something or not.
+/// An object as Kubernetes shows it in a message: the fields in the order of its type. A field with a name of its own
+/// in Go (`Key` for `key`) is shown even without a value.
 pub fn shown(of: &Value, fields: &[&str]) -> String {
     let parts = fields.iter().filter_map(|name| {
         let field = name[..1].to_ascii_lowercase() + &name[1..];
@@ -96,7 +96,7 @@ pub fn shown(of: &Value, fields: &[&str]) -> String {
     format!("{{{}}}", parts.collect::<Vec<_>>().join(","))
 }
 
-/// Makes a field what it is in another document: the same value, or as absent.
+/// Copies a field from a document: sets the same value, or removes the field if the document has no value.
 pub fn copy(to: &mut Value, from: &Value, field: &str) {
     match from.get(field).filter(|value| !value.is_null()) {
         Some(value) if to.is_object() => to[field] = value.clone(),

@@ -13,11 +13,11 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 const FAMILIES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
-/// Of one slice, as Kubernetes has them.
+/// The limits of one slice, from Kubernetes.
 const ENDPOINTS_MAX: usize = 1000;
 const ADDRESSES_MAX: usize = 100;
 const PORTS_MAX: usize = 20_000;
-/// For whom an endpoint is meant.
+/// Most zones, or most nodes, in the hints of an endpoint.
 const HINTS_MAX: usize = 8;
 
 pub static ENDPOINT_SLICE: BuiltinStrategy = BuiltinStrategy {

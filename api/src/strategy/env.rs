@@ -25,7 +25,7 @@ const OF_VARIABLES: [&str; 9] = [
 /// Fields that a file may hold.
 pub const OF_FILES: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-/// The known names of fields; the old name of the node is one of today's.
+/// The known field paths; `spec.host`, an old name of `spec.nodeName`, is still known.
 const KNOWN: [&str; 15] = [
     "metadata.annotations",
     "metadata.labels",
@@ -104,7 +104,7 @@ fn source(variable: &Value, volumes: &HashMap<&str, &Value>, path: &Path) -> Vec
     found
 }
 
-/// A field of the pod itself: one of `allowed`, or one label or annotation.
+/// A field of the pod: a field path in `allowed`, or a single label or annotation.
 pub fn field(of: &Value, allowed: &[&str], path: &Path) -> Vec<Problem> {
     let (version, said, at) = (text(of, "apiVersion"), text(of, "fieldPath"), path.field("fieldPath"));
     if version.is_empty() {
@@ -133,8 +133,8 @@ pub fn field(of: &Value, allowed: &[&str], path: &Path) -> Vec<Problem> {
     }
 }
 
-/// How much of something a container asks for or may have, in pieces of a size. `of_file`: it has to say which
-/// container's.
+/// A container's request or limit of a resource, in units of a divisor. `of_file`: the reference must name the
+/// container.
 pub fn resource(of: &Value, of_file: bool, path: &Path) -> Vec<Problem> {
     let (name, mut found) = (text(of, "resource"), Vec::new());
     let huge = HUGE_PAGES.iter().any(|start| name.starts_with(start));
@@ -179,7 +179,7 @@ fn key(of: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// One line of a file that another container wrote into a directory of the pod.
+/// One line of a file in an emptyDir volume; a different container of the pod wrote the file.
 fn file(of: &Value, volumes: &HashMap<&str, &Value>, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let (name, at) = (text(of, "volumeName"), path.field("volumeName"));

@@ -71,7 +71,7 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Every problem of those of a pod. `names`: of all its other containers.
+/// Every problem of a pod's ephemeral containers. `names`: the names of all further containers of the pod.
 pub fn validate(spec: &Value, pod: &Surroundings<'_>, names: &HashSet<&str>, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();

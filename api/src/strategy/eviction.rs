@@ -79,7 +79,7 @@ pub fn judge(pod: &Value, budgets: &[Value], now: Time) -> EvictionVerdict {
     EvictionVerdict::Counted(counted(budget, allowed, text(&pod["metadata"], "name"), now))
 }
 
-/// The budget with one disruption less, and who it was.
+/// The budget with one allowed disruption less, and with the pod's name in `disruptedPods`.
 fn counted(budget: &Value, allowed: i64, pod: &str, now: Time) -> Value {
     let mut budget = budget.clone();
     let status = map_at(&mut budget, "status");
@@ -100,7 +100,7 @@ pub enum Allowance<'a> {
     Unknown(&'a str),
 }
 
-/// The budget's status says so, of the generation that it was counted for.
+/// Sets the budget's `DisruptionAllowed` condition, with the status' observed generation.
 pub fn set_allowance(status: &mut Value, allowance: Allowance<'_>, now: Time) {
     let (allowed, reason, message) = match allowance {
         Allowance::Sufficient => ("True", "SufficientPods", ""),
@@ -124,7 +124,7 @@ pub fn spared(status: &Value, now: Time) -> Value {
     status
 }
 
-/// The pod with a word on why it goes.
+/// The pod with a condition that names the eviction as the reason.
 pub fn doomed(pod: &Value, now: Time) -> Value {
     let mut pod = pod.clone();
     map_at(&mut pod, "status");
@@ -134,7 +134,7 @@ pub fn doomed(pod: &Value, now: Time) -> Value {
     pod
 }
 
-/// In place of the one of its type; the time stays where what it says does.
+/// Replaces the condition of the same type. The transition time stays if the condition's status stays.
 fn set_condition(status: &mut Value, mut condition: Value) {
     let mut all = list(status, "conditions").to_vec();
     match all.iter_mut().find(|old| old["type"] == condition["type"]) {

@@ -286,7 +286,7 @@ fn queues(queuing: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Each is of a type, and each of another one.
+/// Each condition must have a type, and no type may occur twice.
 fn conditions(of: &Value) -> Vec<Problem> {
     let mut seen = HashSet::new();
     let mut found = Vec::new();

@@ -1,9 +1,10 @@
-//! Kinds whose objects are those of another: one set of objects, said in two forms. PURE.
+//! Kinds that show the objects of a stored kind: one set of objects in two forms. PURE.
 //!
 //!     events.k8s.io/v1 Event                      <-> v1 Event
 //!     autoscaling/v1 HorizontalPodAutoscaler      <-> autoscaling/v2 HorizontalPodAutoscaler
 //!
-//! Each way gives a document of the other type with its `apiVersion`; nothing that the other can say is lost.
+//! Each direction returns a document of the target type with the target's `apiVersion`, and loses no field that the
+//! target type has.
 
 use super::doc::{list, remove};
 use serde_json::{Map, Value, json};

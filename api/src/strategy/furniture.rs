@@ -15,7 +15,7 @@ const ROOT_WORDS: &str = "Contains a CA bundle that can be used to verify the ku
                           endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
                           guaranteed across distributions of Kubernetes clusters.";
 
-/// `authority`: the certificate of the cluster, where it has one.
+/// `authority`: the certificate of the cluster; None without TLS.
 pub fn furniture(authority: Option<&str>) -> Vec<(Resource, Value)> {
     let account = (ACCOUNTS, json!({"metadata": {"name": ACCOUNT}}));
     [account].into_iter().chain(authority.map(|pem| (CONFIG_MAPS, root(pem)))).collect()
@@ -33,8 +33,8 @@ pub fn is_root(map: &Value, authority: &str) -> bool {
     map["data"][ROOT_KEY] == authority && map["data"].as_object().is_some_and(|data| data.len() == 1)
 }
 
-/// The class of claims that name none: a directory on the node of their pod. Who wants another default takes the mark
-/// away from this one.
+/// The default storage class, for claims without a class: a directory on the node of the pod. A user who wants a
+/// different default removes the annotation from this class.
 pub fn local_class() -> Value {
     json!({
         "metadata": {"name": "local", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},

@@ -1,5 +1,5 @@
-//! The rules of kinds that have few of their own: metadata as everywhere, a generation that grows where the kind counts
-//! them, nothing claimed. Kinds with rules of their own take the parts that they share from here:
+//! The rules of kinds with few special rules: common metadata, a generation that grows if the kind counts generations,
+//! no claims. Kinds with special rules take the common parts from here:
 //!
 //!     BuiltinStrategy { validate, durable: without_status, ..general::strategy::<false, true>() }
 

@@ -58,7 +58,7 @@ const OWN: [(&str, &str); 7] = [
          flocker azureFile vsphereVolume azureDisk photonPersistentDisk portworxVolume scaleIO local storageos csi",
     ),
 ];
-/// Beginnings of names that Go writes in capitals, and what it makes of them.
+/// Beginnings of field names that Go writes in capitals, and the spelling in Go.
 const CAPITALS: [(&str, &str); 22] = [
     ("api", "API"),
     ("aws", "AWS"),
@@ -116,13 +116,13 @@ pub fn invalid(type_name: &str, path: &Path, value: &Value, words: &str) -> Prob
     Problem::invalid(path, value.clone(), words).showing(shown(type_name, value))
 }
 
-/// The same of a list of them.
+/// The same for a list of documents.
 pub fn invalid_list(type_name: &str, path: &Path, values: &[Value], words: &str) -> Problem {
     let all: Vec<String> = values.iter().map(|value| shown(type_name, value)).collect();
     Problem::invalid(path, values.to_vec(), words).showing(format!("[{}]", all.join(",")))
 }
 
-/// The same of two specs of pods.
+/// The same for two pod specs.
 pub fn change_of_pod(old: &Value, new: &Value) -> Option<String> {
     change("PodSpec", &own_pod(old), &own_pod(new))
 }

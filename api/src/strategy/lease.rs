@@ -8,10 +8,10 @@ use super::{general, names};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
-/// Labels of a slice: whose places these are, and who keeps it.
+/// Labels of an EndpointSlice: the service, and the controller that manages the slice.
 pub const SERVICE: &str = "kubernetes.io/service-name";
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// The two of this master that keep slices: of what services select, and of Endpoints that a person made.
+/// The managers of slices in this master: for services with a selector, and for Endpoints that a user created.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 pub const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
 

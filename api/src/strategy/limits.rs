@@ -203,7 +203,7 @@ const SCOPES: [&str; 7] = [
     "Terminating",
     "VolumeAttributesClass",
 ];
-/// Resources that Kubernetes counts under names of its own, and which of them pods take.
+/// Resources that Kubernetes defines. A quota with a scope of pods may limit `OF_PODS`, but not `OTHERS`.
 const OF_PODS: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 const OTHERS: [&str; 13] = [
     "configmaps",
@@ -221,14 +221,15 @@ const OTHERS: [&str; 13] = [
     "storage",
 ];
 
-/// Which objects a quota is about: scopes that there are, that go together and with what is counted.
+/// Which objects a quota is about: every scope must be known, and must fit the further scopes and the limited
+/// resources.
 fn scopes(spec: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let shown = &spec["scopes"];
     let listed: Vec<&str> = list(spec, "scopes").iter().filter_map(Value::as_str).collect();
     let at = path.field("scopes");
     for scope in listed.iter().take(PROBLEMS_MAX) {
-        // Each problem shows the whole list: one for each scope that there is says enough.
+        // Each problem shows the whole list: a problem for each known scope is enough.
         if found.len() < SCOPES.len() {
             found.extend(scope_fits(spec, scope, || Problem::invalid(&at, shown.clone(), ""), &at, shown));
         }

@@ -4,7 +4,7 @@ use super::checks::full;
 use super::creation_token::{CREATION_TOKEN, creation_token_problem};
 use super::doc::{copy, default_to, has, is_empty, list, map_at, remove, text, texts};
 use super::finalizer::{FOREGROUND, ORPHAN};
-use super::rules::{Deleting, Deletion, Fate, Making, Rules};
+use super::rules::{Deleting, Deletion, DeletionPropagation, Making, Rules};
 use super::{finalizer, names, owner_references};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
@@ -38,17 +38,17 @@ pub fn create(object: &mut Value, making: &mut Making<'_>, generation: bool) {
     }
 }
 
-/// Metadata of an object that replaces another: what only the server says stays as it was, and the generation grows
-/// when `changed` and the kind counts them.
+/// Metadata of an update: fields that only the server sets stay as stored, and the generation grows when `changed` and
+/// the kind counts generations.
 pub fn update(new: &mut Value, old: &Value, changed: bool) {
     map_at(new, "metadata");
     let (was, meta) = (&old["metadata"], &mut new["metadata"]);
-    // A uid that is given and differs stays, so that validation can name it.
+    // A different uid in the document stays, so that validation can report the uid.
     default_to(meta, "uid", was["uid"].clone());
     for kept in ["creationTimestamp", "generation"] {
         copy(meta, was, kept);
     }
-    // Only a deletion gives these: those that a document brings itself stay, so that validation can name them.
+    // Only a deletion sets these fields. A value that the document adds stays, so that validation can report the value.
     if has(was, "deletionTimestamp") || !has(meta, "deletionTimestamp") {
         copy(meta, was, "deletionTimestamp");
     }
@@ -122,12 +122,14 @@ pub fn delete(object: &Value, deleting: Deleting) -> Deletion {
     Deletion::Mark(marked(object, deleting.now, 0))
 }
 
-/// The object with the finalizers that a deletion gives it. `fate`: what the deletion says becomes of what it owns;
-/// `default`: what does where neither that nor a finalizer says it.
-pub fn parting(object: &Value, fate: Option<Fate>, default: Fate) -> Value {
+/// The object with the finalizers that a deletion gives it. `fate`: the fate of owned objects in the delete request;
+/// `default`: the fate if neither the request nor a finalizer sets a fate.
+pub fn parting(object: &Value, fate: Option<DeletionPropagation>, default: DeletionPropagation) -> Value {
     let all = list(&object["metadata"], "finalizers");
     let held = |finalizer: &str| all.iter().any(|one| one == finalizer);
-    let stands = [Fate::Orphan, Fate::Foreground].into_iter().find(|fate| fate.finalizer().is_some_and(held));
+    let stands = [DeletionPropagation::Orphan, DeletionPropagation::Foreground]
+        .into_iter()
+        .find(|fate| fate.finalizer().is_some_and(held));
     let fate = fate.or(stands).unwrap_or(default);
     let mut kept: Vec<Value> = all.iter().filter(|one| *one != ORPHAN && *one != FOREGROUND).cloned().collect();
     kept.extend(fate.finalizer().map(Value::from));
@@ -137,7 +139,7 @@ pub fn parting(object: &Value, fate: Option<Fate>, default: Fate) -> Value {
     object
 }
 
-/// The object without one of its finalizers.
+/// The object without the given finalizer.
 pub fn without_finalizer(object: &Value, finalizer: &str) -> Value {
     let mut object = object.clone();
     if let Some(all) = object["metadata"].get_mut("finalizers").and_then(Value::as_array_mut) {
@@ -179,7 +181,7 @@ pub fn is_released(object: &Value) -> bool {
         && list(meta, "finalizers").is_empty()
 }
 
-/// Labels of one map that follow no rule of v1. Nobody had more than a handful.
+/// Most labels of one map that break the rules of v1. Clients of 2014 set only a handful of labels.
 const OLD_LABELS_MAX: usize = 64;
 
 /// Where objects of a kind live.
@@ -249,8 +251,8 @@ fn stem(base: &str) -> String {
     cut.map_or_else(|| base.to_owned(), |(at, _)| format!("{}a", &base[..at]))
 }
 
-/// Every problem of metadata that replaces other metadata: those of the server's own fields. A uid that is given and
-/// differs is a conflict of preconditions for whoever writes a whole document.
+/// Every problem of a change of metadata: changes of fields that clients cannot change. A different uid in a whole
+/// document from the client is a conflict of preconditions instead.
 pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
     let path = Path::new("metadata");
     let (meta, was) = (&new["metadata"], &old["metadata"]);
@@ -472,13 +474,18 @@ mod tests {
         });
         assert_eq!(held["metadata"], expected);
         assert_eq!(delete(&held, deleting), Deletion::Mark(held.clone()));
-        let parted = |object: &Value, fate| parting(object, fate, Fate::Background)["metadata"]["finalizers"].clone();
-        let waits = parting(&held, Some(Fate::Foreground), Fate::Background);
+        let parted = |object: &Value, fate| {
+            parting(object, fate, DeletionPropagation::Background)["metadata"]["finalizers"].clone()
+        };
+        let waits = parting(&held, Some(DeletionPropagation::Foreground), DeletionPropagation::Background);
         assert_eq!(waits["metadata"]["finalizers"], json!(["a.b/c", "foregroundDeletion"]));
         assert_eq!(parted(&waits, None), json!(["a.b/c", "foregroundDeletion"]), "what was said once holds");
-        assert_eq!(parted(&waits, Some(Fate::Background)), json!(["a.b/c"]));
-        assert_eq!(parted(&waits, Some(Fate::Orphan)), json!(["a.b/c", "orphan"]));
-        assert_eq!(parting(&json!({"metadata": {}}), None, Fate::Orphan)["metadata"]["finalizers"], json!(["orphan"]));
+        assert_eq!(parted(&waits, Some(DeletionPropagation::Background)), json!(["a.b/c"]));
+        assert_eq!(parted(&waits, Some(DeletionPropagation::Orphan)), json!(["a.b/c", "orphan"]));
+        assert_eq!(
+            parting(&json!({"metadata": {}}), None, DeletionPropagation::Orphan)["metadata"]["finalizers"],
+            json!(["orphan"])
+        );
         assert!(!is_released(&held));
         let mut free = held;
         remove(&mut free["metadata"], "finalizers");

@@ -117,7 +117,8 @@ pub use rbac::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
 pub use replicationcontroller::REPLICATION_CONTROLLER;
 pub use review::REVIEW;
 pub use rules::{
-    BuiltinStrategy, Deleting, Deletion, Fate, Making, Rules, Share, Strategy, StrategyRef, keep_metadata, keep_status,
+    BuiltinStrategy, Deleting, Deletion, DeletionPropagation, Making, Rules, Share, Strategy, StrategyRef,
+    keep_metadata, keep_status,
 };
 pub use scale::SCALE;
 pub use scaling::{AUTOSCALER, DISRUPTION_BUDGET};
@@ -136,7 +137,7 @@ pub fn covers(by_strategy: &Problem, of_type: &Problem) -> bool {
     let alike = by_strategy.reason == of_type.reason
         && by_strategy.value == of_type.value
         && by_strategy.detail == of_type.detail;
-    // That it may not change is another matter.
+    // A strategy's `field is immutable` says nothing about the type of the value.
     let same_path = (reported == found || reported == bare) && by_strategy.detail != "field is immutable";
     same_path || (by_strategy.shown.is_some() && found.strip_suffix(".type") == Some(reported)) || alike
 }

@@ -10,7 +10,7 @@ const LABEL_BYTES_MAX: usize = 63;
 const SUBDOMAIN_BYTES_MAX: usize = 253;
 /// Longest name of a port (RFC 6335).
 const PORT_NAME_BYTES_MAX: usize = 15;
-/// Longest label value that 2014 could hold in a file name or a selector; it set no limit of its own.
+/// Longest label value that fitted a file name or a selector in 2014; Kubernetes of 2014 had no limit.
 const OLD_LABEL_BYTES_MAX: usize = 253;
 
 const LABEL_WORDS: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
@@ -125,7 +125,7 @@ pub fn label_value(value: &str) -> Faults {
     faults
 }
 
-/// Keys of labels in 2014, which did not check them: whatever a selector can still name.
+/// Keys of labels in 2014, unchecked at that time: every key that a selector can still name is valid.
 pub fn old_label_key(key: &str) -> Faults {
     let bad = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '=' | ',' | '!' | '(' | ')');
     if key.is_empty() || key.contains(bad) {
@@ -134,7 +134,7 @@ pub fn old_label_key(key: &str) -> Faults {
     no_longer_than(key, OLD_LABEL_BYTES_MAX)
 }
 
-/// Values of labels in 2014, which did not check them either: the guestbook of then has `redisslave,redis-master`.
+/// Values of labels in 2014, also unchecked at that time: the guestbook of 2014 has `redisslave,redis-master`.
 pub fn old_label_value(value: &str) -> Faults {
     if value.contains(char::is_control) {
         return vec!["must not hold control characters".into()];
@@ -179,7 +179,7 @@ pub fn search_domain(name: &str) -> Faults {
     faults
 }
 
-/// Paths that stay where they begin.
+/// Paths that cannot leave the start directory.
 pub fn no_back_steps(path: &str) -> Faults {
     if path.split('/').any(|part| part == "..") { vec![NO_BACK_STEPS.into()] } else { Vec::new() }
 }

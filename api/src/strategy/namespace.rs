@@ -8,14 +8,14 @@ use super::{finalizer, general, names};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
-/// The label that every namespace has, so that selectors can name one.
+/// The label with the name of each namespace, for selectors.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 pub const FINALIZER: &str = finalizer::NAMESPACE;
 /// The namespace that is the cluster: its uid is the cluster's identity, and its secrets are the cluster's keys.
 pub const CLUSTER: &str = "kube-system";
 /// Every cluster has these.
 pub const SYSTEM: [&str; 4] = ["default", "kube-node-lease", "kube-public", CLUSTER];
-/// Nobody deletes these of them.
+/// System namespaces that cannot be deleted.
 pub const PROTECTED: [&str; 3] = ["default", "kube-public", CLUSTER];
 
 pub static NAMESPACE: BuiltinStrategy = BuiltinStrategy {
@@ -62,14 +62,14 @@ fn label(namespace: &mut Value) {
     meta["labels"][NAME_LABEL] = name;
 }
 
-/// The end begins: nothing can be made in it any more, and the controllers take away what it holds. It goes when no
-/// finalizer holds it.
+/// Deletion starts: no object can be created in the namespace any more, and the controllers delete the existing
+/// objects. The namespace is removed when the last finalizer is gone.
 fn delete(namespace: &Value, deleting: Deleting) -> Deletion {
     if !is_ending(namespace) {
         let mut ending = namespace.clone();
         ending["metadata"]["deletionTimestamp"] = deleting.now.to_string().into();
         map_at(&mut ending, "status").insert("phase".into(), "Terminating".into());
-        // One of before namespaces had finalizers: what it holds goes all the same.
+        // A namespace older than finalizers gets the finalizer now: the controllers must delete the objects here too.
         if list(&ending["spec"], "finalizers").is_empty() {
             ending["spec"] = json!({"finalizers": [FINALIZER]});
         }
@@ -78,7 +78,8 @@ fn delete(namespace: &Value, deleting: Deleting) -> Deletion {
     if released(namespace) { Deletion::Remove } else { Deletion::Mark(namespace.clone()) }
 }
 
-/// It has no grace: what is in it has. Its spec says who waits for that.
+/// A namespace has no grace period; the objects in the namespace have. The finalizers in the spec name the controllers
+/// that still have work.
 fn released(namespace: &Value) -> bool {
     is_ending(namespace)
         && list(&namespace["spec"], "finalizers").is_empty()
@@ -129,7 +130,7 @@ fn phase(new: &Value, old: &Value) -> Option<Problem> {
     wrong.then(|| Problem::invalid(&Path::new("status.Phase"), phase, words))
 }
 
-/// The finalizers of a namespace: whoever has done its part removes its own here.
+/// The finalizers of a namespace: each controller removes its finalizer here when its work is done.
 pub static FINALIZE: Share = Share {
     name: "finalize",
     take: |new, old, _| {

@@ -1,11 +1,11 @@
-//! Address ranges: those of services, and those of either family that objects name.
+//! Address ranges: IPv4 ranges of services and pods, and ranges of either family in objects.
 
 use coracle_schema::Path;
 use serde_json::Value;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A range of IPv4 addresses, of services or of pods: `10.96.0.0/16`.
+/// An IPv4 address range for services or pods: `10.96.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     base: Ipv4Addr,
@@ -158,7 +158,7 @@ impl fmt::Display for NodePorts {
 pub struct Range {
     pub v6: bool,
     start: u128,
-    /// Of the number: those of an address of four bytes stand at the top.
+    /// The prefix length within `start`. An IPv4 address takes the highest 32 bits.
     bits: u32,
 }
 
@@ -188,7 +188,7 @@ impl Range {
         self.v6 == inner.v6 && inner.bits > self.bits && inner.start & self.mask() == self.start & self.mask()
     }
 
-    /// Whether it means addresses of four bytes in those of sixteen.
+    /// Whether this is a range of IPv4-mapped IPv6 addresses.
     pub fn is_mapped(&self) -> bool {
         self.v6 && Ipv6Addr::from(self.start).to_ipv4_mapped().is_some()
     }

@@ -207,7 +207,7 @@ fn backend(backend: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Another object of the namespace, of any kind.
+/// A reference to an object of any kind in the same namespace.
 fn reference(of: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let group = text(of, "apiGroup");

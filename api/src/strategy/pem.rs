@@ -19,7 +19,7 @@ const SEQUENCE: u8 = 0x30;
 const FIRST: u8 = 0xa0;
 const SECOND: u8 = 0xa1;
 
-/// Types of blocks that are passed over, in one message.
+/// Most types of skipped blocks in one message.
 const SKIPPED_MAX: usize = 16;
 /// Blocks without an end, or with a content that is none, that are passed over: for each the rest of the text is read.
 const BROKEN_MAX: usize = 8;
@@ -91,7 +91,7 @@ pub fn mismatch(certificate: &str, key: &str) -> Option<String> {
     }
 }
 
-/// The content of the first block of a wanted type; the types of those before it are named.
+/// The content of the first block of a wanted type; the types of earlier blocks are added to `skipped`.
 fn block(text: &str, wanted: impl Fn(&str) -> bool, skipped: &mut Vec<String>) -> Option<Vec<u8>> {
     let (mut lines, mut broken) = (text.lines(), 0);
     while let Some(line) = lines.next().filter(|_| broken < BROKEN_MAX) {
@@ -235,7 +235,7 @@ gcpNd/monCk50ZziEztFZQfO98lzeEQabw==
 -----END EC PRIVATE KEY-----
 ";
 
-    /// Each of these lines would have the rest read: a megabyte of them took minutes.
+    /// Without a limit each of these lines makes the parser read the rest: a megabyte of such lines took minutes.
     #[test]
     fn blocks_without_an_end_are_few() {
         let beginnings = "-----BEGIN A-----\n".repeat(50_000);

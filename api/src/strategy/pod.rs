@@ -9,7 +9,7 @@ use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// Grace of a pod that does not say one.
+/// The grace period of a pod without a grace period in the spec.
 pub const GRACE_S_DEFAULT: i64 = 30;
 
 pub static POD: BuiltinStrategy = BuiltinStrategy {

@@ -4,7 +4,7 @@ use super::doc::{default_to, has, is_empty, list, list_at, map_at, number, text,
 use super::qos::{self, Amounts};
 use serde_json::{Value, json};
 
-/// Defaults of the spec of a pod.
+/// Defaults for the spec of a pod.
 pub fn pod(spec: &mut Value) {
     template(spec);
     default_to(spec, "enableServiceLinks", true);
@@ -16,9 +16,9 @@ pub fn pod(spec: &mut Value) {
     }
 }
 
-/// The default requests of a pod: those of a container are its limits; those of the pod, if it has resources as a
-/// whole, what its containers ask for together, and of all else what it is limited to. Large pages are not shared: they
-/// are limited first.
+/// The default requests of a pod: a container requests its limits. A pod with resources of its own requests the sum of
+/// its containers' cpu and memory requests, and its own limits of all further resources. Huge pages cannot be
+/// overcommitted: the pod's limits get the containers' huge pages first.
 pub fn requests(spec: &mut Value) {
     for field in ["initContainers", "containers"] {
         list_at(spec, field).for_each(request_limits);
@@ -44,18 +44,18 @@ fn fill(resources: &mut Value, which: &str, amounts: Amounts) {
     }
 }
 
-/// The defaults of a pod when it is made, whatever its template said: an account and a priority.
+/// The defaults of a new pod, with or without a template: a service account and a priority.
 pub fn admitted(spec: &mut Value) {
     default_to(spec, "serviceAccountName", "default");
     spec["serviceAccount"] = spec["serviceAccountName"].clone();
-    // Classes of priority are not looked up: a pod that names one keeps what it says.
+    // Priority classes are not looked up: a pod with a priority class keeps its own priority and policy.
     if text(spec, "priorityClassName").is_empty() {
         default_to(spec, "priority", 0);
         default_to(spec, "preemptionPolicy", "PreemptLowerPriority");
     }
 }
 
-/// The defaults of a pod at each write: tolerations of nodes that are away.
+/// The defaults of a pod at each write: tolerations of nodes that are not ready or unreachable.
 pub fn patience(spec: &mut Value) {
     for away in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = list(spec, "tolerations").iter().any(|one| {
@@ -71,7 +71,7 @@ pub fn patience(spec: &mut Value) {
     }
 }
 
-/// Defaults of the spec of a template.
+/// Defaults for the pod spec of a template.
 pub fn template(spec: &mut Value) {
     map_at(spec, "securityContext");
     for (field, value) in [

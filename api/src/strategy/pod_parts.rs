@@ -1,5 +1,4 @@
-//! The smaller parts of a pod's spec: how it finds names, what it waits for, what it tolerates, which resources it
-//! claims.
+//! The smaller parts of a pod's spec: DNS, host aliases, gates, tolerations, resource claims.
 
 use super::checks::{PROBLEMS_MAX, full, one_of, supported_text};
 use super::doc::{has, is_empty, list, text};
@@ -10,14 +9,14 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 
 pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-/// Names that a problem shows of those that would be right: it is told of each one that is not.
+/// Most valid names in the problem of an unknown claim; each unknown claim has such a problem.
 const CLAIMS_SHOWN_MAX: usize = 16;
 /// Servers that a resolver asks, domains that it tries, and how long their list may be.
 const SERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
 const SEARCH_BYTES_MAX: usize = 2048;
 
-/// How a pod finds names, where its policy leaves that to it or asks for more.
+/// Checks the DNS configuration of a pod.
 pub fn dns(spec: &Value, path: &Path) -> Vec<Problem> {
     let (config, path) = (&spec["dnsConfig"], path.field("dnsConfig"));
     let (servers, searches) = (list(config, "nameservers"), list(config, "searches"));
@@ -97,8 +96,8 @@ pub fn gates(spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// The names of a pod's claims to resources; their problems are added to those found. `pod`: its name, of which those
-/// of made claims are made; empty in a template.
+/// The names of a pod's claims to resources; their problems are added to those found. `pod`: the pod's name, a part of
+/// the names of generated claims; empty in a template.
 pub fn resource_claims<'s>(spec: &'s Value, pod: &str, path: &Path, found: &mut Vec<Problem>) -> BTreeSet<&'s str> {
     let mut seen = BTreeSet::new();
     for (at, claim) in list(spec, "resourceClaims").iter().enumerate() {
@@ -140,7 +139,7 @@ pub fn resource_claims<'s>(spec: &'s Value, pod: &str, path: &Path, found: &mut 
     seen
 }
 
-/// Which of its pod's claims a container uses.
+/// Checks the claims that a container uses: each must be a claim of the pod.
 pub fn claims_used(resources: &Value, claims: &BTreeSet<&str>, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();

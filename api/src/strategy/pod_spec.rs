@@ -115,7 +115,7 @@ fn whole(spec: &Value, path: &Path) -> Vec<Problem> {
         for (name, limit) in entries(&container["resources"], "limits").filter(|(name, _)| has(&own["limits"], name)) {
             let most = &own["limits"][name];
             if quantity(limit) > quantity(most) {
-                // Kubernetes speaks of the container so.
+                // Kubernetes builds the path of the container in this order.
                 let path = path.field("containers").index(at).key(name).field("limits");
                 let words = format!("must be less than or equal to pod limits of {}", amounts::shown(most));
                 found.push(Problem::invalid(&path, amounts::shown(limit), words));
@@ -166,7 +166,7 @@ fn containers(spec: &Value, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem>
             if !name.is_empty() && !seen.insert(name) {
                 found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
             }
-            // Of those that come one after the other each may have the port.
+            // Init containers run one after the other, so two init containers may have the same host port.
             if kind == ContainerKind::Init {
                 found.extend(host_port_clashes(&all[at..=at], &of_all));
             }

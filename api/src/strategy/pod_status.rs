@@ -74,7 +74,7 @@ fn may_restart(code: i64, name: &str, of_spec: &str, spec: &Value) -> bool {
     if of_spec == "ephemeralContainers" {
         return false;
     }
-    // A rule of one of them may start all of them anew.
+    // A rule of any container may restart all containers of the pod.
     let all = |rule: &Value| text(rule, "action") == "RestartAllContainers";
     let lists = ["initContainers", "containers"].into_iter().flat_map(|field| list(spec, field));
     if lists.flat_map(|container| list(container, "restartPolicyRules")).any(all) {
@@ -112,7 +112,7 @@ fn claimed(status: &Value, spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Conditions of names that can be, addresses that are some, one a family.
+/// Checks condition types and addresses: valid names, valid IP addresses, one address for each family.
 fn standing(status: &Value) -> Vec<Problem> {
     let (mut found, path) = (Vec::new(), Path::new("status"));
     for (at, condition) in list(status, "conditions").iter().enumerate().take(PROBLEMS_MAX) {
@@ -127,7 +127,7 @@ fn standing(status: &Value) -> Vec<Problem> {
             found.push(Problem::invalid(&at.index(0).field("ip"), first["ip"].clone(), "must be equal to `hostIP`"));
         }
         for (n, ip) in all.iter().map(|one| text(one, "ip")).enumerate().take(PROBLEMS_MAX) {
-            // However an address is spelled, what leads to it knows which it is.
+            // Any spelling of an address is good: readers of the status parse the address.
             let faults = if ip.parse::<IpAddr>().is_ok() { Vec::new() } else { names::ip(ip) };
             found.extend(names::problems(&at.index(n), ip, faults));
         }

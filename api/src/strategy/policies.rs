@@ -196,7 +196,7 @@ fn variables(spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Checks of an expression only that there is one.
+/// Checks only that the expression is not empty.
 fn expression(of: &Value, field: &str, words: &str, path: &Path) -> Option<Problem> {
     text(of, field).trim().is_empty().then(|| Problem::required(&path.field(field), words))
 }

@@ -5,7 +5,7 @@ use coracle_schema::{Quantity, Sum};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// So much of each resource, by its name.
+/// The amount of each resource, by resource name.
 pub type Amounts = BTreeMap<String, Sum>;
 
 /// A list of amounts in a document.
@@ -38,7 +38,7 @@ pub fn of_containers(spec: &Value, which: &str) -> Amounts {
     let (mut beside, mut most) = (Amounts::new(), Amounts::new());
     for container in list(spec, "initContainers") {
         let own = amounts(&container["resources"][which]);
-        // One that goes on runs beside all that come after it.
+        // An init container that always restarts runs beside all later containers.
         if container["restartPolicy"] == "Always" {
             add_all(&mut beside, &own);
             at_least(&mut most, &beside);
@@ -53,7 +53,7 @@ pub fn of_containers(spec: &Value, which: &str) -> Amounts {
     sum
 }
 
-/// The amounts of a pod: those of the pod itself, and for other resources those of its containers.
+/// The amounts of a pod: the amounts in the pod's own resources, and the containers' amounts for all further resources.
 pub fn of_pod(spec: &Value, which: &str) -> Amounts {
     let mut all = of_containers(spec, which);
     all.extend(amounts(&spec["resources"][which]));

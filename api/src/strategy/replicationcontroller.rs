@@ -1,4 +1,4 @@
-//! Replication controllers: so many pods of a template.
+//! Replication controllers: a number of pods from a template.
 
 use super::checks::{NOT_NEGATIVE, supported_text};
 use super::doc::{copy, default_to, entries, has, is_empty, map_at, number, text};

@@ -1,4 +1,4 @@
-//! A resize: what the containers of a pod that runs may use. It comes by a path of its own, and changes nothing else.
+//! A resize changes the resources of a running pod and its containers. The subresource `resize` changes no other field.
 //! PURE.
 
 use super::doc::{copy, has, list, text};

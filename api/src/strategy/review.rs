@@ -1,6 +1,7 @@
-//! Questions that are answered and not stored: who somebody is, what they may do. PURE.
+//! Reviews of authentication and authorization: the server answers a create and stores nothing. PURE.
 //!
-//! There are no rules of access yet: whoever reaches the server may do all of it, so that is what the answers say.
+//! The server has no access rules yet: every client that reaches the server may do everything, and every answer says
+//! so.
 
 use super::checks::full;
 use super::rules::{BuiltinStrategy, Rules};
@@ -75,8 +76,8 @@ fn nameless(meta: &Value, placed: bool) -> Option<Problem> {
     said.then(|| Problem::invalid(&Path::new("metadata"), meta.clone(), words))
 }
 
-/// Which of the objects are meant: as one text, or as a list of rules. Rules with an operator of a later version are
-/// let through.
+/// Checks the selector of a request: a raw text or a list of requirements. Rules with an operator of a later version
+/// are let through.
 fn narrowed(selector: &Value, labels: bool, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     if !selector.is_object() {

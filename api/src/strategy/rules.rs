@@ -11,8 +11,7 @@ use std::net::Ipv4Addr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The rules of one kind, beyond its schema. `metadata.namespace` of a namespaced object is set before any of them
-/// runs.
+/// The rules of a kind beyond the schema. `metadata.namespace` of a namespaced object is set before any rule runs.
 pub trait Strategy: Send + Sync {
     /// Completes a new object: name from generateName, uid, times, generation, the first status, defaults that depend
     /// on other fields, addresses. The schema's own defaults are set already.
@@ -29,7 +28,7 @@ pub trait Strategy: Send + Sync {
     /// Every problem of an object on its own, metadata included.
     fn validate(&self, object: &Value, rules: Rules) -> Vec<Problem>;
 
-    /// Every problem of an object that replaces another: those of `validate`, and changes that are not allowed.
+    /// Every problem of an update: the problems of `validate`, and forbidden changes.
     fn validate_update(&self, new: &Value, old: &Value, rules: Rules) -> Vec<Problem>;
 
     /// The names, addresses and ports that the object owns while it lives. Its creation token is claimed elsewhere: see
@@ -39,7 +38,7 @@ pub trait Strategy: Send + Sync {
     /// Whether objects of this kind are known to claim nothing but a creation token.
     fn claims_nothing(&self) -> bool;
 
-    /// How much of the object goes to disk. Nothing but its status decides that.
+    /// How much of the object goes to disk. The decision depends only on the status.
     fn durable(&self, object: &Value) -> Durable;
 
     /// The effect of a DELETE.
@@ -49,7 +48,7 @@ pub trait Strategy: Send + Sync {
     fn released(&self, object: &Value) -> bool;
 }
 
-/// The rules of a built-in kind: a row of functions, one for each of the trait.
+/// The rules of a built-in kind: a function for each method of the trait.
 pub struct BuiltinStrategy {
     pub create: fn(&mut Value, &mut Making<'_>),
     pub update: fn(new: &mut Value, old: &Value, &mut Making<'_>),
@@ -104,7 +103,8 @@ impl Strategy for BuiltinStrategy {
     }
 }
 
-/// The rules in a row of the kind table. A kind of run time brings its own, and whatever they know goes with it.
+/// The rules in a row of the kind table. A kind that is defined at run time brings its own rules, and the data of these
+/// rules with them.
 #[derive(Clone)]
 pub enum StrategyRef {
     Builtin(&'static BuiltinStrategy),
@@ -122,11 +122,11 @@ impl Deref for StrategyRef {
     }
 }
 
-/// A part of an object's document that has a path of its own, beside its status.
+/// A part of an object's document, apart from the status, that has a subresource.
 pub struct Share {
-    /// The last part of its path.
+    /// The name of the subresource: the last part of the path.
     pub name: &'static str,
-    /// Reduces the document that was sent to this part: everything else becomes what is stored.
+    /// Reduces the document that was sent to this part: all further fields get the stored values.
     pub take: fn(new: &mut Value, old: &Value, now: Time),
     /// Every problem of the object as it would be then.
     pub validate_update: fn(new: &Value, old: &Value, Rules) -> Vec<Problem>,
@@ -153,8 +153,8 @@ pub struct Rules {
     pub node_ports: NodePorts,
     /// The object exists, and its earlier form is unknown: fields that a create may not set may be set.
     pub standing: bool,
-    /// A patch made the document: another uid in it is a problem of that field, and not a sign that another object was
-    /// meant.
+    /// A patch made the document: a different uid is then a problem of the uid field, not a sign that the client meant
+    /// a different object.
     pub patched: bool,
     /// The object was sent in another form than it is stored in (`Kind::alias`), which may be held to more.
     pub other_form: bool,
@@ -185,7 +185,7 @@ pub struct Deleting {
 
 /// The fate of the objects that a deleted object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum DeletionPropagation {
     /// They stay, without their owner.
     Orphan,
     /// They go after their owner.
@@ -194,21 +194,24 @@ pub enum Fate {
     Foreground,
 }
 
-impl Fate {
+impl DeletionPropagation {
     /// `propagationPolicy` on the wire.
-    pub const WIRE: [(&'static str, Fate); 3] =
-        [("Foreground", Fate::Foreground), ("Background", Fate::Background), ("Orphan", Fate::Orphan)];
+    pub const WIRE: [(&'static str, DeletionPropagation); 3] = [
+        ("Foreground", DeletionPropagation::Foreground),
+        ("Background", DeletionPropagation::Background),
+        ("Orphan", DeletionPropagation::Orphan),
+    ];
 
-    pub fn parse(text: &str) -> Option<Fate> {
-        Fate::WIRE.iter().find(|(name, _)| *name == text).map(|(_, fate)| *fate)
+    pub fn parse(text: &str) -> Option<DeletionPropagation> {
+        DeletionPropagation::WIRE.iter().find(|(name, _)| *name == text).map(|(_, fate)| *fate)
     }
 
     /// The finalizer that holds the object until its dependents have met their fate.
     pub fn finalizer(self) -> Option<&'static str> {
         match self {
-            Fate::Orphan => Some(finalizer::ORPHAN),
-            Fate::Background => None,
-            Fate::Foreground => Some(finalizer::FOREGROUND),
+            DeletionPropagation::Orphan => Some(finalizer::ORPHAN),
+            DeletionPropagation::Background => None,
+            DeletionPropagation::Foreground => Some(finalizer::FOREGROUND),
         }
     }
 }

@@ -209,7 +209,7 @@ fn metric_problems(metric: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// One source of a metric, and what it should come to.
+/// Checks the source of a metric, and the target.
 fn measured(source: &str, of: &Value, path: &Path) -> Vec<Problem> {
     let (target, at) = (&of["target"], path.field("target"));
     let (mut found, said) = (Vec::new(), |field: &str| has(target, field));

@@ -75,7 +75,8 @@ pub fn of_pod(spec: &Value, path: &Path) -> Vec<Problem> {
     for (field, known) in
         [("supplementalGroupsPolicy", &["Merge", "Strict"][..]), ("seLinuxChangePolicy", &["Recursive"])]
     {
-        // The other policy is one for clusters that have it.
+        // `MountOption` is accepted too. The message names only `Recursive`, because `MountOption` is for clusters with
+        // that feature.
         if has(context, field) && !(field == "seLinuxChangePolicy" && change == "MountOption") {
             found.extend(one_of(text(context, field), known, &at.field(field)));
         }
@@ -150,7 +151,7 @@ fn sysctls(spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// The field by which a pod shares with its host what this setting is about: there it would be the host's.
+/// The field that makes the pod share the sysctl's namespace with the host: the sysctl would then change the host.
 fn shared_by(sysctl: &str) -> Option<&'static str> {
     // With slashes between its parts a name may have dots inside of them, and the other way round.
     let slashes = sysctl.find(['.', '/']).is_some_and(|first| sysctl[first..].starts_with('/'));
@@ -219,7 +220,7 @@ fn app_armor(profile: &Value, path: &Path) -> Vec<Problem> {
     }
 }
 
-/// Nothing here runs Windows; what is said for it is held to its form.
+/// Nothing here runs Windows; the fields for Windows must have the right form all the same.
 fn windows(options: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     if let Some(name) = options["gmsaCredentialSpecName"].as_str() {

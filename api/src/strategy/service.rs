@@ -1,4 +1,4 @@
-//! Services: what is given to them (addresses, ports), what they keep.
+//! Services: fields that the server gives (addresses, ports), and fields that an update keeps.
 //!
 //!     create:  defaults -> address -> node ports
 //!     update:  defaults -> what is left out stays -> what the type no longer has goes -> address -> node ports
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// Candidates for one service: each of its ports may be one that it asks for itself.
+/// Most candidates for the node ports of one service: the service itself may already ask for a candidate.
 const CANDIDATES_MAX: usize = 1 << 16;
 /// How long a client stays with its pod unless a service says otherwise.
 const AFFINITY_S_DEFAULT: i64 = 3 * 60 * 60;
-/// A service without an address of its own.
+/// The `clusterIP` of a service without an address.
 pub const HEADLESS: &str = "None";
 /// The space of claims on service addresses.
 pub const CLUSTER_IP: &str = "clusterIP";
@@ -177,10 +177,11 @@ fn give(spec: &mut Value, making: &mut Making<'_>) {
     }
 }
 
-/// Services here are IPv4; a headless one without a selector leaves that to whoever fills it, as Kubernetes writes it.
+/// Services here are IPv4; a headless service without a selector gets both families, as in Kubernetes, because the
+/// author of the endpoints decides.
 fn families(spec: &mut Value) {
     let open = is_headless(spec) && is_empty(&spec["selector"]);
-    // Of an address of the other family nothing is concluded: validation says that there is none here.
+    // An IPv6 address sets no family here: validation reports that services have no IPv6 addresses.
     let other = list(spec, "clusterIPs").first().and_then(Value::as_str).is_some_and(|ip| ip.contains(':'));
     if is_empty(&spec["ipFamilies"]) && !other {
         spec["ipFamilies"] = if open { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };

@@ -81,7 +81,7 @@ pub(super) fn duplicates(spec: &Value, path: &Path) -> Vec<Problem> {
         }
         let (protocol, value) = (text(port, "protocol"), number(port, "port"));
         if !seen.insert((protocol, value)) {
-            // As Kubernetes shows what it compares: a port of its own type, with these two fields alone.
+            // Kubernetes shows the compared value: a port of Kubernetes' own type with only these two fields set.
             let key = format!(
                 "{{\"Name\":\"\",\"Protocol\":{protocol:?},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\
                  \"NodePort\":0}}",

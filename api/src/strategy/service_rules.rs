@@ -27,7 +27,7 @@ const AFFINITY_S_MAX: i64 = 86400;
 pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(service, Scope::Namespaced, names::label, rules);
     if rules.old_names {
-        // Names of services were labels in 2014 too: they are part of other names.
+        // Names of services were labels in 2014 too, because further names contain the service's name.
         let name = text(&service["metadata"], "name");
         found.extend(names::problems(&Path::new("metadata.name"), name, names::label(name)));
     }

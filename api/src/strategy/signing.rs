@@ -1,4 +1,5 @@
-//! Requests for certificates. What is asked for, and by whom, stays as it was made; conditions say what became of it.
+//! Certificate signing requests. The request and the requester never change; conditions record the decision and the
+//! result.
 
 use super::checks::{full, supported_text};
 use super::doc::{copy, default_to, list, map_at, number, text};
@@ -12,7 +13,7 @@ use std::collections::HashSet;
 
 /// Signs what clients of the API server itself show.
 pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// Signed what nobody knew of, before signers had names.
+/// The signer of requests for unknown purposes, from before signers had names.
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 const LABEL: &str = "CERTIFICATE REQUEST";
 /// Shortest life of a certificate.
@@ -43,13 +44,13 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// Conditions that say what was decided.
+/// The types of conditions that record a decision.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
 pub static SIGNING_REQUEST: BuiltinStrategy =
     BuiltinStrategy { update, status_update, validate, validate_update, ..general::strategy::<true, false>() };
 
-/// Whether it is granted: a word of its own, which is not taken back.
+/// The approval or denial of a request: a subresource whose decision cannot be withdrawn.
 pub static APPROVAL: Share = Share {
     name: "approval",
     take: |new, old, now| {
@@ -68,7 +69,8 @@ fn conditions(request: &Value) -> &[Value] {
     list(&request["status"], "conditions")
 }
 
-/// Conditions without times get them: a new one now, one that says what it said keeps when it began to.
+/// Conditions without times get them: a new condition gets the current time, a condition with an unchanged status keeps
+/// the time of its last transition.
 fn dated(conditions: &[Value], before: &[Value], now: Time) -> Vec<Value> {
     let dated = |condition: &Value| {
         let mut condition = condition.clone();
@@ -138,7 +140,8 @@ fn update(new: &mut Value, old: &Value, making: &mut Making<'_>) {
     general::update::<false>(new, old, making);
 }
 
-/// Decisions are made in another subresource: here they stay as they were; adding or removing one is refused.
+/// Decisions are made through the subresource `approval`. A status update keeps stored decisions, and cannot add or
+/// remove a decision.
 fn status_update(new: &mut Value, old: &Value) {
     for decision in ["Approved", "Denied"] {
         let was = conditions(old).iter().find(|condition| text(condition, "type") == decision).cloned();
@@ -151,7 +154,8 @@ fn status_update(new: &mut Value, old: &Value) {
     meta::status_update(new, old);
 }
 
-/// The problem of certificates as PEM text: at least one, and nothing else.
+/// The problem of certificates as PEM text: the text must hold at least one certificate and no block of a different
+/// type.
 fn certificates(sent: &str) -> Option<String> {
     let text = String::from_utf8(base64::decode(sent).unwrap_or_default()).unwrap_or_default();
     let mut found = 0;

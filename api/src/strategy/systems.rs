@@ -1,4 +1,4 @@
-//! The system that a pod's containers are made for: what the other one alone knows may not be asked for.
+//! The system that a pod's containers are made for: fields that only the other system knows are forbidden.
 
 use super::annotated::containers;
 use super::checks::{PROBLEMS_MAX, full, one_of};
@@ -151,7 +151,7 @@ fn no_linux(spec: &Value, path: &Path) -> Vec<Problem> {
     all.map(|path| Problem::forbidden(&path, WORDS)).collect()
 }
 
-/// Containers of Windows that are processes of the host: all of a pod's or none, and in the host's network.
+/// Host process containers of Windows: either all containers of a pod or none, and only in the host's network.
 pub fn host_processes(spec: &Value, path: &Path) -> Vec<Problem> {
     let own = |of: &Value| of["securityContext"]["windowsOptions"]["hostProcess"].as_bool();
     let of_pod = own(spec);

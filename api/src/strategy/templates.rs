@@ -1,4 +1,4 @@
-//! Templates that stand alone, and the history of those that do not: pod templates, controller revisions.
+//! Pod templates as objects, and controller revisions: the history of templates inside workloads.
 
 use super::checks::{NOT_NEGATIVE, immutable};
 use super::doc::{map_at, number};

@@ -1,4 +1,4 @@
-//! The volumes of a pod: each of exactly one kind, and that one whole.
+//! The volumes of a pod: each volume has exactly one source, with all required fields.
 
 mod files;
 
@@ -46,8 +46,8 @@ const SOURCES: [&str; 30] = [
     "ephemeral",
     "image",
 ];
-/// The volumes by their names; their problems are added to those found. `pod`: its name, after which claims that are
-/// made for it are called; empty in a template.
+/// The volumes by their names; their problems are added to those found. `pod`: the pod's name, a part of the names of
+/// generated claims; empty in a template.
 pub fn validate<'s>(
     spec: &'s Value,
     pod: &str,

@@ -1,4 +1,4 @@
-//! The sources of volumes: what each needs, of a pod or of a persistent volume.
+//! The sources of volumes: the required fields of each source, in a pod or in a persistent volume.
 
 use super::doc::{has, is_empty, text};
 use super::names;
@@ -30,7 +30,7 @@ pub fn needs(source: &str) -> &'static [&'static str] {
     }
 }
 
-/// That what a source needs is not said, where Kubernetes looks for it. `path`: that of which this is the source.
+/// The problem of a missing required field, at the path that Kubernetes reports. `path`: the volume with this source.
 pub fn missing(source: &str, field: &str, path: &Path) -> Problem {
     let (at, words) = match (source, field) {
         ("gcePersistentDisk", _) => (path.field("persistentDisk"), ""),

@@ -69,7 +69,7 @@ fn webhook(hook: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Nobody evaluates them here: of an expression only that there is one.
+/// Match conditions are not evaluated here: an expression must only be present.
 pub fn conditions(hook: &Value, path: &Path) -> Vec<Problem> {
     let all = list(hook, "matchConditions");
     let mut found = Vec::new();

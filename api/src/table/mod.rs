@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 /// Format: see its head.
 const COLUMNS: &str = include_str!("columns.txt");
-/// The columns of a kind that has none of its own.
+/// The columns of a kind without special columns.
 const PLAIN: &str = "[]\nName: string name -- @name\nCreated At: date -- @age\n";
 
 /// The columns of a kind, as v1 writes them.
@@ -33,13 +33,13 @@ pub fn columns(api_version: &str, kind: &str) -> Vec<Value> {
     section.lines().filter_map(column).collect()
 }
 
-/// One row of an object of that kind.
+/// The cells of an object's row.
 pub fn row(document: &Reading, now: Time) -> Vec<Value> {
     let text = |field: &str| cell::text(&document[field]);
     cells_of(text("apiVersion"), text("kind")).unwrap_or(plain)(document, now)
 }
 
-/// The annotation that rows do not carry with the object's metadata: Kubernetes keeps it in a field of its own.
+/// The annotation that rows leave out of the object's metadata: Kubernetes stores the value in a separate field.
 pub fn unshown(object: &Reading) -> Option<&'static str> {
     (object["kind"] == "DaemonSet").then_some(crate::strategy::TEMPLATE_GENERATION)
 }

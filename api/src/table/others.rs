@@ -24,7 +24,7 @@ pub fn autoscaler(autoscaler: &Reading, now: Time) -> Vec<Value> {
     ]
 }
 
-/// `cpu: 70%/50%, memory: <unknown>/100Mi`: what is, and what should be.
+/// `cpu: 70%/50%, memory: <unknown>/100Mi`: the current value and the target of each metric.
 fn metrics(wanted: &[Reading], current: &[Reading]) -> String {
     if wanted.is_empty() {
         return NONE.to_owned();

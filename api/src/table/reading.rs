@@ -22,7 +22,7 @@ pub enum Reading<'a> {
     Number(Number),
     Text(Cow<'a, str>),
     List(Vec<Reading<'a>>),
-    /// In the order in which they stand there.
+    /// Entries in the order of the document.
     Map(Vec<(Cow<'a, str>, Reading<'a>)>),
 }
 

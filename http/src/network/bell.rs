@@ -33,7 +33,7 @@ impl Bell {
             loop {
                 rung.first.notified().await;
                 let mut last = Chunk::default();
-                // One burst in memory: what it took is given back.
+                // Takes the whole list: the memory for a burst is freed after the burst.
                 let wires = std::mem::take(&mut *rung.wires());
                 for (number, wire) in wires.into_iter().enumerate() {
                     wire.tell(&mut last);

@@ -21,13 +21,13 @@ use tokio::io::{AsyncRead, AsyncWrite, join};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep_until};
 
-/// Bytes of a request's head; also bounds what hyper buffers of what it writes.
+/// Bytes of a request's head; also the limit for hyper's write buffer.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// Fields of a request's head; kubectl sends ten.
 const HEAD_FIELDS_MAX: usize = 64;
 
-/// What the exchanges of a connection share; HTTP/1.1 has one answer at a time, so one pace.
+/// The state that all exchanges on a connection share. HTTP/1.1 has one answer at a time and needs a single pace.
 pub(super) struct ServedClient {
     pub(super) plane: Arc<Plane>,
     pub(super) peer: Peer,
@@ -49,7 +49,7 @@ pub(super) struct ServedClient {
 pub(super) struct TakenOver {
     pub(super) connection: OnUpgrade,
     pub(super) upgrade: Upgrade,
-    /// Its shares of what is bounded.
+    /// The connection's shares in the limits for streams, upgrades and tunnels.
     pub(super) _held: [Held; 3],
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, places: (
     carry(io, Arc::new(ServedClient { plane, peer, party, seat, pace, wire, head_due, taken_over, ending })).await;
 }
 
-/// HTTP/1.1 over whatever gives its bytes: a socket, or what deciphers one.
+/// Serves HTTP/1.1 over any byte stream: a socket, or a layer that deciphers a socket's bytes.
 async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client: Arc<ServedClient>) {
     let limits = &client.plane.limits;
     let of = client.clone();

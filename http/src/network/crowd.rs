@@ -36,12 +36,12 @@ pub(super) struct ConnectionSlot {
 }
 
 impl Seat {
-    /// For a request: its head, or what is left of its body.
+    /// Waits for a request: for the head, or for the rest of the body.
     pub(super) fn awaits_request(&self, plane: &Plane) {
         self.waits.store(plane.now_ms(), Relaxed);
     }
 
-    /// For a whole answer to be taken.
+    /// Waits for the client to take a whole answer.
     pub(super) fn awaits_taking(&self, plane: &Plane) {
         self.waits.store(plane.now_ms() | TAKES, Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Listeners: a TCP port, or a Unix socket that asks the kernel who the peer is.
 //!
-//! The file of a Unix socket is made under another name and renamed, so that it is whole when somebody finds it; one
-//! that a killed process has left is replaced, anything else in its place is left alone and said.
+//! The file of a Unix socket is made under a temporary name and renamed, so that clients find only a complete file. A
+//! socket file that a killed process left is replaced; anything else in its place is left alone and reported.
 use super::socket::{Peer, Socket};
 use crate::socket_file::{SocketFile, as_it_lies, is_trusted, through};
 use nix::fcntl::OFlag;
@@ -36,7 +36,8 @@ pub struct UnixDoor {
     admits: Admits,
 }
 
-/// The file of a socket that this process has bound; goes with it, unless another has taken its place.
+/// The file of a socket that this process has bound; removed when this value is dropped, unless a new file has taken
+/// its place.
 pub(super) struct Bound {
     path: PathBuf,
     inode: (u64, u64),
@@ -94,7 +95,8 @@ fn make(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The folder, if nobody else can put a socket of his own there. Not mended here: it may be /tmp.
+/// Opens the folder, and fails if other users can create a socket in the folder. The mode is not corrected: the folder
+/// may be /tmp.
 fn guarded(folder: &Path) -> io::Result<File> {
     let opened = as_it_lies(folder, OFlag::O_DIRECTORY)?;
     let found = opened.metadata()?;
@@ -108,7 +110,7 @@ fn guarded(folder: &Path) -> io::Result<File> {
     Ok(opened)
 }
 
-/// Nothing is there, or what a process has left that is gone.
+/// Succeeds if the path is free, or holds a socket whose process has ended.
 fn vacant(path: &Path) -> io::Result<()> {
     let found = match SocketFile::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

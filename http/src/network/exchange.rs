@@ -24,11 +24,11 @@ use tokio::time::{sleep, timeout};
 /// refused. The connections are counted themselves, so these have a bound too.
 const UNCOUNTED_BYTES: usize = 32 * 1024;
 
-/// The same of each body. Fewer: every connection may have one on its way, and what of it is there is in memory.
+/// The same for each request body. Fewer: every connection may be sending a body, and the received part is in memory.
 const UNCOUNTED_BODY_BYTES: usize = 8 * 1024;
 
-/// Whoever watches over this server is heard however many others there are: it would be restarted for their sake.
-/// Nothing that takes long lies below these.
+/// Health checks are answered at any load: otherwise a supervisor would restart a server that is only busy. No path
+/// below these takes long.
 const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 pub(crate) fn is_health(path: &str) -> bool {
@@ -105,7 +105,7 @@ async fn admitted(
     let (body, held) = timeout(limits.body, take(client, body)).await.map_err(|_| Refusal::Slow)??;
     client.await_head(true);
     client.seat.works();
-    // In progress from here on: who sends its body slowly keeps nothing but its connection from others.
+    // In progress from here on: a client that sends its body slowly occupies a connection, and no place for requests.
     let health = is_health(target.path());
     let request = match plane.requests.clone().try_acquire_owned() {
         Err(_) if !health => return Err(Refusal::Busy("too many requests in progress")),
@@ -129,11 +129,11 @@ async fn admitted(
     work.await.map_err(|_| Refusal::Failed)
 }
 
-/// One place of each, one after the other.
+/// Takes a permit from each semaphore, in order.
 async fn entered(of: [Option<Arc<Semaphore>>; 2]) -> Vec<OwnedSemaphorePermit> {
     let mut places = Vec::with_capacity(of.len());
     for of in of.into_iter().flatten() {
-        // They are never closed.
+        // The semaphores are never closed.
         places.extend(of.acquire_owned().await);
     }
     places

@@ -170,7 +170,7 @@ async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
             &format_args!("closed a connection of {of}, which has most: {peer} comes and all are taken"),
         );
     }
-    // Who has to go for this one holds its descriptor until its task had its turn.
+    // A connection that was closed to make room keeps its descriptor until its task has run.
     let Ok(permit) = plane.connections.clone().acquire_owned().await else { return };
     if let Err(e) = tune(&socket, &plane.limits) {
         // The peer may have gone already; a connection without these limits is not served.

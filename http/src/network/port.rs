@@ -1,4 +1,4 @@
-//! A port as a value: which requests it takes, who sends each of them, and how much it takes on at once. PURE.
+//! A port as a value: access rules, client identities and limits. PURE.
 //!
 //! The identity belongs to a request and not to a connection: two requests of one connection may carry two tokens.
 
@@ -31,13 +31,13 @@ pub struct RequestSender<'a> {
 pub struct Unidentified(pub String);
 
 impl Port {
-    /// Programs of this host, each of them the administrator.
+    /// The port for programs on this host: every client is the administrator.
     pub fn of_this_host(limits: Limits) -> Port {
         Port { access: Access::LoopbackOnly, identify: everybody_is(Identity::administrator()), limits }
     }
 }
 
-/// A port whose clients show who they are by nothing else than that they reach it.
+/// For a port without authentication: every client that reaches the port has this identity.
 pub fn everybody_is(identity: Identity) -> Identify {
     let identity = Arc::new(identity);
     Arc::new(move |_| Ok(identity.clone()))

@@ -18,7 +18,7 @@ struct Share {
     places: Places,
 }
 
-/// Handlers that may run at once: those that read, and those that may have to wait for a disk.
+/// Handlers that may run at once: for requests that read, and for requests that may wait for a disk.
 #[derive(Clone)]
 pub(super) struct Places {
     readers: Arc<Semaphore>,
@@ -38,7 +38,7 @@ impl Places {
         Places { readers: Arc::new(Semaphore::new(readers)), writers: Arc::new(Semaphore::new(writers)) }
     }
 
-    /// Those that a request takes one of.
+    /// The semaphore for requests with this method.
     pub(super) fn of(&self, method: &Method) -> Arc<Semaphore> {
         if method.is_safe() { self.readers.clone() } else { self.writers.clone() }
     }
@@ -49,7 +49,7 @@ impl Shares {
         Shares { entries_max, places_max, parties: Arc::default() }
     }
 
-    /// `always`: also where that is one more than there may be.
+    /// `always`: enters even above `entries_max`.
     pub(super) fn enter(&self, party: Party, always: bool) -> Option<Entry> {
         let mut parties = self.parties.lock().expect("no panic under this lock");
         let share = parties.entry(party).or_insert_with(|| Share { entries: 0, places: Places::new(self.places_max) });

@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Peer {
     Address(SocketAddr),
-    /// The number of a user of this host that its listener admits.
+    /// The uid of a user on this host, whom the listener admits.
     User(u32),
 }
 

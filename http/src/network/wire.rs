@@ -1,13 +1,14 @@
-//! A connection's socket, to which two write: hyper, and of a stream, while hyper has nothing to write, the bell.
+//! A connection's socket with two writers: hyper, and, while hyper has nothing to write, the bell with a stream's
+//! items.
 //!
 //!     an event -> a stream's channel -> the bell -> the socket took all before?
 //!         yes: the chunk, to the socket
 //!         no: the connection's task, at the client's pace
 //!
-//! A thousand who watch are told of the same: by way of a thousand tasks that is several times the work that the
-//! writing is. It writes chunks of HTTP/1.1 as they are. Where that is not what the socket carries (HTTP/1.0, and
-//! ciphers or frames in between), a connection has no wire or leaves it alone: hyper's body takes the items from the
-//! same channel (`Content::Stream`).
+//! A thousand watches get the same event: to wake a thousand tasks costs several times as much as the writing. The bell
+//! writes plain chunks of HTTP/1.1. A connection whose socket carries no plain chunks (HTTP/1.0, or ciphers or frames
+//! in between) has no wire or does not use its wire: hyper's body takes the items from the same channel
+//! (`Content::Stream`).
 
 use super::bell::Bell;
 use super::socket::WriteHalf;
@@ -22,7 +23,7 @@ use tokio::io::AsyncWrite;
 /// The bytes around an item of a chunk: a length in hexadecimal and two line ends.
 const FRAME_BYTES: usize = 20;
 
-/// The streams of a connection, one after the other.
+/// Carries the streams of a connection, one at a time.
 pub(super) struct Wire {
     bell: Bell,
     line: Mutex<Line>,
@@ -41,7 +42,7 @@ struct Line {
     task: Option<Waker>,
 }
 
-/// An item as it goes out: one for all who are told of it.
+/// An item and its chunk, which all streams with the same item share.
 #[derive(Default)]
 pub(super) struct Chunk {
     item: Bytes,
@@ -68,7 +69,7 @@ impl Wire {
         let mut line = self.line();
         line.rest = Bytes::new();
         let ended = (line.stream.take(), line.task.take());
-        // What unsubscribes may take locks of its own.
+        // Unlocked first: dropping a stream unsubscribes, and may take further locks.
         drop(line);
         drop(ended);
     }
@@ -110,13 +111,13 @@ impl Wire {
             return self.wake_task();
         };
         let waker = Waker::from(self.clone());
-        // Whoever tells without end is left to the task, which gives way to others.
+        // A publisher without pauses is left to the task, which yields to other tasks.
         for _ in 0..STREAM_ITEMS_MAX {
             let Poll::Ready(item) = stream.events.poll_recv(&mut Context::from_waker(&waker)) else { return };
             // The end is hyper's to write.
             let Some(item) = item else { break };
             let chunk = last.of(item);
-            // What is wrong with a socket is found by the task as well.
+            // An error is ignored here: the task meets the same error.
             let taken = if chunk.is_empty() { 0 } else { socket.try_write(&chunk).unwrap_or(0) };
             *rest = chunk.slice(taken..);
             *quiet = rest.is_empty();

@@ -14,9 +14,9 @@ const SYN_REPLY: u16 = 2;
 const RST_STREAM: u16 = 3;
 const PING: u16 = 6;
 const HEADERS: u16 = 8;
-/// The flag of a frame that is the last of its stream.
+/// The flag on the last frame of a stream.
 const FIN: u8 = 1;
-/// Why a stream is reset: the other side asked for nothing that there is; it is no longer needed.
+/// Why a stream is reset: the client asked for a stream that does not exist; the stream is no longer needed.
 pub const REFUSED: u32 = 3;
 pub const CANCEL: u32 = 5;
 
@@ -28,7 +28,7 @@ pub enum Frame {
         headers: Vec<(String, String)>,
         ends: bool,
     },
-    /// Bytes of a stream, as they come; the client sends no more of it where it `ends`.
+    /// Bytes of a stream, as received; where the stream `ends`, the client sends no more bytes.
     Data {
         stream: u32,
         bytes: Bytes,
@@ -44,12 +44,13 @@ pub enum Frame {
 #[derive(Default)]
 pub struct SpdyFrames {
     blocks: Blocks,
-    /// A frame of data whose head has been read: its stream, what is left of it, and whether the stream ends with it.
+    /// A frame of data whose head has been read: its stream, the number of bytes left, and whether the stream ends with
+    /// the frame.
     open: Option<(u32, usize, bool)>,
 }
 
 impl SpdyFrames {
-    /// The next frame, or a piece of one, of what was read; what it takes is taken off. None: more has to be read.
+    /// The next frame, or a piece of a data frame. Its bytes are removed from `read`. None: more bytes must be read.
     pub fn next(&mut self, read: &mut BytesMut) -> Result<Option<Frame>, Lie> {
         loop {
             if let Some((stream, left, ends)) = self.open {

@@ -7,14 +7,14 @@ use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::TINFL_FLAG_HAS_MORE_INPUT;
 use miniz_oxide::inflate::core::{DecompressorOxide, TINFL_LZ_DICT_SIZE, decompress};
 
-/// Bytes of one block as it is read. kubectl sends a hundred.
+/// Bytes of a header block after inflating. kubectl sends a hundred.
 const BLOCK_BYTES_MAX: usize = 16 * 1024;
 const NAMES_MAX: usize = 64;
 
 /// zlib's own name of the dictionary.
 const DICTIONARY_ID: [u8; 4] = [0xe3, 0xc6, 0xa7, 0xc2];
 
-/// Each stands there behind its length; what follows stands there as it is.
+/// In zlib's dictionary each word follows its length; `TAIL` follows as plain text.
 const WORDS: &str = "options head post put delete trace accept accept-charset accept-encoding accept-language \
                      accept-ranges age allow authorization cache-control connection content-base content-encoding \
                      content-language content-length content-location content-md5 content-range content-type date etag \

@@ -31,7 +31,7 @@ pub enum Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie(pub &'static str);
 
-/// On which side of a connection one is: a client's frames have a mask, a server's have none.
+/// The side of a connection: a client's frames have a mask, a server's frames have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
     Client,
@@ -69,7 +69,7 @@ impl WebSocketFrames {
         WebSocketFrames { side, ..WebSocketFrames::default() }
     }
 
-    /// The next piece of what was read; what it takes is taken off. None: more has to be read.
+    /// The next piece. Its bytes are removed from `read`. None: more bytes must be read.
     pub fn next(&mut self, read: &mut BytesMut) -> Result<Option<Piece>, Lie> {
         loop {
             if self.open.is_none() {
@@ -145,7 +145,7 @@ impl Open {
         Some(Piece::Message { begins, ends: self.is_final && self.left == 0, bytes })
     }
 
-    /// As much of it as is there.
+    /// Unmasks the bytes of the frame that have been read.
     fn unmasked(&mut self, read: &mut BytesMut) -> Bytes {
         let there = usize::try_from(self.left).unwrap_or(usize::MAX).min(read.len());
         let mut bytes = read.split_to(there);

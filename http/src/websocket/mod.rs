@@ -51,7 +51,7 @@ impl Offer {
         Some(Ok(Offer { key, protocols: protocols.collect() }))
     }
 
-    /// The fields of the 101 beside those of every upgrade. `protocol`: one of those that the client names.
+    /// The header fields that WebSocket adds to the 101 answer. `protocol`: an entry of `protocols`.
     pub fn accept(&self, protocol: Option<&str>) -> Vec<(HeaderName, HeaderValue)> {
         let accept = tungstenite::handshake::derive_accept_key(self.key.as_bytes());
         let accept = HeaderValue::from_str(&accept).expect("base64 is text");

@@ -9,14 +9,14 @@ use std::cmp::Reverse;
 
 pub(super) const STORAGE_CLASSES: (&str, &str) = ("storage.k8s.io", "storageclasses");
 pub(super) const INGRESS_CLASSES: (&str, &str) = ("networking.k8s.io", "ingressclasses");
-/// Say that a class is that of all others; the second is from before classes of storage were settled.
+/// Annotations that mark the default class; the second annotation is from the beta time of storage classes.
 const STORAGE_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 const INGRESS_DEFAULT: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 /// Where a class stood before it had a field.
 const INGRESS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-/// A claim that says nothing of its class, not even that it wants none.
+/// Gives the default class to a claim without a class name; an empty name asks for no class and stays.
 pub fn storage(view: &dyn ClusterView, claim: &mut Value) -> Result<(), String> {
     give(view, claim, "storageClassName", STORAGE_CLASS, STORAGE_CLASSES, &STORAGE_DEFAULT)
 }

@@ -29,7 +29,7 @@ const PRIORITY_CLASSES: (&str, &str) = ("scheduling.k8s.io", "priorityclasses");
 const RUNTIME_CLASSES: (&str, &str) = ("node.k8s.io", "runtimeclasses");
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// What admission looks at. `Err`: it is there, and nobody can read it.
+/// The stored objects that admission reads. `Err`: an object exists but is unreadable.
 pub trait ClusterView {
     fn get(&self, key: &Key) -> Result<Option<Value>, String>;
     fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Arc<Vec<Value>>, String>;
@@ -254,7 +254,7 @@ fn resource((group, plural): (&'static str, &'static str)) -> Resource {
     Resource { group: group.into(), plural: plural.into() }
 }
 
-/// Whatever the request says of who asks.
+/// The identity of the client replaces the requester fields of a CertificateSigningRequest.
 fn sign(identity: &Identity, request: &mut Value) {
     request["spec"]["username"] = identity.user.as_str().into();
     for (field, said) in [

@@ -57,7 +57,7 @@ pub fn place(view: &dyn ClusterView, pod: &mut Value) {
     }
 }
 
-/// How important it is: its class says so, or the one that all others have.
+/// Sets the priority from the pod's PriorityClass, or else from the default PriorityClass.
 pub fn priority(view: &dyn ClusterView, pod: &mut Value) -> Result<(), String> {
     let name = text(&pod["spec"], "priorityClassName").to_owned();
     let class = if name.is_empty() {

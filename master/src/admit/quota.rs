@@ -226,7 +226,7 @@ fn quota_name(quota: &Value) -> &str {
     quota["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// What an object uses of a quota, beside what others do.
+/// Adds the usage of an object to `used`, if the object is in the scope of the quota.
 pub fn count(quota: &Value, kind: &Kind, object: &Value, now: Time, used: &mut Amounts) {
     if in_scope(quota, kind, object) {
         let counted = |name: &str| {
@@ -253,7 +253,7 @@ pub fn exceeded(quota: &Value, used: &Amounts, more: &Amounts) -> Result<(), Str
     Err(format!("exceeded quota: {}, requested: {requested}, used: {used}, limited: {limited}", quota_name(quota)))
 }
 
-/// The status of a quota of which so much is used.
+/// The status of a quota with the given usage.
 pub fn status(quota: &Value, used: &Amounts) -> Value {
     let amount = |name: &String| used.get(name).copied().unwrap_or_default().to_string().into();
     let known: Map<String, Value> =

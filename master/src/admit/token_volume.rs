@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const NAME: &str = "kube-api-access-";
 const PLACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// An hour that says of itself that it may be prolonged.
+/// One hour; the odd 3607 of Kubernetes marks a token whose lifetime the API server may extend.
 const EXPIRATION_S: i64 = 3607;
 const MODE: i64 = 0o644;
 

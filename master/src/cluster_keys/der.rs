@@ -42,7 +42,7 @@ pub struct Pair<'a> {
     pub public: &'a [u8; 65],
 }
 
-/// One value: its tag, its length, its content in order.
+/// One DER value: tag, length, and the parts of the content in order.
 fn value(tag: u8, content: &[&[u8]]) -> Vec<u8> {
     let length: usize = content.iter().map(|part| part.len()).sum();
     let mut bytes = vec![tag];

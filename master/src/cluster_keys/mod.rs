@@ -105,7 +105,7 @@ fn secret(registry: &Registry, name: &str, make: impl FnOnce(&Maker) -> Value) -
     let key = Key { resource: SECRETS, namespace: CLUSTER.to_owned(), name: name.to_owned() };
     let read =
         |stored: &Stored| serde_json::from_slice(&stored.json).map_err(|error| unusable(name, &error.to_string()));
-    // The store says what can be done: where nobody knows whether there is one, it is not to delete it.
+    // The store's reason contains the remedy: if it is unknown whether the Secret exists, deletion is no remedy.
     if let Some(stored) = registry.store.get(&key).map_err(|damaged| format!("{key}: {}", damaged.why))? {
         return read(&stored);
     }

@@ -21,7 +21,7 @@ pub struct Bound {
     pub uid: String,
 }
 
-/// What a token says of its bearer: in the order and by the names of Kubernetes.
+/// The claims of a token about the bearer, in the order and by the names of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     pub aud: Vec<String>,

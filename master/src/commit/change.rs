@@ -1,6 +1,6 @@
-//! A change of one object, what came of it, and why it was not written: the words of `Registry::commit`. PURE.
+//! A change of one object, the outcome, and the reasons for a refusal: the types of `Registry::commit`. PURE.
 
-use crate::prepare::{Departure, Ownership, Part, Standing, Unfit};
+use crate::prepare::{Departure, InvalidDocument, Ownership, Part, Standing};
 use crate::store::{Refused, Stored};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
@@ -11,7 +11,7 @@ use std::fmt;
 
 static NOBODY: Identity = Identity::none();
 
-/// A change of one object, as its writer means it. `E`: why the writer itself refuses.
+/// A change of one object, as requested by the writer. `E`: the writer's own reason for a refusal.
 pub struct Change<'a, E> {
     pub kind: &'a Kind,
     pub namespace: &'a str,
@@ -41,7 +41,7 @@ pub enum Expects {
 
 /// The outcome of a writer's function.
 pub enum Made<'a> {
-    /// A document of an object or of a part of it: it takes all steps.
+    /// A document of an object or of a part of the object: the document goes through all steps.
     Document { part: Part, object: Value, ownership: Ownership<'a>, warnings: Vec<String> },
     /// The stored object, changed by the server itself without asking its strategy: a binding, a mark, a finalizer
     /// less.
@@ -103,7 +103,8 @@ pub struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    /// Of a writer of this program. Its documents come of others that were taken as they are, ids of 2014 among them.
+    /// The terms of a writer of this program. The writer's documents derive from stored objects, and stored names may
+    /// follow the rules of 2014.
     pub fn of(writer: Writer) -> Terms<'static> {
         Terms {
             writer,
@@ -140,17 +141,17 @@ pub enum Outcome {
 
 /// Why nothing was written.
 #[derive(Debug)]
-pub enum Barred<E> {
+pub enum CommitError<E> {
     /// The writer itself.
     Writer(E),
     /// Nothing stands there.
     Missing,
-    /// Nobody can read what stands there.
+    /// The object is stored, but unreadable.
     Damaged {
         why: String,
     },
-    Homeless(Homeless),
-    Unfit(Unfit),
+    NamespaceError(NamespaceError),
+    InvalidDocument(InvalidDocument),
     /// Whatever address or port the server chose was taken by then.
     NoneFree {
         key: Key,
@@ -162,7 +163,7 @@ pub enum Barred<E> {
 
 /// Why nothing can be made in a namespace.
 #[derive(Debug, PartialEq)]
-pub enum Homeless {
+pub enum NamespaceError {
     Missing,
     Damaged {
         why: String,
@@ -177,14 +178,14 @@ pub enum Homeless {
     },
 }
 
-impl fmt::Display for Homeless {
+impl fmt::Display for NamespaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Homeless::Missing | Homeless::Ending { .. } => {
+            NamespaceError::Missing | NamespaceError::Ending { .. } => {
                 f.write_str("its namespace is not there, or it ends: nothing is made in it")
             }
-            Homeless::Damaged { why } => write!(f, "the file of its namespace is damaged: {why}"),
-            Homeless::Unmade { why } => f.write_str(why),
+            NamespaceError::Damaged { why } => write!(f, "the file of its namespace is damaged: {why}"),
+            NamespaceError::Unmade { why } => f.write_str(why),
         }
     }
 }
@@ -198,18 +199,18 @@ pub struct NotStored {
     pub refused: Refused,
 }
 
-impl<E> Barred<E> {
-    pub(super) fn refused(key: Key, written: Option<Value>, refused: Refused) -> Barred<E> {
-        Barred::Refused(Box::new(NotStored { key, written, refused }))
+impl<E> CommitError<E> {
+    pub(super) fn refused(key: Key, written: Option<Value>, refused: Refused) -> CommitError<E> {
+        CommitError::Refused(Box::new(NotStored { key, written, refused }))
     }
 
-    pub(super) fn forbidden(name: String, why: String) -> Barred<E> {
-        Barred::Unfit(Unfit::Forbidden { name, why })
+    pub(super) fn forbidden(name: String, why: String) -> CommitError<E> {
+        CommitError::InvalidDocument(InvalidDocument::Forbidden { name, why })
     }
 
     /// Whether another object stands now where the change has read one, or none.
     pub(super) fn has_moved(&self, expects: Expects) -> bool {
-        matches!(self, Barred::Refused(not_stored) if match not_stored.refused {
+        matches!(self, CommitError::Refused(not_stored) if match not_stored.refused {
             Refused::Stale { .. } | Refused::Missing => true,
             Refused::Exists { .. } => expects == Expects::Either,
             _ => false,
@@ -218,21 +219,21 @@ impl<E> Barred<E> {
 
     /// Whether another object has the name.
     pub fn is_taken(&self) -> bool {
-        matches!(self, Barred::Refused(not_stored) if matches!(not_stored.refused, Refused::Exists { .. }))
+        matches!(self, CommitError::Refused(not_stored) if matches!(not_stored.refused, Refused::Exists { .. }))
     }
 }
 
-impl<E> fmt::Display for Barred<E> {
+impl<E> fmt::Display for CommitError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Whoever knows its writer tells why.
-            Barred::Writer(_) => f.write_str("its writer refuses it"),
-            Barred::Missing => f.write_str("it does not exist"),
-            Barred::Damaged { why } => write!(f, "its file is damaged: {why}"),
-            Barred::Homeless(homeless) => homeless.fmt(f),
-            Barred::Unfit(unfit) => unfit.fmt(f),
-            Barred::NoneFree { space, .. } => write!(f, "no free {space} was found"),
-            Barred::Refused(not_stored) => not_stored.refused.fmt(f),
+            CommitError::Writer(_) => f.write_str("its writer refuses it"),
+            CommitError::Missing => f.write_str("it does not exist"),
+            CommitError::Damaged { why } => write!(f, "its file is damaged: {why}"),
+            CommitError::NamespaceError(homeless) => homeless.fmt(f),
+            CommitError::InvalidDocument(unfit) => unfit.fmt(f),
+            CommitError::NoneFree { space, .. } => write!(f, "no free {space} was found"),
+            CommitError::Refused(not_stored) => not_stored.refused.fmt(f),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! waits holds up nobody but the writer of this change.
 
 use super::written::{Drafted, ReadBack};
-use super::{Barred, Change, Registry, Terms, Writer};
+use super::{Change, CommitError, Registry, Terms, Writer};
 use crate::admit::AdmissionRequest;
 use crate::prepare::Part;
 use serde_json::Value;
@@ -24,7 +24,7 @@ impl Registry {
         found: &ReadBack,
         draft: &mut Drafted<'_>,
         terms: &Terms<'_>,
-    ) -> Result<(), Barred<E>> {
+    ) -> Result<(), CommitError<E>> {
         let (mut none, view) = (Value::Null, self.view());
         let (part, name, object) = match draft {
             _ if self.advisers.is_empty() || terms.writer == Writer::Master => return Ok(()),
@@ -34,6 +34,6 @@ impl Registry {
         };
         let request = self.request(change, found, part, (&view, terms));
         let advised = self.advisers.iter().try_for_each(|adviser| adviser(&request, object));
-        advised.map_err(|why| Barred::forbidden(name, why))
+        advised.map_err(|why| CommitError::forbidden(name, why))
     }
 }

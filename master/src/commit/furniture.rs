@@ -1,6 +1,6 @@
 //! Objects that the master makes by itself, unless they are there: what every namespace and every cluster holds.
 
-use super::{Barred, Change, Made, Registry, Terms, Writer};
+use super::{Change, CommitError, Made, Registry, Terms, Writer};
 use crate::prepare::{Ownership, Part, Standing};
 use crate::store::Stored;
 use coracle_api::kinds::Kind;
@@ -30,7 +30,7 @@ impl Registry {
     /// Makes the objects of every namespace. A failure is no reason to refuse the namespace, or a pod in it.
     pub(super) fn furnish(&self, namespace: &str) {
         for (resource, object) in furniture(self.authority().as_deref()) {
-            // What nobody can read is there.
+            // An unreadable object counts as present.
             if matches!(self.store.get(&key(&resource, namespace, &object)), Ok(None))
                 && let Err(why) = self.ensure(&resource, namespace, &object)
             {
@@ -49,7 +49,7 @@ impl Registry {
     }
 
     /// Makes an object that the master needs itself: whatever quotas say, and before there is a namespace.
-    pub fn make_own(&self, kind: &Kind, namespace: &str, object: &Value) -> Result<Stored, Barred<Infallible>> {
+    pub fn make_own(&self, kind: &Kind, namespace: &str, object: &Value) -> Result<Stored, CommitError<Infallible>> {
         let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, object.clone(), Ownership::Untold));
         let change = Change::create(kind, namespace, &make);
         self.commit(&change, &Terms::of(Writer::Master)).map(|committed| committed.stored)

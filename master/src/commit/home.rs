@@ -2,7 +2,7 @@
 
 use super::furniture::NAMESPACES;
 use super::written::{Drafted, ReadBack};
-use super::{Barred, Change, Homeless, Registry, Terms, Writer};
+use super::{Change, CommitError, NamespaceError, Registry, Terms, Writer};
 use crate::prepare;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS};
@@ -24,13 +24,13 @@ impl Registry {
         change: &Change<'_, E>,
         object: &Value,
         terms: &Terms<'_>,
-    ) -> Result<(), Barred<E>> {
+    ) -> Result<(), CommitError<E>> {
         if terms.writer == Writer::ClientOf2014 && change.kind.namespaced {
             // A document that is refused must not leave a namespace behind.
             let (kind, object) = (change.kind, object.clone());
             let write =
                 self.maker.making(|making| prepare::create(kind, change.namespace, object, terms.rules, making));
-            write.map_err(Barred::Unfit)?;
+            write.map_err(CommitError::InvalidDocument)?;
         }
         self.shared(change, object, terms).map(drop)
     }
@@ -42,7 +42,7 @@ impl Registry {
         found: &ReadBack,
         draft: &Drafted<'_>,
         terms: &Terms<'_>,
-    ) -> Result<Home<'_>, Barred<E>> {
+    ) -> Result<Home<'_>, CommitError<E>> {
         match draft {
             Drafted::Document { draft, .. } if found.standing().is_none() => self.shared(change, &draft.object, terms),
             Drafted::Ready(..) if change.kind.resource == NAMESPACES => {
@@ -52,35 +52,37 @@ impl Registry {
         }
     }
 
-    fn shared<E>(&self, change: &Change<'_, E>, object: &Value, terms: &Terms<'_>) -> Result<Home<'_>, Barred<E>> {
+    fn shared<E>(&self, change: &Change<'_, E>, object: &Value, terms: &Terms<'_>) -> Result<Home<'_>, CommitError<E>> {
         if !change.kind.namespaced || terms.writer == Writer::Master {
             return Ok(Home::Free);
         }
         let shared = self.homes.read().unwrap_or_else(PoisonError::into_inner);
-        self.stands(change.namespace, object, terms).map_err(Barred::Homeless)?;
+        self.stands(change.namespace, object, terms).map_err(CommitError::NamespaceError)?;
         if change.kind.resource == Resource::core("pods") && !self.is_furnished(change.namespace) {
             self.furnish(change.namespace);
         }
         Ok(Home::Shared(shared))
     }
 
-    fn stands(&self, namespace: &str, object: &Value, terms: &Terms<'_>) -> Result<(), Homeless> {
+    fn stands(&self, namespace: &str, object: &Value, terms: &Terms<'_>) -> Result<(), NamespaceError> {
         let key = Key { resource: NAMESPACES, namespace: String::new(), name: namespace.to_owned() };
         match self.store.get(&key) {
             Ok(Some(stored)) if is_ending(&serde_json::from_slice(&stored.json).unwrap_or_default()) => {
                 let said = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
-                Err(Homeless::Ending { name: said("name").or(said("generateName")).unwrap_or_default().to_owned() })
+                Err(NamespaceError::Ending {
+                    name: said("name").or(said("generateName")).unwrap_or_default().to_owned(),
+                })
             }
             Ok(Some(_)) => Ok(()),
             // It would be made, and a rehearsal makes nothing.
             Ok(None) if terms.writer == Writer::ClientOf2014 && terms.rehearsal => Ok(()),
             Ok(None) if terms.writer == Writer::ClientOf2014 => {
-                self.ensure_namespace(namespace).map_err(|why| Homeless::Unmade { why })
+                self.ensure_namespace(namespace).map_err(|why| NamespaceError::Unmade { why })
             }
-            Ok(None) => Err(Homeless::Missing),
-            // What nobody can read is there.
+            Ok(None) => Err(NamespaceError::Missing),
+            // An unreadable namespace counts as present.
             Err(_) if terms.writer == Writer::Controller => Ok(()),
-            Err(damaged) => Err(Homeless::Damaged { why: damaged.why }),
+            Err(damaged) => Err(NamespaceError::Damaged { why: damaged.why }),
         }
     }
 

@@ -5,7 +5,7 @@
 //! all that its namespace has of what is counted, once. What no quota counts knows nothing of this.
 
 use super::view::{parsed, whole};
-use super::{Barred, Change, Made, Registry, Terms, Writer};
+use super::{Change, CommitError, Made, Registry, Terms, Writer};
 use crate::admit::{ClusterView, QUOTAS, quota};
 use crate::prepare::{Ownership, Part, Standing};
 use crate::store::Write;
@@ -97,7 +97,7 @@ impl Registry {
         self.maker.making(|making| making.now)
     }
 
-    /// The use of each of these quotas of one namespace. Each object is read once. An unreadable object may use more
+    /// The usage of each given quota, all in one namespace. Each object is read once. An unreadable object may use more
     /// than is left.
     fn count(&self, quotas: &[&Value], now: Time) -> Result<Vec<Amounts>, String> {
         let mut used = vec![Amounts::new(); quotas.len()];
@@ -124,8 +124,8 @@ impl Registry {
         }
     }
 
-    /// Writes what is used of a quota. One that cannot be written now is counted again with the next change. `counted`:
-    /// what is used of it as it is given here.
+    /// Writes the usage of a quota. After a failed write the next change counts the usage again. `counted`: the usage
+    /// under the spec in `quota`.
     fn write_used(&self, quota: &Value, counted: Option<&Amounts>, now: Time) {
         let Some(kind) = self.kind(&QUOTAS) else { return };
         let said = |field: &str| quota["metadata"][field].as_str().unwrap_or_default();
@@ -145,8 +145,8 @@ impl Registry {
         };
         let change: Change<'_, String> = Change::update(&kind, said("namespace"), said("name"), &make);
         match self.commit(&change, &Terms::of(Writer::Master)) {
-            Ok(_) | Err(Barred::Missing | Barred::Damaged { .. }) => {}
-            Err(Barred::Writer(why)) => log::debug!("{}: what is used of it is not written: {why}", change.key()),
+            Ok(_) | Err(CommitError::Missing | CommitError::Damaged { .. }) => {}
+            Err(CommitError::Writer(why)) => log::debug!("{}: what is used of it is not written: {why}", change.key()),
             Err(barred) => log::warn!("{}: what is used of it cannot be written: {barred}", change.key()),
         }
     }
@@ -158,7 +158,7 @@ impl Charge<'_> {
         if !self.is_new {
             return self.registry.recount_all(namespace, self.now);
         }
-        // It uses what was counted and what it was charged, and nothing of other quotas.
+        // The new usage of a charged quota is the count plus the charge; a new object uses no other quota.
         for Account { quota, charge, mut used } in self.accounts {
             qos::add_all(&mut used, &charge);
             self.registry.write_used(&quota, Some(&used), self.now);

@@ -39,11 +39,13 @@ mod registry;
 mod view;
 mod written;
 
-pub use change::{Barred, Change, Committed, Expects, Homeless, Made, Make, NotStored, Outcome, Terms, Writer};
+pub use change::{
+    Change, CommitError, Committed, Expects, Made, Make, NamespaceError, NotStored, Outcome, Terms, Writer,
+};
 pub use registry::Registry;
 
 use crate::admit::{self, AdmissionOperation, AdmissionRequest, ClusterView};
-use crate::prepare::{self, Draft, Part, Prepared, Unfit};
+use crate::prepare::{self, Draft, InvalidDocument, Part, Prepared};
 use crate::store::{Refused, Stored, UNSEEN, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
@@ -85,11 +87,11 @@ pub fn attempted<T, E>(mut attempt: impl FnMut() -> Result<T, Failed<E>>) -> Res
 
 impl Registry {
     /// Writes a change, or says why not. Nothing else writes.
-    pub fn commit<E>(&self, change: &Change<'_, E>, terms: &Terms<'_>) -> Result<Committed, Barred<E>> {
+    pub fn commit<E>(&self, change: &Change<'_, E>, terms: &Terms<'_>) -> Result<Committed, CommitError<E>> {
         attempted(|| {
             let found = self.read(change)?;
             let Some(mut draft) = self.draft(change, &found, terms)? else {
-                return found.unchanged().ok_or(Barred::Missing.into());
+                return found.unchanged().ok_or(CommitError::Missing.into());
             };
             self.consult(change, &found, &mut draft, terms)?;
             let mut next = Some(draft);
@@ -111,30 +113,30 @@ impl Registry {
         change: &'d Change<'_, E>,
         found: &'d ReadBack,
         terms: &Terms<'_>,
-    ) -> Result<Option<Drafted<'d>>, Barred<E>> {
+    ) -> Result<Option<Drafted<'d>>, CommitError<E>> {
         let (kind, old, view) = (change.kind, found.standing(), &self.view());
         if change.deletes {
             let request = self.request(change, found, Part::Main, (view, terms));
-            admit::judge(&request, &Value::Null).map_err(|why| Barred::forbidden(change.name.to_owned(), why))?;
+            admit::judge(&request, &Value::Null).map_err(|why| CommitError::forbidden(change.name.to_owned(), why))?;
         }
-        let own = |object| old.map(|old| prepare::replace(kind, old, object)).ok_or(Barred::Missing);
+        let own = |object| old.map(|old| prepare::replace(kind, old, object)).ok_or(CommitError::Missing);
         let gone = || Write::Delete { key: change.key(), seen: old.map_or(UNSEEN, |old| old.revision) };
-        Ok(Some(match (change.make)(old).map_err(Barred::Writer)? {
+        Ok(Some(match (change.make)(old).map_err(CommitError::Writer)? {
             Made::Document { part, object, ownership, warnings } => {
                 let mut draft = match old {
                     None => {
                         self.look_home(change, &object, terms)?;
                         Draft::create(kind, change.namespace, object, ownership)
                     }
-                    Some(old) => {
-                        Draft::update(kind, old, part, object, terms.rules, ownership).map_err(Barred::Unfit)?
-                    }
+                    Some(old) => Draft::update(kind, old, part, object, terms.rules, ownership)
+                        .map_err(CommitError::InvalidDocument)?,
                 };
                 let suffix = || self.maker.suffix();
                 let mut request = self.request(change, found, draft.part, (view, terms));
                 // Clients of older versions put back what they wrote, and know of no volume that was added.
                 request.suffix = if terms.rules.old_labels { None } else { Some(&suffix) };
-                admit::mutate(&request, &mut draft.object).map_err(|why| Barred::forbidden(draft.called(), why))?;
+                admit::mutate(&request, &mut draft.object)
+                    .map_err(|why| CommitError::forbidden(draft.called(), why))?;
                 Drafted::Document { draft, warnings }
             }
             Made::Own(object) => Drafted::Ready(own(object)?, None),
@@ -171,12 +173,12 @@ impl Registry {
         draft: Drafted<'_>,
         again: Option<&Drafted<'_>>,
         terms: &Terms<'_>,
-    ) -> Result<Committed, Failed<Barred<E>>> {
+    ) -> Result<Committed, Failed<CommitError<E>>> {
         let _home = self.home(change, found, &draft, terms)?;
-        let to_write = self.finish(change, found, draft, terms).map_err(Barred::Unfit)?;
+        let to_write = self.finish(change, found, draft, terms).map_err(CommitError::InvalidDocument)?;
         let (old, key) = (found.standing().map(|old| old.object), key_of(&to_write.write));
         let charge = self.charge(change.kind, &to_write.write, old, terms);
-        let charge = charge.map_err(|why| Barred::forbidden(key.name.clone(), why))?;
+        let charge = charge.map_err(|why| CommitError::forbidden(key.name.clone(), why))?;
         let (advice, outcome) = (to_write.advice(change.kind, terms), to_write.outcome(found));
         let ToWrite { write, last, warnings } = to_write;
         let written = to_show(&write);
@@ -186,7 +188,7 @@ impl Registry {
             charge.settle(change.namespace);
         }
         if outcome == Outcome::Created && change.kind.resource == NAMESPACES && !terms.rehearsal {
-            // Whoever hears of it can make pods in it at once.
+            // Clients that see the new namespace can create pods in the namespace at once.
             self.furnish(&stored.key.name);
         }
         let stored = match last {
@@ -197,19 +199,19 @@ impl Registry {
         Ok(Committed { stored, outcome, warnings, advice })
     }
 
-    fn read<E>(&self, change: &Change<'_, E>) -> Result<ReadBack, Barred<E>> {
+    fn read<E>(&self, change: &Change<'_, E>) -> Result<ReadBack, CommitError<E>> {
         if change.expects == Expects::Nothing {
             return Ok(ReadBack::Nothing);
         }
         match self.store.get(&change.key()) {
             Ok(Some(stored)) => match serde_json::from_slice(&stored.json) {
                 Ok(object) => Ok(ReadBack::Object(stored, object)),
-                Err(error) => Err(Barred::Damaged { why: error.to_string() }),
+                Err(error) => Err(CommitError::Damaged { why: error.to_string() }),
             },
             Ok(None) if change.expects == Expects::Either => Ok(ReadBack::Nothing),
-            Ok(None) => Err(Barred::Missing),
+            Ok(None) => Err(CommitError::Missing),
             Err(_) if change.over_damaged => Ok(ReadBack::Damaged),
-            Err(damaged) => Err(Barred::Damaged { why: damaged.why }),
+            Err(damaged) => Err(CommitError::Damaged { why: damaged.why }),
         }
     }
 
@@ -220,7 +222,7 @@ impl Registry {
         found: &ReadBack,
         draft: Drafted<'_>,
         terms: &Terms<'_>,
-    ) -> Result<ToWrite, Unfit> {
+    ) -> Result<ToWrite, InvalidDocument> {
         let (mut draft, warnings) = match draft {
             Drafted::Document { draft, warnings } => (draft, warnings),
             Drafted::Ready(write, last) => return Ok(ToWrite { write, last, warnings: Vec::new() }),
@@ -232,7 +234,7 @@ impl Registry {
             if !draft.goes() {
                 let request = self.request(change, found, draft.part, (&view, terms));
                 let judged = admit::judge(&request, &draft.object);
-                judged.map_err(|why| Unfit::Forbidden { name: draft.called(), why })?;
+                judged.map_err(|why| InvalidDocument::Forbidden { name: draft.called(), why })?;
             }
             Ok(draft.finish(making.now))
         })?;
@@ -245,13 +247,13 @@ impl Registry {
     }
 
     /// Deletes an object after its last write.
-    fn remove<E>(&self, last: Stored, terms: &Terms<'_>) -> Result<Stored, Barred<E>> {
+    fn remove<E>(&self, last: Stored, terms: &Terms<'_>) -> Result<Stored, CommitError<E>> {
         let key = Key::clone(&last.key);
         let removal = Write::Delete { key: key.clone(), seen: last.revision };
         match if terms.rehearsal { Ok(last.clone()) } else { self.store.write(removal) } {
             // Whoever was quicker has only taken away what was over.
             Ok(_) | Err(Refused::Missing) => Ok(last),
-            Err(refused) => Err(Barred::refused(key, None, refused)),
+            Err(refused) => Err(CommitError::refused(key, None, refused)),
         }
     }
 
@@ -263,7 +265,7 @@ impl Registry {
         (key, written): (Key, Option<Value>),
         again: Option<&Drafted<'_>>,
         refused: Refused,
-    ) -> Failed<Barred<E>> {
+    ) -> Failed<CommitError<E>> {
         let refused = match refused {
             // Where both its name and its token are taken, the token tells more.
             Refused::Exists { revision } => {
@@ -273,14 +275,14 @@ impl Registry {
         };
         match &refused {
             Refused::Exists { .. } | Refused::Damaged { .. } if again.is_some_and(|draft| !draft.is_named()) => {
-                Failed::Race(Barred::refused(key, written, refused))
+                Failed::Race(CommitError::refused(key, written, refused))
             }
             Refused::Claimed { claim, .. }
                 if !claim.space.starts_with(TOKENS) && again.is_some_and(|draft| !draft.holds(&claim.value)) =>
             {
-                Failed::Race(Barred::NoneFree { key, space: claim.space.to_string() })
+                Failed::Race(CommitError::NoneFree { key, space: claim.space.to_string() })
             }
-            _ => Failed::Finally(Barred::refused(key, written, refused)),
+            _ => Failed::Finally(CommitError::refused(key, written, refused)),
         }
     }
 

@@ -4,7 +4,7 @@ use super::consult::{Adviser, advisers};
 use super::view::{KeptLists, StoreView};
 use crate::making::Maker;
 use crate::store::{Store, locked};
-use coracle_api::kinds::{Kind, Kinds, Misfit};
+use coracle_api::kinds::{Kind, KindConflict, Kinds};
 use coracle_api::meta::Resource;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -55,7 +55,7 @@ impl Registry {
     }
 
     /// Serves one more kind, from the next request on, with the objects of it that the store has.
-    pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
+    pub fn define(&self, kind: Kind) -> Result<(), KindConflict> {
         self.change_kinds(|kinds| kinds.with(kind))
     }
 

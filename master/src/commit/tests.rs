@@ -144,7 +144,7 @@ fn written(registry: &Arc<Registry>, way: &str, port: u16) -> String {
             let kind = &*registry.kind(&SERVICES).expect("a row");
             match registry.make_own(kind, "a", &service("new", Some(port))) {
                 Ok(_) => "done".to_owned(),
-                Err(Barred::Refused(why)) if matches!(why.refused, Refused::Claimed { .. }) => "422".to_owned(),
+                Err(CommitError::Refused(why)) if matches!(why.refused, Refused::Claimed { .. }) => "422".to_owned(),
                 Err(barred) => barred.to_string(),
             }
         }
@@ -272,7 +272,7 @@ fn a_writer_is_asked_once_an_attempt() {
         Ok(Made::document(Part::Main, service("new", Some(30001)), Ownership::Untold))
     };
     let done = registry.commit::<String>(&Change::create(kind, "a", &make), &Terms::of(Writer::Client));
-    assert!(matches!(done, Err(Barred::Refused(why)) if matches!(why.refused, Refused::Claimed { .. })));
+    assert!(matches!(done, Err(CommitError::Refused(why)) if matches!(why.refused, Refused::Claimed { .. })));
     assert_eq!(asked.get(), 1);
 }
 
@@ -299,7 +299,7 @@ fn advised(
 const SECRETS: Resource = Resource::core("secrets");
 
 /// A client creates an object in namespace `a`: the object's name.
-fn create(registry: &Registry, resource: &Resource, metadata: &Value) -> Result<String, Barred<String>> {
+fn create(registry: &Registry, resource: &Resource, metadata: &Value) -> Result<String, CommitError<String>> {
     let kind = &*registry.kind(resource).expect("a row");
     let make =
         |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, json!({ "metadata": metadata }), Ownership::Untold));
@@ -355,7 +355,10 @@ fn a_namespace_that_ends_while_an_adviser_is_asked_takes_no_object() {
         },
     );
     let refused = create(&registry, &SECRETS, &json!({"generateName": "s-"}));
-    assert!(matches!(&refused, Err(Barred::Homeless(Homeless::Ending { name })) if name == "s-"), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(CommitError::NamespaceError(NamespaceError::Ending { name })) if name == "s-"),
+        "{refused:?}"
+    );
 }
 
 /// The writer and the advisers have made and seen a document without the name that is generated.
@@ -435,7 +438,7 @@ fn an_adviser_may_refuse_a_change() {
             AdmissionOperation::Create | AdmissionOperation::Update => Err(format!("no {}", request.namespace)),
         },
     );
-    let told = |barred: Barred<String>| barred.to_string();
+    let told = |barred: CommitError<String>| barred.to_string();
     let refused = create(&registry, &SECRETS, &json!({"generateName": "s-"})).map_err(told);
     assert_eq!(refused, Err("\"s-\" is forbidden: no a".to_owned()));
     // Nobody is asked about the master's own objects: they are written while locks are held.

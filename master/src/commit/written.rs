@@ -1,4 +1,4 @@
-//! A change on its way into the store: what stands, what is to be written of it. PURE.
+//! A change on its way into the store: the stored object and the document to write. PURE.
 
 use super::change::{Committed, Outcome, Terms};
 use crate::prepare::{Draft, Standing};

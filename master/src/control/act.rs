@@ -3,22 +3,22 @@
 use super::controller::Now;
 use super::correlate::{Correlator, Telling};
 use super::event::{cut_message, document, moment, name_of, namespace_of};
-use super::intent::{About, Contents, Doing, Intent, Item, Refusal, Tale};
+use super::intent::{About, Contents, Doing, EventDraft, Intent, Item, Refusal};
 use super::rules::ControlRules;
 use super::settings::{Own, Settings, Zones};
 use super::view::{EVENTS, namespace_key};
 use super::wakes::{Wake, Wakes};
 use crate::agents::Agents;
-use crate::commit::{Barred, Change, Homeless, Made, Outcome, Registry, Terms, Writer};
+use crate::commit::{Change, CommitError, Made, NamespaceError, Outcome, Registry, Terms, Writer};
 use crate::figures;
-use crate::prepare::{self, Ownership, Part, Preconditions, Standing, Unfit};
+use crate::prepare::{self, InvalidDocument, Ownership, Part, Preconditions, Standing};
 use crate::store::{Damage, Stored};
 use crate::zones::zone;
 use coracle_api::kinds::{Kind, Kinds, Verb};
 use coracle_api::meta::{Key, ObjectMeta, Resource, Revision};
 use coracle_api::strategy::finalizer::{FOREGROUND, ORPHAN};
 use coracle_api::strategy::meta::{without_finalizer, without_owners};
-use coracle_api::strategy::{Deleting, Fate, bind, namespace};
+use coracle_api::strategy::{Deleting, DeletionPropagation, bind, namespace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ const DAMAGE_EVENTS_MAX: usize = 100;
 /// Where intents become writes.
 pub struct Gate {
     registry: Arc<Registry>,
-    /// Counts what was told, so that two tales of one moment have two names.
+    /// Counts the events that were told: two events of the same moment need different names.
     tales: AtomicU64,
     correlator: Mutex<Correlator>,
     workloads: bool,
@@ -54,7 +54,7 @@ impl Gate {
         Gate { registry, tales, correlator, workloads: true, own: None, node_grace, agents: None, rules }
     }
 
-    /// Counts what is used of the quotas of a namespace.
+    /// Recounts the usage of a namespace's quotas.
     pub fn recount(&self, namespace: &str) {
         self.registry.recount(namespace);
     }
@@ -88,8 +88,8 @@ impl Gate {
         Gate { agents: Some(agents), ..self }
     }
 
-    /// Asks the agents of these nodes what their pods take. A thread of its own waits for them; what they say is a
-    /// wake.
+    /// Asks the agents of these nodes for the usage of their pods. A separate thread waits for the answers and passes
+    /// them on as a wake.
     pub fn measure(&self, nodes: impl Iterator<Item = String>, wakes: &Wakes) {
         let Some(agents) = &self.agents else { return };
         if wakes.fill.measuring.swap(true, Ordering::AcqRel) {
@@ -123,7 +123,7 @@ impl Gate {
         }
     }
 
-    /// Of all that stands in namespaces.
+    /// The resources of all stored kinds that are namespaced and can be listed.
     pub fn contained(&self) -> Vec<Resource> {
         let kinds = self.registry.kinds();
         kinds
@@ -186,7 +186,7 @@ impl Gate {
             Intent::Disrupt { key, seen, status } => self.disrupt(&key, seen, &status, now),
             Intent::Collect { key, seen, foreground } => self.delete(&key, seen, |kind, old| {
                 // What it says itself, by a finalizer, comes first.
-                let fate = if foreground { Some(Fate::Foreground) } else { parting(old.object) };
+                let fate = if foreground { Some(DeletionPropagation::Foreground) } else { parting(old.object) };
                 departed(kind, old, None, fate, now)
             }),
             Intent::Disown { key, seen, owners } => {
@@ -200,7 +200,7 @@ impl Gate {
 
     /// An event that cannot be stored is no reason for anything. `made`: what the tale is about was done to this
     /// object.
-    pub fn tell(&self, tale: &Tale, made: Option<&Key>, now: Now) {
+    pub fn tell(&self, tale: &EventDraft, made: Option<&Key>, now: Now) {
         let made = made.filter(|_| tale.names_made).map(|key| key.name.as_str()).unwrap_or_default();
         let moment = moment(self.tales.fetch_add(1, Ordering::Relaxed), now);
         let message = format!("{}{made}", tale.message);
@@ -222,7 +222,12 @@ impl Gate {
     }
 
     /// The event may have gone meanwhile: then it is made anew, and counts on.
-    fn tell_again(&self, tale: &Tale, (name, message, count): (&str, &str, u32), now: Now) -> Result<(), Refusal> {
+    fn tell_again(
+        &self,
+        tale: &EventDraft,
+        (name, message, count): (&str, &str, u32),
+        now: Now,
+    ) -> Result<(), Refusal> {
         let key = Key { resource: EVENTS, namespace: namespace_of(tale), name: name.to_owned() };
         let Ok(Some(stored)) = self.registry.store.get(&key) else {
             return self.create(&EVENTS, &key.namespace, &document(tale, (name, message, count), now)).map(drop);
@@ -237,7 +242,7 @@ impl Gate {
         self.change(&key, stored.revision, again).map(drop).map_err(Refusal::from)
     }
 
-    /// Damaged files, as events about the objects that they were: whoever looks at one hears of it.
+    /// Reports damaged files as events about the objects in these files: an object's events show its damage.
     pub fn tell_files(&self, reason: &'static str, files: &[Damage], now: Now) {
         // What is no object's is told of the namespace that is the cluster.
         let cluster = Key {
@@ -258,7 +263,7 @@ impl Gate {
                 revision: self.registry.store.revision(),
             };
             let message = damage.to_string();
-            let tale = Tale::warning("store", about, reason, message);
+            let tale = EventDraft::warning("store", about, reason, message);
             self.tell(&tale, None, now);
         }
     }
@@ -274,12 +279,12 @@ impl Gate {
         match self.registry.commit::<String>(&change, &Terms::of(Writer::Controller)) {
             Ok(committed) => Ok(Some(Key::clone(&committed.stored.key))),
             Err(barred) if barred.is_taken() && !object["metadata"]["name"].is_null() => Ok(None),
-            // Whoever asks for it goes with its namespace: there is nothing to tell.
-            Err(Barred::Homeless(Homeless::Ending { .. })) => Ok(None),
-            Err(Barred::Homeless(Homeless::Missing)) => {
+            // The namespace is being deleted, and with it the object that needs the new object: no event is told.
+            Err(CommitError::NamespaceError(NamespaceError::Ending { .. })) => Ok(None),
+            Err(CommitError::NamespaceError(NamespaceError::Missing)) => {
                 Err(refused(format!("namespace {namespace} is not there: nothing is made in it")))
             }
-            Err(Barred::Unfit(Unfit::Forbidden { name, why })) => {
+            Err(CommitError::InvalidDocument(InvalidDocument::Forbidden { name, why })) => {
                 let gist = format!("{resource} {said:?} is forbidden: {why}");
                 Err(Refusal { why: format!("{resource} {name:?} is forbidden: {why}"), gist, doing })
             }
@@ -322,8 +327,8 @@ impl Gate {
         let change = Change { deletes, ..Change::update(&kind, &key.namespace, &key.name, &make) };
         match self.registry.commit(&change, &Terms::of(Writer::Controller)) {
             Ok(committed) => Ok((committed.outcome != Outcome::Unchanged).then(|| key.clone())),
-            Err(Barred::Writer(None) | Barred::Missing | Barred::Damaged { .. }) => Ok(None),
-            Err(Barred::Writer(Some(why))) => Err(why),
+            Err(CommitError::Writer(None) | CommitError::Missing | CommitError::Damaged { .. }) => Ok(None),
+            Err(CommitError::Writer(Some(why))) => Err(why),
             Err(barred) => Err(barred.to_string()),
         }
     }
@@ -358,7 +363,7 @@ fn says(json: &[u8], status: &Value) -> bool {
     object["status"]["conditions"] == status["conditions"]
 }
 
-/// Nobody owns what the controllers write.
+/// The controllers' writes record no owner of fields.
 fn whole<'a>(part: Part, object: Value) -> Made<'a> {
     Made::document(part, object, Ownership::Untold)
 }
@@ -367,7 +372,7 @@ fn departed<'a>(
     kind: &Kind,
     old: Standing<'_>,
     grace_s: Option<i64>,
-    fate: Option<Fate>,
+    fate: Option<DeletionPropagation>,
     now: Now,
 ) -> Result<Made<'a>, String> {
     let deleting = Deleting { grace_s, now: now.wall };
@@ -387,9 +392,9 @@ struct Meta {
     metadata: ObjectMeta,
 }
 
-/// What becomes of what a collected object owns: that goes too, unless its finalizers say otherwise.
-fn parting(object: &Value) -> Option<Fate> {
+/// The fate of a collected object's dependents: they are deleted too, unless the object's finalizers say otherwise.
+fn parting(object: &Value) -> Option<DeletionPropagation> {
     let finalizers = object["metadata"]["finalizers"].as_array();
     let says = finalizers.is_some_and(|all| all.iter().any(|one| one == ORPHAN || one == FOREGROUND));
-    (!says).then_some(Fate::Background)
+    (!says).then_some(DeletionPropagation::Background)
 }

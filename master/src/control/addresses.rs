@@ -1,4 +1,4 @@
-//! An IPAddress for each address that a service has: what `kubectl get ipaddresses` shows of who has which. PURE.
+//! An IPAddress for each address of a service: `kubectl get ipaddresses` lists the service of each address. PURE.
 //!
 //!     a service has an address       -> an IPAddress of that name, which says so
 //!     no service has it any more     -> it goes, if this controller made it
@@ -42,7 +42,7 @@ pub struct AddressView {
     revision: Revision,
     ours: bool,
     deleting: bool,
-    /// Namespace and name of the service that has it.
+    /// Namespace and name of the service with this address.
     of: (String, String),
 }
 

@@ -19,14 +19,14 @@ pub struct Backend<'a> {
     pub ip: String,
     /// It answers, as far as anybody knows.
     pub serving: bool,
-    /// Those of the service that it has.
+    /// The ports of the service that the pod has.
     pub ports: Vec<Port>,
     pub key: &'a Key,
     pub pod: &'a PodView,
 }
 
 impl Backend<'_> {
-    /// Its name within the service, if it has one.
+    /// The pod's host name within the service, if any.
     pub fn hostname(&self, service: &ServiceView) -> Option<String> {
         // Most pods are not worth parsing.
         memchr::memmem::find(&self.pod.document.json, b"\"subdomain\"")?;

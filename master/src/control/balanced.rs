@@ -24,7 +24,7 @@ pub struct BalancedView {
     /// At every address of a node.
     pub ports: Vec<HostPort>,
     pub status: Value,
-    /// Those of nodes that it was given.
+    /// The node addresses that the service was given.
     pub given: Vec<IpAddr>,
 }
 
@@ -53,7 +53,7 @@ impl View for BalancedView {
 }
 
 impl BalancedView {
-    /// Whether what comes to that address of a node goes to it.
+    /// Whether traffic to this address of a node goes to the service.
     pub fn has(&self, address: IpAddr) -> bool {
         self.wants && self.given.contains(&address)
     }

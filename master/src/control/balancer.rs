@@ -7,19 +7,19 @@
 //! A port of a node has one holder, as between pods: what stands there stays. Pods that stand there come first, since
 //! nobody can take a host port from them; then services that have the node already, the oldest first; then those that
 //! ask. The scheduler keeps pods off the ports that services hold. Only nodes of this project's agent take part:
-//! another kubelet would not lead the ports on. Whoever names another balancer in `spec.loadBalancerClass` has that.
+//! another kubelet would not forward the ports. A service with a `spec.loadBalancerClass` is left to that balancer.
 
 use super::balanced::{BalancedView, address};
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
-use super::intent::{About, Decision, Intent, Memo, Tale};
+use super::intent::{About, Decision, EventDraft, Intent, Memo};
 use super::view::{HostPort, NodeView};
 use coracle_api::meta::Key;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Those that ask, where this cluster has a balancer of its own.
+/// The services that ask for a balancer, if this cluster has a balancer.
 pub fn wanting(cluster: &Cluster) -> impl Iterator<Item = (&Key, &BalancedView)> {
     let own = cluster.settings.own.as_ref().is_none_or(|own| own.balancer);
     cluster.all::<BalancedView>().filter(move |(_, view)| own && view.wants)
@@ -37,7 +37,7 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
     wanting(cluster).map(|(key, _)| key.clone()).collect()
 }
 
-/// One service that goes may leave its ports to another.
+/// A service that goes may free ports for any service.
 pub fn by_service(cluster: &Cluster, _: &ObservedChange<'_>) -> Vec<Key> {
     all(cluster)
 }
@@ -80,7 +80,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let trouble = words(&clashes);
     if let Some(message) = trouble.as_ref().filter(|message| announced.as_ref() != Some(message)) {
         let about = About::new(("v1", "Service"), key, &service.uid, service.revision);
-        intents.push(Intent::Announce(Tale::warning(
+        intents.push(Intent::Announce(EventDraft::warning(
             "service-controller",
             about,
             "SyncLoadBalancerFailed",
@@ -91,14 +91,14 @@ pub fn decide(look: &Look<'_>) -> Decision {
     Decision { memo: announced.map(|announced| Memo::of(Some(announced))), ..Decision::of(intents) }
 }
 
-/// A port of a node that somebody else holds.
+/// A port on a node, and the pod or service that already holds this port.
 struct Clash<'c> {
     node: &'c str,
     port: HostPort,
     by: String,
 }
 
-/// Whether somebody comes before a service at one of its ports of a node.
+/// The first port of a service that a pod, or a service with precedence, already holds on this node.
 fn clash<'c>(
     cluster: &'c Cluster,
     (node, address): (&'c str, IpAddr),
@@ -116,7 +116,7 @@ fn clash<'c>(
         })
     };
     for (key, view) in before.into_iter().take_while(|(key, _)| *key != own) {
-        // One that has nothing of this node holds nothing there.
+        // A service with a clash gets nothing of this node, and therefore holds no port there.
         if first(&taken, view).is_none() {
             taken.extend(view.ports.iter().map(|port| (port.clone(), named("service", key))));
         }

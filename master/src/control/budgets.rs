@@ -11,7 +11,7 @@
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
 use super::disruption::left;
-use super::intent::{About, Decision, Intent, Tale};
+use super::intent::{About, Decision, EventDraft, Intent};
 use super::rules::ControlRule;
 use super::shelf::View;
 use super::view::{PodView, Selector, document, of_group, read};
@@ -106,7 +106,7 @@ pub fn by_namespace(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> 
     cluster.within::<BudgetView>(&change.key.namespace).map(|(key, _)| key.clone()).collect()
 }
 
-/// The budgets that guard pods of an object, or of one that it owns: they count by it.
+/// The budgets that guard pods of this object or of its dependents: their expected number depends on its size.
 pub fn by_scale(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     if change.is_unreadable() {
         return by_namespace(cluster, change);
@@ -126,7 +126,7 @@ pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     guarding(cluster, &change.key.namespace, &change.pods(cluster).collect::<Vec<_>>())
 }
 
-/// The budgets that guard one of these pods.
+/// All budgets whose selector matches any of these pods.
 fn guarding(cluster: &Cluster, namespace: &str, pods: &[&PodView]) -> Vec<Key> {
     let of = |pod: &&PodView| {
         let labels = pod.labels();
@@ -153,7 +153,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
         }
         Err(why) => {
             let words = format!("Failed to calculate the number of expected pods: {why}");
-            let tale = Tale::warning(SOURCE, own(), "CalculateExpectedPodCountFailed", words);
+            let tale = EventDraft::warning(SOURCE, own(), "CalculateExpectedPodCountFailed", words);
             (vec![tale], failed(&document["status"], &why, now.wall))
         }
     };
@@ -163,7 +163,9 @@ pub fn decide(look: &Look<'_>) -> Decision {
     }
     let words = format!("Pod was expected by PDB {}/{} to be deleted but it wasn't", key.namespace, key.name);
     let stayed = disrupted.stayed.iter();
-    tales.extend(stayed.map(|(key, pod)| Tale::warning(SOURCE, About::pod(key, pod), "NotDeleted", words.clone())));
+    tales.extend(
+        stayed.map(|(key, pod)| EventDraft::warning(SOURCE, About::pod(key, pod), "NotDeleted", words.clone())),
+    );
     let mut intents = vec![Intent::Status { key: key.clone(), seen: budget.revision, status }];
     intents.extend(tales.into_iter().map(Intent::Tell));
     Decision { wake_at, ..Decision::of(intents) }
@@ -175,15 +177,15 @@ type Guarded<'c> = Vec<(&'c Key, &'c PodView)>;
 struct Expected {
     pods: i64,
     healthy: i64,
-    /// Pods that nobody keeps in number.
+    /// Some guarded pods have no controller that keeps their number.
     unmanaged: bool,
 }
 
 impl Expected {
-    fn tales(&self, about: impl Fn() -> About, selector: &Value, guarded: &Guarded) -> Vec<Tale> {
+    fn tales(&self, about: impl Fn() -> About, selector: &Value, guarded: &Guarded) -> Vec<EventDraft> {
         let mut tales = Vec::new();
         if guarded.is_empty() {
-            tales.push(Tale::normal(SOURCE, about(), "NoPods", "No matching pods found".to_owned()));
+            tales.push(EventDraft::normal(SOURCE, about(), "NoPods", "No matching pods found".to_owned()));
         }
         if self.unmanaged {
             let words = format!(
@@ -192,7 +194,7 @@ impl Expected {
                  for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
                 go_text(selector)
             );
-            tales.push(Tale::warning(SOURCE, about(), "UnmanagedPods", words));
+            tales.push(EventDraft::warning(SOURCE, about(), "UnmanagedPods", words));
         }
         tales
     }

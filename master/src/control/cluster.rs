@@ -29,7 +29,7 @@ pub struct Cluster {
     pods_by_node: BTreeMap<String, BTreeSet<Arc<Key>>>,
     labelled: Labelled,
     pub ended: Ended,
-    /// What the pods on each node take of it together.
+    /// The summed requests of the pods on each node.
     usage: BTreeMap<String, NodeUsage>,
     /// Pods that want other pods near or far, and have a node.
     related: BTreeSet<Arc<Key>>,
@@ -37,7 +37,7 @@ pub struct Cluster {
     pub happened: Happened,
     pub nodes: BTreeMap<String, NodeView>,
     pub events: Events,
-    /// The views of all other kinds that a controller follows.
+    /// The views of the followed kinds besides pods, nodes and events.
     shelves: Shelves,
     pub references: References,
     pub readings: Readings,
@@ -84,7 +84,7 @@ impl Cluster {
         self.settings.rules.hold(rule)
     }
 
-    /// Takes in one change of one object.
+    /// Applies a change of an object to the views.
     pub fn apply(&mut self, event: &Event, uptime: Duration) -> Before {
         let (key, new) = (&event.key, event.new.as_ref());
         let was_damaged = self.damaged.remove(&**key);
@@ -131,7 +131,7 @@ impl Cluster {
         if left != joined {
             self.index(key, left, joined.clone());
         }
-        // Somebody on its node has seen it, even if that node says nothing of itself.
+        // A pod that becomes ready is a sign of life: its node's agent reported this, even without a heartbeat.
         let ready = |pod: Option<&PodView>| pod.and_then(|pod| pod.ready);
         if let Some(node) = joined
             && (ready(was.as_deref()), ready(self.pod(key))) == (Some(false), Some(true))
@@ -141,7 +141,7 @@ impl Cluster {
         (was.map(|was| was as Box<dyn Any>).into_iter().collect(), read)
     }
 
-    /// Counts what a pod takes of its node.
+    /// Updates the node's usage, the ended pods and the happenings after a change of a pod.
     fn count(&mut self, key: &Arc<Key>, was: Option<&PodView>) {
         let is = self.pods.get(key).map(|pod| &**pod);
         self.happened.of_pod(was, is);
@@ -164,7 +164,7 @@ impl Cluster {
         }
     }
 
-    /// What the pods on a node take of it. `None`: nothing.
+    /// The summed requests of the pods on a node. `None`: no pod takes room there.
     pub fn usage(&self, node: &str) -> Option<&NodeUsage> {
         self.usage.get(node)
     }
@@ -211,7 +211,7 @@ impl Cluster {
             }
         } else {
             self.removed_nodes.remove(name);
-            // Another node of this name begins with its registration.
+            // A new node with this name counts as heard at its registration.
             if was.is_none() || uid(was.as_ref()) != uid(self.nodes.get(name)) {
                 self.heard.insert(name.to_owned(), uptime);
             }
@@ -315,7 +315,7 @@ impl Cluster {
         self.shelves.shelf().within(namespace)
     }
 
-    /// Those of a namespace that may select who has these labels; no other does.
+    /// Candidates in a namespace whose selectors may match these labels; no object besides the candidates matches.
     pub fn selecting<'a, 'l, V: View>(
         &'a self,
         namespace: &'l str,
@@ -324,7 +324,7 @@ impl Cluster {
         self.shelves.shelf().selecting(namespace, labels)
     }
 
-    /// Whether a pod with a node uses a claim of its namespace: also one that has ended, as long as it is there.
+    /// Whether a pod with a node uses a claim of its namespace; an ended pod counts until its object is gone.
     pub fn uses(&self, claim: &Key) -> bool {
         let names = |key: &Key, pod: &PodView| {
             let document = view::document(&pod.document);
@@ -336,7 +336,7 @@ impl Cluster {
             };
             volumes.into_iter().any(|volume| volume["persistentVolumeClaim"]["claimName"] == *claim.name || own(volume))
         };
-        // One that cannot be read may use anything.
+        // An unreadable pod may use any claim.
         let unknown = self.damaged_pods(&claim.namespace).next().is_some();
         unknown
             || self.pods_in(&claim.namespace).any(|(key, pod)| pod.claims && !pod.node.is_empty() && names(key, pod))

@@ -1,5 +1,5 @@
-//! The row of a controller: which objects it follows, which of its keys a change of one of them concerns, and what it
-//! decides about a key. PURE.
+//! The row of a controller: the objects that the controller follows, the keys that a change of an object concerns, and
+//! the decision about a key. PURE.
 //!
 //! Changes are routed by group and plural, before any function of a row is asked: a row never sees an object of a
 //! foreign kind that is called like one of its own.
@@ -7,7 +7,7 @@
 pub use super::since::Now;
 
 use super::cluster::{Before, Cluster};
-use super::intent::{Contents, Decision, Memo, Refusal, Tale};
+use super::intent::{Contents, Decision, EventDraft, Memo, Refusal};
 use super::shelf::{Shelves, View};
 use super::view::{EVENTS, NODES, PODS, PodView};
 use coracle_api::meta::{Key, Resource};
@@ -22,7 +22,7 @@ pub struct Patience(pub Duration, pub Duration);
 
 impl Patience {
     pub const USUAL: Patience = Patience(Duration::from_millis(5), Duration::from_secs(1000));
-    /// Of jobs, which make their pods one after the other.
+    /// For jobs: a job makes its pods in sequence.
     pub const JOBS: Patience = Patience(Duration::from_secs(1), Duration::from_secs(60));
 
     pub fn after(self, times: u32) -> Duration {
@@ -31,7 +31,7 @@ impl Patience {
     }
 }
 
-/// One row of the table of controllers.
+/// A row in the table of controllers.
 pub struct Controller {
     /// For logs.
     pub name: &'static str,
@@ -41,9 +41,9 @@ pub struct Controller {
     pub decide: fn(&Look<'_>) -> Decision,
     /// Its work is with pods, and rests in a master that was started without workloads.
     pub workload: bool,
-    /// The event that tells of an intent that was refused. A controller that has one writes the refusal into the status
-    /// too, so it looks again at once when a refusal begins or ends.
-    pub refused: Option<RefusalTale>,
+    /// The event about a refused intent. A controller with such an event writes the refusal into the status too, and
+    /// therefore looks again at once when a refusal begins or ends.
+    pub refused: Option<RefusalEvent>,
     /// When it looks again at what was refused.
     pub patience: Patience,
 }
@@ -66,13 +66,13 @@ impl Controller {
         Controller { patience, ..self }
     }
 
-    pub fn telling(self, refused: RefusalTale) -> Controller {
+    pub fn telling(self, refused: RefusalEvent) -> Controller {
         Controller { refused: Some(refused), ..self }
     }
 }
 
 /// The event about a refusal.
-pub type RefusalTale = fn(&Cluster, &Key, &Refusal) -> Option<Tale>;
+pub type RefusalEvent = fn(&Cluster, &Key, &Refusal) -> Option<EventDraft>;
 /// The keys of a controller that a change concerns. Too many are harmless, a missing one is not.
 pub type Concerned = fn(&Cluster, &ObservedChange<'_>) -> Vec<Key>;
 
@@ -163,7 +163,7 @@ pub struct Look<'a> {
     pub now: Now,
     /// Why the last look at this key could not be carried out, if it could not.
     pub refusal: Option<&'a Refusal>,
-    /// What the decision before asked for by `Errand::Contents`.
+    /// What the decision before asked for by `Lookup::Contents`.
     pub contents: Option<&'a Contents>,
     /// What a decision before this one wanted to be remembered.
     pub memory: Option<&'a Value>,
@@ -172,7 +172,7 @@ pub struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// What was remembered, or what there is at first.
+    /// The remembered value, or the default at the first look.
     pub fn remembered<T: Any + Clone + Default>(&self) -> T {
         self.memo.and_then(Memo::read).cloned().unwrap_or_default()
     }

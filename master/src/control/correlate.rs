@@ -4,17 +4,17 @@
 //!     many words for one reason                 from the tenth on one event with the latest, marked as combined
 //!     too much about one object                 nothing, until some minutes have passed
 
-use super::intent::Tale;
+use super::intent::EventDraft;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-/// Different messages of one reason about one object: from this one on they are combined.
+/// From this number of different messages about an object with the same reason on, the messages are combined.
 const MESSAGES_MAX: usize = 10;
 /// After so long without a message they are counted anew.
 const MESSAGES_FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 const COMBINED: &str = "(combined from similar events): ";
-/// Events of one source about one object that may come at once; one more after each of these times.
+/// Events from a source about an object that may come at once; each `ONE_MORE_AFTER` allows a further event.
 const AT_ONCE: u32 = 25;
 const ONE_MORE_AFTER: Duration = Duration::from_secs(300);
 /// An event is kept no longer, so it cannot be told once more either.
@@ -61,7 +61,7 @@ struct EventCount {
 }
 
 impl Messages {
-    /// Whether it is one too many.
+    /// Adds the hash of a message; true if the message exceeds the number of different messages.
     fn add(&mut self, hash: u32) -> bool {
         if self.hashes[..self.count].contains(&hash) {
             return false;
@@ -131,7 +131,7 @@ fn hash(of: impl Hash) -> u64 {
 
 impl Correlator {
     /// `message`: with the name of what was made. `moment`: of the event, if it is told anew.
-    pub fn tell(&mut self, tale: &Tale, message: String, moment: u64, uptime: Duration) -> Telling {
+    pub fn tell(&mut self, tale: &EventDraft, message: String, moment: u64, uptime: Duration) -> Telling {
         let about = &tale.about;
         let object =
             (tale.source, &about.api_version, &about.kind, &about.namespace, &about.name, &about.uid, tale.severity);
@@ -176,9 +176,9 @@ mod tests {
     use super::*;
     use coracle_api::meta::{Key, Resource, Revision};
 
-    fn tale(name: &str, reason: &'static str) -> Tale {
+    fn tale(name: &str, reason: &'static str) -> EventDraft {
         let key = Key { resource: Resource::core("pods"), namespace: "n".to_owned(), name: name.to_owned() };
-        Tale::normal("test", About::new(("v1", "Pod"), &key, "uid", Revision(1)), reason, String::new())
+        EventDraft::normal("test", About::new(("v1", "Pod"), &key, "uid", Revision(1)), reason, String::new())
     }
 
     #[test]

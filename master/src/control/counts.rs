@@ -6,7 +6,7 @@ use crate::store::Stored;
 use coracle_api::workload::Condition;
 use serde_json::{Map, Value};
 
-/// A status in the making. Fields that nobody names stay as they are.
+/// A status in the making. Fields that no call names stay unchanged.
 pub struct Counts {
     status: Map<String, Value>,
 }

@@ -3,7 +3,7 @@
 use super::backends::{Backend, Port, backends, target};
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange, all as keys_of};
-use super::intent::{About, Decision, Intent, Memo, Tale};
+use super::intent::{About, Decision, EventDraft, Intent, Memo};
 use super::slices::mirror::{self, Mirrored};
 use super::trigger::{self, Moments, stamp};
 use super::view::{
@@ -81,7 +81,7 @@ fn of_service(cluster: &Cluster, service_key: &Key, moments: &mut Moments) -> Ve
     let standing = cluster.get::<EndpointsView>(&key);
     let Some(service) = cluster.get::<ServiceView>(service_key) else {
         moments.trouble.clear();
-        // The service has gone, and with it its Endpoints. Those that a person made stay.
+        // The service is gone, and its Endpoints go too. Endpoints that a person made stay.
         if cluster.damaged.contains(service_key) {
             return Vec::new();
         }
@@ -97,9 +97,9 @@ fn of_service(cluster: &Cluster, service_key: &Key, moments: &mut Moments) -> Ve
     if service.selector.is_empty() {
         return mirrored(cluster, service_key, standing.map(|endpoints| (&key, endpoints)), moments);
     }
-    // With one, slices of Endpoints that a person made before it go.
+    // The service has a selector now: slices mirrored from a person's earlier Endpoints are deleted.
     let before = mirror::decide(cluster, service_key, None).intents;
-    // What stands of a service that is a name now is left as it is.
+    // A service that became an ExternalName keeps its existing Endpoints and slices.
     if service.external {
         return before;
     }
@@ -157,7 +157,12 @@ fn strays(
     }
     let about = About::new(("v1", "Service"), key, &service.uid, Revision(0));
     let message = format!("Error updating Endpoint Slices for Service {}/{}: {said}", key.namespace, key.name);
-    vec![Intent::Announce(Tale::warning("endpoint-slice-controller", about, "FailedToUpdateEndpointSlices", message))]
+    vec![Intent::Announce(EventDraft::warning(
+        "endpoint-slice-controller",
+        about,
+        "FailedToUpdateEndpointSlices",
+        message,
+    ))]
 }
 
 /// The content of the Endpoints of a service.

@@ -1,17 +1,17 @@
 //! What a controller tells, as the document of an event. PURE.
 
 use super::controller::Now;
-use super::intent::{About, Tale};
+use super::intent::{About, EventDraft};
 use coracle_api::meta::Revision;
 use serde_json::{Value, json};
 
-/// What an event's name keeps of the name of its object; the rest makes it unique.
+/// At most this much of an object's name goes into an event's name; the suffix makes the event's name unique.
 const EVENT_NAME_BYTES_MAX: usize = 220;
 /// Longest message of an event that says when it happened to the microsecond.
 const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
 
-pub fn namespace_of(tale: &Tale) -> String {
-    // Events about what has no namespace are kept in `default`, as in Kubernetes.
+pub fn namespace_of(tale: &EventDraft) -> String {
+    // Events about cluster-scoped objects are kept in `default`, as in Kubernetes.
     if tale.about.namespace.is_empty() { "default".to_owned() } else { tale.about.namespace.clone() }
 }
 
@@ -31,11 +31,11 @@ pub fn moment(nth: u64, now: Now) -> u64 {
 }
 
 /// As Kubernetes calls them: by the moment.
-pub fn name_of(tale: &Tale, moment: u64) -> String {
+pub fn name_of(tale: &EventDraft, moment: u64) -> String {
     format!("{}.{moment:016x}", cut(&tale.about.name, EVENT_NAME_BYTES_MAX))
 }
 
-pub fn document(tale: &Tale, (name, message, count): (&str, &str, u32), now: Now) -> Value {
+pub fn document(tale: &EventDraft, (name, message, count): (&str, &str, u32), now: Now) -> Value {
     let about = &tale.about;
     let at = now.wall.to_string();
     let mut event = json!({

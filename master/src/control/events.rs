@@ -14,7 +14,7 @@ pub const COUNT_MAX: usize = 2000;
 /// Bytes of all events that are kept. Long ones leave room for fewer.
 pub const BYTES_MAX: usize = 8 << 20;
 
-/// All events: the one key of this controller.
+/// The controller's only key: all events together.
 pub fn key() -> Key {
     Key { resource: EVENTS, namespace: String::new(), name: String::new() }
 }

@@ -5,7 +5,7 @@
 
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
-use super::intent::{About, Decision, Intent, Memo, Tale};
+use super::intent::{About, Decision, EventDraft, Intent, Memo};
 use super::rules::ControlRule;
 use super::view::{NodeView, PodView, document, node_key, read};
 use coracle_api::meta::{Key, Revision, Time};
@@ -137,7 +137,7 @@ fn evicted(key: &Key, pod: &PodView, wall: Time) -> [Intent; 2] {
     );
     let about = About { uid: String::new(), revision: Revision(0), ..About::pod(key, pod) };
     let message = format!("Marking for deletion Pod {}/{}", key.namespace, key.name);
-    let tale = Tale::normal(SOURCE, about, "TaintManagerEviction", message);
+    let tale = EventDraft::normal(SOURCE, about, "TaintManagerEviction", message);
     [Intent::Disrupt { key: key.clone(), seen: pod.revision, status }, Intent::Tell(tale)]
 }
 
@@ -164,5 +164,5 @@ fn cancelling((namespace, name): &(String, String)) -> Intent {
     let key = Key { resource: super::view::PODS, namespace: namespace.clone(), name: name.clone() };
     let about = About::new(("v1", "Pod"), &key, "", Revision(0));
     let message = format!("Cancelling deletion of Pod {namespace}/{name}");
-    Intent::Announce(Tale::normal(SOURCE, about, "TaintManagerEviction", message))
+    Intent::Announce(EventDraft::normal(SOURCE, about, "TaintManagerEviction", message))
 }

@@ -7,7 +7,7 @@
 
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
-use super::intent::{About, Decision, Intent, Memo, Tale};
+use super::intent::{About, Decision, EventDraft, Intent, Memo};
 use super::nodes::{add_taints, remove_taints};
 use super::view::{NODES, NOT_READY, NodeView, UNREACHABLE, document, node_key};
 use coracle_api::meta::{Key, Revision};
@@ -29,7 +29,7 @@ const SOURCE: &str = "node-controller";
 
 #[derive(Clone, Default)]
 struct Memory {
-    /// The uids of the nodes that were told of.
+    /// By name: the uids of the nodes that events have reported.
     known: BTreeMap<String, String>,
     /// When the next node of a zone may be given up.
     next: BTreeMap<String, Duration>,
@@ -39,7 +39,7 @@ struct Memory {
     news_due: Option<Duration>,
 }
 
-/// All nodes together: the one key of this controller.
+/// The controller's only key: all nodes together.
 pub fn key() -> Key {
     Key { resource: NODES, namespace: String::new(), name: String::new() }
 }
@@ -95,7 +95,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
 enum Task {
     /// It is well again, or all are down.
     Spare,
-    /// Another taint than the one that stands.
+    /// The node needs a different taint now.
     Swap,
     GiveUp,
 }
@@ -180,7 +180,7 @@ fn news(cluster: &Cluster, memory: &mut Memory, uptime: Duration) -> (Vec<Intent
     memory.news_due = None;
     let tale = |name: &str, uid: &str, reason: &'static str, what: String| {
         let about = About::new(("v1", "Node"), &node_key(name), uid, Revision(0));
-        Intent::Announce(Tale::normal(SOURCE, about, reason, format!("Node {name} event: {what}")))
+        Intent::Announce(EventDraft::normal(SOURCE, about, reason, format!("Node {name} event: {what}")))
     };
     let mut intents = Vec::new();
     for (name, node) in &cluster.nodes {

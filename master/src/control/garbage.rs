@@ -1,4 +1,4 @@
-//! Garbage: what becomes of objects when those that own them go. PURE.
+//! Garbage collection: the fate of objects whose owners go. PURE.
 //!
 //!     all its owners are gone          -> it goes too
 //!     an owner waits for it to go      -> it goes too (foregroundDeletion), and then the owner is let go
@@ -86,7 +86,7 @@ mod tests {
         Key { resource: Resource::core(plural), namespace: "default".to_owned(), name: name.to_owned() }
     }
 
-    /// What is written, one after the other: null is a deletion.
+    /// Applies these writes in order; null is a deletion.
     fn graph(events: &[(&str, Value)]) -> References {
         let mut graph = References::of(&Kinds::builtin());
         for (revision, (name, meta)) in (1..).map(Revision).zip(events) {
@@ -221,7 +221,7 @@ mod tests {
             }
             meta
         };
-        // As long as one of them has still to go, they wait.
+        // An object of the circle is not being deleted yet: the other objects wait.
         check(
             &[("a", of("a", "!c", true)), ("b", of("b", "!a", true)), ("c", of("c", "!b", false))],
             &["c goes after what it owns"],
@@ -231,7 +231,7 @@ mod tests {
         let circle = [("a", of("a", "!c", true)), ("b", of("b", "!a", true)), ("c", of("c", "!b", true))];
         check(&circle, &released);
         check(&[("a", of("a", "!a", true))], &["a is released: foregroundDeletion"]);
-        // What one of them owns besides keeps all of them.
+        // A further dependent outside the circle keeps the whole circle.
         let mut more = circle.to_vec();
         let mut going = owned(&["!b"]);
         going["deletionTimestamp"] = "2027-01-01T00:00:00Z".into();

@@ -41,7 +41,7 @@ impl Happened {
         self.count += 1;
     }
 
-    /// What of a node has changed that may matter.
+    /// Notes a change of a node that may matter to waiting pods.
     pub fn of_node(&mut self, name: &str, was: Option<&NodeView>, is: Option<&NodeView>) {
         match (was, is) {
             (None, Some(_)) => self.note(Happening::NodeCame(name.to_owned())),

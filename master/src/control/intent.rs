@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One write that a controller wants. It carries the revision that was seen.
+/// A write that a controller wants, with the revision that the controller saw.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Intent {
     Create {
@@ -57,19 +57,19 @@ pub enum Intent {
         seen: Revision,
         status: Value,
     },
-    /// With what it owns: after it, or before it (`foreground`).
+    /// Deletes an object and its dependents: the dependents afterwards, or first (`foreground`).
     Collect {
         key: Key,
         seen: Revision,
         foreground: bool,
     },
-    /// These of its owners, by their uids, are taken off it.
+    /// Removes the owner references with these uids from an object.
     Disown {
         key: Key,
         seen: Revision,
         owners: Vec<String>,
     },
-    /// One of its finalizers is taken off it. None: nothing holds it any more, and it goes.
+    /// Removes a finalizer from an object. None: nothing holds the object any more, and the object goes.
     Release {
         key: Key,
         seen: Revision,
@@ -79,9 +79,9 @@ pub enum Intent {
     Then(Box<Intent>),
     /// Something to tell whoever looks at the object, about the intent before it: told only if that was done. As the
     /// first intent of a list it is always told.
-    Tell(Tale),
-    /// Something to tell in any case. Who decides so remembers that it was told.
-    Announce(Tale),
+    Tell(EventDraft),
+    /// An event to tell in any case. The deciding controller remembers that the event was told.
+    Announce(EventDraft),
 }
 
 /// Why an intent was not carried out, for a reason that will not pass by itself.
@@ -97,7 +97,7 @@ pub struct Refusal {
 /// What was refused.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Doing {
-    /// Making an object, of this name or base of one.
+    /// Making an object with this name, or with a name generated from this base.
     Making(Resource, String),
     Deleting(Key),
     #[default]
@@ -112,7 +112,7 @@ impl From<String> for Refusal {
 
 /// An event about an object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tale {
+pub struct EventDraft {
     pub about: About,
     /// `Normal` or `Warning`.
     pub severity: &'static str,
@@ -123,23 +123,32 @@ pub struct Tale {
     /// The component that reports it: `default-scheduler`, `replication-controller`, `node-controller`,
     /// `controllermanager`, `store`.
     pub source: &'static str,
-    /// What was done, of the components that say so in their events. `None`: an event of the old form.
+    /// The action, for components that name the action in their events. `None`: an event of the old form.
     pub action: Option<&'static str>,
-    /// Another object that has to do with it.
+    /// A second object that the event concerns.
     pub related: Option<About>,
 }
 
-impl Tale {
-    pub fn normal(source: &'static str, about: About, reason: &'static str, message: String) -> Tale {
-        Tale { about, severity: "Normal", reason, message, names_made: false, source, action: None, related: None }
+impl EventDraft {
+    pub fn normal(source: &'static str, about: About, reason: &'static str, message: String) -> EventDraft {
+        EventDraft {
+            about,
+            severity: "Normal",
+            reason,
+            message,
+            names_made: false,
+            source,
+            action: None,
+            related: None,
+        }
     }
 
-    pub fn doing(self, action: &'static str) -> Tale {
-        Tale { action: Some(action), ..self }
+    pub fn doing(self, action: &'static str) -> EventDraft {
+        EventDraft { action: Some(action), ..self }
     }
 
-    pub fn warning(source: &'static str, about: About, reason: &'static str, message: String) -> Tale {
-        Tale { severity: "Warning", ..Tale::normal(source, about, reason, message) }
+    pub fn warning(source: &'static str, about: About, reason: &'static str, message: String) -> EventDraft {
+        EventDraft { severity: "Warning", ..EventDraft::normal(source, about, reason, message) }
     }
 }
 
@@ -168,7 +177,7 @@ impl About {
 
 /// Something about a whole namespace that a controller needs and that is in no view.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Errand {
+pub enum Lookup {
     /// Reads all that the namespace holds. The decision is asked for once more, with it.
     Contents(String),
     /// Counts the use of its quotas, under the lock that writes are charged under.
@@ -184,7 +193,7 @@ pub struct Contents {
     pub namespace: Value,
     pub seen: Revision,
     pub items: Vec<Item>,
-    /// Objects that cannot be read. They are there all the same; a plain DELETE gives one up.
+    /// Unreadable objects. These objects still exist; a plain DELETE gives an unreadable object up.
     pub damaged: Vec<Key>,
 }
 
@@ -204,7 +213,7 @@ pub struct Decision {
     pub intents: Vec<Intent>,
     /// The uptime at which to look again though nothing happens.
     pub wake_at: Option<Duration>,
-    pub errand: Option<Errand>,
+    pub errand: Option<Lookup>,
     /// Why not all could be done: as if an intent had been refused.
     pub trouble: Option<Refusal>,
     /// What the next look at this key is to know, from this process alone. `None`: what it knows already.
@@ -251,7 +260,7 @@ impl Decision {
         Decision { wake_at: Some(at), ..Decision::default() }
     }
 
-    pub fn errand(errand: Errand) -> Decision {
+    pub fn errand(errand: Lookup) -> Decision {
         Decision { errand: Some(errand), ..Decision::default() }
     }
 }

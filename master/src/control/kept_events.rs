@@ -37,7 +37,7 @@ impl Events {
         }
     }
 
-    /// Those that were there before came when they came then.
+    /// Events that were known before keep their old time of arrival.
     pub fn inherit(&mut self, old: Events) {
         for (key, was) in old.came {
             if let Some(is) = self.came.get(&key).copied() {

@@ -39,7 +39,7 @@ impl Labelled {
         }
     }
 
-    /// Candidates for those that have all of these labels: those with the rarest of them. None wanted: nobody is one.
+    /// Candidates for objects with all these labels: the objects with the rarest label. No label wanted: no candidates.
     pub fn candidates<'a>(
         &'a self,
         namespace: &str,
@@ -52,18 +52,18 @@ impl Labelled {
     }
 }
 
-/// Objects that select others by labels, each under the one of its labels that the fewest others ask for.
+/// Objects that select by labels, each filed under the label in its selector that the fewest selectors ask for.
 #[derive(Default)]
 pub struct Selecting {
     by_pair: BTreeMap<u64, BTreeSet<Arc<Key>>>,
     under: BTreeMap<Arc<Key>, u64>,
 }
 
-/// Of a selector that asks for no label by its value.
+/// For a selector that asks for no label value.
 const ANY: (&str, &str) = ("", "");
 
 impl Selecting {
-    /// The labels that whoever it selects has. `None`: it is gone.
+    /// `wanted`: labels that every selected object has. `None`: the selecting object is gone.
     pub fn put(&mut self, key: &Arc<Key>, wanted: Option<&[(&str, &str)]>) {
         if let Some(pair) = self.under.remove(key)
             && let Some(keys) = self.by_pair.get_mut(&pair)
@@ -81,7 +81,7 @@ impl Selecting {
         self.under.insert(key.clone(), pair);
     }
 
-    /// Candidates for those that select who has these labels: no other does.
+    /// Candidates for objects whose selectors match these labels: no object besides the candidates matches.
     pub fn candidates<'a, 'l>(
         &'a self,
         namespace: &'l str,
@@ -130,7 +130,7 @@ mod tests {
         };
         let mut selecting = Selecting::default();
         selecting.put(&key("n", "front"), Some(&[("tier", "front")]));
-        // The rarer of its two labels.
+        // Filed under its rarer label.
         selecting.put(&key("n", "web"), Some(&[("tier", "front"), ("app", "web")]));
         selecting.put(&key("n", "all"), Some(&[]));
         selecting.put(&key("m", "web"), Some(&[("app", "web")]));

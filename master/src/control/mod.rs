@@ -1,4 +1,4 @@
-//! The controllers: one thread that owns `Cluster` and brings it to what was asked.
+//! The controllers: a single thread owns `Cluster` and brings the cluster to the state that was asked for.
 //!
 //!     event -> Cluster::apply -> keys (hints) -> decide(&Look { cluster, key, now }) -> intents -> Registry::commit
 //!         -> event ...

@@ -1,4 +1,4 @@
-//! Namespaces: what every one holds, and how one ends. PURE.
+//! Namespaces: the objects that every namespace holds, and the end of a namespace. PURE.
 //!
 //!     lives:  service account `default`, configmap `kube-root-ca.crt`: made, made again, put back
 //!     ends:   pods -> everything else -> finalizer `kubernetes` -> gone        (what finalizers hold is waited for)
@@ -7,7 +7,7 @@
 
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
-use super::intent::{Contents, Decision, Errand, Intent, Item};
+use super::intent::{Contents, Decision, Intent, Item, Lookup};
 use super::rules::ControlRule;
 use super::shelf::View;
 use super::view::{NamespaceView, PODS, document, namespace_key};
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Objects that one look deletes: then the other controllers have their turn.
 const DELETIONS_MAX: usize = 64;
 
-/// One of the objects that every namespace holds.
+/// An object that every namespace holds.
 #[derive(Clone, Debug)]
 pub struct FurnitureView {
     revision: Revision,
@@ -63,7 +63,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
         (None, _) => Decision::default(),
         (Some(NamespaceView { ends: false, .. }), _) => Decision::of(lacking(look.cluster, &look.key.name)),
         (Some(_), _) if !look.cluster.holds(ControlRule::EndingNamespacesAreEmptied) => Decision::default(),
-        (Some(NamespaceView { ends: true, .. }), None) => Decision::errand(Errand::Contents(look.key.name.clone())),
+        (Some(NamespaceView { ends: true, .. }), None) => Decision::errand(Lookup::Contents(look.key.name.clone())),
         (Some(NamespaceView { ends: true, .. }), Some(contents)) => {
             Decision::of(end(look.key, contents, look.now.wall))
         }
@@ -92,7 +92,7 @@ fn lacking(cluster: &Cluster, name: &str) -> Vec<Intent> {
 
 /// Ends a namespace, one step further.
 fn end(key: &Key, Contents { namespace, seen, items, damaged }: &Contents, wall: Time) -> Vec<Intent> {
-    // Pods first: they may need what is beside them until they have stopped.
+    // Pods first: a running pod may need the namespace's other objects until the pod has stopped.
     let pods: Vec<&Item> = items.iter().filter(|item| item.key.resource == PODS).collect();
     let left = if pods.is_empty() { items.iter().collect() } else { pods };
     let due: Vec<&&Item> = left.iter().filter(|item| !item.deleting).take(DELETIONS_MAX).collect();
@@ -111,7 +111,7 @@ fn end(key: &Key, Contents { namespace, seen, items, damaged }: &Contents, wall:
     if namespace["status"]["conditions"] == conditions {
         return if empty && waits_for == WaitsFor::Contents { emptied() } else { Vec::new() };
     }
-    // Also of one that is empty, before it goes: whoever watches it sees why.
+    // An empty namespace shows its conditions too before the namespace goes: watchers see the reason.
     let mut status = namespace["status"].clone();
     status["conditions"] = conditions;
     vec![Intent::Status { key: key.clone(), seen: *seen, status }]
@@ -251,9 +251,9 @@ mod tests {
                      Some content in the namespace has finalizers remaining: a.b/c in 1 resource instances";
         check(held(), vec![stuck], vec![], &[words]);
         check(held(), vec![], vec![], &[""]);
-        // Nobody holds it any more, and yet it is there: a start in the middle.
+        // The namespace exists without a finalizer: the master started in the middle of its end.
         check(json!({}), vec![], vec![], &["emptied namespaces/ns"]);
-        // Somebody else holds it: that is all there is to say.
+        // A foreign finalizer holds the namespace: the conditions have nothing else to report.
         check(json!({"finalizers": ["x.io/hold"]}), vec![], vec![], &[""]);
         let words = "Failed to delete all resource types: secrets/ns/s is damaged: delete it; \
                      Some resources are remaining: secrets. has 1 resource instances";
@@ -334,6 +334,6 @@ mod tests {
             namespace_key("ns"),
             json!({"metadata": {"name": "ns", "deletionTimestamp": "2027-01-01T00:00:00Z"}}),
         );
-        assert_eq!(check(&cluster, &[]), Some(Errand::Contents("ns".to_owned())));
+        assert_eq!(check(&cluster, &[]), Some(Lookup::Contents("ns".to_owned())));
     }
 }

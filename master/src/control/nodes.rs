@@ -7,22 +7,22 @@
 use super::cluster::Cluster;
 use super::controller::{Look, Now, ObservedChange};
 use super::evictions::doomed;
-use super::intent::{About, Decision, Intent, Tale};
+use super::intent::{About, Decision, EventDraft, Intent};
 use super::rules::ControlRule;
 use super::view::{LEASES, LeaseView, NODE_LEASES, NOT_READY, NodeView, PodView, UNREACHABLE, document, node_key};
 use coracle_api::meta::{Key, Time};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A node that was deleted may register again within this, and its pods stay: an agent that lives does so with its next
-/// beat. As long as Kubernetes waits.
+/// If a deleted node registers again within this time, its pods stay: a live agent registers with its next heartbeat.
+/// Kubernetes waits as long.
 pub const ABSENCE_MAX: Duration = Duration::from_secs(40);
 /// What a node that has never said how it is has for its first word, beyond what silence has.
 const STARTUP_GRACE: Duration = Duration::from_secs(10);
 /// A person puts it on a node that is gone for good.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// Taints that tell of what a node says of itself: whoever puts one there without that finds it taken away.
+/// Taints derived from the node's reported state: a taint from this list without the matching state is removed.
 const OURS: [&str; 7] = [
     NOT_READY,
     UNREACHABLE,
@@ -70,7 +70,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let Some(node) = cluster.nodes.get(name) else { return orphans(cluster, name, now) };
     let silent_at = silent_at(cluster, name, node);
     if now.uptime < silent_at {
-        // It speaks again: its next status says so, and that is an event.
+        // A silent node that speaks again needs no timer: its next status update is an event.
         let wake_at = (!node.silent()).then_some(silent_at);
         let mut intents: Vec<Intent> = marked(cluster, name, node, now).into_iter().collect();
         intents.extend(out_of_service(cluster, name, node));
@@ -82,11 +82,11 @@ pub fn decide(look: &Look<'_>) -> Decision {
     if !node.silent() {
         let message = format!("Node {name} status is now: NodeNotReady");
         let about = About::new(("v1", "Node"), look.key, &node.uid, node.revision);
-        let tale = Intent::Tell(Tale::normal(SOURCE, about, "NodeNotReady", message));
+        let tale = Intent::Tell(EventDraft::normal(SOURCE, about, "NodeNotReady", message));
         return Decision::of(vec![unknown(name, node, now.wall), tale]);
     }
     let tale_of = |key: &Key, pod: &PodView| {
-        Tale::warning(SOURCE, About::pod(key, pod), "NodeNotReady", "Node is not ready".to_owned())
+        EventDraft::warning(SOURCE, About::pod(key, pod), "NodeNotReady", "Node is not ready".to_owned())
     };
     let left = cluster.pods_on(name).filter(|(_, pod)| pod.ready == Some(true));
     let mut intents: Vec<Intent> = marked(cluster, name, node, now).into_iter().collect();
@@ -167,10 +167,10 @@ fn mirrored(object: &mut Value, node: &NodeView) -> bool {
     changed
 }
 
-/// The pods of a node that is not there: nobody will stop them, nobody will say that they have stopped. They are given
-/// up when it has not come for a while.
+/// The pods of a node that does not exist: no agent will stop the pods or report their end. The pods are given up if
+/// the node does not register within `ABSENCE_MAX`.
 fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
-    // What cannot be read is there.
+    // A node with an unreadable file still exists.
     if cluster.damaged.contains(&node_key(name)) || !cluster.holds(ControlRule::PodsOfLostNodesAreGivenUp) {
         return Decision::default();
     }
@@ -184,7 +184,7 @@ fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
             intents.push(given_up(key, pod, now.wall));
         }
     }
-    // A lease that nobody renews goes, too: one that its node made before it registers is renewed.
+    // A lease without renewals goes, too: a node that makes its lease before its registration renews the lease.
     let lease = Key { resource: LEASES, namespace: NODE_LEASES.to_owned(), name: name.to_owned() };
     if let Some(view) = cluster.get::<LeaseView>(&lease) {
         let due = removed.max(view.at) + ABSENCE_MAX;
@@ -250,7 +250,7 @@ fn unknown(name: &str, node: &NodeView, wall: Time) -> Intent {
     Intent::Status { key: node_key(name), seen: node.revision, status }
 }
 
-/// Nobody says so but the node's silence: what the pod said of itself stays beside it.
+/// Marks a pod of a silent node as not ready. The rest of the pod's reported status stays.
 fn not_ready(key: &Key, pod: &PodView, wall: Time) -> Intent {
     let document = document(&pod.document);
     let mut status = document["status"].clone();

@@ -40,7 +40,7 @@ const TARGET_PORT: i32 = 6443;
 /// On Endpoints that are to stay the only ones: their slice is kept here.
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 
-/// The service, to which all of this belongs: the one key of this controller.
+/// The controller's only key: the service, to which all these objects belong.
 pub fn key() -> Key {
     Key { resource: SERVICES, namespace: NAMESPACE.to_owned(), name: OWN.to_owned() }
 }
@@ -74,7 +74,7 @@ pub fn keeps(cluster: &Cluster, service: &Key) -> bool {
     cluster.settings.own.is_some() && *service == key() && !cluster.get::<ServiceView>(service).is_some_and(persons)
 }
 
-/// Makes what the cluster lacks of its own.
+/// Makes the cluster's own objects that are missing.
 pub fn decide(look: &Look<'_>) -> Decision {
     let cluster = look.cluster;
     let lives = || cluster.get::<NamespaceView>(&namespace_key(NAMESPACE)).is_some_and(|namespace| !namespace.ends);
@@ -97,7 +97,7 @@ fn lacking(cluster: &Cluster, own: &Own) -> Vec<Intent> {
     if let Some(address) = address(cluster, own).filter(|_| !service.deleting) {
         intents.extend(endpoints(cluster, &address));
         intents.extend(slice(cluster, &address));
-        // Those of a service that a person made before.
+        // Slices left from a service that a person made before.
         intents.extend(slices::outlived(cluster, &key()));
     }
     intents
@@ -136,7 +136,8 @@ fn new_service(own: &Own) -> Option<Intent> {
     Some(Intent::Create { resource: key().resource, namespace: NAMESPACE.to_owned(), object })
 }
 
-/// Of the node that says that it is on this host; of a cluster of one node, which is one host, that one's.
+/// The address of the node that reports this host's name. In a cluster with a single node, that node's address: a
+/// single node means a single host.
 fn address(cluster: &Cluster, own: &Own) -> Option<String> {
     let here = |node: &&NodeView| own.host.is_some() && said(node, "Hostname") == own.host;
     let alone = || cluster.nodes.values().next().filter(|_| cluster.nodes.len() == 1);
@@ -145,7 +146,7 @@ fn address(cluster: &Cluster, own: &Own) -> Option<String> {
         .filter(|address| address.parse::<std::net::IpAddr>().is_ok() && elsewhere(address).is_none())
 }
 
-/// What a node says of its addresses. None: it has not said.
+/// A node's reported address of this kind. None: the node reports no such address.
 fn said(node: &NodeView, kind: &str) -> Option<String> {
     let Node { status, .. } = serde_json::from_slice(&node.document.json).ok()?;
     status.addresses.into_iter().find(|one| one.kind == kind).map(|one| one.address)

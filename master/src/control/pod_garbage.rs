@@ -1,4 +1,4 @@
-//! Pods that have ended and that nobody took away: so many are kept, then the oldest go. PURE.
+//! Ended pods that no client has deleted: a limited number is kept, and the oldest pods beyond the limit go. PURE.
 
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
@@ -21,7 +21,7 @@ pub struct Ended {
 impl Ended {
     /// Takes in a pod as it was, and as it is.
     pub fn put(&mut self, key: &Arc<Key>, was: Option<&PodView>, is: Option<&PodView>) {
-        // One that is being deleted goes by itself, or waits for somebody else.
+        // A pod that is being deleted goes by itself, or waits for a finalizer.
         let ended = |pod: &&PodView| pod.terminal() && !pod.deleting;
         let entry =
             |pod: &PodView| (!pod.evicted, pod.created.map_or(i64::MIN, |created| created.seconds()), key.clone());
@@ -39,7 +39,7 @@ impl Ended {
     }
 }
 
-/// All pods that have ended: the one key of this controller.
+/// The controller's only key: all pods that have ended.
 pub fn key() -> Key {
     Key { resource: PODS, namespace: String::new(), name: String::new() }
 }

@@ -5,7 +5,7 @@
 
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
-use super::intent::{Decision, Errand};
+use super::intent::{Decision, Lookup};
 use super::shelf::View;
 use super::view::{PodView, ServiceView};
 use crate::store::Stored;
@@ -63,5 +63,5 @@ pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
 }
 
 pub fn decide(look: &Look<'_>) -> Decision {
-    Decision::errand(Errand::Recount(look.key.namespace.clone()))
+    Decision::errand(Lookup::Recount(look.key.namespace.clone()))
 }

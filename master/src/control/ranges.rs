@@ -48,7 +48,7 @@ impl View for RangeView {
     }
 }
 
-/// The end of one may free another.
+/// A change of a range may let a range that is being deleted go.
 pub fn by_range(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let others = cluster.all::<RangeView>().filter(|(_, range)| range.deleting.is_some());
     others.map(|(key, _)| key.clone()).chain([change.key.clone()]).collect()
@@ -97,7 +97,7 @@ fn gone_at(look: &Look<'_>, range: &RangeView, since: Since) -> Ending {
     }
 }
 
-/// A service has an address of it that no other range has.
+/// Whether a service has an address in this range that all other ranges lack.
 fn is_used(look: &Look<'_>, range: &RangeView) -> bool {
     let others: Vec<Cidr> = look
         .cluster

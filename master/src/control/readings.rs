@@ -20,7 +20,7 @@ pub struct Readings {
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     pub at: Option<Time>,
-    /// The time before that over which its processors were measured.
+    /// The usage of processors was measured over this time before `at`.
     pub window: Duration,
     /// By name of a container and of a resource: in thousandths.
     containers: Vec<(String, HashMap<String, i64>)>,
@@ -64,8 +64,8 @@ impl Readings {
 }
 
 impl Reading {
-    /// What all containers take of a resource, or the one of this name, in thousandths. `None`: nobody knows of one of
-    /// them.
+    /// The usage of a resource by all containers, or by the container with this name, in thousandths. `None`: the usage
+    /// of at least one of these containers is unknown.
     pub fn amount(&self, resource: &str, container: Option<&str>) -> Option<i64> {
         let wanted = |name: &str| container.is_none_or(|container| container == name);
         let mut of = self.containers.iter().filter(|(name, _)| wanted(name)).peekable();

@@ -1,7 +1,7 @@
-//! The graph of owner references between all objects: who owns what, as far as it is known. PURE.
+//! The graph of owner references between all objects, as far as they are known. PURE.
 //!
-//! An owner of a kind that nobody here knows, one whose file cannot be read, and one that nobody has looked for yet may
-//! be there: unknown is not absent. The revision of an owner is known too, so that old news never undoes newer.
+//! An owner may exist although its kind is unknown here, its file is unreadable, or the graph has not looked it up yet:
+//! unknown is not absent. The graph keeps the revision of each owner, so that old news never undoes newer news.
 
 use super::view::EVENTS;
 use crate::store::{Damaged, Event, Stored};
@@ -33,7 +33,7 @@ struct StoredKind {
     namespaced: bool,
 }
 
-/// An object of the graph, if it is there.
+/// An object in the graph; `state` says whether the object exists.
 #[derive(Default)]
 pub struct Vertex {
     /// The revision at which it was last seen, or looked for.
@@ -45,7 +45,7 @@ pub struct Vertex {
 
 #[derive(Default)]
 pub enum State {
-    /// Nobody has looked, or nobody can say.
+    /// The object was not looked up, or the answer is unclear.
     #[default]
     Unknown,
     Absent,
@@ -61,9 +61,9 @@ pub struct Object {
     pub released: bool,
     /// It goes when its dependents are let go.
     pub lets_go: bool,
-    /// It goes when its dependents are gone.
+    /// The object goes after its dependents.
     pub waits: bool,
-    /// The finalizer that protects it while it is used.
+    /// The finalizer that protects the object during use.
     pub guard: Option<&'static str>,
     /// A claim holds it.
     pub bound: bool,
@@ -150,7 +150,7 @@ impl References {
         self.put(key, revision, state);
     }
 
-    /// Owners to be looked up: they are named, and nothing is known of them.
+    /// Owners to look up: references name these owners, but their state is unknown.
     pub fn unlooked(&mut self) -> BTreeSet<Key> {
         std::mem::take(&mut self.unlooked)
     }
@@ -238,7 +238,7 @@ impl References {
         for owner in &now {
             let known = self.known.entry(owner.clone()).or_default();
             known.dependents.insert(key.clone());
-            // Nobody tells of what is made and names no owner: it may have come since its forerunner went.
+            // Events of unmarked objects outside the graph are skipped: the owner may have been made again unseen.
             if !before.contains(owner) && !matches!(known.state, State::Here(_)) {
                 self.unlooked.insert(owner.clone());
             }
@@ -280,7 +280,7 @@ impl References {
             let Some(Vertex { state: State::Here(object), dependents, .. }) = self.known.get(one) else { return false };
             let mut blocking = dependents.iter().filter(|dependent| self.blocks(dependent, &object.uid)).peekable();
             if blocking.peek().is_none() {
-                // Itself, or one that goes next.
+                // The object itself, or a dependent that goes next.
                 return one == key;
             }
             if !object.waits {

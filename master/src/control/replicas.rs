@@ -6,7 +6,7 @@
 
 use super::cluster::Cluster;
 use super::controller::ObservedChange;
-use super::intent::{About, Doing, Intent, Refusal, Tale};
+use super::intent::{About, Doing, EventDraft, Intent, Refusal};
 use super::rules::ControlRule;
 use super::shelf::View;
 use super::view::{Labels, PODS, PodView, Selector, document};
@@ -91,11 +91,11 @@ impl TemplateView {
     }
 
     pub fn tell(&self, key: &Key, reason: &'static str, message: String) -> Intent {
-        Intent::Tell(Tale::normal(self.of.source, self.about(key), reason, message))
+        Intent::Tell(EventDraft::normal(self.of.source, self.about(key), reason, message))
     }
 
-    pub fn warn(&self, key: &Key, reason: &'static str, message: String) -> Tale {
-        Tale::warning(self.of.source, self.about(key), reason, message)
+    pub fn warn(&self, key: &Key, reason: &'static str, message: String) -> EventDraft {
+        EventDraft::warning(self.of.source, self.about(key), reason, message)
     }
 }
 
@@ -104,8 +104,8 @@ pub trait Parent: View {
     fn template(&self) -> &TemplateView;
 }
 
-/// The parents that a pod concerns: the one that acts on it, or of one that has none those that select it. They may
-/// have before the change, too.
+/// The parents that a pod concerns: the pod's controller; for a pod without a controller, all parents that select the
+/// pod. The pod's state before the change counts too.
 pub fn by_pod<V: Parent>(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let namespace = &change.key.namespace;
     if change.is_unreadable() {
@@ -243,14 +243,14 @@ pub fn of_template(key: &Key, parent: &TemplateView, template: &Value) -> Value 
     json!({"metadata": metadata, "spec": template["spec"]})
 }
 
-/// Makes a pod, and tells of it.
+/// Makes a pod, with an event.
 pub fn make(key: &Key, parent: &TemplateView, pod: Value) -> [Intent; 2] {
-    let made = Tale::normal(parent.of.source, parent.about(key), "SuccessfulCreate", "Created pod: ".to_owned());
+    let made = EventDraft::normal(parent.of.source, parent.about(key), "SuccessfulCreate", "Created pod: ".to_owned());
     let create = Intent::Create { resource: PODS, namespace: key.namespace.clone(), object: pod };
-    [create, Intent::Tell(Tale { names_made: true, ..made })]
+    [create, Intent::Tell(EventDraft { names_made: true, ..made })]
 }
 
-/// Deletes a pod, and tells of it.
+/// Deletes a pod, with an event.
 pub fn delete(key: &Key, parent: &TemplateView, (pod_key, pod): Pod<'_>) -> [Intent; 2] {
     let deleted = parent.tell(key, "SuccessfulDelete", format!("Deleted pod: {}", pod_key.name));
     [delete_silently((pod_key, pod)), deleted]
@@ -261,7 +261,7 @@ pub fn delete_silently((key, pod): Pod<'_>) -> Intent {
 }
 
 /// Tells that a pod could not be made or deleted.
-pub fn refused(key: &Key, parent: &TemplateView, refusal: &Refusal) -> Option<Tale> {
+pub fn refused(key: &Key, parent: &TemplateView, refusal: &Refusal) -> Option<EventDraft> {
     match &refusal.doing {
         Doing::Making(..) => Some(parent.warn(key, FAILED_CREATE, format!("Error creating: {}", refusal.why))),
         Doing::Deleting(_) => Some(parent.warn(key, FAILED_DELETE, format!("Error deleting: {}", refusal.why))),
@@ -288,7 +288,7 @@ pub fn failed_long_ago(over: &[Pod<'_>], wanted: usize) -> Vec<Intent> {
 
 /// Puts those first of which the deletion costs least, in Kubernetes' order: on no node, waiting, not ready, called
 /// cheap, on the node with most pods of the parent's siblings, ready for the shortest time, restarted most often,
-/// youngest. Times count by their order of magnitude; which of those alike goes is left to chance.
+/// youngest. Times count by their order of magnitude; chance decides between equals.
 pub fn cheapest_first<'c>(pods: &mut [Pod<'_>], siblings: impl Iterator<Item = Pod<'c>>, now: Time) {
     let mut by_node: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, pod) in siblings.filter(|(_, pod)| pod.active()) {

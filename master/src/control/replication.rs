@@ -7,7 +7,7 @@ use super::conditions;
 use super::controller::{Look, Now};
 use super::counts::Counts;
 use super::deployment::{REVISION, sizes};
-use super::intent::{Decision, Intent, Refusal, Tale};
+use super::intent::{Decision, EventDraft, Intent, Refusal};
 use super::replicas::{self, BURST_MAX, FAILED_CREATE, FAILED_DELETE, Parent, ParentKind, Pods, TemplateView};
 use super::rules::ControlRule;
 use super::shelf::View;
@@ -28,13 +28,13 @@ const CONTROLLER: ParentKind = ParentKind {
 };
 const SET: ParentKind =
     ParentKind { api_version: "apps/v1", kind: "ReplicaSet", source: "replicaset-controller", claims_finished: false };
-/// The condition of one that cannot make its pods.
+/// The condition of a parent whose pods cannot be made.
 pub const FAILURE: &str = "ReplicaFailure";
 
 #[derive(Clone, Debug)]
 pub struct ReplicationView {
     pub template: TemplateView,
-    /// The one that acts on it: of a ReplicaSet mostly a Deployment.
+    /// The controlling owner: of a ReplicaSet mostly a Deployment.
     pub owner: Option<OwnerReference>,
     pub generation: i64,
     pub replicas: i32,
@@ -43,13 +43,13 @@ pub struct ReplicationView {
     pub rollout: RolloutPart,
 }
 
-/// What a ReplicaSet is to its Deployment.
+/// A ReplicaSet's part in its Deployment's rollout.
 #[derive(Clone, Debug, Default)]
 pub struct RolloutPart {
     pub created: Option<Time>,
-    /// Stands for the content of its template.
+    /// A hash of the template's content.
     pub template: u64,
-    /// Which of the Deployment's templates it was.
+    /// The template's revision number in the Deployment.
     pub revision: i64,
     /// How many pods there were to be, and might be at most, when it was scaled.
     pub desired: Option<i32>,
@@ -103,7 +103,7 @@ impl Parent for ReplicationView {
 }
 
 impl ReplicationView {
-    /// The key of the one that acts on it.
+    /// The key of the controlling owner.
     pub fn owner_key(&self, cluster: &Cluster, key: &Key) -> Option<Key> {
         let owner = self.owner.as_ref()?;
         let resource = cluster.references.resource(&owner.api_version, &owner.kind)?.clone();
@@ -111,7 +111,7 @@ impl ReplicationView {
     }
 }
 
-/// Pods of one that is alike: with the owner of this one.
+/// The pods of all parents with this controlling owner.
 fn siblings<'c>(cluster: &'c Cluster, owner: Option<&'c Key>, uid: &'c str) -> impl Iterator<Item = replicas::Pod<'c>> {
     let sets = owner.into_iter().flat_map(|owner| cluster.dependents::<ReplicationView>(owner));
     let sets = sets.filter(move |(_, set)| set.owner.as_ref().is_some_and(|owner| owner.uid == uid));
@@ -129,7 +129,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let (status, mut wake_at) = status(key, set, &pods, failure(look.refusal, there, wanted), now);
     intents.extend(status);
     if parent.deleting {
-        // What becomes of its pods is not its own matter any more.
+        // Garbage collection decides about the pods of a parent that is being deleted.
         return Decision { wake_at, ..Decision::of(intents) };
     }
     if there < wanted {
@@ -151,7 +151,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     Decision { wake_at, ..Decision::of(intents) }
 }
 
-pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<Tale> {
+pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<EventDraft> {
     replicas::refused(key, &cluster.get::<ReplicationView>(key)?.template, refusal)
 }
 

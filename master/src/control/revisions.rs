@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 pub const REVISIONS: Resource = of_group("apps", "controllerrevisions");
-/// What a revision's name keeps of the name of its owner.
+/// At most this much of the owner's name goes into a revision's name.
 const BASE_BYTES_MAX: usize = 223;
 
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub fn by_revision<V: Parent>(cluster: &Cluster, change: &ObservedChange<'_>) ->
     keys
 }
 
-/// The revisions of an object, the newest last; orphans that it selects are adopted.
+/// The revisions of an object, the newest last; adopts orphans with matching labels.
 pub fn claim<'c>(
     cluster: &'c Cluster,
     key: &'c Key,
@@ -98,12 +98,12 @@ fn age<'c>((key, revision): Revision<'c>) -> (i64, Option<i64>, &'c str) {
     (revision.number, revision.created.map(|time| time.seconds()), &key.name)
 }
 
-/// The number after that of the newest.
+/// The number after the newest revision's number.
 pub fn next_number(all: &[Revision<'_>]) -> i64 {
     all.last().map_or(1, |(_, newest)| newest.number.saturating_add(1))
 }
 
-/// The revision of the present template, or what it takes to have one.
+/// The revision of the present template, or the step that is still needed to get this revision.
 pub enum Present<'c> {
     Stands(Revision<'c>),
     Needs(Box<Intent>),
@@ -140,7 +140,7 @@ pub fn present<'c>(
         let taken = Key { resource: REVISIONS, namespace: key.namespace.clone(), name: name.clone() };
         match cluster.entry::<RevisionView>(&taken) {
             None => return Present::Missing { name, hash, collisions },
-            // Another's, and the same: Kubernetes takes it as it is.
+            // A foreign revision with the same content: Kubernetes uses such a revision unchanged.
             Some((taken, revision)) if revision.identity == identity => return Present::Stands((taken, revision)),
             Some(_) => collisions = collisions.saturating_add(1),
         }
@@ -161,7 +161,7 @@ pub fn template_of(revision: &RevisionView) -> Value {
     template
 }
 
-/// Deletes the oldest of those that nobody uses, beyond those that are kept.
+/// Deletes the oldest unused revisions beyond the number that is kept.
 pub fn clean_up(all: &[Revision<'_>], kept: Option<i32>, used: impl Fn(Revision<'_>) -> bool) -> Vec<Intent> {
     let Some(kept) = kept.and_then(|kept| usize::try_from(kept).ok()) else { return Vec::new() };
     let unused: Vec<Revision<'_>> = all.iter().copied().filter(|revision| !used(*revision)).collect();

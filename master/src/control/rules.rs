@@ -7,7 +7,7 @@ pub enum ControlRule {
     SurgeIsBounded,
     /// A rollout takes away no more available pods than may be missing.
     EnoughStayAvailable,
-    /// Of a pod whose state is lost nobody says that it is missing.
+    /// A pod whose state is lost does not count as missing.
     UntoldIsNotMissing,
     /// `Recreate` makes no new pod while an old one runs.
     RecreateWaits,
@@ -35,7 +35,7 @@ pub enum ControlRule {
     PodsOfReturningNodesStay,
     /// The pods of a node that was deleted are given up.
     PodsOfLostNodesAreGivenUp,
-    /// What its owners leave behind is collected.
+    /// Objects whose owners are gone are collected.
     OwnedObjectsAreCollected,
     /// A cordoned node gets no pods.
     CordonsAreKept,
@@ -57,7 +57,7 @@ pub enum ControlRule {
     ImportantPodsGetRoom,
     /// Pods that are to be apart stand apart.
     PodsStandApart,
-    /// A namespace that ends loses what is in it.
+    /// The objects in a terminating namespace are deleted.
     EndingNamespacesAreEmptied,
     /// A budget allows no more than is healthy beyond what it keeps.
     BudgetsCountTheHealthy,

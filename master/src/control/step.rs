@@ -5,7 +5,7 @@ use super::act::Gate;
 use super::cluster::{Before, Cluster};
 use super::complaints::{Complaints, Novelty};
 use super::controller::{Look, News, Now};
-use super::intent::{Contents, Decision, Errand, Intent, Memo, Refusal};
+use super::intent::{Contents, Decision, Intent, Lookup, Memo, Refusal};
 use super::readings::Readings;
 use super::references;
 use super::table::{Controllers, Owner};
@@ -297,15 +297,15 @@ impl Step {
         // Before the store is read: no deletion falls between.
         self.inbox.fill.departures_awaited.store(true, Ordering::Release);
         match errand {
-            Errand::Contents(namespace) => match self.gate.contents(&namespace) {
+            Lookup::Contents(namespace) => match self.gate.contents(&namespace) {
                 Some(contents) => Decision { errand: decision.errand, ..self.decide_with(owner, now, Some(&contents)) },
                 None => Decision::default(),
             },
-            Errand::Recount(namespace) => {
+            Lookup::Recount(namespace) => {
                 self.gate.recount(&namespace);
                 decision
             }
-            Errand::Readings => {
+            Lookup::Readings => {
                 self.gate.measure(self.cluster.nodes.keys().cloned(), &self.wakes);
                 decision
             }
@@ -333,7 +333,7 @@ impl Step {
             decision.intents.iter().filter(|intent| !matches!(intent, Intent::Tell(_) | Intent::Announce(_))).count()
                 as u64;
         // A deletion that only begins is no event that an end waits for.
-        let goes_on = matches!(decision.errand, Some(Errand::Contents(_)));
+        let goes_on = matches!(decision.errand, Some(Lookup::Contents(_)));
         let mut wake_at = decision.wake_at;
         self.remember(owner, decision.memory, decision.memo);
         let (mut done, mut begun): (Option<Key>, _) = (None, false);

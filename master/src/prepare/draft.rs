@@ -1,7 +1,7 @@
 //! A document on its way to a write, one step after the other, in the order that `commit` lists. PURE.
 
 use super::owned::{self, ClientFields};
-use super::{Ownership, Part, Standing, Unfit, claims, fit, new_faults, place, replace};
+use super::{InvalidDocument, Ownership, Part, Standing, claims, fit, new_faults, place, replace};
 use crate::store::Write;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision, Time};
@@ -44,9 +44,9 @@ impl<'a> Draft<'a> {
         Draft { kind, namespace, old: None, part: Part::Main, ownership, said, object }
     }
 
-    /// A document that replaces what stands, or a part of it; the defaults of a part come when the rest is taken over
-    /// (`mutate`). A document with a resourceVersion is meant for exactly that revision, one without (or with 0) for
-    /// any, where the kind allows that.
+    /// The draft of a document that replaces the stored object or a part of the object; `mutate` sets the defaults of a
+    /// part after taking over the rest. A document with a resourceVersion is meant for exactly that revision, one
+    /// without (or with 0) for any, where the kind allows that.
     pub fn update(
         kind: &'a Kind,
         old: Standing<'a>,
@@ -54,7 +54,7 @@ impl<'a> Draft<'a> {
         mut object: Value,
         rules: Rules,
         ownership: Ownership<'a>,
-    ) -> Result<Draft<'a>, Unfit> {
+    ) -> Result<Draft<'a>, InvalidDocument> {
         place(kind, &old.key.namespace, &mut object);
         is_meant(kind, old, &object, rules)?;
         if matches!(part, Part::Main | Part::Scale) {
@@ -78,7 +78,7 @@ impl<'a> Draft<'a> {
         !self.kind.strategy.claims_nothing()
     }
 
-    /// What its kind's strategy makes of it.
+    /// Lets the kind's strategy complete the document.
     pub fn mutate(&mut self, making: &mut Making<'_>) {
         let Draft { kind, object, .. } = self;
         let Some(old) = self.old.map(|old| old.object) else { return kind.strategy.create(object, making) };
@@ -97,8 +97,8 @@ impl<'a> Draft<'a> {
         tidy(&kind.types, &kind.type_name, object);
     }
 
-    /// What its type and its kind say against it.
-    pub fn validate(&self, rules: Rules) -> Result<(), Unfit> {
+    /// Checks the document against the schema of the type and the rules of the kind.
+    pub fn validate(&self, rules: Rules) -> Result<(), InvalidDocument> {
         let Draft { kind, object, said, part, .. } = self;
         let (of_type, of_kind) = match self.old {
             None => (check(&kind.types, &kind.type_name, object), kind.strategy.validate(object, rules)),
@@ -142,18 +142,18 @@ impl<'a> Draft<'a> {
 }
 
 /// Whether a document is about the object that stands, at the revision that stands.
-fn is_meant(kind: &Kind, old: Standing<'_>, object: &Value, rules: Rules) -> Result<(), Unfit> {
+fn is_meant(kind: &Kind, old: Standing<'_>, object: &Value, rules: Rules) -> Result<(), InvalidDocument> {
     let meta = &object["metadata"];
     let given = meta["resourceVersion"].as_str().unwrap_or_default();
     let uid = meta["uid"].as_str().unwrap_or_default();
     let stands = old.object["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != stands && !rules.patched {
-        return Err(Unfit::OtherUid { given: uid.to_owned(), stands: stands.to_owned() });
+        return Err(InvalidDocument::OtherUid { given: uid.to_owned(), stands: stands.to_owned() });
     }
     let given = if given.is_empty() { Ok(Revision(0)) } else { Revision::parse(given) };
-    match given.map_err(|why| Unfit::NoRevision { why })? {
-        Revision(0) if kind.put_names_revision => Err(Unfit::Unseen),
-        given if given != Revision(0) && given != old.revision => Err(Unfit::Stale),
+    match given.map_err(|why| InvalidDocument::NoRevision { why })? {
+        Revision(0) if kind.put_names_revision => Err(InvalidDocument::Unseen),
+        given if given != Revision(0) && given != old.revision => Err(InvalidDocument::Stale),
         _ => Ok(()),
     }
 }

@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 /// What a client said, before the kind's strategy adds to it.
 #[derive(Clone)]
 pub struct ClientFields {
-    /// Of its fields those that the server gives or takes, and its name; None where nobody asks.
+    /// The client's name, and the client's values in fields that the server sets or removes; None: the write tracks no
+    /// owners.
     object: Option<Value>,
     managed: Value,
 }

@@ -75,7 +75,7 @@ pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
     }
 }
 
-/// One document of v1 that is not stored: a scale, a review.
+/// One v1 document without a stored object: a scale, a review.
 pub fn document(form: Form, message: Message<'_>, document: &Value, now: Time) -> Bytes {
     match form.shape {
         Shape::Whole => written(form.media, message, document),
@@ -141,7 +141,7 @@ pub fn error_event(form: Form, status: &Status) -> Vec<u8> {
     framed(form.media, "ERROR", &self::status(form, status))
 }
 
-/// The columns of a kind; of one that is another form of a kind, that kind's.
+/// The columns of a kind; an alias has the columns of the aliased kind.
 fn columns(kind: &Kind) -> Value {
     match kind.alias {
         Some(alias) => table::columns(alias.of.0, alias.of.1),

@@ -53,7 +53,7 @@ struct Operation {
     method: &'static str,
     action: &'static str,
     query: &'static [(&'static str, &'static str)],
-    /// Group, version, kind of what it is about.
+    /// Group, version and kind of the objects that the operation acts on.
     about: (String, String, String),
     /// The schema of its body.
     takes: Option<String>,

@@ -23,7 +23,7 @@ impl Chance {
     }
 }
 
-/// A document of a type with `share` of eight of its fields, none of them saying nothing.
+/// A document of a type with `share` of eight fields; no set field has a value that means the same as absence.
 fn document(types: &Types, name: &str, chance: &mut Chance, depth: usize, share: usize) -> Value {
     let row = types.get(name).expect("a type that is named is there");
     let mut fields = Map::new();

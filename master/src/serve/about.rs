@@ -5,7 +5,7 @@ use super::reply::nothing;
 use super::tag::{hex, known, mark, unchanged};
 use super::{Serve, description, health};
 use crate::fault::Fault;
-use crate::page::AboutPage;
+use crate::page::ServerDocument;
 use crate::render::discovery;
 use coracle_api::kinds::Kinds;
 use coracle_api::old;
@@ -14,31 +14,33 @@ use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, he
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-pub fn answer(serve: &Serve, page: &AboutPage, request: &Request) -> Result<Answer, Fault> {
+pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result<Answer, Fault> {
     let kinds = &serve.registry.kinds();
     let headers = &request.headers;
     let document = match page {
-        AboutPage::Health(asked) => return Ok(health::answer(&*serve.registry.store, asked).unwrap_or_else(nothing)),
-        AboutPage::Metrics => return Ok(serve.metrics.answer(&*serve.registry.store, kinds)),
-        AboutPage::Nothing => return Ok(nothing()),
-        AboutPage::Versions => return listed(kinds, true, headers),
-        AboutPage::Groups => return listed(kinds, false, headers),
-        AboutPage::Swagger => return description::of_all(serve, headers),
-        AboutPage::OpenApiIndex => return description::index(serve, headers),
-        AboutPage::OpenApi { group, version, hash } => {
+        ServerDocument::Health(asked) => {
+            return Ok(health::answer(&*serve.registry.store, asked).unwrap_or_else(nothing));
+        }
+        ServerDocument::Metrics => return Ok(serve.metrics.answer(&*serve.registry.store, kinds)),
+        ServerDocument::Nothing => return Ok(nothing()),
+        ServerDocument::Versions => return listed(kinds, true, headers),
+        ServerDocument::Groups => return listed(kinds, false, headers),
+        ServerDocument::Swagger => return description::of_all(serve, headers),
+        ServerDocument::OpenApiIndex => return description::index(serve, headers),
+        ServerDocument::OpenApi { group, version, hash } => {
             return description::of_group(serve, headers, group, version, hash.as_deref());
         }
-        AboutPage::Root => discovery::root(kinds, &health::paths()),
-        AboutPage::Version => discovery::version(),
-        AboutPage::Group { group } => discovery::one_group(kinds, group),
-        AboutPage::Resources { group, version } => discovery::resources(kinds, group, version),
-        AboutPage::Operations(version) => discovery::operations(*version),
+        ServerDocument::Root => discovery::root(kinds, &health::paths()),
+        ServerDocument::Version => discovery::version(),
+        ServerDocument::Group { group } => discovery::one_group(kinds, group),
+        ServerDocument::Resources { group, version } => discovery::resources(kinds, group, version),
+        ServerDocument::Operations(version) => discovery::operations(*version),
         // No write here is answered before it is done.
-        AboutPage::Operation(version) => old::encode_status(*version, &Status::success(200).to_v1()),
-        AboutPage::OldResources(version) => discovery::old_resources(*version),
+        ServerDocument::Operation(version) => old::encode_status(*version, &Status::success(200).to_v1()),
+        ServerDocument::OldResources(version) => discovery::old_resources(*version),
     };
     // Who asks what this is may hold anything for an answer.
-    if *page != AboutPage::Version {
+    if *page != ServerDocument::Version {
         plain(headers)?;
     }
     Ok(Answer::json(StatusCode::OK, document.to_string()))
@@ -66,7 +68,7 @@ fn listed(kinds: &Kinds, core: bool, headers: &HeaderMap) -> Result<Answer, Faul
     }
 }
 
-/// Whoever has it by its tag is not sent it again.
+/// A client that already has the document with this ETag gets no second copy.
 fn tagged(document: Value, content_type: &'static str, headers: &HeaderMap) -> Answer {
     let text = document.to_string();
     let tag = hex(&Sha256::digest(&text));

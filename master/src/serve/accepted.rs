@@ -5,7 +5,8 @@ use coracle_api::status::Status;
 use coracle_http::{HeaderMap, header};
 
 pub const OFFERED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// One form of the document of all resources: the version of it, and the type by which alone clients know it.
+/// The forms of the document of all resources: the version, and the media type by which alone clients recognize the
+/// version.
 pub const AGGREGATED: [(&str, &str); 2] = [
     ("v2", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
     ("v2beta1", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"),

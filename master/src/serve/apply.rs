@@ -51,7 +51,7 @@ fn in_form<'o>(call: &Call, object: &'o Value) -> Cow<'o, Value> {
     live
 }
 
-/// An apply of what is not there makes it, unless it means an object that was.
+/// An apply creates a missing object, unless the document has a uid, which means an earlier object.
 fn refuse_uid(call: &Call, config: &Value) -> Result<(), Fault> {
     let uid = config["metadata"]["uid"].as_str().unwrap_or_default();
     if uid.is_empty() {
@@ -137,7 +137,7 @@ pub fn read(serve: &Serve, bytes: &[u8]) -> Result<AppliedConfig, Fault> {
 }
 
 /// The refusal of an apply whose outcome has values that the kind cannot hold.
-fn unconverted(call: &Call, config: &Value, why: &body::Misfit) -> Fault {
+fn unconverted(call: &Call, config: &Value, why: &body::BodyError) -> Fault {
     let (version, kind, why) = (grouped(call), &call.kind.kind, why.restored());
     Fault::nameless(format!(
         "failed to convert new object ({}) to proper version: unable to convert unstructured object to {version}, \

@@ -63,7 +63,8 @@ impl SentObject {
         }
     }
 
-    /// The fields that a PUT of it leaves: an older version replaces only what it can express.
+    /// The object after a PUT of this document: an older API version replaces only the fields that the version can
+    /// express.
     pub fn over(&self, standing: &Value, part: Part) -> Value {
         match &self.sent {
             Sent::V1(object) => object.clone(),
@@ -317,8 +318,8 @@ fn shape(wanted: Expected<'_>, mut object: Value, json: Option<&[u8]>) -> Result
     Ok((object, decoded.unknown))
 }
 
-/// What strictness finds, in the order of the text where that is JSON. What is not known is not looked into: nothing is
-/// said of what stands twice there.
+/// The faults that strict field validation finds, in the order of the text if the text is JSON. Duplicate fields inside
+/// an unknown field are not reported.
 fn strictly(json: Option<&[u8]>, twice: Vec<Path>, unknown: Vec<Path>) -> Vec<String> {
     let strange: HashSet<&str> = unknown.iter().map(Path::as_str).collect();
     let looked_into = |path: &Path| {
@@ -343,15 +344,15 @@ fn strictly(json: Option<&[u8]>, twice: Vec<Path>, unknown: Vec<Path>) -> Vec<St
 
 /// A v1 document that the server made itself, of what stands and a client's words: brought into the form of its type.
 /// The error says why it has none, or what strictness finds in it; `twice`: what the client said twice.
-pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Misfit> {
+pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), BodyError> {
     let decoded = coracle_schema::decode(&kind.types, &kind.type_name, &mut object);
     if let Some(fault) = decoded.faults.first() {
-        return Err(Misfit { message: fault.message.clone(), restored: fault.restored.clone(), strict: false });
+        return Err(BodyError { message: fault.message.clone(), restored: fault.restored.clone(), strict: false });
     }
     let found: Vec<String> = twice.iter().cloned().chain(decoded.unknown.iter().map(unknown)).collect();
     match call.options.field_validation {
         FieldValidation::Strict if !found.is_empty() => {
-            Err(Misfit::of(format!("strict decoding error: {}", found.join(", "))))
+            Err(BodyError::of(format!("strict decoding error: {}", found.join(", "))))
         }
         FieldValidation::Strict | FieldValidation::Warn => Ok((object, with_kind_warning(call, shortened(found)))),
         FieldValidation::Ignore => Ok((object, with_kind_warning(call, Vec::new()))),
@@ -359,7 +360,7 @@ pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> R
 }
 
 /// Why a document that the server put together is none of its type.
-pub struct Misfit {
+pub struct BodyError {
     pub message: String,
     /// The same of what was put together of a document's own values, not of its text.
     restored: String,
@@ -367,9 +368,9 @@ pub struct Misfit {
     pub strict: bool,
 }
 
-impl Misfit {
-    pub fn of(message: String) -> Misfit {
-        Misfit { restored: message.clone(), message, strict: true }
+impl BodyError {
+    pub fn of(message: String) -> BodyError {
+        BodyError { restored: message.clone(), message, strict: true }
     }
 
     pub fn restored(&self) -> String {

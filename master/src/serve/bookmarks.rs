@@ -137,7 +137,7 @@ mod tests {
         for number in 0..STREAM_ITEMS_MAX + 10 {
             let key = Key { resource: Resource::core("pods"), namespace: "a".to_owned(), name: format!("p{number}") };
             let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": key.name, "namespace": "a"}});
-            // Nobody reads, and nobody waits for that.
+            // The client reads nothing, and no write waits for the client.
             store
                 .write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() })
                 .expect("it is new");

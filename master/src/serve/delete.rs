@@ -3,14 +3,14 @@
 
 use super::{Serve, body, document, finish, options, read, selector, warn, write};
 use crate::call::{Call, Version};
-use crate::commit::{Barred, Change, Committed, Made, Outcome};
+use crate::commit::{Change, CommitError, Committed, Made, Outcome};
 use crate::fault::Fault;
 use crate::making::wall_clock;
-use crate::prepare::{self, Preconditions, Standing, Unfit};
+use crate::prepare::{self, InvalidDocument, Preconditions, Standing};
 use crate::render;
 use coracle_api::meta::Resource;
 use coracle_api::status::Status;
-use coracle_api::strategy::{Deleting, Fate};
+use coracle_api::strategy::{Deleting, DeletionPropagation};
 use coracle_api::types::MACHINERY;
 use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::{Path, Problem, Reason};
@@ -28,8 +28,8 @@ const SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/r
 pub struct Wishes {
     pub grace_s: Option<i64>,
     pub preconditions: Preconditions,
-    /// None: nothing was said of what it owns.
-    pub fate: Option<Fate>,
+    /// None: the request names no propagation policy.
+    pub fate: Option<DeletionPropagation>,
     pub rehearsal: bool,
     /// It was said in the word of before 2017, which asks for a 202 where the object stays for a while.
     accepted: bool,
@@ -58,8 +58,8 @@ pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     Ok(answer)
 }
 
-/// All that is selected, one by one: what is gone already when its turn comes is nobody's fault. The answer is the list
-/// as it was.
+/// Deletes all selected objects, one by one: an object that is already gone at its turn is no error. The answer is the
+/// list from before the deletions.
 pub fn collection(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let wishes = wishes(serve, call, request)?;
     let selector = selector::of(call)?;
@@ -100,7 +100,7 @@ pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Co
     let change = Change { over_damaged, ..Change::delete(call.kind, &call.namespace, name, &make) };
     let committed = serve.registry.commit(&change, &serve.terms(call, wishes.rehearsal));
     committed.map_err(|barred| match barred {
-        Barred::Missing => Status::not_found(&call.shown.resource, name).into(),
+        CommitError::Missing => Status::not_found(&call.shown.resource, name).into(),
         barred => write::fault(call, barred),
     })
 }
@@ -116,11 +116,11 @@ pub fn meant(call: &Call, old: Standing<'_>, preconditions: &Preconditions) -> R
 }
 
 /// Preconditions that do not hold: Kubernetes tells of them by the kind.
-fn unfit_to_go(call: &Call, name: &str, unfit: Unfit) -> Fault {
+fn unfit_to_go(call: &Call, name: &str, unfit: InvalidDocument) -> Fault {
     let kind = Resource { plural: call.shown.kind.clone(), group: call.shown.resource.group.clone() };
     match unfit {
-        Unfit::OtherUid { given, stands } => Status::other_uid(&kind, name, &given, &stands).into(),
-        Unfit::OtherRevision { given, stands } => Status::other_revision(&kind, name, &given, stands).into(),
+        InvalidDocument::OtherUid { given, stands } => Status::other_uid(&kind, name, &given, &stands).into(),
+        InvalidDocument::OtherRevision { given, stands } => Status::other_revision(&kind, name, &given, stands).into(),
         unfit => Fault::unfit(call, name, unfit),
     }
 }
@@ -212,7 +212,7 @@ pub fn asked(sent: &Value, dry_run: &[String]) -> Result<Wishes, Fault> {
         .map_err(|why| Fault::bad_request(format!("DeleteOptions: {why}")))?
         .unwrap_or_default();
     let (policy, orphan) = (sent.propagation_policy, sent.orphan_dependents);
-    let fate = policy.as_deref().and_then(Fate::parse);
+    let fate = policy.as_deref().and_then(DeletionPropagation::parse);
     let mut problems = Vec::new();
     if let Some(policy) = &policy {
         let path = Path::new("propagationPolicy");
@@ -224,7 +224,7 @@ pub fn asked(sent: &Value, dry_run: &[String]) -> Result<Wishes, Fault> {
             ));
         }
         if fate.is_none() {
-            let known: Vec<String> = Fate::WIRE.iter().map(|(name, _)| format!("{name:?}")).collect();
+            let known: Vec<String> = DeletionPropagation::WIRE.iter().map(|(name, _)| format!("{name:?}")).collect();
             let words = format!("supported values: {}, \"nil\"", known.join(", "));
             problems.push(Problem::new(&path, Reason::NotSupported, Some(policy.as_str().into()), words));
         }
@@ -235,7 +235,10 @@ pub fn asked(sent: &Value, dry_run: &[String]) -> Result<Wishes, Fault> {
     Ok(Wishes {
         grace_s: sent.grace_period_seconds,
         preconditions: sent.preconditions,
-        fate: fate.or(orphan.map(|orphan| if orphan { Fate::Orphan } else { Fate::Background })),
+        fate:
+            fate.or(
+                orphan.map(|orphan| if orphan { DeletionPropagation::Orphan } else { DeletionPropagation::Background })
+            ),
         rehearsal: options::is_rehearsal(&[dry_run, &sent.dry_run].concat(), "DeleteOptions")?,
         accepted: orphan == Some(false),
     })

@@ -3,10 +3,10 @@
 use super::delete::{self, Wishes};
 use super::{Serve, body, options, shown, write};
 use crate::call::Call;
-use crate::commit::{Barred, Change, Failed, Made, Terms, attempted};
+use crate::commit::{Change, CommitError, Failed, Made, Terms, attempted};
 use crate::fault::Fault;
 use crate::making::wall_clock;
-use crate::prepare::{Ownership, Part, Standing, Unfit};
+use crate::prepare::{InvalidDocument, Ownership, Part, Standing};
 use crate::render;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision};
@@ -111,8 +111,10 @@ fn count(serve: &Serve, call: &Call, budget: &Value) -> Result<(), Failed<Fault>
     let change = Change::update(guard(call)?, &call.namespace, name, &make);
     match serve.registry.commit(&change, &Terms { advised: false, ..serve.terms(call, false) }) {
         Ok(_) => Ok(()),
-        Err(Barred::Missing | Barred::Unfit(Unfit::Stale)) => Err(Failed::Race(Fault::stale(call))),
-        Err(Barred::Damaged { why }) => Err(Fault::damaged(&change.key(), &why).into()),
+        Err(CommitError::Missing | CommitError::InvalidDocument(InvalidDocument::Stale)) => {
+            Err(Failed::Race(Fault::stale(call)))
+        }
+        Err(CommitError::Damaged { why }) => Err(Fault::damaged(&change.key(), &why).into()),
         Err(barred) => Err(write::fault(call, barred).into()),
     }
 }

@@ -1,8 +1,8 @@
 //! `metrics.k8s.io`: what nodes and pods take now, asked of the agents of this host when somebody asks, and never
 //! stored.
 //!
-//! Who and what there is says the store, and with it which are selected; what they take say the agents. An object
-//! without figures, as a pod that begins, is left out of lists and is not found.
+//! The store knows the existing nodes and pods and applies selectors; the agents know the usage. An object without
+//! figures, such as a starting pod, is left out of lists and is not found.
 
 use super::server::key_of;
 use super::{Serve, log, selector};
@@ -61,7 +61,7 @@ fn selected(serve: &Serve, call: &Call, of: &Resource) -> Result<Vec<Stored>, Fa
     let matches = |stored: &Stored| selector::matches(&selector, stored);
     let namespace = Some(call.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     let listing = Listing { resource: of, namespace, at: None, after: None, limit: None, matches: Some(&matches) };
-    // Of no past state, so there is always one.
+    // A page of the current state always exists.
     Ok(serve.registry.store.page(&listing).map(|page| page.items).unwrap_or_default())
 }
 

@@ -6,8 +6,9 @@ use coracle_api::status::Status;
 use coracle_http::BYTES_TIMES;
 use coracle_http::budget::{Budget, Held, Party};
 
-/// Lists that are being written, the sum of their objects' bytes; one client may have `BYTES_TIMES` what it leaves to
-/// others. A single one may be larger; else over it 429. Once written, the carriers count them.
+/// Lists that are being written, the sum of their objects' bytes; one client may hold `BYTES_TIMES` the bytes left for
+/// other clients. A single list may be larger; otherwise a list over the limit gets a 429. Once written, the carriers
+/// count the lists.
 pub const LISTS_BYTES_MAX: usize = 64 << 20;
 const AGAIN_S: u32 = 1;
 
@@ -27,7 +28,7 @@ impl Lists {
             .ok_or_else(|| Status::too_many_requests("others are being given long lists", AGAIN_S).into())
     }
 
-    /// Of what has to be answered: what it tells of is done.
+    /// For an answer that must be given: the deletions that the answer lists are done.
     pub fn room_at_last(&self, party: Party, items: &[Stored]) -> Held {
         self.0.take_any(party, bytes(items))
     }

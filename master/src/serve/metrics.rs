@@ -4,7 +4,7 @@
 
 use crate::call::{Call, Verb, Version};
 use crate::store::Store;
-use crate::through::{Means, Through};
+use crate::through::{ProxyKind, ProxyRequest};
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::Resource;
 use coracle_http::{Answer, Body, StatusCode};
@@ -22,7 +22,7 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// fewer.
 const SERIES_MAX: usize = 4096;
 
-/// In seconds: of the bounds that Kubernetes has those that its alerts name, and what is needed between them.
+/// In seconds: the bounds of Kubernetes that the alerts of Kubernetes name, and necessary bounds in between.
 const BOUNDS_S: [f64; 12] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0, 5.0, 10.0, 30.0, 60.0];
 
 /// The labels of one series of requests, named as in Kubernetes.
@@ -86,8 +86,8 @@ impl Series {
         Series { subresource, verb, scope, dry_run, ..Series::about(call.shown, call.version) }
     }
 
-    pub fn through(through: &Through) -> Series {
-        let subresource = if through.means == Means::Redirect { "redirect" } else { "proxy" };
+    pub fn through(through: &ProxyRequest) -> Series {
+        let subresource = if through.means == ProxyKind::Redirect { "redirect" } else { "proxy" };
         Series { subresource, verb: "CONNECT", scope: "resource", ..Series::about(through.kind, through.version) }
     }
 
@@ -347,7 +347,7 @@ mod tests {
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             let asked = match parse(&kinds, method, path, query) {
                 Ok(Route::Object(call)) => Series::of(&call, applies),
-                Ok(Route::Through(through)) => Series::through(&through),
+                Ok(Route::ProxyRequest(through)) => Series::through(&through),
                 _ => Series::page(method),
             };
             let Series { group, resource, subresource, version, verb, scope, dry_run } = asked;

@@ -53,7 +53,7 @@ use crate::authorize::Attributes;
 use crate::call::{self, Call, Route, Verb, Version};
 use crate::fault::Fault;
 use crate::form::{Form, Media, Subject, Unacceptable};
-use crate::page::AboutPage;
+use crate::page::ServerDocument;
 use crate::prepare::Part;
 use crate::store::indented;
 use bytes::Bytes;
@@ -122,7 +122,7 @@ impl Serve {
         if let Err(why) = (self.authorizer)(&attributes, &request.identity) {
             return match &route {
                 // Whoever watches over this server would restart it.
-                Ok(Route::Page(AboutPage::Health(asked))) => {
+                Ok(Route::Page(ServerDocument::Health(asked))) => {
                     Ok(health::bare(&*self.registry.store, asked).unwrap_or_else(nothing))
                 }
                 _ => Err(attributes.refusal(&request.identity, &why).into()),
@@ -134,7 +134,7 @@ impl Serve {
                 _ => Ok(nothing()),
             },
             Route::Page(page) => about::answer(self, &page, request),
-            Route::Through(through) => {
+            Route::ProxyRequest(through) => {
                 *asked = metrics::Series::through(&through);
                 proxy::answer(self, &through, request)
             }

@@ -65,7 +65,7 @@ pub fn of_list(call: &Call) -> Result<ListRange, Fault> {
     }
     let exact = match options.resource_version_match.as_str() {
         "Exact" => true,
-        // Pages of a revision mean that very one.
+        // A page at a revision means exactly this revision.
         "" => options.limit.is_some(),
         _ => false,
     };
@@ -160,10 +160,10 @@ fn revision_and_time(text: &str) -> Option<(Revision, Time)> {
     Some((revision, seconds.parse().ok().and_then(Time::from_seconds)?))
 }
 
-/// Tokens of Kubernetes are base64: what it says of one that is not.
+/// Tokens of Kubernetes are base64: the words of Kubernetes about any other token.
 fn no_base64(token: &str) -> String {
     if token.splitn(3, '/').count() == 3 {
-        // One of ours, for another place.
+        // A token of this server, but from another list.
         return String::new();
     }
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';

@@ -98,7 +98,7 @@ pub fn refuse_force(call: &Call) -> Result<(), Fault> {
     ))
 }
 
-/// And what of it stands there twice, or means nothing.
+/// Returns the patch, and the warnings about duplicate and meaningless fields.
 pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault> {
     let malformed = |why: String| match language {
         Language::Strategic => Fault::bad_request(why),
@@ -134,9 +134,9 @@ pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fa
 pub fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
     let mut made = made(call, patch, standing.clone())?;
     if let Some(why) = body::other_kind(call.kinds, body::Expected::of(call.shown), &made) {
-        return Err(refused(call, patch, standing, &body::Misfit::of(why)));
+        return Err(refused(call, patch, standing, &body::BodyError::of(why)));
     }
-    // Another version of the kind is one that it is converted from.
+    // A patch may name another version of the kind: the document counts as converted from that version.
     if made["apiVersion"].is_string() {
         made["apiVersion"] = call.shown.api_version().into();
     }
@@ -200,7 +200,7 @@ fn made(call: &Call, patch: &Patch, mut object: Value) -> Result<Value, Fault> {
 }
 
 /// What came out is no document of the kind: it is made once more, to be shown.
-fn refused(call: &Call, patch: &Patch, standing: &Value, why: &body::Misfit) -> Fault {
+fn refused(call: &Call, patch: &Patch, standing: &Value, why: &body::BodyError) -> Fault {
     let touched = match patch {
         Patch::Strategic(over) => return misshapen(&patch::shown(&Value::Object(over.clone())), &why.restored()),
         Patch::Json(operations) => patch::touched(operations),

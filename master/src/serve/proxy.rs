@@ -8,8 +8,8 @@ use super::upgrade::upgrades;
 use super::{Serve, log};
 use crate::fault::Fault;
 use crate::store::Stored;
-use crate::through::{self, Means, Named, Nowhere, Through};
-use coracle_api::kinds::Way;
+use crate::through::{self, Named, ProxyError, ProxyKind, ProxyRequest};
+use coracle_api::kinds::ProxyTarget;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
 use coracle_http::{
@@ -33,12 +33,13 @@ const AGENT_PATHS: [&str; 8] = [
     AGENT_LOGS,
 ];
 const AGENT_LOGS: &str = "/containerLogs/";
-/// Says who asks of this server, and of nobody behind it; also all that begin with one of `ASKER_PREFIXES`.
+/// Headers that identify the client to this server only, not to a server behind the proxy; headers with one of the
+/// `ASKER_PREFIXES` do the same.
 const ASKER: [HeaderName; 2] = [header::AUTHORIZATION, header::COOKIE];
 const ASKER_PREFIXES: [&str; 2] = ["impersonate-", "x-remote-"];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Answer, Fault> {
+pub fn answer(serve: &Serve, through: &ProxyRequest, request: &Request) -> Result<Answer, Fault> {
     if upgrades(&request.headers) {
         return Err(refused(
             StatusCode::NOT_IMPLEMENTED,
@@ -49,8 +50,8 @@ pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Ans
     let key = key_of(through.kind, &through.namespace, name);
     let stored = serve.registry.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
     let stored = stored.ok_or_else(|| Fault::from(Status::not_found(&key.resource, name)))?;
-    let to_agent = through.way == Way::Node && ["", AGENT_PORT].contains(&through.named.port.as_str());
-    if to_agent && let Means::Proxy { rest, .. } = &through.means {
+    let to_agent = through.way == ProxyTarget::Node && ["", AGENT_PORT].contains(&through.named.port.as_str());
+    if to_agent && let ProxyKind::Proxy { rest, .. } = &through.means {
         return ask_agent(serve, name, rest, request);
     }
     if to_agent {
@@ -61,15 +62,15 @@ pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Ans
     }
     let address = address(serve, through, &stored).map_err(|nowhere| lost(through, nowhere))?;
     match &through.means {
-        Means::Redirect => {
+        ProxyKind::Redirect => {
             redirect(&format!("{}://{address}", if *secure { "https" } else { "http" }), StatusCode::TEMPORARY_REDIRECT)
         }
         // A page's own links would lead beside it.
-        Means::Proxy { rest, .. } if rest.is_empty() && [Method::GET, Method::HEAD].contains(&request.method) => {
+        ProxyKind::Proxy { rest, .. } if rest.is_empty() && [Method::GET, Method::HEAD].contains(&request.method) => {
             let query = request.target.query().map(|query| format!("?{query}")).unwrap_or_default();
             redirect(&format!("{}/{query}", request.target.path()), StatusCode::MOVED_PERMANENTLY)
         }
-        Means::Proxy { prefix, rest } => {
+        ProxyKind::Proxy { prefix, rest } => {
             let server = if *secure { Server::Tls(address) } else { address.into() };
             Ok(Answer::forward(forward(server, prefix, rest, request)?))
         }
@@ -77,15 +78,15 @@ pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Ans
 }
 
 /// Where the object is to be reached.
-fn address(serve: &Serve, through: &Through, stored: &Stored) -> Result<SocketAddr, Nowhere> {
-    let unread = |_| Nowhere::Unplaced("its document cannot be read");
+fn address(serve: &Serve, through: &ProxyRequest, stored: &Stored) -> Result<SocketAddr, ProxyError> {
+    let unread = |_| ProxyError::Unplaced("its document cannot be read");
     match through.way {
-        Way::Pod => through::of_pod(&log::view(stored).map_err(unread)?, &through.named),
-        Way::Node => through::of_node(&log::view(stored).map_err(unread)?, &through.named.port),
-        Way::Service => {
+        ProxyTarget::Pod => through::of_pod(&log::view(stored).map_err(unread)?, &through.named),
+        ProxyTarget::Node => through::of_node(&log::view(stored).map_err(unread)?, &through.named.port),
+        ProxyTarget::Service => {
             let key = Key { resource: Resource::core("endpoints"), ..(*stored.key).clone() };
             let endpoints =
-                serve.registry.store.get(&key).map_err(|_| Nowhere::Unplaced("its endpoints cannot be read"))?;
+                serve.registry.store.get(&key).map_err(|_| ProxyError::Unplaced("its endpoints cannot be read"))?;
             let endpoints = endpoints.map(|endpoints| log::view(&endpoints)).transpose().map_err(unread)?;
             let turn = serve.turn.fetch_add(1, Ordering::Relaxed);
             through::of_service(&log::view(stored).map_err(unread)?, endpoints.as_ref(), &through.named, turn)
@@ -93,19 +94,21 @@ fn address(serve: &Serve, through: &Through, stored: &Stored) -> Result<SocketAd
     }
 }
 
-fn lost(through: &Through, nowhere: Nowhere) -> Fault {
+fn lost(through: &ProxyRequest, nowhere: ProxyError) -> Fault {
     let (name, what) = (&through.named.name, &through.kind.singular);
     match nowhere {
-        Nowhere::Forbidden(why) => Fault::bad_request(why),
-        Nowhere::NoPort(port) => Status::unavailable(format!("no {what} port {port} found for {what} {name:?}")).into(),
-        Nowhere::NoEndpoints | Nowhere::NoneReady => {
+        ProxyError::Forbidden(why) => Fault::bad_request(why),
+        ProxyError::NoPort(port) => {
+            Status::unavailable(format!("no {what} port {port} found for {what} {name:?}")).into()
+        }
+        ProxyError::NoEndpoints | ProxyError::NoneReady => {
             Status::unavailable(format!("no endpoints available for {what} {name:?}")).into()
         }
-        Nowhere::Unplaced(why) => Status::unavailable(format!("{what} {name:?} cannot be reached: {why}")).into(),
+        ProxyError::Unplaced(why) => Status::unavailable(format!("{what} {name:?} cannot be reached: {why}")).into(),
     }
 }
 
-/// Nothing of the client's head goes there but what it takes: its Host and Origin are this server's, not the agent's.
+/// Only the client's Accept header goes to the agent: the client's Host and Origin name this server, not the agent.
 fn ask_agent(serve: &Serve, node: &str, rest: &str, request: &Request) -> Result<Answer, Fault> {
     if ![Method::GET, Method::HEAD].contains(&request.method) {
         return Err(Status::method_not_allowed().into());

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 /// One piece of a replay: large enough that few writes are made, small enough that little waits.
 const PIECE_BYTES: usize = 32 * 1024;
-/// Replays that their watchers have not yet taken, all together; one client may have `BYTES_TIMES` what it leaves to
-/// others. A single one may be larger; else over it 429.
+/// Replays that their watchers have not yet taken, all together; one client may hold `BYTES_TIMES` the bytes left for
+/// other clients. A single replay may be larger; otherwise a replay over the limit gets a 429.
 const REPLAYS_BYTES_MAX: usize = 64 << 20;
 /// `Retry-After` in seconds for a watcher that found no place for its replay: places are free as soon as replays are
 /// read.

@@ -1,5 +1,5 @@
-//! The scale of an object: how many replicas are wanted and seen, in a document of its own. A write of it is a write of
-//! that one number.
+//! The scale of an object: the wanted and the observed number of replicas, in a separate document. A write of the scale
+//! writes only the wanted number.
 
 use super::apply;
 use super::options::{self, WriteOptions};

@@ -163,7 +163,7 @@ impl Views {
 }
 
 impl Watcher {
-    /// After its replay it is told of what happens.
+    /// After the replay the watcher gets new events.
     pub fn go_live(&self, replay: Replay, begun: Revision) -> channel::Receiver {
         go_live(&self.feed, replay.pieces, begun)
     }

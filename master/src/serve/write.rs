@@ -3,9 +3,9 @@
 use super::server::key;
 use super::{Serve, body, document, ends, options, warn};
 use crate::call::{Call, Version};
-use crate::commit::{Barred, Change, Committed, Expects, Homeless, Made, Make, NotStored, Outcome, Terms};
+use crate::commit::{Change, CommitError, Committed, Expects, Made, Make, NamespaceError, NotStored, Outcome, Terms};
 use crate::fault::Fault;
-use crate::prepare::{Part, Standing, Unfit};
+use crate::prepare::{InvalidDocument, Part, Standing};
 use crate::store::Stored;
 use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::status::{Cause, Status};
@@ -27,7 +27,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let change = Change::create(call.kind, &call.namespace, &make);
     let told_by_store = !wish.rehearsal && names_revision(sent.object());
     let committed = serve.registry.commit(&change, &serve.terms(call, wish.rehearsal || told_by_store));
-    if told_by_store && committed.as_ref().err().is_none_or(Barred::is_taken) {
+    if told_by_store && committed.as_ref().err().is_none_or(CommitError::is_taken) {
         return Err(sent.refused(call, Fault::misread(call, REVISION_SET.to_owned())));
     }
     let committed = committed.map_err(|barred| {
@@ -128,31 +128,31 @@ pub fn code(outcome: Outcome) -> StatusCode {
 }
 
 /// Why a change was not written, as its client is told.
-pub fn fault(call: &Call, barred: Barred<Fault>) -> Fault {
+pub fn fault(call: &Call, barred: CommitError<Fault>) -> Fault {
     match barred {
-        Barred::Writer(fault) => fault,
-        Barred::Missing => Fault::not_found(call),
-        Barred::Damaged { why } => Fault::damaged(&key(call), &why),
-        Barred::Homeless(homeless) => homeless_fault(call, homeless),
-        Barred::Unfit(unfit) => Fault::unfit(call, &call.name, unfit),
-        Barred::NoneFree { key, space } => {
+        CommitError::Writer(fault) => fault,
+        CommitError::Missing => Fault::not_found(call),
+        CommitError::Damaged { why } => Fault::damaged(&key(call), &why),
+        CommitError::NamespaceError(homeless) => homeless_fault(call, homeless),
+        CommitError::InvalidDocument(unfit) => Fault::unfit(call, &call.name, unfit),
+        CommitError::NoneFree { key, space } => {
             Status::conflict(&key.resource, &key.name, &format!("no free {space} was found")).into()
         }
-        Barred::Refused(not_stored) => {
+        CommitError::Refused(not_stored) => {
             let NotStored { key, written, refused } = *not_stored;
             Fault::refused(call, &key, written.as_ref(), refused)
         }
     }
 }
 
-fn homeless_fault(call: &Call, homeless: Homeless) -> Fault {
+fn homeless_fault(call: &Call, homeless: NamespaceError) -> Fault {
     let namespace = &call.namespace;
     let key = Key { resource: Resource::core("namespaces"), namespace: String::new(), name: namespace.clone() };
     match homeless {
-        Homeless::Missing => Status::not_found(&key.resource, namespace).into(),
-        Homeless::Damaged { why } => Fault::damaged(&key, &why),
-        Homeless::Unmade { why } => Status::internal_error(why).into(),
-        Homeless::Ending { name } => {
+        NamespaceError::Missing => Status::not_found(&key.resource, namespace).into(),
+        NamespaceError::Damaged { why } => Fault::damaged(&key, &why),
+        NamespaceError::Unmade { why } => Status::internal_error(why).into(),
+        NamespaceError::Ending { name } => {
             let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
             let mut status = Status::forbidden(&call.shown.resource, &name, &why);
             let message = format!("namespace {namespace} is being terminated");
@@ -164,8 +164,8 @@ fn homeless_fault(call: &Call, homeless: Homeless) -> Fault {
 }
 
 /// Whether the object whose name is taken only waits to go.
-fn leaving(serve: &Serve, barred: &Barred<Fault>) -> bool {
-    let Barred::Refused(not_stored) = barred else { return false };
+fn leaving(serve: &Serve, barred: &CommitError<Fault>) -> bool {
+    let CommitError::Refused(not_stored) = barred else { return false };
     let stands = || serve.registry.store.get(&not_stored.key).ok().flatten().and_then(|stored| parsed(&stored).ok());
     barred.is_taken() && stands().is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null())
 }
@@ -211,9 +211,11 @@ pub fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
 fn refuse_uid(call: &Call, object: &Value) -> Result<(), Fault> {
     match object["metadata"]["uid"].as_str() {
         None | Some("") => Ok(()),
-        Some(given) => {
-            Err(Fault::unfit(call, &call.name, Unfit::OtherUid { given: given.to_owned(), stands: String::new() }))
-        }
+        Some(given) => Err(Fault::unfit(
+            call,
+            &call.name,
+            InvalidDocument::OtherUid { given: given.to_owned(), stands: String::new() },
+        )),
     }
 }
 
@@ -221,7 +223,7 @@ fn refuse_uid(call: &Call, object: &Value) -> Result<(), Fault> {
 fn refuse_no_revision(call: &Call, object: &Value) -> Result<(), Fault> {
     match object["metadata"]["resourceVersion"].as_str().map(Revision::parse) {
         Some(Err(why)) if object["metadata"]["resourceVersion"] != "" => {
-            Err(Fault::unfit(call, &call.name, Unfit::NoRevision { why }))
+            Err(Fault::unfit(call, &call.name, InvalidDocument::NoRevision { why }))
         }
         _ => Ok(()),
     }

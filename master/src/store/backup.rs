@@ -300,7 +300,7 @@ fn put<R: BufRead>(
     };
     let store = disk::random_uuid().map_err(|error| error.to_string())?;
     let reserved = restored.revision + LOST_REVISIONS;
-    // A start that finds fewer of them, or others, knows what there ought to be.
+    // With the number and the sum in HEAD.json, a start notices missing or different files.
     let (objects, files, summed) = (restored.objects as u64, sums, true);
     let head = Head { format: FORMAT, store, wal: None, reserved, objects, files, summed, ..Head::default() };
     let done = (|| {
@@ -338,7 +338,7 @@ struct Fresh {
 }
 
 impl Fresh {
-    /// The folder and those that it lies in.
+    /// The folder and all parent folders.
     fn folders(folder: &Path) -> Fresh {
         Fresh::of(folder.ancestors().map(Path::to_owned))
     }
@@ -358,7 +358,7 @@ impl Fresh {
         self.remove_by(|path| if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) });
     }
 
-    /// Somebody else may have put something into them: then they stay.
+    /// A folder into which another program has put files stays.
     fn remove_empty(&self) {
         self.remove_by(|path| fs::remove_dir(path));
     }

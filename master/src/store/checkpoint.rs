@@ -78,7 +78,7 @@ impl NewFile {
 struct Due {
     /// None: there is no such object.
     wanted: Option<NewFile>,
-    /// Its content, unless somebody else has written to it.
+    /// The content of the file, unless another program has written to the file.
     was: Was,
 }
 
@@ -95,7 +95,7 @@ pub struct Dirty {
     since: Option<Duration>,
     /// The disk space of files that failed checkpoints have written.
     brought_bytes: u64,
-    /// A checkpoint failed, and nobody knows which of its files are there.
+    /// A checkpoint failed: how many of its files were written is unknown.
     failed: bool,
 }
 
@@ -276,7 +276,7 @@ impl Checkpoint {
         }
         if self.protocol.holds(ProtocolRule::ObjectsBeforeHead) {
             self.settle()?;
-            // They are durable, whatever becomes of HEAD.json.
+            // The files are durable, even if the write of HEAD.json fails.
             self.wanted.clear();
         }
         match self.head.write(&*self.disk, &self.protocol) {

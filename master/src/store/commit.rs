@@ -211,7 +211,8 @@ impl Committer {
 }
 
 impl Batch {
-    /// Whether a write is about something that an earlier one of the batch changes: it is decided once that is so.
+    /// Whether a write concerns an object or a claim that an earlier write of the batch changes: the later write is
+    /// decided after the batch.
     fn meets(&self, draft: &PreparedWrite) -> bool {
         self.keys.contains(&draft.key) || draft.claims().iter().any(|claimed| self.claims.contains(&claimed.claim))
     }

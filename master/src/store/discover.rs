@@ -29,7 +29,7 @@ pub struct FoundJournal {
     pub next: u64,
     /// The mark of the journal; 0: nothing says it.
     pub of: u32,
-    /// Why nobody knows which segments there are, of a store that needs none of them to be whole.
+    /// The reason why the segments could not be listed, only in a store that is whole without segments.
     pub unlisted: Option<String>,
 }
 

@@ -66,7 +66,7 @@ pub trait DiskFile: Send {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes what was written durable. After an error nothing is known of the file, and a later success proves nothing.
     fn sync(&self) -> io::Result<()>;
-    /// Its path leads to another file, or to none: nobody finds what is written to it.
+    /// The path leads to another file or to no file: no reader of the path finds the data written here.
     fn is_gone(&self) -> bool {
         false
     }

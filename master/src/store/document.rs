@@ -49,8 +49,8 @@ pub fn indented(compact: &[u8]) -> Vec<u8> {
     indented_within(compact, usize::MAX)
 }
 
-/// As it lies on disk: the same, but where a deep document would get longer than so many bytes, its lines are indented
-/// no more from there on. At most half of them are its own.
+/// The form on disk: the same, but where a deep document would exceed `bytes_max`, the following lines are not
+/// indented. The compact text takes at most half of `bytes_max`.
 pub fn indented_within(compact: &[u8], bytes_max: usize) -> Vec<u8> {
     // What follows needs at most a line end or a blank for each of its bytes.
     let line = |out: &mut Vec<u8>, depth: usize, at: usize| {
@@ -233,7 +233,7 @@ fn is_of_status(owner: &Value) -> bool {
     owner["subresource"] == "status"
 }
 
-/// Whether somebody owns fields of its status.
+/// Whether a field manager owns fields of the status.
 pub fn has_status_owner(document: &Value) -> bool {
     document["metadata"]["managedFields"].as_array().into_iter().flatten().any(is_of_status)
 }

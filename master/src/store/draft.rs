@@ -208,8 +208,7 @@ impl CompactText {
         }
     }
 
-    /// Nearly all that is written is strings in which nothing is escaped: those are copied, which is most of what a
-    /// writer does.
+    /// Nearly all output is strings without escapes: copying such strings is most of a writer's work.
     fn string(&mut self, text: &str) {
         if is_plain(text.as_bytes()) {
             self.bytes.push(b'"');
@@ -224,7 +223,7 @@ impl CompactText {
 /// Whether no byte is one that JSON escapes; eight are looked at together.
 fn is_plain(text: &[u8]) -> bool {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
-    // The highest bit of a byte is set where it is less than `bound`; those above one that is may be, too.
+    // Sets the highest bit of each byte less than `bound`; a borrow may also set the bit in higher bytes.
     let less = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word & (ONES << 7);
     let is = |word: u64, byte: u8| less(word ^ (ONES * u64::from(byte)), 1);
     let (words, rest) = text.as_chunks::<8>();

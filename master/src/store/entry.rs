@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Entry {
     pub stored: Stored,
-    /// Which part of it lies on disk.
+    /// The part of the object that lies on disk.
     pub durable: Durable,
     /// The checksum of its durable part as compact JSON, if it has one. Its file says the same with more white space.
     pub file_crc: Option<u32>,

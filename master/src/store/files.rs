@@ -100,7 +100,7 @@ impl Files {
     fn keep_edit(&mut self, disk: &dyn Disk, key: &Key, wanted: Option<&[u8]>, was: Was) -> Result<(), DiskError> {
         let path = format!("{OBJECTS}/{}", names::path(key));
         let (left, touched) = match disk.stamp(&path) {
-            // What it says else the medium has done.
+            // Content that differs from an intact stamp is damage by the medium, not an edit.
             Ok(Stamp::Intact(crc)) if was == Was::Sum(crc) => return Ok(()),
             Ok(Stamp::Touched(crc)) => (Was::Sum(crc), true),
             Ok(Stamp::None | Stamp::Intact(_)) | Err(_) => (was, false),

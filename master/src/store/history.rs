@@ -74,8 +74,9 @@ impl History {
     }
 }
 
-/// The memory of an event. Its old object usually is the `new` of an earlier event and shares that memory, but if an
-/// object got shorter, the old one may be most of it. So the history never keeps twice of what it weighs.
+/// The memory of an event. The old object usually is the `new` of an earlier event and shares that memory, but if an
+/// object got shorter, the old object may be the larger part. So the history keeps less than twice the sum of the
+/// weights.
 fn weight(event: &Event) -> usize {
     let length = |stored: &Option<Stored>| stored.as_ref().map_or(0, |stored| stored.json.len());
     length(&event.new).max(length(&event.old)) + size_of::<(Duration, Event)>()

@@ -162,7 +162,7 @@ fn look(disk: &Arc<dyn Disk>, rules: &StoreRules, fresh_store: String) -> Result
 /// Copies the journal and HEAD.json to where nothing is ever removed.
 fn keep_evidence(disk: &dyn Disk) -> Result<String, DiskError> {
     let number = quarantine::next_number(disk).map_err(failed("list", QUARANTINE))?;
-    // Its name says that it waits for nobody.
+    // The name marks the folder as settled: no person has to look at the folder.
     let folder = format!("{QUARANTINE}/{}", quarantine::settled(&quarantine::folder(number, "salvaged")));
     make_folder(disk, &format!("{folder}/{WAL}"))?;
     let segments = disk.list(WAL).map_err(failed("list", WAL))?;

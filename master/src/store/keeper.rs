@@ -58,7 +58,7 @@ impl Keeper {
         }
     }
 
-    /// Waits for it to end what it does.
+    /// Waits until the keeper's thread has ended.
     pub fn stop(&self) {
         self.end();
         if let Some(thread) = locked(&self.thread).take()

@@ -20,7 +20,7 @@ pub struct Listing<'a> {
     pub namespace: Option<&'a str>,
     /// As they were at this revision. None: as they are.
     pub at: Option<Revision>,
-    /// Only those behind this one, whether it is there or not.
+    /// Only objects behind this key, even if no object has this key.
     pub after: Option<&'a Key>,
     pub limit: Option<NonZeroUsize>,
     pub matches: Option<&'a dyn Fn(&Stored) -> bool>,

@@ -28,7 +28,7 @@ const TURN_BYTES_MAX: usize = 1 << 20;
 pub struct FileText {
     /// Its text in the store's own order, if it is JSON. Empty if only its sum was asked for.
     pub compact: Bytes,
-    /// The sum of the file, whatever its order.
+    /// The checksum of the text without white space, in the order of the file.
     pub crc: u32,
 }
 

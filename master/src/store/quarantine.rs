@@ -56,7 +56,7 @@ impl Incidents {
         Ok(())
     }
 
-    /// A person gave the object up. Its quarantined file stays; its folder's new name says that nobody waits for it.
+    /// A person gave the object up. The quarantined file stays; the folder's new name says that no decision is pending.
     pub fn settle(&mut self, disk: &dyn Disk, key: &Key) -> Result<(), DiskError> {
         self.move_away(disk, key)?;
         let Some(folders) = self.aside.get(key).cloned() else { return Ok(()) };

@@ -6,13 +6,14 @@ use super::{FillLevel, Refused, Stored};
 use coracle_api::meta::Durable;
 use std::collections::BTreeMap;
 
-/// Bytes that an object takes beside its text: its key, its labels, its places in maps.
+/// Bytes that an object takes beside its text: key, labels, entries in maps.
 pub const OBJECT_BYTES: u64 = 512;
 /// One namespace takes at most this part of all, so that others always find room.
 const NAMESPACE_SHARE: u64 = 2;
 /// But never less than so many bytes: a small host has one namespace that counts.
 const NAMESPACE_BYTES_MIN: u64 = 32 << 20;
-/// The share of objects that are on no disk, such as events: they come by themselves, and nobody restores them.
+/// The share of objects that are on no disk, such as events: components create events unasked, and no backup restores
+/// events.
 const VOLATILE_SHARE: u64 = 4;
 /// The share beyond each limit for objects that grow a little: otherwise no pod's status could be written any more.
 const SPARED_SHARE: u64 = 16;
@@ -232,7 +233,7 @@ mod tests {
         }
     }
 
-    /// `held`: in all, in namespace `a`, in memory alone. `ahead`: of it, what is decided and not done.
+    /// `held`: in all, in namespace `a`, in memory alone. `ahead`: the part of `held` that is decided but not done.
     fn check(limit: u64, held: (u64, u64, u64), ahead: u64, change: &PlannedChange, expected: Option<&str>) {
         let of = |all: u64, namespace: u64, volatile: u64| StoreUsage {
             all,

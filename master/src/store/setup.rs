@@ -82,7 +82,7 @@ pub struct Setup {
     pub bytes_max: u64,
     /// The time after which a disk that does not answer is reported.
     pub silence: Duration,
-    /// Nothing is changed: it is said what is there.
+    /// The start changes nothing and only reports its findings.
     pub look_only: bool,
 }
 

@@ -40,8 +40,8 @@ pub struct StoreState {
     files: Sums,
     files_count: u64,
     room: StoreRoom,
-    /// Folders of objects that nobody could read, and why; the empty one is all of them. An object that is not known
-    /// may lie there.
+    /// Unreadable folders of objects, and the reason; the empty name means all folders. Unknown objects may lie in such
+    /// a folder.
     unread: Vec<(String, Damage)>,
     /// Files that are not touched: nobody can say what these objects are.
     foreign: BTreeMap<Key, Damage>,
@@ -100,7 +100,7 @@ impl StoreState {
         self.changed.get(resource).copied().unwrap_or_default()
     }
 
-    /// The last one given, to whatever became of it.
+    /// The last given revision, even if the write failed.
     pub fn spent(&self) -> Revision {
         self.spent.max(self.revision)
     }
@@ -147,7 +147,7 @@ impl StoreState {
         StoreState { unread: unread.into_iter().map(|(folder, why)| (folder, damage(why))).collect(), ..self }
     }
 
-    /// Folders of which nobody knows what lies in them, the empty one for all, and why.
+    /// Folders with unknown content, and the reason; the empty name means all folders.
     pub fn unknown(&self) -> impl Iterator<Item = (&str, &str)> {
         self.unread.iter().map(|(folder, damage)| (folder.as_str(), damage.why.as_str()))
     }

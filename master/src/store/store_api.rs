@@ -32,7 +32,7 @@
 //! 10. **Keys, not kinds.** An object of any resource is kept as it was written; a backend asks nobody whether its kind
 //!    is known.
 //!
-//! No transactions over several objects, no leases, no ages: whoever needs those builds them of these.
+//! No transactions over several objects, no leases, no ages: callers build such features from these operations.
 
 use super::{Damaged, Health, Listing, Page, Refused, Scope, Sink, Stored, Unlisted, Unwatched, Watch, Write};
 use coracle_api::meta::{Key, Resource, Revision};

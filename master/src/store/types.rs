@@ -82,7 +82,7 @@ pub struct Claimed {
     pub after_death: Duration,
 }
 
-/// The revision of what nobody can have seen: an object whose file is damaged.
+/// The revision of an object that no client can have seen, because the object's file is damaged.
 pub const UNSEEN: Revision = Revision(0);
 
 /// A write, as `prepare` hands it over.
@@ -163,7 +163,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// As a watcher hears of what was there before it came.
+    /// The event by which a new watcher learns of an existing object.
     pub fn created(stored: Stored) -> Event {
         Event { revision: stored.revision, key: stored.key.clone(), old: None, new: Some(stored), renewed: false }
     }
@@ -182,7 +182,8 @@ pub enum Unlisted {
 #[derive(Debug, PartialEq)]
 pub enum Unwatched {
     Gone(Gone),
-    /// It has not been yet: who saw it saw another state of the store, and what was told of that is not so.
+    /// The revision is not reached yet: a client that saw the revision saw another state of the store, and the events
+    /// of that state are not valid here.
     Future {
         now: Revision,
     },

@@ -1,4 +1,5 @@
-//! Checks an applied configuration against the types. A null fits everywhere: whoever applies it means the field.
+//! Checks an applied configuration against the types. A null fits every type: the client names the field and gives no
+//! value.
 
 use super::fields::{self, shown};
 use super::shape::{Position, Scalar, Shape, Whole, child, keyed, member};

@@ -86,7 +86,7 @@ pub fn compare(types: &Types, name: &str, old: &Value, new: &Value) -> Differenc
         .unwrap_or_default()
 }
 
-/// The change of one position, and of those inside it.
+/// How one position differs, with the differences of the fields and entries inside.
 #[derive(Default)]
 struct Found {
     added: bool,

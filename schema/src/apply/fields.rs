@@ -1,4 +1,4 @@
-//! Sets of fields, as `fieldsV1` writes them: who owns what of a document.
+//! Sets of fields in the form of `fieldsV1`, the field list in each entry of `managedFields`.
 //!
 //!     {"f:spec": {"f:ports": {"k:{\"port\":80}": {".": {}, "f:port": {}}}},
 //!      "f:metadata": {"f:finalizers": {"v:\"a\"": {}}}}

@@ -1,5 +1,6 @@
-//! Server-side apply: a configuration is laid over what stands; fields that the applier said before and says no more
-//! go, unless somebody else owns them; a field of somebody else with another value is a conflict, unless forced.
+//! Server-side apply: merges a configuration into the live object. A field that the applier set before and no longer
+//! sets is removed, unless a different manager owns the field. A new value for a different manager's field is a
+//! conflict, unless the apply is forced.
 
 use super::fields::Fields;
 use super::managed::{Entry, Managed, Moved, NOBODYS, Owner, updated};
@@ -9,11 +10,11 @@ use crate::types::Types;
 use serde_json::Value;
 use std::mem::take;
 
-/// The manager of fields that were there before anybody applied.
+/// The manager of all fields that an object had before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The annotation with the configuration that kubectl applied before the server could.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The manager of which that annotation speaks, and for whom alone it is looked at.
+/// Only applies by this manager read and write the annotation.
 const KUBECTL: &str = "kubectl";
 /// All annotations of an object together; a longer text is left out.
 const LAST_APPLIED_BYTES_MAX: usize = 256 << 10;
@@ -26,7 +27,7 @@ pub struct Applied {
     pub managed: Managed,
 }
 
-/// A field that somebody else owns and has another value for.
+/// A field that the apply would change although a different manager owns the field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conflict {
     pub owner: Owner,
@@ -37,9 +38,9 @@ pub struct Conflict {
 /// Why an apply was not done.
 #[derive(Debug, PartialEq)]
 pub enum Refusal {
-    /// It is about another kind of object, or sets the list itself.
+    /// The configuration has a wrong `kind` or `apiVersion`, or sets `managedFields`.
     Malformed(String),
-    /// It does not fit its type.
+    /// The configuration does not fit its type.
     Mistyped(String),
     Conflicts(Vec<Conflict>),
 }
@@ -172,7 +173,7 @@ fn conflicts_left(types: &Types, live: &Value, conflicts: Conflicts, writer: Wri
     left.filter(|(_, fields)| !fields.is_empty()).collect()
 }
 
-/// kubectl's own note of what it applied is kept true where there is one.
+/// Writes the applied configuration into kubectl's own annotation, if the object has the annotation.
 fn note_applied(object: &mut Value, config: &Value) {
     let Some(note) =
         object.pointer_mut("/metadata/annotations").and_then(|annotations| annotations.get_mut(LAST_APPLIED))

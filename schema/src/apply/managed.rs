@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who set which field, and what a write does to that.
+//! `metadata.managedFields`: the managers of each field, and how a write changes the managers.
 //!
 //!     any write   what it adds or changes becomes the writer's and nobody else's; what it takes away is nobody's
 //!
@@ -49,7 +49,7 @@ pub struct Managed {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) owner: Owner,
-    /// None: what it owns it found there.
+    /// None: the apply changed no value, the write went to `scale`, or a client set the entry without a time.
     pub(super) time: Option<String>,
     pub(super) fields: Fields,
 }
@@ -59,7 +59,7 @@ pub(super) struct Entry {
 pub struct Owner {
     pub manager: String,
     pub applies: bool,
-    /// Empty for an applier's entry: whatever version it applies in next, it is the same one.
+    /// No part of an applier's identity: an applier has one entry, with the version of the last apply.
     pub api_version: String,
     pub subresource: String,
 }
@@ -97,7 +97,7 @@ impl Owner {
 }
 
 impl Managed {
-    /// None: it is no list of entries.
+    /// None: `list` is not a valid list of entries.
     pub fn read(list: &Value) -> Option<Managed> {
         let entries = list.as_array()?.iter().map(entry).collect::<Option<Vec<Entry>>>()?;
         Some(Managed { entries })
@@ -138,8 +138,8 @@ impl Managed {
         self.entries.is_empty()
     }
 
-    /// The owners of a field, as another document tells of them in which it stands elsewhere. Each of them owns it
-    /// there alone.
+    /// The owners of `here` become owners of `there`, the same field in a document of a different type (`Scale`). Each
+    /// new entry holds `there` alone.
     pub fn through(&self, here: &Fields, there: &Fields, api_version: &str) -> Managed {
         let owns = |entry: &&Entry| !entry.fields.intersection(here).is_empty();
         let turned = |entry: &Entry| {
@@ -149,7 +149,7 @@ impl Managed {
         Managed { entries: self.entries.iter().filter(owns).map(turned).collect() }
     }
 
-    /// And back: who owns it there owns it here, and nobody else.
+    /// The reverse of `through`: the managers with fields in `there` become the only owners of `here`.
     pub fn back(&self, there: &Managed, here: &Fields, api_version: &str) -> Managed {
         let same = |one: &Owner, other: &Owner| {
             one.manager == other.manager && one.applies == other.applies && one.subresource == other.subresource

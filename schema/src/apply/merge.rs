@@ -70,7 +70,7 @@ fn maps(
     (!out.is_empty()).then_some(Value::Object(out))
 }
 
-/// Entries of both keep the order of what is applied; what only stands there stays where it is between them.
+/// Entries in both lists take the order of the applied list; entries in the old list alone keep their places between.
 fn lists(types: &Types, shape: &Shape<'_>, old: &[Value], new: &[Value], depth: usize) -> Option<Value> {
     let (Shape::Set(list) | Shape::List(list, _)) = shape else { return None };
     let (Ok(old_steps), Ok(new_steps)) = (steps(types, shape, old), steps(types, shape, new)) else {
@@ -79,7 +79,7 @@ fn lists(types: &Types, shape: &Shape<'_>, old: &[Value], new: &[Value], depth: 
     let wanted: HashMap<&str, &Value> = new_steps.iter().map(String::as_str).zip(new).collect();
     let mut standing: HashMap<&str, Option<&Value>> = HashMap::new();
     for (step, value) in old_steps.iter().zip(old) {
-        // What is there several times is no partner for what is applied.
+        // An entry that the old list has several times is not merged with the applied entry.
         standing.entry(step).and_modify(|one| *one = None).or_insert(Some(value));
     }
     let mut shared: VecDeque<&str> =
@@ -120,7 +120,7 @@ fn lists(types: &Types, shape: &Shape<'_>, old: &[Value], new: &[Value], depth: 
     (!out.is_empty()).then_some(Value::Array(out))
 }
 
-/// A document without some of its fields. What is emptied so is null.
+/// A document without some of its fields. An object or list that becomes empty is replaced by null.
 pub fn removed(types: &Types, name: &str, document: &Value, gone: &Fields) -> Value {
     match types.get(name) {
         Some(row) => take_out(types, Position::Root(row), document, gone).unwrap_or_default(),

@@ -20,7 +20,7 @@ pub enum Position<'t> {
 /// How two versions of a place meet.
 pub enum Shape<'t> {
     Scalar(Scalar),
-    /// As a whole; what it should be, for messages.
+    /// Replaced as a whole. `Whole` names the expected value, for messages.
     Whole(Whole),
     /// Field by field.
     Fields(&'t Type),
@@ -92,8 +92,8 @@ fn element<'t>(types: &'t Types, field: &'t Field, own_rule: bool) -> Shape<'t> 
     }
 }
 
-/// The step to an entry of a list with keys; why there is none. A key that is not there, null or empty is what the
-/// types say is its default: so it is stored, and so the next apply finds it.
+/// The step to an entry of a list with keys, or why the entry has no step. A missing, null or empty key counts as the
+/// field's default: the object is stored with the default, and the next apply meets the stored object.
 pub fn keyed(types: &Types, field: &Field, keys: &[Cow<'static, str>], entry: &Value) -> Result<String, String> {
     let Value::Object(map) = entry else {
         let what = if entry.is_null() { "a null element" } else { "non-map elements" };

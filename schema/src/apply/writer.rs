@@ -19,18 +19,18 @@ pub struct Writer<'a> {
     pub now: &'a str,
     /// Fields that this path does not write, whatever is said.
     pub ignored: &'a Fields,
-    /// Another version in which such documents are told: who wrote in that one owns its fields there.
+    /// A second API version of these documents: a manager that wrote in the second version owns fields in its form.
     pub other: Option<Form<'a>>,
 }
 
-/// Another version of the documents of a writer.
+/// A second API version of a writer's documents.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
     pub api_version: &'a str,
     pub type_name: &'a str,
-    /// A document of the writer's version becomes one of this, its `apiVersion` too.
+    /// Converts a document from the writer's version to this version, `apiVersion` included.
     pub convert: fn(&mut Value),
-    /// And back.
+    /// Converts a document from this version to the writer's version.
     pub back: fn(&mut Value),
 }
 
@@ -70,7 +70,7 @@ impl<'a> Writer<'a> {
         Writer { api_version: form.api_version, type_name: form.type_name, other: Some(back), ..self }
     }
 
-    /// The other version, if that is the one of these fields.
+    /// The second version, if the owner wrote in the second version.
     pub(super) fn other_of(&self, owner: &Owner) -> Option<Form<'a>> {
         self.other.filter(|form| form.api_version == owner.api_version)
     }

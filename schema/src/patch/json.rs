@@ -12,7 +12,7 @@ pub const OPERATIONS_MAX: usize = 10_000;
 pub const COPIED_BYTES_MAX: usize = 3 << 20;
 /// List entries that one patch may push aside, and values that it may look at: some tenths of a second of work.
 const WORK_MAX: usize = 50_000_000;
-/// Levels of what comes out: as deep as JSON is read. Whoever moves things into one another goes no deeper either.
+/// Levels of the patched document: as deep as JSON is read. Operations that nest values by moves go no deeper either.
 const LEVELS_MAX: usize = 128;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -167,7 +167,7 @@ fn replace(document: &mut Value, path: &str, value: Value, spent: &mut Spent) ->
     Ok(())
 }
 
-/// None: a member that is not there, of an object that is.
+/// None: the parent exists and lacks the member.
 fn get<'a>(document: &'a mut Value, path: &str) -> Result<Option<&'a Value>, String> {
     if path.is_empty() {
         return Ok(Some(document));
@@ -381,7 +381,7 @@ mod tests {
         check(json!({"a": {}}), nesting.into(), Err("nested deeper than 128 levels"));
     }
 
-    /// What one operation does another undoes; and no patch panics.
+    /// A remove undoes an add; and no patch panics.
     #[test]
     fn any_patch() {
         let mut chance = Chance(11);

@@ -15,10 +15,10 @@ pub use merge::merge;
 use serde_json::Value;
 use std::fmt;
 
-/// Why a patch was not done. Nothing of it is.
+/// Why a patch was refused. A refused patch changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unpatched {
-    /// It is no patch of its language.
+    /// The body is not a valid patch in the format that its content type names.
     Malformed(String),
     /// It asks for more work or growth than a patch may.
     TooLarge(String),
@@ -41,7 +41,7 @@ impl fmt::Display for Unpatched {
 
 impl std::error::Error for Unpatched {}
 
-/// The levels of a document that a list of operations goes into: an object where it does, with what it found there.
+/// Nested objects, with an object for each level of a document that a list of operations enters.
 pub fn touched(operations: &[json::Operation]) -> Value {
     let mut tree = Value::Object(Default::default());
     let paths = operations.iter().flat_map(|operation| [&operation.path, &operation.from]).flatten();
@@ -104,7 +104,7 @@ pub(crate) mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A small generator of its own: the same seed gives the same documents everywhere.
+    /// A small random generator without a library: the same seed gives the same documents on every machine.
     pub struct Chance(pub u64);
 
     impl Chance {

@@ -39,7 +39,7 @@ enum Shape<'t> {
     Unknown,
 }
 
-/// The known type of one field.
+/// The type and merge strategy of a known field.
 #[derive(Clone, Copy)]
 struct Known<'t> {
     /// The shape of a map, or of the maps in a list.
@@ -182,7 +182,7 @@ impl<'t> Strategy<'t> {
         arranged(merged, &changes, &standing, known.key)
     }
 
-    /// Entries with a key that stands there go into it, others come behind.
+    /// A change whose key is in the list is merged into the entry with the key; a change with a new key is appended.
     fn entries(&self, standing: Vec<Value>, changes: Vec<Value>, known: Known<'t>) -> Result<Vec<Value>, Unpatched> {
         let mut merged = standing;
         let mut at = positions(&merged, known.key);
@@ -306,7 +306,7 @@ pub(super) fn no_key(map: &Map<String, Value>, key: &str) -> Unpatched {
 pub(super) fn unknown_directive(map: &Map<String, Value>) -> Unpatched {
     let directive = match map.get(DIRECTIVE) {
         Some(Value::String(directive)) => directive.clone(),
-        // Go says so of what it was not to print as a text.
+        // Go's text for a value that should be a string and is not.
         Some(other) => format!("%!s({}={})", go_kind(other), shown(other)),
         None => String::new(),
     };

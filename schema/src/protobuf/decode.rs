@@ -36,7 +36,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The fields of a type that stand in one message: its own, or those of one that JSON does not show.
+    /// Reads a type's fields from one message: the type's own message, or a nested message without a level in JSON.
     fn part(
         &mut self,
         row: &Type,
@@ -122,7 +122,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// One entry of a list, or a run of numbers in one field.
+    /// Reads one entry of a list, or packed numbers in one field.
     fn entries(
         &mut self,
         element: &Element,
@@ -232,7 +232,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Field 1 of a message that has nothing else: a quantity, a piece of JSON.
+/// Field 1 of a message without further fields: a quantity, a piece of JSON.
 fn first_bytes(message: &[u8]) -> Result<Option<&[u8]>, Malformed> {
     let mut reader = Reader::new(message);
     let mut first = None;

@@ -6,14 +6,14 @@ use crate::time;
 use crate::types::{Container, Element, Field, Types};
 use serde_json::{Map, Value};
 
-/// The message of a document that is of its type: as `decode` leaves it. What is not is left out.
+/// The message for a document in the form that `decode` returns. Fields and values that do not fit are left out.
 pub fn encode(types: &Types, type_name: &str, document: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     put(types, type_name, document, &mut out);
     out
 }
 
-/// The same, behind what is there.
+/// Like `encode`, but appends to `out`.
 pub fn put(types: &Types, type_name: &str, document: &Value, out: &mut Vec<u8>) {
     if let Value::Object(fields) = document {
         message(types, type_name, fields, out);

@@ -30,7 +30,7 @@ pub fn open(bytes: &[u8]) -> Result<Envelope<'_>, Malformed> {
                 }
             }
             2 => envelope.raw = wire.bytes()?,
-            // Who compresses what is inside says so here.
+            // The content encoding: only contents without an encoding, such as compression, are read.
             3 if !wire.bytes()?.is_empty() => {
                 return Err(Malformed::Encoding(String::from_utf8_lossy(wire.bytes()?).into_owned()));
             }
@@ -40,7 +40,7 @@ pub fn open(bytes: &[u8]) -> Result<Envelope<'_>, Malformed> {
     Ok(envelope)
 }
 
-/// `raw` writes what is inside, behind what is there.
+/// `raw` appends the contents.
 pub fn seal(api_version: &str, kind: &str, raw: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = PREFIX.to_vec();
     put_message(&mut out, 1, |out| {
@@ -48,7 +48,7 @@ pub fn seal(api_version: &str, kind: &str, raw: impl FnOnce(&mut Vec<u8>)) -> Ve
         put_bytes(out, 2, kind.as_bytes());
     });
     put_message(&mut out, 2, raw);
-    // Its other two fields, which Go writes as empty texts.
+    // contentEncoding and contentType: Go writes both as empty texts.
     put_bytes(&mut out, 3, b"");
     put_bytes(&mut out, 4, b"");
     out

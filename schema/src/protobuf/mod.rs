@@ -3,8 +3,8 @@
 //!     k8s\0 + Unknown { typeMeta { apiVersion, kind }, raw }   ->  open  ->  decode (by type)  ->  a document
 //!     a document  ->  encode (by type)  ->  seal
 //!
-//! What Go writes of a field that is a plain value, it writes even when nobody set it: such a zero says nothing and is
-//! dropped, one behind a `pointer` is a value. Decoding is linear in the bytes, whatever they are: bounded in depth and
+//! Go writes a plain field even when nobody set the field: a zero in a plain field says nothing and is dropped, a zero
+//! in a `pointer` field is a value. Decoding takes time linear in the bytes of any input, and is bounded in depth and
 //! nodes.
 
 mod decode;
@@ -31,7 +31,7 @@ pub enum Malformed {
     NoEnvelope,
     /// The contents are encoded once more, in a way nobody uses.
     Encoding(String),
-    /// They end before they are complete.
+    /// The bytes end too early.
     Truncated,
     /// A number of more than 64 bits, or a field number that cannot be.
     Number,

@@ -11,7 +11,7 @@ pub enum Wire<'a> {
     Fixed32(u32),
 }
 
-/// Reads the fields of one message.
+/// Reads a message field by field.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -120,8 +120,8 @@ pub fn put_bytes(out: &mut Vec<u8>, number: u16, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// A field that is a message, or bytes, that `write` puts behind what is there: its length, which stands before it, is
-/// known last.
+/// A field with a message, or bytes, that `write` appends to `out`: the length stands before the contents, and is known
+/// only after `write`.
 pub fn put_message(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>)) {
     put_number(out, u64::from(number) << 3 | 2);
     let at = out.len();

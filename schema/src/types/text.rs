@@ -54,7 +54,7 @@ use std::sync::Arc;
 
 /// Longest line of a text: an enum of all signals has 700 bytes.
 const LINE_BYTES_MAX: usize = 4096;
-/// Types of one text, fields of one type: far above what any kind has, far below what could exhaust memory.
+/// The most types in a text, and fields in a type: far more than any kind has, far too few to exhaust memory.
 const TYPES_MAX: usize = 10_000;
 const FIELDS_MAX: usize = 1_000;
 
@@ -75,7 +75,7 @@ impl fmt::Display for TextError {
 impl std::error::Error for TextError {}
 
 impl Types {
-    /// Reads types that name one another or types of `known`: a layer on top of those.
+    /// Reads types that may name each other and the types in `known`. The result is a layer on top of `known`.
     pub fn parse(text: &str, known: &Types) -> Result<Types, TextError> {
         let mut rows: Vec<Type> = Vec::new();
         let mut package = Package::default();

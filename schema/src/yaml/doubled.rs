@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 use std::collections::HashSet;
 
-/// Keys that are named; nobody mends more of them from one answer.
+/// The most keys that an answer names: nobody corrects more keys at a time.
 const NAMED_MAX: usize = 200;
 
 /// A list or a mapping that is being read.
@@ -25,10 +25,11 @@ enum Next {
     Value(Option<(String, usize)>),
 }
 
-/// Of the first document, in the order in which the mappings end. `lines_before`: those that stand before the text.
+/// The doubled keys in the first document, in the order in which the mappings end. `lines_before`: the number of lines
+/// before the text.
 pub fn doubled(text: &str, lines_before: usize) -> Vec<String> {
     let mut walk = Walk { open: Vec::new(), named: Vec::new(), lines_before };
-    // Where it breaks off, the reader says why.
+    // Where the text is broken, the reader reports the error.
     for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
         match event {
             Event::DocumentEnd => break,
@@ -59,7 +60,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// `with_key`: it begins in the line of its key, where it is a value.
+    /// `with_key`: a value counts in the line of its key.
     fn scalar(&mut self, value: &str, is_plain: bool, with_key: bool, span: Span) {
         let Some(open) = self.open.last_mut().filter(|open| open.keys.is_some()) else { return };
         match &open.next {

@@ -30,7 +30,7 @@ impl Weight {
         }
     }
 
-    /// With one more copy of it.
+    /// The weight with an additional kept copy of the node.
     fn kept(self) -> Weight {
         Weight {
             kept_nodes: self.kept_nodes.saturating_add(self.nodes),
@@ -91,7 +91,7 @@ fn counted(text: &str) -> Weight {
                 let merges = value == "<<" && (style == ScalarStyle::Plain || tag.is_some());
                 count.done(Weight { nodes: 1, bytes: value.len(), ..Weight::default() }, anchor, true, merges);
             }
-            // Nothing is known of one that stands inside its own anchor, but that the reader refuses it.
+            // An alias inside its own anchor has no known weight; the reader refuses such a text.
             Event::Alias(anchor) => {
                 let weight = count.anchors.get(&anchor).copied().unwrap_or_default();
                 count.put(weight.kept(), false, false);
@@ -110,7 +110,7 @@ fn counted(text: &str) -> Weight {
 }
 
 impl Count {
-    /// A node is whole; what is anchored is remembered. `merges`: where it is a key, it is one that merges.
+    /// A node is complete; a node with an anchor is remembered. `merges`: as a key, the node is a merge key.
     fn done(&mut self, weight: Weight, anchor: usize, is_scalar: bool, merges: bool) {
         let weight = if anchor > 0 {
             self.anchors.insert(anchor, weight);
@@ -121,7 +121,7 @@ impl Count {
         self.put(weight, is_scalar, merges);
     }
 
-    /// Into what it stands in. Mappings and lists are remembered where they are keys.
+    /// Adds a node to the list or mapping around the node. A mapping or list as a key is kept once more.
     fn put(&mut self, weight: Weight, is_scalar: bool, merges: bool) {
         let Some(open) = self.open.last_mut() else {
             self.all = self.all.and(weight);

@@ -1,4 +1,4 @@
-//! Ports of this host that the agent and its pods need, and who else has them. PURE.
+//! Checks whether other programs hold the host ports that the agent and its pods need. PURE.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ pub struct HostPort {
     pub protocol: String,
     /// Empty: every address.
     pub host_ip: String,
-    /// A rule of nftables leads there: it needs no socket of the host.
+    /// An nftables rule leads from the host port to the pod: the host port needs no socket.
     pub by_rule: bool,
     /// Its pod runs here: the socket may be its own.
     pub runs: bool,

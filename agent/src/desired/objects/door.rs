@@ -2,7 +2,8 @@
 //!
 //!     the pods' uses -> a list and watch for each kind and namespace -> `room`
 //!
-//! There is a watch only while a pod here uses such an object there. Of what it tells, only what is used is taken.
+//! The watch lasts only while a pod of this host uses an object of the kind and namespace. Objects without a user are
+//! ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -84,8 +85,8 @@ struct Watching {
 }
 
 impl Watching {
-    /// The room forgets what is used no more: when somebody uses it again, it must be listed again. True: some are
-    /// still watched.
+    /// The room forgets objects that no pod uses any more: a later use needs a new list. True: some objects are still
+    /// watched.
     fn narrow(&mut self, needed: &BTreeSet<String>) -> bool {
         self.names.retain(|name| needed.contains(name));
         !self.names.is_empty()

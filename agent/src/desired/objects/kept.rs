@@ -19,7 +19,7 @@ use crate::host::private;
 const FOLDER: &str = "objects";
 /// A ConfigMap has at most 1 MiB, and base64 makes it a third longer.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Far above what the pods of one host use.
+/// Far more files than the pods of one host use.
 const FILES_MAX: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -134,7 +134,7 @@ fn record((cluster, what): &ObjectKey, object: &Object) -> Vec<u8> {
     serde_json::to_vec(&record).expect("JSON is written as JSON")
 }
 
-/// Names of objects can be longer than those of files.
+/// A hash: the name of an object can be longer than a file name.
 fn file_name((cluster, what): &ObjectKey) -> String {
     format!("{}.json", hash_text(&format!("{cluster} {what:?}")))
 }

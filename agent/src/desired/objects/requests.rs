@@ -65,7 +65,7 @@ fn take(state: &mut KnownObjects, wanted: TokenRef, answer: Result<(String, i64)
         Err(why) => {
             let failures = before.as_ref().map_or(0, |before| before.failures).saturating_add(1);
             let due = now + RETRY.saturating_mul(1 << (failures - 1).min(10)).min(RETRY_MAX);
-            // The one that there is may be good for a while.
+            // The old token may still be valid for a while.
             let got = match before.map(|before| before.got) {
                 Some(Got::Token(token)) => {
                     log::warn!(

@@ -48,13 +48,13 @@ impl SharedObjects {
 
 pub struct KnownObjects {
     pub cluster: String,
-    /// The objects that pods of the present cluster use, and those of others.
+    /// Objects used by pods of the present cluster, and objects used by pods of other clusters.
     uses: BTreeSet<UsedRef>,
     foreign_uses: BTreeSet<UsedRef>,
     foreign: BTreeSet<String>,
     pub tokens: BTreeMap<TokenRef, RequestedToken>,
     known: BTreeMap<Ref, Option<Arc<Object>>>,
-    /// What was used when it was heard last, of every cluster.
+    /// The last known version of each used object, of every cluster.
     kept: BTreeMap<ObjectKey, Arc<Object>>,
     disk: Kept,
     pub silent: bool,
@@ -115,7 +115,7 @@ impl KnownObjects {
         tokens.filter_map(|what| if let UsedRef::Token(token) = what { Some(token.clone()) } else { None }).collect()
     }
 
-    /// By what is watched together: the names of what is used.
+    /// The names of the used objects, by the kind and namespace of their common watch.
     pub fn needed(&self) -> BTreeMap<Shelf, BTreeSet<String>> {
         let mut needed: BTreeMap<Shelf, BTreeSet<String>> = BTreeMap::new();
         // Before it is known which cluster the pods are of, nobody can be asked for theirs.
@@ -188,7 +188,7 @@ impl KnownObjects {
         }
     }
 
-    /// Keeps what is used, as far as it is known, and tells all of it.
+    /// Keeps the known versions of used objects, and returns all of them.
     pub fn settle(&mut self, now_s: i64) -> Objects {
         for (token, held) in &self.tokens {
             let place = (self.cluster.clone(), UsedRef::Token(token.clone()));

@@ -6,19 +6,20 @@ use super::{SeenContainer, State};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beside {
     pub paused: bool,
-    /// It runs, and its process had ended before.
+    /// The container runs again after an end.
     pub ended: Option<EndBefore>,
     /// How often its process began again, as far as the engine alone knows it.
     pub restarts: u32,
     /// The same with what this agent saw.
     pub again: u32,
-    /// Its process runs again, or another one under its number, which counts for nothing: `state` is how it ended.
+    /// The process runs again after its end, or runs in a copy. Such a run does not count: `state` shows an end
+    /// instead.
     pub undead: bool,
-    /// Another container had its number first.
+    /// An earlier container had the same attempt number.
     pub copy: bool,
 }
 
-/// The end of a process that runs again.
+/// The previous end of a running container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndBefore {
     pub finished_ms: i64,

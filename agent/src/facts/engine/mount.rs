@@ -15,7 +15,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// All of it, as most are mounted.
+    /// The whole source, without a subPath.
     pub fn new(source: MountSource, target: String, read_only: bool) -> Mount {
         Mount { source, target, read_only, sub_path: None, propagation: Propagation::None, below: ReadOnlyBelow::No }
     }
@@ -25,7 +25,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A part of a volume: made where it is missing, never outside of it.
+/// A subPath in a volume. A missing directory is made, but never outside the volume.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SubPath {
     /// Relative, without `..`.
@@ -60,7 +60,7 @@ pub enum ReadOnlyBelow {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub enum MountSource {
-    /// A path of the host; the engine refuses one that is missing.
+    /// A path of the host; the engine refuses a missing path.
     Path(String),
     /// A volume of the engine.
     Volume(String),

@@ -8,9 +8,9 @@ use crate::facts::content::Content;
 /// What pods have on this host beside containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Belongings {
-    /// The uids of pods that have anything.
+    /// The uids of all pods with data on this host.
     pub all: BTreeSet<String>,
-    /// Of them those with volumes of their own: the others have the last words of their containers alone.
+    /// The subset of `all` whose pods have their own volumes, and not only their containers' termination messages.
     pub volumes: BTreeSet<String>,
 }
 
@@ -37,7 +37,7 @@ pub enum Volume {
     Local { path: String, create: bool, group: Option<u32>, unless_fits: bool },
     /// An export of a server, mounted by the engine. Gone with the pod, its content stays.
     Nfs { name: String, server: String, path: String, options: String },
-    /// A file of the host of that kind; an empty regular one is made (0644) where it is missing if `create`.
+    /// A host file with this kind. With `create`, a missing file is made as an empty regular file (0644).
     HostFile { path: String, kind: HostFile, create: bool },
     /// A directory with this content, exchanged whole.
     Content { path: String, content: Arc<Content> },

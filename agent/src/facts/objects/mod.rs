@@ -24,7 +24,7 @@ pub use tokens::{Got, Token, TokenRef};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ObjectState<'a> {
     There(&'a Arc<Object>),
-    /// The master does not answer; this is what it said last.
+    /// The master does not answer; this is the last known state.
     Kept(&'a Arc<Object>),
     Absent,
     Unknown {
@@ -42,7 +42,7 @@ pub struct Objects {
     pub kept: BTreeMap<Ref, Arc<Object>>,
     /// The same of clusters that this host belonged to before.
     pub others: BTreeMap<Ref, Arc<Object>>,
-    /// Uids of pods of those clusters.
+    /// The uids of pods from these earlier clusters.
     pub foreign: BTreeSet<String>,
     /// The outcomes of requests for tokens, and the earlier tokens.
     pub tokens: BTreeMap<TokenRef, Got>,
@@ -105,7 +105,7 @@ impl Objects {
     }
 }
 
-/// Adds the objects of files, which pods of files use.
+/// Adds the manifest directory's objects, for pods of files.
 pub fn with_files(objects: Arc<Objects>, files: Option<&SourceState>) -> Arc<Objects> {
     let files_unknown = files.is_none_or(|files| !files.complete);
     let files = files.map(|files| files.objects.clone()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! An object of the cluster that a pod uses: which one, and as much of it as pods are given. PURE.
+//! An object of the cluster that a pod uses: its reference, and the fields that pods are given. PURE.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,7 +33,7 @@ impl ObjectKind {
         }
     }
 
-    /// The version of the API that has it.
+    /// The path prefix of the API version that serves this kind.
     pub fn root(self) -> &'static str {
         match self {
             ObjectKind::RuntimeClass => "/apis/node.k8s.io/v1",
@@ -71,13 +71,13 @@ pub struct Ref {
     pub name: String,
 }
 
-/// The bytes of each key: however many files of a volume are made of them, they are there once.
+/// The bytes of each key. All files made from a key share the same bytes.
 pub type KeyedBytes = BTreeMap<String, Arc<[u8]>>;
 
 /// The data of a ConfigMap or Secret that pods are given.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Object {
-    /// The stamp of all of it: equal stamps are equal objects.
+    /// A stamp over the whole object: equal stamps are equal objects.
     pub stamp: String,
     /// The type of a Secret.
     pub type_name: String,
@@ -144,7 +144,7 @@ impl Object {
         String::from_utf8_lossy(self.data.get(TOKEN).map(Arc::as_ref).unwrap_or_default()).into()
     }
 
-    /// One key of it, as a file has it.
+    /// The bytes that a key has as a file.
     pub fn file(&self, key: &str) -> Option<&Arc<[u8]>> {
         self.data.get(key).or_else(|| self.binary.get(key))
     }

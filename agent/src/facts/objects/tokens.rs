@@ -100,7 +100,7 @@ pub fn is_old(token: &str, now_s: i64) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Token<'a> {
     There(&'a str),
-    /// The master does not answer; this is what it gave last.
+    /// The master does not answer; this is the last token.
     Kept(&'a str),
     Failed(&'a str),
     Asked,

@@ -27,7 +27,7 @@ const EDNS_BYTES: u16 = 1232;
 /// The limit of aliases that lead to aliases.
 const ALIASES_MAX: usize = 8;
 const HEADER_BYTES: usize = 12;
-/// Of the part of an answer that says which packet sizes are accepted.
+/// The size of the OPT record, which announces the accepted packet size.
 const OPT_BYTES: usize = 11;
 
 type Target = StaticCompressor<Vec<u8>>;
@@ -54,7 +54,7 @@ pub struct Ask {
     /// The size limit over UDP; the client may accept less.
     udp: bool,
     message: Vec<u8>,
-    /// Names of ours that led there.
+    /// The CNAME records of this zone that led to the name.
     aliases: Vec<DnsRecord>,
 }
 
@@ -76,7 +76,7 @@ pub fn step(facts: &AnswerFacts<'_>, bytes: &[u8], udp: bool) -> Step {
         return failed(&message, Rcode::NOTIMP, udp);
     }
     let Ok(question) = message.sole_question() else { return failed(&message, Rcode::FORMERR, udp) };
-    // Whatever else it says must be readable: its last part says how long an answer may be.
+    // The additional section must parse: its OPT record limits the size of the answer.
     let readable = message.additional().is_ok_and(|mut records| records.all(|record| record.is_ok()));
     if !readable {
         return failed(&message, Rcode::FORMERR, udp);
@@ -345,7 +345,7 @@ fn limit(message: &Message<&[u8]>, udp: bool) -> usize {
 }
 
 fn push(into: &mut AnswerBuilder<Target>, record: &DnsRecord, question: Option<&Asking<'_>>) -> Result<(), PushError> {
-    // In the letters of whoever asked: some compare them.
+    // In the client's upper and lower case: some clients compare the name byte by byte.
     if let Some(question) = question.filter(|question| lower(question.qname()) == record.name) {
         return push_data(into, question.qname(), &record.data);
     }
@@ -386,7 +386,7 @@ fn authority(zone: &Zone) -> Option<(OwnedName, Soa<OwnedName>)> {
     Some((name, data))
 }
 
-/// The answer's records of another message.
+/// Copies the answer section of another message.
 fn copy(builder: &mut AnswerBuilder<Target>, reply: &Message<&[u8]>) -> Result<(), PushError> {
     let Ok(records) = reply.answer() else { return Ok(()) };
     for record in records.into_records::<AllRecordData<_, ParsedName<_>>>().flatten() {

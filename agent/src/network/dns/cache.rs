@@ -32,7 +32,7 @@ pub struct AnswerCache {
 #[derive(Debug)]
 struct Kept {
     reply: Vec<u8>,
-    /// Where in it the lives of its records stand.
+    /// The offsets of the TTLs in `reply`.
     lives: Vec<usize>,
     since_ms: i64,
     until_ms: i64,

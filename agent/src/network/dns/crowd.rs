@@ -1,4 +1,5 @@
-//! Who is served at the moment: each address has its share, so that one pod does not take the places of all. PURE.
+//! Limits the clients that are served at once: each address has its share, so that a single pod cannot take every
+//! place. PURE.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

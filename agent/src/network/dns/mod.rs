@@ -3,8 +3,8 @@
 //!     a packet, or a connection -> `answer` (PURE)
 //!         -> an answer from `zone` (PURE) or `cache` (PURE), or `upstream` is asked
 //!
-//! It answers at the address of the service `kube-dns`, which only this host and its pods reach. It needs no master:
-//! what was heard last is what it knows.
+//! It answers at the address of the service `kube-dns`, which only this host and its pods reach. It works without a
+//! master, from the objects that the agent heard last.
 
 mod address_names;
 pub mod answer;

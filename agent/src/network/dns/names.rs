@@ -1,4 +1,4 @@
-//! Names of other hosts, which probes and hooks go to: by `/etc/hosts`, and by asking the resolvers of this host.
+//! Resolves the host names in probes and hooks: by `/etc/hosts`, and by asking the resolvers of this host.
 //!
 //! No thread waits: a resolver that is silent holds up those alone that asked for its names. One question for a name at
 //! a time, however many wait for it.
@@ -93,7 +93,7 @@ async fn find(name: String) -> Found {
     Err(format!("lookup {name}: {why}"))
 }
 
-/// Its addresses of IPv4, or of IPv6 where it has none.
+/// Returns the IPv4 addresses of a name, or its IPv6 addresses if there is no IPv4 address.
 async fn ask(name: &str, servers: &[std::net::SocketAddr]) -> Said {
     let mut said = Said::Nothing;
     for kind in [question::A, question::AAAA] {
@@ -120,7 +120,7 @@ async fn ask(name: &str, servers: &[std::net::SocketAddr]) -> Said {
 
 fn read(path: &str, bytes_max: u64) -> String {
     let mut bytes = Vec::new();
-    // What is not there says nothing.
+    // A missing file counts as empty.
     let read = File::open(path).and_then(|file| file.take(bytes_max).read_to_end(&mut bytes));
     read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

@@ -42,7 +42,7 @@ pub fn of_hosts(text: &str, name: &str) -> Vec<IpAddr> {
     found
 }
 
-/// The names that are asked for, one after another: a short one is tried in the search domains first.
+/// The names to try, in order: a name with fewer dots than `ndots` is tried in the search domains first.
 pub fn candidates(name: &str, resolver: &Resolver) -> Vec<String> {
     if let Some(whole) = name.strip_suffix('.') {
         return vec![whole.to_owned()];
@@ -61,7 +61,7 @@ pub fn query(name: &str, kind: u16) -> Option<Vec<u8>> {
     if name.len() > NAME_BYTES_MAX || !name.is_ascii() || !name.split('.').all(fits) {
         return None;
     }
-    // One question, and the wish that the server asks others.
+    // The header: a single question, with RD set (recursion desired).
     let mut query = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
         query.push(u8::try_from(label.len()).ok()?);

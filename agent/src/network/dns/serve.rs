@@ -27,17 +27,17 @@ use crate::network::net;
 const PORT: u16 = 53;
 /// No question is longer.
 const QUERY_BYTES_MAX: usize = 4096;
-/// Questions that others are asked at once, each over a socket of its own: of all, and of one address. The next ones
-/// wait.
+/// Questions under way to upstream servers, each over its own socket: in total, and for each client address. Further
+/// questions wait.
 const ASKING_MAX: usize = 256;
 const ASKING_EACH_MAX: usize = 8;
-/// Questions that are asked or wait: of one address, and of all, some KiB each. The next ones fail, and are asked again
-/// by whoever asked.
+/// Questions under way or waiting, some KiB each: for each client address, and in total. Further questions fail, and
+/// the client asks again.
 const WAITING_EACH_MAX: usize = 64;
 const WAITING_MAX: usize = 1024;
-/// How long one waits; whoever asked does so again after some seconds.
+/// The time limit of a waiting question: clients ask again after some seconds.
 const WAIT: Duration = Duration::from_secs(4);
-/// Connections at once: of one address, and of all.
+/// Connections at once: for each client address, and in total.
 const CONNECTIONS_EACH_MAX: usize = 8;
 const CONNECTIONS_MAX: usize = 128;
 /// The time limit of a silent connection.
@@ -54,9 +54,9 @@ pub struct ServedZone {
     pub address: Option<IpAddr>,
 }
 
-/// What is asked of others, and whether over TCP.
+/// A question for upstream servers, and whether the client asked over TCP.
 type Question = (Vec<u8>, bool);
-/// None: nothing yet; then what they have said, if anything.
+/// None: no result yet. Then the answer, or None if no upstream server answered.
 type Told = Option<Option<Rc<[u8]>>>;
 
 struct Server {
@@ -73,7 +73,7 @@ struct Server {
     under_way: RefCell<BTreeMap<Question, watch::Receiver<Told>>>,
     chance: File,
     begun: Instant,
-    /// Counts answers, so that each begins with another address.
+    /// Counts the answers: each answer begins with the next address.
     turn: Cell<usize>,
     /// Which of the host's resolvers answered last.
     first: Cell<usize>,
@@ -196,7 +196,7 @@ fn packet_came(server: &Rc<Server>, udp: &Rc<UdpSocket>, packet: &[u8], from: So
     }
 }
 
-/// One question after another, each with its length before it.
+/// Answers the questions of a TCP connection in order. A length precedes each message.
 async fn converse(server: &Server, mut stream: TcpStream, from: IpAddr) -> Option<()> {
     loop {
         let length = timeout(SILENCE, stream.read_u16()).await.ok()?.ok()?;
@@ -239,7 +239,7 @@ impl Server {
         })
     }
 
-    /// Nobody on the LAN is served: whoever answers everybody is used against others.
+    /// No host of the LAN is served: an open resolver is abused for attacks on third parties.
     fn admits(&self, from: IpAddr) -> bool {
         let of_pod = self.pods.is_some_and(|pods| pods.contains(from));
         of_pod || from.is_loopback() || from == self.address
@@ -260,8 +260,7 @@ impl Server {
         Some(finish(ask, Some(&reply)))
     }
 
-    /// A question that is under way already is not asked again: who could have it asked many times at once could guess
-    /// one of the answers.
+    /// A question under way is not sent again: many copies at once would let an attacker guess the id of an answer.
     async fn elsewhere(&self, ask: &Ask, from: IpAddr, tcp: bool) -> Vec<u8> {
         let Some(_place) = self.waiting.enter(from) else { return finish(ask, None) };
         let question = (ask.same.clone(), tcp);
@@ -271,7 +270,7 @@ impl Server {
                 let own = self.places_of(from);
                 let turn = async { (own.acquire().await, self.asking.acquire().await) };
                 let Ok((Ok(_own), Ok(_any))) = timeout(WAIT, turn).await else { return finish(ask, None) };
-                // Meanwhile somebody else may have asked it.
+                // Another client may have asked the same question meanwhile.
                 if let Some(bytes) = self.kept(ask) {
                     return bytes;
                 }
@@ -293,7 +292,7 @@ impl Server {
         if let Some(places) = each.get(&who).and_then(Weak::upgrade) {
             return places;
         }
-        // Those of others that ask nothing any more.
+        // Drops the entries of clients without questions under way.
         each.retain(|_, places| places.strong_count() > 0);
         let places = Rc::new(Semaphore::new(ASKING_EACH_MAX));
         each.insert(who, Rc::downgrade(&places));
@@ -388,7 +387,7 @@ mod tests {
                 assert_eq!(asked(at, number, QUERY).await.last(), Some(&1));
             }
             assert_eq!(*came.borrow(), 1);
-            // Names of the zone are asked of nobody.
+            // No upstream server is asked for names of the zone.
             let own = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x01x\x01d\x03svc\x07cluster\x05local\0\0\x01\0\x01";
             assert_eq!(code(&asked(at, 4, own).await), 3);
             assert_eq!(*came.borrow(), 1);

@@ -52,8 +52,8 @@ pub fn servers(own: IpAddr) -> Vec<SocketAddr> {
     all.filter(|server| *server != own).map(|server| SocketAddr::new(server, PORT)).collect()
 }
 
-/// The first answer, and which server gave it. `first` is asked first. Those that have failed, or will not say, are an
-/// answer if nobody else has one.
+/// The first answer, and which server gave it. `first` is asked first. A server's error or refusal is returned only if
+/// no other server answers.
 pub async fn ask(
     query: &[u8],
     servers: &[SocketAddr],
@@ -122,7 +122,7 @@ pub mod tests {
 
     /// Asks for the address of `example.com`.
     pub const QUERY: &[u8] = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x01\0\x01";
-    /// In bytes 2 and 3: an answer that is whole, one that is cut, one of a server that has failed.
+    /// Bytes 2 and 3 (the flags) of a whole answer, of a truncated answer, and of a server failure.
     const WHOLE: [u8; 2] = [0x81, 0x80];
     const CUT: [u8; 2] = [0x83, 0x80];
     const FAILED: [u8; 2] = [0x81, 0x82];
@@ -153,7 +153,7 @@ pub mod tests {
         other
     }
 
-    /// A server: the packets that it sends for each one that comes. Says how many came.
+    /// A UDP server. `says`: the packets to send for a received packet. Returns the number of received packets, too.
     pub async fn udp(mut says: impl FnMut(&[u8]) -> Vec<Vec<u8>> + 'static) -> (SocketAddr, Rc<RefCell<usize>>) {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let (at, came) = (socket.local_addr().unwrap(), Rc::new(RefCell::new(0)));

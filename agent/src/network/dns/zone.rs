@@ -102,10 +102,10 @@ pub struct DnsRecord {
 pub enum LookupResult {
     /// The answer, and what helps beside it.
     Records(Vec<DnsRecord>, Vec<DnsRecord>),
-    /// The name is there, and has none of that type.
+    /// The name exists, but has no record of this type.
     Nothing,
     NoName,
-    /// It is no name of the cluster.
+    /// The name is outside the cluster's zone.
     Elsewhere,
 }
 
@@ -297,7 +297,7 @@ fn names(service: &Service, slices: &[Arc<EndpointSlice>]) -> Option<Entry> {
     let spec = &service.spec;
     if spec.kind == "ExternalName" {
         let to = spec.external_name.trim_end_matches('.').to_ascii_lowercase();
-        // Kubernetes takes an address for a name here; so does its DNS, for whoever asks for addresses.
+        // Kubernetes accepts an address as externalName here. Its DNS answers address queries with that address.
         return match to.parse::<IpAddr>() {
             Ok(address) => Some(Entry::Addresses(vec![address], Vec::new())),
             Err(_) => (!to.is_empty()).then_some(Entry::Alias(to)),

@@ -39,7 +39,8 @@ fn wanted(rules: &str) -> Vec<String> {
         bridges(rules).into_iter().map(|other| format!("-A {CHAIN} -i {BRIDGE} -o {other} {state} NEW -j RETURN"));
     let through = [
         format!("-A {CHAIN} -i {BRIDGE} -j ACCEPT"),
-        // Answers, and what a rule of ours or a service leads here; nobody else from outside, as before.
+        // Replies, and packets that a port mapping or a service leads here. Other packets from outside get no rule, as
+        // before.
         format!("-A {CHAIN} -o {BRIDGE} {state} RELATED,ESTABLISHED,DNAT -j ACCEPT"),
     ];
     apart.chain(through).collect()

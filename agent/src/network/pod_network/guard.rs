@@ -20,8 +20,8 @@ pub const TABLE: &str = "coracle_pods";
 /// The wires of this host's pods, by name, and the pod's address.
 pub type Wires = BTreeMap<String, IpAddr>;
 
-/// One transaction that replaces the table and touches nothing else. Of ports of the bridge that the engine made no
-/// address is known; none of them is this host.
+/// Replaces the table in a single transaction and touches no other table. The pods behind the engine's own bridge ports
+/// have unknown addresses; the rules only keep them from using this host's address.
 pub fn script(pods: Cidr, wires: &Wires) -> String {
     let table = format!("table bridge {TABLE}");
     let names = elements(wires.keys().map(|name| format!("\"{name}\"")).collect());
@@ -37,7 +37,7 @@ pub fn script(pods: Cidr, wires: &Wires) -> String {
     )
 }
 
-/// One more wire in the table that is there.
+/// Adds a wire to the existing table.
 pub fn addition(name: &str, address: IpAddr) -> String {
     format!(
         "add element bridge {TABLE} ends {{ {} }}\nadd element bridge {TABLE} wires {{ \"{name}\" }}\n",
@@ -52,7 +52,7 @@ pub fn groups_script(wires: &Wires) -> String {
     format!("add {table}\ndelete {table}\nadd {table}\n{chains}")
 }
 
-/// The chain of one more wire.
+/// Adds the chain of a wire.
 pub fn groups_addition(name: &str) -> String {
     format!("add table netdev {TABLE}\n{}", groups_chain(name))
 }

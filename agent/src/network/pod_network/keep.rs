@@ -1,5 +1,5 @@
-//! Looks after the pods' own network while sandboxes of it run: ports of the host, rules beside those of others, wires
-//! on the bridge.
+//! Looks after the pods' own network while its sandboxes run: host ports, rules beside other programs' rules, wires on
+//! the bridge.
 //!
 //! Also where new pods are on the engine's network: those of before keep theirs.
 
@@ -30,9 +30,10 @@ struct Keep {
     pods: Cidr,
     docker: Arc<Docker>,
     applied: Option<BTreeSet<Mapping>>,
-    /// The generation of the kernel's rules when the wires were last guarded: while it stays, all of them are.
+    /// The generation of the kernel's rules when the wires were last guarded. An unchanged generation means unchanged
+    /// rules.
     guarded: Option<u32>,
-    /// What the kernel showed of it then.
+    /// The nft table of host ports at the last check.
     listed: Option<String>,
     led: Option<Led>,
     /// What could not be done, said once.
@@ -92,7 +93,7 @@ fn mappings(own: &[&SeenContainer]) -> BTreeSet<Mapping> {
     own.iter().filter_map(of).flatten().collect()
 }
 
-/// Those over UDP, by the addresses of this host that they are reached at.
+/// The UDP mappings, by the host addresses at which clients reach them.
 fn led(mappings: &BTreeSet<Mapping>, local: &[IpAddr]) -> Led {
     let mut led: Led = BTreeMap::new();
     for mapping in mappings.iter().filter(|mapping| mapping.protocol == "udp") {

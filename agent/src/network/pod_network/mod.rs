@@ -5,8 +5,8 @@
 //!     here: addresses, and what `ip` is told · forward: the rules beside Docker's · nft: the table of ours
 //!     guard: the table that holds each wire to its addresses · plug: carries it out · keep: looks after all of it
 //!
-//! The address stands on the sandbox's label, so whoever looks at the engine knows it. The bridge is the one that the
-//! engine's network of that name has, where there is one: pods of both kinds stand beside each other on it.
+//! The address stands on the sandbox's label, so whoever looks at the engine knows it. If the engine has a network of
+//! the same name, the agent uses the bridge of that network: pods of both kinds share the bridge.
 
 pub mod forward;
 pub mod guard;
@@ -20,7 +20,7 @@ use crate::host::machine::gateway;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The kernel's name for the pods' bridge: routes of service addresses go there.
+/// The kernel's name for the pods' bridge. Routes to service addresses lead to the bridge.
 pub const BRIDGE: &str = "coracle0";
 /// Of a sandbox that the agent plugs in: its address.
 pub const LABEL_ADDRESS: &str = "dev.coracle.address";
@@ -35,9 +35,9 @@ pub enum Owner {
     Own,
 }
 
-/// An address of the pods' range that nobody has. The engine gives its own from below, so these come from above: should
-/// pods go back to the engine's network, it takes none of theirs. The one after that which was given last, so that an
-/// address rests before another pod has it.
+/// A free address of the pods' range. The engine gives its own from below, so these come from above: should pods go
+/// back to the engine's network, it takes none of theirs. The search begins after `given_last`, so that an address
+/// rests before another pod gets the address.
 pub fn free(pods: Cidr, used: &BTreeSet<IpAddr>, given_last: Option<IpAddr>) -> Option<IpAddr> {
     let (first, last) = (u32::from(pods.first()), u32::from(pods.last()));
     let middle = first + (last - first) / 2;
@@ -70,14 +70,15 @@ pub fn wires_of(id: &str) -> String {
     format!("v{}", id.get(..8).unwrap_or(id))
 }
 
-/// Whether that is a name of one.
+/// Whether this is the name of a sandbox's wire.
 pub fn is_wire(name: &str) -> bool {
     const LETTERS: usize = 15;
     let hex = |rest: &str| rest.len() + 1 == LETTERS && rest.bytes().all(|sign| sign.is_ascii_hexdigit());
     name.strip_prefix('v').is_some_and(hex)
 }
 
-/// Of an address, so that an address that another pod has later is at the same place for whoever remembers it.
+/// Derives the MAC address from the IP address, so that neighbour caches stay right when another pod gets the IP
+/// address.
 fn hardware(address: IpAddr) -> String {
     let [.., a, b, c, d] = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -86,8 +87,8 @@ fn hardware(address: IpAddr) -> String {
     format!("02:43:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }
 
-/// A bridge that is not there. It has an address of its own: else it would take that of its lowest port, and another
-/// with another pod.
+/// Makes the bridge. A fixed MAC address is set: a bridge without it takes the lowest MAC address of its ports, which
+/// changes with the pods.
 pub fn new_bridge(pods: Cidr) -> String {
     format!("link add name {BRIDGE} type bridge\nlink set {BRIDGE} address {}\n", hardware(gateway(pods)))
 }

@@ -16,7 +16,7 @@ pub const TABLE: &str = "coracle_pods";
 /// After services (-110), before Docker (-100).
 const PRIORITY: i32 = -105;
 
-/// A port of this host that leads to one of a pod.
+/// A host port that leads to a pod's port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mapping {
     /// `tcp`, `udp` or `sctp`
@@ -29,7 +29,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// `host`: as a pod says it. None: it is no address of IPv4, so nothing of it is served.
+    /// `host`: the hostIP of the pod. None: the hostIP is no IPv4 address, so the port is not served.
     pub fn at(host: &str) -> Option<Option<IpAddr>> {
         match host {
             "" | "0.0.0.0" | "::" => Some(None),
@@ -38,7 +38,7 @@ impl Mapping {
     }
 }
 
-/// One transaction that replaces our table and touches nothing else.
+/// Replaces the agent's table in a single transaction and touches no other table.
 pub fn script(pods: Cidr, mappings: &BTreeSet<Mapping>) -> String {
     let (mut anywhere, mut at, mut served) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     for Mapping { protocol, host, host_port, pod, port } in mappings {

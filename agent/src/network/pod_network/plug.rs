@@ -42,11 +42,11 @@ async fn make_bridge(pods: Cidr) -> Result<(), String> {
         ip(&super::new_bridge(pods)).await?;
         log::info!("made the bridge {BRIDGE} for pods, {pods}");
     }
-    // Before it is up, and also one that was there.
+    // Before the bridge is up, and also for a bridge that existed before.
     close_routes(BRIDGE).unwrap_or_else(|why| log::warn!("a pod may change routes of this host: {why}"));
     ip(&super::bridge_up(pods)).await?;
     switch_on("net/ipv4/ip_forward")?;
-    // So that ports of pods are reached at 127.0.0.1; a rule of ours keeps pods from the loopback.
+    // Makes host ports of pods reachable at 127.0.0.1. An nft rule keeps pods from the loopback.
     switch_on(&format!("net/ipv4/conf/{BRIDGE}/route_localnet"))
 }
 
@@ -86,7 +86,7 @@ pub fn open_settings() -> Vec<String> {
 pub async fn let_through() -> Result<(), String> {
     let rules = match run_tool("iptables", &["-w", "5", "-S"], None).await {
         Ok(rules) => rules,
-        // A host without it has no rules of it.
+        // A host without iptables has no iptables rules.
         Err(why) if why.starts_with("there is no program") => return Ok(()),
         Err(why) => return Err(why),
     };
@@ -115,18 +115,19 @@ pub fn wires() -> Vec<String> {
 pub async fn plug(pods: Cidr, id: &str, pid: i64, address: IpAddr, known: &mut Wires) -> Result<(), String> {
     let name = super::wire(id, pid);
     if port(&name).exists() {
-        // Of an agent before this one; `keep` looks whether the table has it.
+        // The wire of an earlier agent. `keep` checks whether the table has this wire.
         known.insert(name, address);
         return Ok(());
     }
-    // Of a start before, which something else of the pod still holds: two would have one address.
+    // The wire of an earlier start may still exist, held by another process of the pod: two wires would have the same
+    // address.
     let old: String = wires()
         .iter()
         .filter(|other| other.starts_with(&super::wires_of(id)))
         .map(|other| super::end_wire(other))
         .collect();
     if !old.is_empty() {
-        // One that goes by itself is gone.
+        // An error is fine: the wire may have gone by itself.
         let _ = run_tool("ip", &["-force", "-batch", "-"], Some(&old)).await;
     }
     if !port("").exists() {
@@ -218,7 +219,8 @@ async fn ip(batch: &str) -> Result<(), String> {
     run_tool("ip", &["-4", "-batch", "-"], Some(batch)).await.map(drop)
 }
 
-/// A process is of the network that the thread was in which began it: one does, and ends.
+/// A child process inherits the network namespace of its thread: a new thread enters the namespace, starts `ip` and
+/// ends.
 async fn ip_inside(network: File, batch: String) -> Result<(), String> {
     let (sender, done) = oneshot::channel();
     let thread = std::thread::Builder::new().name("namespace".to_owned()).stack_size(STACK_BYTES);
@@ -249,7 +251,7 @@ fn ip_here(batch: &str) -> io::Result<()> {
     if output.status.success() { Ok(()) } else { Err(io::Error::other(format!("ip: {}", first_line(&output.stderr)))) }
 }
 
-/// Whether another program of this host has that port.
+/// Err: another program of this host uses the port.
 pub fn is_free(protocol: &str, host: Option<IpAddr>, number: u16) -> Result<(), String> {
     let kind = match protocol {
         "tcp" => SockType::Stream,

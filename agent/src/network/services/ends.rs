@@ -1,7 +1,7 @@
 //! Selects the endpoints of a service's port, by traffic policy and by where the client is. PURE.
 //!
-//! Ready ones, or where there is none those that are ending and still serve; of traffic that must stay on its node
-//! those here alone; of several the nearer ones, where every endpoint says whom it is meant for.
+//! Chooses ready endpoints, or without any of them endpoints that are ending and still serve. Traffic that must stay on
+//! its node gets only endpoints on this node. If every endpoint has hints, the endpoints for this node win.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub type Led = BTreeMap<At, BTreeSet<Endpoint>>;
 pub struct PortEndpoints {
     pub cluster: BTreeSet<Endpoint>,
     pub local: BTreeSet<Endpoint>,
-    /// Of `cluster` and `local`, those that run on this node.
+    /// The endpoints of `cluster` and `local` on this node.
     pub here: BTreeSet<Endpoint>,
     /// Somewhere somebody serves it.
     pub any: bool,

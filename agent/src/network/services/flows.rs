@@ -39,7 +39,7 @@ pub struct Flow {
     named: Vec<u8>,
 }
 
-/// The content of one piece of the kernel's answer.
+/// The flows in a received packet of the kernel's answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FlowBatch {
     pub flows: Vec<Flow>,
@@ -97,7 +97,7 @@ pub fn list() -> Vec<u8> {
     message(GET, REQUEST | DUMP, INET, &[])
 }
 
-/// Ends this one, and not a younger one that is like it.
+/// Ends exactly this flow, not a younger flow with the same addresses.
 pub fn end(flow: &Flow) -> Vec<u8> {
     message(DELETE, REQUEST | ACKNOWLEDGE, INET, &flow.named)
 }
@@ -192,7 +192,8 @@ mod tests {
         check(Some(&[port]), &[moved], "192.168.0.2:30053", "10.244.0.2:53", false);
         check(Some(&[port]), &[moved], "8.8.8.8:30053", "8.8.8.8:30053", false);
         check(Some(&[port]), &[moved], "10.96.0.5:30053", "10.244.0.1:53", false);
-        // It began before there was a rule, or while nobody served the port: at this host it is, whoever began it.
+        // The flow began before the rule existed, or while no endpoint served the port, and still leads to this host
+        // itself.
         let (own, nobody) = ("192.168.0.2:30053", "node:30053=");
         check(Some(&[]), &[port], own, own, true);
         check(Some(&[nobody]), &[port], own, own, true);

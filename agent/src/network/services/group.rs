@@ -1,4 +1,5 @@
-//! Services with their slices, and what is made of each: made anew only where one of them is another object. PURE.
+//! Groups services with their slices. The result made from a group is kept until its service or a slice is a new
+//! object. PURE.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ impl Group {
         (&self.service.metadata.namespace, &self.service.metadata.name)
     }
 
-    /// Whether they are the same objects: whatever is made of them is the same too.
+    /// Whether both groups hold the same objects: the results are then the same, too.
     fn is(&self, other: &Group) -> bool {
         let same = |(one, other): (&Arc<EndpointSlice>, &Arc<EndpointSlice>)| Arc::ptr_eq(one, other);
         Arc::ptr_eq(&self.service, &other.service)
@@ -117,7 +118,7 @@ mod tests {
         check(&[c.clone(), b.clone()], &[], &["2.0", "3.0"], &["b", "c"], true);
         check(&[b.clone(), c.clone()], &[], &["2.0", "3.0"], &[], false);
         check(&[b.clone(), c.clone()], std::slice::from_ref(&of_b), &["2.1", "3.0"], &["b"], true);
-        // Another object that says the same.
+        // A new object with the same content.
         check(&[b.clone(), c.clone()], &[slice("b")], &["2.1", "3.0"], &["b"], false);
         check(&[a.clone(), c.clone()], &[], &["1.0", "3.0"], &["a"], true);
         check(&[a], &[], &["1.0"], &[], true);

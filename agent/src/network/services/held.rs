@@ -1,4 +1,4 @@
-//! What the table of services holds for some of them: elements of its maps and sets, and chains. PURE.
+//! The content of the service table for some services: elements of its maps and sets, and chains. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +78,7 @@ impl TableContent {
         name.to_owned()
     }
 
-    /// Ends what comes from anywhere else.
+    /// Adds a chain that drops packets from any source outside `ranges`.
     pub fn only_from(&mut self, name: &str, ranges: &[String]) -> String {
         let plain = |range: &&String| coracle_api::strategy::Cidr::parse(range.trim()).is_some();
         let ranges: BTreeSet<&str> = ranges.iter().filter(plain).map(|range| range.trim()).collect();

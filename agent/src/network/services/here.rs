@@ -10,8 +10,8 @@ pub struct RuleHost {
     pub zone: String,
     /// Where this node's pods live.
     pub pod_cidr: String,
-    /// Whether the kernel shows its rules what goes from one port of a bridge to another. Where it does not, an answer
-    /// of a pod beside the one that asked would not come back through the rules.
+    /// Whether the kernel's rules see packets between ports of the same bridge. If not, a pod's answer to another pod
+    /// of this node would bypass the rules.
     pub bridges_are_seen: bool,
     /// Which addresses outside of the cluster are served here.
     pub outer: Outer,

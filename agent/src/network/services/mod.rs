@@ -1,4 +1,4 @@
-//! Services: what of them the kernel should hold. PURE.
+//! Services: computes the kernel's rules for them. PURE.
 //!
 //!     services and slices -> `ends`: who serves a port, from where -> `ServiceRules` of each -> `nft`: the text
 //!
@@ -44,7 +44,7 @@ pub use variables::variables;
 const AFFINITY_S: i32 = 10_800;
 
 /// The ports of a service times the endpoints of each: every pair is an element in the kernel, and some kilobytes of
-/// memory while nft loads the table. Of a service, and of all services of a host.
+/// memory while nft loads the table. The limits for a single service, and for all services of a host.
 const BACKENDS_MAX: usize = 2_048;
 const ALL_BACKENDS_MAX: usize = 16_384;
 const TOO_MANY: &str = "TooManyEndpoints";
@@ -66,11 +66,11 @@ pub struct Refused {
     pub name: String,
     pub uid: String,
     pub reason: &'static str,
-    /// Which field, which value of it, and why.
+    /// The field, its value and the reason.
     pub what: String,
 }
 
-/// A service whose rules nft does not take, though it takes those of the others.
+/// A service whose rules nft refuses while the rules of all remaining services load.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeftOut {
     pub namespace: String,
@@ -110,9 +110,9 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The part of a service, if it has an address, and what of it is not supported.
+/// The rules of a service, if the service has an address, and its unsupported fields.
 type Piece = (Option<Arc<ServiceRules>>, Vec<Refused>);
-/// What was made of each service, for one host.
+/// The results for each service on this host, kept for the next call.
 #[derive(Debug, Default)]
 pub struct Pieces {
     here: RuleHost,

@@ -32,7 +32,7 @@ pub fn message(kind: u16, flags: u16, family: u8, attributes: &[u8]) -> Vec<u8> 
     [&header[..], &[family, 0, 0, 0], attributes].concat()
 }
 
-/// Of one piece of the kernel's answer; what is cut off is left out.
+/// Splits a received packet into its messages. A truncated message is left out.
 pub fn messages(mut bytes: &[u8]) -> Vec<Message<'_>> {
     let mut all = Vec::new();
     while let (Some(length), Some(kind)) = (number(bytes, 0), short(bytes, 4)) {

@@ -17,12 +17,12 @@ use crate::facts::hash::hash_text;
 const COMMENT_BYTES_MAX: usize = 128;
 /// Earlier than Docker's own chains (-100), so that a service address is rewritten before they look at it.
 const PRIORITY: i32 = -110;
-/// Clients that affinity remembers of one endpoint; the next is balanced anew.
+/// The number of clients that session affinity remembers for each endpoint. Further clients are balanced anew.
 const CLIENTS_MAX: u32 = 65_536;
 
 const TO_ADDRESS: &str = "type ipv4_addr . inet_proto . inet_service : verdict";
 const TO_PORT: &str = "type inet_proto . inet_service : verdict";
-/// Name, what it is and of which type.
+/// The name, the kind and the type of each map or set.
 const MAPS: [(&str, &str, &str); 8] = [
     ("addresses", "set", "type ipv4_addr"),
     ("services", "map", TO_ADDRESS),
@@ -34,7 +34,7 @@ const MAPS: [(&str, &str, &str); 8] = [
     ("remote", "set", "type ipv4_addr . inet_proto . inet_service"),
 ];
 
-/// Of two services with one address (a master that lost its claims) the first has it.
+/// If two services have the same address (a master lost its claims), the first service gets the address.
 fn all_of(parts: &[Arc<ServiceRules>]) -> TableContent {
     let mut all = TableContent::default();
     for part in parts {
@@ -46,8 +46,8 @@ fn all_of(parts: &[Arc<ServiceRules>]) -> TableContent {
     all
 }
 
-/// The chains of those that differ, and of all parts the elements that those that differ have: others may have some of
-/// them too.
+/// The chains of the changed services, and the elements under the changed keys from all services: an unchanged service
+/// may have an element with the same key.
 fn touched(parts: &[Arc<ServiceRules>], differ: &[&Arc<ServiceRules>], keys: &BTreeSet<&ElementKey>) -> TableContent {
     let mut some = TableContent::default();
     for part in parts {
@@ -64,7 +64,7 @@ fn touched(parts: &[Arc<ServiceRules>], differ: &[&Arc<ServiceRules>], keys: &BT
     some
 }
 
-/// Those of each that the other does not have.
+/// The services in `old` that `new` lacks or has changed, and the reverse.
 fn differing<'p>(old: &'p [Arc<ServiceRules>], new: &'p [Arc<ServiceRules>]) -> [Vec<&'p Arc<ServiceRules>>; 2] {
     let by_name = |parts: &'p [Arc<ServiceRules>]| -> BTreeMap<(&'p str, &'p str), &'p Arc<ServiceRules>> {
         parts.iter().map(|part| ((part.namespace.as_str(), part.name.as_str()), part)).collect()
@@ -77,7 +77,7 @@ fn differing<'p>(old: &'p [Arc<ServiceRules>], new: &'p [Arc<ServiceRules>]) -> 
     [not_in(&before, &now), not_in(&now, &before)]
 }
 
-/// A whole nft script: one transaction that replaces our table and touches nothing else.
+/// A whole nft script: a single transaction that replaces the agent's table and touches no other table.
 pub fn script(parts: &[Arc<ServiceRules>], here: &RuleHost) -> String {
     format!(
         "table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n{}{}}}\n",

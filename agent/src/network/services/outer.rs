@@ -15,16 +15,17 @@ use coracle_api::strategy::Cidr;
 
 use crate::network::host_ports::{Listening, takes};
 
-/// What of this host and its cluster decides. Only what services ask for stands in it, so that it seldom changes.
+/// The facts about this host and cluster that decide which external addresses are served. Only addresses and ports
+/// requested by services are included, so that the value seldom changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outer {
     /// The networks that the configuration names.
     pub allowed: Vec<Cidr>,
     /// This node, as the master knows it.
     pub node: Option<IpAddr>,
-    /// Addresses that services ask for, and which are those of services.
+    /// Requested external addresses that are cluster IPs as well.
     pub inner: BTreeSet<IpAddr>,
-    /// Ports that services ask for, and who has them.
+    /// Requested ports that a program of this host uses, with the program's listening address.
     pub taken: BTreeSet<(OuterPort, SocketAddr)>,
 }
 
@@ -70,7 +71,7 @@ pub fn protocol(port: &ServicePort) -> &str {
     if port.protocol.is_empty() { "TCP" } else { &port.protocol }
 }
 
-/// The ports that would be served at these addresses of this host: whoever listens there is asked after.
+/// The ports that services request at these addresses of this host. The caller looks for programs that listen there.
 pub fn asked_here(services: &[Arc<Service>], local: &[IpAddr]) -> BTreeSet<OuterPort> {
     let of = |service: &Arc<Service>| {
         let ports: Vec<(String, u16)> = service
@@ -87,7 +88,7 @@ pub fn asked_here(services: &[Arc<Service>], local: &[IpAddr]) -> BTreeSet<Outer
     services.iter().flat_map(of).collect()
 }
 
-/// Those of the ports that a program has.
+/// The requested ports at which a program listens.
 pub fn taken(asked: &BTreeSet<OuterPort>, listening: &Listening) -> BTreeSet<(OuterPort, SocketAddr)> {
     let holder = |(address, protocol, number): &OuterPort| {
         let all = match protocol.as_str() {
@@ -101,7 +102,7 @@ pub fn taken(asked: &BTreeSet<OuterPort>, listening: &Listening) -> BTreeSet<(Ou
 }
 
 impl Outer {
-    /// `own`: the address at which the agent answers for names. `taken`: of the ports that are asked for.
+    /// `own`: the address at which the agent answers for names. `taken`: requested ports that a program uses.
     pub fn look(
         &mut self,
         services: &[Arc<Service>],
@@ -141,13 +142,14 @@ impl Outer {
         }
     }
 
-    /// Nobody misses an address of another node where this one has its own.
+    /// Whether a balancer's refused addresses need no report: this node's own address is among them, so the rest
+    /// belongs to further nodes.
     pub fn is_of_others(&self, service: &Service) -> bool {
         is_balanced(service) && asked(service).any(|address| self.node == Some(address))
     }
 }
 
-/// What of one service is not served: told once for each reason, however many addresses and ports it has.
+/// The refused parts of a service. Each reason is reported once, however many addresses and ports the service has.
 #[derive(Debug, Default)]
 pub struct Denied(BTreeMap<(&'static str, &'static str), (BTreeSet<String>, Barred)>);
 

@@ -13,8 +13,8 @@ pub struct ServiceRules {
     pub uid: String,
     /// Also for routes.
     pub address: IpAddr,
-    /// Who serves what is asked for over UDP, by address (none: the node's own) and port: flows of before are ended
-    /// where it is another now.
+    /// The endpoints for UDP, by address (none: the node's own) and port. When the endpoints change, flows to a former
+    /// endpoint are ended.
     pub flows: Led,
     /// How many endpoints its ports have in all.
     pub backends: usize,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use coracle_api::service::Service;
 
-/// The service variables of 2014 and of v1, of all services of one namespace that have an address.
+/// The service variables of 2014 and of v1, for all services in a namespace with an address.
 pub fn variables(services: &[Arc<Service>], namespace: &str) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
     // The master's own service is for everybody, as it has always been; a namespace's own service of that name wins.

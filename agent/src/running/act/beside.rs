@@ -1,12 +1,12 @@
 //! What belongs to no pod's order: images that are loaded or pulled, and containers that go on.
 
-use super::{Hands, fine_if_gone};
+use super::{Executor, fine_if_gone};
 use crate::facts::happening::Event;
 use crate::facts::memory::{Pull, PullState};
 use crate::facts::round::{PullWanted, Unpause};
 use crate::runtime::Runtime;
 
-impl<R: Runtime> Hands<'_, R> {
+impl<R: Runtime> Executor<'_, R> {
     /// As `pull_begins`.
     pub fn unpause_begins(&self, unpause: &Unpause) {
         self.memory.borrow_mut().pauses.insert(unpause.id.clone(), None);
@@ -29,7 +29,7 @@ impl<R: Runtime> Hands<'_, R> {
         self.memory.borrow_mut().pauses.insert(id, Some(self.clock.now().mono_ms));
     }
 
-    /// Before the lane starts, so that the next plan knows of it.
+    /// Called before the lane starts, so that the next plan sees the pull.
     pub fn pull_begins(&self, pull: &PullWanted) {
         let mut memory = self.memory.borrow_mut();
         let place = (pull.pod.uid.clone(), pull.container.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::Hands;
+use super::Executor;
 use crate::facts::engine::{Check, CheckOutcome, Failure, Purpose};
 use crate::facts::happening::Event;
 use crate::facts::naming::PodName;
@@ -15,7 +15,7 @@ use crate::runtime::Runtime;
 /// A postStart hook that takes longer has failed: it holds up its pod.
 const POST_START_S_MAX: u64 = 300;
 
-impl<R: Runtime> Hands<'_, R> {
+impl<R: Runtime> Executor<'_, R> {
     pub(crate) async fn post_start(
         &self,
         pod: &PodName,

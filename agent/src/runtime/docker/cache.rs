@@ -1,4 +1,5 @@
-//! Containers as they were inspected last, by id. An event makes one stale, and a silence all of them.
+//! Containers as they were inspected last, by id. An event makes the entry of its container stale, and a silence of the
+//! engine makes every entry stale.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +8,7 @@ use crate::facts::engine::SeenContainer;
 /// Containers that there is room for in any case.
 const ROOM_KEPT: usize = 32;
 
-/// By container id: the state word of the listing that it was inspected for, and what was found.
+/// By container id: the state word in the listing that led to the inspect, and the inspected container.
 #[derive(Default)]
 pub struct InspectCache {
     pub(super) seen: HashMap<String, (String, SeenContainer)>,
@@ -26,7 +27,8 @@ impl InspectCache {
         self.changes += 1;
     }
 
-    /// Of what is there, with no more room than a few times that: a table keeps what its fullest hour took.
+    /// Keeps the entries of these containers, and shrinks a table with far more room than entries: a table never
+    /// shrinks by itself.
     pub(super) fn keep(&mut self, ids: &[&str]) {
         let ids: HashSet<&str> = ids.iter().copied().collect();
         self.seen.retain(|id, _| ids.contains(id.as_str()));

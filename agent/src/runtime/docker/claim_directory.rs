@@ -39,7 +39,7 @@ impl ClaimDirectories {
         ClaimDirectories { records: data.join(RECORDS), of_files: data.join("claims"), local: LOCAL_VOLUMES.into() }
     }
 
-    /// At the first start of an agent that keeps records, the directories that are there are those of an earlier one.
+    /// At the first start of an agent that keeps records, adopts the existing directories: an earlier agent made them.
     pub fn adopt_all(&self) -> io::Result<()> {
         if self.records.is_dir() {
             return Ok(());
@@ -55,7 +55,8 @@ impl ClaimDirectories {
         private::replace_files(&self.records, files.map(|(name, path)| (name.clone().into(), mark(&path, &name))))
     }
 
-    /// The directory is there, and it is the one that was made for its claim; the first time it is made.
+    /// Makes the directory of a claim at the first call. Later calls check that the directory exists and was made for
+    /// this claim.
     pub fn prepare(&self, path: &Path) -> Result<(), Failure> {
         let Some(name) = self.record_of(path) else { return make_directory(path, None) };
         if self.made(&name)?.is_some() {
@@ -69,7 +70,7 @@ impl ClaimDirectories {
             .map_err(|error| disk("keep that the directory of a claim was made in", &self.records, &error))
     }
 
-    /// Of the sources of mounts those that may be directories of claims.
+    /// The mount sources that may be directories of claims.
     pub fn among<'a>(&self, config: &'a ContainerConfig) -> Vec<&'a str> {
         let sources = config.mounts.iter().filter_map(|mount| match &mount.source {
             MountSource::Path(path) => Some(path.as_str()),

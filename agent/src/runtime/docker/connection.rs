@@ -30,7 +30,7 @@ const PONG: Duration = Duration::from_secs(5);
 /// Create, start, kill, remove: 0.3 s when idle, seconds on a busy small board; a start waits for the network hook as
 /// well.
 pub(super) const CHANGE: Duration = Duration::from_secs(60);
-/// The time limit of bollard itself, longer than all of ours, so that it never decides.
+/// The time limit of bollard itself, longer than all time limits of the agent, so that it never applies.
 const BACKSTOP_S: u64 = 24 * 3600;
 
 /// How to reach an engine, and what this host calls its own there.
@@ -40,22 +40,22 @@ pub struct Docker {
     pub(super) cache: Mutex<InspectCache>,
     /// Dead containers whose removal has to wait: nobody sees them any more.
     pub(super) leftovers: Mutex<BTreeSet<String>>,
-    /// Containers of ours that have another name: by their own, their id and the name that somebody gave them.
+    /// Renamed containers of the agent: by the name that the agent gave, the id and the present name.
     pub(super) renamed: Mutex<HashMap<String, (String, String)>>,
     /// Network and pause image were seen; forgotten with the connection and when a create misses them.
     pub(super) ready: Mutex<Option<ReadyEngine>>,
-    /// Several pods start at once, and one of them makes both.
+    /// The lock to make both: several pods may start at once.
     pub(super) preparing: tokio::sync::Mutex<()>,
-    /// Which address was given last: one sandbox after another gets one.
+    /// The address given last. Sandboxes get their addresses in turn, under this lock.
     pub(super) addressing: tokio::sync::Mutex<Option<IpAddr>>,
-    /// Those of this host's pods; one is plugged in after another.
+    /// The wires of this host's pods. Sandboxes are plugged in by turns, under this lock.
     pub(super) wires: tokio::sync::Mutex<Wires>,
     pub(super) pulling: tokio::sync::Mutex<()>,
-    /// One tree of folders after another, by turns.
+    /// The lock for the removal of directory trees: the trees of several pods are removed by turns.
     pub(super) removing: tokio::sync::Mutex<()>,
-    /// Those of other hosts that probes and hooks go to.
+    /// Resolves host names for probes and hooks.
     pub(super) names: Names,
-    /// Asks whoever loads archives of images. None: nobody does.
+    /// Requests to the task that loads image archives. None: no such task runs.
     pub(super) archives: Mutex<Option<tokio::sync::mpsc::Sender<ArchiveAsk>>>,
     /// The file system of volumes in memory was looked at.
     pub(super) volatile: Mutex<bool>,
@@ -79,7 +79,7 @@ pub struct Settings {
     pub pod_network: Owner,
     /// Where the engine locks are: common to all agents of the host.
     pub run_dir: String,
-    /// Nothing is done to the engine, so its lock is left to whoever has it.
+    /// Changes nothing in the engine, and so needs no lock.
     pub only_looks: bool,
     /// One pull after another.
     pub serial_pulls: bool,
@@ -126,7 +126,7 @@ impl Docker {
         }
     }
 
-    /// Takes the lock of an engine that answers; says so when another agent has it.
+    /// Takes the lock of an engine that answers. Err: another agent holds the lock.
     pub async fn first_contact(&self) -> Result<(), LockError> {
         match self.ping().await {
             Ok(()) => Ok(()),

@@ -27,7 +27,7 @@ const GROUP_FOLDER_MODE: u32 = 0o2550;
 /// Names tried until one is free: one a second is the rule.
 const NAMES_MAX: usize = 1000;
 
-/// The stamps of those paths that exist.
+/// The stamps of the existing paths.
 pub fn stamps(paths: &BTreeSet<String>) -> BTreeMap<String, String> {
     let stamp = |path: &String| {
         let target = fs::read_link(Path::new(path).join(DATA)).ok()?;
@@ -88,8 +88,8 @@ fn fill(folder: &Path, content: &Content) -> io::Result<()> {
     Ok(())
 }
 
-/// `path` and what is above it, below `root`. Nothing here is a link of somebody else: only the agent writes in a
-/// volume.
+/// Makes `path` and its parents below `root`. No foreign link can be on the way: only the agent writes in these
+/// volumes.
 fn make_folders(root: &Path, path: &str, group: Option<u32>) -> io::Result<()> {
     let mut folder = root.to_owned();
     for part in path.split('/') {

@@ -24,11 +24,11 @@ pub struct Terms<'a> {
     pub recursive: bool,
     /// The address of a sandbox that the agent plugs in itself.
     pub address: Option<IpAddr>,
-    /// Docker and Podman read some of it in ways that the other refuses.
+    /// Docker and Podman need different forms for some fields, and each refuses the form for the second engine.
     pub dialect: Dialect,
 }
 
-/// With those that it joins as the engine calls them.
+/// The configuration with the engine's names for the containers that it joins.
 pub fn joined(config: &ContainerConfig, called: impl Fn(&str) -> String) -> ContainerConfig {
     let mut config = config.clone();
     if let Network::Join(name) = &mut config.network {
@@ -70,7 +70,8 @@ pub fn is_no_working_dir(refused: &str) -> bool {
     refused.contains("Cannot mkdir") && refused.contains("is not a directory")
 }
 
-/// The same container, where its working directory is a file: its start fails at that path. None: it names none.
+/// The same container for the case that its working directory is a file: the start fails at the same path. None: no
+/// working directory is set.
 pub fn without_working_dir(body: &ContainerCreateBody) -> Option<ContainerCreateBody> {
     let path = body.working_dir.as_ref()?;
     let entrypoint = Some(vec![format!("{}/", path.trim_end_matches('/'))]);

@@ -14,7 +14,7 @@ pub enum FoundLogin {
     Unusable(String),
 }
 
-/// A login file is some hundred bytes; what is bigger is not one.
+/// A login file has some hundred bytes. A bigger file is no login file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 pub fn of_host(registry: &str) -> FoundLogin {

@@ -1,4 +1,4 @@
-//! PURE. Which dialect of engine answers, and what its words mean where they are not Docker's.
+//! PURE. Tells which engine answers, and translates words of Podman into Docker's.
 
 use bollard::ClientVersion;
 use bollard::models::{SystemInfo, SystemVersion};
@@ -67,12 +67,12 @@ pub fn has_dependents(failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(text) | Failure::Conflict(text) if text.contains("has dependent containers"))
 }
 
-/// Somebody else let it go on.
+/// Another client has resumed the container already.
 pub fn is_not_paused(failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(text) | Failure::Conflict(text) if text.contains("is not paused"))
 }
 
-/// What answers where no call of that name is; of an object that is missing engines say which.
+/// Whether the engine lacks the API call. The answer for a missing object, by contrast, names the object.
 pub fn has_no_such_call(failure: &Failure) -> bool {
     matches!(failure, Failure::NotFound(text) if ["not found",
         "page not found"].contains(&text.trim().to_lowercase().as_str()))

@@ -27,7 +27,7 @@ use super::dialect::refusal;
 use super::multiplexed::{Multiplexed, Output};
 use crate::facts::engine::Failure;
 
-/// Bytes of one read of a command's output.
+/// The size of a single read from a command's output.
 const READ_BYTES: usize = 16 * 1024;
 /// How the engine begins to say, in the place of any output, that a command did not start.
 const NOT_STARTED: &[u8] = b"OCI runtime exec failed";
@@ -53,7 +53,8 @@ enum Of {
     Container(String),
 }
 
-/// A command that runs for a client. Dropped before its end, it is ended: nobody would read what it says.
+/// A command that runs for a client. Dropped before the command's end, it ends the command: nobody would read the
+/// output.
 struct Running {
     docker: Arc<Docker>,
     exec: Option<String>,
@@ -165,15 +166,15 @@ impl Docker {
         }
     }
 
-    /// The engine connects to a container that has just ended as well, and would wait for its next start. One that
-    /// still runs after the connection was made closes it at its end.
+    /// The engine also connects to a container that has just ended, and would wait for its next start. A container that
+    /// still runs after the connection was made closes the connection at its end.
     async fn attached_too_late(&self, container: &str) {
         let Ok(client) = self.client().await else { return std::future::pending().await };
         let found = self.inspect(&client, container).await;
         if found.is_ok_and(|found| runs(&found)) {
             return std::future::pending().await;
         }
-        // What it said at its end is still on its way.
+        // The last output of the container is still on its way.
         sleep(LAST_WORDS).await;
     }
 
@@ -343,7 +344,7 @@ async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, to_client: &Sen
             first = false;
             for message in std::mem::take(&mut held).into_iter().chain([output]) {
                 if to_client.send(message).await.is_err() {
-                    // Nobody listens: the rest of what carries this ends it.
+                    // The client has gone. The task that serves the client ends this future.
                     return std::future::pending().await;
                 }
             }
@@ -351,7 +352,7 @@ async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, to_client: &Sen
     }
 }
 
-/// Podman says of its own end that nothing has begun, too.
+/// Podman says a second time, at the end of the exec itself, that the command did not start.
 fn is_its_second(held: &[ToClient], output: &ToClient) -> bool {
     match (held, output) {
         ([ToClient::Stdout(_) | ToClient::Stderr(_)], ToClient::Stdout(bytes) | ToClient::Stderr(bytes)) => {

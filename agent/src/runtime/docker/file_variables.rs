@@ -1,4 +1,4 @@
-//! Variables whose values stand in files of a pod's volumes: an init container wrote them there.
+//! Variables with values from files in a pod's volumes. An init container writes these files.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ use crate::spec::environment::{TEXT_BYTES_MAX, TEXTS_BYTES_MAX, too_long, too_mu
 /// Of a text that is named in a message.
 const NAME_CHARS_MAX: usize = 100;
 
-/// A file of variables has some lines; what is bigger is another file.
+/// A file of variables has some lines. A bigger file holds something else.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// All files of one container: its variables have a megabyte together.
 const FILES_BYTES_MAX: u64 = 4 << 20;
@@ -36,7 +36,7 @@ impl Docker {
             }
         }
         let mut filled = config.clone();
-        // All of them are volumes of one pod, and Kubernetes allows emptyDirs alone.
+        // All volumes belong to the same pod, and Kubernetes allows only emptyDir volumes here.
         let place = roots.values().next().cloned().unwrap_or_default();
         let done = disks::work(&place, move || {
             let mut files = Files { left: FILES_BYTES_MAX, read: HashMap::new() };
@@ -58,7 +58,7 @@ struct Files {
 }
 
 impl Files {
-    /// None: it is optional, and not there.
+    /// None: the variable is optional, and missing.
     fn value(&mut self, root: &Path, variable: &FileVariable) -> Result<Option<String>, Failure> {
         let place = root.join(&variable.path);
         if !self.read.contains_key(&place) {
@@ -104,8 +104,8 @@ impl Files {
     }
 }
 
-/// One that is not there is no variable, and where others name it its name stays. The budget of a container's texts
-/// holds for what comes out.
+/// A missing optional variable is left out, and texts that refer to it keep `$(NAME)`. The size limit of a container's
+/// texts applies to the result.
 fn fill(config: &mut ContainerConfig, variables: &[FileVariable], values: &[Option<String>]) -> Result<(), Failure> {
     let known: HashMap<&str, (&FileVariable, &Option<String>)> = variables
         .iter()

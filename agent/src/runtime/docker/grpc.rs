@@ -15,7 +15,7 @@ use crate::network::dns::names::Names;
 
 /// Longest answer that is read; that of a health check has seven bytes.
 const ANSWER_BYTES_MAX: usize = 1024;
-/// Of the fields of an answer and of those behind it; without a limit of ours a server may send 16 MB of them.
+/// The limit for the headers and trailers of an answer: by default a server may send 16 MB.
 const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 /// What a server may send before it is read.
 const WINDOW_BYTES: u32 = 16 * 1024;
@@ -30,7 +30,7 @@ const UNIMPLEMENTED: &str = "12";
 /// How the server answered.
 enum Answer {
     Status(u64),
-    /// Another code of gRPC than OK, and its message.
+    /// The gRPC error code, and its message.
     Refused(String, String),
 }
 
@@ -197,7 +197,7 @@ mod tests {
             wire.write_all(&frame(4, 0, 0, &[])).await.unwrap();
             let mut sent = frame(1, 0, 1, b"\x88\x00\x01a\x7f\x81\xff\xff\x06");
             let mut bytes = 0;
-            // Who has gone takes no more of it.
+            // A closed connection accepts no more bytes.
             while wire.write_all(&sent).await.is_ok() {
                 sent = frame(9, 0, 1, &[b'x'; 16 * 1024]);
                 bytes += sent.len();

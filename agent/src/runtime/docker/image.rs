@@ -1,4 +1,4 @@
-//! Images: what the engine has, and what it fetches.
+//! Images: looks them up in the engine, and has the engine pull them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::plan::images::is_reference;
 /// A pull whose progress stands still for so long has died with its connection; the engine itself tries for about 30 s.
 const PULL_SILENCE: Duration = Duration::from_secs(120);
 
-/// A pull that goes on for longer has failed; waiting for its turn is no part of it.
+/// A pull that takes longer has failed. The wait for its turn does not count.
 const PULL_MAX: Duration = Duration::from_secs(1800);
 
 pub(super) async fn in_time(pull: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {

@@ -29,7 +29,7 @@ impl Docker {
         }
     }
 
-    /// All containers with a label, running or not; without one, all that there are.
+    /// All containers with a label, running or not. Without a label, every container of the engine.
     pub(super) async fn summaries(
         &self,
         client: &bollard::Docker,

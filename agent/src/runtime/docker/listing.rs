@@ -1,8 +1,8 @@
 //! All containers of ours, as the engine has them now.
 //!
-//! One list call tells which there are and in which state; the details of each come from an inspect that is kept until
-//! an event of that container, a new state, or a silence of the engine makes it stale. A converged host costs one call
-//! a round.
+//! A single list call returns all containers with their states. The details come from an inspect of each container,
+//! which is kept until an event of that container, a new state, or a silence of the engine makes it stale. A converged
+//! host costs one call a round.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
@@ -21,7 +21,7 @@ use crate::facts::naming::{LABEL_KIND, Tag, hosts_file};
 
 /// The limit of a termination message; a longer one loses its beginning, as with the kubelet.
 const MESSAGE_BYTES_MAX: u64 = 4096;
-/// The limits of the end of the log that stands in for it.
+/// The limits for the end of the log that replaces a missing termination message.
 const MESSAGE_LOG_BYTES_MAX: usize = 2048;
 const MESSAGE_LOG_LINES_MAX: usize = 80;
 
@@ -117,7 +117,7 @@ impl Docker {
         Ok(Some((seen, None)))
     }
 
-    /// With the name that its labels give, whatever somebody calls it now.
+    /// The container with the name from its labels, even if it was renamed in the engine.
     async fn ours(
         &self,
         client: &bollard::Docker,
@@ -132,7 +132,7 @@ impl Docker {
         }
         let image = match self.ask("look at an image", client.inspect_image(&seen.image_id)).await {
             Ok(image) => image.config.and_then(|config| config.labels).unwrap_or_default().into_iter().collect(),
-            // Whose it is nobody can tell.
+            // Without the image's labels the owner is unknown.
             Err(Failure::NotFound(_) | Failure::Refused(_)) => return Ok(Some(seen)),
             Err(failure) => return Err(failure),
         };
@@ -147,7 +147,7 @@ impl Docker {
         Ok(Some(seen))
     }
 
-    /// Whoever joins a container by a name that it does not have any more joins it by its id.
+    /// The name or id to join a container: a renamed container is joined by its id.
     pub(super) fn called(&self, name: &str) -> String {
         held(&self.renamed).get(name).map_or_else(|| name.to_owned(), |(id, _)| id.clone())
     }
@@ -216,7 +216,7 @@ fn seen(id: &str, found: &ContainerInspectResponse) -> Option<SeenContainer> {
     })
 }
 
-/// `restarts`: those of the engine's own policy; one that is about to be is counted already.
+/// `restarts`: restarts by the engine's own policy. A restart about to happen is counted already.
 fn beside(found: &ContainerState, restarts: Option<i64>) -> Beside {
     let restarts = restarts.and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
     let (runs, about_to) = (found.running.unwrap_or_default(), found.restarting.unwrap_or_default());

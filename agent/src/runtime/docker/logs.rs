@@ -23,7 +23,7 @@ use crate::facts::engine::Failure;
 use entries::EntryReader;
 use lines::{First, Joined, Piece, Tail};
 
-/// Which part of a log, and in which form.
+/// The requested part of a log, and its form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wish {
     pub follow: bool,
@@ -42,7 +42,7 @@ const WRITTEN_MEANWHILE: u64 = 1024;
 /// A line whose pieces do not come any more keeps what was written beside it no longer.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Where a log begins: of so many pieces at its end (None: of all) with this one.
+/// The start of a log: so many pieces are read from its end (None: all pieces), and the output begins with `first`.
 #[derive(Default)]
 struct Start {
     pieces: Option<u64>,
@@ -99,10 +99,11 @@ impl Docker {
         }
     }
 
-    /// Where the last lines of a log begin, whole ones. More and more of its end is looked at until they are all there.
+    /// Where the last whole lines of a log begin. Larger and larger parts of its end are read until they contain all
+    /// wanted lines.
     async fn start_of(&self, id: &str, lines: u64) -> Result<Start, Failure> {
-        // Podman mends the pieces of lines wrongly where it is asked for the end: there it is all of them, and the
-        // first by its number.
+        // Podman joins pieces of lines wrongly when asked only for the end of a log. So all pieces are read, and the
+        // first piece is found by its number.
         let mut asked = if self.dialect() == Dialect::Podman { u64::MAX } else { lines.saturating_add(PIECES_MORE) };
         loop {
             let mut tail = Tail::new(lines);
@@ -222,7 +223,7 @@ fn tail_word(pieces: u64) -> String {
     if pieces == u64::MAX { "all".to_owned() } else { pieces.to_string() }
 }
 
-/// Whether there is still somebody who reads, and something that may be told.
+/// False: the client has gone, or the byte limit is reached.
 async fn send(texts: Vec<bytes::Bytes>, left: &mut Option<u64>, out: &channel::Sender) -> bool {
     for mut text in texts {
         if let Some(left) = left {

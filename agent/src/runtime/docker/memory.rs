@@ -17,7 +17,7 @@ use super::subpath;
 use crate::facts::engine::{ContainerConfig, Failure, MountSource};
 use crate::facts::naming::{memory_volume_name, volatile_dir};
 
-/// What is mounted there stays as it is, with all that it holds.
+/// Mounts a file system at `path`. An existing mount stays as it is, with its content.
 pub(super) fn make(path: &Path, kind: &str, options: &str) -> Result<(), Failure> {
     let made = || {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -31,7 +31,7 @@ pub(super) fn make(path: &Path, kind: &str, options: &str) -> Result<(), Failure
     made().map_err(|error: io::Error| Failure::Refused(format!("mount a {kind} at {}: {error}", path.display())))
 }
 
-/// Takes away what was mounted for a pod; containers that still have it keep it until they end.
+/// Unmounts a pod's volumes. Running containers keep their mounts until they end.
 pub(super) fn release(folder: &Path) -> io::Result<()> {
     subpath::unmount_below(folder).map(drop)
 }

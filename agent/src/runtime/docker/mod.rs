@@ -130,7 +130,7 @@ impl Runtime for Docker {
         let filled = self.with_file_variables(config).await?;
         let filled = self.with_pod_files(filled);
         let bound = self.with_parts_bound(&filled, terms.recursive).await?;
-        // Held until it is made: then its label says which address is its own.
+        // The lock is held until the container is made: from then on its label shows the address as taken.
         let mut given = self.gives_address(config).await;
         if let Some(last) = &mut given {
             let address = self.free_address(&client, config, **last).await?;
@@ -151,7 +151,7 @@ impl Runtime for Docker {
         }
         match made {
             Ok(made) => {
-                // What joins it before it is listed has to find it, too.
+                // A container that joins this container before the next listing must find it, too.
                 if let Some(name) = Tag::of(&config.labels).map(|tag| tag.name()).filter(|name| *name != config.name) {
                     held(&self.renamed).insert(name, (made.id.clone(), config.name.clone()));
                 }
@@ -239,7 +239,7 @@ impl Runtime for Docker {
                 self.remove_leftovers(&client).await;
                 volumes::remove_files(message.as_slice())
             }
-            // It is removed with the last of them.
+            // The sandbox is removed with its last dependent container.
             Err(failure) if dialect::has_dependents(&failure) => {
                 held(&self.leftovers).insert(id.to_owned());
                 Ok(())
@@ -259,8 +259,8 @@ impl Runtime for Docker {
     }
 }
 
-/// At the first start of an agent that keeps records, the directories of claims that are there are those of an earlier
-/// one.
+/// At the first start of an agent that keeps records, adopts the existing directories of claims: an earlier agent made
+/// them.
 pub fn adopt_claims(data_dir: &str) -> std::io::Result<()> {
     claim_directory::ClaimDirectories::new(data_dir).adopt_all()
 }

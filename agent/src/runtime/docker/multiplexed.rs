@@ -21,7 +21,7 @@ pub enum Output {
 }
 
 impl Multiplexed {
-    /// The next piece of what was read, which it takes off. None: more has to be read.
+    /// Takes the next piece off the read bytes. None: more bytes are needed.
     pub fn next(&mut self, read: &mut BytesMut) -> Option<Output> {
         loop {
             let (stream, left) = match self.open {

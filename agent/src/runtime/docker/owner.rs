@@ -1,5 +1,5 @@
-//! Gives a volume to the group of a pod (`fsGroup`), file by file, as a kubelet does. Others may write in it meanwhile:
-//! everything is reached by the descriptor of the directory above it, and no link is followed.
+//! Gives a volume to the group of a pod (`fsGroup`), file by file, as a kubelet does. Containers may write in the
+//! volume meanwhile, so every file is reached through the descriptor of its directory, and no link is followed.
 
 use std::fs;
 use std::io;

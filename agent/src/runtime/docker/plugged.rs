@@ -1,4 +1,4 @@
-//! Sandboxes on the agent's own network: which address each gets, and that each that runs has it.
+//! Sandboxes on the agent's own network: gives each sandbox its address, and plugs in each running sandbox.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -25,15 +25,15 @@ impl Docker {
         held(&self.cache).clear();
     }
 
-    /// Whoever gives one holds this until the engine shows it; the value is the one before. None: it needs none of the
-    /// agent's own.
+    /// The caller holds the guard until the engine shows the new address. The value is the address given last. None:
+    /// the container needs no address from the agent.
     pub(super) async fn gives_address(&self, config: &ContainerConfig) -> Option<MutexGuard<'_, Option<IpAddr>>> {
         let own = self.settings.pod_network == Owner::Own && config.network == Network::Pods;
         if own { Some(self.addressing.lock().await) } else { None }
     }
 
-    /// One that no container of the engine has, running or not; the ports of the host that go with it are nobody
-    /// else's.
+    /// An address that no container of the engine has, running or not. Fails if another program uses a host port of the
+    /// pod.
     pub(super) async fn free_address(
         &self,
         client: &bollard::Docker,
@@ -59,8 +59,8 @@ impl Docker {
         free.ok_or_else(|| Failure::Refused(format!("no address is free in --pod-cidr {}", self.settings.pod_cidr)))
     }
 
-    /// The address of a sandbox of this network that runs: it is plugged in where it is not. None: it is not of this
-    /// network.
+    /// The address of a running sandbox on the agent's network, which is plugged in if necessary. None: the sandbox is
+    /// not on this network, or has ended.
     pub(super) async fn plugged(
         &self,
         seen: &SeenContainer,
@@ -85,7 +85,7 @@ impl Docker {
         plug::plug(pods, &seen.id, pid, address, &mut wires).await.map(|()| Some(address))
     }
 
-    /// The wires of this host's pods, for whoever looks after them. While it is held none is plugged in.
+    /// The wires of this host's pods. No sandbox is plugged in while the guard is held.
     pub async fn wires(&self) -> MutexGuard<'_, Wires> {
         self.wires.lock().await
     }

@@ -134,7 +134,7 @@ mod tests {
         while let Ok(Ok(bytes)) = tokio::time::timeout(quiet, wire.write(&piece)).await {
             sent += bytes;
         }
-        // The other end has a buffer of its own, which is the pod's.
+        // The receiving end has its own buffer, which belongs to the pod.
         assert_eq!(getsockopt(&wire, sockopt::SndBuf).unwrap(), 2 * SEND_BYTES);
         assert!(sent < 8 << 20, "{sent}");
         assert_eq!(getsockopt(&wire, sockopt::Linger).unwrap().l_onoff, 1, "what waits goes with the client");

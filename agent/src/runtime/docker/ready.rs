@@ -41,7 +41,8 @@ impl Docker {
     async fn prepare_network(&self, client: &bollard::Docker) -> Result<(), Failure> {
         let pod_cidr = &self.settings.pod_cidr;
         match self.ask("inspect the pod network", client.inspect_network(NETWORK, None)).await {
-            // The agent's own needs none; of ours it uses the bridge.
+            // The agent's own pod network needs no Docker network. If the agent once made a Docker network, its bridge
+            // is used.
             Ok(found) if self.settings.pod_network == Owner::Own && !is_ours(&found) => Ok(()),
             Ok(found) => check_network(&found, pod_cidr).map_err(Failure::Refused),
             Err(Failure::NotFound(_)) if self.settings.pod_network == Owner::Own => Ok(()),
@@ -119,7 +120,7 @@ fn is_ours(found: &NetworkInspect) -> bool {
     found.labels.as_ref().is_some_and(|labels| labels.contains_key(LABEL_KIND))
 }
 
-/// A network of that name may be somebody else's, or of another pod CIDR.
+/// A network with this name may be foreign, or have a different pod CIDR.
 fn check_network(found: &NetworkInspect, pod_cidr: &str) -> Result<(), String> {
     if !is_ours(found) {
         return Err(format!("the Docker network {NETWORK} is not Coracle's: rename or remove it, pods need that name"));

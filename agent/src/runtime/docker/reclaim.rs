@@ -15,7 +15,7 @@ impl Docker {
     pub async fn remove_directory(&self, name: &str) -> Result<(), Failure> {
         let path = format!("{LOCAL_VOLUMES}{name}");
         let client = self.client().await?;
-        // Those of others too, and those that have ended: they may start again.
+        // Foreign containers and ended containers count, too: they may start again.
         for container in self.summaries(&client, None).await? {
             if let Some(why) = holds(container.mounts.as_deref(), &path) {
                 let id = container.id.unwrap_or_default();
@@ -30,15 +30,15 @@ impl Docker {
     }
 }
 
-/// Why a container keeps a directory: it has it, or something in it. What the engine does not tell is no sign that it
-/// has none.
+/// Why a container keeps a directory: the container mounts the directory or a path inside. A container without a list
+/// of mounts may have some.
 fn holds(mounts: Option<&[MountPoint]>, path: &str) -> Option<String> {
     let Some(mounts) = mounts else { return Some("has mounts of which the engine does not tell".to_owned()) };
     let mut sources = mounts.iter().filter_map(|mount| mount.source.as_deref());
     sources.any(|source| Path::new(source).starts_with(path)).then(|| format!("has {path}"))
 }
 
-/// The folder of these volumes is where its path says: containers that have one of them by another path would not be
+/// Refuses a folder that is reached through a link: a container that mounts a volume by the real path would not be
 /// recognized.
 fn no_link(folder: &Path) -> Result<(), Failure> {
     match fs::canonicalize(folder) {
@@ -54,7 +54,8 @@ fn no_link(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// What is mounted on it, below it or from it stays, and so does whatever is no directory: a link may lead anywhere.
+/// Refuses a directory with a mount on, below or from it, and everything that is no directory: a link may lead
+/// anywhere.
 fn check(path: &Path) -> Result<(), Failure> {
     let wrong = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what} {}: {why}", path.display()));
     match fs::symlink_metadata(path) {
@@ -73,8 +74,7 @@ fn check(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A place where something of that name, or of what is below it, is mounted, or that is in it. The name is like no
-/// other.
+/// The first mount point with this name in its path, or in the path of the mounted directory. The name is unique.
 fn mounted<'a>(mounts: &'a str, name: &str) -> Option<&'a str> {
     let within = |path: &&str| path.split('/').any(|step| step == name);
     mounts.lines().find_map(|line| {

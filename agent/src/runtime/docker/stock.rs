@@ -1,4 +1,4 @@
-//! The engine's stock of images: all of them, which of them the agent has fetched, and archives that are loaded.
+//! The engine's images: lists and removes them, records the images that the agent fetched, and loads archives.
 
 pub mod ask;
 pub mod collect;
@@ -59,14 +59,14 @@ impl Docker {
         Ok(here.collect())
     }
 
-    /// For whoever loads archives: what is asked of them from now on.
+    /// The requests to load an archive, for the task that loads archives.
     pub fn archives_asked(&self) -> mpsc::Receiver<ArchiveAsk> {
         let (ask, asked) = mpsc::channel(ASKS_MAX);
         *held(&self.archives) = Some(ask);
         asked
     }
 
-    /// False as well where nobody loads archives.
+    /// False also if no task loads archives.
     pub(super) async fn ask_archives(&self, reference: &str) -> bool {
         let Some(archives) = held(&self.archives).clone() else { return false };
         let (answer, answered) = oneshot::channel();
@@ -94,7 +94,8 @@ impl Docker {
         *record = new;
     }
 
-    /// By its names, so that one which somebody gives it meanwhile keeps it; never by force, and its parents stay.
+    /// Removes an image name by name, so that a name given meanwhile keeps the image. Never forced, and parent images
+    /// stay.
     pub async fn remove_image(&self, image: &EngineImage) -> Result<(), Failure> {
         let client = self.client().await?;
         let names = if image.tags.is_empty() { std::slice::from_ref(&image.id) } else { &image.tags };

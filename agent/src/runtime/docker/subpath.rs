@@ -99,8 +99,8 @@ pub fn prepare(root: &Path, part: &SubPath, places: &Path) -> Result<PathBuf, Fa
     Ok(place)
 }
 
-/// A file of a volume, to be read. Whoever made it may have made a device of it, which to open is to use: it is looked
-/// at before it is opened.
+/// Opens a file in a volume for reading. A container may have made a device there, and to open a device is to use it.
+/// So the type is checked first.
 pub(super) fn open_file(root: &Path, path: &Path) -> io::Result<fs::File> {
     let root = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let found = find(&root, path)?;
@@ -207,7 +207,7 @@ pub(super) fn check_propagation(place: &Path) -> io::Result<()> {
     Err(io::Error::other(text))
 }
 
-/// Containers that have it keep it.
+/// Detaches a mount. Containers that have mounted it keep their mount.
 fn unmount(place: &Path) -> io::Result<()> {
     loop {
         match umount2(place, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
@@ -244,8 +244,8 @@ pub(super) fn mounts_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(mounted_below(&fs::read(MOUNTS)?, folder))
 }
 
-/// Whether others see what is mounted here. A process that was given mounts of its own gets those of the host, and the
-/// host gets none of its.
+/// Whether the host sees mounts made here. A process with its own mount namespace may receive the host's mounts while
+/// the host sees none of the process's mounts.
 pub(super) fn propagates(mountinfo: &[u8], place: &Path) -> bool {
     let mut around = (PathBuf::new(), true);
     for line in mountinfo.split(|byte| *byte == b'\n') {

@@ -13,7 +13,8 @@ pub struct Layer {
     pub folder: Option<String>,
     /// The file of its log.
     pub log: Option<String>,
-    /// The files that the engine mounts in it by itself: hosts, hostname, resolv.conf. Containers of a pod share them.
+    /// The files that the engine mounts in it by itself: hosts, hostname, resolv.conf. Containers in a pod share these
+    /// files.
     pub mounted: Vec<String>,
 }
 

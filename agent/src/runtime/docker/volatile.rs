@@ -1,5 +1,5 @@
-//! The file system of the volumes that stand on no disk: a tmpfs of its own with a size, so that what pods ask for
-//! takes no room from what else stands in `/run`.
+//! The file system of the volumes in memory: a separate tmpfs with a size limit, so that pods cannot use up the room in
+//! `/run`.
 //!
 //! It is mounted where nothing stands yet. After an upgrade the folders of pods that run stay where their containers
 //! have them, until the next start of the host.
@@ -37,7 +37,8 @@ impl Docker {
         }
     }
 
-    /// What the pod has in memory below another name of this node. No other agent of this host has a pod of its uid.
+    /// What the pod has in memory below another name of this node. No second agent on this host has a pod with the same
+    /// uid.
     pub(super) async fn remove_of_former_names(&self, uid: &str) -> Result<(), Failure> {
         let Settings { run_dir, node_name, .. } = &self.settings;
         let own = PathBuf::from(volatile_dir(run_dir, node_name));

@@ -18,7 +18,7 @@ use crate::facts::naming::{LABEL_KIND, LABEL_POD_UID, VOLUMES, volatile_dir};
 use crate::host::{disks, tree};
 use crate::spec::hosts;
 
-/// Of the directories of pods, those in memory.
+/// The index of the directory in memory, in `pods_dirs`.
 const VOLATILE: usize = 1;
 /// A list of all system calls has some ten thousand bytes.
 const SECCOMP_BYTES_MAX: u64 = 256 * 1024;
@@ -55,7 +55,7 @@ impl Docker {
         Ok(belongings)
     }
 
-    /// Names and pods of the engine's volumes of ours, or of those of one pod.
+    /// Names and pods of the agent's volumes in the engine, or only the volumes of a single pod.
     async fn engine_volumes(&self, uid: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
         let client = self.client().await?;
         let label = uid.map_or_else(|| LABEL_KIND.to_owned(), |uid| format!("{LABEL_POD_UID}={uid}"));
@@ -142,15 +142,15 @@ impl Docker {
         self.remove_of_former_names(uid).await
     }
 
-    /// What its containers mounted. The last words of those that are still there stay, and the engine frees what is its
-    /// own when the last of them ends.
+    /// Removes the volumes of a pod. Termination messages of remaining containers stay. The engine frees its own mounts
+    /// when the last container ends.
     pub(super) async fn free_volumes(&self, uid: &str) -> Result<(), Failure> {
         let [on_disk, in_memory] = self.pods_dirs();
         self.remove_of(uid, vec![on_disk.join(uid).join(VOLUMES), in_memory.join(uid)]).await
     }
 
     async fn remove_of(&self, uid: &str, folders: Vec<PathBuf>) -> Result<(), Failure> {
-        // A uid is one path element, or it is not one of ours.
+        // A valid uid is a single path element.
         if uid.is_empty() || uid == "." || uid == ".." || uid.contains('/') {
             return Err(Failure::Refused(format!("{uid:?} is no uid, so there is no directory to remove")));
         }
@@ -164,7 +164,8 @@ impl Docker {
         self.remove_trees(folders).await
     }
 
-    /// Large trees take their time: not on the thread that answers probes, and by turns with those of other pods.
+    /// The removal of large trees takes long, so it does not run on the thread that answers probes, and pods take
+    /// turns.
     pub(super) async fn remove_trees(&self, folders: Vec<PathBuf>) -> Result<(), Failure> {
         let mut failed = Ok(());
         for folder in folders {
@@ -232,7 +233,7 @@ pub fn remove_files(paths: &[String]) -> Result<(), Failure> {
     })
 }
 
-/// Each is written anew: no container runs yet that has it.
+/// Writes each file anew: no running container has mounted it yet.
 pub fn write_texts(texts: &[(String, String)]) -> Result<(), Failure> {
     for (path, text) in texts {
         let path = Path::new(path);
@@ -247,8 +248,8 @@ pub fn write_texts(texts: &[(String, String)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// In place: whoever has mounted the file sees it. Of a pod without one there is nothing to do. Its containers may
-/// write to it: one that is larger than any that the agent writes stays as it is.
+/// Writes in place, so that containers that mount the file see the change. A missing file is fine. Containers may write
+/// to the file: a file larger than any hosts file from the agent stays as it is.
 pub fn complete_hosts(path: &str, address: &str) -> Result<(), Failure> {
     let path = Path::new(path);
     let Some(text) = unfinished(path) else { return Ok(()) };
@@ -354,7 +355,7 @@ fn host_file(path: &Path, kind: HostFile, create: bool) -> Result<(), Failure> {
     }
 }
 
-/// It has its name only when it is all that it is to be.
+/// Makes the directory under a temporary name and renames it when its owner and mode are set.
 pub(super) fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Failure> {
     if path.is_dir() {
         return Ok(());

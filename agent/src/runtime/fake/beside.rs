@@ -9,11 +9,11 @@ use super::{FakeContainer, Inner, Noted, run};
 use crate::facts::engine::State;
 use crate::facts::naming::{LABEL_CONTAINER, LABEL_POD_UID};
 
-/// So long what the agent had under way may meet what somebody just started.
+/// For this long, an action that the agent had under way may meet a container that was just started by hand.
 const UNDER_WAY: Duration = Duration::from_secs(10);
 
 impl Inner {
-    /// `docker start` of one that has ended, and `docker restart` of one that runs.
+    /// `docker start` for an ended container, `docker restart` for a running container.
     pub fn restart(&mut self, id: &str) {
         self.kill(id, 143);
         if self.containers.get(id).is_some_and(|held| !held.seen.runs()) {
@@ -21,7 +21,7 @@ impl Inner {
         }
     }
 
-    /// It does what it did, and ends no more by itself.
+    /// The container runs again, and does not end by itself any more.
     pub(super) fn begin_again(&mut self, id: &str) {
         let Some(held) = self.containers.get(id).filter(|held| matches!(held.seen.state, State::Exited { .. })) else {
             return;
@@ -61,7 +61,7 @@ impl Inner {
         }
     }
 
-    /// Another container with the labels of one, and under another name: it runs.
+    /// Starts a copy of a container, with the same labels and a different name.
     pub fn copy(&mut self, id: &str) {
         let Some(held) = self.containers.get(id).cloned() else { return };
         let (started_ms, id) = (self.wall_ms(), self.fresh_id());

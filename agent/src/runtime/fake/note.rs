@@ -42,6 +42,6 @@ pub enum Noted {
         /// By their paths.
         files: BTreeMap<String, Vec<u8>>,
     },
-    /// Somebody has to be told of it; the loop's own word.
+    /// An event to report, as the loop says it.
     Told(Happening),
 }

@@ -1,4 +1,4 @@
-//! What processes of the engine in memory do: how they end by themselves, and what the engine keeps of it.
+//! The processes in the engine in memory: how they end by themselves, and what the engine records.
 
 use super::{FakeContainer, Inner};
 use crate::facts::engine::{Beside, EndBefore, Network, State};

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::{FakeContainer, Inner};
 use crate::facts::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_POD_UID};
 
-/// Of one container and one wish, in one minute; of pulls of one image; of all changes in ten seconds, and of those of
-/// each container that starts in them.
+/// Limits: starts of a container for the same wish in a minute; pulls of an image in a minute; changes in ten seconds;
+/// further changes for each start in these ten seconds.
 const STARTS_A_MINUTE_MAX: usize = 9;
 pub(super) const PULLS_A_MINUTE_MAX: usize = 30;
 const CHANGES_IN_TEN_SECONDS_MAX: usize = 150;

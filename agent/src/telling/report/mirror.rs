@@ -1,4 +1,4 @@
-//! Mirrors: pods of the API that show what a file asks for. PURE.
+//! Mirrors: pods of the API that show pods of manifest files. PURE.
 
 use coracle_api::annotations::MIRROR;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::status::is_final;
 
 const HASH: &str = "kubernetes.io/config.hash";
 
-/// A pod of the API that shows what a file asks for: bound to this node, and never started from there.
+/// The API's copy of a pod from a file: bound to this node, and never started from the API.
 pub(crate) fn mirror(document: &Value, name: &str, node_name: &str, file: Option<&str>) -> Value {
     let mut pod = document.clone();
     // How it ended here is told as any status.
@@ -31,7 +31,7 @@ pub(crate) fn mirror(document: &Value, name: &str, node_name: &str, file: Option
     });
     let spec = &mut pod["spec"];
     spec["nodeName"] = node_name.into();
-    // Defaults of pods without a class: the master may have one for all of them, and refuses what says otherwise.
+    // Defaults of pods without a priority class: the master may have a default class, and refuses a different priority.
     if spec["priorityClassName"].as_str().unwrap_or_default().is_empty()
         && let Some(spec) = spec.as_object_mut()
     {

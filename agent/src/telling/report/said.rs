@@ -29,14 +29,14 @@ const FIELDS: [&str; 15] = [
     "resources",
     "startTime",
 ];
-/// The server's word; the agent says it as long as nobody else has.
+/// A field of the server; the agent sets the class only while the field is empty.
 const CLASS: &str = "qosClass";
 const SINCE: &str = "lastTransitionTime";
 /// Merged by `ip`: what goes has to be named.
 const ADDRESSES: [&str; 2] = ["hostIPs", "podIPs"];
 
-/// The patch that makes this the agent's part of a pod's status, which shows `shows` now. A pod with another uid
-/// refuses it.
+/// The patch that makes this the agent's part of a pod's status, which shows `shows` now. The master refuses the patch
+/// for a pod with another uid.
 pub fn pod_status(uid: &str, status: &Value, shows: &Value) -> Value {
     let mut patch: Map<String, Value> =
         FIELDS.iter().map(|field| ((*field).to_owned(), status[*field].clone())).collect();
@@ -164,7 +164,7 @@ mod tests {
         let (one, other) = (json!("docker://1"), json!("docker://2"));
         check((one.clone(), 3), (one.clone(), 3), 3);
         check((one.clone(), 0), (one.clone(), 3), 3);
-        // Somebody removed what there was while no agent looked.
+        // The shown container was removed while no agent ran.
         check((other.clone(), 0), (one.clone(), 3), 4);
         check((other.clone(), 4), (one.clone(), 3), 4);
         check((other.clone(), 7), (one.clone(), 3), 7);

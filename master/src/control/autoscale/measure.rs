@@ -1,9 +1,9 @@
-//! How many replicas a metric of resources asks for: what pods take, against what they ask for or what they should
-//! take. PURE.
+//! How many replicas a resource metric asks for: compares the usage of pods with their requests or with a target
+//! average. PURE.
 //!
-//! Of a pod that begins, or that nobody knows anything of, the careful thing is taken: as if it took nothing where
-//! there are to be more, and all that it should take where there are to be fewer. What that would turn round leaves all
-//! as it is.
+//! Pods without a reading count with no usage when the workload grows, and with their full target when the workload
+//! shrinks. Pods that are still starting count with no usage when the workload grows, else not at all. If these pods
+//! turn growing into shrinking or the reverse, the size stays.
 
 use super::super::controller::Now;
 use super::super::readings::{Reading, Readings};
@@ -49,7 +49,7 @@ impl Tolerance {
     }
 }
 
-/// The pods of a workload, and what is known of them.
+/// The pods of a workload and their readings.
 pub struct Crew<'c> {
     pub pods: Vec<(&'c Key, &'c PodView)>,
     pub readings: &'c Readings,
@@ -66,7 +66,7 @@ pub struct Found {
     pub average: i64,
 }
 
-/// A pod that counts: what it takes, and what it asks for.
+/// The usage and the request of a pod that counts.
 #[derive(Clone, Copy)]
 struct Counted {
     takes: i64,
@@ -118,7 +118,7 @@ impl Metric<'_> {
         Ok(found(if crew.tolerance.holds(careful) || turned || back { crew.replicas } else { replicas }))
     }
 
-    /// What a pod takes that takes all it should.
+    /// The usage of a pod that meets the target; for a utilization at least the request.
     fn full(&self, asks: i64) -> i64 {
         match self.aim {
             Aim::Utilization(percent) => asks.saturating_mul(percent.max(FULL_PERCENT)) / FULL_PERCENT,
@@ -126,7 +126,7 @@ impl Metric<'_> {
         }
     }
 
-    /// What is taken as a share of what should be; with it the same in percent of what is asked for, and of each pod.
+    /// The usage as a ratio to the target, the usage in percent of the requests, and the average usage per pod.
     fn ratio(&self, counted: &[Counted]) -> Result<(f64, Option<i64>, i64), String> {
         let sum = |of: fn(&Counted) -> i64| counted.iter().map(of).fold(0, i64::saturating_add);
         let (takes, asks) = (sum(|one| one.takes), sum(|one| one.asks));
@@ -180,7 +180,7 @@ fn times(ratio: f64, pods: usize) -> i64 {
     (ratio * pods as f64).ceil().min(f64::from(i32::MAX)) as i64
 }
 
-/// What it takes now says nothing of what it will take.
+/// Whether a pod is still starting: its present usage does not predict its later usage.
 fn begins(pod: &PodView, reading: &Reading, now: Now) -> bool {
     let (Some(ready), Some(started)) = (pod.ready, pod.started) else { return true };
     let since = pod.ready_since.unwrap_or(started);

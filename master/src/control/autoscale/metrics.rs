@@ -1,10 +1,10 @@
-//! One metric of an autoscaler as its spec says it: what it asks for, or why nobody can tell. PURE.
+//! A metric from an autoscaler's spec: the proposed number of replicas, or the reason why the value is unknown. PURE.
 
 use super::measure::{Aim, Crew, Metric};
 use coracle_api::quantity::Quantity;
 use serde_json::{Value, json};
 
-/// What a metric asks for, how it is called, and what the status says of it.
+/// The proposed number of replicas, the name of the metric, and the metric's entry in the status.
 pub type Proposal = (i64, String, Value);
 
 /// What one metric asks for.
@@ -50,7 +50,7 @@ pub fn propose(metric: &Value, crew: &Crew<'_>, namespace: &str) -> Result<Propo
     Ok((found.replicas, name, status))
 }
 
-/// A metric that nobody can tell.
+/// A metric whose value cannot be determined.
 pub struct Unmeasured {
     pub reason: &'static str,
     pub what: String,

@@ -20,7 +20,7 @@ use self::team::{Scale, Team, scale};
 use super::budgets::ScaleView;
 use super::cluster::Cluster;
 use super::controller::{Look, Now, ObservedChange};
-use super::intent::{About, Decision, Errand, Intent, Memo, Tale};
+use super::intent::{About, Decision, EventDraft, Intent, Lookup, Memo};
 use super::shelf::View;
 use super::view::{document, of_group, read};
 use crate::store::Stored;
@@ -114,7 +114,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
             None if cluster.readings.fresh(PERIOD, now.uptime) => Decision::default(),
             // What is told wakes it, and the time does if nothing is.
             None => {
-                Decision { errand: Some(Errand::Readings), wake_at: Some(now.uptime + PERIOD), ..Decision::default() }
+                Decision { errand: Some(Lookup::Readings), wake_at: Some(now.uptime + PERIOD), ..Decision::default() }
             }
         };
         if decision.wake_at.is_some() {
@@ -153,7 +153,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     intents.push(Intent::Status { key: key.clone(), seen: view.revision, status });
     let about = About::new(("autoscaling/v2", "HorizontalPodAutoscaler"), key, &view.uid, view.revision);
     let events = tales.into_iter().map(|(severity, reason, message)| {
-        Intent::Tell(Tale { severity, ..Tale::normal(SOURCE, about.clone(), reason, message) })
+        Intent::Tell(EventDraft { severity, ..EventDraft::normal(SOURCE, about.clone(), reason, message) })
     });
     intents.extend(events);
     Decision { wake_at: again, memo, ..Decision::of(intents) }
@@ -227,7 +227,7 @@ impl Next<'_> {
         );
     }
 
-    /// The size that the metrics ask for, if another one than there is.
+    /// The size that the metrics ask for. `None`: the present size stays.
     fn follow(&mut self, spec: &Spec, scale: &ScaleView, team: &Team<'_>) -> Option<i64> {
         let replicas = scale.replicas;
         self.able();
@@ -420,8 +420,8 @@ mod tests {
         check(Some(3), &json!({}), &unmeasured);
     }
 
-    /// A deployment of as many replicas as there are pods, of 100m each, that are to take half of it: what each takes,
-    /// if it is known.
+    /// Checks a Deployment whose pods request 100m of cpu each, with a target utilization of 50 %. `takes`: the usage
+    /// of each pod, `None` if unknown.
     fn measured(takes: &[Option<i64>], behavior: &Value, expected: &[&str]) {
         let settings = Settings { measured: true, ..Settings::default() };
         let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
@@ -463,7 +463,7 @@ mod tests {
             decide(&Look { cluster, key: &of, now, refusal: None, contents: None, memory: None, memo: None })
         };
         let asks = look(&cluster);
-        assert_eq!((asks.errand, asks.intents), (Some(Errand::Readings), Vec::new()), "first the agents are asked");
+        assert_eq!((asks.errand, asks.intents), (Some(Lookup::Readings), Vec::new()), "first the agents are asked");
         let usage = json!({"timestamp": "2027-01-15T07:59:55Z", "window": "15s", "pods": pods});
         cluster.readings = Readings::of(&[serde_json::from_value(usage).unwrap()], Duration::ZERO);
         let decision = look(&cluster);
@@ -485,7 +485,7 @@ mod tests {
         measured(&[Some(100), Some(100)], &null, &["web 4", &grows, above]);
         let limited = format!("2 of 4 {}", all("SucceededRescale", "ScaleUpLimit"));
         measured(&[Some(400), Some(400)], &null, &["web 4", &limited, above]);
-        // Of one of them nothing is known: it takes nothing, and so there are enough.
+        // A pod without a reading counts with no usage: the two pods are enough.
         measured(&[Some(100), None], &null, &[&rests]);
         // A while ago there were to be two.
         let waits = format!("2 of 2 {}", all("ScaleDownStabilized", "DesiredWithinRange"));

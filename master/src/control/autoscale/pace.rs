@@ -59,7 +59,7 @@ pub struct Bounds {
 pub struct Pace {
     pub size: i64,
     pub able: (&'static str, &'static str),
-    /// Whether it is another than what was asked for.
+    /// The size differs from the size that was asked for.
     pub limited: bool,
     pub limit: (&'static str, &'static str),
 }
@@ -242,7 +242,7 @@ mod tests {
             &[9, 9, 9],
             &[(4, ready, "ScaleUpLimit"), (4, ready, "ScaleUpLimit"), (6, ready, "ScaleUpLimit")],
         );
-        // Half of them in thirty seconds.
+        // At most half of the pods go, counted from the size thirty seconds before.
         let half = json!({"scaleUp": rules("Max", "Percent", 400, 0), "scaleDown": rules("Max", "Percent", 50, 0)});
         check(Some(half), &[8, 1, 1], &[(8, ready, within), (1, ready, within), (1, ready, within)]);
         let never = json!({"scaleUp": rules("Disabled", "Pods", 2, 0), "scaleDown": fast});

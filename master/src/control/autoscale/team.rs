@@ -1,4 +1,4 @@
-//! The target of an autoscaler, its pods, and who else scales them. PURE.
+//! The target of an autoscaler, the target's pods, and all autoscalers of these pods. PURE.
 
 use super::super::budgets::ScaleView;
 use super::super::cluster::Cluster;
@@ -8,14 +8,14 @@ use super::{AutoscalerView, Target};
 use coracle_api::meta::Key;
 use coracle_api::strategy::scale::selector_text;
 
-/// The pods of a target, and who else scales them.
+/// The pods of a target, and all autoscalers of these pods.
 pub(super) struct Team<'c> {
     pub(super) cluster: &'c Cluster,
     pub(super) namespace: &'c str,
     pub(super) pods: Vec<(&'c Key, &'c PodView)>,
     /// The same as a query.
     pub(super) selector: String,
-    /// By name, with their namespace; the one itself is among them.
+    /// Namespace and name of each autoscaler; the autoscaler that is looked at is among them.
     pub(super) scaled_by: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ mod ticks;
 
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
-use super::intent::{About, Decision, Intent, Refusal, Tale};
+use super::intent::{About, Decision, EventDraft, Intent, Refusal};
 use super::job::{JOBS, JobView};
 use super::rules::ControlRule;
 use super::shelf::View;
@@ -33,8 +33,8 @@ const SOURCE: &str = "cronjob-controller";
 const SCHEDULED_AT: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// After a tick, for clocks that are not quite the same.
 const PADDING: Duration = Duration::from_millis(100);
-/// A clock that is put right little by little is off by less than this part of a wait: so much of a long one is waited
-/// apart.
+/// A clock that is corrected gradually is off by less than this part of a wait: a long wait ends early by this part,
+/// and the rest is waited separately.
 const DRIFT: u32 = 1000;
 /// A wait that is off by its drift is off by no second.
 const SHORT: Duration = Duration::from_secs(600);
@@ -65,11 +65,11 @@ impl CronJobView {
     }
 
     fn tell(&self, key: &Key, reason: &'static str, message: String) -> Intent {
-        Intent::Tell(Tale::normal(SOURCE, self.about(key), reason, message))
+        Intent::Tell(EventDraft::normal(SOURCE, self.about(key), reason, message))
     }
 
     fn warn(&self, key: &Key, reason: &'static str, message: String) -> Intent {
-        Intent::Tell(Tale::warning(SOURCE, self.about(key), reason, message))
+        Intent::Tell(EventDraft::warning(SOURCE, self.about(key), reason, message))
     }
 }
 
@@ -84,9 +84,14 @@ pub fn by_job(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     jobs.filter_map(owner).collect()
 }
 
-pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<Tale> {
+pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<EventDraft> {
     let cron_job = cluster.get::<CronJobView>(key)?;
-    Some(Tale::warning(SOURCE, cron_job.about(key), "FailedCreate", format!("Error creating job: {}", refusal.why)))
+    Some(EventDraft::warning(
+        SOURCE,
+        cron_job.about(key),
+        "FailedCreate",
+        format!("Error creating job: {}", refusal.why),
+    ))
 }
 
 /// A job of the cron job.
@@ -227,7 +232,7 @@ impl Books {
     }
 }
 
-/// Jobs that ended, beyond those that are kept: the oldest.
+/// The oldest ended jobs beyond the history limits.
 fn forgotten<'c>(spec: &CronJobSpec, jobs: &[Job<'c>]) -> Vec<Job<'c>> {
     let mut going = Vec::new();
     for (success, limit) in [(true, spec.successful_jobs_history_limit), (false, spec.failed_jobs_history_limit)] {
@@ -299,7 +304,7 @@ impl<'a> Clock<'a> {
         Some(if left > SHORT { left - left / DRIFT } else { left + PADDING })
     }
 
-    /// What the tick that is due makes, and what is told of it.
+    /// The intents for the due tick, and the events for a tick that makes no job.
     fn strike(
         &self,
         cluster: &Cluster,

@@ -9,7 +9,7 @@ use coracle_api::meta::Key;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The label of pods and revisions that says of which template they are.
+/// The label with the template's hash on pods and revisions.
 pub const HASH: &str = "controller-revision-hash";
 pub const GENERATION: &str = "pod-template-generation";
 

@@ -33,7 +33,7 @@ pub fn work<'c>(daemons: &Daemons<'c>) -> Work<'c> {
             work.delete.extend(pods.iter().filter(|(_, pod)| !pod.deleting));
         }
     }
-    // Of nodes that are gone: whoever is on one is collected with it.
+    // Pods meant for a node that is gone, but not bound yet. Bound pods are collected with their node.
     for (name, pods) in &daemons.pods {
         let unread = daemons.cluster.damaged.iter().any(|key| key.resource == NODES && key.name == *name);
         if !daemons.cluster.nodes.contains_key(name) && !unread {

@@ -1,4 +1,4 @@
-//! DaemonSets: one pod on every node that its template suits. PURE.
+//! DaemonSets: a pod on every node that suits the template. PURE.
 //!
 //!     manage      nodes without a pod get one; pods that failed, that are over or that have no business there go
 //!     roll        old pods make room for new ones: first gone, then made (maxUnavailable), or the other way round
@@ -18,7 +18,7 @@ pub use view::DaemonSetView;
 
 use super::cluster::Cluster;
 use super::controller::Look;
-use super::intent::{Decision, Intent, Refusal, Tale};
+use super::intent::{Decision, EventDraft, Intent, Refusal};
 use super::replicas::{self, Pod};
 use super::revisions::{self, REVISIONS, Revision};
 use super::template;
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 
 pub fn decide(look: &Look<'_>) -> Decision {
     let (cluster, key) = (look.cluster, look.key);
-    // What becomes of the pods of one that is being deleted is not its own matter any more.
+    // Garbage collection decides about the pods of a DaemonSet that is being deleted.
     let Some(set) = cluster.get::<DaemonSetView>(key).filter(|set| !set.template.deleting) else {
         return Decision::default();
     };
@@ -122,6 +122,6 @@ fn clean_up<'c>(daemons: &Daemons<'_>, old: &[Revision<'_>], pods: impl Iterator
     unused.take(surplus).filter(|(_, one)| !one.deleting).map(delete).collect()
 }
 
-pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<Tale> {
+pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<EventDraft> {
     replicas::refused(key, &cluster.get::<DaemonSetView>(key)?.template, refusal)
 }

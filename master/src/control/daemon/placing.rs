@@ -11,7 +11,7 @@ use coracle_api::pod::Toleration;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Taints that the pods bear: what drives others from a node concerns them most.
+/// Taints that a DaemonSet's pods tolerate: daemons matter most on nodes that other pods must leave.
 const BORNE: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -23,7 +23,7 @@ const BORNE: [(&str, &str); 6] = [
 const BORNE_ON_ITS_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 const FIELD: &str = "metadata.name";
 
-/// What the template asks of nodes.
+/// The template's requirements on nodes.
 pub struct Placing {
     spec: Value,
     tolerations: Vec<Toleration>,
@@ -74,7 +74,7 @@ fn bear(spec: &mut Value) {
     spec["tolerations"] = all.into();
 }
 
-/// Binds a pod to a node: the scheduler takes that one and no other.
+/// Restricts a pod to a node: the scheduler must choose this node.
 pub fn bind(spec: &mut Value, node: &str) {
     bear(spec);
     let terms = json!([{"matchFields": [{"key": FIELD, "operator": "In", "values": [node]}]}]);

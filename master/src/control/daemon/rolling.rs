@@ -11,7 +11,7 @@ pub fn share(value: &Value, whole: i32) -> i32 {
     super::super::deployment::share(value, whole, true)
 }
 
-/// The pods of a node: of the present template, and of one before.
+/// The pods of a node: with the present template, and with an earlier template.
 struct Pair<'c> {
     new: Option<Pod<'c>>,
     old: Option<Pod<'c>>,
@@ -31,7 +31,7 @@ pub fn work<'c>(daemons: &Daemons<'c>, work: &mut Work<'c>) {
     let desired = daemons.desired();
     let surge = share(&daemons.set.surge, desired);
     let unavailable = share(&daemons.set.unavailable, desired);
-    // Of one whose state is lost nobody can say whether it is missing already.
+    // A pod whose state is lost may be missing already: no pod is rolled.
     if daemons.pods.values().flatten().any(|(_, pod)| pod.untold()) {
         return;
     }
@@ -42,7 +42,7 @@ pub fn work<'c>(daemons: &Daemons<'c>, work: &mut Work<'c>) {
     without_surge(daemons, unavailable, work);
 }
 
-/// The nodes that have a pod, and those that are to have one.
+/// The nodes with a pod, and the nodes that need a pod.
 fn nodes<'a>(daemons: &'a Daemons<'_>) -> impl Iterator<Item = &'a String> {
     let lacking = daemons.cluster.nodes.iter();
     let lacking =
@@ -50,7 +50,7 @@ fn nodes<'a>(daemons: &'a Daemons<'_>) -> impl Iterator<Item = &'a String> {
     daemons.pods.keys().chain(lacking.map(|(name, _)| name))
 }
 
-/// Old pods that are not available go whatever there is; others as long as no more are missing than may be.
+/// Deletes unavailable old pods in any case, and available old pods as long as maxUnavailable permits.
 fn without_surge<'c>(daemons: &Daemons<'c>, unavailable_max: i32, work: &mut Work<'c>) {
     let mut missing = 0;
     let (mut bad, mut good) = (Vec::new(), Vec::new());

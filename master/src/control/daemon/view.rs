@@ -13,13 +13,13 @@ use std::time::Duration;
 const DAEMON_SETS: Resource = of_group("apps", "daemonsets");
 const KIND: ParentKind =
     ParentKind { api_version: "apps/v1", kind: "DaemonSet", source: "daemonset-controller", claims_finished: true };
-/// The number of its template, as its strategy counts it.
+/// The annotation with the template's generation; the API strategy of DaemonSets counts the generations.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 #[derive(Clone, Debug)]
 pub struct DaemonSetView {
     pub template: TemplateView,
-    /// Stands for the content of its template.
+    /// A hash of the template's content.
     pub identity: u64,
     pub generation: i64,
     pub template_generation: Option<String>,

@@ -1,4 +1,4 @@
-//! The annotations of a ReplicaSet: those of its Deployment, its revision, and the size that it was scaled for. PURE.
+//! The annotations of a ReplicaSet: copies from the Deployment, the revision, and the size at the last scaling. PURE.
 
 use super::view::DeploymentView;
 use serde_json::{Map, Value};
@@ -27,10 +27,10 @@ pub fn copy(deployment: &DeploymentView, annotations: &mut Map<String, Value>) {
     }
 }
 
-/// Gives a set a number, if it has none as high; the one that it had is noted.
+/// Gives a set a revision number unless its number is as high already; the set's history keeps the old number.
 pub fn number(annotations: &mut Map<String, Value>, revision: i64) {
     let had = annotations.get(REVISION).and_then(Value::as_str).unwrap_or_default().to_owned();
-    // One that makes no sense is somebody else's.
+    // An unparsable number is from a foreign writer and stays.
     let Ok(number) = (if had.is_empty() { Ok(0) } else { had.parse::<i64>() }) else { return };
     if number >= revision {
         return;
@@ -55,7 +55,7 @@ pub fn note_size(annotations: &mut Map<String, Value>, deployment: &DeploymentVi
     annotations.insert(MAX.to_owned(), (deployment.replicas.saturating_add(deployment.surge)).to_string().into());
 }
 
-/// What a set says of the Deployment that it was scaled for: how many there are to be, and may be at most.
+/// The desired and the maximum number of the Deployment's pods when the set was scaled, from the set's annotations.
 pub fn sizes(annotations: &BTreeMap<String, String>) -> (Option<i32>, Option<i32>) {
     let number = |name: &str| annotations.get(name)?.parse::<i32>().ok().filter(|number| *number >= 0);
     (number(DESIRED), number(MAX))

@@ -8,7 +8,7 @@
 //!     roll, recreate       the new set grows, the old ones shrink
 //!     history, status
 //!
-//! A look does one of these; its writes bring the key back for the next.
+//! A look takes a single step from this list; the step's writes bring the key back for the next step.
 
 mod annotations;
 mod history;
@@ -26,7 +26,7 @@ pub use view::{DeploymentView, share};
 
 use super::cluster::Cluster;
 use super::controller::Look;
-use super::intent::{Decision, Refusal, Tale};
+use super::intent::{Decision, EventDraft, Refusal};
 use coracle_api::meta::Key;
 use rollout::{FAILED, Rollout, Stage, age, not_made};
 
@@ -78,7 +78,7 @@ fn sync(rollout: &Rollout<'_>) -> Decision {
 }
 
 /// A ReplicaSet that could not be made.
-pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<Tale> {
+pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<EventDraft> {
     let deployment = cluster.get::<DeploymentView>(key)?;
     Some(deployment.template.warn(key, FAILED, not_made(refusal)?))
 }

@@ -19,7 +19,7 @@ pub fn next(rollout: &Rollout<'_>) -> Stage {
     }
 }
 
-/// Whether an old pod runs, or may: one that ends does so until it is over.
+/// Whether an old pod runs or may run: a terminating pod runs until its phase is terminal.
 fn still_runs(rollout: &Rollout<'_>) -> bool {
     let runs = |(key, set): &Set<'_>| {
         set.status.replicas > 0 || rollout.cluster.pods_of(key, &set.template.uid).any(|(_, pod)| !pod.terminal())

@@ -23,7 +23,7 @@ pub struct Rollout<'c> {
     pub key: &'c Key,
     pub deployment: &'c DeploymentView,
     pub refusal: Option<&'c Refusal>,
-    /// The one of the present template.
+    /// The ReplicaSet with the present template.
     pub new: Option<Set<'c>>,
     /// All others, the oldest first.
     pub old: Vec<Set<'c>>,
@@ -34,7 +34,7 @@ impl<'c> Rollout<'c> {
         self.old.iter().copied().chain(self.new)
     }
 
-    /// Those that have pods, or ought to.
+    /// The ReplicaSets that have pods or want pods.
     pub fn active(&self) -> Vec<Set<'c>> {
         self.all().filter(|(_, set)| set.replicas > 0).collect()
     }

@@ -134,12 +134,12 @@ fn seconds(count: i32) -> Duration {
     Duration::from_secs(count.try_into().unwrap_or_default())
 }
 
-/// One more than that of any old set.
+/// The number after the highest revision of the old sets.
 fn next_revision(rollout: &Rollout<'_>) -> i64 {
     rollout.old.iter().map(|(_, set)| set.rollout.revision).max().unwrap_or_default().saturating_add(1)
 }
 
-/// Another size of a set; `noted`: also where only what it says of its Deployment changes.
+/// Changes the size of a set; `noted`: also writes if only the annotations about the Deployment's size change.
 pub fn resize(rollout: &Rollout<'_>, (key, set): Set<'_>, size: i32, noted: bool) -> Vec<Intent> {
     let deployment = rollout.deployment;
     let noted_already = (set.rollout.desired, set.rollout.max)

@@ -17,7 +17,7 @@ const KIND: ParentKind =
 #[derive(Clone, Debug)]
 pub struct DeploymentView {
     pub template: TemplateView,
-    /// Stands for the content of its template.
+    /// A hash of the template's content.
     pub identity: u64,
     pub generation: i64,
     pub annotations: Labels,

@@ -4,7 +4,7 @@ use super::pods::Member;
 use super::policy::Failure;
 use super::tally::{Tally, Verdict};
 use crate::control::controller::Now;
-use crate::control::intent::{Intent, Tale};
+use crate::control::intent::{EventDraft, Intent};
 use crate::control::replicas::TemplateView;
 use crate::control::tracked::TRACKING;
 use crate::control::view::document;
@@ -26,7 +26,7 @@ pub struct Account<'a, 'c> {
     /// Pods whose deletion begins with this look.
     pub going: &'a [Member<'c>],
     pub verdict: Option<&'a Verdict>,
-    /// A pod that cannot be read may be one of them.
+    /// An unreadable pod may belong to the job.
     pub damaged: bool,
     /// Each pod is counted once; see `rules`.
     pub once: bool,
@@ -72,8 +72,8 @@ impl<'c> Account<'_, 'c> {
         if status != before {
             intents.push(Intent::Status { key: key.clone(), seen: of.revision, status });
             intents.extend(tales.into_iter().map(|(severity, reason, message)| {
-                let tale = Tale::normal(of.of.source, of.about(key), reason, message);
-                Intent::Tell(Tale { severity, ..tale })
+                let tale = EventDraft::normal(of.of.source, of.about(key), reason, message);
+                Intent::Tell(EventDraft { severity, ..tale })
             }));
         }
         let release = |pod: &Member<'_>| Intent::Release {
@@ -186,7 +186,7 @@ impl<'c> Account<'_, 'c> {
         }
     }
 
-    /// What the status says of the end, as far as it has come; and what is told of it.
+    /// Writes the next step of the job's end into the status, and returns the event about the end.
     fn end(
         &self,
         status: &mut Map<String, Value>,

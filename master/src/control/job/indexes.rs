@@ -41,7 +41,7 @@ impl Indexes {
         if first < 0 || last < first {
             return;
         }
-        // Those that touch the new one become one with it.
+        // Ranges that overlap or touch the new range are joined with the new range.
         let from = self.0.partition_point(|range| range.1 < first - 1);
         let to = from + self.0[from..].partition_point(|range| range.0 <= last.saturating_add(1));
         let joined = self.0[from..to].iter().fold((first, last), |all, range| (all.0.min(range.0), all.1.max(range.1)));

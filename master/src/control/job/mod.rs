@@ -21,7 +21,7 @@ use self::pods::{Failures, Member};
 use self::tally::{Tally, Verdict};
 use super::cluster::Cluster;
 use super::controller::{Look, Now};
-use super::intent::{Decision, Intent, Refusal, Tale};
+use super::intent::{Decision, EventDraft, Intent, Refusal};
 use super::replicas::{self, Parent, ParentKind, TemplateView};
 use super::rules::ControlRule;
 use super::shelf::View;
@@ -36,7 +36,7 @@ use std::time::Duration;
 pub const JOBS: Resource = of_group("batch", "jobs");
 const KIND: ParentKind =
     ParentKind { api_version: "batch/v1", kind: "Job", source: "job-controller", claims_finished: true };
-/// Who acts on a job that names nobody.
+/// The controller of a job that names no controller.
 const OURSELVES: &str = "kubernetes.io/job-controller";
 /// Pods made or deleted in one look.
 const BURST_MAX: usize = 500;
@@ -49,9 +49,9 @@ pub struct JobView {
     /// Since when that is known.
     pub over: Option<Since>,
     pub ttl: Option<i32>,
-    /// The cron job that made it: name and uid.
+    /// Name and uid of the CronJob that made the job.
     pub made_by: Option<Box<(String, String)>>,
-    /// Somebody else acts on it.
+    /// A foreign controller acts on the job.
     foreign: bool,
     /// What its status has counted, and when it was seen to count failures after its last success.
     counted: (i32, i32),
@@ -110,7 +110,7 @@ impl JobView {
         Failures { count: self.failures, last: now.uptime.saturating_sub(self.failed_at) }
     }
 
-    /// What is left of the time that it may be active.
+    /// The time left until the job's active deadline.
     fn time_left(&self, job: &Job, now: Now) -> Option<Duration> {
         let allowed = Duration::from_secs(job.spec.active_deadline_seconds?.try_into().unwrap_or_default());
         if job.spec.is_suspended() {
@@ -163,7 +163,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     Decision { wake_at: earlier(deadline, work.wake_at), ..Decision::of(intents) }
 }
 
-pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<Tale> {
+pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<EventDraft> {
     replicas::refused(key, &cluster.get::<JobView>(key)?.template, refusal)
 }
 

@@ -47,7 +47,7 @@ fn is_waited_for(cluster: &Cluster, key: &Key, pod: &PodView) -> bool {
     }
     let Some(Owned { metadata }) = read(&pod.document) else { return true };
     let Some(owner) = metadata.controller() else {
-        // A job that selects it takes it over.
+        // A job whose selector matches adopts the pod.
         let selects = |job: &JobView| {
             !job.template.deleting && job.finished.is_none() && job.template.selector.selects(pod.labels())
         };

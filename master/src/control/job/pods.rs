@@ -68,7 +68,7 @@ impl Member<'_> {
         self.said.over.map(|over| over.elapsed(self.said.finished, now)).unwrap_or_default()
     }
 
-    /// Pods of its index that failed so far, whether that counted or not.
+    /// Failed pods of this pod's index so far: counted and ignored failures together.
     fn failures(&self) -> i32 {
         self.said.failures.saturating_add(self.said.ignored)
     }
@@ -131,8 +131,8 @@ pub fn damaged(cluster: &Cluster, key: &Key) -> bool {
     cluster.damaged_pods(&key.namespace).any(ours)
 }
 
-/// Which of the active pods go, so many at least. Of an indexed job also those without an index, with one too high, or
-/// with one that another has.
+/// The active pods that go, `at_least` this many. An indexed job also loses pods without an index, with an index beyond
+/// the completions, or with the index of a pod that stays.
 pub fn surplus<'c>(job: &Job, active: &[Member<'c>], at_least: usize) -> Vec<Member<'c>> {
     let (mut going, mut staying) = (Vec::new(), Vec::new());
     let mut ordered = active.to_vec();
@@ -169,8 +169,8 @@ fn cheapness(member: &Member<'_>) -> impl Ord + use<> {
     (state, times, Reverse(member.said.index))
 }
 
-/// Pods that wait, because they failed last of an index that is to be tried again: what they know of its failures goes
-/// into the next.
+/// Failed pods that wait, by index, because the index is to be tried again: the index's next pod takes over the failure
+/// counts.
 pub type Awaited<'c> = BTreeMap<i32, Member<'c>>;
 
 /// Of failed pods with the same index the one that knows of most failures, and was over last.
@@ -185,7 +185,7 @@ pub fn awaited<'c>(failed: impl Iterator<Item = (i32, Member<'c>)>, now: Now) ->
     awaited
 }
 
-/// A new pod of the job: for an index, with what the last one of it knew.
+/// A new pod of the job; for an index with the failure counts of the index's last pod.
 pub fn made(key: &Key, job: &Job, parent: &TemplateView, index: Option<i32>, last: Option<&Member<'_>>) -> Value {
     let mut pod = replicas::pod(key, parent);
     let metadata = &mut pod["metadata"];
@@ -237,7 +237,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// As the pods tell it that are still there.
+    /// Counted from the pods that still exist.
     pub fn of(members: &[Member<'_>], only_failed: bool, now: Now) -> Failures {
         let last_success = members.iter().filter(|pod| pod.succeeded()).filter_map(|pod| pod.said.finished).max();
         // What was let go has not failed.

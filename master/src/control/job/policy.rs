@@ -1,11 +1,11 @@
-//! What a job's policies say: of a pod that failed, and of the indexes that have succeeded. PURE.
+//! A job's policies: the failure policy for a failed pod, and the success policy for succeeded indexes. PURE.
 
 use super::indexes::Indexes;
 use coracle_api::job::{OnExitCodes, OnPodCondition, PodFailurePolicy, SuccessPolicy};
 use coracle_api::meta::Key;
 use coracle_api::pod::{ContainerStatus, PodStatus};
 
-/// What becomes of a pod's failure.
+/// The consequence of a pod's failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     Counts,

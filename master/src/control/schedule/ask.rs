@@ -1,4 +1,4 @@
-//! What a pod asks of the node that it is to stand on, read from its document when it is looked at. PURE.
+//! A pod's requirements on its node, read from the pod's document at each look. PURE.
 
 use super::super::view::{PodView, document, image_mark, of_group};
 use coracle_api::labels::LabelSet;
@@ -15,7 +15,7 @@ pub struct Ask<'a> {
     pub tolerations: Vec<Toleration>,
     pub relations: Relations,
     pub spreads: Vec<Spread>,
-    /// The claims that it uses, in the order of its volumes.
+    /// The pod's claims, in the order of the pod's volumes.
     pub claims: Vec<ClaimUse>,
     /// The owner that spreads its pods over nodes, and its uid.
     pub group: Option<(Key, String)>,
@@ -31,7 +31,7 @@ pub struct ClaimUse {
     pub ephemeral: bool,
 }
 
-/// What a pod wants of other pods, or does not want.
+/// A pod's affinity or anti-affinity to other pods.
 #[derive(Default)]
 pub struct Relations {
     pub affinity: Vec<Term>,
@@ -40,7 +40,7 @@ pub struct Relations {
     pub preferred: Vec<(i64, Term)>,
 }
 
-/// Other pods, and what it means to be near them.
+/// An affinity term: the selected pods, and the topology that defines nearness.
 pub struct Term {
     selector: Value,
     namespaces: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Spread {
     pub honor_taints: bool,
 }
 
-/// Which pods of its namespace are counted.
+/// Selects the pods in the namespace that count.
 pub enum Spreading {
     Selector {
         selector: Value,
@@ -194,7 +194,7 @@ impl Spread {
         }
     }
 
-    /// Labels that all have which it counts. Empty: it does not say so.
+    /// Labels that every counted pod has. Empty: the constraint requires no label value.
     pub fn pairs(&self) -> Vec<(&str, &str)> {
         let (selected, labels) = match &self.selects {
             Spreading::Selector { selector, keys } => (selector["matchLabels"].as_object(), keys),
@@ -205,7 +205,7 @@ impl Spread {
         selected.chain(labels.iter().map(|(name, value)| (name.as_str(), value.as_str()))).collect()
     }
 
-    /// The owner, with its uid, of all that it counts.
+    /// The owner of every counted pod, with the owner's uid.
     pub fn owner(&self) -> Option<(&Key, &str)> {
         match &self.selects {
             Spreading::Siblings { owner: Some((key, uid)), .. } => Some((key, uid)),

@@ -41,8 +41,8 @@ pub fn refuses(world: &World<'_>, at: usize, ask: &Ask<'_>, cycle: &Cycle<'_>) -
 fn stands_open(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
     let node = room.node;
     let holds = |rule| world.cluster.holds(rule);
-    // A master that has begun anew knows nothing of a node until it says how it is; of one that stays silent it never
-    // hears what fits.
+    // A node that has never reported its status, or is silent and has not reported its capacity, takes no pods: the
+    // master does not know what fits there.
     if node.ready.is_empty() || (node.ready == "Unknown" && node.pods_max.is_none()) {
         return Some(Rebuff::unresolvable(Filter::Taints, "node(s) were not ready"));
     }

@@ -41,7 +41,7 @@ use world::World;
 /// that come and change together are one occasion.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// All pods on no node, which are looked at together: the one key of this controller.
+/// The controller's only key: all pods without a node, which are looked at together.
 pub fn key() -> Key {
     Key { resource: PODS, namespace: String::new(), name: String::new() }
 }
@@ -50,7 +50,7 @@ pub fn all(_: &Cluster) -> Vec<Key> {
     vec![key()]
 }
 
-/// Whatever may matter to a pod that waits; nobody waits most of the time.
+/// For changes that may matter to a waiting pod; most of the time no pod waits.
 pub fn when_waiting(cluster: &Cluster, _: &ObservedChange<'_>) -> Vec<Key> {
     if cluster.pods_on("").next().is_some() { vec![key()] } else { Vec::new() }
 }
@@ -172,7 +172,7 @@ impl<'a> Round<'a, '_> {
             self.intents.extend(words.bound(&node));
             return;
         }
-        // It waits there for its volumes.
+        // The pod waits for its volumes on this node.
         self.memory.insert(ask.pod.uid.clone(), Tried::now(self.world.cluster, ask.pod, [Filter::Volumes].into()));
         self.intents.extend(words.nominated(&node));
         for grant in needs.grants(&self.world, &self.world.rooms[at]).unwrap_or_default() {
@@ -210,7 +210,7 @@ impl<'a> Round<'a, '_> {
                     ask.pod.unbound.as_ref().map(|unbound| unbound.nominated.clone()).filter(|node| !node.is_empty());
                 self.tell(ask, long(why.to_owned()), stands.as_deref());
             }
-            Err(InVain::Nowhere(whys)) => {
+            Err(InVain::ProxyError(whys)) => {
                 self.tell(ask, long(format!("0/{nodes} nodes are available: {}.", counted(whys))), None)
             }
         }

@@ -1,4 +1,4 @@
-//! Preemption: which pods of lower priority leave a node, so that a more important one can stand there. PURE.
+//! Preemption: chooses pods of lower priority that leave a node to a pod of higher priority. PURE.
 
 use super::super::budgets::BudgetView;
 use super::super::rules::ControlRule;
@@ -29,10 +29,10 @@ pub struct Sacrifice<'a> {
 
 /// Why nobody makes room.
 pub enum InVain {
-    /// It may not, or waits for those that go already.
+    /// The pod may not preempt, or waits for pods that go already.
     NotEligible(&'static str),
     /// What each node says.
-    Nowhere(Vec<Cow<'static, str>>),
+    ProxyError(Vec<Cow<'static, str>>),
 }
 
 /// Looks for a node on which others make room. `said`: why each node does not take the pod.
@@ -72,7 +72,7 @@ pub fn sacrifice<'a>(
             .flatten();
         (sacrifice.violations, top, sum, sacrifice.victims.len(), Reverse(first))
     });
-    best.ok_or(InVain::Nowhere(nowhere))
+    best.ok_or(InVain::ProxyError(nowhere))
 }
 
 /// Whether pods that go for its sake are still on the node that it waits for.

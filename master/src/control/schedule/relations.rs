@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A label of nodes and its value.
 type TopologyDomain = (String, String);
 
-/// What the pods that stand mean for one that looks for a node.
+/// The effect of placed pods on a pod without a node: affinity and anti-affinity.
 #[derive(Default)]
 pub struct Near {
     /// For each term that wants pods near: where pods are that all terms mean.
     wanted: Vec<BTreeSet<String>>,
-    /// No pod is there that it wants near, and it is itself one of those.
+    /// No pod matches the affinity terms yet, and the waiting pod matches its own terms.
     first_of_all: bool,
     /// For each term that wants pods far: where those are.
     unwanted: Vec<BTreeSet<String>>,

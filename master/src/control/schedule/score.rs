@@ -12,7 +12,7 @@ const TAINTS: i64 = 3;
 const AFFINITY: i64 = 2;
 const SPREAD: i64 = 2;
 const RELATIONS: i64 = 2;
-/// Bytes of images that count for nothing, and of those that count fully, for each container.
+/// Up to the minimum, an image's bytes score nothing; from the maximum for each container on, they score fully.
 const IMAGE_BYTES_MIN: i64 = 23 << 20;
 const IMAGE_BYTES_MAX: i64 = 1000 << 20;
 
@@ -114,8 +114,8 @@ fn balance(world: &World<'_>, at: usize, ask: &Ask<'_>) -> i64 {
     50 + (50 + with - even(cpu, memory)) / 2
 }
 
-/// How much of its images is there already; an image that few nodes have counts less, or all its pods would stand
-/// there.
+/// Scores the bytes of the pod's images that the node already has. An image on few nodes counts less: otherwise all
+/// pods of the image would gather there.
 fn images(world: &World<'_>, at: usize, ask: &Ask<'_>) -> i64 {
     let size = |at: usize, image: &u64| {
         world.rooms[at].node.images.iter().find(|(mark, _)| mark == image).map(|(_, bytes)| *bytes)

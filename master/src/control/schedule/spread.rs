@@ -121,7 +121,7 @@ pub fn scores<'a>(world: &World<'a>, ask: &Ask<'a>, fitting: &[usize]) -> Option
     Some(raw.into_iter().map(score).collect())
 }
 
-/// What holds for a pod that asks for nothing: those of its services and its owner are spread.
+/// The default for a pod without constraints: pods with the same services and owner are spread.
 fn usual(world: &World<'_>, ask: &Ask<'_>) -> Vec<Spread> {
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
     for (_, service) in world.cluster.selecting::<ServiceView>(&ask.key.namespace, ask.pod.labels().iter()) {

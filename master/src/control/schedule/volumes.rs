@@ -13,7 +13,7 @@ use coracle_api::placement::any_term;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Labels of a volume that say where it is.
+/// A volume's labels with its zone or region.
 const PLACES: [&str; 4] = [
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -29,7 +29,7 @@ pub struct Needs<'a> {
     bound: Vec<(Key, &'a VolumeView)>,
     /// Those that are bound when their pod has a node.
     waiting: Vec<Waiting<'a>>,
-    /// Claims for one pod alone that another pod uses.
+    /// A different pod already uses a ReadWriteOncePod claim.
     taken: bool,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Needs<'a> {
         elsewhere.then(|| Rebuff::unresolvable(Filter::Volumes, "node(s) had no available volume zone"))
     }
 
-    /// What the waiting claims get on a node. `None`: not all of them get something.
+    /// The grants for the waiting claims on a node. `None`: at least one claim gets nothing there.
     pub fn grants(&self, world: &World<'_>, room: &Room<'_>) -> Option<Vec<Grant>> {
         let mut chosen: BTreeSet<&str> = BTreeSet::new();
         let mut grants = Vec::new();

@@ -6,7 +6,7 @@
 use super::super::cluster::Cluster;
 use super::super::controller::Now;
 use super::super::evictions::doomed;
-use super::super::intent::{About, Intent, Tale};
+use super::super::intent::{About, EventDraft, Intent};
 use super::super::storage::view::{BY_CONTROLLER, ClaimView, SELECTED_NODE, VolumeView, claim_ref};
 use super::super::view::{PodView, document};
 use super::ask::Ask;
@@ -33,7 +33,7 @@ impl Words<'_, '_> {
         let Key { namespace, name, .. } = self.ask.key;
         let message = format!("Successfully assigned {namespace}/{name} to {node}");
         let bind = Intent::Bind { key: self.ask.key.clone(), seen: self.ask.pod.revision, node: node.to_owned() };
-        [bind, Intent::Tell(Tale::normal(SOURCE, self.about(), "Scheduled", message).doing("Binding"))]
+        [bind, Intent::Tell(EventDraft::normal(SOURCE, self.about(), "Scheduled", message).doing("Binding"))]
     }
 
     /// It waits for a node that is made ready for it.
@@ -44,7 +44,7 @@ impl Words<'_, '_> {
         (!stands).then(|| self.write(status))
     }
 
-    /// Says why a pod waits, unless it says so already. `nominated`: the node that it waits for; empty: none.
+    /// Says why a pod waits, unless the pod's status already says this. `nominated`: the nominated node; empty: none.
     pub fn waits(&self, why: String, nominated: &str) -> Vec<Intent> {
         let unbound = self.ask.pod.unbound.as_ref();
         let is_known = unbound.and_then(|pod| pod.unscheduled.as_ref()) == Some(&why);
@@ -75,7 +75,7 @@ impl Words<'_, '_> {
             Some(fields) if nominated.is_empty() => drop(fields.remove("nominatedNodeName")),
             _ => status["nominatedNodeName"] = nominated.into(),
         }
-        let tale = Tale::warning(SOURCE, self.about(), "FailedScheduling", why).doing("Scheduling");
+        let tale = EventDraft::warning(SOURCE, self.about(), "FailedScheduling", why).doing("Scheduling");
         vec![self.write(status), Intent::Tell(tale)]
     }
 
@@ -83,7 +83,7 @@ impl Words<'_, '_> {
         let why = "default-scheduler: preempting to accommodate a higher priority pod";
         let status = doomed(&document(&pod.document), pod.generation, REASON, why, self.now.wall);
         let message = format!("Preempted by pod {} on node {node}", self.ask.pod.uid);
-        let tale = Tale::normal(SOURCE, About::pod(key, pod), "Preempted", message).doing("Preempting");
+        let tale = EventDraft::normal(SOURCE, About::pod(key, pod), "Preempted", message).doing("Preempting");
         [Intent::Disrupt { key: key.clone(), seen: pod.revision, status }, Intent::Tell(tale)]
     }
 

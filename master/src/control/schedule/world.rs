@@ -29,7 +29,7 @@ pub struct World<'a> {
     pub rooms: Vec<Room<'a>>,
     /// Of each node in `rooms`.
     places: BTreeMap<&'a str, usize>,
-    /// What pods that stand want of other pods: each is read once a look.
+    /// The affinity of placed pods by uid: each pod is read once in a look.
     relations: RefCell<BTreeMap<&'a str, Rc<Relations>>>,
     /// Pods that wait for a node which was made free for them.
     pub nominated: Vec<(&'a Key, &'a PodView, String)>,
@@ -70,7 +70,7 @@ impl<'a> World<'a> {
             .flat_map(|(at, room)| room.pods(self.cluster).map(move |(key, pod)| (at, key, pod)))
     }
 
-    /// The same of those that want something of other pods.
+    /// All placed pods with affinity or anti-affinity, with the place of their node.
     pub fn related(&self) -> impl Iterator<Item = (usize, &'a Key, &'a PodView)> + '_ {
         let standing = self.cluster.related_pods().filter_map(|(key, pod)| {
             let at = self.room(&pod.node)?;

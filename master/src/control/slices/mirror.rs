@@ -8,7 +8,7 @@
 use super::document::{Endpoint, Slice, shown_ports};
 use super::{Group, Id, Port, Spot, Wanted, create, generated_name, gone, is_ending, port_of, shown_spots};
 use crate::control::cluster::Cluster;
-use crate::control::intent::{About, Intent, Tale};
+use crate::control::intent::{About, EventDraft, Intent};
 use crate::control::trigger::LAST_CHANGE;
 use crate::control::view::{EndpointsView, Labels, SliceView, document, protocol};
 use coracle_api::meta::{Key, Revision};
@@ -93,7 +93,7 @@ pub fn decide(cluster: &Cluster, service: &Key, endpoints: Option<(&Key, &Endpoi
 pub fn told(key: &Key, endpoints: &EndpointsView, trouble: &str) -> Intent {
     let about = About::new(("v1", "Endpoints"), key, &endpoints.uid, Revision(0));
     let source = "endpoint-slice-mirroring-controller";
-    Intent::Announce(Tale::warning(source, about, "TooManyAddressesToMirror", trouble.to_owned()))
+    Intent::Announce(EventDraft::warning(source, about, "TooManyAddressesToMirror", trouble.to_owned()))
 }
 
 fn trouble(left_out: usize) -> String {

@@ -14,7 +14,7 @@ pub use view::{OwnedClaimView, StatefulSetView};
 
 use super::cluster::Cluster;
 use super::controller::Look;
-use super::intent::{Decision, Doing, Intent, Refusal, Tale};
+use super::intent::{Decision, Doing, EventDraft, Intent, Refusal};
 use super::replicas::{self, Pod};
 use super::revisions::{self, Present, REVISIONS};
 use super::template;
@@ -93,7 +93,7 @@ fn revision(
 }
 
 /// What could not be done for a pod of the set.
-pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<Tale> {
+pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<EventDraft> {
     let parent = &cluster.get::<StatefulSetView>(key)?.template;
     let why = &refusal.why;
     let (reason, words) = match &refusal.doing {

@@ -2,7 +2,7 @@
 
 use super::super::cluster::Cluster;
 use super::super::controller::{Look, Now, ObservedChange};
-use super::super::intent::{About, Decision, Intent, Memo, Tale};
+use super::super::intent::{About, Decision, EventDraft, Intent, Memo};
 use super::super::schedule::claims;
 use super::super::view::{PodView, document};
 use super::matching::{Wish, misfit, smallest};
@@ -106,7 +106,8 @@ fn expanding(look: &Look<'_>, claim: &ClaimView) -> Decision {
     if shown.is_none_or(|shown| shown.value() >= claim.bytes) {
         return Decision::default();
     }
-    let tale = Tale { source: EXPANDER, ..tale_of(look, claim, "Normal", "ExternalExpanding", EXPANDING.to_owned()) };
+    let tale =
+        EventDraft { source: EXPANDER, ..tale_of(look, claim, "Normal", "ExternalExpanding", EXPANDING.to_owned()) };
     once(look, tale, false)
 }
 
@@ -119,7 +120,7 @@ fn lost(key: &Key, claim: &ClaimView, reason: &'static str, message: &str) -> De
     for field in ["accessModes", "capacity"] {
         status.as_object_mut().map(|fields| fields.remove(field));
     }
-    let tale = Tale::warning(SOURCE, about(key, claim), reason, message.to_owned());
+    let tale = EventDraft::warning(SOURCE, about(key, claim), reason, message.to_owned());
     Decision::of(vec![Intent::Status { key: key.clone(), seen: claim.revision, status }, Intent::Tell(tale)])
 }
 
@@ -201,8 +202,14 @@ fn unplaced(cluster: &Cluster, claim: &Key) -> Vec<String> {
     waiting.map(|(key, _)| key.name.clone()).collect()
 }
 
-fn tale_of(look: &Look<'_>, claim: &ClaimView, severity: &'static str, reason: &'static str, text: String) -> Tale {
-    Tale { severity, ..Tale::normal(SOURCE, about(look.key, claim), reason, text) }
+fn tale_of(
+    look: &Look<'_>,
+    claim: &ClaimView,
+    severity: &'static str,
+    reason: &'static str,
+    text: String,
+) -> EventDraft {
+    EventDraft { severity, ..EventDraft::normal(SOURCE, about(look.key, claim), reason, text) }
 }
 
 /// Tells once what stands in the way. `later`: what was told before stands until the next round.
@@ -217,7 +224,7 @@ fn announce(
     once(look, tale_of(look, claim, severity, reason, text), later)
 }
 
-fn once(look: &Look<'_>, tale: Tale, later: bool) -> Decision {
+fn once(look: &Look<'_>, tale: EventDraft, later: bool) -> Decision {
     let before: LastTale = look.remembered();
     let what = Some((tale.reason, tale.message.clone()));
     if before.what == what {

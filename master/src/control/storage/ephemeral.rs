@@ -2,7 +2,7 @@
 
 use super::super::cluster::Cluster;
 use super::super::controller::{Look, ObservedChange};
-use super::super::intent::{About, Decision, Intent, Memo, Tale};
+use super::super::intent::{About, Decision, EventDraft, Intent, Memo};
 use super::super::schedule::list;
 use super::super::view::{PODS, PodView, document};
 use super::view::{CLAIMS, ClaimView, claim_key};
@@ -64,7 +64,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     for name in strange.iter().filter(|name| !known.contains(name)) {
         let (namespace, pod_name) = (&key.namespace, &key.name);
         let text = format!("PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)");
-        intents.push(Intent::Announce(Tale::warning(SOURCE, About::pod(key, pod), "FailedBinding", text)));
+        intents.push(Intent::Announce(EventDraft::warning(SOURCE, About::pod(key, pod), "FailedBinding", text)));
     }
     let memo = (!strange.is_empty()).then(|| Memo::of(strange));
     Decision { memo, ..Decision::of(intents) }

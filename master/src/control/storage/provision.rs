@@ -2,7 +2,7 @@
 //! PURE.
 
 use super::super::cluster::Cluster;
-use super::super::intent::{Intent, Tale};
+use super::super::intent::{EventDraft, Intent};
 use super::super::view::document;
 use super::binding::{SOURCE, about};
 use super::matching::NO_PROVISIONER;
@@ -102,7 +102,7 @@ fn directory(cluster: &Cluster, key: &Key, claim: &ClaimView, class: &ClassView)
         },
     });
     let text = format!("Successfully provisioned volume {name}");
-    let tale = Tale::normal(SOURCE, about(key, claim), "ProvisioningSucceeded", text);
+    let tale = EventDraft::normal(SOURCE, about(key, claim), "ProvisioningSucceeded", text);
     Provision::Write(vec![Intent::Create { resource: VOLUMES, namespace: String::new(), object }, Intent::Tell(tale)])
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::cluster::Cluster;
 use super::super::controller::{Look, ObservedChange};
-use super::super::intent::{About, Decision, Intent, Tale};
+use super::super::intent::{About, Decision, EventDraft, Intent};
 use super::super::view::document;
 use super::binding::SOURCE;
 use super::provision::{PROVISIONED_BY, made_here};
@@ -83,7 +83,7 @@ fn released(key: &Key, volume: &VolumeView, wall: Time) -> Vec<Intent> {
     }
     let failed = |reason: &'static str, why: String| {
         let about = About::new(("v1", "PersistentVolume"), key, &volume.uid, volume.revision);
-        vec![phase(key, volume, "Failed", &why, wall), Intent::Tell(Tale::warning(SOURCE, about, reason, why))]
+        vec![phase(key, volume, "Failed", &why, wall), Intent::Tell(EventDraft::warning(SOURCE, about, reason, why))]
     };
     let object = document(&volume.document);
     match volume.reclaim.as_str() {

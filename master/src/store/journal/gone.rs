@@ -1,6 +1,6 @@
-//! A segment that somebody takes away while it is written to, with its folder, its directory or its file system: nobody
-//! would find what it holds. It is noticed before the batch that goes there is acknowledged; what was acknowledged
-//! before is in memory.
+//! A segment that is removed during writes, alone or with its folder, directory or file system: a start would not find
+//! the records. The journal notices the loss before the current batch is acknowledged; earlier acknowledged records are
+//! in memory.
 
 use super::{Journal, WAL, Writing};
 use crate::store::disk_error::{DiskError, failed};

@@ -59,13 +59,13 @@ pub struct Journal {
     /// Found unproven at the start: it goes again right behind the next fence.
     carry: Vec<Record>,
     reserved: u64,
-    /// The mark of this journal: its segments name it, and so does HEAD.json.
+    /// The mark of this journal, in each segment and in HEAD.json.
     of: u32,
-    /// From the one that HEAD.json names, each with its bytes.
+    /// The segments from the segment in HEAD.json on, each with the size in bytes.
     live: VecDeque<(u64, u64)>,
-    /// Those before it that are still there, oldest first.
+    /// Earlier segments that still exist, oldest first.
     pub retired: VecDeque<Retired>,
-    /// So many of the oldest of them nobody needs any more.
+    /// The number of retired segments, from the oldest on, that are no longer needed.
     pub free: usize,
     /// Only segments from this one on are written over: this process made them, so all their lines name them and nobody
     /// else has another name for them, and no write has failed since.
@@ -138,7 +138,7 @@ impl Journal {
         self.live.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// All that it takes of the disk.
+    /// The disk space of the whole journal.
     pub fn bytes(&self) -> u64 {
         let retired: u64 = self.retired.iter().map(|retired| retired.bytes).sum();
         self.live_bytes() + retired + self.ahead.as_ref().map_or(0, |ahead| ahead.bytes as u64)

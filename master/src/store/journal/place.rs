@@ -25,12 +25,12 @@ pub struct Writing {
 pub struct SegmentPlacing {
     pub disk: Arc<dyn Disk>,
     pub segment: u64,
-    /// A segment that nobody needs any more, and its bytes; None: a new one is made.
+    /// A segment to reuse, with the size in bytes; None: a new segment is made.
     pub old: Option<(u64, usize)>,
     /// The wanted size of a new segment, while there is room for far more.
     pub bytes: usize,
     pub bytes_better: Option<usize>,
-    /// The least size of it, whatever the room; 0: nobody needs it yet.
+    /// The least size of a new segment, even on a full disk; 0: the segment is not needed yet.
     pub bytes_min: usize,
     pub sync_folder: bool,
 }

@@ -10,8 +10,7 @@
 //!
 //! `seg` is the segment that the line was written for: a file may hold lines of an earlier segment that it was. `n`
 //! counts lines over all segments without a gap; `b` is the first line of the batch that was made durable in one go.
-//! `was` is the checksum of what the object's file is to hold before: a file that holds anything else was written by
-//! somebody else.
+//! `was` is the checksum of the object's file before the change: any other content comes from another program.
 
 use crate::store::document::crc32;
 use crate::store::names;

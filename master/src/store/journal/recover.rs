@@ -88,7 +88,7 @@ pub fn recover(
     links.into_iter().rev().for_each(|link| chain.join(link));
     let mut recovered = chain.finish();
     if recovered.missing.is_none() {
-        // The rest of batches that nobody was told of.
+        // The rest of batches that were never acknowledged.
         recovered.beyond.clear();
     }
     recovered
@@ -103,7 +103,7 @@ struct Behind {
     beyond: Later,
 }
 
-/// A segment, with what is held of it.
+/// A segment with the held records.
 struct Link {
     /// Without its lines.
     part: Part,
@@ -263,7 +263,7 @@ struct Part {
     bad: Option<usize>,
     /// A line of this segment begins there, which was not left by an earlier one.
     torn: bool,
-    /// Bytes that nobody wrote, from there on.
+    /// The number of bytes from `bad` on that no master wrote.
     strange: usize,
     /// A later batch lies behind that.
     damaged: bool,
@@ -471,7 +471,7 @@ mod tests {
         for cut in [12_288, 12_290, 12_300] {
             check(None, &[(1, whole[..cut].to_vec())], &[2, 3, 4], 2, 2);
         }
-        // A part of a batch that nobody was told of.
+        // A part of a batch that was never acknowledged.
         check(None, &[(1, whole[..8_300].to_vec())], &[2, 3], 2, 1);
         let in_the_middle = flip(whole[..12_288].to_vec(), 8_200);
         check(None, &[(1, in_the_middle.clone())], &[2], 1, 1);

@@ -264,8 +264,8 @@ impl Start<'_> {
         }
     }
 
-    /// Files of which no stamp tells whether somebody edited them. `renews`: it may be what somebody wrote, or as it
-    /// was, so whoever saw the object before has to look again.
+    /// Files without a stamp, so that an edit by hand cannot be excluded. `renews`: the objects get new revisions,
+    /// because clients may have seen other content under the old revisions.
     fn settle_bare(&mut self, bare: Vec<Arc<Key>>, renews: bool) {
         let mut renewed = 0;
         for key in bare {
@@ -287,7 +287,7 @@ impl Start<'_> {
         }
     }
 
-    /// Nobody knows whether there was more, nor which revisions it had.
+    /// Reports that the journal may lack records, with unknown revisions.
     fn tell_behind(&mut self, wiped: Option<Wiped>) {
         let why = match wiped {
             Some(Wiped { place, bytes }) => format!(
@@ -315,8 +315,8 @@ impl Start<'_> {
         self.report.recall_incidents(self.left.closed, |key| objects.contains_key(key) || journal.contains_key(key));
     }
 
-    /// Objects whose namespace's file a person took away are there still, so the namespace is, too: what it said else
-    /// is lost.
+    /// Objects whose namespace's file a person removed still exist, so the namespace is made again: the other content
+    /// of the namespace is lost.
     pub fn bring_homes(&mut self) {
         let mut missing = BTreeMap::<Key, usize>::new();
         for key in self.objects.all.keys() {

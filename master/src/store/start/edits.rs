@@ -25,8 +25,8 @@ pub struct EditedFile {
 }
 
 impl LoadedObjects<'_> {
-    /// Takes each file that a person wrote for what it is. They were taken as they lie there before, so that they know
-    /// of each other.
+    /// Takes each edited file as a write. All edited files were loaded unchecked before, so that each check sees the
+    /// other edits.
     pub fn edit_all(&mut self, keys: Vec<Arc<Key>>) -> Vec<EditedFile> {
         let mut uids = if keys.is_empty() { HashMap::new() } else { self.uids(&keys) };
         keys.into_iter().filter_map(|key| self.edit(key, &mut uids)).collect()
@@ -58,14 +58,14 @@ impl LoadedObjects<'_> {
         Some(EditedFile { key, outcome, copied_from })
     }
 
-    /// The uids of the objects that nobody edited.
+    /// The uids of all unedited objects.
     fn uids(&self, edited: &[Arc<Key>]) -> HashMap<String, Arc<Key>> {
         let edited: HashSet<&Arc<Key>> = edited.iter().collect();
         let others = self.all.iter().filter(|(key, _)| !edited.contains(key));
         others.filter_map(|(key, entry)| Some((uid(&entry.stored.json)?, key.clone()))).collect()
     }
 
-    /// The limits of any write beside its kind's rules: its size, and the claims of others.
+    /// The limits of any write beside the kind's rules: the size, the namespace, and the claims of other objects.
     fn fits_beside_others(&self, key: &Key, document: Value) -> Result<Value, String> {
         let bytes = document::compact(&document).len();
         if bytes > OBJECT_BYTES_MAX {
@@ -86,8 +86,8 @@ impl LoadedObjects<'_> {
         Ok(document)
     }
 
-    /// Nobody can say whether somebody edited it: wrong types would be trouble to everybody who reads the object. Gives
-    /// what is wrong.
+    /// An edit of the file cannot be excluded: wrong types would be trouble to every reader of the object. Returns the
+    /// fault.
     pub fn check_types(&mut self, key: &Key) -> Option<String> {
         let entry = self.all.get(key)?;
         let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");

@@ -1,4 +1,4 @@
-//! PURE. The journal as a map: of each object that it says anything of, its last word and every content that its file
+//! PURE. The journal as a map: for each object in the journal, the last record and every content that the object's file
 //! may hold.
 
 use super::judge::JournalEvidence;
@@ -43,7 +43,7 @@ pub fn view(recovered: &Recovered) -> JournalView {
         all.sort_by_key(|held| held.n);
     }
     for held in all {
-        // The checksum of what it puts, and that.
+        // `sum` and `object`: the checksum of the content that the record puts, and the content if kept.
         let (key, revision, was, sum, object) = match &held.worth {
             Worth::Whole(Record::Put { key, revision, was, object, .. }) => {
                 (key, revision, was, Some(document::crc32(object)), Some(object))
@@ -85,7 +85,7 @@ impl LastRecord {
         if self.stays { JournalEvidence::Contradicts } else { JournalEvidence::Explains }
     }
 
-    /// A file of this checksum. `changed`: its stamp says that somebody wrote to it.
+    /// A file of this checksum. `changed`: the stamp shows a write by another program.
     pub fn on_content(&self, sum: u32, changed: bool) -> JournalEvidence {
         if self.sums.contains(&sum) || !self.known && !changed {
             JournalEvidence::Explains

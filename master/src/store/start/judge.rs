@@ -40,7 +40,7 @@ pub enum Mark {
     Fits,
     /// Nobody wrote to the file since it was stamped, and yet it holds something else.
     Rotten,
-    /// Somebody wrote something else to it.
+    /// Another program wrote different content to the file.
     Changed,
 }
 
@@ -233,7 +233,7 @@ pub enum Shown {
     Nothing,
     /// Edits, or files that were set aside or left alone.
     Files,
-    /// Files are gone, whatever else there is.
+    /// Files are gone; edits and set-aside files may exist as well.
     Gone,
 }
 
@@ -243,7 +243,7 @@ pub enum Together {
     Trust,
     /// Those with a stamp; the others may have been edited, so their objects get fresh revisions.
     TrustStamped,
-    /// Any of them may be another than it was: all objects get fresh revisions.
+    /// Any file may have changed: all objects get fresh revisions.
     Renew,
     /// The same, and it is told: nothing shows why.
     RenewAndTell,

@@ -49,7 +49,7 @@ pub struct LoadedObjects<'a> {
     /// No status was lost since the last master closed.
     pub statuses_kept: bool,
     pub rewritten: Vec<Rewritten>,
-    /// Objects that there are, and of which nobody knows what they are.
+    /// Objects that exist, with unknown content.
     pub damaged: HashSet<Key>,
     /// Revisions that objects have.
     pub(super) given: HashSet<u64>,
@@ -151,7 +151,7 @@ impl<'a> LoadedObjects<'a> {
         revision
     }
 
-    /// None: it does not count. `file_crc`: of its file, where it has one.
+    /// None: the kept object does not count. `file_crc`: the checksum of the object's file, if the object has a file.
     pub fn of_kept(&self, mut key: Key, Kept { json, outline }: Kept, file_crc: Option<u32>) -> Option<Taken> {
         if let Some(row) = self.row(&key) {
             key.resource = row.resource.clone();
@@ -198,8 +198,8 @@ impl<'a> LoadedObjects<'a> {
         }
     }
 
-    /// Files that say revisions that nothing else knows of: what such an object is called instead it is called for
-    /// good, otherwise the next start would find another one's revision there.
+    /// Files with revisions that no other source confirms: such an object keeps its replacement revision for good,
+    /// otherwise the next start would find another object's revision in the file.
     pub fn keep_fresh(&mut self, journal: &JournalView) {
         let edited: HashSet<Arc<Key>> = self.rewritten.iter().map(|rewritten| rewritten.key.clone()).collect();
         for key in std::mem::take(&mut self.beyond) {

@@ -37,9 +37,9 @@ pub struct Report<'a> {
     /// Edits of files that did not have the effect that their author may expect.
     pub edits: Vec<Damage>,
     pub notes: Vec<String>,
-    /// Objects' files of kinds that nobody knows.
+    /// Files of objects whose kind this version does not know.
     pub left_alone: Vec<LeftOut>,
-    /// Folders of objects that cannot be read, with their slash, and why; the empty one is all of them.
+    /// Unreadable folders of objects, with the trailing slash, and the reason; the empty name means all folders.
     pub unread: Vec<(String, String)>,
     /// Why something could not be changed.
     pub degraded: Option<String>,
@@ -302,8 +302,8 @@ impl<'a> Report<'a> {
         self.frozen = true;
     }
 
-    /// Takes in what the walk met beside objects' files. Gives how many objects have something else in the place of
-    /// their files; of those that the journal says, that says what they are.
+    /// Takes in what the walk met beside objects' files. Returns how many objects have a foreign thing in the place of
+    /// their file; objects in the journal do not count, because the journal has the content.
     pub fn walked(
         &mut self,
         strangers: Vec<(String, Option<Key>, &'static str)>,

@@ -1,5 +1,4 @@
-//! The objects' files as a start finds them: where they lie, what they hold, and what their stamps say. Nothing is
-//! changed.
+//! The objects' files as a start finds them: place, content and stamp. Nothing is changed.
 
 use super::journal_view::JournalView;
 use super::judge::{Evidence, File, JournalEvidence, Mark};
@@ -68,7 +67,8 @@ impl FoundFile {
 
 /// All that a start knows of the objects' files.
 pub struct ScannedFiles {
-    /// In the order of their keys; of objects that the journal says nothing of, and those that it does.
+    /// In the order of the keys: files of objects without a journal record; in `journaled` files of objects with
+    /// records.
     pub silent: Vec<FoundFile>,
     pub journaled: Vec<FoundFile>,
     /// All files are as they were left, and the journal has nothing to add.
@@ -284,8 +284,8 @@ impl ScannedFiles {
         Some(sum)
     }
 
-    /// The same, by the stamps that the store gave its files: what people wrote to them since does not count. Beside it
-    /// the sum without such files, and whether a file has no stamp: it may be new, or have been one of those. Files of
+    /// The same, by the stamps that the store gave its files: later edits by people do not count. Also returns the sum
+    /// without edited files, and whether a file has no stamp: such a file is new or lost its stamp in an edit. Files of
     /// kinds that this version does not know are in neither sum.
     pub fn sums_stamped(&self, journal: &JournalView) -> Option<([Sums; 2], bool)> {
         let (mut stamped, mut untouched, mut any_bare) = (Sums::default(), Sums::default(), false);
@@ -330,9 +330,9 @@ impl ScannedFiles {
         self.silent.iter().any(|found| matches!(found.content, Content::Object { has_revision: false, .. }))
     }
 
-    /// Looks at the stamps of all files. `stamped`: HEAD.json says that each has one. Says whether that is so but for
-    /// those that somebody made or replaced: editors replace a file, and what stood beside the old one is gone; a
-    /// directory that was copied has no stamps.
+    /// Looks at the stamps of all files. `stamped`: according to HEAD.json each file has a stamp. Returns whether only
+    /// new or replaced files lack a stamp: an editor replaces the file and loses the stamp; a copied directory has no
+    /// stamps.
     pub fn look_at_stamps(&mut self, disk: &dyn Disk, stamped: bool) -> bool {
         let is_there = |found: &FoundFile| !matches!(found.content, Content::Absent);
         let stamp =

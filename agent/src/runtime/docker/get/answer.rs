@@ -23,7 +23,7 @@ enum Framing {
     WithConnection,
 }
 
-/// What came of the bytes so far.
+/// The result of the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GetStep {
     /// More has to come.
@@ -56,7 +56,7 @@ enum Chunk {
 }
 
 impl GetAnswer {
-    /// Takes what was read. `Err`: it is no answer of HTTP.
+    /// Takes what was read. `Err`: the bytes are no HTTP answer.
     pub fn take(&mut self, bytes: &[u8]) -> Result<GetStep, String> {
         self.read.extend_from_slice(bytes);
         while self.head.is_none() {
@@ -192,7 +192,7 @@ impl Head {
         let code: u16 = code.parse().map_err(|_| wrong())?;
         let (mut location, mut lengths, mut chunked) = (None, Vec::new(), false);
         for line in lines.filter(|line| !line.is_empty()) {
-            // What goes on with the line before it is none of those that are looked for.
+            // A line that begins with a blank continues the previous header and is skipped.
             let Some((name, value)) = line.split_once(':').filter(|_| !line.starts_with([' ', '\t'])) else { continue };
             let value = value.trim_matches([' ', '\t']);
             match name.to_ascii_lowercase().as_str() {

@@ -181,7 +181,7 @@ mod tests {
         Holds(&'static str),
     }
 
-    /// One check, and the heads of the requests that came.
+    /// Runs a check. Returns its outcome and the heads of the received requests.
     async fn asked(purpose: Purpose, scheme: &str, path: &str, says: fn(&str) -> Says) -> (CheckOutcome, Vec<String>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -134,7 +134,7 @@ mod tests {
             &[("Host", ""), ("Accept", "text/html"), ("User-Agent", "me")],
             "Host: 10.0.0.1:80\nUser-Agent: me\nAccept: text/html\nConnection: close",
         );
-        // By name; of one name as they are asked for.
+        // Sorted by name. Equal names keep their order.
         check(
             &[("x-b", "2"), ("X-A", "1"), ("X-B", "1"), ("content-length", "9"), ("Transfer-Encoding", "chunked")],
             &format!("Host: 10.0.0.1:80\n{agent}\nAccept: */*\nX-A: 1\nX-B: 2\nX-B: 1\nConnection: close"),

@@ -1,6 +1,6 @@
 //! PURE. An address of HTTP as Go reads, resolves and sends it: a kubelet's probes are programs of Go.
 
-/// As it goes out: what needs an escape has it.
+/// The URL as sent: all necessary escapes are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
     pub scheme: String,
@@ -12,7 +12,7 @@ pub struct Url {
     pub query: Option<String>,
 }
 
-/// A text that names an address, whole or by what it differs from another.
+/// A parsed URL text, absolute or relative.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reference {
     scheme: Option<String>,
@@ -142,7 +142,7 @@ fn host_and_port(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// As it is if its escapes are those that it needs, and else with escapes of ours.
+/// Keeps a path without unescaped special characters as it is. Decodes and escapes any other path anew.
 fn escaped_once(path: &str) -> Result<String, String> {
     let plain = decoded(path)?;
     let fits = |byte: u8| is_plain(byte) || b"!'()*[]%".contains(&byte);

@@ -1,5 +1,6 @@
-//! PURE. The bytes of a log as the engine sends it -> its entries. Those of two outputs are framed; those of a terminal
-//! follow each other without a mark, each with its timestamp before it, and a long line is several of them.
+//! PURE. The bytes of a log as the engine sends it -> its entries. Entries from stdout and stderr are framed. Entries
+//! from a terminal follow each other without a separator, each after its timestamp, and a long line takes several
+//! entries.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -19,7 +20,7 @@ pub enum EntryReader {
     TerminalEntries(TerminalEntries),
 }
 
-/// The one output of a terminal.
+/// Splits the output of a terminal, which has a single stream.
 #[derive(Debug, Default)]
 pub struct TerminalEntries {
     stamp: Vec<u8>,
@@ -122,7 +123,7 @@ impl TerminalEntries {
     }
 }
 
-/// Digits, and between them what a timestamp has there.
+/// Whether the bytes may begin a timestamp: digits, and the separators at their places.
 fn may_be_stamp(head: &[u8]) -> bool {
     const FORM: &[u8] = b"0000-00-00T00:00:00";
     head.iter().enumerate().all(|(at, byte)| match FORM.get(at) {

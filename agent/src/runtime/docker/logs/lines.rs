@@ -9,12 +9,12 @@ use super::super::dialect::Dialect;
 
 /// The size of Docker's pieces of a long line.
 pub(super) const PIECE_BYTES: usize = 16 * 1024;
-/// What is kept of the one stream while a line of the other has not ended.
+/// The limit for pieces held back from a stream while a line in the second stream is unfinished.
 const HELD_BYTES_MAX: usize = 256 * 1024;
 /// Lines at the end of a log of which more than their number is kept; of more, the beginning may be off by a piece.
 const COUNTED_MAX: usize = 200_000;
 
-/// One record of the engine's log.
+/// A record in the engine's log.
 #[derive(Clone, Debug)]
 pub struct Piece {
     /// 2 is stderr.
@@ -36,7 +36,7 @@ pub struct First {
 }
 
 impl Piece {
-    /// An entry of one of the outputs, with its timestamp.
+    /// Reads an entry from stdout or stderr, with its timestamp.
     pub fn read(stream: u8, bytes: Bytes, dialect: Dialect) -> Option<Piece> {
         let blank = bytes.iter().position(|byte| *byte == b' ')?;
         Some(Piece { stream: if stream == 2 { 2 } else { 1 }, bytes, text_at: blank + 1, dialect })
@@ -65,7 +65,7 @@ impl Piece {
         self.dialect == Dialect::Podman || *stamp == self.stamp()
     }
 
-    /// Podman's times are of whole seconds: what is of that second may be later than its time.
+    /// Podman's times have whole seconds: an entry in the same second may be later than its time says.
     fn is_older(&self, than: Time) -> bool {
         self.time().is_some_and(|time| {
             if self.dialect == Dialect::Podman { time.seconds() < than.seconds() } else { time < than }
@@ -102,12 +102,12 @@ pub struct Joined {
     timestamps: bool,
     since: Option<Time>,
     first: Option<First>,
-    /// Lines that began before the first: the rest of them is not told.
+    /// Lines that began before the first wanted line: their remaining pieces are dropped.
     passed: Open,
     open: Open,
-    /// The stream of a line of which a part was told.
+    /// The stream whose current line was sent only in part.
     telling: Option<u8>,
-    /// What the other stream said meanwhile.
+    /// The pieces of the second stream meanwhile.
     held: VecDeque<Piece>,
     held_bytes: usize,
     /// So many were here.
@@ -189,7 +189,7 @@ pub struct Tail {
     pub pieces: u64,
     open: Open,
     begun: u64,
-    /// The newest of those that begin a line.
+    /// The newest pieces that begin a line.
     starts: VecDeque<(u8, Bytes, Option<u64>)>,
     newest: Bytes,
 }
@@ -215,7 +215,7 @@ impl Tail {
         }
     }
 
-    /// The first of the wanted lines. None: not all of them are here. `all`: this is the whole log.
+    /// The first wanted line. None: the pieces so far do not contain all wanted lines. `all`: this is the whole log.
     pub fn first(&self, all: bool) -> Option<First> {
         // Of each stream the first line here may be the rest of one.
         let whole = if all { self.begun } else { self.begun.saturating_sub(2) };
@@ -307,7 +307,7 @@ mod tests {
         check(3, 2, false, None);
     }
 
-    /// The last line that began stands between the pieces of one that began before it.
+    /// The last line stands between the pieces of an earlier line.
     #[test]
     fn a_tail_has_no_rest_of_a_line_that_it_does_not_begin_with() {
         let long = "x".repeat(PIECE_BYTES);
@@ -344,7 +344,7 @@ mod tests {
         };
         assert_eq!(told(Joined::new(false, None, None)), "first\npartial\nerror\nlast\n");
         assert_eq!(told(Joined::new(true, None, None)), format!("{S} first\n{S} partial\n{S} error\n{T} last\n"));
-        // Of that second any may be wanted.
+        // Any entry in the same second may be wanted.
         assert_eq!(
             told(Joined::new(false, Time::parse("2026-01-01T00:00:05.5Z"), None)),
             "first\npartial\nerror\nlast\n"

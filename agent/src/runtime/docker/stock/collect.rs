@@ -1,4 +1,4 @@
-//! Chooses the images to remove when the disk fills up: only those that the agent fetched itself and nobody uses. PURE.
+//! Chooses the images to remove when the disk fills up: only unused images that the agent fetched itself. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,8 @@ use super::record::ImageRecord;
 use crate::host::files::Disk;
 use crate::plan::images::full_name;
 
-/// Percent of the disk that is to stay free whatever is pulled: what runs needs it for its logs and data. Of a large
-/// disk so many bytes do.
+/// Percent of the disk that pulls must leave free: running containers need room for logs and data. On a large disk the
+/// number of bytes is enough.
 const FREE_PERCENT_MIN: u64 = 5;
 const FREE_BYTES_MIN: u64 = 2 << 30;
 /// An image with its layers has some thousand files.
@@ -28,7 +28,7 @@ pub struct EngineImage {
 
 pub struct CollectionCase<'a> {
     pub disk: Disk,
-    /// Percent of it in use: above the one it begins, at the other it ends.
+    /// Percent of the disk in use: the removal of images begins at `high` and ends at `low`.
     pub high: u64,
     pub low: u64,
     pub here: &'a [EngineImage],
@@ -63,7 +63,7 @@ pub fn is_full(disk: Disk) -> bool {
         || files < FREE_PERCENT_MIN && disk.files_free < FREE_FILES_MIN
 }
 
-/// Whether somebody wants it, or made a container of it.
+/// Whether a pod wants the image, or a container was made from it.
 pub fn in_use(image: &EngineImage, wanted: &BTreeSet<String>, used: &BTreeSet<String>) -> bool {
     let names = image.tags.iter().chain(&image.digests).map(|name| full_name(name)).collect::<BTreeSet<_>>();
     used.contains(&image.id) || wanted.iter().any(|name| *name == image.id || names.contains(&full_name(name)))
@@ -88,7 +88,7 @@ pub fn collect<'a>(case: &CollectionCase<'a>) -> Vec<&'a EngineImage> {
     may_go.into_iter().take_while(goes).collect()
 }
 
-/// Those that this agent fetched and nobody needs; one whose archive lies here would come again.
+/// Unused images that this agent fetched. An image with an archive on this host stays: the image would be loaded again.
 pub fn unused<'a>(
     here: &'a [EngineImage],
     record: &ImageRecord,
@@ -100,7 +100,7 @@ pub fn unused<'a>(
     ours.filter(|image| !in_use(image, wanted, used)).collect()
 }
 
-/// Whoever gave it another name wants to keep it.
+/// An image with a name that the agent did not fetch stays: somebody named the image to keep it.
 fn is_ours(image: &EngineImage, record: &ImageRecord) -> bool {
     record.images.get(&image.id).is_some_and(|names| image.tags.iter().all(|tag| names.contains(&full_name(tag))))
 }

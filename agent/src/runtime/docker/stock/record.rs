@@ -9,7 +9,8 @@ use crate::plan::images::full_name;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImageRecord {
-    /// By the engine's id: the full names under which it was fetched. What was there before is not among them.
+    /// By the engine's id: the full names under which it was fetched. Names from before the agent's pull are not
+    /// included.
     #[serde(default)]
     pub images: BTreeMap<String, BTreeSet<String>>,
     /// By the path of a file with images.
@@ -51,7 +52,7 @@ impl ImageRecord {
         self.images.retain(|id, _| here.contains(id));
     }
 
-    /// The images of files that are still there.
+    /// The images from archive files that still exist.
     pub fn preloaded(&self) -> BTreeSet<&str> {
         self.files.values().flat_map(|file| &file.images).map(String::as_str).collect()
     }

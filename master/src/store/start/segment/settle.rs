@@ -99,8 +99,8 @@ impl Settling<'_> {
         }
     }
 
-    /// One start after the other would need another segment of a full disk for the same batch. The new one says all
-    /// that it did.
+    /// Otherwise start after start would need another segment of a full disk for the same batch. The new segment
+    /// contains all records of the removed segment.
     pub(super) fn leave_carried(&self, disk: &dyn Disk, journal: &mut Journal) {
         journal
             .forget(|segment| self.recovered.carried == Some(segment) && disk.unlink(&journal::path(segment)).is_ok());
