@@ -8,7 +8,7 @@ AGAIN_AS_ROOT := --config "target.'cfg(unix)'.runner=['$(CURDIR)/tests/again.sh'
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check some e2e e2e-podman test-clients simulate test-crash deb test-packages test-vm bench bench-churn bench-net bench-store bench-api conformance
+.PHONY: run stop test check some rooms e2e e2e-podman test-clients simulate test-crash deb test-packages test-vm bench bench-churn bench-net bench-store bench-api conformance
 
 run:
 	packaging/demo.sh run
@@ -30,6 +30,10 @@ check:
 # Of these the tests whose names have one of the words: make some WORDS="table tidy".
 some:
 	$(TESTS) --lib --test it -- $(WORDS)
+
+# Every source file with the first lines of its head: make rooms | grep journal.
+rooms:
+	@packaging/rooms.sh
 
 # Real Docker, real binaries, real kubectl.
 e2e:

@@ -72,7 +72,7 @@ pub enum Invocation {
     Do(Command, OutputFormat, Box<Config>),
     /// What to say.
     Help(String),
-    /// Of the agent that runs, on this socket.
+    /// A command for the running agent, with the agent's socket.
     Inside(Box<Deed>, PathBuf),
     Version,
 }
@@ -267,7 +267,7 @@ impl Settings<'_> {
         })
     }
 
-    /// The name, and that of the node's socket.
+    /// The node's name, and the name of the agent's socket.
     fn node_name(&self) -> Result<(String, String), BadConfig> {
         let name = self.named("node-name").map_or_else(|| self.host.name.to_lowercase(), str::to_owned);
         if !values::is_node_name(&name) {

@@ -103,7 +103,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let (port, socket) = listen(&config)?;
     let host = machine::look(&config.data_dir, config.node_ip, &config.pod_cidr);
     let docker = Arc::new(Docker::new(engine(&config)));
-    // An engine that another agent holds is a reason not to start at all; one that is absent is waited for later.
+    // The agent does not start if another agent holds the engine; an absent engine is waited for later.
     if let Ok(Err(error)) = timeout(FIRST_LOOK, docker.first_contact()).await {
         return Err(RunError::Engine(error));
     }
@@ -251,7 +251,7 @@ pub(crate) fn node(config: &Config, host: &machine::Host) -> facts::world::Node 
     }
 }
 
-/// What should run, the master's pods of this node, and its services.
+/// The desired pods, the master's pods of this node, and the master's services.
 type Followed =
     (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<MasterPods>>, watch::Receiver<Option<Arc<ClusterServices>>>);
 
@@ -287,7 +287,7 @@ fn spawn_sources(
     let Some(target) = config.master.clone() else {
         // Nobody takes events: the loop's queue must not fill up.
         drop(happenings);
-        // The channels of a master that is not there stay open, and silent.
+        // Without a master the channels stay open and silent.
         spawn_local(async move {
             let _open = (pods_in, network_in, node_in, heard_in, objects_in);
             std::future::pending::<()>().await;

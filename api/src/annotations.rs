@@ -1,6 +1,6 @@
-//! Annotations that more than one room knows.
+//! Annotations that several modules use.
 
-/// Marks a pod of the API that only shows what a file on its node asks for.
+/// Marks a mirror pod: an API object that only shows a static pod from a manifest file on a node.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Where the class of a volume or a claim stood before it had a field.
 pub const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";

@@ -134,7 +134,8 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("dnsConfig", Acted),
     ("dnsPolicy", Acted),
     ("enableServiceLinks", Acted),
-    // Each of their fields as that of a container, but for these. What is refused holds up that container alone.
+    // Fields of ephemeral containers follow the rows of `containers`, except the rows below. A refused field stops only
+    // the ephemeral container.
     ("ephemeralContainers", Acted),
     ("ephemeralContainers[].lifecycle", Refused(NOT_EPHEMERAL)),
     ("ephemeralContainers[].livenessProbe", Refused(NOT_EPHEMERAL)),
@@ -295,7 +296,7 @@ impl Walk {
         self.below(&[row], shown, value);
     }
 
-    /// Looks at what stands one step further.
+    /// Looks at a value one level deeper.
     fn below(&mut self, row: &[&str], shown: &[&str], value: &Value) {
         let before = (self.row.len(), self.shown.len());
         row.iter().for_each(|part| self.row.push_str(part));
@@ -581,7 +582,7 @@ mod tests {
                 let inner = if field.container == Container::List { format!("{path}[]") } else { path.clone() };
                 paths.push(inner.clone());
                 match &field.element {
-                    // The fields are those of a container.
+                    // Ephemeral containers have the fields of containers.
                     Element::Named(of) if of == "EphemeralContainer" => {
                         let known = |path: &str| {
                             TABLE.iter().any(|(row, _)| *row == path) || {

@@ -145,7 +145,7 @@ impl JobStatus {
         self.conditions.iter().find(|condition| condition.kind == kind && condition.status == "True")
     }
 
-    /// The condition that says how it ended.
+    /// The final condition of a finished job.
     pub fn finished(&self) -> Option<&JobCondition> {
         self.conditions.iter().find(|one| matches!(one.kind.as_str(), "Complete" | "Failed") && one.status == "True")
     }

@@ -3,10 +3,10 @@
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// The size of most sets of labels, while they are put together.
+/// The usual size of a set of labels, reserved while a set is built.
 const BYTES_USUAL: usize = 128;
 
-/// Labels in one allocation, in the order they came in; none take no memory. Each of thousands of objects has a set.
+/// Labels in one allocation, in the order they came in; none take no memory. The store holds thousands of such sets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct LabelSet {
     /// Key, value, key, value ..., each as `LENGTH:TEXT`.

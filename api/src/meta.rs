@@ -170,7 +170,7 @@ pub struct ObjectMeta {
 }
 
 impl ObjectMeta {
-    /// The one owner that acts on this object.
+    /// The owner reference of the object's controller.
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references.iter().find(|owner| owner.controller)
     }
@@ -212,7 +212,7 @@ pub struct Claim {
 pub enum Durable {
     /// The document as it is.
     Whole,
-    /// All but `status`, which somebody can observe again.
+    /// The document without `status`, because a controller or an agent can observe the status again.
     WithoutStatus,
     /// Nothing: events, heartbeats.
     Nothing,

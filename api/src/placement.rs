@@ -1,4 +1,4 @@
-//! Node selectors and tolerations of a pod: the nodes that it may stand on. PURE.
+//! Node selectors and tolerations of a pod: the nodes where the pod may run. PURE.
 //!
 //! A scheduler checks every node. An agent checks its own node again: no scheduler has seen a pod whose author set
 //! `spec.nodeName`.

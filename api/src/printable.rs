@@ -1,4 +1,4 @@
-//! What others have said, as it may stand on a terminal and in a log: one line, and no character that steers.
+//! Foreign text made safe for a terminal and a log: a single line, without control characters and direction marks.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -29,7 +29,7 @@ fn escaped(text: &str, bad: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Controls, ends of lines, and what turns the direction of a text.
+/// Control characters, line ends, and characters that change the direction of a text.
 fn steers(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,4 +1,4 @@
-//! Words of queries that both programs read: whole numbers, truths, and the options of a log request. PURE.
+//! Query parameters that both programs read: whole numbers, truths, and the options of a log request. PURE.
 
 use crate::meta::Time;
 use crate::status::Status;
@@ -119,7 +119,7 @@ fn moment(text: &str) -> Result<Time, String> {
     Time::parse(&seconds).ok_or_else(|| format!("parsing time {text:?}: year out of range"))
 }
 
-/// A whole number, or what Kubernetes says of what is none.
+/// A whole number, or Kubernetes' message for a bad number.
 pub fn whole(value: &str) -> Result<i64, String> {
     value.parse().map_err(|error: ParseIntError| {
         let range = matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);

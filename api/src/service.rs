@@ -58,7 +58,7 @@ impl ServiceSpec {
         self.session_affinity_config.as_ref()?.client_ip.as_ref()?.timeout_seconds.filter(|seconds| *seconds > 0)
     }
 
-    /// Asked to have no address of its own.
+    /// Whether the service asks for no cluster IP.
     pub fn headless(&self) -> bool {
         self.cluster_ip == "None"
     }
@@ -110,7 +110,7 @@ pub struct LoadBalancerIngress {
     pub ip_mode: String,
 }
 
-/// A part of the endpoints of one service. A label of the slice names the service.
+/// Some of a service's endpoints. A label of the slice names the service.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EndpointSlice {
@@ -192,7 +192,7 @@ pub struct SlicePort {
     pub protocol: String,
 }
 
-/// Endpoints, which have the name of their service.
+/// The endpoints of the service with the same name.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Endpoints {

@@ -1,6 +1,6 @@
 //! The Status reply: how a request went wrong, or what a delete did. A value; each version of the API writes it in its
-//! own way (`to_v1` here, v1beta1 in its own room). Messages are those of Kubernetes, because clients show and match
-//! them.
+//! own way (`to_v1` here, v1beta1 in its own room). Messages are Kubernetes' own, because clients show and match
+//! messages.
 
 mod reason;
 
@@ -23,7 +23,7 @@ pub struct Status {
     pub continues: Option<Box<str>>,
 }
 
-/// Which object it is about, and each thing wrong with it.
+/// The object of the reply, and every problem of the object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
     pub name: String,
@@ -85,7 +85,7 @@ impl Status {
         failure(Reason::AlreadyExists, format!("{resource} {name:?} already exists"), Details::of(resource, name))
     }
 
-    /// A creation token was used before; `name` is what was created with it.
+    /// A creation token was used before; `name` is the object created with the token.
     pub fn token_used(resource: &Resource, name: &str) -> Status {
         let message = format!("{resource} {name:?} already exists: it was created with this creation token");
         failure(Reason::AlreadyExists, message, Details::of(resource, name))
@@ -96,7 +96,7 @@ impl Status {
         failure(Reason::Conflict, message, Details::of(resource, name))
     }
 
-    /// Somebody else wrote since the client read.
+    /// The object has changed since the client's read.
     pub fn stale(resource: &Resource, name: &str) -> Status {
         Status::conflict(
             resource,

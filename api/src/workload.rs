@@ -78,7 +78,7 @@ pub struct DeploymentSpec {
     pub template: TemplateMeta,
 }
 
-/// How one template takes another's place, of every kind of workload.
+/// The update strategy of any workload: how pods of a new template replace old pods.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UpdateStrategy {

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// More than streams and requests together, so that some connection always waits for its client: this connection is
-    /// closed when a new client comes. Each costs a descriptor and 14 KB.
+    /// closed when a new client finds no place. Each costs a descriptor and 14 KB.
     pub connections_max: usize,
     /// The same of one address; an IPv6 address counts by its /64. On loopback all clients share one.
     pub connections_per_address_max: usize,

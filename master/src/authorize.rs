@@ -50,7 +50,7 @@ impl Attributes {
         Attributes::Resource { verb, resource, subresource, namespace: call.namespace.clone(), name: call.name.clone() }
     }
 
-    /// What else is asked about a call that lets somebody into a pod: a GET, too, may change what runs there.
+    /// The additional attributes of a call that gives access into a pod: even a GET may change the running processes.
     pub fn of_entry(call: &Call) -> Attributes {
         Attributes::of_call(call, "POST")
     }

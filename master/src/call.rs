@@ -69,7 +69,7 @@ pub struct Call<'k> {
     /// The kind as which documents are read and shown: mostly the same.
     pub shown: &'k Kind,
     pub verb: Verb,
-    /// Which part of the object the path names, if it is one of its own parts beside its status.
+    /// The subresource in the path, if the subresource is a part of the stored document beside the status.
     pub share: Option<&'static Share>,
     /// Empty: all namespaces, or a kind that has none.
     pub namespace: String,
@@ -242,7 +242,7 @@ fn upright<'k>(
         return Err(RouteError::ProxyError);
     }
     let place = rest(kind, namespace, segments)?;
-    // An object of a namespaced kind has no path outside its namespace; only `watch` of old names one there.
+    // An object of a namespaced kind has no path outside a namespace; only old `watch` paths have such a form.
     if kind.namespaced && !inside && !place.name.is_empty() { Err(RouteError::ProxyError) } else { Ok(place) }
 }
 

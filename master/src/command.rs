@@ -37,7 +37,7 @@ const PAGE_BYTES_MAX: u64 = 16 << 20;
 /// Done, but for what is named. 2 is the command line's.
 const INCOMPLETE: u8 = 3;
 
-/// The outcome of a command: its text and its exit code.
+/// The outcome of a command: text and exit code.
 struct Outcome {
     text: String,
     code: u8,
@@ -195,7 +195,7 @@ fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
     let mut tmp = file.as_os_str().to_owned();
     tmp.push(".partial");
     let tmp = PathBuf::from(tmp);
-    // Locked until it has its name.
+    // The file stays locked until the rename.
     let mut out = begin_backup(&tmp).map_err(|why| format!("{}: {why}", tmp.display()))?;
     let written = write_backup(config, &mut out).and_then(|warned| {
         let copy = File::open(&tmp).map_err(|error| error.to_string())?;
@@ -213,7 +213,7 @@ fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
     Ok(but_for(text, &contents.left_out))
 }
 
-/// By whatever way: what is not there lies nowhere.
+/// Symbolic links are followed; a missing folder lies nowhere.
 fn lies_in(folder: &Path, dir: &Path) -> bool {
     folder.canonicalize().is_ok_and(|folder| dir.canonicalize().is_ok_and(|dir| folder.starts_with(dir)))
 }
@@ -227,7 +227,7 @@ fn but_for(mut text: String, left_out: &[LeftOut]) -> Outcome {
 }
 
 fn begin_backup(tmp: &Path) -> Result<File, String> {
-    // Whoever reads it reads every secret.
+    // A backup contains every Secret, so only the owner may read the file.
     let out = OpenOptions::new()
         .write(true)
         .create(true)
@@ -244,7 +244,7 @@ fn begin_backup(tmp: &Path) -> Result<File, String> {
     }
 }
 
-/// Gives what the master warned of.
+/// Writes the backup. Returns the master's warnings.
 fn write_backup(config: &Config, out: &mut File) -> Result<Vec<String>, String> {
     let mut warned = Vec::new();
     match ask(config, "GET", BACKUP)? {

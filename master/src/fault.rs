@@ -210,7 +210,7 @@ pub fn location(version: Version, kind: &Kind, key: &Key) -> String {
     }
 }
 
-/// Names of 2014 and of v1 hold nothing that needs an encoding; this keeps it so for what else may stand in a store.
+/// Names of 2014 and of v1 need no encoding; the function encodes any other name that a store may contain.
 fn encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     name.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()

@@ -1,4 +1,4 @@
-//! In which form a client wants its answer: what it is shown of an object, and how that is written. PURE.
+//! The form of the answer that a client wants: the shape of the object, and the media type. PURE.
 //!
 //!     Accept: application/json;as=Table;v=v1;g=meta.k8s.io, application/json;q=0.5   ->   Form { media, shape }
 //!
@@ -11,7 +11,7 @@ use coracle_api::old;
 const CLAUSES_MAX: usize = 32;
 const META_GROUP: &str = "meta.k8s.io";
 
-/// In whose words, which are those of the path that was asked.
+/// The API version of the answer: the version in the requested path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
     #[default]
@@ -71,7 +71,7 @@ pub enum MetaVersion {
     V1beta1,
 }
 
-/// The part of its object that a row of a table carries.
+/// The part of the object that a table row carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Include {
     #[default]
@@ -95,9 +95,9 @@ pub enum Subject {
 pub enum Unacceptable {
     /// None of the media types is known here at all.
     Media,
-    /// Some are, but not for what was asked of them.
+    /// Some media types are known, but not with the requested shape.
     Shape,
-    /// Some are, but not as a stream.
+    /// Some media types are known, but not as a stream.
     Stream,
     /// One object's metadata of a list, or the other way round. The kind is as Kubernetes names it.
     Number { asked: &'static str, list: bool },
@@ -143,7 +143,8 @@ impl Form {
         Form { version, ..Form::default() }
     }
 
-    /// The form that the Accept header asks for. Clients of 2014 do not say what they take, and take what comes.
+    /// The form that the Accept header asks for. For old versions the header does not count: clients of 2014 take plain
+    /// JSON.
     pub fn negotiate(version: Version, subject: Subject, accept: &str, include: &str) -> Result<Form, Unacceptable> {
         if version != Version::V1 || accept.trim().is_empty() {
             return Ok(Form::json(version));
@@ -181,7 +182,7 @@ impl Form {
         Form { version, media: plain.map_or(Media::Json, |(media, _)| media), shape: Shape::Whole }
     }
 
-    /// Content-Type of a stream of events.
+    /// The Content-Type for event streams.
     pub fn stream_type(self) -> &'static str {
         match self.media {
             Media::Json | Media::Yaml => Media::Json.content_type(),

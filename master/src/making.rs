@@ -51,7 +51,7 @@ impl Maker {
         }
     }
 
-    /// All ranges of service addresses: the cluster's own, and those of ServiceCIDRs that are ready.
+    /// All ranges of service addresses: the cluster's own range, and the ranges of all ready ServiceCIDRs.
     pub fn service_ranges(&self) -> Ranges {
         *self.service_ranges.get(&*self.store, None)
     }

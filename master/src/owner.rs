@@ -1,5 +1,6 @@
-//! The owner of a data directory. A master serves only a directory that is its own and that nobody else may enter; a
-//! command that root runs changes to the owner before it touches the directory, so that no file in it is root's.
+//! The owner of a data directory. A master serves only a directory that its user owns and that other users may not
+//! enter; a command that root runs changes to the owner before it touches the directory, so that no file in it is
+//! root's.
 
 use nix::unistd::{Gid, Uid, User, getgroups, setegid, seteuid, setgid, setgroups, setuid};
 use std::fs;
@@ -63,8 +64,8 @@ fn all_readable(dir: &Path, owner: Uid) -> Result<(), String> {
     ))
 }
 
-/// A file or folder below, of somebody else, that the owner may not read. What cannot be listed is left to whoever
-/// reads it.
+/// A file or folder below `dir` that belongs to a different user and that the owner may not read. Folders that cannot
+/// be listed are left to a later reader.
 fn closed_to(dir: &Path, owner: Uid) -> Option<PathBuf> {
     let mut folders = vec![dir.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -96,7 +97,7 @@ pub fn as_owner<T>(dir: &Path, done: impl FnOnce() -> Result<T, String>) -> Resu
     outcome
 }
 
-/// None: nobody else, or this is not root, who alone may become somebody.
+/// None: the directory belongs to root, or this process is not root and cannot change users.
 fn other_owner(dir: &Path) -> Option<(Uid, Gid)> {
     let nearest = dir.ancestors().find_map(|folder| fs::metadata(folder).ok())?;
     (Uid::effective().is_root() && nearest.uid() != 0)

@@ -83,7 +83,7 @@ impl PartialEq for Part {
 pub enum InvalidDocument {
     /// `name`: as the object would be called, by a name that was made for it too.
     Invalid { name: String, problems: Vec<Problem> },
-    /// The document names another revision than the one that stands.
+    /// The revision in the document differs from the stored revision.
     Stale,
     /// It names none, and objects of its kind are not written over unseen.
     Unseen,
@@ -225,9 +225,9 @@ pub fn meant(old: Standing<'_>, preconditions: &Preconditions) -> Result<(), Inv
     Ok(())
 }
 
-/// A document that a person put into the store's directory while no master ran. One with a uid replaces what it was
-/// made from; one without is a new object. `stood`: what it was made from, where that is known: only then what may not
-/// change can be held.
+/// A document that a person put into the store's directory while no master ran. A document with a uid replaces the
+/// original object; a document without a uid is a new object. `stood`: the original object, if known: only then can
+/// immutable fields be enforced.
 pub fn by_hand(
     kind: &Kind,
     key: &Key,
@@ -274,7 +274,7 @@ pub fn fault(kind: &Kind, mut object: Value) -> Option<String> {
     decode(&kind.types, &kind.type_name, &mut object).message()
 }
 
-/// The claims of an object, also of a loaded one.
+/// The claims of an object, also of an object that a start loads.
 pub fn claims(kind: &Kind, object: &Value) -> Vec<Claimed> {
     let while_alive = |claim| Claimed { claim, after_death: Duration::ZERO };
     let mut claims: Vec<Claimed> = kind.strategy.claims(object).into_iter().map(while_alive).collect();
@@ -453,7 +453,7 @@ mod tests {
         assert!(matches!(ask(&object, other), Err(InvalidDocument::OtherUid { .. })));
         let other = Preconditions { uid: Some("u1".into()), resource_version: Some("6".into()) };
         assert!(matches!(ask(&object, other), Err(InvalidDocument::OtherRevision { .. })));
-        // A finalizer holds it; the update that takes the last one deletes it.
+        // A finalizer holds the object; the update that removes the last finalizer deletes the object.
         object["metadata"]["finalizers"] = json!(["example.com/hold"]);
         let Ok(Departure::Marked(marked)) = ask(&object, Preconditions::default()) else { panic!("it is marked") };
         let mut released = marked.clone();

@@ -17,7 +17,7 @@ pub struct Options {
     pub fields: String,
     pub resource_version: String,
     pub resource_version_match: String,
-    /// Of what is to be deleted.
+    /// The uid of the object to delete.
     pub uid: Option<String>,
     pub timeout: Option<Duration>,
     pub field_validation: FieldValidation,
@@ -40,7 +40,7 @@ pub struct Options {
     pub field_manager: Option<String>,
     pub force: Option<bool>,
     pub pretty: Option<bool>,
-    /// What rows of a table carry.
+    /// The part of the object that table rows carry.
     pub include_object: String,
     /// All parameters of a request that the node answers, as they came.
     pub of_node: Vec<(String, String)>,

@@ -88,7 +88,7 @@ pub struct Named {
 /// Why there is no address to go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyError {
-    /// The address is one that nobody is sent to.
+    /// No client may be sent to this address.
     Forbidden(String),
     /// The service has no such port: what was asked for.
     NoPort(String),
@@ -295,7 +295,7 @@ pub fn of_pod(pod: &Pod, named: &Named) -> Result<SocketAddr, ProxyError> {
     Ok(SocketAddr::new(of_text(&pod.status.pod_ip)?, port))
 }
 
-/// One of the ready endpoints; `turn` says which, so that all get their share.
+/// A ready endpoint, chosen by `turn`, so that all endpoints get a share.
 pub fn of_service(
     service: &Service,
     endpoints: Option<&Endpoints>,

@@ -19,7 +19,7 @@ const PIECES_MAX: usize = 4;
 pub struct Upkeep {
     store: FlatStore,
     data_dir: PathBuf,
-    /// While it was opened: a folder that takes its name later is another.
+    /// The identity of the opened directory: a folder that takes the name later is a different directory.
     query: String,
 }
 
@@ -51,7 +51,7 @@ impl Upkeep {
 
 /// Which directory is meant.
 pub fn query(path: &Path) -> String {
-    // What is not there is known by its name alone.
+    // A missing directory is identified by the path alone.
     match store::identity(path) {
         Some((device, inode)) => format!("directory={device:x}-{inode:x}"),
         None => path

@@ -11,7 +11,7 @@ const LOCAL: &str = "/etc/localtime";
 /// The longest has 4 KB.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// A zone by its name. An empty name: that of this host, or UTC where it has none.
+/// A zone by name. An empty name: the zone of this host, or UTC if the host has no zone.
 pub fn zone(name: &str) -> Result<TimeZone, String> {
     of(name, Path::new(FOLDER))
 }

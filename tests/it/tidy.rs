@@ -1,6 +1,7 @@
 //! ARCHITECTURE.md, said mechanically: who may import whom, which files touch the system, how long a file may be.
 
 mod inputs;
+mod words;
 
 use crate::circles::circles;
 use std::fs;
@@ -514,24 +515,45 @@ fn circles_of_files_are_short() {
     assert_none(long, "move what several of these files share to one that uses none of them");
 }
 
-/// Whoever reads a name has not to ask of which room it is: docs/internals/glossary.md.
+/// The path says the rest: `CONTRIBUTING.md`.
 #[test]
-fn a_public_name_stands_once_in_a_crate() {
+fn a_public_name_stands_once_in_a_room() {
     let sources = sources();
     let mut twice = Vec::new();
     for (package, _) in ARROWS {
-        let mut files: std::collections::BTreeMap<&str, Vec<&str>> = std::collections::BTreeMap::new();
-        let of = |source: &&Source| source.path.starts_with(&format!("{package}/src/"));
-        for source in sources.iter().filter(of) {
+        let mut files: std::collections::BTreeMap<(&str, &str), Vec<&str>> = std::collections::BTreeMap::new();
+        for source in &sources {
+            let Some(room) = room(package, &source.path) else { continue };
             for name in source.code.iter().filter_map(|(_, line)| public_type(line)) {
-                files.entry(name).or_default().push(&source.path);
+                files.entry((room, name)).or_default().push(&source.path);
             }
         }
         assert!(!files.is_empty(), "{package} has public types");
         let named_twice = files.iter().filter(|(_, files)| files.len() > 1);
-        twice.extend(named_twice.map(|(name, files)| format!("{package}: {name}: {}", files.join(" "))));
+        twice.extend(named_twice.map(|((_, name), files)| format!("{package}: {name}: {}", files.join(" "))));
     }
-    assert_none(twice, "name a type after its room's noun, so that the crate has no other of this name");
+    assert_none(twice, "name a type after the noun of its file, so that its room has no other type of this name");
+}
+
+/// The files that comments name are there.
+#[test]
+fn paths_in_comments_exist() {
+    let mut gone = Vec::new();
+    for source in sources() {
+        let text = fs::read_to_string(top().join(&source.path)).expect("a source file");
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//")) {
+            for word in line.split(|c: char| c.is_whitespace() || "`(),;".contains(c)) {
+                let path = word.trim_end_matches(['.', ':']);
+                let is_ours = ARROWS.iter().any(|(package, _)| path.starts_with(&format!("{package}/src/")));
+                let is_ours = is_ours || ["tests/", "docs/", "packaging/"].iter().any(|top| path.starts_with(top));
+                let plain = !path.contains(['*', '<', '{', '$']) && path.contains('.');
+                if is_ours && plain && !top().join(path).exists() {
+                    gone.push(format!("{}:{}: {path}", source.path, number + 1));
+                }
+            }
+        }
+    }
+    assert_none(gone, "a comment names a file that does not exist");
 }
 
 /// `pub struct Name`, `pub(super) enum Name`: the name.

@@ -58,7 +58,7 @@ pub struct Readings {
     /// The reason why `nft` or `ip` cannot be run.
     pub nft: Result<Vec<Chain>, String>,
     pub ip: Result<(), String>,
-    /// The master: its address, and why it does not answer.
+    /// The address of the master, and the reason for a missing answer.
     pub master: Option<(String, Option<String>)>,
     /// The present name of this host's node, and former names that the API still has.
     pub node: String,

@@ -67,7 +67,7 @@ pub fn files(paths: &[PathBuf], node_name: &str) -> Vec<CheckedFile> {
     files
 }
 
-/// An engine that is asked, and nothing else.
+/// An engine for read requests only.
 pub fn engine(config: &Config) -> Docker {
     Docker::new(Settings {
         host: config.docker_host.clone(),

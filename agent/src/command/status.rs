@@ -7,7 +7,7 @@ use super::report::Report;
 use crate::facts::naming::{CONFIG_SOURCE, WAITS_FOR};
 use crate::telling::summary;
 
-/// `node`, `pods`: the answers of `/node` and `/pods`. `trouble`: what `/healthz` says where it is not well.
+/// `node`, `pods`: the answers of `/node` and `/pods`. `trouble`: the message of an unhealthy `/healthz`.
 pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Remark]) -> Report {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let items: Vec<&Value> = pods["items"].as_array().into_iter().flatten().collect();
@@ -69,7 +69,7 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
     Report { lines, document, well: problems.is_empty() }
 }
 
-/// What follows for pods, and what to do.
+/// The effect on pods, with advice.
 fn pressure(kind: &str, message: &str) -> String {
     let advice = match kind {
         "DiskPressure" => {

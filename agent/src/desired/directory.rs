@@ -31,7 +31,7 @@ const RESCAN: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(5);
 /// An editor takes a file away and writes it anew: a file that is missing for so long was not removed.
 const SETTLE: Duration = Duration::from_millis(20);
-/// Far above the pods that one host runs.
+/// Far more files than one host runs pods.
 const FILES_MAX: usize = 1000;
 /// Uids of pods from removed files; a uid matters only until the pod's containers are gone.
 const GONE_MAX: usize = 1000;
@@ -48,17 +48,17 @@ pub struct Directory {
     doubles: BTreeSet<String>,
     /// The problem of the directory itself, logged once.
     trouble: Option<String>,
-    /// The directory and the files that others may write, and who, said once.
+    /// The directory and files that users other than root can write, with the users, logged once.
     open: BTreeMap<PathBuf, String>,
     /// Files whose last good version is not on the disk yet.
     unsaved: BTreeSet<OsString>,
-    /// Nothing is written: somebody only wants to know.
+    /// Nothing is written, for commands that only report.
     only_looks: bool,
-    /// A file more, which comes from another host.
+    /// The kept copy of a manifest page from another host, read as a further file.
     page: Option<PathBuf>,
 }
 
-/// One manifest file as it was read last.
+/// The last reading of one manifest file.
 struct File {
     stamp: Stamp,
     /// Its last good version.
@@ -67,8 +67,8 @@ struct File {
 }
 
 impl Directory {
-    /// Reads what the last agent knew. A directory that is missing is made only if no pod ever came from it: else it
-    /// may just not be mounted yet.
+    /// Reads what the last agent knew. A missing directory is made only if no pod ever came from the directory:
+    /// otherwise a mount may be missing.
     pub fn open(path: &str, data_dir: &str, node_name: &str) -> Directory {
         let directory = Directory::known(path, data_dir, node_name);
         let path = &directory.path;

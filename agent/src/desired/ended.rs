@@ -51,7 +51,7 @@ impl EndedPod {
         EndedPod { manifest: wanted.manifest_hash.clone(), without_uid, status }
     }
 
-    /// Of the file as it is now, whatever name the node had.
+    /// True: the record is of the present manifest, under any name of the node.
     fn is_of(&self, wanted: &Wanted, node_name: &str) -> bool {
         let renamed = || self.without_uid.is_some() && self.without_uid == without_uid(wanted, node_name);
         self.manifest == wanted.manifest_hash || renamed()
@@ -87,18 +87,18 @@ impl EndedPods {
         EndedPods { node_name: node_name.to_owned(), pods }
     }
 
-    /// The record of its end, if its file is still the same.
+    /// The record of the pod's end, if the manifest is unchanged.
     fn of(&self, wanted: &Wanted) -> Option<&EndedPod> {
         let found = self.pods.get(&key(wanted)).or_else(|| self.pods.get(&wanted.name.uid));
         found.filter(|ended| ended.is_of(wanted, &self.node_name))
     }
 
-    /// The pod as it ended, if its file is still the same.
+    /// The ended pod, if the manifest is unchanged; otherwise the pod as wanted.
     pub fn with_end(&self, wanted: &Arc<Wanted>) -> Arc<Wanted> {
         self.of(wanted).map_or_else(|| wanted.clone(), |ended| Arc::new(wanted.with_status(&ended.status)))
     }
 
-    /// With what this look has shown. A host that stops ends pods that begin again with it.
+    /// Adds the ends of this look. A shutdown adds nothing: pods that end with the host start again with the host.
     fn after(&self, shown: &Shown) -> EndedPods {
         if !shown.looked || shown.world.leaving {
             return self.clone();
@@ -180,7 +180,7 @@ mod tests {
         Arc::new(Wanted::new(source, document).unwrap())
     }
 
-    /// As the file asks for it on a node of that name. `uid`: the file's own.
+    /// The pod of the file on a node with this name. `uid`: the file's own.
     fn on_node(node_name: &str, uid: Option<&str>, image: &str) -> Arc<Wanted> {
         let mut document = wanted(Source::File, image).document.clone();
         document["metadata"]["uid"] = uid.map_or_else(|| derived_uid(node_name, "d", "p"), str::to_owned).into();

@@ -19,7 +19,7 @@ use crate::facts::wanted::Wanted;
 
 /// A manifest has some hundred bytes; a bigger file is no manifest.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
-/// How several things of one file are kept.
+/// The kind of the kept document for several objects.
 const LIST: &str = "List";
 
 /// The content of a manifest file.

@@ -23,10 +23,10 @@ pub struct Assignment<Pod = Value> {
     /// The present cluster of this host, by the uid of namespace kube-system. Empty before the first cluster.
     #[serde(default)]
     pub cluster: String,
-    /// The name of the node that this host was when it was written. Older agents did not write the name.
+    /// The node name of this host when the file was written. Older agents did not write the name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// Names of nodes that this host was, and that the API still has.
+    /// Former node names of this host that the API still has.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub former: BTreeSet<String>,
     /// Uids of pods whose end was heard, and that may have containers here still. Older agents did not write the uids.
@@ -90,8 +90,8 @@ pub fn intent(pod: &Value) -> Value {
     pod
 }
 
-/// A pod that ended keeps its whole status. Any other keeps: containers that ended for good, ephemeral ones that
-/// started (none of them starts again), and its readiness gates' conditions.
+/// An ended pod keeps the whole status. Any other pod keeps finally ended containers, started ephemeral containers
+/// (both never start again), the conditions of readiness gates, and the start time for a deadline.
 fn record(pod: &Value) -> Option<Value> {
     let status = &pod["status"];
     if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
@@ -116,7 +116,7 @@ fn record(pod: &Value) -> Option<Value> {
         let plain = waited.iter().map(|one| json!({"type": one["type"], "status": one["status"]}));
         record.insert("conditions".to_owned(), plain.collect());
     }
-    // A deadline counts from there, whoever is asked.
+    // `activeDeadlineSeconds` counts from the start time, for every agent and master.
     if spec["activeDeadlineSeconds"].is_number() && status["startTime"].is_string() {
         record.insert("startTime".to_owned(), status["startTime"].clone());
     }

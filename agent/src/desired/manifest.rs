@@ -200,7 +200,7 @@ fn object(
     Ok(object)
 }
 
-/// Defaults, and whether all of it is as it has to be. `own`: fields that its format does not have.
+/// Sets defaults and checks the object. `own`: fields of the document that the format does not have.
 fn complete(
     object: &mut Value,
     (type_name, strategy): (&str, &BuiltinStrategy),

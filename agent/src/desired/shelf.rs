@@ -10,7 +10,7 @@ use super::follow::News;
 /// By namespace and name.
 pub(super) type Items<T> = BTreeMap<(String, String), Arc<T>>;
 
-/// One resource as it was heard last, each object read once. Those that cannot be read are left out.
+/// One resource as it was heard last, each object read once. Unreadable objects are left out.
 pub(super) struct WatchShelf<T> {
     read: fn(&Value) -> Option<T>,
     cluster: String,

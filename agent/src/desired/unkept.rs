@@ -1,5 +1,5 @@
 //! Files of the agent's own that could not be written: the log says so once, `status` shows them, and they are written
-//! again later. The file that is there stays whole meanwhile.
+//! again later. The old file stays whole meanwhile.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -93,7 +93,7 @@ fn numbers(workload: Workload, spec: &Value) -> Result<(i64, i64), String> {
     }
 }
 
-/// A stable name, and claims of its own.
+/// Sets the stable name and the claims of a StatefulSet's pod.
 fn set_identity(pod: &mut Value, spec: &Value, name: &str, number: i64) -> Vec<String> {
     if !pod["metadata"]["labels"].is_object() {
         pod["metadata"]["labels"] = json!({});

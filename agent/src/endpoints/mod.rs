@@ -127,7 +127,7 @@ fn node(view: &View) -> Answer {
     Answer::json(StatusCode::OK, about.to_string())
 }
 
-/// Of the node's conditions those that hold and do no good; how the engine is says `/healthz`.
+/// The node's pressure conditions with status True; `/healthz` reports the engine's state.
 fn short_of(shown: &Shown) -> Vec<Value> {
     let held = conditions(None, &shown.world.strain.short).into_iter().filter(|one| one.holds && one.kind != "Ready");
     held.map(|one| json!({"type": one.kind, "status": "True", "message": one.message})).collect()

@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(window(at(12_000 + 1000 * OLD.as_secs())), None, "nor what is too old");
         let rates = Rates { before: at(0), now: at(4000) };
         assert_eq!(rates.cpu(rates.before.host.as_ref(), &rates.now.host.unwrap()), 500_000_000);
-        // Who was not there before counts from nothing.
+        // A new container counts from zero.
         assert_eq!(rates.cpu(None, &Usage { cpu_ns: 5, ..Usage::default() }), 0);
     }
 }

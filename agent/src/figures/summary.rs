@@ -127,7 +127,7 @@ pub fn usage(node_name: &str, rates: &Rates) -> Value {
     whole.into()
 }
 
-/// The containers of each pod; they stand in the order of their pods.
+/// The containers of each pod: the reading has containers of a pod side by side.
 fn pods(rates: &Rates) -> impl Iterator<Item = &[(RunningContainer, Usage)]> {
     rates.now.containers.chunk_by(|(a, _), (b, _)| a.uid == b.uid)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Threads that may wait for disks at once. Those for requests have places beside them.
+/// Threads that may wait for disks at once. Requests have separate threads.
 pub const THREADS_MAX: usize = 64;
 /// A thread that has not come back after so long is no longer waited for; its work goes on.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ pub async fn work<T: Send + 'static>(path: &Path, work: impl FnOnce() -> T + Sen
     work_as(format!("the file system at {mount}"), PATIENCE, work).await
 }
 
-/// Runs `work` on a thread. Work of the same `name` runs one after another.
+/// Runs `work` on a thread. Work with the same `name` runs in turn.
 pub async fn work_as<T: Send + 'static>(
     name: String,
     patience: Duration,
@@ -38,7 +38,7 @@ pub async fn work_as<T: Send + 'static>(
         let place = place(&name).await?;
         let threaded = tokio::task::spawn_blocking(move || {
             let done = work();
-            // A thread that hangs keeps its place.
+            // A hanging thread keeps its place.
             drop(place);
             done
         });
@@ -54,7 +54,7 @@ async fn place(name: &str) -> Result<OwnedSemaphorePermit, String> {
         let mut places = places();
         let places = places.get_or_insert_with(HashMap::new);
         if places.len() >= THREADS_MAX {
-            // Those that came back late.
+            // Drops places whose threads came back late.
             places.retain(|_, place| Arc::strong_count(place) > 1);
         }
         if !places.contains_key(name) && places.len() >= THREADS_MAX {
@@ -78,7 +78,7 @@ fn places() -> MutexGuard<'static, Option<HashMap<String, Arc<Semaphore>>>> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the file system of a path is mounted, of what the kernel lists: nothing is asked of it.
+/// The mount point above a path, from the kernel's list of mounts. The file system itself is not asked.
 fn mount_of<'a>(mounts: &'a str, path: &str) -> Option<&'a str> {
     let within = |mount: &str| {
         let rest = path.strip_prefix(mount.trim_end_matches('/'));

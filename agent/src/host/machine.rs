@@ -12,7 +12,7 @@ use nix::sys::statvfs::statvfs;
 
 use crate::facts::huge_pages::{self, HugePages};
 
-/// Read once at the start; `address` says of a change of the address.
+/// Read once at the start. The module `address` reports a changed address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
     pub name: String,

@@ -13,7 +13,7 @@ const MASTER_USER: &str = "coracle-master";
 /// all the time.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A user by his name: the number that he had when somebody looked.
+/// The uid behind a user name, at the time of the last look-up.
 struct Known {
     uid: Option<u32>,
     looked: Instant,

@@ -1,5 +1,5 @@
-//! Files and directories of the agent: for its own user alone, whatever the umask says. They hold what pods are given,
-//! passwords too.
+//! Files and directories of the agent: for its own user alone, whatever the umask says. They hold the content of pods'
+//! volumes, including passwords.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -22,7 +22,7 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
 }
 
-/// Manifests may hold passwords; the group of root may read them.
+/// Manifests may hold passwords, so only root and its group may read them.
 pub fn make_manifest_directory(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     DirBuilder::new().mode(MANIFESTS_MODE).create(path)
@@ -80,7 +80,7 @@ fn temporary(folder: &Path, index: usize) -> PathBuf {
     folder.join(format!(".new-{index}"))
 }
 
-/// Makes the data directory, or says by which command it becomes one.
+/// Makes the data directory. An error names the command that repairs the directory.
 pub fn data_directory(path: &str) -> io::Result<()> {
     make_directory(Path::new(path))?;
     judge_data_directory(path)

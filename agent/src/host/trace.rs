@@ -17,7 +17,7 @@ pub fn step(subject: &str, step: &dyn Display) {
     }
 }
 
-/// A call begins: its end says how long it took.
+/// A call that has begun. Its end logs the duration.
 pub struct TracedCall<'a> {
     what: &'a str,
     begun: Instant,

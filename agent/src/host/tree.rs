@@ -34,7 +34,7 @@ const LINKED_FILES_MAX: usize = 100_000;
 
 /// Removes a folder with its content, however long the removal takes. A missing folder is fine.
 ///
-/// What is mounted in it stays, with the folders that lead there, and is the error; all else is gone then.
+/// Mounts inside stay, with the folders above them, and are reported as the error. Everything else is removed.
 pub fn remove(path: &Path) -> io::Result<()> {
     while !remove_for(path, Duration::MAX)? {}
     Ok(())
@@ -86,14 +86,14 @@ fn enter<P: Arg + Copy>(above: BorrowedFd<'_>, name: P) -> rustix::io::Result<Ow
     entered
 }
 
-/// One call of a removal.
+/// A single call of `remove_for`.
 struct Removal<'a> {
     top: &'a OwnedFd,
     begun: Instant,
     time: Duration,
     /// Names that were removed or lifted.
     gone: u64,
-    /// In the names of folders that are lifted: no earlier call used it.
+    /// Part of the names of lifted folders. No earlier call used the same stamp.
     stamp: u128,
     mounted: Vec<PathBuf>,
     /// The first failure.

@@ -97,7 +97,7 @@ pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Re
 }
 
 impl Room {
-    /// Each reason once, and that it is over.
+    /// Logs each reason once, and the end of the trouble.
     fn say(&mut self, loaded: Result<(), Failure>) {
         let why = loaded.err().map(|failure| failure.to_string());
         if why.as_deref().map(without_digits) != self.held_up.as_deref().map(without_digits) {
@@ -304,8 +304,8 @@ fn without_digits(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
-/// Archives in these folders by their names, each with its stamp, and how many more there are than are looked at. A
-/// folder that is not there has none.
+/// Archives in these folders by name, each with a stamp, and the count of archives above the limit. A missing folder
+/// has no archives.
 fn candidates(folders: &[PathBuf]) -> (Vec<(PathBuf, String)>, usize) {
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok));
     let fits = |name: &str| !name.starts_with('.') && ENDINGS.iter().any(|ending| name.ends_with(ending));

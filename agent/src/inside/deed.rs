@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The annotation that names a pod's default container, as kubectl reads it.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
-/// Options of the agent that determine the place of its socket.
+/// Agent options that determine the socket's path.
 const OF_AGENT: [&str; 3] = ["config", "node-name", "socket-dir"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum DeedKind {
     Logs(Vec<(&'static str, String)>),
 }
 
-/// A container of a pod that is there, in the agent's names.
+/// An existing container of a pod, by the agent's names.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PodContainer {
     pub pod: String,
@@ -170,8 +170,8 @@ fn seconds(text: &str) -> Result<String, String> {
 }
 
 impl Deed {
-    /// Which containers are meant, of what the agent answers to `/pods`: one, or all in the order of their start. A pod
-    /// of a file goes by its own name, or its mirror's.
+    /// Selects the containers from the agent's answer to `/pods`: a single container, or all containers in the order of
+    /// start. A pod from a file has two valid names: the name in the file, and the mirror's name.
     pub fn places(&self, pods: &Value) -> Result<Vec<PodContainer>, String> {
         let items = || pods["items"].as_array().into_iter().flatten();
         let here = |pod: &&Value| pod["metadata"]["namespace"] == self.namespace.as_str();
@@ -241,7 +241,7 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// How a command ended, of the Status that is told last: its exit code, or why there is none.
+/// The end of a command by the final Status: the exit code, or the reason for a missing exit code.
 pub fn ended(status: &[u8]) -> Result<u8, String> {
     let status: Value =
         serde_json::from_slice(status).map_err(|_| "the agent has gone before the command ended".to_owned())?;

@@ -131,7 +131,7 @@ async fn exec(mut reader: Reader, writer: Writer, stdin: bool, tty: bool) -> Res
     }
     let ended = tokio::select! {
         ended = hear(&mut reader) => ended,
-        // A connection on which nothing goes out any more has ended: what has come is read to its end.
+        // After `speak` the connection takes no more input: received output is still read to the end.
         () = speak(writer, typed, stdin, terminal.as_ref()) => hear(&mut reader).await,
     };
     drop(terminal);

@@ -1,5 +1,5 @@
-//! The address of this host, which a lease may change. The kernel tells when one of its addresses or routes does:
-//! nobody wakes to look.
+//! The address of this host, which a lease may change. The kernel reports each changed address or route, so the agent
+//! does not poll.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -30,7 +30,7 @@ pub async fn follow(address: watch::Sender<String>) {
 async fn listen(address: &watch::Sender<String>) -> io::Result<std::convert::Infallible> {
     let news = open()?;
     loop {
-        // Whatever changed while nobody listened.
+        // Also finds changes from before the socket was open.
         if let Some(now) = machine::outward().map(|address| address.to_string()) {
             address.send_if_modified(|was| {
                 let differs = *was != now;

@@ -37,7 +37,7 @@ pub struct Servers {
 /// Does a program listen now where a service has a port of this host? Nothing tells of that.
 const RECHECK: Duration = Duration::from_secs(60);
 
-/// Who of this host listens at ports that services ask for at its own addresses.
+/// Programs of this host that listen at ports which services request at the host's addresses.
 #[derive(Default)]
 struct Taken {
     asked: BTreeSet<OuterPort>,

@@ -2,7 +2,7 @@
 
 use crate::network::pod_network::BRIDGE;
 
-/// A chain of nftables through which packets go.
+/// A base chain in nftables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     pub table: String,
@@ -48,8 +48,8 @@ fn is_iptables(table: &str) -> bool {
     table == "ip filter"
 }
 
-/// Whether the rules of a table speak of the pods' bridge: somebody has let it through. In the table of iptables, which
-/// holds the chains of every program that uses it, those for the same hook count alone: `ufw-user-input` for `input`.
+/// Whether rules in a table name the pods' bridge: the administrator has let the bridge through. The iptables table
+/// holds the chains of every iptables user, so only chains for the same hook count: `ufw-user-input` for `input`.
 pub fn lets_bridge_through(chain: &Chain, table: &str) -> bool {
     let (mut inside, bridge) = (String::new(), format!("\"{BRIDGE}\""));
     table.lines().map(str::trim).any(|line| {
@@ -60,7 +60,7 @@ pub fn lets_bridge_through(chain: &Chain, table: &str) -> bool {
     })
 }
 
-/// Chains that drop packets of pods. IPv6 chains do not count: pods have no IPv6 addresses.
+/// Chains that may drop pods' packets, forwarded or to this host. IPv6 does not count: pods have no IPv6 addresses.
 pub fn closed(chains: &[Chain]) -> impl Iterator<Item = &Chain> {
     let foreign = |chain: &&Chain| chain.drops && chain.table != "ip6 filter";
     chains.iter().filter(foreign).filter(|chain| ["forward", "input"].contains(&chain.hook.as_str()))

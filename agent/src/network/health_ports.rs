@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The port may be somebody else's, for now.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// The answer of one port.
+/// The answer at a health check port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortAnswer {
     namespace: String,

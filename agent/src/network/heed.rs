@@ -1,4 +1,5 @@
-//! Looks what of this host is in the way of services and pods, and tells it: a line of the log and an event each, once.
+//! Finds what is in the way of services and pods on this host, and reports each finding once, in the log and as an
+//! event.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -33,7 +34,7 @@ pub async fn run(
     let mut seen: Option<Arc<Vec<Arc<Service>>>> = None;
     loop {
         let heard = network.borrow_and_update().clone();
-        // A change of endpoints asks for nothing else.
+        // Changed endpoints need no new look at the host.
         if let Some(network) =
             heard.filter(|heard| seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &heard.services)))
         {

@@ -20,7 +20,7 @@ pub struct Listening {
     pub udp: Vec<SocketAddr>,
 }
 
-/// Something of this host that is in the way of a service.
+/// An obstacle on this host for a service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trouble {
     pub namespace: String,
@@ -72,8 +72,8 @@ pub fn troubles(services: &[Arc<Service>], listening: &Listening, networks: &[(S
     all
 }
 
-/// Whether a socket at that address takes what comes to the other (none: every address that others reach). What listens
-/// on the loopback alone takes nothing that comes from elsewhere.
+/// Whether a socket at `at` receives packets to `address` (none: every address that remote hosts reach). A socket on
+/// the loopback receives nothing from remote hosts.
 pub fn takes(at: IpAddr, address: Option<IpAddr>) -> bool {
     if at.is_unspecified() {
         return true;

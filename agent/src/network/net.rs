@@ -31,7 +31,7 @@ const RECHECK: Duration = Duration::from_secs(60);
 /// Rechecks at which services that were left out are tried again: what passes, as on a host that was busy, has passed
 /// in some minutes.
 const TRIED_AGAIN: u32 = 5;
-/// Marks our routes among those of the bridge; between the numbers that the kernel and routing daemons use.
+/// Marks the agent's routes on the bridge. The number is used neither by the kernel nor by routing daemons.
 const ROUTE_PROTOCOL: &str = "196";
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ struct Net {
     applied: Option<KernelRules>,
     /// The rules of the services that the kernel accepted.
     addresses: BTreeSet<IpAddr>,
-    /// A hash of the table as the kernel showed it then: a later difference was made by somebody else.
+    /// A hash of the table as the kernel then listed it: a later difference comes from another program.
     listed: Option<String>,
     /// The generation of the kernel's rules when it was listed: while it stays nobody has changed anything, and nothing
     /// is listed.
@@ -101,7 +101,7 @@ pub async fn run(
     }
 }
 
-/// The sandboxes on the bridge, by the engine's id: a new one has a new port there.
+/// The sandboxes on the bridge, by the engine's id. A new sandbox has a new bridge port.
 fn pods(shown: &Shown) -> BTreeSet<String> {
     shown.world.containers.iter().filter(|seen| seen.ip.is_some() && seen.lives()).map(|seen| seen.id.clone()).collect()
 }
@@ -157,7 +157,7 @@ impl Net {
         Ok(())
     }
 
-    /// Flows over UDP do not notice by themselves that somebody else serves them now.
+    /// A UDP flow keeps its old endpoint after the rules have changed, until the flow is deleted.
     async fn end_stale(&mut self, rules: &KernelRules) {
         let now = flows::led(&rules.parts);
         let moved = Moved::between(self.led.as_ref(), &now, &self.addresses, &plug::local());
@@ -266,8 +266,8 @@ async fn hairpin() -> Result<(), String> {
     Ok(())
 }
 
-/// Makes an address one of this host's own, without an interface that would show it to others. It stays while the host
-/// is up.
+/// Makes the host accept packets to an address without an interface that announces the address. The change lasts until
+/// the next boot.
 pub async fn make_local(address: IpAddr) -> Result<(), String> {
     if !address.is_ipv4() {
         return Err("only IPv4 addresses are served by this version".to_owned());
@@ -281,9 +281,9 @@ pub async fn make_local(address: IpAddr) -> Result<(), String> {
     .map(drop)
 }
 
-/// Adds what is missing and takes away what is ours and not wanted any more. False: there is no bridge to lead them to.
+/// Adds what is missing and takes away what is ours and not wanted any more. False: the bridge does not exist yet.
 async fn route(addresses: &BTreeSet<IpAddr>) -> Result<bool, String> {
-    // Without the bridge there are no pods here yet; the first of them brings us here again.
+    // Without the bridge no pod runs here yet. The first pod leads to a new call.
     let shown = match run_tool("ip", &["-4", "route", "show", "dev", BRIDGE, "proto", ROUTE_PROTOCOL], None).await {
         Ok(shown) => shown,
         Err(text) if text.contains("Cannot find device") => return Ok(false),

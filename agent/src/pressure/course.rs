@@ -20,7 +20,7 @@ pub enum CourseStep {
 /// The steps so far against the present shortage. Times are of a monotonic clock.
 #[derive(Debug, Default)]
 pub struct Course {
-    /// Since when what nobody needs is being removed. None: nothing is short.
+    /// The start of removing dead containers and unused images. None: nothing is short.
     since_ms: Option<i64>,
     images: bool,
     /// By uid: pods that were evicted and have something here, since when.
@@ -46,7 +46,7 @@ impl Course {
             return CourseStep::Wait;
         }
         if before > 0 {
-            // What they left behind may be the last user of an image.
+            // A removed container may have been the last user of an image.
             self.over();
         }
         if !of_disk {

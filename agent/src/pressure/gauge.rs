@@ -52,7 +52,7 @@ pub fn same_disk(one: &str, other: &str) -> bool {
     device(one).zip(device(other)).is_none_or(|(one, other)| one == other)
 }
 
-/// Bytes of a log and of its rotated files: `PATH`, `PATH.1`.
+/// Bytes of a log file and the rotated log files: `PATH`, `PATH.1`.
 pub fn log(path: &str) -> u64 {
     let size = |path: &str| fs::metadata(path).map(|found| found.blocks().saturating_mul(512)).ok();
     let older = (1..).map_while(|number| size(&format!("{path}.{number}")));

@@ -12,7 +12,7 @@ use crate::facts::thresholds::{Level, Signal, Threshold};
 use crate::facts::wanted::Wanted;
 use crate::host::tree::TreeSize;
 
-/// A pod that takes less than this part of what is missing of a disk does not leave for it.
+/// A pod with less than one part in `HELPS_PART` of the missing disk bytes or files is not evicted for the disk.
 const HELPS_PART: u64 = 100;
 
 /// The usage of one container.

@@ -171,7 +171,7 @@ impl Room {
         i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The thresholds that are met, and what the node says of it from now on.
+    /// Returns the met thresholds, and updates the node's pressure conditions.
     async fn met(&mut self) -> Vec<(Threshold, Level)> {
         let levels = self.levels().await;
         let met = judge::met(&self.about.thresholds, &levels);
@@ -256,7 +256,7 @@ impl Room {
             (self.docker.root(), [Signal::ImageDisk, Signal::ImageFiles]),
         ];
         for (path, [disk, files]) in places {
-            // A file system that does not count its files, as btrfs, is never short of them.
+            // A file system without a file count, such as btrfs, is never short of files.
             if let Some((bytes, count)) = path.and_then(|path| gauge::disk(&path)) {
                 levels.insert(disk, bytes);
                 levels.extend((count.capacity > 0).then_some((files, count)));

@@ -14,7 +14,7 @@ pub enum Reclaim {
     Remove(String),
     /// The volume goes, its directory stays: policy Retain.
     Release,
-    /// It is not as the class makes it. Nothing is touched.
+    /// The volume does not look like a volume of the class. Nothing is touched.
     Refuse(String),
 }
 

@@ -49,7 +49,7 @@ impl<'a, R: Runtime> Executor<'a, R> {
     /// In their order, up to the first that fails.
     pub async fn act(&self, uid: &str, pod: Option<&PodName>, actions: Vec<Action>) {
         let shown = pod.map_or_else(|| uid.to_owned(), |pod| format!("{}/{}", pod.namespace, pod.name));
-        // What fails for hours is told once, and that it is over.
+        // A failure that lasts for hours is logged once, and so is its end.
         let again = self.memory.borrow().setbacks.contains_key(uid);
         let level = if again { log::Level::Debug } else { log::Level::Info };
         let mut well = Vec::new();

@@ -5,7 +5,7 @@
 //!     Shown -> the probes that are due, by container -> tasks -> results -> verdicts -> the loop
 //!
 //! A verdict belongs to the engine's container id, so a restart begins anew. Unknown (the engine could not be asked)
-//! changes nothing. A new agent takes over that a container has started and is ready from what its master shows of it.
+//! changes nothing. A new agent takes the states "started" and "ready" over from the master's pod status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ struct Plan {
 /// By the engine's container id.
 type Plans = BTreeMap<(String, ProbeKind), Plan>;
 
-/// Who hears of results.
+/// The receivers of probe results.
 #[derive(Clone)]
 pub struct Listeners {
     pub happenings: mpsc::Sender<Happening>,
@@ -117,7 +117,7 @@ pub async fn run<R: Runtime + 'static>(
     }
 }
 
-/// The probes of all containers that run. One that goes to the pod waits until its address is known.
+/// The probes of all running containers. A probe over the network waits until the pod's address is known.
 fn plans(shown: &Shown, verdicts: &Verdicts) -> Plans {
     let mut plans = Plans::new();
     for (uid, pod) in seen::group(&shown.world.containers) {
@@ -272,7 +272,7 @@ fn found(outcome: &Result<CheckOutcome, Failure>) -> ProbeResult {
     }
 }
 
-/// Results of one kind in a row.
+/// Equal results in a row.
 #[derive(Default)]
 struct Row {
     passed: u32,

@@ -185,7 +185,7 @@ async fn look<R: Runtime>(
     world.contents = runtime.contents(&plan::contents::paths(desired, &world.node)).await?;
     let now = clock.now();
     for seen in &mut world.containers {
-        // Not every engine keeps the text of a start that it refused.
+        // Some engines forget why they refused a start.
         if seen.state == (State::Created { refused: None })
             && let Some(text) = hands.refused.borrow().get(&seen.id)
         {

@@ -89,7 +89,7 @@ pub struct Inner {
     pub wrongs: Vec<String>,
 }
 
-/// A late listing shows one of the first moments after the one before it.
+/// A late listing shows an early state after the previous listing.
 const PAST_KEPT: usize = 3;
 impl Fake {
     pub fn new(seed: u64) -> Fake {

@@ -40,7 +40,7 @@ pub trait Runtime {
     /// Loads an image that is not here from an archive of this host. False: none has it.
     async fn load(&self, reference: &str) -> Result<bool, Failure>;
 
-    /// Makes the pod network and loads the pause image where they are missing. `create` of a sandbox relies on it.
+    /// Makes the pod network and loads the pause image where they are missing. Must precede `create` of a sandbox.
     async fn make_ready(&self) -> Result<(), Failure>;
     /// Creates; does not start. A name that is taken is `Conflict` or `Taken`: the engine itself refuses a second
     /// instance.
@@ -49,11 +49,11 @@ pub trait Runtime {
     async fn start(&self, id: &str) -> Result<(), Failure>;
     /// `signal` by name (`SIGTERM`) or number. A container that does not run is `NotFound`.
     async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure>;
-    /// Lets a container go on that was paused. One that is not paused is fine.
+    /// Resumes a paused container. A container that is not paused is fine.
     async fn unpause(&self, id: &str) -> Result<(), Failure>;
-    /// Changes what a container that runs may use.
+    /// Changes the limits of a running container.
     async fn resize(&self, id: &str, limits: &Limits) -> Result<(), Failure>;
-    /// Removes a container that does not run. One that is gone already is fine.
+    /// Removes a container that does not run. A missing container is fine.
     async fn remove(&self, id: &str) -> Result<(), Failure>;
 
     /// A hook or a probe, at most that long.

@@ -2,7 +2,7 @@
 //!
 //!     program (bytes below) -> ELF -> layer.tar -> config.json -> the archive that `docker save` would write
 //!
-//! The program holds a pod's namespaces open. It blocks CHLD, TERM and INT and takes them one by one with
+//! The program holds a pod's namespaces open. The program blocks CHLD, TERM and INT and receives each signal with
 //! rt_sigtimedwait: on CHLD it reaps until no child is left, on TERM or INT it exits with 0. A blocked signal is not
 //! lost to a PID 1 without handlers, so it stops at once when asked. The image's id is the SHA-256 of its configuration
 //! and known before it is loaded; equal programs give equal ids on every engine.
@@ -16,7 +16,7 @@ pub struct Pause {
     pub id: String,
     /// The one layer's digest: how the image is known on engines whose ids are not configuration digests.
     pub layer: String,
-    /// A name for people (`docker images`) and against pruning; it ends in the start of the id.
+    /// A name for people (`docker images`) and against pruning. The name ends with the first digits of the id.
     pub tag: String,
     pub archive: Vec<u8>,
 }
@@ -225,8 +225,7 @@ mod tests {
         }
     }
 
-    /// An engine that has the image of an older agent goes on using it only while the bytes are the same: a change of
-    /// them must be meant.
+    /// An engine uses the image of an older agent only while the bytes are the same, so changed bytes must be intended.
     #[test]
     fn ids_are_those_of_the_first_release() {
         assert_eq!(

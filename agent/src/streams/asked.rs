@@ -17,10 +17,10 @@ const CHANNELS: [(&str, ChannelProtocol); 5] = [
     ("channel.k8s.io", OLDEST),
     ("base64.channel.k8s.io", ChannelProtocol { base64: true, status: false, closes: false }),
 ];
-/// What is spoken with a client that names none.
+/// The protocol for a client without a protocol header.
 const OLDEST: ChannelProtocol = ChannelProtocol { base64: false, status: false, closes: false };
 
-/// What SPDY speaks of itself, in both directions.
+/// The SPDY headers of requests and answers.
 const SPDY: &str = "SPDY/3.1";
 const STREAM_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 const ACCEPTED_VERSIONS: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
@@ -33,12 +33,12 @@ const STREAMS: [(&str, spdy::SpdyProtocol); 4] = [
     ("channel.k8s.io", spdy::SpdyProtocol { status: false, sizes: false }),
 ];
 
-/// Of ports, over SPDY, in a WebSocket that carries it, and in channels of a WebSocket.
+/// Protocols of port forwarding: plain SPDY, SPDY tunnelled in a WebSocket, and channels of a WebSocket.
 const PORTS: [&str; 1] = ["portforward.k8s.io"];
 const PORTS_TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 const PORTS_CHANNELS: [(&str, bool); 2] = [("v4.channel.k8s.io", false), ("v4.base64.channel.k8s.io", true)];
 
-/// Of a log; the other is base64.
+/// Protocols of a log: binary and base64.
 const LOGS: [(&str, bool); 2] = [("binary.k8s.io", false), ("base64.binary.k8s.io", true)];
 
 /// How the streams of a command are carried.
@@ -60,7 +60,7 @@ pub enum Way {
     },
 }
 
-/// The fields of the answer that goes on; the first is `Upgrade`.
+/// The header fields of the upgrade answer; `Upgrade` comes first.
 pub type Fields = Vec<(HeaderName, HeaderValue)>;
 
 /// Why a request does not go on.
@@ -153,7 +153,7 @@ fn spdy_fields(version: &'static str) -> Fields {
     vec![(header::UPGRADE, HeaderValue::from_static(SPDY)), (STREAM_VERSION, HeaderValue::from_static(version))]
 }
 
-/// The first that a client of SPDY names and that is known.
+/// The first known protocol in the list of an SPDY client.
 fn version(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str, Refusal> {
     let words = |name: &HeaderName| -> Vec<String> {
         let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());

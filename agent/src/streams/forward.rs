@@ -1,5 +1,5 @@
-//! Connections to ports of a pod, for clients far away: one connection inside for each pair of streams, one for data
-//! and one for an error.
+//! Connections to ports of a pod, for clients far away: each pair of a data stream and an error stream has a connection
+//! inside the pod.
 //!
 //!     over SPDY        the client opens pairs as it needs them · over WebSocket: a pair for each port that its request
 //!                      names
@@ -24,8 +24,8 @@ use super::base64::Base64;
 use super::channels::LINGER;
 use super::pairs::{Pairs, StreamHeaders, Whole};
 
-/// Ports that one request over WebSocket may name: each takes two numbers of channels, of which a digit of base64's
-/// form has 64.
+/// Ports that one request over WebSocket may name: each port takes two channel numbers, and the base64 form has 64
+/// channel numbers.
 pub const PORTS_MAX: usize = 32;
 /// The most concurrent connections per client.
 const PAIRS_MAX: usize = 256;
@@ -38,7 +38,7 @@ const IDLE: Duration = Duration::from_secs(4 * 3600);
 /// Bytes of one read.
 const READ_BYTES: usize = 16 * 1024;
 
-/// What a client is told; a stream is a number of its carrier.
+/// A message to the client; a stream is a number of the carrier.
 #[derive(Debug, PartialEq)]
 enum Outgoing {
     Accept(u32),
@@ -120,9 +120,9 @@ pub async fn over_spdy<R: Reach>(upgraded: Upgraded, tunnelled: bool, reach: R) 
 struct Streams<R> {
     reach: R,
     pairs: Pairs<Receiver<Bytes>>,
-    /// By the number of the stream of data: what takes its bytes.
+    /// By the number of the data stream: the channel for the client's bytes.
     takers: HashMap<u32, Sender<Bytes>>,
-    /// By the same: what ends its connection.
+    /// By the number of the data stream: the handle that aborts the connection.
     connections: HashMap<u32, AbortHandle>,
     running: JoinSet<u32>,
     outgoing: Sender<Outgoing>,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// What the headers of a stream ask for.
+/// The request in the headers of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StreamHeaders {
     pub is_data: bool,
@@ -58,7 +58,7 @@ impl StreamHeaders {
             other => return Err(format!("invalid stream type {other:?}")),
         };
         let request = match said("requestid") {
-            // Clients of before 2015 open the stream of errors first, and that of data next.
+            // Clients older than 2015 open the error stream first, and the data stream next.
             "" => stream.saturating_sub(if is_data { 2 } else { 0 }).to_string(),
             id => id.to_owned(),
         };

@@ -2,7 +2,7 @@
 
 use crate::runtime::conversation::Size;
 
-/// Bytes of a size that has not ended.
+/// The most bytes of an incomplete size.
 const UNREAD_BYTES_MAX: usize = 1024;
 
 #[derive(Debug, Default)]

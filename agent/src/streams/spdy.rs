@@ -80,7 +80,7 @@ pub async fn carry(
         () = read(&mut reader, form, streams, heard, answer) => false,
         written = write(&mut writer, form, streams, to_client, answers) => written.is_ok(),
     };
-    // Its streams have ended, and it goes by itself: what it has not read yet it would lose with the connection.
+    // All streams have ended, and the client closes the connection itself: closing early would lose unread output.
     if sent_all {
         let _ = timeout(LINGER, reader.drain()).await;
     }

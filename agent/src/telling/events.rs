@@ -71,7 +71,7 @@ impl SentEvents {
     }
 }
 
-/// Which event it is, and how often and when it was seen.
+/// The name of an event, with the count and the times of its repeats.
 #[derive(Clone, Copy)]
 pub struct Counted<'a> {
     pub name: &'a str,

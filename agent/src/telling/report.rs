@@ -208,7 +208,7 @@ impl Report {
                 }
             };
             let Some(reply) = reply else { return };
-            // 404 and 409 say that the pod is another one by now; the watch will show which.
+            // 404 and 409 mean that the pod was replaced or removed; the watch will show the new state.
             let expected = !matches!(call, Call::Mirror { .. }) && matches!(reply.status.as_u16(), 404 | 409);
             if !reply.status.is_success() && !expected {
                 let (what, namespace, name) = match &call {
@@ -285,7 +285,7 @@ pub fn calls(shown: &Shown, heard: &MasterPods, node_name: &str, sent: &BTreeMap
             None => uid.as_str(),
             Some(hash) => match files.get(&key) {
                 Some(file) => {
-                    // A mirror that somebody deletes goes at once, and the file gets another.
+                    // A mirror with a requested deletion goes at once, and the file gets a new mirror.
                     if **hash != shown.desired.pods[*file].manifest_hash.as_str() || deleted(pod) {
                         calls.push(delete());
                         continue;
@@ -341,8 +341,9 @@ fn deleted(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// The pod has ended, and all that the loop says is the record that it heard before this one, whatever others have put
-/// into that: it hears this one yet. Two records, each sent for the other, would take turns for ever.
+/// The pod has ended, and the agent's fields of the loop's status equal the older record that the loop has heard: the
+/// loop has not heard the shown record yet. Sending the older record would let both records replace each other for
+/// ever.
 fn is_echo(shown: &Shown, uid: &str, shows: &Value) -> bool {
     let record = shown.desired.pods.get(uid).map(|wanted| &wanted.document["status"]);
     let says = |record| shown.statuses.get(uid).is_some_and(|status| agrees(status, record));

@@ -43,7 +43,7 @@ pub struct Subresource {
     pub name: Cow<'static, str>,
     /// The kind of its documents.
     pub kind: Cow<'static, str>,
-    /// The group and version of that kind; None: those of the resource.
+    /// The group and version of `kind`. None: the resource's group and version.
     pub group_version: Option<(&'static str, &'static str)>,
     pub verbs: Cow<'static, [Verb]>,
     /// A part of the object's own document that is neither its status nor anything that is told by name here.
@@ -67,7 +67,7 @@ pub struct Scale {
 pub struct Alias {
     /// `apiVersion` and `kind` of the kind whose rules hold and under whose resource the objects stand.
     pub of: (&'static str, &'static str),
-    /// A document of this form becomes one as it is stored. `apiVersion` and `kind` too.
+    /// Converts a document to the stored form, with `apiVersion` and `kind`.
     pub read: fn(&mut Value),
     /// And back.
     pub show: fn(&mut Value),
@@ -134,7 +134,7 @@ pub struct Kind {
     pub put_names_revision: bool,
     /// A DELETE that is done at once answers the object that was, and not a Status.
     pub delete_shows: bool,
-    /// The default fate of owned objects at a deletion. None: nothing may name it as its owner.
+    /// The default fate of owned objects at a deletion. None: no object may have an owner of this kind.
     pub fate: Option<DeletionPropagation>,
     /// The warning for a delete request without a policy for the owned objects.
     pub parting: Option<&'static str>,
@@ -143,27 +143,27 @@ pub struct Kind {
     pub keeps_status: bool,
     /// Fields of the metadata that a write of the status does not change; all further fields may change.
     pub status_keeps: &'static [&'static str],
-    /// Fields that the server sets if the client does not: no writer of the object owns them. A star is every entry of
-    /// a list. Names with points in them are parted by bars.
+    /// Fields that the server sets if the client does not: no writer of the object becomes an owner of such a field. A
+    /// star is every entry of a list. Names with points in them are parted by bars.
     pub given: &'static [&'static str],
     /// Like `given`, but only for generated names: a value derived from the client's name belongs to the client.
     pub given_unnamed: &'static [&'static str],
-    /// Fields that the server removes or empties: their writer owns them all the same.
+    /// Fields that the server removes or empties: the writer owns such a field all the same.
     pub taken: &'static [&'static str],
     /// Fields that have no recorded owner.
     pub unowned: &'static [&'static str],
     pub scale: Option<Scale>,
-    /// None: nobody can be asked there.
+    /// None: the kind has no `proxy`.
     pub way: Option<ProxyTarget>,
     /// None: the kind has objects of its own.
     pub alias: Option<Alias>,
     /// A second API version of the same objects. None: the kind has only this version.
     pub other_form: Option<Form<'static>>,
-    /// A question: a create is answered, and nothing is stored.
+    /// Reviews only: computes the answer to a create. Reviews are not stored.
     pub answer: Option<review::Answer>,
     /// The objects are metrics of running pods and nodes: read from the nodes at each request, never stored.
     pub read_from_nodes: bool,
-    /// Said with every answer about it.
+    /// The deprecation warning in every answer about the kind.
     pub deprecated: Option<&'static str>,
     /// The kind that guards its objects from being evicted: `apiVersion` and `kind`.
     pub guards: Option<(&'static str, &'static str)>,

@@ -193,7 +193,7 @@ fn definitions() -> Kind {
     }
 }
 
-/// Nor these. Clients look for the group before they ask which kinds there are.
+/// Nor these. Clients check for the group before a discovery of the kinds.
 fn servers() -> Kind {
     let row = SERVERS.row("apiservices", "apiservice", "APIService", &strategy::DEFINITION);
     Kind {
@@ -202,7 +202,8 @@ fn servers() -> Kind {
     }
 }
 
-/// As data: manifests of today bring them along, and installing one must not fail for that.
+/// Stored as data only: manifests of today contain webhook configurations, and the installation of such a manifest must
+/// not fail.
 fn webhooks(plural: &'static str, singular: &'static str, kind: &'static str) -> Kind {
     ADMISSION
         .row(plural, singular, kind, &strategy::WEBHOOKS)

@@ -24,7 +24,7 @@ pub(super) const PART_VERBS: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
 /// The verbs of a proxy: every method.
 const THROUGH: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, Verb::Update];
 
-/// A field that is called as it stands.
+/// A selectable field whose label is the field's path.
 pub(super) fn field(path: &'static str) -> SelectableField {
     SelectableField {
         label: Cow::Borrowed(path),
@@ -224,7 +224,7 @@ impl Kind {
         self.part("scale", "Scale", Some(("autoscaling", "v1")), PART_VERBS)
     }
 
-    /// `options`: what the type of the parameters is called.
+    /// `options`: the name of the parameters' type.
     pub(super) fn reached(mut self, way: ProxyTarget, options: &'static str) -> Kind {
         self.way = Some(way);
         self.part("proxy", options, None, THROUGH)

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::reading::{Object, OldReading, brief};
 
-/// The amount of a value of either version.
+/// The amount in a value of an older version or of v1.
 pub(super) fn amount(value: &Value) -> Option<Quantity> {
     match value {
         Value::String(text) => Quantity::parse(text).ok(),

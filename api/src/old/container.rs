@@ -174,7 +174,8 @@ fn read_resources(from: &Object, into: &mut Object, path: &Path, seen: &mut OldR
     }
 }
 
-/// Clients of 2015 show a cpu limit in `cpu` too: beside a limit or a request, `cpu` must be one of them.
+/// Clients of 2015 show a cpu limit in `cpu` too: beside a limit or a request, `cpu` must equal the limit or the
+/// request.
 fn read_cpu(cpu: i64, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let is_cpu = |at: &[&str]| get(into, at).and_then(amount).map(|amount| amount.milli() == cpu);
     match (is_cpu(CPU_REQUEST), is_cpu(CPU_LIMIT)) {

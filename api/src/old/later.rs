@@ -1,8 +1,8 @@
 //! Kinds that came in 2015 with a spec and a status from the start: the flat versions and v1beta3 differ in where the
 //! metadata stands and in how amounts are written, so the same rows are laid out twice.
 
-/// `meta`: the fields of the metadata. `amounts`: how cores and bytes are written. `disk`, `path`: what two sources of
-/// a volume are called.
+/// `meta`: the fields of the metadata. `amounts`: how cores and bytes are written. `disk`, `path`: the names of two
+/// volume sources.
 macro_rules! kinds {
     (
         meta: $meta:expr, labels: $labels:expr, amounts: $amounts:expr, disk: $disk:literal,

@@ -1,6 +1,7 @@
 //! Manifest files of the agent: the ContainerManifest of container-vm, the Pod of v1beta1, the Pod of v1.
 //!
-//! A file that is none of them is refused with the field and what to write instead: there is no server to ask.
+//! A file in a different format is refused with the field and a correct replacement, because the agent has no server
+//! for such questions.
 
 use std::fmt;
 
@@ -64,8 +65,8 @@ impl fmt::Display for FileRefused {
 
 impl std::error::Error for FileRefused {}
 
-/// Reads the document of one manifest file. A ContainerManifest without `id` gives a pod without a name: the reader
-/// of the file names it.
+/// Reads the document of one manifest file. A ContainerManifest without `id` gives a pod without a name: the reader of
+/// the file gives the pod a name.
 pub fn decode_any(document: &Value) -> Result<FromFile, FileRefused> {
     let Value::Object(from) = document else { return Err(not_a_map(document)) };
     let said = |name: &str| from.get(name).filter(|value| !value.is_null() && **value != "");

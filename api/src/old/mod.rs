@@ -233,8 +233,7 @@ pub fn decode(version: Version, kind: &str, body: &Value) -> Result<Decoded, Dec
     read(version, row, shape, from)
 }
 
-/// A word of the document about itself; what is no text is shown as the JSON that it is. None: nothing, or nothing in
-/// it.
+/// A text field of the document; a value that is no text is shown as JSON. None: the field is missing or empty.
 fn said(from: &Object, field: &str) -> Option<String> {
     match from.get(field)? {
         Value::Null => None,

@@ -1,4 +1,4 @@
-//! Pods, pod templates and the ContainerManifest that all of them hold.
+//! Pods, pod templates, and the ContainerManifest inside both.
 
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
@@ -193,7 +193,7 @@ const PHASES: &[(&str, &str)] = &[
 static CONDITION: Shape =
     Shape(&[&[field("kind", &["type"], Form::Text), field("status", &["status"], Form::Word(CONDITION_WORDS))]]);
 
-/// An unset manifest: clients of 2014 decode it whether it says something or not.
+/// An unset manifest: clients of 2014 decode the manifest even if every field is empty.
 pub(super) fn blank_manifest() -> Value {
     json!({"version": "", "id": "", "volumes": null, "containers": null, "restartPolicy": {}})
 }

@@ -1,4 +1,4 @@
-//! Services: one port beside the name, as 2014 knew it, and all of them in `ports`.
+//! Services: a single port beside the name, as in 2014, and all ports in `ports`.
 
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ fn read_ports(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReadi
     }
 }
 
-/// Who changes only one of the two would see the change undone: better to say so.
+/// A change in only one of both places would be undone silently, so the difference is reported.
 fn differences(beside: &Object, first: Option<&Object>, path: &Path, seen: &mut OldReading) {
     let Some(first) = first else { return };
     let (beside_shown, first_shown) = (FIRST_PORT.show(beside), FIRST_PORT.show(first));

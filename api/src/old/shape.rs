@@ -23,7 +23,7 @@ pub(super) struct Field {
     pub also: &'static [&'static str],
     /// v1beta1 shows the other spellings too: clients of different years look for different ones.
     pub twins: bool,
-    /// Where it stands in the v1 object. Empty: its parts stand in the same object.
+    /// The place in the v1 object. Empty: the field's parts stand in the same object.
     pub at: &'static [&'static str],
     pub form: Form,
     pub blank: Blank,
@@ -46,7 +46,7 @@ pub(super) enum Form {
     PortOrName,
     /// A number here, decimal text in v1; 0 is unset.
     Revision,
-    /// A list of strings; a lone scalar is a list of one.
+    /// A list of strings; a lone scalar is read as a list with a single entry.
     Texts,
     TextMap,
     /// Word by word (v1beta1, v1). Either is read in any case; an unknown word passes, for v1's validation to refuse.
@@ -95,7 +95,7 @@ pub(super) enum Role {
 pub(super) struct Own {
     pub read: fn(&Object, &mut Object, &Path, &mut OldReading),
     pub show: fn(&Object, &mut Object),
-    /// The places in v1 that it speaks for.
+    /// The places in v1 that these functions read and write.
     pub governs: &'static [&'static [&'static str]],
     /// The same as plain fields, to tell a v1 path in v1beta1's words.
     pub words: &'static [Field],

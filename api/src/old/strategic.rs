@@ -10,7 +10,7 @@ use super::shape::{Form, Shape};
 use super::{Version, row};
 
 const DIRECTIVE: &str = "$patch";
-/// Levels of a patch: a template's probe is twelve deep. The parser has a bound of its own, above this one.
+/// Levels of a patch: a template's probe is twelve deep. The limit of the parser is higher.
 const DEPTH_MAX: usize = 64;
 
 /// Applies a patch to a document as the version shows it. The error is the problem of the patch.

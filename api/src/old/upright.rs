@@ -1,5 +1,5 @@
 //! v1beta3, of 2015: metadata, spec and status as in v1, a few names that v1 gave up, and none of what came later. The
-//! fields are told one by one all the same: what this version does not have, its clients drop before they put it back.
+//! fields are told one by one all the same: clients of v1beta3 drop unknown fields before a PUT.
 
 use super::common::REFERENCE;
 use super::container::{EXEC, FIELD_SELECTOR, MOUNT, PORT, SECURITY, TCP_SOCKET};

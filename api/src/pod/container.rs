@@ -1,4 +1,4 @@
-//! The containers of a pod, and what they are run with.
+//! The containers of a pod and their settings.
 
 use super::{EnvFromSource, KeySelector, ResourceList};
 use crate::quantity::{IntOrString, Quantity};
@@ -41,7 +41,7 @@ pub struct Container {
     pub target_container_name: String,
 }
 
-/// Whether a change of what it may use needs a new start.
+/// Whether a change of the container's resources needs a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerResizePolicy {

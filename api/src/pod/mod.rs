@@ -25,7 +25,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Reads a document that `schema::decode` has been over; an error says that it has not been.
+    /// Reads a document that `schema::decode` has checked. An error means that the document was not checked.
     pub fn read(document: &Value) -> Result<Pod, serde_json::Error> {
         Pod::deserialize(document)
     }
@@ -83,7 +83,7 @@ pub struct PodSpec {
     pub readiness_gates: Vec<PodReadinessGate>,
 }
 
-/// Whether a pod wants other pods near or far; who decides by it reads the document.
+/// Whether a pod has pod affinity or anti-affinity; a scheduler reads the terms from the document.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodAffinities {
@@ -161,7 +161,7 @@ pub struct Sysctl {
     pub value: String,
 }
 
-/// A volume has exactly one source. Those that are acted on are typed; which others a document names is read off
+/// A volume has exactly one source. The supported sources have types; the names of all further sources are read from
 /// the document.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -59,7 +59,7 @@ pub struct KeyToPath {
     pub mode: Option<i32>,
 }
 
-/// A volume of fields of the pod, or the part of one in a projected volume.
+/// A downward API volume, or the downward API source in a projected volume.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DownwardApiProjection {

@@ -10,7 +10,7 @@ use std::fmt;
 /// of a list.
 pub const FIELD_TERMS_MAX: usize = 64;
 
-/// All that is asked of each field holds. None: everything.
+/// All terms of all fields must hold. None: everything.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldSelector {
     asked: Vec<Asked>,
@@ -72,7 +72,7 @@ impl FieldSelector {
         self.matches_found(|path| read_field(json, path))
     }
 
-    /// Against a stored object: what its key says is not looked for in its document.
+    /// Against a stored object: name and namespace come from the key, not from the document.
     pub fn matches_stored(&self, key: &Key, json: &[u8]) -> bool {
         self.matches_found(|path| of_key(key, path).unwrap_or_else(|| read_field(json, path)))
     }
@@ -95,7 +95,7 @@ pub fn of_key(key: &Key, path: &[String]) -> Option<Option<String>> {
     }
 }
 
-/// The one field of a document as JSON that stands at the end of a path, as selectors compare it.
+/// The field at a path of a JSON document, as text for the comparison with a selector.
 pub fn read_field(json: &[u8], path: &[String]) -> Option<String> {
     Walk(path).deserialize(&mut serde_json::Deserializer::from_slice(json)).ok().flatten()
 }
@@ -111,7 +111,7 @@ impl Asked {
     }
 }
 
-/// Kubernetes has one text for kinds with fields of their own, one for jobs, and one for all others.
+/// Kubernetes has different messages for kinds with fields of their own, for jobs, and for all further kinds.
 fn unknown(label: &str, kind: &Kind) -> String {
     if kind.fields.iter().all(|field| field.label.starts_with("metadata.")) {
         return format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");

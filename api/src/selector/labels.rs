@@ -4,8 +4,8 @@ use crate::labels::LabelSet;
 use crate::strategy::names;
 use serde_json::Value;
 
-/// Values in the sets of one selector: each is compared for each object of a list, and a set of this many is a
-/// program's.
+/// Most values in the sets of a selector. Each value is compared with each object of a list; only programs write sets
+/// this large.
 pub const LABEL_VALUES_MAX: usize = 256;
 
 /// How a selector is written.

@@ -25,7 +25,7 @@ const LABELS: [(&str, &str); 5] = [
     ),
     ("failure-domain.beta.kubernetes.io/zone", "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"),
 ];
-/// Annotations of pods from before there were fields; with a slash at the end: all that begin so.
+/// Annotations of pods that fields have replaced. A slash at the end: all annotations with this prefix.
 const ANNOTATIONS: [(&str, &str); 5] = [
     (
         "container.apparmor.security.beta.kubernetes.io/",

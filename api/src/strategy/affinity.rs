@@ -12,8 +12,8 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const NO_KEY: &str = "can not be empty";
 
-/// Makes the keys whose values a new pod takes from its own labels part of the selectors: whoever looks for pods reads
-/// those alone.
+/// Adds `matchLabelKeys` and `mismatchLabelKeys` to the selectors, with the values of the new pod's own labels: a
+/// scheduler reads only the selectors.
 pub fn merge_keys(pod: &mut Value) {
     let labels = pod["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };

@@ -1,5 +1,5 @@
-//! Rules of a pod's annotations: its creator, the cost of its deletion, and security profiles from before there were
-//! fields for them. Profiles of AppArmor still hold; a field that says otherwise contradicts them.
+//! Rules of a pod's annotations: its creator, the cost of its deletion, and security profiles from before the security
+//! fields. AppArmor profiles still hold; a field with a different profile is a contradiction.
 
 use super::checks::{PROBLEMS_MAX, full};
 use super::doc::{has, list, map_at, text, texts};

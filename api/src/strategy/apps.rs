@@ -58,7 +58,7 @@ pub fn update(new: &mut Value, old: &Value, making: &mut Making<'_>, defaults: f
     general::update::<true>(new, old, making);
 }
 
-/// Its annotations are copied to its replica sets: another one is something new to be done.
+/// The annotations of a deployment are copied to the replica sets: a changed annotation is a new generation.
 fn update_deployment(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     deployment_defaults(new);
     let annotations =
@@ -148,7 +148,7 @@ fn replica_set(set: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Selector and template of what makes replicas.
+/// Checks the selector and the template of a deployment or a replica set.
 fn of_replicas(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let mut found = selector(spec, "deployment", NO_SELECTOR, rules, path);
     if found.iter().any(|problem| problem.detail == NO_SELECTOR) {
@@ -215,7 +215,7 @@ pub fn selected(spec: &Value, path: &Path) -> Option<Problem> {
     (!label_selector::matches(&spec["selector"], labels)).then(|| Problem::invalid(&path, labels.clone(), UNMATCHED))
 }
 
-/// A template of pods that run for ever. `kind`: as the problem with a deadline names it.
+/// Checks a template of pods that run for ever. `kind`: as the problem with a deadline names it.
 fn pod_template(template: &Value, kind: &str, rules: Rules, path: &Path) -> Vec<Problem> {
     let mut found = pod_spec::validate_template(template, rules, path);
     found.extend(for_ever(template, kind, path));

@@ -238,7 +238,7 @@ fn job_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// The template stays as it is, but for what a job that rests may change of it.
+/// The template may not change, except for the fields that a resting job may change (`as_directed`).
 fn same_template(now: &Value, was: &Value, status: &Value) -> Option<Problem> {
     let (directed, path) = (as_directed(now, was, status), Path::new("spec.template"));
     if !rests(was, status) {

@@ -45,7 +45,7 @@ pub const LOCAL_PROVISIONER: &str = "coracle/local";
 pub const LOCAL_VOLUMES: &str = "/var/lib/coracle/volumes/";
 /// Keeps such a volume until the agent of its node has removed the directory.
 pub const LOCAL_FINALIZER: &str = "coracle/local-volume";
-/// The annotation that says who made a volume.
+/// The annotation with the provisioner of a volume.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 pub static CLAIM: BuiltinStrategy = BuiltinStrategy {

@@ -130,7 +130,7 @@ fn priority(class: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// A word of a list, which is told in its order.
+/// Checks a value against a list; the message keeps the order of the list.
 fn one_of(word: &str, known: &[&str], path: &Path) -> Option<Problem> {
     (!known.contains(&word)).then(|| Problem::new(path, Reason::NotSupported, Some(word.into()), supported_text(known)))
 }

@@ -17,17 +17,17 @@ const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 /// Probes take these; `sleep` is for hooks alone.
 const HOOK_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 
-/// The parts of a pod that checks of containers need.
+/// The pod's values that the checks of a container need.
 pub struct Surroundings<'s> {
     pub volumes: HashMap<&'s str, &'s Value>,
     /// Names of claims to resources.
     pub claims: BTreeSet<&'s str>,
     pub grace_s: i64,
-    /// When its containers start again.
+    /// The pod's restart policy.
     pub restarts: &'s str,
     /// The pod's operating system; empty if the pod names none.
     pub system: &'s str,
-    /// It runs as the host's users.
+    /// The pod runs in the host's user namespace.
     pub host_users: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Surroundings<'s> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ContainerKind {
     Regular,
-    /// One after the other, before the regular ones; a few go on beside them.
+    /// Init containers run one after the other before the regular containers; restartable init containers keep running.
     Init,
     Ephemeral,
 }

@@ -116,7 +116,7 @@ fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Names of drivers, wherever one is named.
+/// Checks the name of a driver.
 pub fn driver_name(name: &str, path: &Path) -> Vec<Problem> {
     if name.is_empty() {
         return vec![Problem::required(path, "")];

@@ -270,7 +270,7 @@ mod tests {
             (ENDPOINT_SLICE.update)(&mut new, &of(was, read.clone()), &mut making);
             assert_eq!(new["endpoints"], of(now, expected.clone())["endpoints"], "only what v1beta1 wrote stays");
         }
-        // A node of 2014, as the controllers of this master write it.
+        // A node name in the form of 2014, as the controllers of this master write the name.
         let old = json!({"metadata": {"name": "s", "namespace": "n"}, "addressType": "IPv4",
             "endpoints": [{"addresses": ["10.0.0.1"], "nodeName": "Node_1"}]});
         assert_eq!(validate(&old, Rules { old_names: true, ..Rules::default() }), []);

@@ -67,7 +67,7 @@ fn this_address(address: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let at = path.field("ip");
     let mut found = names::problems(&at, ip, names::ip(ip).into_iter().chain(elsewhere(ip)).collect());
     if names::ip(ip).iter().any(|fault| fault.starts_with("must be a valid IP address")) {
-        // Who looks whether anybody is reached there says so once more.
+        // Kubernetes reports this problem twice: the check for reachable addresses repeats the message.
         found.push(Problem::invalid(&at, ip, "must be a valid IP address"));
     }
     let host = text(address, "hostname");
@@ -86,7 +86,7 @@ pub fn elsewhere(ip: &str) -> Option<String> {
     reserved(ip.parse().ok()?).map(str::to_owned)
 }
 
-/// Addresses that mean another thing on every host: nobody can be reached there through a service.
+/// Addresses with a different meaning on every host: a service cannot reach such an address.
 fn reserved(address: IpAddr) -> Option<&'static str> {
     let (link_local, link_multicast) = match address {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),

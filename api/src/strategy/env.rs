@@ -56,7 +56,7 @@ const DIVISORS: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1
 /// Where a variable may come from.
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 
-/// Every problem of a container's variables, and of what it takes over as a whole. `volumes`: those of the pod.
+/// Every problem of `env` and `envFrom` of a container. `volumes`: the volumes of the pod.
 pub fn validate(of: &Value, volumes: &HashMap<&str, &Value>, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     for (at, variable) in list(of, "env").iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Ephemeral containers: put into a pod that runs, to look around in it. They come by a path of their own, and what has
-//! come stays as it is: it can neither be changed nor taken away. PURE.
+//! Ephemeral containers: put into a pod that runs, to look around in it. Clients add ephemeral containers through a
+//! subresource. An existing ephemeral container can be neither changed nor removed. PURE.
 
 use super::checks::{PROBLEMS_MAX, full};
 use super::container::{self, ContainerKind, Surroundings};
@@ -25,7 +25,7 @@ const FORBIDDEN: [&str; 9] = [
     "lifecycle",
 ];
 
-/// The containers alone, whatever else the document says.
+/// Takes only the ephemeral containers from the document.
 pub static EPHEMERAL: Share = Share {
     name: "ephemeralcontainers",
     take: |new, old, _| {

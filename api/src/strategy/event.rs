@@ -16,7 +16,7 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 /// Once is no series.
 const SERIES_MIN: i64 = 2;
 
-/// The fields of events.k8s.io/v1 that may not change. The names are the stored ones, as in Kubernetes' messages.
+/// The fields of events.k8s.io/v1 that may not change. The names are the names in storage, as in Kubernetes' messages.
 const FIXED: [&str; 12] = [
     "involvedObject",
     "reason",
@@ -56,8 +56,8 @@ fn any(event: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = Vec::new();
     let (namespace, of) = (text(&event["metadata"], "namespace"), text(&event["involvedObject"], "namespace"));
     let dated = has(event, "eventTime");
-    // Events of what has no namespace, like nodes, live in the default one. Those that are dated may be about
-    // another's.
+    // Events about objects without a namespace, like nodes, live in the namespace `default`. Dated events may be about
+    // an object in a different namespace.
     let right = match of.is_empty() {
         true => namespace == "default" || (dated && namespace == "kube-system"),
         false => dated || namespace == of,
@@ -103,7 +103,7 @@ fn too_long(word: &str, bytes_max: usize, path: &Path) -> Option<Problem> {
     (word.len() > bytes_max).then(|| Problem::invalid(path, "", format!("can have at most {bytes_max} characters")))
 }
 
-/// An event of today says when it happened and of what sort it is, and nothing in the words of old.
+/// A new event must have a time and a type, and may not use the old fields.
 fn new(event: &Value) -> Vec<Problem> {
     let mut found = series(event);
     if !has(event, "eventTime") {

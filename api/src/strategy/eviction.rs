@@ -5,9 +5,9 @@ use super::label_selector;
 use crate::meta::Time;
 use serde_json::{Value, json};
 
-/// Disruptions that a budget remembers; who counts them is far behind then.
+/// Most disruptions that a budget remembers; with more, the controller of budgets is far behind.
 const DISRUPTED_MAX: usize = 2000;
-/// The condition of a pod that is about to go, and why.
+/// The condition of a pod that will be deleted, with the reason.
 pub const DISRUPTED: &str = "DisruptionTarget";
 
 /// The decision on an eviction.
@@ -100,7 +100,7 @@ pub enum Allowance<'a> {
     Unknown(&'a str),
 }
 
-/// Sets the budget's `DisruptionAllowed` condition, with the status' observed generation.
+/// Sets the budget's `DisruptionAllowed` condition, with the observed generation of the status.
 pub fn set_allowance(status: &mut Value, allowance: Allowance<'_>, now: Time) {
     let (allowed, reason, message) = match allowance {
         Allowance::Sufficient => ("True", "SufficientPods", ""),
@@ -190,7 +190,7 @@ mod tests {
         let spent = json!({"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1});
         let why = "The disruption budget b needs 1 healthy pods and has 1 currently";
         check(&runs, &[budget("b", web(), spent.clone())], refused(why, false));
-        // It counts for nothing where enough others are healthy; nor does one that has not begun.
+        // An unhealthy pod needs no budget if enough further pods are healthy; a pending pod needs no budget.
         check(
             &pod("Running", "False"),
             &[budget("b", web(), spent.clone())],

@@ -15,7 +15,7 @@ pub const ORPHAN: &str = "orphan";
 pub const NAMESPACE: &str = "kubernetes";
 
 /// Finalizers of one object. Kubernetes bounds them by the size of the object alone, which is some 20,000. The deletion
-/// of a finalizer goes through all of them, and nobody has a dozen.
+/// of a finalizer searches the whole list, and real objects have less than a dozen finalizers.
 const FINALIZERS_MAX: usize = 1000;
 
 /// Names that no finalizer may have.

@@ -13,7 +13,7 @@ const PRECEDENCE_MAX: i64 = 10_000;
 const QUEUES_MAX: i64 = 10_000_000;
 const PERCENT_MAX: i64 = 100;
 const HASH_BITS_MAX: i64 = 60;
-/// The one level that nothing is counted for, and the one schema that comes first.
+/// The name of the priority level without limits, and of the flow schema that matches first.
 const EXEMPT: &str = "exempt";
 const VERBS: [&str; 9] = ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 

@@ -127,7 +127,7 @@ fn processor(field: &str, value: Value) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", field: value}})
 }
 
-/// The use of processors that v1 can say, and all other metrics.
+/// The CPU utilization, which autoscaling/v1 can express, and all further metrics.
 fn parted(metrics: &Value, field: &str) -> (Option<Value>, Vec<Value>) {
     let mut processor = None;
     let mut others = Vec::new();

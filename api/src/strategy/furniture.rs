@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 pub const ACCOUNTS: Resource = Resource::core("serviceaccounts");
 pub const CONFIG_MAPS: Resource = Resource::core("configmaps");
-/// The service account of pods that name none.
+/// The service account of pods without `serviceAccountName`.
 pub const ACCOUNT: &str = "default";
-/// Tells pods whom to trust.
+/// The config map with the certificate that pods must trust.
 pub const ROOT: &str = "kube-root-ca.crt";
 const ROOT_KEY: &str = "ca.crt";
 const ROOT_WORDS: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
                           endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
                           guaranteed across distributions of Kubernetes clusters.";
 
-/// `authority`: the certificate of the cluster; None without TLS.
+/// `authority`: the certificate of the cluster; None: the cluster has no certificate.
 pub fn furniture(authority: Option<&str>) -> Vec<(Resource, Value)> {
     let account = (ACCOUNTS, json!({"metadata": {"name": ACCOUNT}}));
     [account].into_iter().chain(authority.map(|pem| (CONFIG_MAPS, root(pem)))).collect()
@@ -28,7 +28,7 @@ fn root(authority: &str) -> Value {
     })
 }
 
-/// Whether a config map says what it should.
+/// Whether a config map holds exactly the cluster's certificate.
 pub fn is_root(map: &Value, authority: &str) -> bool {
     map["data"][ROOT_KEY] == authority && map["data"].as_object().is_some_and(|data| data.len() == 1)
 }

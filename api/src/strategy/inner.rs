@@ -1,6 +1,6 @@
 //! Renders a refused value or change as Kubernetes does, in the form of Go's types. PURE.
 //!
-//! Its types have the fields of v1 under Go's names, all of them, said or not; a few stand in another order or place.
+//! Go's types have all fields of v1 under Go's names, set or not; a few fields stand in a different order or place.
 
 use super::{diff, doc};
 use crate::types;
@@ -8,11 +8,11 @@ use coracle_schema::types::{Container, Element, Field, Type, Types};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
-/// Only the rules of built-in kinds show values so, and those name types of the static table.
+/// Only the rules of built-in kinds show values in this form, and these rules use types of the static table.
 static TYPES: Types = types::builtin();
 
-/// Fields in the order of Kubernetes' own types, where the numbers of v1 give another one.
-/// `name:value`: v1 has the field elsewhere; `value` is shown when it is unset.
+/// Fields in the order of Kubernetes' own types, for types with a different order in v1. `name:value`: v1 has the field
+/// elsewhere; `value` is shown when it is unset.
 const OWN: [(&str, &str); 7] = [
     (
         "SecurityContext",
@@ -84,11 +84,11 @@ const CAPITALS: [(&str, &str); 22] = [
     ("wwids", "WWIDs"),
 ];
 
-/// Types that Kubernetes' own types share with v1, by their names there, and which of their fields are told though
-/// nobody said them.
+/// Types that Kubernetes' own types share with v1, by the names in v1, and the fields of each type that are shown even
+/// when unset.
 const SHARED: [(&str, &[&str]); 2] = [("LabelSelector", &[]), ("LabelSelectorRequirement", &["key", "operator"])];
 
-/// A value of a type on one line. Nothing: what Go has for it.
+/// A value of a type on a single line. A missing value is shown as in Go.
 pub fn shown(type_name: &str, value: &Value) -> String {
     let (mut text, mut is_text, mut escaped) = (String::new(), false, false);
     if value.is_null() || TYPES.get(type_name).is_none() {

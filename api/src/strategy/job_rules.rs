@@ -203,7 +203,7 @@ pub fn status(job: &Value) -> Vec<Problem> {
         required("completionTime", "completionTime is required for Complete jobs")
     });
     let begun = text(status, "startTime");
-    // Times of one form are in the order of their texts.
+    // Times in the same format sort like the texts.
     let backwards = !begun.is_empty() && !ended.is_empty() && ended < begun;
     refuse(backwards, &|| invalid("completionTime", "completionTime cannot be set before startTime"));
     let words = "cannot set Failed=True condition without the FailureTarget=true condition";

@@ -55,7 +55,7 @@ pub fn expression(rule: &Value, path: &Path, later: bool) -> Vec<Problem> {
     found
 }
 
-/// Whether it says nothing, and so selects everything. A missing selector selects nothing instead.
+/// Whether the selector is empty: an empty selector selects all objects. A missing selector selects nothing instead.
 pub fn selects_all(selector: &Value) -> bool {
     selector.is_object() && is_empty(&selector["matchLabels"]) && is_empty(&selector["matchExpressions"])
 }

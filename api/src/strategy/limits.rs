@@ -112,9 +112,10 @@ fn of_item(item: &Value, kind: &str, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// The least is no more than the default, and that no more than the most.
+/// Checks that the minimum is at most the default, and the default at most the maximum.
 fn of_resource(item: &Value, name: &str, path: &Path) -> Vec<Problem> {
-    // What must not be more than what, how that is said, where, and which of the two is shown.
+    // Each row: the lower field, the upper field, the message, the field in the path, and the field whose value is
+    // shown.
     const ORDERS: [(&str, &str, &str, &str, &str); 6] = [
         ("min", "max", "min value {} is greater than max value {}", "min", "min"),
         (
@@ -203,7 +204,8 @@ const SCOPES: [&str; 7] = [
     "Terminating",
     "VolumeAttributesClass",
 ];
-/// Resources that Kubernetes defines. A quota with a scope of pods may limit `OF_PODS`, but not `OTHERS`.
+/// Resources that Kubernetes defines. Most scopes of a quota fit the resources in `OF_PODS`, but no resource in
+/// `OTHERS`.
 const OF_PODS: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 const OTHERS: [&str; 13] = [
     "configmaps",

@@ -15,7 +15,7 @@ pub const GENERATED_BASE_BYTES_MAX: usize = 58;
 /// All annotations of an object together, keys and values.
 pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// Metadata of an object that is made now. `generation`: the kind counts generations.
+/// Sets the metadata of a new object. `generation`: the kind counts generations.
 pub fn create(object: &mut Value, making: &mut Making<'_>, generation: bool) {
     let uid = making.uid.clone();
     let now = making.now.to_string();
@@ -60,7 +60,7 @@ pub fn update(new: &mut Value, old: &Value, changed: bool) {
     if let Some(token) = creation_token(was)
         && creation_token(meta).is_none()
     {
-        // It belongs to the creation, as the uid does: who replaces the object need not know it.
+        // The creation token belongs to the creation, like the uid: a PUT need not carry the token.
         map_at(meta, "annotations").insert(CREATION_TOKEN.into(), token.into());
     }
     if changed && let Some(generation) = was["generation"].as_i64() {
@@ -149,7 +149,7 @@ pub fn without_finalizer(object: &Value, finalizer: &str) -> Value {
     object
 }
 
-/// The object without these of its owners.
+/// The object without the owner references to these uids.
 pub fn without_owners(object: &Value, uids: &[String]) -> Value {
     let mut object = object.clone();
     if let Some(owners) = object["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut) {
@@ -172,8 +172,8 @@ pub fn marked(object: &Value, now: crate::meta::Time, grace_s: i64) -> Value {
     marked
 }
 
-/// Whether an object being deleted may go now: its grace is over and nothing holds it. For updates that take the last
-/// finalizer.
+/// Whether an object being deleted may go now: the grace period is over and no finalizer is left. For updates that take
+/// the last finalizer.
 pub fn is_released(object: &Value) -> bool {
     let meta = &object["metadata"];
     has(meta, "deletionTimestamp")
@@ -181,7 +181,7 @@ pub fn is_released(object: &Value) -> bool {
         && list(meta, "finalizers").is_empty()
 }
 
-/// Most labels of one map that break the rules of v1. Clients of 2014 set only a handful of labels.
+/// Most labels in a map that break the rules of v1. Clients of 2014 set only a handful of labels.
 const OLD_LABELS_MAX: usize = 64;
 
 /// Where objects of a kind live.
@@ -244,14 +244,14 @@ pub fn validate_any(object: &Value, scope: Scope, name_rule: NameRule, rules: Ru
     problems
 }
 
-/// Whatever follows a base makes a good end, so a dash may end it; Kubernetes judges it with the dash and what stands
-/// before it replaced.
+/// Whatever follows a base makes a good end, so a dash may end it; Kubernetes checks the base with the dash and the
+/// character before the dash replaced.
 fn stem(base: &str) -> String {
     let cut = base.strip_suffix('-').and_then(|rest| rest.char_indices().next_back());
     cut.map_or_else(|| base.to_owned(), |(at, _)| format!("{}a", &base[..at]))
 }
 
-/// Every problem of a change of metadata: changes of fields that clients cannot change. A different uid in a whole
+/// Every problem of an update of metadata: a change in a field that clients cannot change. A different uid in a whole
 /// document from the client is a conflict of preconditions instead.
 pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
     let path = Path::new("metadata");
@@ -283,15 +283,15 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
 }
 
 /// The problems that `validate` finds in the new object, without those that it finds in the old one at the same place:
-/// names that were taken once (through v1beta1) stay good. Only names can differ so: everything else was good in the
-/// old one.
+/// names that were taken once (through v1beta1) stay good. Only names can be such problems: all further parts of the
+/// old object were valid.
 pub fn new_problems(new: Vec<Problem>, old: &[Problem]) -> Vec<Problem> {
     let old: HashSet<String> = old.iter().map(Problem::to_string).collect();
     new.into_iter().filter(|problem| !old.contains(&problem.to_string())).collect()
 }
 
-/// The problems of a map of labels: metadata's, a selector's. Labels that only 2014 would take are few, so that looking
-/// for what is new in an update stays cheap and whole.
+/// Checks a map of labels in metadata or in a selector. Labels that only 2014 would take are few, so that looking for
+/// what is new in an update stays cheap and whole.
 pub fn labels(of: &Value, field: &str, path: &Path, rules: Rules) -> Vec<Problem> {
     let path = path.field(field);
     let mut problems = Vec::new();

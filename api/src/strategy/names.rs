@@ -1,5 +1,5 @@
-//! The forms that names may have, and the words of Kubernetes for those that do not. Each rule gives what is wrong
-//! with a text: nothing, or one sentence for each rule it breaks.
+//! The valid forms of names, and Kubernetes' messages for invalid names. Each rule gives what is wrong with a text:
+//! nothing, or one sentence for each rule it breaks.
 
 use super::network::Range;
 use coracle_schema::{Path, Problem};
@@ -44,7 +44,7 @@ pub type Faults = Vec<String>;
 pub fn label(name: &str) -> Faults {
     let mut faults = no_longer_than(name, LABEL_BYTES_MAX);
     if !is_label(name) {
-        // What would be a whole name has only that against it.
+        // A valid subdomain has only one fault here: the dots.
         let dots = subdomain(name).is_empty();
         faults.push(if dots { "must not contain dots" } else { LABEL_WORDS }.into());
     }

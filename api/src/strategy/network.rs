@@ -111,7 +111,7 @@ impl From<Cidr> for Ranges {
     }
 }
 
-/// Ports of each node that services may take.
+/// The range of node ports for services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodePorts {
     first: u16,
@@ -194,7 +194,7 @@ impl Range {
     }
 }
 
-/// An address or a range of IPv6 that others would write otherwise, and take for another.
+/// The warning for an IPv6 address or range in an unusual spelling, which some programs take for a different address.
 pub fn unusual(said: &Value, path: &Path) -> Option<String> {
     let said = said.as_str()?.trim();
     let (what, address, bits) = match said.split_once('/') {

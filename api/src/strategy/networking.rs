@@ -10,7 +10,7 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// Longest name of what minds a class.
+/// Longest name of the controller of an ingress class.
 const CONTROLLER_BYTES_MAX: usize = 250;
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 /// In the order told.
@@ -262,7 +262,7 @@ fn class(class: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// A policy is about what comes in, and about what goes out where it says so.
+/// Without policy types a policy covers incoming traffic, and outgoing traffic only if the policy has egress rules.
 fn policy_defaults(policy: &mut Value) {
     map_at(policy, "spec");
     let spec = &mut policy["spec"];

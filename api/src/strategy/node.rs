@@ -20,7 +20,7 @@ pub static NODE: BuiltinStrategy = BuiltinStrategy {
     ..general::strategy::<true, false>()
 };
 
-/// A node is made by the agent on it, which says its status with it.
+/// The agent on a node creates the node object together with the status.
 fn create(node: &mut Value, making: &mut Making<'_>) {
     defaults(node);
     meta::create(node, making, false);

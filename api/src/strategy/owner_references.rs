@@ -6,7 +6,7 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Owners that are named twice and told of.
+/// Most duplicate owners that are reported.
 const DOUBLED_MAX: usize = 16;
 
 pub(super) fn validate(meta: &Value, path: &Path) -> Vec<Problem> {

@@ -9,7 +9,7 @@ const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const ELLIPTIC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const EDWARDS: &[u8] = &[0x2b, 0x65, 0x70];
 
-/// DER's words for what stands in it.
+/// The DER tags of the types.
 const INTEGER: u8 = 0x02;
 const BITS: u8 = 0x03;
 const OCTETS: u8 = 0x04;
@@ -19,9 +19,10 @@ const SEQUENCE: u8 = 0x30;
 const FIRST: u8 = 0xa0;
 const SECOND: u8 = 0xa1;
 
-/// Most types of skipped blocks in one message.
+/// Most types of skipped blocks in a message.
 const SKIPPED_MAX: usize = 16;
-/// Blocks without an end, or with a content that is none, that are passed over: for each the rest of the text is read.
+/// Most skipped blocks without an end or with invalid content: each such block makes the parser read the rest of the
+/// text.
 const BROKEN_MAX: usize = 8;
 
 /// The facts about a key, private or public.

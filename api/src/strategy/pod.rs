@@ -51,7 +51,7 @@ fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
         new["spec"]["resources"] = asked.clone();
     }
     pod_defaults::patience(&mut new["spec"]);
-    // Who replaces a pod need not know what it was given.
+    // A PUT need not carry the priority that admission gave the pod.
     for given in ["priority", "preemptionPolicy"] {
         if !has(&new["spec"], given) {
             copy(&mut new["spec"], &old["spec"], given);
@@ -61,8 +61,8 @@ fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     meta::update(new, old, !pod_spec::differing(&new["spec"], &old["spec"]).is_empty());
 }
 
-/// The class of service is the server's word; whoever reports a status may leave it out. A pod's address stands in two
-/// fields, of which the older decides.
+/// The server sets the QoS class; a reported status may leave the class out. A pod's address stands in two fields, of
+/// which the older decides.
 fn status_update(new: &mut Value, old: &Value) {
     meta::status_update(new, old);
     let class = &old["status"]["qosClass"];

@@ -172,7 +172,7 @@ fn publish_ports(container: &mut Value) {
     }
 }
 
-/// Whether an image is named without a tag, or with `latest`: then its name may mean another image tomorrow.
+/// Whether an image is named without a tag, or with `latest`: such a name may mean a different image tomorrow.
 fn names_latest(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or(image);
     match name.split_once(':') {

@@ -13,7 +13,7 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// Longest name of a host that Linux takes.
+/// Longest host name in Linux.
 const HOSTNAME_BYTES_MAX: usize = 64;
 
 /// Every problem of a pod's spec, in the order in which Kubernetes tells them. `pod`: its name; empty in a template.
@@ -79,7 +79,8 @@ fn named(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         if !name.is_empty() {
             found.extend(problems(&path, name, form(name)));
         }
-        // The host has its own name, and the other one is made of parts that this replaces.
+        // A pod in the host's network has the host's name, and the FQDN consists of parts that `hostnameOverride`
+        // replaces.
         for other in ["setHostnameAsFQDN", "hostNetwork"] {
             if field == "hostnameOverride" && !name.is_empty() && spec[other] == true {
                 found.push(Problem::forbidden(&path, format!("may not be set when `{other}` is true")));
@@ -89,7 +90,8 @@ fn named(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Checks the resources of a whole pod: no less than its containers ask for together, and none of them may have more.
+/// Checks the resources of a whole pod: no less than the sum of the containers' requests, and no container limit may be
+/// higher.
 fn whole(spec: &Value, path: &Path) -> Vec<Problem> {
     let (own, path) = (&spec["resources"], path.field("resources"));
     if !own.is_null() && text(&spec["os"], "name") == "windows" {
@@ -179,7 +181,7 @@ fn containers(spec: &Value, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem>
     found
 }
 
-/// Taints of a node, which tolerations answer to. Kubernetes says that they stand in the metadata.
+/// Checks the taints of a node. Kubernetes reports the path of taints as `metadata.taints`.
 pub fn taints(spec: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
@@ -203,7 +205,7 @@ pub fn taints(spec: &Value) -> Vec<Problem> {
     found
 }
 
-/// Fields of a spec that differ, by name; of containers, by their fields.
+/// The names of the fields that differ between two specs; for containers, the names of the containers' fields.
 pub fn differing(new: &Value, old: &Value) -> Vec<String> {
     let names: std::collections::BTreeSet<&String> =
         [new, old].iter().filter_map(|spec| spec.as_object()).flat_map(|spec| spec.keys()).collect();

@@ -1,5 +1,5 @@
-//! Admission policies and what binds them to parameters: complete as far as that shows without evaluating an
-//! expression, which nobody does here. PURE.
+//! Admission policies and policy bindings. The checks are complete except for expressions: expressions are not
+//! evaluated here. PURE.
 
 use super::checks::{PROBLEMS_MAX, full, one_of, supported};
 use super::doc::{has, list, text};
@@ -170,7 +170,7 @@ fn meant(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// A policy that changes something means nothing else.
+/// A mutating policy may only name operations that can change an object.
 fn mutable(of: &Value, path: &Path) -> Vec<Problem> {
     let operations =
         list(of, "resourceRules").iter().flat_map(|rule| list(rule, "operations")).filter_map(Value::as_str);

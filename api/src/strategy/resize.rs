@@ -11,7 +11,7 @@ use serde_json::Value;
 const LISTS: [&str; 2] = ["initContainers", "containers"];
 const FIELDS: [&str; 2] = ["resources", "resizePolicy"];
 
-/// The resources of containers, and of the pod as a whole, whatever else the document says.
+/// Takes only the resources of the containers and of the whole pod from the document.
 pub static RESIZE: Share = Share {
     name: "resize",
     take: |new, old, _| {
@@ -23,7 +23,7 @@ pub static RESIZE: Share = Share {
             names(&sent) == names(&old["spec"])
         };
         if !LISTS.iter().all(|field| same(field)) {
-            // Refused for it, with what was sent.
+            // The lists of containers differ: validation must refuse the sent spec.
             new["spec"] = sent;
             return;
         }

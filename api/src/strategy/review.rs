@@ -21,7 +21,7 @@ pub struct Asker {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Writes the status of a question, or says what it lacks.
+/// Writes the status of a review. Error: the missing part of the review.
 pub type Answer = fn(&mut Value, &Asker, Time) -> Result<(), &'static str>;
 
 /// The strategy of reviews: they have no name.
@@ -113,7 +113,7 @@ fn narrowed(selector: &Value, labels: bool, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// One about a namespace is asked in it.
+/// Checks a local review: the review asks only about the namespace of the review itself.
 fn local(review: &Value, path: &Path) -> Vec<Problem> {
     let (spec, namespace) = (&review["spec"], text(&review["metadata"], "namespace"));
     let asked = text(&spec["resourceAttributes"], "namespace");

@@ -142,10 +142,10 @@ impl fmt::Debug for Share {
 #[derive(Clone, Copy, Default)]
 pub struct Rules {
     /// Ids, label keys and values and container names as 2014 allowed them: for creates through v1beta1, and for pods
-    /// that a controller makes from a template that was accepted so. Among updates only those through v1beta1 need it:
-    /// a name that the old object has is never a problem of the new one.
+    /// that a controller makes from a template that was accepted so. Updates need these rules only through v1beta1: a
+    /// name that the old object has is never a problem of the new one.
     pub old_names: bool,
-    /// Only the values of labels as in 2014: v1beta3, whose names are those of v1.
+    /// Only the values of labels as in 2014: for v1beta3, which has the names of v1.
     pub old_labels: bool,
     /// Where service addresses come from; a wanted address outside is a problem. None: unchecked.
     pub service_cidr: Option<Ranges>,

@@ -68,7 +68,7 @@ fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(object, |value, field| &value[field])
 }
 
-/// A selector as a query would say it: by key, values in order. A map of labels is one too.
+/// A selector as query text: sorted by key, values in order. A plain map of labels is also accepted.
 pub fn selector_text(selector: &Value) -> String {
     let is_whole = selector.get("matchLabels").is_some_and(Value::is_object)
         || selector.get("matchExpressions").is_some_and(Value::is_array);

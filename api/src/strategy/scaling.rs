@@ -83,7 +83,7 @@ fn autoscaler_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// `grouped`: the version of what it scales names a group, as all but replication controllers have one.
+/// `grouped`: the `apiVersion` of the scaled object must name a group; only replication controllers have none.
 fn autoscaler(scaler: &Value, grouped: bool, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(scaler, Scope::Namespaced, names::subdomain, rules);
     let (spec, path) = (&scaler["spec"], Path::new("spec"));
@@ -114,7 +114,7 @@ fn autoscaler(scaler: &Value, grouped: bool, rules: Rules) -> Vec<Problem> {
         }
         found.extend(metric_problems(metric, &path.field("metrics").index(at)));
     }
-    // What is measured of pods says nothing where there are none.
+    // Metrics of pods have no value at zero pods.
     let of_pods = !list(spec, "metrics").iter().any(|metric| matches!(text(metric, "type"), "Object" | "External"));
     if least == Some(0) && of_pods {
         let words = "must specify at least one Object or External metric to support scaling to zero replicas";
@@ -129,7 +129,7 @@ fn autoscaler(scaler: &Value, grouped: bool, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// How fast it may go one way.
+/// Checks the rules for scaling in a single direction.
 fn behavior(rules: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let (window, at) = (number(rules, "stabilizationWindowSeconds"), path.field("stabilizationWindowSeconds"));
@@ -191,7 +191,7 @@ fn metric_problems(metric: &Value, path: &Path) -> Vec<Problem> {
         Problem::new(&path.field("type"), Reason::NotSupported, Some(kind.into()), words)
     };
     found.extend(field.is_none().then(unknown));
-    // In the order in which Kubernetes looks: what is there first is looked at.
+    // The order of Kubernetes: only the first source found is checked.
     let order = ["object", "external", "pods", "resource", "containerResource"];
     let there: Vec<&str> = order.into_iter().filter(|source| has(metric, source)).collect();
     found.extend(there.first().into_iter().flat_map(|source| measured(source, &metric[*source], &path.field(source))));

@@ -47,7 +47,7 @@ pub fn of_container(context: &Value, host_users: bool, path: &Path) -> Vec<Probl
     found
 }
 
-/// Every problem of a pod's context, and of how it shares its host's namespaces.
+/// Every problem of a pod's security context, and of the pod's use of host namespaces.
 pub fn of_pod(spec: &Value, path: &Path) -> Vec<Problem> {
     let (context, at) = (&spec["securityContext"], path.field("securityContext"));
     let mut found = if yes(spec, "hostNetwork") { host_ports(spec, path) } else { Vec::new() };
@@ -87,7 +87,7 @@ pub fn of_pod(spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Users of its own do not go with namespaces of the host.
+/// A pod with a user namespace of its own may not use the host's namespaces.
 fn own_users(spec: &Value, path: &Path) -> Vec<Problem> {
     // Kubernetes calls two of them by their names in Go.
     let shared = [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")].into_iter();

@@ -137,7 +137,7 @@ pub fn is_headless(spec: &Value) -> bool {
     text(spec, "clusterIP") == HEADLESS
 }
 
-/// Gives what is wanted and missing. What cannot be given stays missing, and validation says so.
+/// Sets missing addresses and ports. A value that cannot be given stays missing, and validation reports the field.
 fn give(spec: &mut Value, making: &mut Making<'_>) {
     if wants_address(spec) {
         families(spec);
@@ -160,11 +160,11 @@ fn give(spec: &mut Value, making: &mut Making<'_>) {
     if wants_node_ports(spec) {
         let mut taken: HashSet<i64> = list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).collect();
         taken.extend(number(spec, "healthCheckNodePort"));
-        // A candidate may be one that this very service asks for: then the next. None means that there are no more.
+        // A candidate that this service itself already asks for is skipped. None: no free port is left.
         let mut free = (0..CANDIDATES_MAX)
             .map_while(|_| (making.node_port)().map(i64::from))
             .filter(|candidate| taken.insert(*candidate));
-        // One port number has one node port over its protocols, as whoever asks a DNS server expects.
+        // A port number has the same node port for all protocols, as clients of a DNS server expect.
         let known =
             list(spec, "ports").iter().rev().filter_map(|port| Some((number(port, "port"), number(port, "nodePort")?)));
         let mut known: HashMap<_, _> = known.collect();

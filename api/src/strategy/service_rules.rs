@@ -20,7 +20,7 @@ const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Where the agent of each node listens.
 const AGENT_PORT: i64 = 10250;
-/// Longest that a client stays with its pod.
+/// Longest session affinity of a client, in seconds.
 const AFFINITY_S_MAX: i64 = 86400;
 
 /// Every problem of a service, in the order in which Kubernetes tells them.
@@ -80,7 +80,7 @@ pub fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate_update(new, old);
     let (spec, was, path) = (&new["spec"], &old["spec"], Path::new("spec"));
     let other = wants_address(was) && !is_empty(&was["clusterIPs"]) && spec["clusterIPs"][0] != was["clusterIPs"][0];
-    // What is no address is told as that.
+    // An invalid address is reported elsewhere as an invalid address.
     if wants_address(spec)
         && other
         && spec["clusterIPs"][0].as_str().is_some_and(|ip| ip == HEADLESS || ip.parse::<IpAddr>().is_ok())
@@ -234,7 +234,7 @@ fn stack(spec: &Value, families_path: &Path, policy_path: &Path) -> Option<Probl
     Some(Problem::invalid(&families_path.index(other), families[other].clone(), "not configured on this cluster"))
 }
 
-/// From where a balancer is reached: the field, or what stood for it.
+/// Checks the source ranges of a load balancer: in the field, or in the older annotation.
 fn source_ranges(service: &Value, path: &Path) -> Vec<Problem> {
     let spec = &service["spec"];
     // Kubernetes writes this field large.

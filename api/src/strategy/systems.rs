@@ -103,7 +103,7 @@ const SIGNALS_OF_LINUX: [&str; 65] = [
     "SIGXFSZ",
 ];
 
-/// Every problem of the system that a pod's spec names, and of what does not go with it.
+/// Checks the operating system of a pod, and refuses fields of a different system.
 pub fn validate(spec: &Value, path: &Path) -> Vec<Problem> {
     let at = path.field("os");
     match text(&spec["os"], "name") {
@@ -115,7 +115,7 @@ pub fn validate(spec: &Value, path: &Path) -> Vec<Problem> {
     }
 }
 
-/// The signal that asks a container to stop: which there are, the pod's system says.
+/// Checks the stop signal of a container: the pod's operating system decides which signals exist.
 pub fn stop_signal(signal: &str, system: &str, path: &Path) -> Option<Problem> {
     match system {
         "" => Some(Problem::forbidden(path, "may not be set for containers with empty `spec.os.name`")),

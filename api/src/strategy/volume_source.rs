@@ -62,7 +62,7 @@ pub(super) fn of_source(spec: &Value, source: &str, path: &Path) -> Vec<Problem>
     let directory = text(&spec[source], "path");
     match source {
         "local" => found.extend(names::problems(&at.field("path"), directory, names::no_back_steps(directory))),
-        // Whose it is changes nothing of the rest.
+        // All further sources have the same rules in a pod and in a persistent volume.
         _ => found.extend(super::volume::plain(source, &spec[source], &at)),
     }
     if source == "hostPath" && directory == "/" && text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {

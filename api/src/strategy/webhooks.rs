@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 const SECONDS_MAX: i64 = 30;
 const CONDITIONS_MAX: usize = 64;
-/// Forms of a question that Kubernetes puts.
+/// Versions of AdmissionReview that Kubernetes can send.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 const URL_FORM: &str = "desired format: https://host[/path]";
 

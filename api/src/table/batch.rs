@@ -6,7 +6,7 @@ use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;
 
-/// Conditions of a job that say what it is at, the most telling first.
+/// Conditions of a job for the status column, most important first.
 const STATES: [(&str, &str); 6] = [
     ("Complete", "Complete"),
     ("Failed", "Failed"),

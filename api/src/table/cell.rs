@@ -42,7 +42,7 @@ pub fn list<'v, 'a>(value: &'v Reading<'a>) -> &'v [Reading<'a>] {
     value.list()
 }
 
-/// Entries of a map or of a list.
+/// The number of entries in a map or a list.
 pub fn count(value: &Reading) -> usize {
     value.entries().count().max(list(value).len())
 }
@@ -55,7 +55,7 @@ pub fn number_or_text(value: &Reading) -> String {
     }
 }
 
-/// One field of each entry, with commas between.
+/// The given field of each entry, separated by commas.
 pub fn joined(entries: &Reading, field: &str) -> String {
     list(entries).iter().map(|entry| text(&entry[field])).collect::<Vec<_>>().join(",")
 }
@@ -76,7 +76,7 @@ pub fn first_of(shown: &[String], all: usize, separator: &str) -> String {
     if all > shown.len() { format!("{text} + {} more...", all - shown.len()) } else { text }
 }
 
-/// Whether a condition of that type is true.
+/// Whether the condition with type `kind` is true.
 pub fn holds(conditions: &Reading, kind: &str) -> bool {
     list(conditions).iter().any(|condition| condition["type"] == kind && condition["status"] == "True")
 }

@@ -26,7 +26,7 @@ pub fn cells(pod: &Reading, now: Time) -> Vec<Value> {
     ]
 }
 
-/// The conditions of a pod that has ended.
+/// The row conditions of a finished pod.
 pub fn conditions(pod: &Reading) -> Option<Value> {
     let (reason, message) = match text(&pod["status"]["phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Index;
 
-/// No cell says who wrote what, and that is half of many an object.
+/// Skipped, because no cell shows field managers, and `managedFields` is half of many objects.
 const UNREAD: &str = "managedFields";
 
 /// A part of a document.

@@ -1,4 +1,5 @@
-//! The types of the built-in kinds. Their text stands beside this file; the build script makes static tables of it.
+//! The types of the built-in kinds. The text of the types stands beside this file; the build script makes static tables
+//! from the text.
 
 use coracle_schema::Types;
 use coracle_schema::order::MovedField;
@@ -7,7 +8,7 @@ use std::borrow::Cow;
 
 include!(concat!(env!("OUT_DIR"), "/types.rs"));
 
-/// The types of all built-in kinds, and those of the API machinery: `Pod`, `PodSpec`, `DeleteOptions`.
+/// The types of all built-in kinds and of the API machinery: `Pod`, `PodSpec`, `DeleteOptions`.
 pub const fn builtin() -> Types {
     Types::of_static(&ROWS, PROSE)
 }

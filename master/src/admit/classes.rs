@@ -1,4 +1,5 @@
-//! Classes that other objects name: what is given to those that name none, what a claim may grow by its class. PURE.
+//! Classes that other objects name: the default for objects without a class, and the growth that a class allows a
+//! claim. PURE.
 
 use super::{ClusterView, resource};
 use coracle_api::annotations::STORAGE_CLASS;

@@ -1,6 +1,6 @@
-//! Admission: the fields that other objects set in an object that is written, and the limits that they put on it.
-//! Priority classes, runtime classes, storage and ingress classes, service accounts and their secrets, limit ranges,
-//! quotas. PURE. Only `ClusterView` reads stored objects.
+//! Admission: the fields of a written object that other objects set, and the limits that other objects impose. Priority
+//! classes, runtime classes, storage and ingress classes, service accounts and their secrets, limit ranges, quotas.
+//! PURE. Only `ClusterView` reads stored objects.
 //!
 //! `ADMISSION` lists all rules. `commit` asks `mutate` in the draft of a change, after the defaults of the type, and
 //! `judge` when it settles the change, after the rules of the kind. A deletion is judged before anything else.
@@ -40,7 +40,7 @@ pub fn lists() -> [Resource; 5] {
     [RANGES, QUOTAS, resource(PRIORITY_CLASSES), resource(classes::STORAGE_CLASSES), resource(classes::INGRESS_CLASSES)]
 }
 
-/// The question about a change. It is the AdmissionRequest of Kubernetes.
+/// The question about a change, like the AdmissionRequest of Kubernetes.
 pub struct AdmissionRequest<'a> {
     pub view: &'a dyn ClusterView,
     pub kind: &'a Kind,
@@ -313,7 +313,7 @@ pub mod tests {
         }
     }
 
-    /// The plugins of Kubernetes 1.36 that have rows, in the order in which it runs them. It asks webhooks before the
+    /// The plugins of Kubernetes 1.36 that have rows, in the order of Kubernetes. Kubernetes asks webhooks before the
     /// quotas. The storage of a kind comes last.
     const PLUGINS: [&str; 15] = [
         "NamespaceLifecycle",

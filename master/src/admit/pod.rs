@@ -45,7 +45,7 @@ pub fn account(
     super::secrets::judge(&account, pod)
 }
 
-/// Where its node is, if it has one already: its containers may ask.
+/// Copies the location labels of the node to a bound pod: the containers may read the labels.
 pub fn place(view: &dyn ClusterView, pod: &mut Value) {
     let node = text(&pod["spec"], "nodeName").to_owned();
     let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node };
@@ -103,7 +103,7 @@ fn default_class(view: &dyn ClusterView, but: &str) -> Result<Option<Value>, Str
     Ok(classes.iter().filter(is_default).min_by_key(|class| class["value"].as_i64()).cloned())
 }
 
-/// Two classes cannot both be that of all others.
+/// Refuses a second default PriorityClass.
 pub fn one_default(view: &dyn ClusterView, class: &Value) -> Result<(), String> {
     if class["globalDefault"] != true {
         return Ok(());

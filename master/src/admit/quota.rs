@@ -16,7 +16,7 @@ const COUNTED: [&str; 6] =
     ["configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "secrets", "services"];
 const CLASS: &str = ".storageclass.storage.k8s.io/";
 
-/// What a pod asks for, and what its runtime needs. `which`: requests or limits.
+/// The resources of a pod's containers, plus the overhead of the runtime. `which`: requests or limits.
 fn pod_amounts(pod: &Value, which: &str) -> Amounts {
     let mut sum = qos::of_pod(&pod["spec"], which);
     for (name, amount) in amounts(&pod["spec"]["overhead"]) {

@@ -11,7 +11,7 @@ const PLACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const EXPIRATION_S: i64 = 3607;
 const MODE: i64 = 0o644;
 
-/// What the pod says counts, then what its account says.
+/// The field of the pod wins over the field of the service account.
 pub fn is_wanted(account: &Value, spec: &Value) -> bool {
     const FIELD: &str = "automountServiceAccountToken";
     spec[FIELD].as_bool().or(account[FIELD].as_bool()).unwrap_or(true)

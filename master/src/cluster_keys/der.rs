@@ -30,7 +30,7 @@ const NOT_BEFORE: &[u8] = b"700101000000Z";
 const NOT_AFTER: &[u8] = b"99991231235959Z";
 /// Signs certificates and lists of revoked ones, and proves itself.
 const USAGE: &[u8] = &[0x01, 0x86];
-/// What a key's identifier keeps of its hash (RFC 7093).
+/// The bytes of the hash that a key identifier keeps (RFC 7093).
 const KEY_ID_BYTES: usize = 20;
 /// Of a line in PEM.
 const LINE_LETTERS: usize = 64;

@@ -98,7 +98,7 @@ impl ClusterKeys {
         format!("{signed}.{signature}")
     }
 
-    /// What a token claims, if this cluster signed it. `Err`: why it is none of ours.
+    /// What a token claims, if this cluster signed it. `Err`: the reason for a refusal.
     pub fn claims(&self, token: &str) -> Result<Claims, &'static str> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err("the token is too long");
@@ -130,7 +130,7 @@ mod tests {
 
     fn identity(number: u8) -> ClusterKeys {
         let secret = SecretKey::from_slice(&[number; 32]).expect("a key");
-        // Another key of the same name.
+        // Each identity has a different key under the same id.
         let signing = Signing { key: (&secret).into(), id: "k".into() };
         ClusterKeys { authority: String::new(), secret, signing: signing.into() }
     }

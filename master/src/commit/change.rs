@@ -15,7 +15,7 @@ static NOBODY: Identity = Identity::none();
 pub struct Change<'a, E> {
     pub kind: &'a Kind,
     pub namespace: &'a str,
-    /// Empty: that of a new object, which stands in its document or is generated.
+    /// Empty: a new object, whose name stands in the document or is generated.
     pub name: &'a str,
     pub expects: Expects,
     /// An object whose file is damaged counts as none: a new one takes its place, or a deletion gives it up.
@@ -121,7 +121,7 @@ pub struct Committed {
     /// As it stands now; as it was at last, if it is gone.
     pub stored: Stored,
     pub outcome: Outcome,
-    /// The writer's own, of its document.
+    /// The writer's own warnings about the document.
     pub warnings: Vec<String>,
     /// The warnings of its kind.
     pub advice: Vec<String>,
@@ -169,7 +169,7 @@ pub enum NamespaceError {
         why: String,
     },
     Ending {
-        /// Of the object that is not made; what it will begin with, where it has none yet.
+        /// The name of the object that is not made, or the `generateName` of an object without a name.
         name: String,
     },
     /// The flat versions make a namespace on first use, and this one could not be made.
@@ -226,7 +226,7 @@ impl<E> CommitError<E> {
 impl<E> fmt::Display for CommitError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Whoever knows its writer tells why.
+            // Only a caller that knows the writer can show the reason.
             CommitError::Writer(_) => f.write_str("its writer refuses it"),
             CommitError::Missing => f.write_str("it does not exist"),
             CommitError::Damaged { why } => write!(f, "its file is damaged: {why}"),

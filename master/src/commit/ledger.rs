@@ -1,5 +1,5 @@
 //! Charges quotas under one lock, held from the counting until the write, so that two creates at once cannot both have
-//! the last of a quota. A quota's status is the last count; nothing is decided by it, so it may be lost.
+//! the last of a quota. A quota's status is the last count; no decision reads the status, so the status may be lost.
 //!
 //! The price: what a quota counts is written one after the other, a sync of the disk each, and each such create reads
 //! all that its namespace has of what is counted, once. What no quota counts knows nothing of this.
@@ -34,8 +34,8 @@ struct Account {
 }
 
 impl Registry {
-    /// What the quotas say of a write. `Err`: one has not so much left. None: no quota counts it. What the master makes
-    /// for itself is counted as well, and kept away by nothing: without it nothing else can be made.
+    /// Charges a write to the quotas. `Err`: the write exceeds a quota. None: no quota counts the object. The master's
+    /// own objects are counted as well, but never refused, because all other objects depend on the master's objects.
     pub(super) fn charge(
         &self,
         kind: &Kind,
@@ -60,7 +60,7 @@ impl Registry {
         refuses: bool,
     ) -> Result<Option<Charge<'_>>, String> {
         let (Write::Create { key, object, .. } | Write::Update { key, object, .. }) = write else { return Ok(None) };
-        // Of a quota itself only that there is one more can count; its status is written under this very lock.
+        // Only the creation of a quota can count, no update: its status is written under this very lock.
         if key.namespace.is_empty() || key.resource == QUOTAS && old.is_some() {
             return Ok(None);
         }

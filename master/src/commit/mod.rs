@@ -21,7 +21,7 @@
 //!     charge      the quotas of the namespace, counted under one lock                           ledger
 //!     write       claims and revision, in one step of the store; or a rehearsal of that store
 //!
-//! A lost race is run again. How much of it, follows from what the other writer has changed:
+//! A lost race is run again. The other writer's change decides how much is repeated:
 //!
 //! - Another object has the name, the address or the port that the server generated. Only *settle* is repeated: the
 //!   draft holds none of these values, and the advisers were asked about the draft.
@@ -54,8 +54,8 @@ use furniture::NAMESPACES;
 use serde_json::Value;
 use written::{Drafted, Last, ReadBack, ToWrite, in_place, key_of, to_show};
 
-/// Lost races after which a write is given up. Of those who write one object at a time one wins a batch of writes, so
-/// this is more than there are requests at work at once.
+/// Lost races after which a write is given up. Of the concurrent writers of an object one wins in each batch, so the
+/// limit exceeds the number of concurrent requests.
 const RACES_LOST_MAX: usize = 100;
 /// The prefix of the claims' spaces for creation tokens.
 const TOKENS: &str = "creationToken/";

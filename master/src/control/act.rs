@@ -38,7 +38,7 @@ pub struct Gate {
     workloads: bool,
     own: Option<Arc<Own>>,
     node_grace: Duration,
-    /// `None`: nobody is asked.
+    /// `None`: no agent is asked.
     agents: Option<Agents>,
     rules: ControlRules,
 }
@@ -244,7 +244,7 @@ impl Gate {
 
     /// Reports damaged files as events about the objects in these files: an object's events show its damage.
     pub fn tell_files(&self, reason: &'static str, files: &[Damage], now: Now) {
-        // What is no object's is told of the namespace that is the cluster.
+        // Damage without an object is reported on the namespace that stands for the cluster.
         let cluster = Key {
             resource: Resource::core("namespaces"),
             namespace: String::new(),
@@ -339,7 +339,7 @@ impl Gate {
             object["status"] = status.clone();
             Ok(whole(Part::Status, object))
         })?;
-        // Whoever wrote since has seen why it goes, or is quicker and the key is looked at again.
+        // A writer since then has seen the reason of the deletion, or was quicker and the key is looked at again.
         let stored = self.registry.store.get(key).ok().flatten();
         let Some(stored) = stored.filter(|stored| says(&stored.json, status)) else { return Ok(None) };
         self.delete(key, stored.revision, |kind, old| departed(kind, old, None, None, now))

@@ -67,8 +67,8 @@ pub fn target(backend: &Backend<'_>) -> ObjectReference {
 
 /// The pod's address, and whether it serves. `None`: it cannot be reached.
 fn address(cluster: &Cluster, pod: &PodView, standing: Option<&EndpointsView>) -> Option<(String, bool)> {
-    // Nobody knows whether the pods of a silent node serve. A node that never said anything is not held against its
-    // pods.
+    // Whether the pods of a silent node serve is unknown. A node that never reported a status does not count against
+    // its pods.
     let silent = cluster.nodes.get(&pod.node).is_some_and(|node| node.silent());
     let takes = |ready: bool| ready && !silent;
     if let (None, Some(standing)) = (pod.ready, standing) {
@@ -82,13 +82,13 @@ fn address(cluster: &Cluster, pod: &PodView, standing: Option<&EndpointsView>) -
             }
         }
     }
-    // An address of this host alone reaches nobody, and Endpoints that name it would be refused as a whole.
+    // A host-local address is unreachable for clients, and the API refuses Endpoints with such an address as a whole.
     let reached = !pod.ip.is_empty() && elsewhere(&pod.ip).is_none();
     let ready = pod.ready == Some(true) || !cluster.holds(ControlRule::OnlyReadyPodsServe);
     reached.then(|| (pod.ip.clone(), takes(ready)))
 }
 
-/// The service's port as this pod has it; a name that none of its containers has is no port.
+/// The service's port on this pod; `None` for a named port that no container of the pod has.
 fn resolve(port: &ServicePort, pod: &PodView) -> Option<Port> {
     let wanted = protocol(&port.protocol);
     let number = match &port.target_port {

@@ -74,7 +74,7 @@ pub fn is_ours(node: &NodeView) -> bool {
     memchr::memmem::find(&node.document.json, AGENT.as_bytes()).is_some() && said(node).is_some_and(|node| node.0)
 }
 
-/// The address of a node of ours.
+/// The address of a node with this project's agent.
 pub fn address(node: &NodeView) -> Option<IpAddr> {
     said(node).filter(|(ours, _)| *ours)?.1
 }

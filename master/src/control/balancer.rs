@@ -124,7 +124,7 @@ fn clash<'c>(
     first(&taken, service).map(|(port, by)| Clash { node, port, by })
 }
 
-/// Of the first node, by name; how many more there are does not say who holds them.
+/// Names the holder on the first node by name; further nodes are only counted.
 fn words(clashes: &[Clash<'_>]) -> Option<String> {
     let Clash { node, port, by } = clashes.first()?;
     let HostPort { port, protocol, .. } = port;

@@ -5,8 +5,8 @@
 //!     minAvailable: 50%           expected: what their owners are to have  desired: half of it, rounded up
 //!     maxUnavailable: 1 or 20%    expected: what their owners are to have  desired: the rest
 //!
-//! Who evicts counts down what is allowed, and names the pod in `disruptedPods` until its deletion is seen: see
-//! `coracle_api::strategy::eviction`. What cannot be counted allows nothing.
+//! An eviction lowers the allowed disruptions, and names the pod in `disruptedPods` until the pod's deletion is seen:
+//! see `coracle_api::strategy::eviction`. A budget that cannot be counted allows no disruption.
 
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
@@ -106,7 +106,7 @@ pub fn by_namespace(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> 
     cluster.within::<BudgetView>(&change.key.namespace).map(|(key, _)| key.clone()).collect()
 }
 
-/// The budgets that guard pods of this object or of its dependents: their expected number depends on its size.
+/// Budgets for pods of this object or of the object's dependents: the number of expected pods depends on the sizes.
 pub fn by_scale(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     if change.is_unreadable() {
         return by_namespace(cluster, change);
@@ -266,7 +266,7 @@ fn scale(cluster: &Cluster, namespace: &str, guarded: &Guarded) -> Result<(i64, 
     Ok((owners.values().sum(), unmanaged))
 }
 
-/// Why nobody can say how many pods the owner of one is to have.
+/// The reason why the number of pods that a pod's owner should have is unknown.
 fn unscaled(cluster: &Cluster, key: &Key, pod: &PodView) -> String {
     #[derive(Deserialize)]
     struct Owned {

@@ -45,7 +45,7 @@ pub struct Cluster {
     pub damaged: BTreeSet<Key>,
     /// Nodes whose deletion was seen while pods were bound to them, and the uptime then.
     pub removed_nodes: BTreeMap<String, Duration>,
-    /// The uptime of the last sign of life of each node.
+    /// By node: the uptime of the last sign of life.
     heard: BTreeMap<String, Duration>,
 }
 
@@ -238,7 +238,7 @@ impl Cluster {
         self.pods.within(namespace).map(|(key, pod)| (key, &**pod))
     }
 
-    /// The pods of a namespace that have all of these labels; without one, none.
+    /// The pods of a namespace with all these labels; without any label, no pods.
     pub fn pods_labelled<'a>(
         &'a self,
         namespace: &'a str,
@@ -301,7 +301,7 @@ impl Cluster {
         self.shelves.shelf().iter()
     }
 
-    /// The objects of a type of view that name this one as an owner.
+    /// The dependents of an object that are read as this view.
     pub fn dependents<'a, V: View>(&'a self, key: &'a Key) -> impl Iterator<Item = (&'a Key, &'a V)> {
         let of = |key: &&Key| V::OF.contains(&key.resource);
         self.references.dependents(key).filter(of).filter_map(|key| Some((key, self.get(key)?)))
@@ -329,7 +329,7 @@ impl Cluster {
         let names = |key: &Key, pod: &PodView| {
             let document = view::document(&pod.document);
             let volumes = document["spec"]["volumes"].as_array().into_iter().flatten();
-            // The claim that a pod brought with it goes with it.
+            // The claim of an ephemeral volume goes with its pod.
             let own = |volume: &serde_json::Value| {
                 let name = volume["name"].as_str().unwrap_or_default();
                 !pod.ending && volume["ephemeral"].is_object() && claim.name == format!("{}-{name}", key.name)

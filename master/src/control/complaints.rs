@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Complaints that are remembered. Only when everything fails do more keys than this fail.
 const COMPLAINTS_MAX: usize = 1000;
-/// Repeated looks of all keys that may come at once; one more after each of these times.
+/// Repeated looks at all keys together that may come at once; each `ONE_MORE_AFTER` allows a further look.
 const AT_ONCE: u32 = 100;
 const ONE_MORE_AFTER: Duration = Duration::from_millis(100);
 

@@ -1,8 +1,8 @@
 //! The row of a controller: the objects that the controller follows, the keys that a change of an object concerns, and
 //! the decision about a key. PURE.
 //!
-//! Changes are routed by group and plural, before any function of a row is asked: a row never sees an object of a
-//! foreign kind that is called like one of its own.
+//! Changes are routed by group and plural before any function of a row is called: a row never sees an object of a
+//! foreign kind with the same name as a followed kind.
 
 pub use super::since::Now;
 
@@ -84,7 +84,7 @@ pub enum Follow {
         shelf: Option<fn(&mut Shelves)>,
         keys: Concerned,
     },
-    /// Whatever goes, of any kind. `awaited`: whether anybody cares at present.
+    /// Deletions of objects of any kind. `awaited`: whether the controller waits for deletions at present.
     Departures {
         awaited: fn(&Cluster) -> bool,
         keys: Concerned,
@@ -105,7 +105,7 @@ pub enum News {
 }
 
 impl Follow {
-    /// Objects of the kinds of a view.
+    /// Follows the objects that are read as this view.
     pub fn view<V: View>(keys: Concerned) -> Follow {
         Follow::Kind { of: V::OF, only: V::concerns, shelf: Some(Shelves::add::<V>), keys }
     }
@@ -131,7 +131,7 @@ impl Follow {
     }
 }
 
-/// A change of one object that the cluster has taken in.
+/// A change of an object, already applied to the cluster.
 pub struct ObservedChange<'a> {
     pub key: &'a Key,
     /// The object is not there any more.
@@ -150,7 +150,7 @@ impl ObservedChange<'_> {
         self.before.unreadable
     }
 
-    /// Of a pod: how it was, and how it is.
+    /// The pod before the change, and the pod now.
     pub fn pods<'c>(&'c self, cluster: &'c Cluster) -> impl Iterator<Item = &'c PodView> {
         self.was().into_iter().chain(cluster.pod(self.key))
     }

@@ -77,8 +77,8 @@ impl Messages {
     }
 }
 
-/// By key, in one piece of memory: entries come in a burst of other work, and each would hold a page of its own back
-/// when the rest of the burst is given back to the host.
+/// Entries by key, in a single allocation: entries are made in a burst of other work, and separate allocations would
+/// each keep a page when the rest of the burst's memory is given back to the host.
 struct Remembered<T> {
     entries: Vec<Entry<T>>,
 }
@@ -130,7 +130,7 @@ fn hash(of: impl Hash) -> u64 {
 }
 
 impl Correlator {
-    /// `message`: with the name of what was made. `moment`: of the event, if it is told anew.
+    /// `message`: with the name of the made object. `moment`: names the event if a new event is told.
     pub fn tell(&mut self, tale: &EventDraft, message: String, moment: u64, uptime: Duration) -> Telling {
         let about = &tale.about;
         let object =

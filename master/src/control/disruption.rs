@@ -1,4 +1,4 @@
-//! Pods that say they are to be disrupted, and are not being deleted after all: they stay, and say so no more. PURE.
+//! Pods with a DisruptionTarget condition that are not deleted in time: the condition is withdrawn. PURE.
 
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};

@@ -129,7 +129,7 @@ fn mirrored(
     intents
 }
 
-/// Pods on nodes that are not there are in no slice: nobody knows where they are.
+/// Pods on missing nodes are in no slice: their location is unknown.
 fn strays(
     cluster: &Cluster,
     key: &Key,
@@ -222,7 +222,7 @@ fn subsets(
 }
 
 fn address(service: &ServiceView, backend: &Backend<'_>) -> EndpointAddress {
-    // A pod that was never placed may have an address all the same, by a status that somebody wrote.
+    // A pod that was never placed may have an address all the same, if a client wrote the status.
     let node_name = Some(backend.pod.node.clone()).filter(|node| !node.is_empty());
     let hostname = backend.hostname(service).unwrap_or_default();
     EndpointAddress { ip: backend.ip.clone(), hostname, node_name, target_ref: Some(target(backend)) }

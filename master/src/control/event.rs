@@ -25,7 +25,7 @@ pub fn cut_message(message: &str) -> &str {
     cut(message, EVENT_MESSAGE_BYTES_MAX)
 }
 
-/// Of the nth event of this process: no two have the same.
+/// The moment of the nth event of this process; moments are unique.
 pub fn moment(nth: u64, now: Now) -> u64 {
     u64::try_from(now.wall.0.as_nanosecond().unsigned_abs() + u128::from(nth)).unwrap_or(nth)
 }

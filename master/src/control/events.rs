@@ -11,7 +11,7 @@ use std::time::Duration;
 pub const LIFE: Duration = Duration::from_secs(3600);
 /// Events kept in all; beyond that the oldest go first. About 2 MB.
 pub const COUNT_MAX: usize = 2000;
-/// Bytes of all events that are kept. Long ones leave room for fewer.
+/// Bytes of all kept events together. Long events leave room for fewer events.
 pub const BYTES_MAX: usize = 8 << 20;
 
 /// The controller's only key: all events together.

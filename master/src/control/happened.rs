@@ -3,13 +3,13 @@
 use super::view::{NodeView, PodView};
 use std::collections::VecDeque;
 
-/// Happenings that are remembered. Who has missed one is looked at in any case.
+/// The number of remembered happenings. A pod that missed a forgotten happening is looked at in any case.
 const LENGTH_MAX: usize = 256;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
     NodeCame(String),
-    /// Labels, taints, cordon, or what it has.
+    /// A node's uid, labels, cordon or resources have changed; changed taints are `NodeTaints`.
     NodeChanged(String),
     NodeTaints(String),
     /// A node is gone.
@@ -18,7 +18,7 @@ pub enum Happening {
     PodLeft,
     /// A pod has got a node, or other labels there.
     PodCame,
-    /// A service has left ports of nodes that its balancer held.
+    /// The balancer has released a service's ports on nodes.
     PortsLeft,
     /// Something about claims, volumes, classes.
     Storage,

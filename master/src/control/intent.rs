@@ -182,7 +182,7 @@ pub enum Lookup {
     Contents(String),
     /// Counts the use of its quotas, under the lock that writes are charged under.
     Recount(String),
-    /// What pods take. The answer is in the cluster later, and wakes who follows it.
+    /// The usage of pods. The answer comes into the cluster later, and wakes the controllers that follow it.
     Readings,
 }
 
@@ -223,7 +223,7 @@ pub struct Decision {
     pub memo: Option<Memo>,
 }
 
-/// What a controller remembers of one of its keys, in memory alone, until a decision brings none.
+/// A controller's memory about a key: kept only in memory, until a decision brings no memo.
 #[derive(Clone)]
 pub struct Memo(Arc<dyn Any + Send + Sync>);
 

@@ -1,5 +1,5 @@
-//! Pods by their labels, and who selects by labels: who a selector names, and who names a pod, is found without a look
-//! at all others of the namespace. PURE.
+//! Pods by their labels, and selecting objects by their selectors: the pods of a selector, and the selectors that match
+//! a pod, are found without a look at all objects of the namespace. PURE.
 
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::Key;
@@ -46,7 +46,7 @@ impl Labelled {
         wanted: &[(&str, &str)],
     ) -> impl Iterator<Item = &'a Arc<Key>> + use<'a> {
         let sets = wanted.iter().map(|(name, value)| self.by_pair.get(&pair(namespace, name, value)));
-        // A label that nobody has has no set.
+        // A label without any object has no set.
         let rarest = sets.min_by_key(|set| set.map_or(0, BTreeSet::len)).flatten();
         rarest.into_iter().flatten()
     }

@@ -100,8 +100,8 @@ fn end(key: &Key, Contents { namespace, seen, items, damaged }: &Contents, wall:
         let delete = |item: &&&Item| Intent::Delete { key: item.key.clone(), seen: item.revision, at_once: false };
         return due.iter().map(delete).collect();
     }
-    // An object that cannot be read is not deleted over somebody's head: the namespace waits until a person gives it
-    // up.
+    // An unreadable object is not deleted without a person's decision: the namespace waits until a person gives the
+    // object up.
     let (empty, waits_for) = (left.is_empty() && damaged.is_empty(), waits_for(namespace));
     let emptied = || vec![Intent::Emptied { key: key.clone(), seen: *seen }];
     if empty && waits_for == WaitsFor::Nothing {
@@ -121,7 +121,7 @@ fn end(key: &Key, Contents { namespace, seen, items, damaged }: &Contents, wall:
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitsFor {
     Contents,
-    /// A finalizer of somebody else.
+    /// A foreign finalizer.
     Others,
     /// A start in the middle.
     Nothing,

@@ -1,5 +1,5 @@
-//! Node life: a node that is silent for too long is Unknown and its pods are not ready; its conditions keep new pods
-//! off it; the pods of a node that is not there, and has not come for a while, are given up. PURE.
+//! Node life: a node that is silent for too long is Unknown and its pods are not ready; a node's conditions keep new
+//! pods off the node; the pods of a node that has not existed for a while are given up. PURE.
 //!
 //! Silence is measured by uptime, never by the clocks of two hosts. A node that comes back says so itself, with its
 //! next status.
@@ -32,10 +32,10 @@ const OURS: [&str; 7] = [
     "node.kubernetes.io/network-unavailable",
     "node.kubernetes.io/pid-pressure",
 ];
-/// Conditions that nobody knows any more once a node is silent.
+/// Conditions that become Unknown when a node is silent.
 const DOUBTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
-/// How long kubelets may keep what they have read of secrets, by the number of nodes; nobody reads it but people and
-/// old clients.
+/// How long kubelets may cache secrets, by the number of nodes; only people and old clients still read this
+/// annotation.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 const TTL_S: [(usize, &str); 4] = [(100, "0"), (500, "15"), (1000, "30"), (2000, "60")];
 const TTL_S_MAX: &str = "300";
@@ -44,7 +44,7 @@ const MIRRORED: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 const SOURCE: &str = "node-controller";
 
-/// Nodes, and those that pods are bound to or that have a lease though they are not there.
+/// All existing nodes, and missing nodes that still have bound pods or a lease.
 pub fn all(cluster: &Cluster) -> Vec<Key> {
     let leases = cluster.all::<LeaseView>().map(|(key, _)| key.name.as_str());
     let mut names: Vec<&str> = cluster.nodes.keys().map(String::as_str).chain(cluster.hosts()).chain(leases).collect();
@@ -58,7 +58,7 @@ pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     change.pods(cluster).filter(|pod| !pod.node.is_empty()).map(|pod| node_key(&pod.node)).collect()
 }
 
-/// A lease is called like its node. Its renewal matters to who is thought to be gone, or is.
+/// A lease has the name of its node. A renewal only matters for a silent or missing node.
 pub fn by_lease(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let silent = cluster.get::<LeaseView>(change.key).is_some()
         && cluster.nodes.get(&change.key.name).is_none_or(NodeView::silent);
@@ -101,8 +101,8 @@ fn silent_at(cluster: &Cluster, name: &str, node: &NodeView) -> Duration {
     cluster.settings.round_after(cluster.heard(name).unwrap_or_default() + cluster.settings.node_grace + first)
 }
 
-/// The next write that makes a node's marks agree with what it says of itself. One at a time: its event brings the
-/// next.
+/// The next write that makes a node's labels, taints and annotations agree with its reported state. A single write at
+/// a time: the write's event brings the next write.
 fn marked(cluster: &Cluster, name: &str, node: &NodeView, now: Now) -> Option<Intent> {
     let mut object = document(&node.document);
     let many = cluster.nodes.len();
@@ -197,7 +197,7 @@ fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
     Decision { wake_at, ..Decision::of(intents) }
 }
 
-/// Somebody says that a node is gone for good: nobody waits for its word about pods that are to end.
+/// A person marked a node as gone for good: its terminating pods are given up without waiting for the agent.
 fn out_of_service(cluster: &Cluster, name: &str, node: &NodeView) -> Vec<Intent> {
     if node.ready == "True" || node.taints.iter().all(|taint| taint.key != OUT_OF_SERVICE) {
         return Vec::new();

@@ -344,7 +344,7 @@ mod tests {
         let made = ["make endpoints 192.0.2.7", "make endpointslices 192.0.2.7"];
         check(&with(&[other.clone(), here.clone()]), &made);
         check(&with(std::slice::from_ref(&other)), &["make endpoints 192.0.2.9", "make endpointslices 192.0.2.9"]);
-        // Of two others nobody can say; nor of one that has said nothing, or only what no pod could reach.
+        // No address: two nodes on other hosts, a node that reports no address, or an address that no pod could reach.
         check(&with(&[other.clone(), (nodes.clone(), "c", node("third", "192.0.2.8"))]), &[]);
         check(&with(&[(nodes.clone(), "b", json!({"metadata": {"uid": "x"}}))]), &[]);
         check(&with(&[(nodes, "b", node("here", "127.0.0.1"))]), &[]);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// and of flash.
 pub const ENDED_MAX: usize = 500;
 
-/// Pods that have ended: those that were evicted first, whom nobody counts any more, then the oldest.
+/// Ended pods in the order of their deletion: evicted pods first, because no controller counts them, then the oldest.
 #[derive(Default)]
 pub struct Ended {
     by_age: BTreeSet<(bool, i64, Arc<Key>)>,

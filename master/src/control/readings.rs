@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Readings {
     /// When they were told, by uptime. `None`: never yet.
     at: Option<Duration>,
-    /// An agent answered: there is somebody to ask.
+    /// An agent answered: the metrics are available.
     pub answered: bool,
     /// By namespace and name.
     pods: HashMap<(String, String), Reading>,

@@ -11,7 +11,7 @@ use coracle_api::strategy::finalizer::{FOREGROUND, ORPHAN};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Hold claims, volumes and classes of attributes that are being deleted while somebody uses them.
+/// Finalizers that hold claims, volumes and VolumeAttributesClasses during a deletion while the object is in use.
 pub const GUARDS: [&str; 3] =
     ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", "kubernetes.io/vac-protection"];
 
@@ -24,7 +24,7 @@ pub struct References {
     unlooked: BTreeSet<Key>,
     /// Objects that are being deleted and protected.
     guarded: BTreeSet<Key>,
-    /// Objects of which a reference, or the object at its other end, has changed.
+    /// Objects with a changed reference, or with a change in an owner or dependent.
     changed: BTreeSet<Key>,
 }
 
@@ -169,7 +169,7 @@ impl References {
         self.guarded.iter().filter(move |key| key.namespace == namespace)
     }
 
-    /// The objects that name this one as an owner, by its key alone: whoever asks compares the uid.
+    /// The objects with an owner reference to this key. The caller must compare the uid.
     pub fn dependents(&self, key: &Key) -> impl Iterator<Item = &Key> {
         self.known.get(key).into_iter().flat_map(|known| &known.dependents)
     }
@@ -209,7 +209,7 @@ impl References {
     }
 
     fn put(&mut self, key: &Key, revision: Revision, state: State) {
-        // Events own nothing, and nobody waits for them.
+        // Events own nothing, and no owner waits for an event.
         let matters = matches!(&state, State::Here(object) if object.deleting || !object.owners.is_empty());
         if (!matters || key.resource == EVENTS) && !self.known.contains_key(key) {
             return;
@@ -271,8 +271,8 @@ impl References {
         }
     }
 
-    /// Whether an object that waits has nothing to wait for: nothing that it owns blocks it, or all that does waits for
-    /// it in its turn.
+    /// Whether a waiting object has nothing to wait for: no dependent blocks the object, or all blocking dependents in
+    /// turn wait for the object.
     pub fn waits_for_nothing(&self, key: &Key) -> bool {
         let (mut seen, mut left) = (BTreeSet::new(), vec![key]);
         let mut circle = false;

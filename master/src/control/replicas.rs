@@ -99,7 +99,7 @@ impl TemplateView {
     }
 }
 
-/// A view of a kind of parents.
+/// A view of objects that own pods.
 pub trait Parent: View {
     fn template(&self) -> &TemplateView;
 }
@@ -144,7 +144,7 @@ pub struct Pods<'c> {
     pub active: Vec<Pod<'c>>,
     /// Those that are over, or are being deleted.
     pub over: Vec<Pod<'c>>,
-    /// Those of which the file cannot be read, by their names. They may run, so nothing is made in their place.
+    /// The number of unreadable pods that belong here by their names. They may run, so no pod is made in their place.
     pub damaged: usize,
 }
 
@@ -159,7 +159,7 @@ impl<'c> Pods<'c> {
     }
 }
 
-/// Finds the pods of a parent; adopts and releases those that changed sides.
+/// Finds the pods of a parent; adopts matching orphans, and releases pods that no longer match.
 pub fn claim<'c>(cluster: &'c Cluster, key: &'c Key, parent: &'c TemplateView, intents: &mut Vec<Intent>) -> Pods<'c> {
     claim_of(cluster, key, parent, &|_| true, intents)
 }
@@ -224,7 +224,7 @@ pub fn pod(key: &Key, parent: &TemplateView) -> Value {
     of_template(key, parent, &document(&parent.document)["spec"]["template"])
 }
 
-/// A new pod of a template that may be an older one of the parent.
+/// A new pod from a template, which may be an older template of the parent.
 pub fn of_template(key: &Key, parent: &TemplateView, template: &Value) -> Value {
     let mut metadata = json!({
         "generateName": generated_base(&key.name),

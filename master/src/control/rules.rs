@@ -45,7 +45,7 @@ pub enum ControlRule {
     RoomIsCounted,
     /// Only ready pods serve.
     OnlyReadyPodsServe,
-    /// A volume that is bound is nobody else's.
+    /// A bound volume belongs to a single claim.
     BoundVolumesAreTaken,
     /// A DaemonSet's update takes away no more pods than may be missing.
     DaemonsStayAvailable,

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Own {
     /// The range of service addresses.
     pub range: Cidr,
-    /// The name of its host, if known.
+    /// The master's host name, if known.
     pub host: Option<String>,
     /// Services of type LoadBalancer are this cluster's to balance.
     pub balancer: bool,
@@ -27,7 +27,7 @@ pub struct Settings {
     /// The certificate that `kube-root-ca.crt` holds. `None`: this master has none.
     pub authority: Option<Arc<str>>,
     pub zones: Zones,
-    /// There are agents that tell what pods take.
+    /// Agents report the usage of pods to this master.
     pub measured: bool,
     pub rules: ControlRules,
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As much of an object as controllers read of it.
+/// The part of an object that controllers read.
 pub trait View: Sized + Send + 'static {
     /// The kinds of object that are read as this view.
     const OF: &'static [Resource];
@@ -23,7 +23,7 @@ pub trait View: Sized + Send + 'static {
     /// Whether it selects others by their labels, and is to be found by those.
     const SELECTS: bool = false;
 
-    /// The labels that whoever it selects has.
+    /// Labels that every selected object has.
     fn wanted(&self) -> Vec<(&str, &str)> {
         Vec::new()
     }
@@ -64,7 +64,7 @@ impl<V: View> Shelf<V> {
         self.views.iter().map(|(key, view)| (&**key, view))
     }
 
-    /// The views of a namespace, of all kinds that are read so.
+    /// The views in a namespace, for all kinds that are read as this view.
     pub fn within<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a V)> {
         V::OF.iter().flat_map(move |resource| {
             // The keys are in the order of their namespaces.
@@ -74,7 +74,7 @@ impl<V: View> Shelf<V> {
         })
     }
 
-    /// Those of a namespace that nobody's controller acts on.
+    /// The views in a namespace without a controlling owner.
     pub fn orphans_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a V)> {
         V::OF.iter().flat_map(move |resource| {
             let first = Key { resource: resource.clone(), namespace: namespace.to_owned(), name: String::new() };
@@ -84,7 +84,7 @@ impl<V: View> Shelf<V> {
         })
     }
 
-    /// Those of a namespace that may select who has these labels; no other does.
+    /// Candidates in a namespace whose selectors may match these labels; no object besides the candidates matches.
     pub fn selecting<'a, 'l>(
         &'a self,
         namespace: &'l str,

@@ -24,7 +24,7 @@ pub struct Since {
 }
 
 impl Since {
-    /// `was`: what was known of it already. `known`: the object was.
+    /// `was`: the earlier value, if any. `known`: the object itself was known before.
     pub fn of(was: Option<Since>, known: bool, uptime: Duration) -> Since {
         was.unwrap_or(Since { seen: uptime, witnessed: known })
     }

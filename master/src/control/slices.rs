@@ -1,4 +1,4 @@
-//! EndpointSlices: the endpoints of a service in pieces, so that a change of one pod writes one piece. PURE.
+//! EndpointSlices: the endpoints of a service in pieces; a change of a pod writes a single piece. PURE.
 //!
 //!     backends of a service -> spots by port -> the slices that stand, filled up -> intents
 //!     a person's Endpoints -> `mirror`
@@ -27,11 +27,11 @@ use std::collections::BTreeMap;
 /// Of one slice; Kubernetes cuts at the same number.
 const SPOTS_MAX: usize = 100;
 const HEADLESS: &str = "service.kubernetes.io/headless";
-/// Labels of slices that say nothing of their service's own.
+/// Labels of slices that are not copies of the service's labels.
 const OWN_LABELS: [&str; 3] = [SERVICE, MANAGED_BY, HEADLESS];
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The slices of one service, as they should be.
+/// The wanted slices of a service.
 pub struct Wanted {
     by: &'static str,
     labels: Labels,
@@ -42,7 +42,7 @@ pub struct Wanted {
     spots: BTreeMap<Group, BTreeMap<Id, Spot>>,
 }
 
-/// What all spots of a slice share: the family of their addresses, and their ports with what is spoken there.
+/// The common properties of a slice's spots: the address family, and the ports with their application protocols.
 type Group = (&'static str, Vec<(Port, String)>);
 /// The pod's uid, or nothing, and the address.
 type Id = (String, String);
@@ -100,7 +100,7 @@ pub fn services<'a>(cluster: &'a Cluster, change: &'a ObservedChange<'_>) -> imp
     slices.filter_map(|slice| slice.key_of_service(change.key))
 }
 
-/// Whether a slice can say where a pod is. Whoever publishes all publishes it all the same.
+/// Whether a slice can name the pod's node. A service that publishes unready addresses publishes such a pod too.
 pub fn is_placed(cluster: &Cluster, service: &ServiceView, backend: &Backend<'_>) -> bool {
     let there = |node: &String| {
         node.is_empty() || cluster.nodes.contains_key(node) || cluster.damaged.contains(&node_key(node))
@@ -167,9 +167,9 @@ impl Wanted {
 /// What becomes of a slice.
 enum Standing<'a> {
     Is(StandingSlice<'a>),
-    /// It cannot be read, or is of another service of that name.
+    /// The slice is unreadable, or belongs to an earlier service with the same name.
     Goes,
-    /// It is being deleted, and waits for somebody: another takes its place.
+    /// The slice is being deleted and waits for a finalizer: a new slice takes its place.
     Ends,
 }
 
@@ -188,7 +188,7 @@ fn is_ending(cluster: &Cluster, service: &Key) -> bool {
     cluster.get::<NamespaceView>(&namespace_key(&service.namespace)).is_some_and(|namespace| namespace.ends)
 }
 
-/// Of a service that has gone. Those that nobody owns were to stay.
+/// Deletes the slices of a service that is gone. Slices without an owner were meant to stay.
 pub fn outlived(cluster: &Cluster, service: &Key) -> Vec<Intent> {
     if is_ending(cluster, service) {
         return Vec::new();
@@ -200,7 +200,7 @@ pub fn outlived(cluster: &Cluster, service: &Key) -> Vec<Intent> {
     ours.filter(|(_, view)| owned(view)).map(|(key, view)| gone(key, view)).collect()
 }
 
-/// `moment`: what a slice that is written shows as its last change.
+/// `moment`: the time of the last change that written slices show.
 pub fn decide(cluster: &Cluster, service: &Key, mut wanted: Wanted, moment: Option<Time>) -> Vec<Intent> {
     if is_ending(cluster, service) {
         return Vec::new();
@@ -231,7 +231,7 @@ pub fn decide(cluster: &Cluster, service: &Key, mut wanted: Wanted, moment: Opti
         let spots: Vec<Spot> = rest.into_values().collect();
         fresh.extend(spots.chunks(SPOTS_MAX).map(|piece| (group.clone(), piece.to_vec())));
     }
-    // As in Kubernetes a service that nobody serves has one slice, with nothing in it.
+    // As in Kubernetes, a service without backends has a single empty slice.
     let nobody = fresh.is_empty() && standing.iter().all(|slice| slice.spots.is_empty());
     if nobody {
         fresh.push((("IPv4", Vec::new()), Vec::new()));
@@ -244,7 +244,7 @@ pub fn decide(cluster: &Cluster, service: &Key, mut wanted: Wanted, moment: Opti
             intents.push(slice.update(&wanted, moment));
         }
     }
-    // One that is over becomes one that is new.
+    // An obsolete slice is rewritten as a new slice of the same address family.
     for (key, view, family) in over {
         match fresh.pop_if(|((wanted, _), _)| *wanted == family) {
             Some((group, spots)) => intents.extend(turned(key, view, &wanted, (&group, &spots), moment)),
@@ -286,7 +286,7 @@ fn turned(
     if ["endpoints", "ports"].iter().all(|field| same(field)) && object["metadata"] == before["metadata"] {
         return None;
     }
-    // It is a new one, but for its name.
+    // Apart from the name, the slice becomes a new slice.
     if let Some(metadata) = object["metadata"].as_object_mut() {
         for field in ["annotations", "finalizers"] {
             metadata.remove(field);
@@ -300,7 +300,7 @@ fn is_none(list: &Value) -> bool {
     list.as_array().is_none_or(Vec::is_empty)
 }
 
-/// What stays of it is taken out of what is wanted.
+/// Compares a slice with the wanted state, and takes the spots that stay in the slice out of `wanted`.
 fn stands<'a>(key: &'a Key, view: &'a SliceView, wanted: &mut Wanted) -> Standing<'a> {
     let Ok(slice) = serde_json::from_slice::<Slice>(&view.document.json) else { return Standing::Goes };
     if slice.metadata.deletion_timestamp.is_some() {
@@ -350,7 +350,7 @@ fn create(service: &Key, wanted: &Wanted, (family, ports): &Group, spots: &[Spot
     Intent::Create { resource: SLICES, namespace: service.namespace.clone(), object }
 }
 
-/// What names of its slices are generated of.
+/// The base of generated names for a service's slices.
 fn generated_name(service: &Key) -> String {
     format!("{}-", generated_base(&service.name).trim_end_matches('-'))
 }
@@ -359,7 +359,7 @@ fn generated_name(service: &Key) -> String {
 fn shown_spots(wanted: &Wanted, spots: &[Spot]) -> Value {
     let one = |spot: &Spot| {
         let mut shown = endpoint(spot);
-        // Of what a person wrote nobody knows more.
+        // A person's Endpoints give only readiness: the other conditions are unknown.
         if wanted.by == MIRROR {
             shown["conditions"] = json!({"ready": spot.ready});
         }

@@ -34,7 +34,7 @@ pub enum Rest {
     Stop,
 }
 
-/// What was done so far: of one change it does not grow with the cluster.
+/// The work done so far. The work for a single change does not grow with the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     /// Keys that were looked at.
@@ -56,7 +56,7 @@ pub struct Step {
     complaints: Complaints,
     /// What decisions wanted to be remembered of their keys.
     memories: BTreeMap<Owner, Value>,
-    /// What controllers remember of their keys.
+    /// The controllers' memos about their keys.
     memos: BTreeMap<Owner, Memo>,
     wakes: Wakes,
     inbox: Inbox,
@@ -269,7 +269,7 @@ impl Step {
         let failed = outcome.unwrap_or_else(|_| Some(Refusal::from("its controller panicked".to_owned())));
         let (refused, patience) = (self.controllers.row(owner).refused, self.controllers.row(owner).patience);
         let Some(refusal) = failed else {
-            // Its status may still say so.
+            // The status may still show the old refusal.
             if self.complaints.remove(owner) && refused.is_some() {
                 self.dirty.insert(owner.clone());
             }
@@ -284,7 +284,7 @@ impl Step {
         if let Some(tale) = refused(&self.cluster, &owner.key, &refusal) {
             self.gate.tell(&tale, None, now);
         }
-        // Its status is to say so.
+        // The status must show the new refusal.
         if novelty == Novelty::First {
             self.dirty.insert(owner.clone());
         }
@@ -369,7 +369,7 @@ impl Step {
             self.dirty.insert(owner.clone());
         }
         if wrote && let Some(at) = self.throttle.wrote(owner, now.uptime) {
-            // Its own writes have made it dirty; it is looked at all the same, a little later.
+            // The key's own writes made the key dirty; the next look at the key comes a little later all the same.
             if !self.drain(now) {
                 self.wakes.stop();
             }

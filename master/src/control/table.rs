@@ -82,7 +82,7 @@ fn workloads() -> Vec<Controller> {
     ]
 }
 
-/// Where pods go, and the volumes that they find there.
+/// The scheduler, and the controllers for volumes and claims.
 fn placement() -> Vec<Controller> {
     let row = Controller::new;
     vec![
@@ -112,7 +112,7 @@ fn placement() -> Vec<Controller> {
     ]
 }
 
-/// Services and what is behind them.
+/// Services, their addresses, balancer and endpoints.
 fn network() -> Vec<Controller> {
     let row = Controller::new;
     vec![
@@ -187,7 +187,7 @@ pub struct Controllers {
     rows: Vec<Controller>,
 }
 
-/// One controller and one of its keys: the unit of work.
+/// The unit of work: a controller with a single key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     /// The place of the row in the table.
@@ -223,7 +223,7 @@ impl Controllers {
         Cluster::new(settings, References::of(kinds), shelves)
     }
 
-    /// Which objects of a kind are followed.
+    /// A test for the objects of this kind that controllers follow.
     pub fn followed(&self, resource: &Resource) -> impl Fn(&Key) -> bool + Send + use<> {
         let mut tests: Vec<fn(&Key) -> bool> = Vec::new();
         for follow in self.rows.iter().flat_map(|row| &row.follows) {
@@ -272,7 +272,7 @@ impl Controllers {
         rows.flat_map(|row| changed.iter().map(move |key| owner(row, key))).collect()
     }
 
-    /// Every key of those controllers that follow such news.
+    /// Every key of the controllers that follow this news.
     pub fn hearing(&self, news: News, cluster: &Cluster) -> BTreeSet<Owner> {
         let rows = self.rows.iter().enumerate();
         let rows =

@@ -1,5 +1,5 @@
-//! Templates of pods, told from each other: by a number that stands for their content, and by the hash in the names of
-//! what is made of them. PURE.
+//! Pod templates, distinguished by a hash of their content, and by the hash in the names of the objects made from
+//! them. PURE.
 
 mod printed;
 
@@ -7,7 +7,7 @@ use coracle_api::strategy::amounts::same_amounts;
 use serde_json::Value;
 use std::fmt;
 
-/// The label that tells the pods and ReplicaSets of one template of a Deployment from those of another.
+/// The label with the template's hash on the pods and ReplicaSets of a Deployment.
 pub const HASH_LABEL: &str = "pod-template-hash";
 /// How the template in a ControllerRevision takes the place of another: as a whole.
 pub const PATCH: &str = "$patch";
@@ -52,7 +52,7 @@ pub fn hash(template: &Value, collisions: Option<i32>) -> String {
     encoded(sum.0)
 }
 
-/// FNV-1a of what is written to it.
+/// A writer that hashes the written text with FNV-1a.
 struct Sum(u32);
 
 impl Default for Sum {
@@ -83,7 +83,7 @@ fn fnv1a_64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// FNV-1, of which the steps stand the other way round.
+/// FNV-1: the steps of FNV-1a in reverse order.
 pub fn fnv1_32<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> u32 {
     bytes.into_iter().fold(FNV_32, |hash: u32, byte| hash.wrapping_mul(FNV_32_PRIME) ^ u32::from(*byte))
 }

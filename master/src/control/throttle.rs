@@ -5,9 +5,9 @@ use super::table::Owner;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Looks of one key that write and follow each other at once: more than the steps of anything that settles by itself.
+/// Consecutive looks at a key that write: more looks than any process needs that settles by itself.
 const LOOKS_MAX: u32 = 200;
-/// One look more after each of these.
+/// The time after which a further look is allowed.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// How many looks each busy key has used up, and since when it gets them back.

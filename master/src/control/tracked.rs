@@ -1,4 +1,4 @@
-//! What a pod says to the job that made it. PURE.
+//! The part of a pod that the pod's job reads. PURE.
 
 use super::since::Since;
 use coracle_api::meta::{ObjectMeta, Time};
@@ -13,10 +13,10 @@ pub const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracked {
-    /// Its job has not counted it yet.
+    /// The job has not counted this pod yet.
     pub uncounted: bool,
     pub index: Option<i32>,
-    /// Pods of its index that failed before it, and those whose failure did not count.
+    /// Earlier failed pods of the same index; `ignored`: earlier pods whose failure did not count.
     pub failures: i32,
     pub ignored: i32,
     /// Of all its containers.
@@ -51,7 +51,7 @@ impl Tracked {
     }
 }
 
-/// The end of its last container; else when it was ready no more, or its deletion began, or it was made.
+/// The end of the last container; else the end of readiness, the start of the deletion, or the creation.
 fn finished(pod: &Pod) -> Option<Time> {
     let is_sidecar = |status: &&ContainerStatus| {
         pod.spec

@@ -1,5 +1,5 @@
-//! When the change happened that made endpoints what they are: the start of the pods and the service, as far as they
-//! are news. PURE.
+//! The time of the change behind the present endpoints: the earliest new moment at which a pod became ready or the
+//! service was made. PURE.
 //!
 //! What was told is remembered by service, so that a change without such a moment shows none.
 

@@ -1,4 +1,4 @@
-//! Jobs that have ended go some time after that, where they say so: `ttlSecondsAfterFinished`. PURE.
+//! Deletes a job `ttlSecondsAfterFinished` after its end, if the job sets this field. PURE.
 
 use super::controller::Look;
 use super::intent::{Decision, Intent};

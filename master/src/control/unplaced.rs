@@ -1,5 +1,5 @@
-//! Pods that are being deleted, are held by a finalizer and were never placed: no agent will say that they have ended,
-//! so they are failed here. PURE.
+//! Pods that are being deleted, are held by a finalizer and were never placed: no agent will report the end of such a
+//! pod, and this controller marks the pod as failed. PURE.
 
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};

@@ -1,15 +1,15 @@
-//! What pods take of a node together. PURE.
+//! The number of a node's pods and their summed requests. PURE.
 
 use super::view::PodView;
 use std::collections::BTreeMap;
 
-/// What pods take of a node together.
+/// The number of a node's pods and their summed requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeUsage {
     pub pods: i64,
     pub cpu_milli: i64,
     pub memory_bytes: i64,
-    /// The same for scores, where who asks for nothing counts as asking for a little.
+    /// The same for scores: a pod without a request counts with a small default.
     pub scored_cpu_milli: i64,
     pub scored_memory_bytes: i64,
     /// Ephemeral storage, huge pages, extended resources.

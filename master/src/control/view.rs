@@ -44,14 +44,14 @@ pub type Labels = BTreeMap<String, String>;
 
 /// The label of endpoints that a controller made, as Kubernetes has it.
 pub const MANAGED_BY: (&str, &str) = ("endpoints.kubernetes.io/managed-by", "endpoint-controller");
-/// Annotation of endpoints that leave addresses out.
+/// The annotation on endpoints with omitted addresses.
 pub const TRUNCATED: (&str, &str) = ("endpoints.kubernetes.io/over-capacity", "truncated");
 /// Annotation of a pod: those with lower numbers are deleted first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-/// Taints of nodes that are not well.
+/// Taints of nodes with problems.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
 pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-/// Why a pod is to be disrupted that its agent ends.
+/// The reason of a disruption by the pod's own agent.
 const BY_ITS_AGENT: &str = "TerminationByKubelet";
 
 #[derive(Clone, Debug)]
@@ -62,9 +62,9 @@ pub struct PodView {
     pub created: Option<Time>,
     /// Empty: on no node yet.
     pub node: String,
-    /// Of a pod on no node yet: only who looks for one asks, and there are thousands on theirs.
+    /// Only for a pod without a node: only the scheduler needs these fields, and thousands of pods have nodes.
     pub unbound: Option<Box<Unbound>>,
-    /// The uid of the one owner that acts on it.
+    /// The uid of the controlling owner.
     pub owner: Option<String>,
     /// The name of that owner.
     pub owner_name: Box<str>,
@@ -72,11 +72,11 @@ pub struct PodView {
     /// Its grace is over; only finalizers hold it.
     pub ending: bool,
     pub deletion_cost: i32,
-    /// Empty: none that is known.
-    /// Its agent has made room with it.
+    /// The agent evicted the pod to free resources.
     pub evicted: bool,
+    /// Empty: no known phase.
     pub phase: &'static str,
-    /// None: nobody has said, or what was said is lost.
+    /// None: the status has no such condition, or the reported status is lost.
     pub ready: Option<bool>,
     pub ready_since: Option<Time>,
     /// Of the container that was restarted most often.
@@ -87,37 +87,37 @@ pub struct PodView {
     pub host_ports: Box<[HostPort]>,
     pub cpu_milli: i64,
     pub memory_bytes: i64,
-    /// What it asks for as scores count it: who asks for nothing needs a little all the same.
+    /// The request as scores count it: a pod without a request counts with a small default.
     pub scored_cpu_milli: i64,
     pub scored_memory_bytes: i64,
-    /// Other resources that it asks for.
+    /// The pod's requests for other resources.
     pub others: Box<[(String, i64)]>,
     pub priority: i32,
-    /// When its node took it on.
+    /// When the node accepted the pod.
     pub started: Option<Time>,
-    /// It wants other pods near or far.
+    /// The pod has affinity or anti-affinity to other pods.
     pub related: bool,
     /// It uses claims.
     pub claims: bool,
-    /// Since when it says that it is to be disrupted, by its condition.
+    /// Since when the pod's condition announces a disruption.
     pub doomed: Option<Time>,
     /// When it was first seen, by uptime.
     pub came: Duration,
     /// When it was first seen to be ready, by uptime, as long as it is.
     pub ready_at: Duration,
-    /// What it says to the job that made it.
+    /// The part that the pod's job reads.
     pub job: Option<Box<Tracked>>,
     pub document: Stored,
 }
 
-/// What who looks for a pod's node must know.
+/// The fields that the scheduler needs of a pod without a node.
 #[derive(Clone, Debug)]
 pub struct Unbound {
     pub default_scheduler: bool,
     pub gated: bool,
     /// Why it is on no node, as its condition says.
     pub unscheduled: Option<String>,
-    /// The node that it waits for. Empty: none.
+    /// The nominated node. Empty: none.
     pub nominated: String,
 }
 
@@ -143,7 +143,7 @@ impl PodView {
         matches!(self.phase, "Succeeded" | "Failed")
     }
 
-    /// It stands on a node, and what was said of it there is lost: it may be in any state.
+    /// The pod is on a node, and its reported status is lost: the pod may be in any state.
     pub fn untold(&self) -> bool {
         self.phase.is_empty() && !self.node.is_empty()
     }
@@ -162,7 +162,7 @@ impl PodView {
         &self.document.labels
     }
 
-    /// What it takes of its node may not be taken by others.
+    /// The pod's requests occupy room on its node.
     pub fn takes_room(&self) -> bool {
         !self.node.is_empty() && !self.terminal()
     }
@@ -181,7 +181,7 @@ pub struct NodeView {
     pub created: Option<Time>,
     pub unschedulable: bool,
     pub taints: Vec<Taint>,
-    /// The Ready condition's status: True, False, Unknown, or empty when nobody has said.
+    /// The Ready condition's status: True, False, Unknown, or empty without a reported condition.
     pub ready: String,
     /// The taints that its conditions ask for, in their order.
     pub troubles: Vec<&'static str>,
@@ -189,9 +189,9 @@ pub struct NodeView {
     pub memory_bytes: i64,
     /// None: no bound is known.
     pub pods_max: Option<i64>,
-    /// Other resources that it has. `None`: it has not said what it has at all.
+    /// Amounts of other resources. `None`: the node has not reported any resources.
     pub others: Option<BTreeMap<String, i64>>,
-    /// The marks of the images that it has, with their sizes.
+    /// The marks and sizes of the node's images.
     pub images: Box<[(u64, i64)]>,
     pub document: Stored,
 }
@@ -203,7 +203,7 @@ impl NodeView {
         format!("{}/{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
     }
 
-    /// What it has of another resource than cpu and memory.
+    /// The node's amount of a resource besides cpu and memory.
     pub fn other(&self, name: &str) -> i64 {
         self.others.as_ref().map_or(i64::MAX, |others| others.get(name).copied().unwrap_or_default())
     }
@@ -256,7 +256,7 @@ pub struct EndpointsView {
     pub uid: String,
     pub labels: Labels,
     pub subsets: Vec<EndpointSubset>,
-    /// It says that there are more.
+    /// An annotation says that addresses are left out.
     pub truncated: bool,
     pub document: Stored,
 }
@@ -271,13 +271,13 @@ pub struct SliceView {
 }
 
 impl SliceView {
-    /// The key of its service, from its own. `None`: it names no service.
+    /// The key of the slice's service, from the slice's key. `None`: the slice names no service.
     pub fn key_of_service(&self, slice: &Key) -> Option<Key> {
         let key = || Key { resource: SERVICES, namespace: slice.namespace.clone(), name: self.service.clone() };
         (!self.service.is_empty()).then(key)
     }
 
-    /// Kept by one of this master's controllers.
+    /// A controller of this master keeps the slice.
     pub fn ours(&self) -> bool {
         self.document.labels.get(lease::MANAGED_BY).is_some_and(|by| [lease::CONTROLLER, lease::MIRROR].contains(&by))
     }
@@ -300,7 +300,7 @@ pub fn read<T: DeserializeOwned>(stored: &Stored) -> Option<T> {
     serde_json::from_slice(&stored.json).ok()
 }
 
-/// A document as a tree. One that makes no sense is null.
+/// A document as a tree; null if the document is invalid.
 pub fn document(stored: &Stored) -> Value {
     serde_json::from_slice(&stored.json).unwrap_or_default()
 }
@@ -348,11 +348,11 @@ fn trouble(condition: &str, status: &str) -> Option<&'static str> {
     })
 }
 
-/// A sign of life of the node of this name. What it says stands in the store once.
+/// A sign of life of the node with this name. The lease's content is only in the store.
 #[derive(Clone, Debug)]
 pub struct LeaseView {
     pub revision: Revision,
-    /// The uptime of its last renewal.
+    /// The uptime of the last renewal.
     pub at: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The queue of what wakes the controllers: bounded, and told where something was left out of it.
+//! The bounded queue of wakes for the controllers, with a flag for wakes that were left out.
 
 use crate::figures::UsageReport;
 use crate::store::Event;
@@ -16,9 +16,9 @@ pub enum Wake {
     Event(Box<Event>),
     /// An object has gone of a kind that no controller follows.
     Left(Key),
-    /// A sign of life of a node.
+    /// A node's sign of life.
     Heard(Key),
-    /// What agents were asked for: what their pods take.
+    /// The agents' answer: the usage of their pods.
     Measured(Vec<UsageReport>),
     /// The clock on the wall is another one.
     ClockSet,

@@ -119,7 +119,7 @@ impl<'a> Draft<'a> {
         self.old.is_some_and(|old| strategy.released(&self.object) && !strategy.released(old.object))
     }
 
-    /// The write that it comes to, with the owners of its fields and its claims.
+    /// The resulting write, with field owners and claims.
     pub fn finish(self, now: Time) -> Prepared {
         let goes = self.goes();
         let Draft { kind, namespace, old, part, ownership, said, mut object } = self;

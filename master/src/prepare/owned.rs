@@ -19,7 +19,7 @@ pub struct ClientFields {
 }
 
 impl ClientFields {
-    /// What of the owners that a client sets cannot stand.
+    /// The problems in the field owners that a client sets.
     pub fn problems(&self, part: Part) -> Vec<Problem> {
         let sets = self.object.is_some() && part == Part::Main;
         if sets { Managed::problems(&self.managed) } else { Vec::new() }
@@ -59,7 +59,7 @@ fn is_unsaid(kind: &Kind, object: &Value, path: &[&str]) -> bool {
     value.as_str() == Some("") && !tells
 }
 
-/// What stands at a path, and that there is a way to it.
+/// Copies the value at a path, and creates missing objects along the path.
 fn copy(from: &Value, to: &mut Value, path: &[&str]) {
     match (path, from) {
         ([name, rest @ ..], Value::Object(fields)) if *name != "*" => {
@@ -176,7 +176,7 @@ pub fn answered(object: &mut Value, (type_name, part): (&str, &str), manager: &s
     managed.put(object);
 }
 
-/// What a write of this part leaves as it was.
+/// The fields that a write of this part leaves unchanged.
 fn ignored(kind: &Kind, part: Part) -> Fields {
     match part {
         Part::Share(_) => Fields::default(),

@@ -115,7 +115,7 @@ pub fn version() -> Value {
     })
 }
 
-/// As Go names it, which is what clients know.
+/// The platform in Go's spelling, which clients know.
 fn platform() -> &'static str {
     if cfg!(target_arch = "x86_64") {
         "linux/amd64"
@@ -247,8 +247,8 @@ fn storage_hash(kind: &Kind) -> String {
     coracle_schema::base64::encode(&Sha256::digest(format!("{slash}{stored}/{}", kind.kind))[..8])
 }
 
-/// `/api` and `/apis` as one document: all resources of the core group, or of all others. `version` is that of the
-/// document.
+/// `/api` and `/apis` as one document: all resources of the core group, or of all other groups. `version` is the
+/// version of the document.
 pub fn aggregated(kinds: &Kinds, core: bool, version: &str) -> Value {
     let items: Vec<Value> = if core {
         let versions = [whole_version(kinds, "", "v1")];

@@ -76,7 +76,7 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// A text of the document, where it has one.
+    /// Writes a text, if the document has the text.
     fn text_of(&mut self, number: u32, value: &Value) {
         if let Some(text) = value.as_str() {
             self.text(number, text);

@@ -1,4 +1,4 @@
-//! Answers that are worth it are compressed for clients that say they can read that. PURE.
+//! Compresses large answers for clients that accept gzip. PURE.
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -10,7 +10,7 @@ const BYTES_MIN: usize = 128 << 10;
 /// The fastest: a list shrinks to a tenth, and better ones win little.
 const LEVEL: u32 = 1;
 
-/// Whether an answer of so many bytes is to be compressed for those who accept that.
+/// Whether an answer of this size is compressed for clients that accept gzip.
 pub fn is_worth(bytes: usize) -> bool {
     bytes >= BYTES_MIN
 }

@@ -3,8 +3,8 @@
 //!
 //!     Stored -> shape (the object, its metadata, rows of a table) -> media (bytes)
 //!
-//! `form` says which, from the Accept header. A plain JSON answer is the stored bytes, spliced and unread; every other
-//! one is made of a parsed document. `now` is for the ages in tables.
+//! `form` chooses shape and media from the Accept header. A plain JSON answer is the stored bytes, spliced and unread;
+//! any other answer is made from a parsed document. `now` is for the ages in tables.
 
 pub mod discovery;
 pub mod gnostic;
@@ -269,7 +269,7 @@ fn bare(mut document: Value) -> Value {
     document
 }
 
-/// An object as its kind says it: that may be another one's form.
+/// An object in the form of its kind: an alias shows the object in a different form.
 fn said(kind: &Kind, stored: &Stored) -> Value {
     let mut object = parsed(stored);
     if let Some(alias) = kind.alias {

@@ -63,7 +63,8 @@ struct Operation {
 /// One path.
 struct PathItem {
     path: String,
-    /// What generated clients call its operations: before and behind `Namespaced`, which stands there where it is.
+    /// The names of the operations in generated clients, before and behind the word `Namespaced`, which a namespaced
+    /// path inserts.
     titles: (String, String),
     namespaced: bool,
     named: bool,
@@ -239,7 +240,7 @@ fn path_items(kind: &Kind) -> Vec<PathItem> {
     }
     for part in &kind.subresources {
         let own = schema(&part_type(kind, part));
-        // What leads through to another server has that server's documents.
+        // A subresource that leads to another server has no schema here.
         if own.is_none() {
             continue;
         }
@@ -306,7 +307,7 @@ fn capital(word: &str) -> String {
     word[..word.len().min(1)].to_ascii_uppercase() + &word[word.len().min(1)..]
 }
 
-/// `listCoreV1NamespacedPod`: by which generated clients know it.
+/// `listCoreV1NamespacedPod`: generated clients make method names from this id.
 fn id(place: &PathItem, operation: &Operation) -> String {
     let verb = match operation.action {
         "get" => "read",

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// Documents of each type.
 const DOCUMENTS: u64 = 12;
-/// Types name one another, some themselves.
+/// Types may contain one another or themselves, so the depth is limited.
 const DEPTH_MAX: usize = 6;
 
 struct Chance(u64);

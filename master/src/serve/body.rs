@@ -20,7 +20,7 @@ use coracle_schema::{Path, protobuf, yaml};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
-/// Unknown and double fields that one answer tells of; the rest is counted.
+/// The most unknown and duplicate fields that an answer lists; further fields are counted.
 const WARNINGS_MAX: usize = 32;
 
 /// The object that a create or an update sends.
@@ -37,7 +37,7 @@ pub struct BodyText {
     pub document: Value,
     /// Fields that stand there twice.
     pub twice: Vec<Path>,
-    /// The same of YAML, as its reader says it.
+    /// Duplicate fields of a YAML body, in the words of the YAML reader.
     of_yaml: Vec<String>,
     pub turn: Option<Turn>,
 }
@@ -362,7 +362,7 @@ pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> R
 /// Why a document that the server put together is none of its type.
 pub struct BodyError {
     pub message: String,
-    /// The same of what was put together of a document's own values, not of its text.
+    /// The same message for a document that was built from decoded values, not from text.
     restored: String,
     /// It has the form of its type, but strictness finds something.
     pub strict: bool,

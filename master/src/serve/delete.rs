@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 /// The DeleteOptions of any group and version.
 const OPTIONS: body::Expected<'static> =
     body::Expected { group: "", version: "", kind: "DeleteOptions", type_name: "DeleteOptions", types: &MACHINERY };
-/// Where Kubernetes knows the kinds of options, as its refusals say it.
+/// The source line that Kubernetes names in refusals of unknown option kinds.
 const SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
 
 /// The options of a deletion, from the body or the query.

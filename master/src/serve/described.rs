@@ -6,7 +6,7 @@ use coracle_api::kinds::Kinds;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Hashes of the OpenAPI documents of one table of kinds. A new table has new hashes.
+/// The hashes of all OpenAPI documents for a table of kinds. A new table has new hashes.
 #[derive(Default)]
 pub struct Described {
     last: Mutex<Option<Arc<Hashes>>>,

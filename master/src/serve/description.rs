@@ -20,7 +20,7 @@ const MESSAGES: [&str; 2] = [
 /// Bytes to begin with: the largest documents have so many, and growing would copy them.
 const DOCUMENT_BYTES: usize = 1 << 20;
 
-/// `/openapi/v3`: where each document is, and its hash, by which clients know one that they have.
+/// `/openapi/v3`: the URL of each document, with a hash by which clients recognize a cached document.
 pub fn index(serve: &Serve, headers: &HeaderMap) -> Result<Answer, Fault> {
     plain(headers)?;
     let mut paths = Map::new();

@@ -1,4 +1,4 @@
-//! What a node says of a pod that has ended: a final phase stays. The API lets everybody else change one, as in
+//! A node's status updates of an ended pod: a final phase stays. Any other client may change a final phase, as in
 //! Kubernetes.
 
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ impl Told {
     }
 }
 
-/// Puts back the final phase that a node's status would leave. The answer: what the node is warned of.
+/// Puts back the final phase that a node's status would leave. Returns the warning for the node.
 pub fn keep(
     call: &Call,
     part: Part,

@@ -53,7 +53,8 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
                 if !rehearsal {
                     count(serve, call, &budget)?;
                 }
-                // The disruption is counted: now the object goes, whatever becomes of it meanwhile.
+                // The disruption is counted: now the object is deleted, even if a client has changed the object
+                // meanwhile.
                 go(serve, call, &wishes, None)
             }
             EvictionVerdict::Refused { why, processing } => Err(refused(why, processing).into()),
@@ -119,7 +120,7 @@ fn count(serve: &Serve, call: &Call, budget: &Value) -> Result<(), Failed<Fault>
     }
 }
 
-/// All budgets of the namespace. One that nobody can read may guard the object.
+/// All budgets of the namespace. An unreadable budget is an error, because the budget may guard the object.
 fn budgets(serve: &Serve, call: &Call) -> Result<Vec<Value>, Fault> {
     let listed = serve.registry.store.list(&guard(call)?.resource, Some(&call.namespace));
     if let Some(key) = listed.damaged.first() {

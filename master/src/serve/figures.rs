@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 const NODES: &str = "nodes";
 
-/// The figures of one object, by its namespace and name; the namespace of a node is empty.
+/// Figures by namespace and name of the object; the namespace of a node is empty.
 type Figures = HashMap<(String, String), Value>;
 
 pub fn answer(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
@@ -45,7 +45,8 @@ pub fn answer(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     Ok(Answer::new(StatusCode::OK, form.media.content_type(), Body::Whole(item)))
 }
 
-/// A window is a message of its own in protobuf, which is no built-in type's: who reads that reads JSON, too.
+/// A window is a separate message in protobuf, outside the built-in types: clients that read such a message read JSON,
+/// too.
 fn readable(form: Form) -> Form {
     if form.media == Media::Protobuf { Form { media: Media::Json, ..form } } else { form }
 }
@@ -65,7 +66,7 @@ fn selected(serve: &Serve, call: &Call, of: &Resource) -> Result<Vec<Stored>, Fa
     Ok(serve.registry.store.page(&listing).map(|page| page.items).unwrap_or_default())
 }
 
-/// The figures of all nodes, or of the one that a call names. A node that does not answer has none.
+/// The figures of all nodes, or of the named node. A node that does not answer has no figures.
 fn figures(serve: &Serve, call: &Call) -> Result<Figures, Fault> {
     let is_nodes = &*call.kind.resource.plural == NODES;
     let nodes = Resource::core(NODES);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The store forgets its events after five minutes: some seconds later its keeper has done so. After ten it brings the
 /// files up to the journal, and the threads of a crowd have ended, which keep some free memory to themselves.
 const LATER: &[Duration] = &[Duration::from_secs(310), Duration::from_secs(330)];
-/// The weight of a request beside its body and its answer, and that of a commit.
+/// The weight of a request beside body and answer, and the weight of a commit.
 const EACH_BYTES: u64 = 1 << 10;
 
 pub struct Giving {

@@ -60,7 +60,7 @@ pub fn container(call: &Call, asked: &str, pod: &Pod) -> Result<String, Fault> {
     }
 }
 
-/// By the name of its node.
+/// The agent of a node, by the node's name.
 pub fn agent(serve: &Serve, node: &str) -> Result<Server, Fault> {
     let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() };
     let stored = serve.registry.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;

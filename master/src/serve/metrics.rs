@@ -135,7 +135,7 @@ impl Durations {
 struct Requests {
     answered: BTreeMap<(Series, u16), u64>,
     took: BTreeMap<Series, Durations>,
-    /// Those that found no row left.
+    /// Requests left out because the table was full.
     untold: u64,
 }
 

@@ -67,7 +67,7 @@ use std::time::Instant;
 /// Clients that are people: they get indented JSON without asking, as from kube-apiserver.
 const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// Bytes for each of a document that is indented: it itself, and what `indented` sets aside for the other.
+/// Memory per byte of a document to indent: the document, and the buffer that `indented` allocates for the result.
 const INDENTED: usize = 3;
 
 /// Bytes of the longest document that is indented: people read no more, and it would take three times as much memory.
@@ -98,8 +98,8 @@ impl Serve {
         answer
     }
 
-    /// As people read it, unless nobody would read it all. What is long is in memory as a whole meanwhile, as it was
-    /// and as it becomes: that takes room among the lists.
+    /// Indents a document for people, unless the document is too long to be read. Meanwhile a long document is in
+    /// memory as a whole, compact and indented: both copies take room among the lists.
     fn indent(&self, party: Party, body: Body) -> Result<(Body, Option<Held>), Fault> {
         Ok(match body {
             Body::Whole(document) if document.len() <= INDENTED_BYTES_MAX => {
@@ -337,7 +337,7 @@ mod tests {
                 );
                 assert_eq!(answer.headers.contains_key(header::WARNING), warned, "{agent} {says}");
             }
-            // One line of the log, however often it tries.
+            // Only one line in the log, even after several tries.
             assert_eq!(serve.ends.count(), usize::from(warned));
         };
         check("coracle-agent/0.1.0", &[], "Running", "Failed", true);
@@ -497,7 +497,8 @@ mod tests {
         }
     }
 
-    /// Of a PUT another uid means another object, which is a conflict; a patch says that this one is to have it.
+    /// A PUT with a different uid means a different object, which is a conflict; a patch would give this object the
+    /// uid.
     #[test]
     fn no_patch_changes_a_uid() {
         let (serve, store) = serve();
@@ -512,7 +513,7 @@ mod tests {
             if kind.namespaced {
                 object["metadata"]["namespace"] = namespace.into();
             }
-            // Without it nothing else of a slice is looked at.
+            // Without this field, no other field of a slice is checked.
             if kind.resource.plural == "endpointslices" {
                 object["addressType"] = "IPv4".into();
             }

@@ -10,7 +10,7 @@ use coracle_schema::apply::{MANAGER_BYTES_MAX, manager_problems};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::json;
 
-/// Our own agent: what it observes comes again, and who observed it is no news.
+/// The agent of this project: its writes get no field owners, because observations repeat and the observer is known.
 const AGENT: &str = "coracle-agent";
 
 /// The group of all nodes.

@@ -59,7 +59,7 @@ pub fn of_list(call: &Call) -> Result<ListRange, Fault> {
         "" => return Ok(ListRange { limit: options.limit, ..ListRange::default() }),
         text => number(text).map_err(|why| Fault::bad_request(format!("invalid resource version: {why}")))?,
     };
-    // Any state would do, and the present one is as cheap: all of it, as Kubernetes answers from its cache.
+    // Any state would do, and the present state is as cheap: the whole list, as Kubernetes answers from the cache.
     if revision == Revision(0) {
         return Ok(ListRange::default());
     }
@@ -78,7 +78,7 @@ pub fn of_list(call: &Call) -> Result<ListRange, Fault> {
 }
 
 impl ListRange {
-    /// The revision of a token that has outlived its time.
+    /// The revision of an expired token.
     pub fn over(&self, now: Time) -> Option<Revision> {
         let age = now.seconds().saturating_sub(self.since?.seconds());
         self.at.filter(|_| u64::try_from(age).is_ok_and(|age| age >= TOKEN_LIFE.as_secs()))
@@ -140,8 +140,8 @@ fn continued(call: &Call, token: &str) -> Result<(Option<(Revision, Time)>, Key)
         "now" => None,
         text => Some(revision_and_time(text).ok_or_else(bad)?),
     };
-    // One of another namespace would begin somewhere in this list. Of another resource it means the same name here, as
-    // in kube-apiserver, whose keys begin behind the resource.
+    // A token of a different namespace would begin somewhere in this list. A token of a different resource means the
+    // same name here, as in kube-apiserver, where a token's key begins behind the resource.
     let inside = if call.kind.namespaced {
         call.namespace.is_empty() || namespace == call.namespace
     } else {
@@ -171,7 +171,7 @@ fn no_base64(token: &str) -> String {
     odd.map(|at| format!(": illegal base64 data at input byte {at}")).unwrap_or_default()
 }
 
-/// A revision as clients write it, or what Kubernetes says of it.
+/// Parses a client's revision. `Err`: the words of Kubernetes.
 fn number(text: &str) -> Result<Revision, String> {
     Revision::parse(text).map_err(|why| format!("resourceVersion: Invalid value: {text:?}: {why}"))
 }

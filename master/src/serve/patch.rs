@@ -188,7 +188,7 @@ fn made(call: &Call, patch: &Patch, mut object: Value) -> Result<Value, Fault> {
             patch::merge(&mut object, over.clone());
             Ok(object)
         }
-        // It is done to the fields of the kind, which it cannot leave.
+        // The patch applies to the fields of this kind and cannot change the kind.
         Patch::Strategic(over) => {
             let own = ["apiVersion", "kind"].map(|field| (field, object[field].clone()));
             let applied = patch::strategic::apply(&call.shown.types, &call.shown.type_name, object, over.clone());

@@ -151,8 +151,8 @@ fn target(rest: &str, request: &Request) -> Result<PathAndQuery, Fault> {
     PathAndQuery::try_from(text).map_err(|error| Fault::bad_request(format!("what to ask for is no path: {error}")))
 }
 
-/// What tells who is asking of this server stays here; what the other one needs to make right links goes with it,
-/// whatever a client names in `Connection`.
+/// Headers that identify the client to this server are removed; headers that the target server needs for correct links
+/// are added, even if a client names such a header in `Connection`.
 fn headers(request: &Request) -> HeaderMap {
     let mut headers = end_to_end(&request.headers);
     let asker: Vec<HeaderName> = headers.keys().filter(|name| tells_the_asker(name)).cloned().collect();

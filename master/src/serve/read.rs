@@ -22,7 +22,7 @@ pub fn get(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     Ok(document(call, StatusCode::OK, &stored))
 }
 
-/// All objects that are selected, or a page of them.
+/// All selected objects, or a page.
 pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let selector = selector::of(call)?;
     let page = page(serve, call, &selector)?;

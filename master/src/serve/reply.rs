@@ -54,9 +54,9 @@ pub fn nothing() -> Answer {
     Answer::text(StatusCode::NOT_FOUND, NOT_FOUND)
 }
 
-/// Streams are not compressed: each event must be readable as it comes. Each answer worth compressing says `Vary:
-/// Accept-Encoding`, also to a client that accepts no compression: a cache on the way keeps the answer for other
-/// clients.
+/// Streams are not compressed: each event must be readable as it comes. Each answer worth compressing has the header
+/// Vary with Accept-Encoding, also for a client that accepts no compression: a cache on the way keeps the answer for
+/// other clients.
 pub fn compress(asked: &HeaderMap, answer: &mut Answer) {
     let bytes = match &answer.body {
         Body::Whole(whole) => whole.len(),

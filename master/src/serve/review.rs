@@ -34,7 +34,7 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     Ok(answer)
 }
 
-/// The identity that a review is about: the one that it names, or the client's own.
+/// The identity that a review is about: the named identity, or the client's own.
 fn about(spec: &Value, asker: &Identity) -> Identity {
     let named = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
     let texts =

@@ -44,7 +44,7 @@ pub struct Serve {
     pub(super) turns: Arc<Turns>,
     pub(super) metrics: Metrics,
     pub(super) described: Described,
-    /// Pods that have ended, of which their nodes said otherwise.
+    /// Ended pods whose nodes reported a different phase.
     pub(super) ends: ends::Told,
     /// The turn among the endpoints of a service, for `proxy`.
     pub(super) turn: AtomicUsize,
@@ -90,7 +90,7 @@ impl Serve {
         Serve { authorizer, ..self }
     }
 
-    /// The receiver of signs of life.
+    /// Sets the receiver of heartbeats.
     pub fn heard_by(self, heard: Heard) -> Serve {
         Serve { heard, ..self }
     }
@@ -101,7 +101,7 @@ impl Serve {
         self
     }
 
-    /// Tells of a sign of life: a status that was written.
+    /// Reports a heartbeat: a written status.
     pub(super) fn hear(&self, call: &Call, part: Part, stored: &Stored, rehearsal: bool) {
         if call.kind.heartbeats && part == Part::Status && !rehearsal {
             (self.heard)(&stored.key);

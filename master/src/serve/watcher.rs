@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex, Weak};
 /// Place in a watcher's channel that no event takes.
 const LAST_WORD: usize = 1;
 
-/// The rendered event, made for one watcher and reused for the next: the thread that tells them is one that all writers
-/// wait for.
+/// The rendered event, made for one watcher and reused for the next: all writers wait for the thread that delivers
+/// events.
 #[derive(Default)]
 struct Shared {
     rendered: Mutex<Option<Rendered>>,
@@ -55,7 +55,7 @@ struct Rendered {
     line: Bytes,
 }
 
-/// The kind and form that a document is shown in: an object of one kind may be shown as another.
+/// The kind and form of a shown document: an object may be shown as a different kind.
 #[derive(Clone, PartialEq)]
 struct Words {
     form: Form,
@@ -70,7 +70,7 @@ enum Feed {
     Waiting(Vec<Bytes>),
     Live {
         sender: channel::Sender,
-        /// Up to where it knows that it has seen everything.
+        /// The revision up to which the client knows to have seen all events.
         last: Revision,
     },
     /// Too slow, gone, or out of time.
@@ -103,7 +103,7 @@ struct View {
     selector: Selector,
     shared: Arc<Shared>,
     watchers: Mutex<Vec<Weak<Watcher>>>,
-    /// The last event that was looked at, and what it is to them.
+    /// The last examined event, and the change in the eyes of these watchers.
     seen: Mutex<(Revision, Option<Change>)>,
 }
 
@@ -115,7 +115,7 @@ pub struct Watcher {
     feed: Mutex<Feed>,
 }
 
-/// The views of all who watch.
+/// The views of all watchers.
 #[derive(Default)]
 pub struct Views {
     shared: Arc<Shared>,
@@ -168,7 +168,7 @@ impl Watcher {
         go_live(&self.feed, replay.pieces, begun)
     }
 
-    /// Says up to where this watcher has seen everything, unless it knows: events of others have happened since.
+    /// Sends a bookmark if the revision is new to the watcher, because unselected events have happened since.
     pub fn bookmark(&self, delivered: Revision) {
         if let Feed::Live { sender, last } = &mut *locked(&self.feed)
             && delivered > *last
@@ -277,7 +277,7 @@ impl View {
         render::event(self.words.form, &self.kind, change, stored, revision, first, wall_clock())
     }
 
-    /// Only tables mind which event is the first; all others share what is rendered.
+    /// Only in a table the first event differs; all watchers of other forms share the rendered event.
     fn is_table(&self) -> bool {
         matches!(self.words.form.shape, Shape::Table(..))
     }

@@ -91,7 +91,7 @@ pub fn warn_of_owners(answer: &mut Answer, object: &Value) {
     }
 }
 
-/// An update of the status, or of another part with a path of its own.
+/// An update of the status, or of a different part with a separate path.
 pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let wish = options::wish(call, &request.headers, "UpdateOptions")?;
     let mut sent = body::object(serve, call, request)?;
@@ -122,7 +122,7 @@ pub fn commit(serve: &Serve, call: &Call, change: &Change<'_, Fault>, terms: &Te
     serve.registry.commit(change, terms).map_err(|barred| fault(call, barred))
 }
 
-/// The code of an answer that shows what was written.
+/// The status code of the answer to a successful write.
 pub fn code(outcome: Outcome) -> StatusCode {
     if matches!(outcome, Outcome::Created | Outcome::Renewed) { StatusCode::CREATED } else { StatusCode::OK }
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the
-//! backup: whoever saw what came after it has to look again.
+//! backup: clients that saw a later state have to list again.
 
 use super::content::FILE_BYTES_MAX;
 use super::content::OBJECT_BYTES_MAX;
@@ -35,7 +35,7 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where the files lie until all of them are there.
+/// The place of the files until all files are written.
 const STAGED: &str = "tmp/restored";
 /// The form that this program writes and reads.
 const BACKUP: u32 = 1;
@@ -305,7 +305,7 @@ fn put<R: BufRead>(
     let head = Head { format: FORMAT, store, wal: None, reserved, objects, files, summed, ..Head::default() };
     let done = (|| {
         head.write(disk, &Protocol::WHOLE)?;
-        // An empty one may stand there.
+        // An empty folder may exist at this path.
         disk.remove_tree(OBJECTS).map_err(failed("remove", OBJECTS))?;
         disk.rename(&format!("{staged}/{OBJECTS}"), OBJECTS).map_err(failed("rename", OBJECTS))?;
         disk.sync_dir("").map_err(failed("fsync", HEAD))

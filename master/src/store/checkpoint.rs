@@ -95,13 +95,13 @@ pub struct Dirty {
     since: Option<Duration>,
     /// The disk space of files that failed checkpoints have written.
     brought_bytes: u64,
-    /// A checkpoint failed: how many of its files were written is unknown.
+    /// A checkpoint failed: the set of written files is unknown.
     failed: bool,
 }
 
 impl Dirty {
-    /// `was`: what its file holds, where it was not behind before. An object that came and went has no file, and none
-    /// is wanted.
+    /// `was`: the content of the file, if the file was not behind before. An object that came and went has no file and
+    /// needs no file.
     pub fn add(&mut self, key: Arc<Key>, wanted: Option<NewFile>, was: Was, uptime: Duration) {
         self.since.get_or_insert(uptime);
         match self.keys.entry(key) {
@@ -292,8 +292,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Makes the files durable: by one sync of everything, or where that fails or is not to be had, each by itself.
-    /// They are written anew for it: after a sync that failed nobody knows what the cache shows.
+    /// Makes the files durable: by one sync of everything, or where that fails or is not to be had, each by itself. For
+    /// single syncs the files are written anew: after a failed sync the content of the cache is unknown.
     fn settle(&mut self) -> Result<(), DiskError> {
         if !self.protocol.holds(ProtocolRule::SyncObjects) || self.done == 0 {
             return Ok(());
@@ -318,8 +318,8 @@ impl Checkpoint {
         false
     }
 
-    /// A file could not be brought. Those before it are made durable: they are not written again each time that this
-    /// one is tried.
+    /// A file could not be written. All earlier files are made durable, so that a retry does not write the earlier
+    /// files again.
     pub fn keep_brought(&mut self) {
         let brought = self.done.min(self.wanted.len());
         if brought > 0 && if self.files.each { self.files.sync_folders(&*self.disk).is_ok() } else { self.sync_all() } {
@@ -334,7 +334,7 @@ impl Checkpoint {
     }
 }
 
-/// About what the file of so long a document takes of the disk: whole blocks, and it has line ends.
+/// The approximate disk space of a document's file: whole blocks, and more bytes for white space.
 fn room_of(bytes: usize) -> u64 {
     (bytes + bytes / 4).next_multiple_of(4096) as u64
 }

@@ -233,8 +233,8 @@ impl Batch {
         self.changes.push((change, reply));
     }
 
-    /// Gives damaged objects up, as people asked for: those that go before they are gone, and of those that are
-    /// replaced at first only the files.
+    /// Gives damaged objects up, as people asked for: deleted objects before the deletion, and of replaced objects at
+    /// first only the files.
     fn settle(&mut self, writer: &mut Committer) {
         if writer.incidents.is_empty() {
             return;

@@ -37,7 +37,8 @@ pub struct Committer {
     pub asked: Option<Duration>,
     /// This disk has no sync of everything: each file is made durable by itself.
     pub each: bool,
-    /// There is no room for another segment: what is left of this one is for deletes and what shrinks.
+    /// There is no room for another segment: the rest of the current segment is for deletes and for writes that make an
+    /// object smaller.
     pub full: bool,
     /// Acknowledged records are missing: nothing is written before a person has looked.
     pub frozen: Option<String>,

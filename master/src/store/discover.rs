@@ -42,9 +42,9 @@ pub fn silent(found: &FoundJournal) -> bool {
 
 /// The store and the journal that the segments belong to.
 struct Marks {
-    /// As HEAD.json says, or else the first segment that says it.
+    /// From HEAD.json, or else from the first segment with a mark.
     of: u32,
-    /// The first that is another store's.
+    /// The first segment of a different store.
     stranger: Option<u64>,
 }
 
@@ -176,7 +176,7 @@ fn cannot_list(error: io::Error) -> String {
     )
 }
 
-/// A segment as it lies there.
+/// Reads and scans a segment.
 fn scanned(disk: &dyn Disk, segment: u64, protocol: &Protocol) -> ScannedSegment {
     let path = journal::path(segment);
     let text = disk

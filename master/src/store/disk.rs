@@ -23,7 +23,7 @@ pub trait Disk: Send + Sync {
     fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()>;
     /// Keeps a checksum beside an existing file, as `put` does, and leaves its content alone.
     fn mark(&self, path: &str, stamp: u32) -> io::Result<()>;
-    /// The stamp of a file: bytes that are kept beside it.
+    /// The stamp of a file: bytes kept beside the content.
     fn stamp(&self, path: &str) -> io::Result<Stamp>;
     /// Everything that came before is durable: contents and names.
     fn sync_all(&self) -> io::Result<()>;
@@ -245,7 +245,7 @@ impl Disk for RealDisk {
             if fs::remove_file(&from).is_ok() {
                 return Ok(());
             }
-            // What stood there was no file.
+            // The target was no file: the exchange is undone.
             exchange()?;
         }
         fs::rename(from, to)
@@ -346,7 +346,7 @@ impl DiskFile for RealFile {
     }
 }
 
-/// A file's name as one line of text, and whether that is all of it.
+/// A file's name as one line of text, and whether the text is the exact name.
 fn spelled(name: OsString) -> (String, bool) {
     match name.into_string() {
         Ok(name) if !name.contains(char::is_control) => (name, true),

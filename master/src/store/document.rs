@@ -184,9 +184,9 @@ fn string_end_from(text: &[u8], mut end: usize) -> usize {
     text.len()
 }
 
-/// The durable part of a compact document; None: there is none, or it is not a document. `revision`: its new one, if
-/// that is not the document's own. What stays is copied as text, for a number that is read and written need not be the
-/// same.
+/// The durable part of a compact document; None: no part is durable, or the text is no document. `revision`: the new
+/// revision, if different from the document's own. What stays is copied as text, for a number that is read and written
+/// need not be the same.
 pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>) -> Option<Bytes> {
     let own = "a text, and what was JSON before";
     if durable == Durable::Nothing {
@@ -221,7 +221,7 @@ pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>
 /// The fields of an object, as text.
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
-/// A list of field owners without those of a status. None: it has no such owners.
+/// A list of field owners without the owners of status fields. None: the list has no such owners.
 fn outlasting(owners: &RawValue) -> Option<Option<Box<RawValue>>> {
     memchr::memmem::find(owners.get().as_bytes(), b"\"status\"")?;
     let mut owners: Vec<Value> = serde_json::from_str(owners.get()).ok()?;

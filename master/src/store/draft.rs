@@ -121,7 +121,7 @@ impl CompactText {
         CompactText { bytes: [front, back].concat(), gap: self.gap, status: 0..0 }
     }
 
-    /// In memory of its own size: what is left over beside texts that stay would be of no use to anybody.
+    /// The text in memory of the exact size: spare capacity beside long-lived texts would be wasted.
     pub fn at(self, revision: Revision) -> Bytes {
         let revision = if self.gap > 0 { revision.to_string() } else { String::new() };
         let (front, back) = self.bytes.split_at(self.gap);

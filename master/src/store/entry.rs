@@ -11,7 +11,8 @@ pub struct Entry {
     pub stored: Stored,
     /// The part of the object that lies on disk.
     pub durable: Durable,
-    /// The checksum of its durable part as compact JSON, if it has one. Its file says the same with more white space.
+    /// The checksum of the durable part as compact JSON, if any part is durable. The file has the same content with
+    /// more white space.
     pub file_crc: Option<u32>,
     pub claims: Box<[Claimed]>,
 }

@@ -1,5 +1,5 @@
-//! The objects' files and their folders, as a checkpoint writes them: `tmp/N`, put in the place of `objects/...`.
-//! Nothing of it is durable before the checkpoint's one sync.
+//! The objects' files and their folders, as a checkpoint writes them: `tmp/N`, put in the place of `objects/...`. No
+//! file is durable before the checkpoint's one sync.
 
 use super::content::FILE_BYTES_MAX;
 use super::disk::{Disk, Stamp};

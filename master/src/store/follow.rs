@@ -54,7 +54,7 @@ pub struct Followers {
 }
 
 struct Follower {
-    /// One for all who follow the same, so that an event is held against it once.
+    /// Shared by all followers of the same scope, so that an event is matched once.
     scope: Arc<Scope>,
     sink: Sink,
     ended: Arc<AtomicBool>,

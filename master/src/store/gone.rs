@@ -14,8 +14,8 @@ use std::io;
 use std::sync::PoisonError;
 
 impl FlatStore {
-    /// The checkpoint that begins now brings the records of a removed segment to the files; if the files went with it,
-    /// all of them.
+    /// The checkpoint that begins now brings the records of a removed segment to the files; if the files are gone as
+    /// well, the checkpoint writes all files.
     pub(super) fn go_on_elsewhere(&self, writer: &mut Committer) -> Result<(), DiskError> {
         here(&*writer.disk)?;
         if !writer.journal.leave_gone() {

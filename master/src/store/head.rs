@@ -10,7 +10,7 @@ use super::setup::REVISION_MAX;
 use super::sums::Sums;
 use serde::{Deserialize, Serialize};
 
-/// The form of the directory that this program writes. It reads those before as well: 1, the same files without a
+/// The form of the directory that this program writes. Earlier forms are read as well: 1, the same files without a
 /// journal; 2, a journal whose lines do not say which segment they belong to; 3, one sum over all files.
 pub const FORMAT: u32 = 4;
 /// HEAD.json is a line of some 2,500 bytes; that of a newer master may be longer, and is still to be known for one.
@@ -25,7 +25,7 @@ pub struct Head {
     /// The files hold everything before it. None: there is no journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wal: Option<Position>,
-    /// The mark of the journal that belongs to it; 0: an older master does not say it.
+    /// The mark of the store's journal; 0: an older master wrote no mark.
     #[serde(default)]
     pub journal: u32,
     /// The segment that the last start began with: a journal that ends before it is not whole. 0: an older master does
@@ -48,7 +48,7 @@ pub struct Head {
     /// The number of the next file to be set aside: what was set aside since is not gone.
     #[serde(default)]
     pub incidents: u32,
-    /// Every object's file had its stamp: one without was replaced by somebody.
+    /// Every object's file had a stamp: a file without a stamp was replaced by another program.
     #[serde(default)]
     pub stamped: bool,
 }

@@ -58,7 +58,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Everything that was acknowledged is there.
+    /// No acknowledged write is missing, and every object is readable.
     pub fn whole(&self) -> bool {
         self.missing.is_none() && self.damage.is_empty() && self.unknown.is_empty()
     }
@@ -217,7 +217,8 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &FoundJournal) -> Result
     );
     journal.append(&[Record::Reserve { reserved }])?;
     let start = Position { segment: found.next, n: last + 1 };
-    // Where the files are what was taken of them, one that is gone later is missed. An edit is still to be found.
+    // `summed` is true only if the files equal the loaded state: then a start notices the loss of a file. Otherwise an
+    // edit is still to be found.
     let (files, summed) =
         (loaded.state.files_sum(), there(&*disk).is_ok_and(|there| loaded.state.files_sum() == there));
     // Only the files of the journal were written: in a directory that was copied the others have no stamps, and nobody

@@ -24,7 +24,8 @@ use std::time::Duration;
 pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(600);
 /// A disk that failed is tried so often: often enough for people, seldom enough for a log of the kernel.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// Somebody writes, so perhaps he has seen to it: then it is tried at once, but not more often than this.
+/// A new write may mean that a person has repaired the disk: then the disk is tried at once, but not more often than
+/// this.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Between so many files of a checkpoint it is seen to that the next segment stands ready: some milliseconds' work.
 const FILES_AT_A_TIME: usize = 64;
@@ -217,7 +218,7 @@ impl FlatStore {
             files: self.state().files_sum(),
             objects: self.state().files_count(),
             incidents: writer.incidents.next,
-            // What is still to be journaled says of files what they held before.
+            // Records that are still to be journaled describe the earlier content of files.
             summed: !writer.journal.owes(),
             stamped: writer.stamping,
             ..writer.head.clone()
@@ -258,7 +259,8 @@ impl FlatStore {
         }
     }
 
-    /// The remaining steps, and the one that makes it count. After an error the journal still holds everything.
+    /// The remaining steps of a checkpoint, and the final step that makes the checkpoint valid. After an error the
+    /// journal still holds everything.
     pub(crate) fn finish_checkpoint(&self, mut checkpoint: Checkpoint) -> Result<(), DiskError> {
         let brought = self.bring(&mut checkpoint).inspect_err(|_| checkpoint.keep_brought());
         let done = brought.and_then(|()| checkpoint.publish());

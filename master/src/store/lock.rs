@@ -50,7 +50,7 @@ pub fn lock(root: &Path) -> Result<Lock, OpenError> {
             let mut pid = Vec::new();
             file.take(PID_BYTES_MAX).read_to_end(&mut pid).map_err(failed)?;
             let pid = String::from_utf8_lossy(&pid);
-            // Whoever could not write his own has left that of one before him.
+            // A process that could not write its pid has left the pid of an earlier process.
             let lives = |pid: &&str| writing.is_ok() && Path::new("/proc").join(pid).is_dir();
             Err(OpenError::InUse {
                 dir: root.to_owned(),

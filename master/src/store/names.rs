@@ -1,5 +1,5 @@
-//! PURE. The path of an object's file, `core/pods/default/web.json`, and back. A bijection, so that a path alone names
-//! its key.
+//! PURE. The path of an object's file, `core/pods/default/web.json`, and back. The mapping is a bijection: a path alone
+//! identifies the key.
 //!
 //! Lower-case letters, digits, `-` and a `.` that does not lead stay as they are; every other byte becomes `%XX`. So
 //! names that differ in case alone lie apart on every file system, and no name can leave its folder. A name too long

@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Which objects somebody wants to see.
+/// The selection of objects for a list.
 #[derive(Clone, Copy)]
 pub struct Listing<'a> {
     pub resource: &'a Resource,
@@ -49,7 +49,7 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// A list at one revision, or a part of it.
+/// A list at one revision, or a part of the list.
 #[derive(Debug, Default)]
 pub struct Page {
     pub revision: Revision,

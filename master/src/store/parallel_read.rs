@@ -139,7 +139,7 @@ pub fn text(bytes: &[u8], scratch: &mut Vec<u8>) -> FileText {
     FileText { compact: ordered.unwrap_or_else(|| Bytes::copy_from_slice(scratch)), crc }
 }
 
-/// The same of a file of which more is known than it says.
+/// The checksum alone, for a file whose content is known from elsewhere.
 pub fn sum(bytes: &[u8], scratch: &mut Vec<u8>) -> FileText {
     document::stripped(bytes, scratch);
     FileText { compact: Bytes::new(), crc: document::crc32(scratch) }

@@ -30,7 +30,7 @@ pub struct Incident {
     pub path: Option<String>,
 }
 
-/// The damaged keys that wait for somebody.
+/// The damaged keys that wait for a person's decision.
 #[derive(Default)]
 pub struct Incidents {
     /// The folders in quarantine that say so.
@@ -97,7 +97,7 @@ pub fn folder(number: u32, word: &str) -> String {
     format!("{number:04}-{word}")
 }
 
-/// The same folder, of something that waits for nobody.
+/// The name of the folder when no decision is pending.
 pub fn settled(folder: &str) -> String {
     format!("{folder}{SETTLED}")
 }
@@ -117,7 +117,7 @@ pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str, why: &st
     Ok(to)
 }
 
-/// A file that somebody wrote while the master ran: it is only kept, and nobody waits for it.
+/// A file that a person wrote while the master ran: the file is only kept, and no decision is pending.
 pub fn keep(disk: &dyn Disk, from: &str, path: &str, number: u32) -> Result<String, DiskError> {
     set_aside(disk, from, path, &settled(&folder(number, "edited")), "it was edited while the master ran")
 }
@@ -154,7 +154,7 @@ pub fn reason(disk: &dyn Disk, folder: &str) -> Option<String> {
     (!why.is_empty()).then(|| why.to_owned())
 }
 
-/// Somebody dealt with it: the folder's new name says that nobody waits for it.
+/// A person has decided: the folder's new name says that no decision is pending.
 pub fn settle(disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {
     let from = format!("{QUARANTINE}/{folder}");
     match disk.rename(&from, &settled(&from)) {
@@ -174,7 +174,7 @@ pub fn doubt(disk: &dyn Disk, number: u32, why: &str) -> Result<(), DiskError> {
     disk.sync_dir(&folder).map_err(failed("fsync", &folder))
 }
 
-/// A person has looked: gives the folders of which nobody is told any more.
+/// A person has looked: returns the folders that are no longer reported.
 pub fn settle_doubts(disk: &dyn Disk) -> Result<Vec<String>, DiskError> {
     let doubts: Vec<String> =
         open_incidents(disk)?.into_iter().filter(|open| open.path.is_none()).map(|open| open.folder).collect();

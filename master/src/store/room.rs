@@ -1,4 +1,4 @@
-//! PURE. Limits the memory of the store: in all, of one namespace, and of objects that live in memory alone. Exact,
+//! PURE. Limits the memory of the store: in all, per namespace, and for objects that live in memory alone. Exact,
 //! because it is counted where objects come and go.
 
 use super::entry::{Entry, PlannedChange, WriteVerdict};
@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 /// Bytes that an object takes beside its text: key, labels, entries in maps.
 pub const OBJECT_BYTES: u64 = 512;
-/// One namespace takes at most this part of all, so that others always find room.
+/// A namespace takes at most this share of the limit, so that other namespaces always find room.
 const NAMESPACE_SHARE: u64 = 2;
 /// But never less than so many bytes: a small host has one namespace that counts.
 const NAMESPACE_BYTES_MIN: u64 = 32 << 20;
-/// The share of objects that are on no disk, such as events: components create events unasked, and no backup restores
-/// events.
+/// The share of objects that are on no disk, such as events: components create events unasked, and no person restores
+/// lost events.
 const VOLATILE_SHARE: u64 = 4;
 /// The share beyond each limit for objects that grow a little: otherwise no pod's status could be written any more.
 const SPARED_SHARE: u64 = 16;
@@ -84,7 +84,7 @@ impl StoreUsage {
 }
 
 impl WriteVerdict {
-    /// Refused where there is no room for what it adds. `ahead`: what those add that are decided and not done.
+    /// Refuses a change that finds no room. `ahead`: the memory of changes that are decided but not done.
     pub fn within(self, room: &StoreRoom, ahead: &StoreUsage) -> Result<WriteVerdict, Refused> {
         match &self {
             WriteVerdict::Change(change) => {
@@ -209,7 +209,7 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    /// Of so many bytes, in this namespace.
+    /// An object of this size in this namespace.
     fn stored(namespace: &str, bytes: u64, marked: bool) -> Stored {
         let mark = if marked { "\"deletionTimestamp\":\"now\"" } else { "" };
         let text = format!("{mark}{}", "x".repeat((bytes - OBJECT_BYTES) as usize - mark.len()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A card loses bits over months, and reading all of it wears nothing; a master that restarts reads everything anyway.
 pub const SCRUB_EVERY: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Between two files: 10,000 of them take some minutes, and nobody waits for the card because of it.
+/// The pause between two files: 10,000 files take some minutes, and no request waits for the card.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Where a round stands.

@@ -30,7 +30,7 @@ impl FlatStore {
     /// Looks at the next file. False: that was the end of a round.
     pub(super) fn scrub_one(&self) -> bool {
         let after = locked(&self.inner.scrub).after.clone();
-        // What lies at its path is nothing of the store's.
+        // The directory at the path is not this store's.
         if locked(&self.inner.writer).disk.gone().is_some() {
             return locked(&self.inner.scrub).went_on(None, self.uptime());
         }

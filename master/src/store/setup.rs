@@ -29,7 +29,8 @@ pub const BACKLOG_RETRY_S: u32 = 5;
 pub const RETAINED_BYTES_MAX: u64 = 32 << 20;
 /// Revisions reserved at a time: so many volatile writes cost one record.
 pub const RESERVE: u64 = 100_000;
-/// The revisions that lost writes may have used, several reservations: whoever saw them has to list again.
+/// The revisions that lost writes may have used, several reservations: clients that saw such revisions have to list
+/// again.
 pub const LOST_REVISIONS: u64 = 10 * RESERVE;
 /// The highest revision that every JSON reader holds exactly, and the highest number of a record: no store comes so
 /// far, so whatever says more was edited or made up by somebody.
@@ -100,7 +101,7 @@ impl Setup {
         look_only: false,
     };
 
-    /// `room`: what the journal has taken of the disk, and nobody; None: that is not known.
+    /// `room`: the disk space that is free or held by the journal; None: unknown.
     pub fn limits(&self, room: Option<u64>) -> Limits {
         let room = room.unwrap_or(u64::MAX);
         // With less than two segments there is no journal, and a checkpoint is due before writes are refused.

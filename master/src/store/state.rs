@@ -314,7 +314,7 @@ impl StoreState {
         Ok(())
     }
 
-    /// Whoever holds a claim keeps it: only files that a person copied can clash here.
+    /// The first holder of a claim keeps the claim: only files that a person copied can clash here.
     fn claim(&mut self, key: &Key, claims: &[Claimed]) {
         for Claimed { claim, .. } in claims {
             let held = self.claims.get(claim).is_some_and(|owner| owner.until.is_none() && owner.key != *key);

@@ -51,7 +51,7 @@ impl<'a> Sketch<'a> {
     pub fn of_front(text: &'a [u8], api_version: &'a str, kind: &'a str) -> Option<Sketch<'a>> {
         let text = std::str::from_utf8(text).ok().filter(|text| leads(text.as_bytes(), api_version, kind))?;
         let mut metadata = None;
-        // It stops where it has what it looks for, and that is seldom the end.
+        // The reader stops behind the metadata, seldom at the end of the text.
         Front(&mut metadata).deserialize(&mut serde_json::Deserializer::from_str(text)).ok();
         Some(Sketch { api_version: api_version.into(), kind: kind.into(), metadata: metadata?, status: None })
     }

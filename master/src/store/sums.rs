@@ -1,7 +1,7 @@
 //! PURE. One number over all objects' files: a start sees by it whether any file is another than it was.
 //!
-//! A file adds the checksums of its path and of its content, so that no order matters, and a file that changes takes
-//! one pair and adds another.
+//! Each file adds the checksums of path and content, so that the order does not matter, and a changed file removes the
+//! old pair and adds the new pair.
 
 use super::document::crc32;
 use super::names;

@@ -158,7 +158,7 @@ pub struct Event {
     pub key: Arc<Key>,
     pub old: Option<Stored>,
     pub new: Option<Stored>,
-    /// It takes the place of a damaged one, which is given up.
+    /// The object replaces a damaged object, which is given up.
     pub renewed: bool,
 }
 
@@ -203,7 +203,7 @@ pub struct Gone {
     pub oldest: Revision,
 }
 
-/// Which events a watcher is told of.
+/// The selection of events for a watcher.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scope {
     pub resource: Resource,
@@ -235,7 +235,7 @@ pub struct StoreRules<'a> {
     pub fault: &'a dyn Fn(&Key, Value) -> Option<String>,
     /// Checks and completes a file that a person wrote, as any write. `Err`: why it was refused.
     pub edited: &'a Edit<'a>,
-    /// The object without which there is no place for this one, as its namespace.
+    /// The object that must exist before this object, such as the namespace.
     pub home: &'a dyn Fn(&Key) -> Option<Key>,
     /// How much of an object was worth flash, where that and that it claims nothing can be told without reading it
     /// whole.
@@ -293,7 +293,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// The object exists, but nobody can say what it is.
+/// The object exists, but its content is unknown.
 #[derive(Debug, PartialEq)]
 pub struct Damaged {
     pub why: String,

@@ -1,6 +1,5 @@
 //! Keeps objects that live in memory alone over a restart of the process, in one file on tmpfs: written at a clean
-//! close, read and removed at the next start. A file of another store, another boot of the host, or another moment is
-//! ignored.
+//! close, read and removed at the next start. A file of a different store, host boot or revision is ignored.
 
 use super::disk::{Disk, DiskFile};
 use super::disk_error::failed;
@@ -115,8 +114,8 @@ fn facts(entry: &Entry) -> String {
         .to_string()
 }
 
-/// None: there is none that belongs to this store, this run of the host and this very revision. It is read line by
-/// line, so that what it says is in memory once.
+/// None: no file belongs to this store, this run of the host and this very revision. The file is read line by line, so
+/// that the content is in memory only once.
 pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Option<Vec<(Key, Kept)>> {
     let mut text = BufReader::with_capacity(PIECE_BYTES, disk.reader(FILE).ok()?.take(FILE_BYTES_MAX));
     let mut line = Vec::new();

@@ -1,5 +1,4 @@
-//! Keeps the objects that pods of this host use on its disk, so that they run as before after a reboot without a
-//! master.
+//! Keeps the objects that pods use on this host's disk: after a reboot without a master the pods run as before.
 //!
 //! A file each, for root alone. `secrets-on-disk = no` leaves Secrets out.
 

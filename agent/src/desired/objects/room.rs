@@ -86,7 +86,7 @@ impl KnownObjects {
         }
     }
 
-    /// True: the master is another cluster now, and nothing of the old one counts.
+    /// True: the master is a new cluster, and known objects and tokens of the old cluster no longer count.
     pub fn use_for(&mut self, pods: &SourceState) -> bool {
         let changed = self.cluster != pods.cluster;
         if changed {
@@ -118,7 +118,7 @@ impl KnownObjects {
     /// The names of the used objects, by the kind and namespace of their common watch.
     pub fn needed(&self) -> BTreeMap<Shelf, BTreeSet<String>> {
         let mut needed: BTreeMap<Shelf, BTreeSet<String>> = BTreeMap::new();
-        // Before it is known which cluster the pods are of, nobody can be asked for theirs.
+        // While the cluster of the pods is unknown, no master can be asked for their objects.
         for what in self.uses.iter().filter(|_| !self.cluster.is_empty()) {
             if let UsedRef::Object(Ref { kind, namespace, name }) = what {
                 needed.entry((*kind, namespace.clone())).or_default().insert(name.clone());
@@ -297,7 +297,7 @@ mod tests {
         assert!(text(&after.settle(0), &b, "b").contains("silent: false"));
         after.silent = true;
         assert_eq!(text(&after.settle(0), &b, "b"), "3");
-        // The master is exchanged: the pod goes on with what it has.
+        // The master is a new cluster: the pod goes on with the kept objects.
         assert!(after.use_for(&pods("c2", vec![b.clone()], &["u2"])));
         assert!(after.needed().is_empty());
         assert_eq!(text(&after.settle(0), &b, "b"), "3");

@@ -24,7 +24,7 @@ use super::zone::{Data, DnsRecord, LookupResult, RecordType, TTL_S, Zone};
 const UDP_BYTES: usize = 512;
 /// The largest packet size offered and accepted by EDNS: such packets are not fragmented on their way.
 const EDNS_BYTES: u16 = 1232;
-/// The limit of aliases that lead to aliases.
+/// The longest chain of aliases.
 const ALIASES_MAX: usize = 8;
 const HEADER_BYTES: usize = 12;
 /// The size of the OPT record, which announces the accepted packet size.
@@ -40,7 +40,7 @@ pub enum Step {
     /// It is none, or not for us to answer.
     Drop,
     Answer(Vec<u8>),
-    /// Somebody else knows.
+    /// Upstream servers must be asked.
     Ask(Box<Ask>),
 }
 
@@ -58,12 +58,12 @@ pub struct Ask {
     aliases: Vec<DnsRecord>,
 }
 
-/// The facts of one answer.
+/// The facts for an answer.
 pub struct AnswerFacts<'a> {
     pub zone: &'a Zone,
     /// The address that answers.
     pub server: Option<IpAddr>,
-    /// Where the addresses of an answer begin: everybody gets another first one.
+    /// Where the addresses of an answer begin: each answer begins with a different address.
     pub turn: usize,
 }
 
@@ -121,7 +121,7 @@ pub fn step(facts: &AnswerFacts<'_>, bytes: &[u8], udp: bool) -> Step {
     }
 }
 
-/// None: nobody answered. Names of ours that led there are an answer also then.
+/// `reply`: None if no upstream server answered. CNAME records of this zone are returned even then.
 pub fn finish(ask: &Ask, reply: Option<&[u8]>) -> Vec<u8> {
     let Ok(message) = Message::from_octets(ask.message.as_slice()) else { return Vec::new() };
     let limit = limit(&message, ask.udp);
@@ -165,7 +165,7 @@ pub fn is_cut(reply: &[u8]) -> bool {
     reply.get(2).is_some_and(|flags| flags & 0x02 != 0)
 }
 
-/// No record is the answer: it says that there is none, or was cut to nothing.
+/// Whether the answer section is empty: the name has no such record, or the answer was truncated.
 pub fn says_nothing(reply: &[u8]) -> bool {
     reply.get(6..8).is_none_or(|count| count == [0, 0])
 }
@@ -262,7 +262,7 @@ fn local(
                     IpAddr::V4(ip) => builder.push(timed(name, A::new(*ip))),
                     IpAddr::V6(ip) => builder.push(timed(name, Aaaa::new(*ip))),
                 };
-                // It only helps: an answer that lacks it is whole.
+                // Additional records are optional: the answer is complete without them.
                 if pushed.is_err() {
                     break;
                 }
@@ -386,7 +386,7 @@ fn authority(zone: &Zone) -> Option<(OwnedName, Soa<OwnedName>)> {
     Some((name, data))
 }
 
-/// Copies the answer section of another message.
+/// Copies the records in the answer section of `reply`.
 fn copy(builder: &mut AnswerBuilder<Target>, reply: &Message<&[u8]>) -> Result<(), PushError> {
     let Ok(records) = reply.answer() else { return Ok(()) };
     for record in records.into_records::<AllRecordData<_, ParsedName<_>>>().flatten() {
@@ -546,7 +546,7 @@ mod tests {
     fn the_zone_says_whose_it_is() {
         let soa = "cluster.local ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 5";
         check(&query("cluster.local.", Rtype::SOA, None), true, &format!("aa ra rd NOERROR {soa}"));
-        // In the letters of whoever asked, as CoreDNS.
+        // In the client's upper and lower case, like CoreDNS.
         let asked = soa.replace("cluster.local", "Cluster.Local");
         check(&query("Cluster.Local.", Rtype::SOA, Some(1232)), false, &format!("aa ra rd NOERROR {asked}"));
         check(
@@ -619,7 +619,7 @@ mod tests {
         assert!(accepts(&ask.query, &answer));
         assert_eq!(shown(&finish(&ask, Some(&answer))), "rd NOERROR Example.com 192.0.2.1");
         assert_eq!(shown(&finish(&ask, None)), "ra rd SERVFAIL");
-        // Another's answer, or one to another question.
+        // An answer with a foreign id, or to a different question.
         let mut other = answer.clone();
         other[1] ^= 1;
         assert!(!accepts(&ask.query, &other));

@@ -11,13 +11,13 @@ use super::answer::is_cut;
 
 /// Answers.
 const COUNT_MAX: usize = 1024;
-/// All of them together.
+/// The size of all answers together.
 const BYTES_MAX: usize = 256 * 1024;
 /// A longer answer is not kept: its next client waits for the resolver again.
 const ANSWER_BYTES_MAX: usize = 4096;
-/// The longest time that an answer is kept, whatever its TTL.
+/// An answer is kept for at most this time, even with a longer TTL.
 const TTL_S_MAX: u32 = 300;
-/// That there is no such name may change as somebody corrects a mistake.
+/// A missing name may soon exist: a user corrects a mistake.
 const NEGATIVE_TTL_S_MAX: u32 = 30;
 
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Resolves the host names in probes and hooks: by `/etc/hosts`, and by asking the resolvers of this host.
 //!
-//! No thread waits: a resolver that is silent holds up those alone that asked for its names. One question for a name at
-//! a time, however many wait for it.
+//! No thread waits: a silent resolver delays only the probes and hooks that need its names. A name is asked once at a
+//! time, however many tasks wait for the answer.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ use super::upstream;
 
 /// Names that are looked up at once: each has a task and a socket.
 const NAMES_MAX: usize = 64;
-/// A name with all of its search domains.
+/// The time limit for a name, with all its search domains.
 const PATIENCE: Duration = Duration::from_secs(10);
 const HOSTS: &str = "/etc/hosts";
 /// What is read of it: some thousand names.

@@ -11,7 +11,7 @@ use crate::facts::resolv::Resolver;
 pub const A: u16 = 1;
 pub const AAAA: u16 = 28;
 const CLASS_IN: u16 = 1;
-/// Of one name.
+/// The limit for a single name.
 const ADDRESSES_MAX: usize = 8;
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;

@@ -42,15 +42,15 @@ const CONNECTIONS_EACH_MAX: usize = 8;
 const CONNECTIONS_MAX: usize = 128;
 /// The time limit of a silent connection.
 const SILENCE: Duration = Duration::from_secs(10);
-/// The waits before another try to bind the address, which somebody else may have for now.
+/// The waits between attempts to bind the address, which another program may use for now.
 const RETRY: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// The zone that is served, and its address.
+/// The served zone, and the server's address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServedZone {
     pub zone: Arc<Zone>,
-    /// None: the cluster has no DNS address, or somebody else serves it.
+    /// None: the cluster has no DNS address, or another DNS server serves the address.
     pub address: Option<IpAddr>,
 }
 
@@ -68,14 +68,14 @@ struct Server {
     cache: RefCell<AnswerCache>,
     waiting: Crowd,
     asking: Semaphore,
-    /// Of each address that asks.
+    /// By client address.
     asking_each: RefCell<BTreeMap<IpAddr, Weak<Semaphore>>>,
     under_way: RefCell<BTreeMap<Question, watch::Receiver<Told>>>,
     chance: File,
     begun: Instant,
     /// Counts the answers: each answer begins with the next address.
     turn: Cell<usize>,
-    /// Which of the host's resolvers answered last.
+    /// The index of the resolver that answered last.
     first: Cell<usize>,
 }
 
@@ -145,7 +145,7 @@ async fn open(
     Ok((server, udp, tcp))
 }
 
-/// Ends with what has become of a socket.
+/// Runs until a socket fails, and returns the reason.
 async fn serve(server: Rc<Server>, udp: Rc<UdpSocket>, tcp: TcpListener) -> String {
     let connections = Crowd::new(CONNECTIONS_EACH_MAX, CONNECTIONS_MAX);
     let mut packet = vec![0; QUERY_BYTES_MAX];
@@ -456,7 +456,7 @@ mod tests {
         .await;
     }
 
-    /// A question for a name of its own.
+    /// A question with a different name for each number.
     fn question(number: u8) -> Vec<u8> {
         let mut query = QUERY.to_vec();
         (query[13], query[14]) = (b'a' + number / 16, b'a' + number % 16);
@@ -466,7 +466,7 @@ mod tests {
     #[tokio::test]
     async fn one_who_asks_much_leaves_room_for_others() {
         locally(async {
-            // It says nothing of names that begin with `a` to `d`.
+            // The upstream server stays silent for names that begin with `a` to `d`.
             let silent = |query: &[u8]| (b'a'..=b'd').contains(&query[13].to_ascii_lowercase());
             let (upstream, came) =
                 udp(move |query| if silent(query) { Vec::new() } else { vec![reply(query, WHOLE, 1)] }).await;

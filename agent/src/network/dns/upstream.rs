@@ -16,7 +16,8 @@ use super::answer::accepts;
 use crate::facts::resolv::{self, Resolver};
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// Where systemd-resolved says whom it asks itself, for those that its own loopback address is out of reach for.
+/// Where systemd-resolved lists its upstream servers, for clients that cannot reach the loopback address of
+/// systemd-resolved.
 const BEHIND_RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
 const RESOLV_CONF_BYTES_MAX: u64 = 64 * 1024;
 const PORT: u16 = 53;
@@ -265,7 +266,7 @@ pub mod tests {
                 let (length, from) = socket.recv_from(&mut packet).await.unwrap();
                 let query: Vec<u8> = is_asked.await.unwrap();
                 assert_eq!(query, packet[..length], "the same question");
-                // The socket that asked is gone, or takes nothing of it.
+                // The client's socket is closed, or ignores the packet.
                 let _ = socket.send_to(&whole(&query, 66), from).await;
             });
             let mut sender = Some(next_asked);

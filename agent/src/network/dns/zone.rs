@@ -40,13 +40,13 @@ pub struct Zone {
     reverse: BTreeMap<IpAddr, BTreeSet<String>>,
 }
 
-/// The names of one service.
+/// The DNS content for a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     Addresses(Vec<IpAddr>, Vec<Port>),
     /// The endpoints of a headless service.
     Hosts(Vec<ZoneHost>),
-    /// Another name, outside or inside of the cluster.
+    /// A CNAME, outside or inside the cluster.
     Alias(String),
 }
 
@@ -100,7 +100,7 @@ pub struct DnsRecord {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupResult {
-    /// The answer, and what helps beside it.
+    /// The answer records, and the additional records.
     Records(Vec<DnsRecord>, Vec<DnsRecord>),
     /// The name exists, but has no record of this type.
     Nothing,
@@ -114,7 +114,7 @@ impl Zone {
         Zone::of(domain, groups, groups.iter().map(entry).collect())
     }
 
-    /// None: no name means another thing than it did.
+    /// None: every name still has the same records.
     pub fn changed(domain: &str, groups: &[Group], entries: &mut Entries) -> Option<Zone> {
         let (made, differs) = entries.take(groups, entry);
         differs.then(|| Zone::of(domain, groups, made))
@@ -536,7 +536,7 @@ mod tests {
         check("out.shop.svc.cluster.local", A, "example.com");
         check("out.shop.svc.cluster.local", Cname, "example.com");
         check("numeric.shop.svc.cluster.local", A, "192.0.2.1");
-        // Pods, the domain, and what is not there.
+        // Pods, the domain, and missing names.
         check("10-244-0-9.shop.pod.cluster.local", A, "10.244.0.9");
         check("ten.shop.pod.cluster.local", A, "no name");
         check("cluster.local", Soa, "soa");

@@ -1,5 +1,5 @@
-//! Docker, ufw and their like drop what is forwarded and not accepted: what lets the pods' bridge through beside them.
-//! PURE.
+//! Rules that let the pods' bridge through: Docker, ufw and similar programs drop forwarded packets that no rule
+//! accepts. PURE.
 //!
 //! An accept in a table of ours ends nothing in theirs, so it stands where Docker wants such rules (DOCKER-USER), or
 //! first in FORWARD. What Docker keeps apart stays apart: pods reach containers on its other networks at their
@@ -92,7 +92,7 @@ mod tests {
         // ufw without Docker.
         let (_, plain) = OURS.split_once('\n').unwrap();
         made("-P FORWARD DROP\n-N ufw-x\n-A FORWARD -j ufw-x\n", plain, "-I FORWARD 1 -j CORACLE-FORWARD\n");
-        // Nobody minds.
+        // Nothing drops forwarded packets.
         assert_eq!(script("-P INPUT ACCEPT\n-P FORWARD ACCEPT\n-P OUTPUT ACCEPT\n"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Looks after the pods' own network while its sandboxes run: host ports, rules beside other programs' rules, wires on
 //! the bridge.
 //!
-//! Also where new pods are on the engine's network: those of before keep theirs.
+//! This also runs if new pods are on the engine's network: earlier pods keep the agent's network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -80,7 +80,7 @@ pub async fn run(pods: Cidr, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc
     }
 }
 
-/// Of the sandboxes that run.
+/// The host ports of running sandboxes.
 fn mappings(own: &[&SeenContainer]) -> BTreeSet<Mapping> {
     let of = |seen: &&SeenContainer| {
         let pod: IpAddr = seen.ip.as_deref()?.parse().ok()?;

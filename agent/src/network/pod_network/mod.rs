@@ -22,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// The kernel's name for the pods' bridge. Routes to service addresses lead to the bridge.
 pub const BRIDGE: &str = "coracle0";
-/// Of a sandbox that the agent plugs in: its address.
+/// The label with a sandbox's address, on sandboxes that the agent plugs in.
 pub const LABEL_ADDRESS: &str = "dev.coracle.address";
 
 /// Whose the network of new pods is.
@@ -60,7 +60,7 @@ pub fn network(text: &str) -> Option<Cidr> {
     Cidr::parse(text).filter(|network| (1..=30).contains(&network.bits()))
 }
 
-/// The end of a sandbox's wire on this host: another for each start of it, for the one before may still be going.
+/// The name of the host's end of a sandbox's wire. Each start gets a new name, because the former wire may still exist.
 pub fn wire(id: &str, pid: i64) -> String {
     format!("{}{pid:06x}", wires_of(id))
 }

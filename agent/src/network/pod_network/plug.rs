@@ -18,11 +18,11 @@ use super::guard::{self, Wires};
 use super::{BRIDGE, forward, nft};
 use crate::host::tool::{first_line, run_tool};
 
-/// Of a thread that waits for `ip`.
+/// The stack of a thread that waits for `ip`.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The bridge, this host's address on it, and what the kernel must be told so that it forwards. The rules go with it:
-/// pods' first packets find them.
+/// Makes the bridge with this host's address, and switches on forwarding. The rules are loaded at the same time, before
+/// the first packets of pods.
 pub async fn make_ready(pods: Cidr) -> Result<(), String> {
     let shown = run_tool("ip", &["-4", "-o", "addr", "show"], None).await?;
     if let Some(other) = super::overlap(&shown, pods) {
@@ -62,7 +62,7 @@ fn set(name: &str, value: &str) -> Result<(), String> {
     fs::write(&path, value).map_err(|error| format!("set {}: {error}", path.display()))
 }
 
-/// What others send changes no route and no address of this host.
+/// Keeps the host from changing routes or addresses because of packets at this interface.
 pub fn close_routes(name: &str) -> Result<(), String> {
     // A kernel without IPv6 has none of its files.
     let there = |(setting, _): &(String, &str)| Path::new("/proc/sys").join(setting).exists();
@@ -82,7 +82,7 @@ pub fn open_settings() -> Vec<String> {
     others.map(|(setting, value)| format!("{}={value}", setting.replace('/', "."))).collect()
 }
 
-/// Beside the rules of others.
+/// Adds the forward rules beside the rules of other programs.
 pub async fn let_through() -> Result<(), String> {
     let rules = match run_tool("iptables", &["-w", "5", "-S"], None).await {
         Ok(rules) => rules,
@@ -111,7 +111,7 @@ pub fn wires() -> Vec<String> {
     ports.filter_map(|port| port.file_name().into_string().ok()).collect()
 }
 
-/// Gives a sandbox its address. `pid`: its process. `known`: the wires of others.
+/// Gives a sandbox its address. `pid`: the sandbox's process. `known`: the wires of all sandboxes.
 pub async fn plug(pods: Cidr, id: &str, pid: i64, address: IpAddr, known: &mut Wires) -> Result<(), String> {
     let name = super::wire(id, pid);
     if port(&name).exists() {
@@ -163,7 +163,7 @@ async fn guard_one(pods: Cidr, name: &str, address: IpAddr, wires: &Wires) -> Re
 
 pub async fn guard_all(pods: Cidr, wires: &Wires) -> Result<(), String> {
     run_tool("nft", &["-f", "-"], Some(&guard::script(pods, wires))).await?;
-    // A chain of a wire that has gone would be refused, and all others with it.
+    // nft refuses a chain for a missing wire, and the whole script with that chain.
     let there: Wires = wires
         .iter()
         .filter(|(name, _)| interfaces().join(name).exists())

@@ -1,7 +1,7 @@
 //! Selects the endpoints of a service's port, by traffic policy and by where the client is. PURE.
 //!
 //! Chooses ready endpoints, or without any of them endpoints that are ending and still serve. Traffic that must stay on
-//! its node gets only endpoints on this node. If every endpoint has hints, the endpoints for this node win.
+//! its node gets only endpoints on this node. If every endpoint has hints, the endpoints for this node or zone win.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,14 +19,14 @@ pub type At = (Option<IpAddr>, u16);
 /// The endpoints of each address and port.
 pub type Led = BTreeMap<At, BTreeSet<Endpoint>>;
 
-/// The endpoints of one port.
+/// The endpoints for a service port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortEndpoints {
     pub cluster: BTreeSet<Endpoint>,
     pub local: BTreeSet<Endpoint>,
     /// The endpoints of `cluster` and `local` on this node.
     pub here: BTreeSet<Endpoint>,
-    /// Somewhere somebody serves it.
+    /// Whether any endpoint in the cluster serves the port.
     pub any: bool,
 }
 
@@ -98,7 +98,7 @@ fn zones(endpoint: &SliceEndpoint) -> &[Hint] {
     names(endpoint.hints.as_ref(), |hints| hints.for_zones.as_ref())
 }
 
-/// A hint that one endpoint lacks, or that leaves nobody for this node, is none.
+/// Hints are ignored if an endpoint lacks hints, or if no endpoint is left for this node.
 fn nearest(ready: &[&SliceEndpoint], here: &RuleHost) -> Near {
     let all =
         |of: fn(&SliceEndpoint) -> &[Hint]| !ready.is_empty() && ready.iter().all(|endpoint| !of(endpoint).is_empty());

@@ -20,7 +20,7 @@ pub fn led(parts: &[Arc<ServiceRules>]) -> Led {
     parts.iter().flat_map(|part| part.flows.iter().map(|(at, ends)| (*at, ends.clone()))).collect()
 }
 
-/// Ports whose ends are others than before, all addresses of services, and those of this host.
+/// Ports with changed endpoints, all addresses of services, and this host's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     ends: Led,
@@ -67,14 +67,15 @@ impl Moved {
         self.ends.is_empty()
     }
 
-    /// Led to somebody who does not serve the port, or to nobody although somebody does.
+    /// Whether the flow leads to an endpoint that no longer serves the port, or nowhere although an endpoint serves the
+    /// port.
     pub fn is_over(&self, flow: &Flow) -> bool {
         let (ip, port) = flow.to;
         if let Some(ends) = self.ends.get(&(Some(ip), port)) {
             return !ends.contains(&flow.by);
         }
-        // What goes to a port of that number somewhere else is not led anywhere. What goes to this host may have begun
-        // before there was a rule that leads it.
+        // No rule leads packets to the same port number on a foreign address. A flow to this host may have begun before
+        // the rule existed.
         let led = (flow.by != flow.to || self.local.contains(&ip)) && !self.addresses.contains(&ip);
         led && self.ends.get(&(None, port)).is_some_and(|ends| !ends.contains(&flow.by))
     }
@@ -102,7 +103,7 @@ pub fn end(flow: &Flow) -> Vec<u8> {
     message(DELETE, REQUEST | ACKNOWLEDGE, INET, &flow.named)
 }
 
-/// The messages of one piece. What cannot be read is no flow of UDP over IPv4.
+/// Reads the messages in a received packet. A flow that cannot be read is no UDP flow over IPv4.
 pub fn read(bytes: &[u8]) -> FlowBatch {
     let mut heard = FlowBatch::default();
     for message in messages(bytes) {
@@ -186,7 +187,7 @@ mod tests {
         check(None, &[one], "10.96.0.5:53", "10.244.0.9:53", true);
         check(None, &[one], "10.96.0.5:53", "10.244.0.1:53", false);
         check(None, &[one], "10.96.0.5:54", "10.244.0.9:54", false);
-        // A node port: of flows to other hosts, and to a service with that number, nobody is.
+        // A node port: flows to remote hosts, and to a service with the same port number, go on.
         let (port, moved) = ("node:30053=10.244.0.1:53", "node:30053=10.244.0.2:53");
         check(Some(&[port]), &[moved], "192.168.0.2:30053", "10.244.0.1:53", true);
         check(Some(&[port]), &[moved], "192.168.0.2:30053", "10.244.0.2:53", false);

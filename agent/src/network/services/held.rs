@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ends::Endpoint;
 use crate::facts::hash::hash_text;
 
-/// A map, and a key of it.
+/// The name of a map or set, and a key in it.
 pub type ElementKey = (&'static str, String);
 
 /// Elements of maps and sets, chains, and sets of their own.
@@ -28,7 +28,8 @@ impl TableContent {
         self.elements.keys().any(|(map, _)| matches!(*map, "services" | "node_ports"))
     }
 
-    /// A chain that leads to one of the ends, and with affinity to the one that served the client before; its name.
+    /// Adds a chain that leads to an endpoint by chance, or with affinity to the client's last endpoint. Returns the
+    /// chain's name.
     pub fn balance(
         &mut self,
         name: &str,
@@ -88,7 +89,7 @@ impl TableContent {
         name.to_owned()
     }
 
-    /// The chains of another, and their sets.
+    /// Adds the chains in `held`, with their sets.
     pub fn take_chains(&mut self, held: &TableContent) {
         self.chains.extend(held.chains.iter().map(|(name, lines)| (name.clone(), lines.clone())));
         self.clients.extend(held.clients.iter().map(|(name, seconds)| (name.clone(), *seconds)));

@@ -53,9 +53,9 @@ const TOO_MANY: &str = "TooManyEndpoints";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelRules {
     pub here: RuleHost,
-    /// One a service that has an address.
+    /// One entry for each service with an address.
     pub parts: Vec<Arc<ServiceRules>>,
-    /// The parts of services that are not supported.
+    /// The unsupported parts of services.
     pub refused: Vec<Refused>,
 }
 
@@ -130,7 +130,7 @@ pub fn rules(groups: &[Group], here: &RuleHost, served: Option<IpAddr>, pieces: 
     let mut backends = 0;
     for (part, refused) in pieces.made.take(groups, |group| piece(group, here)).0 {
         rules.refused.extend(refused);
-        // Where nobody else answers, the agent does: nothing is to be refused there.
+        // The agent itself answers at `served` if the service has no endpoint, so no refusal may be loaded there.
         let Some(part) = part.filter(|part| served != Some(part.address) || part.held.leads_anywhere()) else {
             continue;
         };
@@ -341,7 +341,7 @@ fn outside(service: &Service, port: &ServicePort, here: &RuleHost, denied: &mut 
     let given = spec.external_ips.iter().filter_map(|ip| ipv4(ip)).map(Where::Address);
     let mut asked: BTreeSet<Where> = given.collect();
     if spec.kind == "LoadBalancer" {
-        // One whose balancer is a proxy is reached by what that does.
+        // Packets to an address with ipMode Proxy must go through the balancer: the address gets no rule.
         let ingress = service.status.load_balancer.ingress.iter().filter(|ingress| ingress.ip_mode != "Proxy");
         asked.extend(ingress.filter_map(|ingress| ipv4(&ingress.ip)).map(Where::Balancer));
     }

@@ -13,7 +13,7 @@ pub const DONE: u16 = 3;
 pub const REQUEST: u16 = 1;
 pub const ACKNOWLEDGE: u16 = 4;
 pub const DUMP: u16 = 0x300;
-/// The kernel marks attributes that hold others.
+/// The kernel's mark on attributes that contain attributes.
 pub const NESTED: u16 = 0x8000;
 
 /// A message of the kernel.
@@ -59,7 +59,7 @@ pub fn padded(length: usize) -> usize {
     length.next_multiple_of(4)
 }
 
-/// Each attribute whole, and what is in it.
+/// Each attribute with its header, and its content.
 pub fn attributes(mut bytes: &[u8]) -> BTreeMap<u16, (&[u8], &[u8])> {
     let mut found = BTreeMap::new();
     while let (Some(length), Some(kind)) = (short(bytes, 0).map(usize::from), short(bytes, 2)) {
@@ -70,13 +70,13 @@ pub fn attributes(mut bytes: &[u8]) -> BTreeMap<u16, (&[u8], &[u8])> {
     found
 }
 
-/// Asks how often the rules of nftables have changed, whoever changed them.
+/// Asks for the generation of the nftables rules: every change by any program counts.
 pub fn generation() -> Vec<u8> {
     const GET_GENERATION: u16 = 0xa10;
     message(GET_GENERATION, REQUEST, ANY, &[])
 }
 
-/// The answer, or that there is none.
+/// The generation, or the kernel's error.
 pub fn read_generation(bytes: &[u8]) -> Option<Result<u32, i32>> {
     const NEW_GENERATION: u16 = 0xa0f;
     const NUMBER: u16 = 1;

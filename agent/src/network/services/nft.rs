@@ -13,7 +13,7 @@ use super::here::RuleHost;
 use super::part::ServiceRules;
 use crate::facts::hash::hash_text;
 
-/// Bytes of a comment that nft takes.
+/// The longest comment that nft accepts.
 const COMMENT_BYTES_MAX: usize = 128;
 /// Earlier than Docker's own chains (-100), so that a service address is rewritten before they look at it.
 const PRIORITY: i32 = -110;
@@ -180,7 +180,7 @@ fn clients(held: &TableContent) -> String {
     held.clients.iter().map(set).collect()
 }
 
-/// Those that are led to come first: nft reads from above.
+/// A chain comes before the chains that lead to it: nft reads from top to bottom.
 fn chains(held: &TableContent) -> String {
     let rank = |name: &str| match name.split('_').next() {
         Some("end") => 0,

@@ -1,4 +1,4 @@
-//! The rules of one service. PURE.
+//! The rules for a single service. PURE.
 
 use std::net::IpAddr;
 

@@ -8,7 +8,8 @@ use coracle_api::service::Service;
 /// The service variables of 2014 and of v1, for all services in a namespace with an address.
 pub fn variables(services: &[Arc<Service>], namespace: &str) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
-    // The master's own service is for everybody, as it has always been; a namespace's own service of that name wins.
+    // Pods in every namespace get the service `kubernetes`, as always; a service with the same name in their own
+    // namespace wins.
     let everybody = services
         .iter()
         .filter(|service| service.metadata.namespace == "default" && service.metadata.name == "kubernetes");

@@ -12,7 +12,7 @@ use crate::facts::naming::PodName;
 use crate::facts::seen;
 use crate::runtime::Runtime;
 
-/// A postStart hook that takes longer has failed: it holds up its pod.
+/// A postStart hook that takes longer has failed, because the hook holds up its pod.
 const POST_START_S_MAX: u64 = 300;
 
 impl<R: Runtime> Executor<'_, R> {

@@ -79,7 +79,7 @@ impl ClaimDirectories {
         sources.filter(|path| self.record_of(Path::new(path)).is_some()).collect()
     }
 
-    /// Nothing is said of what has no record.
+    /// A directory without a record passes.
     pub fn check(&self, path: &Path) -> Result<(), Failure> {
         let Some(name) = self.record_of(path) else { return Ok(()) };
         let Some(record) = self.made(&name)? else { return Ok(()) };

@@ -30,7 +30,7 @@ const PONG: Duration = Duration::from_secs(5);
 /// Create, start, kill, remove: 0.3 s when idle, seconds on a busy small board; a start waits for the network hook as
 /// well.
 pub(super) const CHANGE: Duration = Duration::from_secs(60);
-/// The time limit of bollard itself, longer than all time limits of the agent, so that it never applies.
+/// bollard's own time limit. It is longer than every time limit in the agent, and so never applies.
 const BACKSTOP_S: u64 = 24 * 3600;
 
 /// How to reach an engine, and what this host calls its own there.
@@ -38,13 +38,13 @@ pub struct Docker {
     pub(super) settings: Settings,
     pub(super) connection: Mutex<Option<Connection>>,
     pub(super) cache: Mutex<InspectCache>,
-    /// Dead containers whose removal has to wait: nobody sees them any more.
+    /// Dead containers whose removal has to wait. The listing leaves them out.
     pub(super) leftovers: Mutex<BTreeSet<String>>,
     /// Renamed containers of the agent: by the name that the agent gave, the id and the present name.
     pub(super) renamed: Mutex<HashMap<String, (String, String)>>,
     /// Network and pause image were seen; forgotten with the connection and when a create misses them.
     pub(super) ready: Mutex<Option<ReadyEngine>>,
-    /// The lock to make both: several pods may start at once.
+    /// The lock to make the network and the pause image: several pods may start at once.
     pub(super) preparing: tokio::sync::Mutex<()>,
     /// The address given last. Sandboxes get their addresses in turn, under this lock.
     pub(super) addressing: tokio::sync::Mutex<Option<IpAddr>>,
@@ -81,7 +81,7 @@ pub struct Settings {
     pub run_dir: String,
     /// Changes nothing in the engine, and so needs no lock.
     pub only_looks: bool,
-    /// One pull after another.
+    /// Whether pulls run one after another.
     pub serial_pulls: bool,
 }
 
@@ -207,7 +207,7 @@ impl Docker {
         })
     }
 
-    /// An engine that was exchanged under the same socket has another id, and so another lock.
+    /// A new engine behind the same socket has a new id, and so needs a new lock.
     fn take_lock(&self, engine_id: &str) -> Result<(), Failure> {
         let mut locks = held(&self.locks);
         if self.settings.only_looks || locks.contains_key(engine_id) {

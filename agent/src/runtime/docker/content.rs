@@ -1,5 +1,5 @@
-//! A volume of files that is exchanged whole, as a kubelet makes it: whoever reads in it sees all of the old or all of
-//! the new.
+//! A volume of files that is exchanged whole, as a kubelet makes it: a reader sees either the complete old or the
+//! complete new content.
 //!
 //!     VOLUME/..2026_01_02_15_04_05.STAMP/a/b     the content
 //!     VOLUME/..data -> ..2026_01_02_15_04_05.STAMP, exchanged by a rename
@@ -22,7 +22,7 @@ const NEW_DATA: &str = "..data_tmp";
 /// Anybody in the container may enter; it is mounted read-only.
 const ROOT_MODE: u32 = 0o777;
 const FOLDER_MODE: u32 = 0o755;
-/// What a group that owns a volume may do with its folders: enter and read, and what is made in them is its own.
+/// The mode of folders in a volume with fsGroup: the group may enter and read, and new files belong to the group.
 const GROUP_FOLDER_MODE: u32 = 0o2550;
 /// Names tried until one is free: one a second is the rule.
 const NAMES_MAX: usize = 1000;

@@ -140,7 +140,7 @@ fn security_options(config: &ContainerConfig, terms: Terms<'_>) -> Vec<String> {
         (Some(Seccomp::File(_)), Some(profile), Dialect::Docker) => Some(format!("seccomp={profile}")),
         _ => None,
     });
-    // Docker has lists of paths for it, which Podman does not read.
+    // Docker takes lists of paths instead, which Podman ignores.
     options.extend((config.unmasked_proc && terms.dialect == Dialect::Podman).then(|| "unmask=ALL".to_owned()));
     options.extend(config.app_armor.iter().map(|profile| format!("apparmor={profile}")));
     options.extend(config.se_linux.iter().map(|label| format!("label={label}")));

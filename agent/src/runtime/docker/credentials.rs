@@ -10,7 +10,7 @@ use serde_json::Value;
 pub enum FoundLogin {
     Nothing,
     Login(DockerCredentials),
-    /// There is something, and this agent cannot use it: said with the failure of the pull that went without it.
+    /// The host has a login that this agent cannot use. The reason is added to the error of the pull without a login.
     Unusable(String),
 }
 

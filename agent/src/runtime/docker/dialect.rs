@@ -29,8 +29,8 @@ impl Dialect {
         }
     }
 
-    /// What an engine's lock goes by. Two engines of one host may have one id (it lies in /etc/docker), but never one
-    /// root; Podman makes up an id for each answer.
+    /// The engine's identity for its lock. Two engines on a host may share an id (from /etc/docker), but never a root
+    /// directory. Podman makes up an id for each answer.
     pub fn identity(self, info: &SystemInfo) -> String {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         match self {
@@ -48,8 +48,7 @@ pub fn common_version(engine: &SystemVersion, ours: &ClientVersion) -> Option<Cl
     Some(ClientVersion { major_version, minor_version })
 }
 
-/// What an answer means that is no success. Podman answers 500 to much for which Docker has codes, and ends with the
-/// reason.
+/// The failure behind an error answer. Podman answers 500 to much for which Docker has codes, and ends with the reason.
 pub fn refusal(what: &str, status: u16, message: String) -> Failure {
     let because = |reasons: &[&str]| status == 500 && reasons.iter().any(|reason| message.trim_end().ends_with(reason));
     match status {
@@ -62,7 +61,7 @@ pub fn refusal(what: &str, status: u16, message: String) -> Failure {
     }
 }
 
-/// Podman keeps a dead sandbox as long as remains of what was in it are there.
+/// Podman keeps a dead sandbox as long as a container that joined the sandbox exists.
 pub fn has_dependents(failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(text) | Failure::Conflict(text) if text.contains("has dependent containers"))
 }

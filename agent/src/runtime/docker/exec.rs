@@ -1,5 +1,5 @@
-//! Commands in running containers and connections to their own processes, for people: what a client says goes in as it
-//! comes, and what comes out goes to it.
+//! Commands in running containers and connections to their own processes, for people: the client's input goes to the
+//! process, and the output to the client.
 //!
 //! bollard reads such a connection in its own pieces and takes some bytes of a terminal for frames, so the http crate
 //! opens it.
@@ -33,16 +33,16 @@ const READ_BYTES: usize = 16 * 1024;
 const NOT_STARTED: &[u8] = b"OCI runtime exec failed";
 /// Podman's way: the name of its runtime stands between the two.
 const NOT_STARTED_HERE: (&[u8], &[u8]) = (b"Error: ", b": exec failed");
-/// Bytes of that.
+/// The longest such message.
 const NOT_STARTED_BYTES_MAX: usize = 4096;
-/// A command whose client has gone is told so, and has so long to end by itself.
+/// A command whose client has gone gets SIGHUP, and has this long to end by itself.
 const HANG_UP: Duration = Duration::from_secs(5);
 /// The keys on which the engine would let go of a terminal: a person must not be able to press them, and programs send
 /// none of them twice.
 const DETACH_KEYS: &str = "ctrl-@,ctrl-^,ctrl-@,ctrl-_,ctrl-@,ctrl-^,ctrl-@,ctrl-_";
 /// For the output of a container that ended while a client was connected to it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// A terminal that is not there yet when its first size comes.
+/// The wait if the terminal does not exist yet when its first size comes.
 const RESIZE_AGAIN: Duration = Duration::from_millis(50);
 const RESIZE_TRIES: usize = 10;
 
@@ -216,7 +216,7 @@ impl Docker {
     ) -> std::convert::Infallible {
         while let Some(said) = heard.recv().await {
             match said {
-                // A command that reads no more is not one that has ended: what is said to it is lost.
+                // A command that reads no more input may still run: its input is dropped.
                 ClientMessage::Stdin(bytes) => drop(to.write_all(&bytes).await),
                 ClientMessage::StdinEnd => drop(to.shutdown().await),
                 ClientMessage::Size(size) => self.resize(&of, size).await,
@@ -245,7 +245,8 @@ impl Docker {
         log::debug!("the terminal of {of:?} keeps its size");
     }
 
-    /// As a terminal that is lost does it; a command that takes no notice is killed, unless it has asked to be spared.
+    /// Sends SIGHUP, like a lost terminal, and kills a command that goes on, unless the command ignores SIGHUP as under
+    /// `nohup`.
     async fn hang_up(&self, exec: &str) {
         let Some((pid, container)) = self.process_of(exec).await else { return };
         if !is_of(pid, &container) {
@@ -258,8 +259,8 @@ impl Docker {
         }
     }
 
-    /// The command of a check that took too long, and the processes of its group: each that stays holds a connection of
-    /// the engine.
+    /// Kills the command of a late check, with its process group: each remaining process would hold a connection of the
+    /// engine.
     pub(super) async fn kill_exec(&self, exec: &str) {
         let Some((pid, container)) = self.process_of(exec).await else { return };
         if !is_of(pid, &container) {
@@ -274,7 +275,7 @@ impl Docker {
         }
     }
 
-    /// The process of an exec that runs, as this host numbers it, and its container.
+    /// The host's pid of a running exec, and the exec's container.
     async fn process_of(&self, exec: &str) -> Option<(i32, String)> {
         let client = self.client().await.ok()?;
         let found = self.ask("inspect an exec", client.inspect_exec(exec)).await.ok()?;

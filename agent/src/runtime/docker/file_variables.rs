@@ -50,7 +50,7 @@ impl Docker {
     }
 }
 
-/// The files of one container, each read once.
+/// A container's files, each read once.
 struct Files {
     /// Bytes that may still be read.
     left: u64,

@@ -13,7 +13,7 @@ use super::check::{dial, failed, joined, passed, within};
 use crate::facts::engine::CheckOutcome;
 use crate::network::dns::names::Names;
 
-/// Longest answer that is read; that of a health check has seven bytes.
+/// The longest accepted answer. A health check's answer has seven bytes.
 const ANSWER_BYTES_MAX: usize = 1024;
 /// The limit for the headers and trailers of an answer: by default a server may send 16 MB.
 const HEADERS_BYTES_MAX: u32 = 16 * 1024;

@@ -51,7 +51,7 @@ impl Docker {
         Ok(containers)
     }
 
-    /// Those that nothing depends on any more. One that stays is tried again with the next removal.
+    /// Removes dead containers without dependents. A failed removal is repeated with the next removal.
     pub(super) async fn remove_leftovers(&self, client: &bollard::Docker) {
         let leftovers: Vec<String> = held(&self.leftovers).iter().cloned().collect();
         for id in leftovers {
@@ -64,7 +64,7 @@ impl Docker {
         }
     }
 
-    /// A sandbox has its address from its start on, and says it in the file that its containers read.
+    /// A sandbox gets its address at its start. The address is then written to the pod's hosts file.
     fn complete_hosts(&self, seen: &SeenContainer, address: &str) -> Result<(), Failure> {
         let Some(tag) = Tag::read(&seen.name, &seen.labels).filter(Tag::is_sandbox) else { return Ok(()) };
         volumes::complete_hosts(&hosts_file(&self.settings.data_dir, &tag.pod.uid), address)

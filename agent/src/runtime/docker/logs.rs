@@ -159,7 +159,7 @@ struct Asked {
     pieces: u64,
 }
 
-/// The entries of a log, as they come. bollard would keep a terminal's line until it ends.
+/// The entries of a log, as the engine sends them. bollard would keep a terminal's line until it ends.
 struct LogEntries {
     body: Pieces,
     entries: EntryReader,

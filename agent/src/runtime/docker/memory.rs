@@ -1,9 +1,10 @@
-//! Volumes in memory: file systems that the agent mounts itself, where Secrets are, too. An engine that is restarted
-//! while its containers run on knows no more that it has mounted one, and mounts an empty one over it.
+//! Volumes in memory: file systems that the agent mounts itself, where Secrets are, too. With volumes from the engine,
+//! an engine restarted under running containers forgets its mounts, and mounts an empty file system over each.
 //!
 //!     VOLATILE_DIR/pods/UID/volumes/NAME: in /run, where neither a mount nor its place outlives the other
 //!
-//! The releases before had volumes of the engine: a pod that runs with one keeps it until it has a new sandbox.
+//! Earlier releases used volumes of the engine. A running pod with such a volume keeps the volume until it gets a new
+//! sandbox.
 
 use std::borrow::Cow;
 use std::os::unix::fs::DirBuilderExt;

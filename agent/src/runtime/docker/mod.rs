@@ -93,7 +93,7 @@ impl Runtime for Docker {
 
     async fn pull(&self, reference: &str, logins: &[Login]) -> Result<(), Failure> {
         let _turn = if self.settings.serial_pulls { Some(self.pulling.lock().await) } else { None };
-        // Those before it may have filled the disk.
+        // Earlier pulls may have filled the disk.
         if let Some(why) = self.too_full() {
             return Err(Failure::Registry(why));
         }

@@ -9,11 +9,11 @@ const STDERR: u8 = 2;
 /// Where in the frames a reader is.
 #[derive(Debug, Default)]
 pub struct Multiplexed {
-    /// The stream of the frame that is open, and how much of it is to come.
+    /// The stream of the current frame, and the number of bytes still to come.
     open: Option<(u8, usize)>,
 }
 
-/// Bytes of one output.
+/// Bytes from stdout or stderr.
 #[derive(Debug, PartialEq)]
 pub enum Output {
     Stdout(Bytes),

@@ -38,7 +38,7 @@ fn kind(mode: u32) -> SFlag {
     SFlag::from_bits_truncate(mode & SFlag::S_IFMT.bits())
 }
 
-/// A directory after what is in it.
+/// Changes the content of a directory first, then the directory itself.
 fn below(item: &OwnedFd, group: u32, depth: usize) -> io::Result<()> {
     let place = format!("/proc/self/fd/{}", item.as_raw_fd());
     if depth > DEPTH_MAX {
@@ -57,7 +57,7 @@ fn below(item: &OwnedFd, group: u32, depth: usize) -> io::Result<()> {
                 Mode::empty(),
             ) {
                 Ok(inner) => below(&inner, group, depth + 1)?,
-                // Somebody took it away.
+                // The entry was removed meanwhile.
                 Err(Errno::ENOENT) => {}
                 Err(error) => return Err(error.into()),
             }

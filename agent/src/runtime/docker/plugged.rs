@@ -90,7 +90,8 @@ impl Docker {
         self.wires.lock().await
     }
 
-    /// A sandbox without its network is of no use: it ends, and the next one is tried after its back-off.
+    /// A sandbox without its network is useless: the sandbox is killed, and the next attempt follows after the
+    /// back-off.
     pub(super) async fn end_unplugged(&self, client: &bollard::Docker, id: &str, why: String) -> Result<(), Failure> {
         let options = KillContainerOptions { signal: "SIGKILL".to_owned() };
         // Should it live on, the next look tries to plug it in.
@@ -100,7 +101,7 @@ impl Docker {
     }
 }
 
-/// On the pods' network, whoever plugged it in, and whosever it is.
+/// The container's address on the pods' network, from the agent or from the engine, also for foreign containers.
 fn address(found: &ContainerSummary) -> Option<IpAddr> {
     let label = |labels: &HashMap<String, String>| labels.get(LABEL_ADDRESS)?.parse().ok();
     let own: Option<IpAddr> = found.labels.as_ref().and_then(label);

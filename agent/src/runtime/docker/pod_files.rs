@@ -1,5 +1,5 @@
-//! The files of names that a pod's containers share: Docker gives whoever joins a sandbox's network those of the
-//! sandbox, Podman its own.
+//! The hosts and resolver files that a pod's containers share: with Docker a container that joins a sandbox's network
+//! gets the sandbox's files, with Podman separate files.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -88,7 +88,7 @@ fn bound(made: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Both sides have said all: what is on its way still comes.
+/// Called when both sides have sent everything: bytes under way are still delivered.
 pub fn lingers(wire: &TcpStream) {
     let _ = setsockopt(wire, sockopt::Linger, &closes(false));
 }
@@ -102,7 +102,7 @@ fn bare(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(socket(family, SockType::Stream, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC, None)?)
 }
 
-/// A socket is of the namespace that its thread was in: one makes it, and ends.
+/// A socket belongs to the namespace of the thread that made it: a short-lived thread makes the socket.
 async fn bare_in(namespace: Arc<File>, family: AddressFamily) -> io::Result<OwnedFd> {
     let (sender, made) = oneshot::channel();
     std::thread::Builder::new().name("namespace".to_owned()).stack_size(64 * 1024).spawn(move || {

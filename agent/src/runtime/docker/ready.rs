@@ -10,9 +10,9 @@ use crate::facts::engine::Failure;
 use crate::facts::naming::LABEL_KIND;
 use crate::network::pod_network::{BRIDGE, Owner, plug};
 
-/// The Docker network of the pods; also what its containers' addresses are listed under.
+/// The pods' Docker network. Container addresses are listed under the same name.
 pub const NETWORK: &str = "coracle";
-/// Marks the network for those who clean up.
+/// Marks the network for clean-up tools.
 const LABEL_NETWORK: &str = "dev.coracle.network";
 
 impl Docker {

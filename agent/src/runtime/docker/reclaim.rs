@@ -1,4 +1,4 @@
-//! Removes the directory of a volume of the class `local`, where nobody uses it.
+//! Removes the directory of an unused volume with the class `local`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use super::connection::Docker;
 use crate::facts::engine::Failure;
 
 impl Docker {
-    /// `name` is one step below the folder of such volumes. One that is gone already is fine.
+    /// `name` is one step below the folder of such volumes. A missing directory is fine.
     pub async fn remove_directory(&self, name: &str) -> Result<(), Failure> {
         let path = format!("{LOCAL_VOLUMES}{name}");
         let client = self.client().await?;

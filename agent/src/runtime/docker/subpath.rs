@@ -83,7 +83,7 @@ impl Docker {
     }
 }
 
-/// Finds the part, makes it where it is missing, and binds it. `root`: the volume. The answer: where it is bound.
+/// Finds or makes the part, and bind-mounts the part. `root`: the volume. Returns the place of the mount.
 pub fn prepare(root: &Path, part: &SubPath, places: &Path) -> Result<PathBuf, Failure> {
     let place = places.join(&part.uid).join(&part.volume).join(&part.container).join(part.index.to_string());
     let fail = |what: &str, error: io::Error| {

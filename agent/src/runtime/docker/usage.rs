@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use super::connection::Docker;
 use crate::facts::usage::Usage;
 
-/// What a container takes of the engine's disk.
+/// A container's use of the engine's disk.
 pub struct Layer {
     pub bytes: u64,
     /// Where its own files are, if the engine keeps them in a folder.
@@ -19,7 +19,7 @@ pub struct Layer {
 }
 
 impl Docker {
-    /// What a container has written beside its volumes. The engine walks through it: ask seldom.
+    /// The container's writable layer. The engine reads the whole directory tree, so this call must be rare.
     pub async fn layer(&self, container: &str) -> Option<Layer> {
         let client = self.client().await.ok()?;
         let options = InspectContainerOptions { size: true };

@@ -22,7 +22,7 @@ use crate::facts::naming::volatile_dir;
 const OPTIONS: &str = "size=10%,mode=0700";
 
 impl Docker {
-    /// Once, before anything is written there. Where it cannot be mounted the folder is one of `/run`.
+    /// Called before the first file is written there. If the mount fails, a plain folder in `/run` is used.
     pub(super) fn make_volatile(&self) {
         let mut made = held(&self.volatile);
         if !*made {
@@ -37,8 +37,8 @@ impl Docker {
         }
     }
 
-    /// What the pod has in memory below another name of this node. No second agent on this host has a pod with the same
-    /// uid.
+    /// Removes the pod's volumes in memory below former names of this node. No second agent on this host has a pod with
+    /// the same uid.
     pub(super) async fn remove_of_former_names(&self, uid: &str) -> Result<(), Failure> {
         let Settings { run_dir, node_name, .. } = &self.settings;
         let own = PathBuf::from(volatile_dir(run_dir, node_name));

@@ -225,7 +225,7 @@ pub fn make_files(paths: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Those that are there.
+/// Removes existing files. Missing files are fine.
 pub fn remove_files(paths: &[String]) -> Result<(), Failure> {
     paths.iter().map(Path::new).try_for_each(|path| match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(disk("remove", path, &error)),
@@ -295,7 +295,7 @@ async fn on_disk(path: &str, work: impl FnOnce(&Path) -> Result<(), Failure> + S
     disks::work(Path::new(path), move || work(&own)).await.unwrap_or_else(|why| Err(Failure::Refused(why)))
 }
 
-/// A link that leads nowhere is there, and the engine says so.
+/// A dangling link counts as existing: the engine reports the error.
 fn host_path(path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata().is_ok() { Ok(()) } else { host_directory(path, true) }
 }
@@ -428,7 +428,7 @@ mod tests {
         check(&folder, HostFile::Regular, true, Err("a file"));
         check(Path::new("/dev/null"), HostFile::CharDevice, false, Ok(()));
         check(Path::new("/dev/null"), HostFile::BlockDevice, false, Err("a block device"));
-        // Without a type: what is there stays, whatever it is, and a directory comes where nothing is.
+        // Without a type: an existing path of any kind stays, and a missing path becomes a directory.
         host_path(&folder.join("socket")).unwrap();
         std::os::unix::fs::symlink("nowhere", folder.join("link")).unwrap();
         host_path(&folder.join("link")).unwrap();

@@ -76,7 +76,7 @@ impl Inner {
         self.note(Some(&id), Noted::Started { again: true });
     }
 
-    /// `docker system prune -a`: whatever does not run, and its images. The answer: their ids.
+    /// `docker system prune -a`: removes ended containers and their images. Returns the ids of the containers.
     pub fn prune(&mut self) -> Vec<String> {
         let dead = self.containers.values().filter(|held| !held.seen.runs() && !held.foreign);
         let dead: Vec<String> = dead.map(|held| held.seen.id.clone()).collect();
@@ -84,7 +84,7 @@ impl Inner {
         for held in gone {
             let image = &held.config.image;
             let used = self.containers.values().any(|other| other.config.image == *image);
-            // Nobody would have it again.
+            // Local images could not be pulled again.
             if !used && !image.starts_with("local") {
                 self.images_removed.insert(image.clone());
             }

@@ -1,4 +1,4 @@
-//! What the engine in memory did, for whoever takes its notes.
+//! Notes about the actions of the engine in memory.
 
 use std::collections::BTreeMap;
 

@@ -43,7 +43,7 @@ impl Inner {
     }
 }
 
-/// Of a process that ends the engine keeps the time, as long as another one runs.
+/// Starts a process. While it runs, the engine keeps the end time of the previous process.
 pub(super) fn run(held: &mut FakeContainer, started_ms: i64) {
     if let State::Exited { finished_ms, .. } = held.seen.state {
         held.seen.beside.ended = Some(EndBefore { finished_ms, exit_code: None });

@@ -1,4 +1,4 @@
-//! What no agent may ask of an engine: too much at once, what is not its own, or a start out of order.
+//! Forbidden requests to an engine: too many at once, changes to foreign containers, or a start out of order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Mirrors: pods of the API that show pods of manifest files. PURE.
+//! Mirrors: the API's copies of pods from manifest files. PURE.
 
 use coracle_api::annotations::MIRROR;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! The parts of a pod's status that the agent writes; others write the rest. PURE.
 //!
 //! As a kubelet does it: a strategic merge patch that names the pod's uid, the agent's own fields, and its own
-//! conditions by their types. It names no revision and needs none: whatever others say meanwhile, and wherever it
-//! stands in the status, stays.
+//! conditions by their types. The patch needs no revision: concurrent changes of other writers stay, at any place in
+//! the status.
 
 use std::collections::BTreeSet;
 
@@ -170,7 +170,7 @@ mod tests {
         check((other.clone(), 7), (one.clone(), 3), 7);
         check((Value::Null, 0), (one.clone(), 3), 3);
         check((other, 0), (Value::Null, 3), 3);
-        // Somebody removed the newest container: the one before it is no further start.
+        // The newest container was removed: the previous container does not count as a further start.
         let shown = json!({"containerStatuses": [{
             "name": "c", "restartCount": 3, "containerID": "docker://2",
             "lastState": {"terminated": {"containerID": "docker://1"}},

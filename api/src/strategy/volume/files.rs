@@ -79,7 +79,7 @@ pub(super) fn own_files(of: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// Files of several sources in one directory.
+/// Checks a projected volume: files of several sources in a single directory.
 pub(super) fn projected(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let mut found: Vec<Problem> = mode(of, "defaultMode", path).into_iter().collect();
     let mut seen = HashSet::new();

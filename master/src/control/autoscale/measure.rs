@@ -30,7 +30,7 @@ pub struct Metric<'m> {
 
 #[derive(Clone, Copy)]
 pub enum Aim {
-    /// In percent of what is asked for.
+    /// In percent of the requests.
     Utilization(i64),
     /// Of each pod, in thousandths.
     Average(i64),

@@ -194,7 +194,7 @@ impl Next<'_> {
         self.condition("AbleToScale", true, "SucceededGetScale", message);
     }
 
-    /// The size that the workload gets that is outside of its bounds, or off.
+    /// The new size of a workload outside its bounds. `None`: the workload has no replicas, and scaling is disabled.
     fn bound(&mut self, spec: &Spec, replicas: i64) -> Option<i64> {
         if replicas == 0 {
             self.able();
@@ -249,8 +249,8 @@ impl Next<'_> {
         (pace.size != replicas).then_some(pace.size)
     }
 
-    /// The most that a metric asks for, its name, and the statuses of all. `None`: nobody knows, and the conditions say
-    /// why.
+    /// The most that a metric asks for, the metric's name, and the statuses of all metrics. `None`: the size is
+    /// unknown, and the conditions say why.
     fn asked(&mut self, spec: &Spec, replicas: i64, team: &Team<'_>) -> Option<Proposal> {
         let desired = self.status.get("desiredReplicas").and_then(Value::as_i64).unwrap_or_default();
         if team.scaled_by.len() > 1 {

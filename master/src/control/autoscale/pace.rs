@@ -54,7 +54,7 @@ pub struct Bounds {
     pub uptime: Duration,
 }
 
-/// A size, and why it is that: each time a reason and its message.
+/// A size, and two conditions about this size: each with a reason and a message.
 #[derive(Debug, PartialEq)]
 pub struct Pace {
     pub size: i64,

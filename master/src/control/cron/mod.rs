@@ -120,7 +120,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
                 all.extend(of_it);
                 wake_at = clock.wait().map(|wait| now.uptime + wait);
             }
-            // Whoever sets it wakes this.
+            // A change of the clock wakes this controller.
             Ok(None) => {}
             Err((reason, message)) => all.push(view.warn(key, reason, message)),
         }
@@ -134,7 +134,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     }
     let standing = document(&view.document);
     let status = books.status(&standing["status"]);
-    // What is told of a look that writes nothing stands first.
+    // The events of a look without writes stand first.
     all.extend(intents);
     if standing["status"] != status && !(standing["status"].is_null() && status == json!({})) {
         all.push(Intent::Status { key: key.clone(), seen: view.revision, status });
@@ -293,7 +293,7 @@ impl<'a> Clock<'a> {
         Ok(Some(Clock { cron_job, schedule, zone, shown, now, since, due }))
     }
 
-    /// Until the next tick. Whoever sets the clock wakes the controller besides. `None`: there is none.
+    /// The time until the next tick. A change of the clock wakes the controller besides. `None`: no further tick.
     fn wait(&self) -> Option<Duration> {
         let since = self.due.tick.unwrap_or(self.since).max(self.since);
         let next = [since, self.now]

@@ -44,7 +44,7 @@ pub fn work<'c>(daemons: &Daemons<'c>) -> Work<'c> {
     work
 }
 
-/// The pods of a node that run; those that are over go.
+/// The running pods of a node; ended pods are deleted.
 fn running<'c>(
     daemons: &Daemons<'c>,
     (node, pods): (&str, &[Pod<'c>]),

@@ -53,7 +53,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let daemons = Daemons { cluster, now: look.now, key, set, placing, pods: by_node, hash, memory: look.memory };
     let mut work = manage::work(&daemons);
     if pods.damaged > 0 {
-        // They may run, and nobody can say where.
+        // Unreadable pods may run on an unknown node.
         work.create.clear();
     }
     if work.is_empty() && !set.on_delete {
@@ -67,7 +67,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     decision
 }
 
-/// The revision of the present template, or the write that it takes to have one.
+/// The revision of the present template, or the write that creates or updates this revision.
 fn present<'c>(
     cluster: &'c Cluster,
     key: &Key,

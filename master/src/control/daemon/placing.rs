@@ -33,7 +33,7 @@ pub struct Placing {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeFit {
     pub should_run: bool,
-    /// A pod that is there may stay.
+    /// An existing pod may stay.
     pub may_stay: bool,
 }
 

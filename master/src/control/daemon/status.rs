@@ -1,4 +1,4 @@
-//! The status of a DaemonSet: of each node the pod that is on it longest counts. PURE.
+//! The status of a DaemonSet: each node counts with its oldest pod. PURE.
 
 use super::super::counts::Counts;
 use super::super::intent::Intent;

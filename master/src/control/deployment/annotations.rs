@@ -17,7 +17,7 @@ const NOT_COPIED: [&str; 6] = [
     MAX,
     "deprecated.deployment.rollback.to",
 ];
-/// Bytes of the list of revisions that a set had before.
+/// The maximal length of the list of a set's earlier revisions.
 const REVISIONS_BEFORE_BYTES_MAX: usize = 2000;
 
 /// Gives a set the annotations of its Deployment.

@@ -71,7 +71,7 @@ fn proportion(rollout: &Rollout<'_>, size: i32, max: Option<i32>) -> i32 {
     if deployment.replicas == 0 {
         return -size;
     }
-    // Somebody has taken it away: the present number is the nearest thing.
+    // A client removed the annotation: the present number is the best estimate.
     let before = max.filter(|max| *max > 0).unwrap_or(deployment.status.replicas);
     if before == 0 {
         return 0;

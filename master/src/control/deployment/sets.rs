@@ -58,7 +58,7 @@ pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     change.pods(cluster).filter_map(set).collect()
 }
 
-/// Finds them; adopts and releases those that changed sides.
+/// Finds the ReplicaSets of a Deployment; adopts matching orphans, and releases sets that no longer match.
 pub fn claim<'c>(
     cluster: &'c Cluster,
     key: &'c Key,
@@ -100,8 +100,8 @@ pub fn claim<'c>(
     sets
 }
 
-/// What the new set and the Deployment say of each other: annotations, the time that pods have to be ready, the
-/// revision.
+/// The next write that brings the annotations, the minimal time of readiness and the revision of the new set and the
+/// Deployment into agreement.
 pub fn follow(rollout: &Rollout<'_>) -> Option<Intent> {
     let ((key, set), deployment) = (rollout.new?, rollout.deployment);
     let mut object = document(&set.template.document);

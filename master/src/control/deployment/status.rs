@@ -156,8 +156,8 @@ fn deadline(rollout: &Rollout<'_>, deployment: &DeploymentView) -> Option<Durati
     Some(rollout.now.uptime + left(rollout, condition).unwrap_or_default() + SLACK)
 }
 
-/// `begins`: the new set has no pods yet. Where it was quick, they are counted in the next look: each step is seen by
-/// who watches.
+/// `begins`: the new set counts as a set without pods. Pods that came quickly are counted in the next look, and
+/// watchers see each step.
 fn count(rollout: &Rollout<'_>, begins: bool) -> DeploymentStatus {
     let deployment = rollout.deployment;
     let new = rollout.new.filter(|_| !begins);

@@ -39,7 +39,7 @@ enum Next {
     Fails,
     Succeeds,
     SucceedsAt(i32),
-    /// All that the status has to say of it is written.
+    /// The status already contains everything about the pod.
     LetGo,
 }
 
@@ -196,7 +196,7 @@ impl<'c> Account<'_, 'c> {
     ) -> Option<EventText> {
         let (reason, message) = (verdict.reason.as_str(), verdict.message.as_str());
         if self.job.status.says(verdict.interim()).is_none() {
-            // By itself: whoever waits for the last one has seen this.
+            // In a write of its own: watchers see this condition before the last condition.
             set_condition(status, verdict.interim(), true, reason, message, now);
             return None;
         }
@@ -219,7 +219,7 @@ impl<'c> Account<'_, 'c> {
     fn suspend(&self, status: &mut Map<String, Value>, now: Now) -> Option<EventText> {
         let was = self.job.status.conditions.iter().find(|condition| condition.kind == "Suspended");
         let is = self.job.spec.is_suspended();
-        // Who was never suspended is not told to be resumed.
+        // A job that was never suspended gets no condition about being resumed.
         if was.is_none_or(|was| was.status == "False") != is {
             return None;
         }

@@ -4,8 +4,8 @@
 //!         -> it is counted, and the uid goes
 //!     the end:      SuccessCriteriaMet or FailureTarget -> what is active goes, all is counted -> Complete or Failed
 //!
-//! Each arrow is one write, and every look takes those that are due by what stands there. So no pod is counted twice,
-//! and none is forgotten, whatever breaks off in between.
+//! Each arrow is a single write, and every look does the writes that are due by the stored state. Therefore no pod is
+//! counted twice and no pod is forgotten, even if the master stops in between.
 
 mod account;
 mod indexes;
@@ -65,7 +65,7 @@ impl View for JobView {
 
     fn read(stored: &Stored, was: Option<&JobView>, uptime: Duration) -> Option<JobView> {
         let Job { metadata, spec, status } = read(stored)?;
-        // Another job of this name begins anew.
+        // A new job with this name keeps nothing from the old job.
         let was = was.filter(|was| was.template.uid == metadata.uid);
         let waiting = status.uncounted_terminated_pods.clone().unwrap_or_default();
         let count =

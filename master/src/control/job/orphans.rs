@@ -39,7 +39,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     Decision::of(vec![Intent::Release { key: look.key.clone(), seen: pod.revision, finalizer: Some(TRACKING) }])
 }
 
-/// Whether somebody will count it. What cannot be read may.
+/// Whether a controller may still count the pod. An unreadable pod or job counts as yes.
 fn is_waited_for(cluster: &Cluster, key: &Key, pod: &PodView) -> bool {
     #[derive(Deserialize)]
     struct Owned {

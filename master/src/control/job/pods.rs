@@ -74,7 +74,7 @@ impl Member<'_> {
     }
 }
 
-/// The pods that a job has, and takes over; those that are not its own any more are let go.
+/// The pods of a job, with adopted pods; pods that no longer match are released.
 pub fn claim<'c>(
     cluster: &'c Cluster,
     key: &'c Key,

@@ -17,7 +17,7 @@ pub struct Ask<'a> {
     pub spreads: Vec<Spread>,
     /// The pod's claims, in the order of the pod's volumes.
     pub claims: Vec<ClaimUse>,
-    /// The owner that spreads its pods over nodes, and its uid.
+    /// The owner whose pods are spread over nodes, and the owner's uid.
     pub group: Option<(Key, String)>,
     pub images: Vec<u64>,
     pub containers: usize,
@@ -72,7 +72,7 @@ pub enum Spreading {
     },
 }
 
-/// Kinds whose pods are spread though nobody asks for it.
+/// Kinds whose pods are spread even without a constraint.
 static SPREAD_KINDS: [(&str, Resource); 3] = [
     ("ReplicaSet", of_group("apps", "replicasets")),
     ("ReplicationController", Resource::core("replicationcontrollers")),

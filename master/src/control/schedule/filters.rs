@@ -37,12 +37,12 @@ pub fn refuses(world: &World<'_>, at: usize, ask: &Ask<'_>, cycle: &Cycle<'_>) -
         .or_else(|| cycle.near.refuses(room.node, ask).filter(|_| world.cluster.holds(ControlRule::PodsStandApart)))
 }
 
-/// What is known of the node itself.
+/// Filters by the node's own state.
 fn stands_open(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
     let node = room.node;
     let holds = |rule| world.cluster.holds(rule);
-    // A node that has never reported its status, or is silent and has not reported its capacity, takes no pods: the
-    // master does not know what fits there.
+    // After a restart the master does not know a node's state until the node reports again. A node that stays silent
+    // never reports its capacity.
     if node.ready.is_empty() || (node.ready == "Unknown" && node.pods_max.is_none()) {
         return Some(Rebuff::unresolvable(Filter::Taints, "node(s) were not ready"));
     }

@@ -1,4 +1,4 @@
-//! Whether what has happened may help a pod that found no node: nobody is looked at again in vain. PURE.
+//! Whether a happening may help a pod that found no node: other pods are not looked at again in vain. PURE.
 
 use super::super::cluster::Cluster;
 use super::super::happened::Happening;
@@ -15,7 +15,7 @@ pub struct Tried {
     count: u64,
     generation: i64,
     labels: coracle_api::labels::LabelSet,
-    /// Who said no.
+    /// The filters that refused nodes.
     by: BTreeSet<Filter>,
     pub not_before: Duration,
     /// When it was refused last, in uptime, and how often without a rest before.

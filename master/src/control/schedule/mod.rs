@@ -99,7 +99,7 @@ fn waits(pod: &PodView) -> bool {
     pod.active() && pod.unbound.as_ref().is_some_and(|pod| pod.default_scheduler && !pod.gated)
 }
 
-/// One look at all that is due.
+/// A look at all waiting pods that are due.
 struct Round<'a, 'm> {
     world: World<'a>,
     intents: Vec<Intent>,
@@ -113,8 +113,8 @@ impl<'a> Round<'a, '_> {
     fn attempt(&mut self, key: &'a Key, pod: &'a PodView) {
         let cluster = self.world.cluster;
         let ask = Ask::of(key, pod);
-        // What is claimed of devices is nobody's business here; a pod with such claims is held, as one whose claims do
-        // not exist.
+        // Device claims are not supported: a pod with resourceClaims stays pending, like a pod whose claims do not
+        // exist.
         if !list(&ask.spec["resourceClaims"]).is_empty() {
             self.memory.insert(pod.uid.clone(), Tried::now(cluster, pod, [Filter::None].into()));
             return;

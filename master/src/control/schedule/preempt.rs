@@ -27,7 +27,7 @@ pub struct Sacrifice<'a> {
     violations: usize,
 }
 
-/// Why nobody makes room.
+/// Why no pods make room.
 pub enum InVain {
     /// The pod may not preempt, or waits for pods that go already.
     NotEligible(&'static str),
@@ -115,7 +115,7 @@ fn on_node<'a>(
         Some(refusal) => Err(refusal.why),
         None => Ok(reprieved(world, at, ask, needs, &lesser)),
     };
-    // All is as it was: those that were spared are back already.
+    // Restores the world: the spared pods are back already.
     let still = |victims: &[(&Key, &PodView)], uid: &str| victims.iter().any(|(_, pod)| pod.uid == uid);
     let away: &[(&Key, &PodView)] = match &outcome {
         Ok((victims, _)) => victims,

@@ -5,7 +5,7 @@ use super::ask::Ask;
 use coracle_api::placement::{suits, untolerated};
 use std::borrow::Cow;
 
-/// Who says no: by it is known which changes may help.
+/// The filter that refuses a node: it tells which changes may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Filter {
     Cordon,
@@ -25,7 +25,7 @@ pub enum Filter {
 pub struct Rebuff {
     pub filter: Filter,
     pub why: Vec<Cow<'static, str>>,
-    /// Kubernetes' UnschedulableAndUnresolvable: no pod that goes would change it.
+    /// Kubernetes' UnschedulableAndUnresolvable: preemption would not help.
     pub unresolvable: bool,
 }
 

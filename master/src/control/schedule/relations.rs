@@ -7,7 +7,7 @@ use super::world::World;
 use coracle_api::labels::LabelSet;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A label of nodes and its value.
+/// A node label and the label's value.
 type TopologyDomain = (String, String);
 
 /// The effect of placed pods on a pod without a node: affinity and anti-affinity.
@@ -120,7 +120,7 @@ pub fn drawn(world: &World<'_>, ask: &Ask<'_>) -> BTreeMap<TopologyDomain, i64> 
     let home = homes.labels(own);
     for (at, key, pod) in world.related() {
         let relations = world.relations(pod);
-        // Who must be near this pod draws it a little.
+        // Placed pods with a required affinity to this pod attract the pod a little.
         let preferred = relations.preferred.iter().map(|(weight, term)| (*weight, term));
         for (weight, term) in relations.affinity.iter().map(|term| (1, term)).chain(preferred) {
             if term.means(&key.namespace, own, &home, ask.pod.labels()) {

@@ -21,7 +21,7 @@ impl Evenness {
             return Evenness::default();
         }
         let mut counts: Vec<BTreeMap<String, i64>> = hard.iter().map(|_| BTreeMap::new()).collect();
-        // A node that lacks one of the labels counts for none.
+        // A node without all topology labels counts for no constraint.
         let has_all = |node: &NodeView| hard.iter().all(|spread| node.labels.contains_key(&spread.topology));
         let mut here: Vec<Vec<bool>> = Vec::new();
         for room in &world.rooms {
@@ -63,7 +63,7 @@ impl Evenness {
     }
 }
 
-/// Scores of these nodes: more where fewer pods stand that count. `None`: nobody asks for it.
+/// Scores of these nodes: higher where fewer counted pods are. `None`: no constraint applies.
 pub fn scores<'a>(world: &World<'a>, ask: &Ask<'a>, fitting: &[usize]) -> Option<Vec<i64>> {
     let asks = !ask.spreads.is_empty();
     let usual = if asks { Vec::new() } else { usual(world, ask) };

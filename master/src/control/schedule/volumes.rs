@@ -125,12 +125,12 @@ impl<'a> Needs<'a> {
         elsewhere.then(|| Rebuff::unresolvable(Filter::Volumes, "node(s) had no available volume zone"))
     }
 
-    /// The grants for the waiting claims on a node. `None`: at least one claim gets nothing there.
+    /// The grants for the waiting claims on a node. `None`: at least a single claim gets nothing on this node.
     pub fn grants(&self, world: &World<'_>, room: &Room<'_>) -> Option<Vec<Grant>> {
         let mut chosen: BTreeSet<&str> = BTreeSet::new();
         let mut grants = Vec::new();
         for Waiting { key, claim, class } in &self.waiting {
-            // Who was promised a node stays with it.
+            // A claim that was promised a node keeps this node.
             if !claim.node.is_empty() {
                 if claim.node != room.name {
                     return None;

@@ -36,7 +36,7 @@ impl Words<'_, '_> {
         [bind, Intent::Tell(EventDraft::normal(SOURCE, self.about(), "Scheduled", message).doing("Binding"))]
     }
 
-    /// It waits for a node that is made ready for it.
+    /// Nominates the node that is being prepared for the pod.
     pub fn nominated(&self, node: &str) -> Option<Intent> {
         let stands = self.ask.pod.unbound.as_ref().is_some_and(|unbound| unbound.nominated == node);
         let mut status = self.status();
@@ -118,7 +118,7 @@ impl Words<'_, '_> {
     }
 }
 
-/// A status lives in memory: after a restart of the master it begins as that of a new pod.
+/// A status is kept only in memory: after a restart of the master a pod's status begins as a new pod's status.
 fn status_of(pod: &Value) -> Value {
     let status = &pod["status"];
     if status["phase"].is_string() {

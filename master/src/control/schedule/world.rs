@@ -10,16 +10,16 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A node, and what stands on it.
+/// A node with its pods.
 pub struct Room<'a> {
     pub name: &'a str,
     pub node: &'a NodeView,
     pub usage: NodeUsage,
-    /// Its ports that are led to services.
+    /// The node's ports that the balancer forwards to services.
     balanced: Vec<HostPort>,
     /// Pods that were placed here in this look.
     came: Vec<(&'a Key, &'a PodView)>,
-    /// Uids of pods that are left out: they are thought away.
+    /// Uids of pods that are left out, as if they were deleted.
     gone: BTreeSet<&'a str>,
 }
 
@@ -83,8 +83,8 @@ impl<'a> World<'a> {
         standing.chain(came)
     }
 
-    /// The places of the nodes of the pods that a constraint of this pod counts. Only those are looked at that have its
-    /// labels, or its owner.
+    /// The places of the nodes of the pods that a constraint of this pod counts. Only pods with the constraint's labels
+    /// or owner are looked at.
     pub fn counted<'w>(&'w self, ask: &'w Ask<'a>, spread: &'w Spread) -> impl Iterator<Item = usize> + 'w {
         let (namespace, pairs) = (&ask.key.namespace, spread.pairs());
         let standing: Vec<(&Key, &PodView)> = match (pairs.as_slice(), spread.owner()) {

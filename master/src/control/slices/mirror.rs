@@ -1,9 +1,9 @@
-//! EndpointSlices of Endpoints that a person made for a service without a selector: one for each set of ports and
-//! family of addresses. PURE.
+//! EndpointSlices of Endpoints that a person made for a service without a selector: a slice for each set of ports and
+//! address family. PURE.
 //!
 //!     Endpoints -> the addresses of each port -> ports with the same addresses together -> slices -> intents
 //!
-//! A slice is what its Endpoints say and nothing else: what somebody wrote into it goes with the next write.
+//! A slice holds only the content of its Endpoints: the next write removes foreign changes to the slice.
 
 use super::document::{Endpoint, Slice, shown_ports};
 use super::{Group, Id, Port, Spot, Wanted, create, generated_name, gone, is_ending, port_of, shown_spots};
@@ -22,9 +22,9 @@ use std::net::IpAddr;
 const ADDRESSES_MAX: usize = 1000;
 /// On Endpoints that are to stay the only ones.
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// On Endpoints by which somebody is elected: they serve nothing.
+/// Marks Endpoints that serve only as a lock for leader election.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// Annotations that tell of the Endpoints themselves.
+/// Annotations about the Endpoints object itself.
 const NOT_COPIED: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", LAST_CHANGE];
 
 type Spots = BTreeMap<Id, Spot>;
@@ -71,7 +71,7 @@ pub fn decide(cluster: &Cluster, service: &Key, endpoints: Option<(&Key, &Endpoi
         }
     }
     let mut fresh: Vec<(Group, Spots)> = groups.into_iter().collect();
-    // One that is over becomes one that is new.
+    // An obsolete slice is rewritten as a new slice of the same address family.
     for (key, view, family) in over {
         match fresh.iter().position(|((wanted, _), _)| *wanted == family) {
             Some(at) => {
@@ -115,7 +115,7 @@ fn copied(annotations: &Value) -> Labels {
     all.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// Address and uid of what is there; not ready is who is not ready anywhere.
+/// By address and target uid: ready only if every subset lists the address as ready.
 type Addresses<'a> = BTreeMap<(&'a str, &'a str), bool>;
 
 /// The addresses of each port. A port that has the same ones as another is with it; the first word about an address
@@ -189,7 +189,7 @@ fn is_as(slice: &Slice, wanted: &Wanted, spots: &Spots) -> bool {
         && !is_of_others(slice, wanted)
 }
 
-/// It is of Endpoints that had the name before. Other owners are nobody's business.
+/// Whether the slice belongs to earlier Endpoints with the same name. Other owners do not matter.
 fn is_of_others(slice: &Slice, wanted: &Wanted) -> bool {
     let (owners, wanted) = (slice.metadata.owner_references.as_array(), &wanted.owner[0]);
     let is_same = |owner: &&Value, field: &str| owner[field] == wanted[field];
@@ -197,8 +197,8 @@ fn is_of_others(slice: &Slice, wanted: &Wanted) -> bool {
     named.any(|owner| owner["uid"] != wanted["uid"])
 }
 
-/// As one that is made, but for its name. Kubernetes leaves out what it was generated of where only its content is
-/// another.
+/// The slice as a newly made slice, but for its name. If only the content differs, Kubernetes leaves out the base of
+/// the generated name.
 fn rewritten(
     (key, view): (&Key, &SliceView),
     wanted: &Wanted,

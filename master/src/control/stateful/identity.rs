@@ -22,7 +22,7 @@ fn parsed(name: &str) -> Option<(&str, i64)> {
     Some((set, i64::from(nth)))
 }
 
-/// The number of a pod of the set, by its name. A number that is written otherwise than we do is no number.
+/// The ordinal in the name of a set's pod. `None` for a number with a different spelling, such as leading zeros.
 pub fn ordinal(key: &Key, pod: &Key) -> Option<i64> {
     parsed(&pod.name).filter(|(set, nth)| *set == key.name && pod.name == name(key, *nth)).map(|(_, nth)| nth)
 }
@@ -35,7 +35,7 @@ pub fn claim_key(key: &Key, template: &str, nth: i64) -> Key {
     Key { resource: CLAIMS, namespace: key.namespace.clone(), name: format!("{template}-{}-{nth}", key.name) }
 }
 
-/// The sets that a pod concerns: also the one of which it only has the name.
+/// The sets that a pod concerns: also the set that only the pod's name refers to.
 pub fn by_pod(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let mut keys = replicas::by_pod::<StatefulSetView>(cluster, change);
     if let Some((set, _)) = parsed(&change.key.name) {
@@ -91,7 +91,7 @@ fn label(pod: &mut Value, name: &str, nth: i64) {
     pod["metadata"]["labels"][NTH] = nth.to_string().into();
 }
 
-/// A volume for each claim, in the place of one of that name.
+/// Adds a volume for each claim, in place of the template's volume with the same name.
 fn mount(pod: &mut Value, key: &Key, set: &StatefulSetView, nth: i64) {
     if set.claims.is_empty() {
         return;

@@ -41,7 +41,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let (update, collisions) = match revisions::present(cluster, key, &revisions, identity, collisions, hash) {
         Present::Stands(update) => (update, collisions),
         Present::Needs(intent) => return Decision::of(vec![*intent]),
-        // What becomes of one that is being deleted is not its own matter any more.
+        // Garbage collection decides about a set that is being deleted: no revision is made.
         Present::Missing { .. } if set.template.deleting => return Decision::default(),
         Present::Missing { name, hash, collisions } => {
             let number = revisions::next_number(&revisions);

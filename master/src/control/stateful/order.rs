@@ -87,7 +87,7 @@ impl PodPlan {
         }
         self.claims(seen, nth);
         if self.trouble.is_none() && seen.cluster.pod(&key).is_some() {
-            // Somebody else's. When it goes this set is looked at again.
+            // The pod belongs to a foreign owner. When the pod goes, this set is looked at again.
             return Onward::Wait;
         }
         if self.trouble.is_none() {
@@ -105,7 +105,7 @@ impl PodPlan {
         Onward::Wait
     }
 
-    /// The claims of a pod that are not there are made; one that is being deleted has to go first.
+    /// Makes the missing claims of a pod; a claim that is being deleted must go first.
     fn claims(&mut self, seen: &Seen<'_>, nth: i64) {
         let pod = identity::name(seen.key, nth);
         for (key, claim) in identity::claims(seen, nth) {
@@ -161,8 +161,8 @@ impl PodPlan {
         Onward::GoOn
     }
 
-    /// Pods beyond the number that is asked for. One that is not available goes only if no other is that stands before
-    /// it.
+    /// A pod beyond the wanted number. Unless pods are managed in parallel, an unavailable pod goes only if it is the
+    /// first unavailable pod.
     fn condemned(&mut self, seen: &Seen<'_>, pod: Pod<'_>, first_bad: Option<&Key>) -> Onward {
         if pod.1.deleting {
             return Onward::Wait;
@@ -178,7 +178,7 @@ impl PodPlan {
     /// From the highest number down, each after the one before it is available.
     fn update(&mut self, seen: &Seen<'_>) {
         let set = seen.set;
-        // Of one whose state is lost nobody can say whether it is missing already.
+        // A pod whose state is lost may be missing already: no pod is updated.
         if set.on_delete || seen.pods().any(|(_, pod)| pod.untold()) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Whose the claims of a StatefulSet are: what becomes of them follows from their owners. PURE.
+//! The owners of a StatefulSet's claims: the claims are deleted with their owners. PURE.
 //!
 //!     whenDeleted: Delete     the set's: they go with it
 //!     whenScaled: Delete      of a pod that is scaled away: the pod's

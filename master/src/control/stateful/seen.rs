@@ -16,7 +16,7 @@ pub struct Seen<'c> {
     pub set: &'c StatefulSetView,
     /// The pods that it is to have, by their numbers.
     pub kept: BTreeMap<i64, Pod<'c>>,
-    /// Those that it has beyond that; the highest number last.
+    /// The pods beyond the wanted number; the highest ordinal last.
     pub condemned: BTreeMap<i64, Pod<'c>>,
     pub current: Revision<'c>,
     pub update: Revision<'c>,

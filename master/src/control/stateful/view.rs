@@ -28,7 +28,7 @@ pub struct StatefulSetView {
     pub partition: Option<i64>,
     pub history: Option<i32>,
     pub service: String,
-    /// The names of its claims' templates.
+    /// The names of the set's claim templates.
     pub claims: Vec<String>,
     /// What becomes of a claim when the set is deleted, and when it is scaled down.
     pub deletes_on_deletion: bool,

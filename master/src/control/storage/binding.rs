@@ -29,7 +29,7 @@ struct LastTale {
     at: Duration,
 }
 
-/// The claim of a volume, those that name it, and those that wait for one.
+/// The claim of a volume, the claims that name this volume, and the claims that wait for a volume.
 pub fn by_volume(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let views = change.was::<VolumeView>().into_iter().chain(cluster.get::<VolumeView>(change.key));
     let kept = views.filter_map(|volume| volume.claim.as_ref()).map(|of| claim_key(&of.namespace, &of.name));
@@ -72,7 +72,7 @@ fn protected(key: &Key, claim: &ClaimView) -> Intent {
     Intent::Update { key: key.clone(), seen: claim.revision, object }
 }
 
-/// A claim that has its volume keeps it, or has lost it.
+/// A bound claim keeps its volume, or has lost the volume.
 fn bound(look: &Look<'_>, claim: &ClaimView) -> Decision {
     let (cluster, key) = (look.cluster, look.key);
     let volume = volume_key(&claim.volume);
@@ -99,7 +99,7 @@ fn bound(look: &Look<'_>, claim: &ClaimView) -> Decision {
     }
 }
 
-/// A claim that asks for more than it has, of a volume that somebody else makes larger.
+/// A claim that asks for more than its present capacity; an external component makes the volume larger.
 fn expanding(look: &Look<'_>, claim: &ClaimView) -> Decision {
     let shown =
         document(&claim.document)["status"]["capacity"]["storage"].as_str().and_then(|text| Quantity::parse(text).ok());
@@ -251,7 +251,7 @@ fn tied(look: &Look<'_>, claim: &ClaimView, (name, volume): (&Key, &VolumeView))
             object["metadata"]["annotations"][BY_CONTROLLER] = "yes".into();
         }
         let reference = claim_ref(key, claim);
-        // What somebody else wrote there stays.
+        // Fields from other writers stay in the reference.
         let old = object["spec"]["claimRef"].as_object().cloned().unwrap_or_default();
         object["spec"]["claimRef"] = old.into();
         for (field, value) in reference.as_object().into_iter().flatten() {
@@ -274,14 +274,14 @@ fn tied(look: &Look<'_>, claim: &ClaimView, (name, volume): (&Key, &VolumeView))
     status(key, claim, volume)
 }
 
-/// What a claim shows of its volume.
+/// The claim's status, from its volume.
 fn status(key: &Key, claim: &ClaimView, volume: &VolumeView) -> Option<Intent> {
     let document = document(&claim.document);
     let there = super::super::view::document(&volume.document);
     let mut status = if document["status"].is_object() { document["status"].clone() } else { json!({}) };
     status["phase"] = "Bound".into();
     status["accessModes"] = there["spec"]["accessModes"].clone();
-    // A volume that grows shows its size when it has grown.
+    // A growing volume shows its new size only after the growth.
     let shown = &document["status"]["capacity"]["storage"];
     if shown.is_null() || claim.phase != "Bound" || provision::made_here(&there) {
         status["capacity"] = json!({"storage": there["spec"]["capacity"]["storage"]});

@@ -1,4 +1,4 @@
-//! Claims that pods bring with them: each is made for its pod, and goes with it. PURE.
+//! Claims of ephemeral volumes: each claim is made for a pod, and goes with this pod. PURE.
 
 use super::super::cluster::Cluster;
 use super::super::controller::{Look, ObservedChange};

@@ -1,4 +1,4 @@
-//! The volume that a claim gets, of those that there are: the smallest that is large enough. PURE.
+//! Chooses the existing volume for a claim: the smallest volume that is large enough. PURE.
 
 use super::super::cluster::Cluster;
 use super::super::rules::ControlRule;

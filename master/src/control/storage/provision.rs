@@ -13,7 +13,7 @@ use coracle_api::strategy::claim::{LOCAL_FINALIZER, LOCAL_PROVISIONER, LOCAL_VOL
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
-/// Who is to make one.
+/// The annotations that name the provisioner of a claim.
 const ASKED: [&str; 2] = ["volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"];
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Provisioners that were built into Kubernetes once, and the drivers that took over.
@@ -32,7 +32,7 @@ pub enum Provision {
     Tell { severity: &'static str, reason: &'static str, text: String },
 }
 
-/// The class of claims that name none: of several the newest.
+/// The class for claims without a class: the newest of the default classes.
 pub fn default_class(cluster: &Cluster) -> Option<&str> {
     let classes = cluster.all::<ClassView>().filter(|(_, class)| class.is_default);
     let newest =

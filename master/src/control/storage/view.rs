@@ -49,7 +49,7 @@ pub struct ClaimView {
     pub uid: String,
     pub deleting: bool,
     pub protected: bool,
-    /// The uid of the owner that acts on it.
+    /// The uid of the controlling owner.
     pub owner: Option<String>,
     pub phase: String,
     /// The name of its volume. Empty: none yet.
@@ -62,7 +62,7 @@ pub struct ClaimView {
     pub block: bool,
     pub bytes: i64,
     pub selector: Value,
-    /// The node that its pod gets. Empty: none yet.
+    /// The node chosen for the claim's pod. Empty: none yet.
     pub node: String,
     pub document: Stored,
 }
@@ -138,10 +138,10 @@ pub struct VolumeView {
     pub modes: Vec<String>,
     pub block: bool,
     pub bytes: i64,
-    /// Terms of the nodes that reach it. Null: all do.
+    /// Terms for the nodes that reach the volume. Null: all nodes reach the volume.
     pub affinity: Value,
     pub reclaim: String,
-    /// Of a volume that a driver knows, and what it calls it.
+    /// The volume's driver, if any; `handle` is the driver's name for the volume.
     pub driver: Option<String>,
     pub handle: String,
     pub document: Stored,

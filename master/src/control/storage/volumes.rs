@@ -1,4 +1,4 @@
-//! Volumes: whose each is, and what becomes of it when its claim is gone. PURE.
+//! Volumes: the claim of each volume, and the fate of a volume whose claim is gone. PURE.
 
 use super::super::cluster::Cluster;
 use super::super::controller::{Look, ObservedChange};
@@ -65,7 +65,7 @@ fn unneeded(key: &Key, volume: &VolumeView, wall: Time) -> Vec<Intent> {
         object["metadata"]["annotations"].as_object_mut().map(|all| all.remove(BY_CONTROLLER));
         object["spec"].as_object_mut().map(|spec| spec.remove("claimRef"));
     } else {
-        // Who keeps it for that claim keeps it.
+        // A person reserved the volume for this claim: the reservation stays.
         for field in ["uid", "resourceVersion"] {
             object["spec"]["claimRef"].as_object_mut().map(|of| of.remove(field));
         }
@@ -97,7 +97,7 @@ fn released(key: &Key, volume: &VolumeView, wall: Time) -> Vec<Intent> {
     }
 }
 
-/// Whether a volume can be given up here. False: who made it does that.
+/// Whether a volume can be given up here. False: the volume's provisioner does that.
 fn unmade(key: &Key, volume: &Value) -> Result<bool, String> {
     if made_here(volume) {
         return Ok(true);

@@ -20,7 +20,7 @@ type Types = HashMap<&'static str, Vec<Field>>;
 struct Field {
     name: &'static str,
     of: &'static str,
-    /// In JSON; empty: its fields stand beside those around it.
+    /// The name in JSON. Empty: an inline field, whose own fields stand in the parent object.
     said: &'static str,
 }
 
@@ -51,7 +51,7 @@ struct Printer<'w> {
 }
 
 impl Printer<'_> {
-    /// `named`: with the name of its type before it.
+    /// `named`: the type's name precedes the value.
     fn value(&mut self, of: &str, value: &Value, named: bool) -> fmt::Result {
         if let Some(target) = of.strip_prefix('*') {
             write!(self.to, "({of})")?;
@@ -154,7 +154,7 @@ impl Printer<'_> {
         write!(self.to, "{{Type:(intstr.Type){kind} IntVal:(int32){number} StrVal:(string){text}}}")
     }
 
-    /// One that was said has its host's time zone in Kubernetes; a template has none that anybody acts on.
+    /// Kubernetes also prints the host's time zone for a set time: left out here, as no controller acts on such times.
     fn time(&mut self, value: &Value) -> fmt::Result {
         let time = value.as_str().and_then(coracle_api::meta::Time::parse);
         let seconds = time.map_or(0, |time| time.seconds().saturating_add(UNIX_S));

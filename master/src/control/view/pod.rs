@@ -16,7 +16,7 @@ impl View for Box<PodView> {
 
 fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<PodView> {
     let pod: Pod = read(stored)?;
-    // Another pod of this name begins anew.
+    // A new pod with this name keeps nothing from the old pod.
     let was = was.filter(|was| was.uid == pod.metadata.uid);
     let job = Tracked::read(&pod, was.and_then(|was| was.job.as_deref()), was.is_some(), uptime).map(Box::new);
     let ready = pod.status.condition("Ready");
@@ -98,9 +98,9 @@ fn host_port(port: &ContainerPort) -> HostPort {
 const LITTLE_CPU_MILLI: i64 = 100;
 const LITTLE_MEMORY_BYTES: i64 = 200 << 20;
 
-/// What the pod asks for as a whole, or what its containers do together, or the most that one of them needs which
-/// prepares it; a limit without a request is one. And what its runtime needs. `unsaid`: of a container that says
-/// nothing.
+/// The request of the pod as a whole; else the sum over its containers, or the most that an init container needs if
+/// this is more. A limit without a request counts as a request. The pod's overhead is added. `unsaid`: the request of
+/// a container without requests and limits.
 fn requested(spec: &PodSpec, name: &str, unsaid: i64, amount: impl Fn(Quantity) -> i64) -> i64 {
     let of = |resources: &ResourceList| resources.get(name).copied().map(|one| amount(one).max(0));
     let asked = |one: &Container| of(&one.resources.requests).or_else(|| of(&one.resources.limits)).unwrap_or(unsaid);
@@ -109,7 +109,7 @@ fn requested(spec: &PodSpec, name: &str, unsaid: i64, amount: impl Fn(Quantity) 
     for container in &spec.init_containers {
         let one = asked(container);
         most = most.max(beside.saturating_add(one));
-        // One that goes on runs beside all that come after it.
+        // A sidecar keeps running beside all later containers.
         if container.restart_policy == "Always" {
             beside = beside.saturating_add(one);
         }

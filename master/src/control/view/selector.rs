@@ -14,7 +14,7 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// Labels that whoever is selected has. Empty: it does not say so, or selects all.
+    /// Labels that every selected object has. Empty: the selector requires no label value, or selects all objects.
     pub fn pairs(&self) -> Vec<(&str, &str)> {
         match self {
             Selector::Labels(wanted) => wanted.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
@@ -33,7 +33,7 @@ impl Selector {
     }
 }
 
-/// Whether all of these labels are there; an empty map selects nothing.
+/// Whether all wanted labels are present; an empty map selects nothing.
 pub fn selects(wanted: &Labels, labels: &LabelSet) -> bool {
     !wanted.is_empty() && wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
 }

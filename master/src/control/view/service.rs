@@ -1,4 +1,4 @@
-//! Namespaces, services and what is behind them, as controllers see them. PURE.
+//! The views of namespaces, services, endpoints and slices. PURE.
 
 use super::*;
 
@@ -54,7 +54,7 @@ impl View for EndpointsView {
 
 impl View for SliceView {
     const OF: &'static [Resource] = &[SLICES];
-    // They are found by their service, as if they selected it.
+    // Slices are found by their service, as if a slice selected the service.
     const SELECTS: bool = true;
 
     fn wanted(&self) -> Vec<(&str, &str)> {

@@ -5,10 +5,11 @@ use coracle_api::kinds::{Kind, Kinds};
 use coracle_schema::Types;
 use serde_json::Value;
 
-/// Where Kubernetes knows its kinds, as its refusals say it.
+/// The source line that Kubernetes names in refusals of unknown kinds.
 pub const SCHEME: &str = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30";
 
-/// Versions of before that say the same as the one of today: kubectl of before 1.22 evicts in an older one.
+/// Earlier versions with the same content as the current version: kubectl before 1.22 sends evictions in an earlier
+/// version.
 const SAME: &[(&str, &str, &str)] = &[("Eviction", "policy/v1beta1", "policy/v1")];
 
 /// Bytes of a body that a refusal shows.

@@ -20,7 +20,7 @@ pub struct HeldRecord {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Worth {
     Whole(Record),
-    /// A put that a later record of its key takes the place of. `sum`: the checksum of its object.
+    /// A put that a later record of the same key replaces. `sum`: the checksum of the object.
     Outdone {
         revision: Revision,
         key: Arc<Key>,
@@ -74,7 +74,7 @@ impl Later {
         if later.is_none() {
             self.keys.insert(key.clone());
         }
-        // One key in memory is enough for all that is said of it.
+        // All records of an object share a single key in memory.
         match (&mut record, later) {
             (Record::Put { revision, was, by_hand, object, .. }, Some(key)) if !whole => {
                 return Worth::Outdone { revision: *revision, key, was: *was, by_hand: *by_hand, sum: crc32(object) };

@@ -14,7 +14,7 @@
 //! segment, and where that fails as well, the batch is refused and the next one begins with a new segment.
 //!
 //! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them · held PURE:
-//! what a start keeps. gone: a segment that somebody takes away.
+//! what a start keeps. gone: a segment that is removed during writes.
 
 mod gone;
 pub mod held;
@@ -163,7 +163,7 @@ impl Journal {
         self.ahead = None;
     }
 
-    /// What the next segment is made of, so that it is done while commits go on.
+    /// The parts of the next segment, so that the segment is made while commits go on.
     pub fn place_next(&mut self) -> SegmentPlacing {
         self.placing(0)
     }

@@ -57,7 +57,7 @@ impl SegmentPlacing {
         };
         let place = path(self.segment);
         if let Err(error) = disk.rename(&from, &place) {
-            // Nobody knows where it is now, and it holds nothing that anybody needs.
+            // After the error the place of the file is unknown, and the content is not needed.
             disk.unlink(&from).ok();
             return Err(failed("rename", NEXT)(error));
         }

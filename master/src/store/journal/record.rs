@@ -1,4 +1,4 @@
-//! PURE. A line of the journal and what it says. One line is one JSON object with its checksum last, so that `jq` reads
+//! PURE. A line of the journal and its content. One line is one JSON object with its checksum last, so that `jq` reads
 //! it and a damaged byte is found:
 //!
 //! ```text
@@ -36,9 +36,9 @@ const HAND: &str = "hand";
 pub enum Record {
     /// Begins a segment. `prev`: everything after it in earlier segments never was. `carry`: so many of the following
     /// records were found unproven at a start; the segment counts only with all of them. `bytes`: so long the file was
-    /// made. `of`: the mark of the journal that it belongs to; 0: a master wrote it that did not say so. `over`: the
-    /// file was a segment before, so anything of that one may lie behind the end; a master that did not say so may have
-    /// written over one all the same.
+    /// made. `of`: the mark of the segment's journal; 0: an older master wrote no mark. `over`: the file was an earlier
+    /// segment, so lines of the earlier segment may lie behind the end; a master that wrote no `over` may have reused a
+    /// segment all the same.
     Open {
         prev: u64,
         reserved: u64,
@@ -113,11 +113,11 @@ impl fmt::Display for Was {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// The segment that it was written for; None: a master wrote it that did not say so, and never wrote over a
-    /// segment.
+    /// The segment that the line was written for; None: an older master wrote no segment numbers, and never wrote over
+    /// a segment.
     pub segment: Option<u64>,
     pub n: u64,
-    /// The first line of its batch.
+    /// The number of the first line of the batch.
     pub batch: u64,
     pub record: Record,
 }

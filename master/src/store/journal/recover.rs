@@ -17,9 +17,9 @@ use super::scan::{BLOCK_BYTES, ScannedLine};
 use crate::store::protocol::{Protocol, ProtocolRule};
 use serde::{Deserialize, Serialize};
 
-/// A segment is written over in place, so a cut leaves of each sector what was there or what was written, and nothing
-/// else. A bad medium spoils the pages that it was at work on, some tens of KiB; where more is strange, it has lost
-/// what it held.
+/// A segment is written over in place, so a power cut leaves either the old or the new content in each sector. A bad
+/// medium spoils the pages of the current write, some tens of KiB; more strange bytes mean that the medium has lost
+/// stored content.
 const SPOILT_BYTES_MAX: usize = 32 << 10;
 
 /// Where the journal begins to say more than the files.
@@ -64,8 +64,8 @@ pub struct Recovered {
     /// The medium has lost more of the end than the one batch that was being written: acknowledged ones may have been
     /// there.
     pub wiped: Option<Wiped>,
-    /// It ends before HEAD.json counts from it, and the files hold what is between; or its last segment is not there.
-    /// Nobody knows whether there was more.
+    /// The journal ends before the position in HEAD.json, and the files hold the records in between; or the last
+    /// segment is missing. The journal may have had more records.
     pub behind: bool,
     /// Where the last record of the last segment begins.
     pub end: usize,
@@ -94,7 +94,7 @@ pub fn recover(
     recovered
 }
 
-/// The evidence of later segments about the records of one.
+/// The evidence of later segments about the records of a segment.
 #[derive(Default)]
 struct Behind {
     /// The last record that all their fences let hold; None: there is no fence.
@@ -455,7 +455,7 @@ mod tests {
         check(None, &[(1, first())], &[2, 3, 4, 5], 4, 1);
         check(Some((1, 3)), &[(1, first())], &[3, 4, 5], 4, 1);
         check(Some((1, 5)), &[(1, first())], &[5], 4, 1);
-        // The files hold all of it.
+        // The files hold all records.
         check(Some((1, 6)), &[(1, first())], &[], 5, 0);
         let second = segment(2, 5, &[&[open(4, 1), put(6)], &[put(7)]]);
         // The fence cuts record 5, and the carried one stands in its place.

@@ -1,6 +1,6 @@
-//! PURE. Scans a segment of the journal: its lines in order, and the place of anything that is not a line. A file that
-//! was an earlier segment holds the rest of that one behind its end: whole lines, which name that segment, and parts of
-//! lines. A file in its first use holds newlines alone.
+//! PURE. Scans a segment of the journal: its lines in order, and the place of anything that is not a line. A reused
+//! file holds the rest of an earlier segment behind the end of the new segment: whole lines, which name the earlier
+//! segment, and parts of lines. A file in its first use holds newlines alone.
 
 use super::record::{self, Line, Record};
 use crate::store::protocol::{Protocol, ProtocolRule};
@@ -31,7 +31,7 @@ pub enum ScannedLine {
     },
 }
 
-/// No line holds it, and no newline: zeros of a card that lost pages, what an erased one shows, noise.
+/// A byte that no line contains: zeros of a card that lost pages, the content of an erased card, noise.
 fn is_strange(byte: u8) -> bool {
     byte < b' ' && !matches!(byte, b'\n' | b'\t' | b'\r') || byte >= 0xf8
 }
@@ -51,8 +51,8 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<ScannedLine>
     let mut found = Vec::new();
     // The end of the line that `at` is in is looked for once: damage may be longer than many blocks.
     let (mut at, mut end) = (0, 0);
-    // Of the line that comes next, by which it is known where its beginning is damaged: no earlier segment has come so
-    // far.
+    // The segment and number of the next line, by which a line with a damaged beginning is recognized: no earlier
+    // segment has come so far.
     let mut next = String::new();
     let mut reused = false;
     while at < text.len() {

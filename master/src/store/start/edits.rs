@@ -99,7 +99,7 @@ impl LoadedObjects<'_> {
     }
 }
 
-/// A file that was copied to another name is a new object: it does not stand for the one that it was made from.
+/// A file that was copied to another name is a new object, separate from the original object.
 fn part_from(document: &mut Value) {
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
         for of_the_other in

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub type JournalView = BTreeMap<Arc<Key>, LastRecord>;
 
 pub struct LastRecord {
-    /// The last word: the durable part, compact; None: that there is no such object.
+    /// The last record: the durable part, compact; None: the object does not exist.
     pub object: Option<Bytes>,
     pub revision: Revision,
     /// The content of the file before the first record.
@@ -80,7 +80,7 @@ impl LastRecord {
         }
     }
 
-    /// A file that is not there.
+    /// The evidence about a missing file.
     pub fn on_absence(&self) -> JournalEvidence {
         if self.stays { JournalEvidence::Contradicts } else { JournalEvidence::Explains }
     }

@@ -8,7 +8,7 @@
 pub enum JournalEvidence {
     /// Nothing: the file has caught up with it.
     Silent,
-    /// The file is as the journal found it, or as one of its records leaves it.
+    /// The file has the content from before the records, or the content of a record.
     Explains,
     /// Nothing that the journal says leaves the file like this.
     Contradicts,
@@ -34,7 +34,7 @@ pub enum File {
 pub enum Mark {
     /// There is no stamp; the file says a revision, and no other file has a stamp either.
     Bare,
-    /// There is no stamp though other files have theirs, or the file says no revision: no store has put it there.
+    /// There is no stamp though other files have theirs, or the file says no revision: no store wrote the file.
     Strange,
     /// It is the content that was stamped, or the sum of all files vouches for it.
     Fits,

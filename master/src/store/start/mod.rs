@@ -92,7 +92,7 @@ struct Start<'a> {
     foreign: ForeignFiles,
     /// Every file has its stamp.
     stamped: bool,
-    /// Those that have none, and are to get one.
+    /// Objects whose file is still to get a stamp.
     unstamped: Vec<Arc<Key>>,
     /// Files that are to say at once what the journal does.
     brought: Vec<Arc<Key>>,

@@ -1,5 +1,4 @@
-//! PURE. The objects of a start while they come together: which revision each of them has, and which have to be
-//! journaled again.
+//! PURE. The objects of a start during assembly: the revision of each object, and the objects to be journaled again.
 
 use super::journal_view::JournalView;
 use crate::store::content::{Wrong, check, leading};
@@ -20,7 +19,7 @@ use std::sync::Arc;
 /// The cause of an object's difference from the journal and the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// A person, who wrote its file.
+    /// A person who wrote the object's file.
     Hand,
     /// This start, which gave it a fresh revision.
     Start,
@@ -53,7 +52,7 @@ pub struct LoadedObjects<'a> {
     pub damaged: HashSet<Key>,
     /// Revisions that objects have.
     pub(super) given: HashSet<u64>,
-    /// Objects whose files say a revision of which nothing else knows that it was used.
+    /// Objects whose files have a revision that no other source confirms as used.
     beyond: Vec<Arc<Key>>,
 }
 
@@ -120,8 +119,7 @@ impl<'a> LoadedObjects<'a> {
         (key, Entry { stored, durable, file_crc: Some(crc), claims })
     }
 
-    /// The file holds the revision of the last durable write. What its status was later is lost, and so is the revision
-    /// that it had.
+    /// The file holds the revision of the last durable write. Later statuses are lost, and with them their revisions.
     fn revision_of(&mut self, key: &Key, said: Option<Revision>, durable: Durable) -> Revision {
         let bound = self.base.unwrap_or(REVISION_MAX).min(REVISION_MAX);
         let lost = durable != Durable::Whole && !self.statuses_kept;

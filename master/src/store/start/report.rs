@@ -129,8 +129,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// There were files, and all of them are gone, as a folder is that was not copied or not mounted. No agent shall
-    /// hear of it.
+    /// All files are gone, as in a folder that was not copied or not mounted. No agent may see the loss.
     fn lose_objects(&mut self, how: &str) {
         self.cannot_know(format!(
             "{OBJECTS} {how}, and {HEAD} knows of objects in it; nothing is written before a person has looked: stop \
@@ -138,7 +137,7 @@ impl<'a> Report<'a> {
         ));
     }
 
-    /// The content of a directory is unknown, so nobody may rely on it.
+    /// The content of a directory is unknown, so no client may rely on the content.
     pub fn cannot_read(&mut self, folder: &str, error: &io::Error) {
         let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
         let why = format!(
@@ -273,7 +272,7 @@ impl<'a> Report<'a> {
         self.edits.push(Damage { file, key: Some(key.clone()), kind, why, remedy });
     }
 
-    /// The same of several files, or nobody knows which.
+    /// The same for several files, or for unknown files.
     pub fn tell_of_all(&mut self, why: String, remedy: &str) {
         self.edits.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy: remedy.to_owned() });
     }

@@ -75,8 +75,8 @@ pub struct ScannedFiles {
     pub as_left: bool,
 }
 
-/// Reads the files, and what the journal says of them. `kept`: what the last master kept in memory, which counts where
-/// all files are as they were left; otherwise it is given back.
+/// Reads the files and compares the journal. `kept`: the objects that the last master kept in memory, which count if
+/// all files are as they were left; otherwise `kept` is given back.
 pub fn read(
     disk: &dyn Disk,
     rules: &StoreRules,

@@ -72,7 +72,7 @@ pub fn begin(
     let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
     let mark = if of == 0 { document::crc32(store.as_bytes()) } else { of };
     let says_all = |head: &Head| head.wal.is_some() && (!head.stamped || start.stamped) && head.journal == mark;
-    // A store that was closed lacks nothing, whatever became of its journal; from here on it would.
+    // A closed store is whole even without its journal; after this start the store needs the journal.
     let head_is_due = differs || !head.as_ref().is_some_and(|head| says_all(head) && !head.clean);
     let mut head =
         Head { journal: mark, ..head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() }) };
@@ -280,8 +280,8 @@ impl Start<'_> {
         }
     }
 
-    /// Edits that are durable are as any other write. Of the others this start knows nothing for sure: a later one
-    /// takes them in. `done`: so many of their files are the store's own.
+    /// Durable edits are like any other write. The state of all other edits is unsure in this start: a later start
+    /// takes these edits in. `done`: so many of the edited files are the store's own.
     fn leave_unwritten(
         &mut self,
         edits: Vec<Edit>,
@@ -318,7 +318,8 @@ impl Start<'_> {
     }
 
     /// Where the revisions of this start could not be reserved, what it shows has ones that no other start gives:
-    /// whoever saw it has to look again. The reservation goes with the first write. Gives the last revision.
+    /// clients that saw such revisions have to list again. The reservation goes with the first write. Gives the last
+    /// revision.
     fn reserve_apart(&mut self, unwritten: VecDeque<Vec<Record>>, journal: &mut Journal, ids: &Ids) -> Revision {
         let base = self.objects.base.unwrap_or_default();
         let reserve = unwritten

@@ -23,7 +23,7 @@ enum Framing {
     WithConnection,
 }
 
-/// The result of the bytes so far.
+/// Whether the answer is complete.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GetStep {
     /// More has to come.

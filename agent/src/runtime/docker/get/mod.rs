@@ -1,5 +1,5 @@
-//! One GET of a probe or of a hook, as a kubelet makes it: redirections on the same host are followed, the body is read
-//! up to a limit, certificates are not verified, and no proxy is asked.
+//! The GET request of a probe or hook, as a kubelet makes it: redirections on the same host are followed, the body is
+//! read up to a limit, certificates are not verified, and no proxy is asked.
 //!
 //!     url, request, answer PURE: addresses, what is sent, what comes
 
@@ -21,7 +21,7 @@ use url::Url;
 
 /// The requests of one check: a redirection behind the last of them is not followed.
 const REQUESTS_MAX: usize = 10;
-/// Bytes of one read.
+/// The size of a single read.
 const READ_BYTES: usize = 4 * 1024;
 /// What a server without TLS is told by.
 const NO_TLS: &str = "http: server gave HTTP response to HTTPS client";
@@ -268,7 +268,7 @@ mod tests {
             assert_eq!(outcome.passed, passes, "{path}: {outcome:?}");
             assert!(heads[0].contains("\r\nUser-Agent: kube-lifecycle/1."), "{heads:?}");
         }
-        // One of https that is answered without TLS is asked without.
+        // An HTTPS hook at a server without TLS is repeated without TLS.
         let plain = |path: &str| match path {
             "/up?x" => Says::All("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
             _ => Says::All("HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server."),

@@ -5,12 +5,12 @@ use coracle_schema::base64;
 use super::url::Url;
 use crate::facts::engine::Purpose;
 
-/// The fields of a request, each with its values; their order is that of the wire.
+/// The header fields of a request, in the order in which they are sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GetFields(Vec<(String, String)>);
 
 impl GetFields {
-    /// Those that a check asks for, with a name and `Accept` where it says nothing of them.
+    /// The check's header fields, with `User-Agent` and `Accept` added where the check does not set them.
     pub fn of_check(asked: &[(String, String)], purpose: Purpose) -> Result<GetFields, String> {
         let mut fields = GetFields::default();
         for (name, value) in asked {
@@ -49,7 +49,7 @@ impl GetFields {
         self.0.sort_by(|(one, _), (other, _)| one.cmp(other));
     }
 
-    /// Of a request that a redirection leads to.
+    /// The fields for the request after a redirection.
     pub fn with_referer(mut self, from: &Url, to: &Url) -> GetFields {
         if !(from.scheme == "https" && to.scheme == "http") {
             self.set("Referer", from.shown());
@@ -57,14 +57,14 @@ impl GetFields {
         self
     }
 
-    /// Of a hook that goes on without TLS: what was for a secret connection alone is not told.
+    /// The fields for a hook that goes on without TLS: credentials must not be sent in clear text.
     pub fn without_login(mut self) -> GetFields {
         self.0.retain(|(name, _)| name != "Authorization");
         self
     }
 }
 
-/// The whole request. `host`: the name that it is asked for under; none: that of its address.
+/// The whole request. `host`: the value of the `Host` header; none: the host in the URL.
 pub fn head(url: &Url, host: Option<&str>, fields: &GetFields) -> Result<String, String> {
     let host = host.filter(|host| !host.is_empty()).unwrap_or(&url.authority);
     // The zone of an address is this host's own affair.

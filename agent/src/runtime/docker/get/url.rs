@@ -224,7 +224,7 @@ mod tests {
         check("/a?b#part", "/a?b", "http://10.0.0.1:80/a?b");
         check("?b", "/?b", "http://10.0.0.1:80?b");
         check("/a?", "/a?", "http://10.0.0.1:80/a?");
-        // It can be no part of an address: it is a name.
+        // The text is no valid URL part: it is escaped as a path.
         check("/%zz?#", "/%25zz%3F%23", "http://10.0.0.1:80/%25zz%3F%23");
         check("/a\r\nEvil: 1", "/a%0D%0AEvil:%201", "http://10.0.0.1:80/a%0D%0AEvil:%201");
         check("/ü", "/%C3%BC", "http://10.0.0.1:80/%C3%BC");

@@ -107,7 +107,7 @@ impl TerminalEntries {
         pieces
     }
 
-    /// At most what is missing of a piece; the piece, if it is whole.
+    /// Adds text, at most up to the end of the piece. Returns the piece if it is complete.
     fn add(&mut self, text: &[u8]) -> Option<Piece> {
         self.text.extend_from_slice(text);
         if !self.text.ends_with(b"\n") && self.text.len() < PIECE_BYTES {
@@ -181,7 +181,7 @@ mod tests {
             &format!("{B} {A}\n2026-01\n"),
             &format!("{A} {B} {A}\n{B} 2026-01\n"),
         );
-        // It ended in the middle of a line.
+        // The log ended in the middle of a line.
         check(&[(A, "half")], "half", &format!("{A} half"));
         // An engine that says the time of a line once.
         check(&[(A, &format!("{long}{half}\n"))], &format!("{long}{half}\n"), &format!("{A} {long}{half}\n"));

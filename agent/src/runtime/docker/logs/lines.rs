@@ -1,4 +1,4 @@
-//! Pieces of a log -> whole lines, and how many of them there are. PURE.
+//! Joins the pieces of a log to whole lines, and counts lines. PURE.
 
 use std::collections::VecDeque;
 
@@ -54,13 +54,14 @@ impl Piece {
         time(&self.bytes[..self.text_at - 1])
     }
 
-    /// The last of its line. Podman's are as long as what it has read at once.
+    /// Whether this is the last piece of its line. Podman's pieces have any length.
     fn ends(&self) -> bool {
         let text = &self.bytes[self.text_at..];
         text.ends_with(b"\n") || self.dialect == Dialect::Docker && text.len() < PIECE_BYTES
     }
 
-    /// Whether it goes on with the line of that timestamp, which has not ended. Podman's pieces have one each.
+    /// Whether the piece continues the unfinished line with that timestamp. In Podman's logs each piece has its own
+    /// timestamp.
     fn follows(&self, stamp: &Bytes) -> bool {
         self.dialect == Dialect::Podman || *stamp == self.stamp()
     }

@@ -1,4 +1,4 @@
-//! A question to whoever loads archives of images.
+//! A request to the task that loads image archives.
 
 use tokio::sync::oneshot;
 

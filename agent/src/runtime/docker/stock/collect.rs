@@ -35,7 +35,7 @@ pub struct CollectionCase<'a> {
     pub record: &'a ImageRecord,
     /// As pods name them.
     pub wanted: &'a BTreeSet<String>,
-    /// Ids that a container was made of, whether it runs or not.
+    /// Image ids of all containers, running or not.
     pub used: &'a BTreeSet<String>,
     /// By id.
     pub last_used_ms: &'a BTreeMap<String, i64>,
@@ -100,7 +100,7 @@ pub fn unused<'a>(
     ours.filter(|image| !in_use(image, wanted, used)).collect()
 }
 
-/// An image with a name that the agent did not fetch stays: somebody named the image to keep it.
+/// An image with a name that the agent did not fetch stays: a user named the image to keep it.
 fn is_ours(image: &EngineImage, record: &ImageRecord) -> bool {
     record.images.get(&image.id).is_some_and(|names| image.tags.iter().all(|tag| names.contains(&full_name(tag))))
 }

@@ -23,16 +23,16 @@ pub struct ImageRecord {
 pub struct Loaded {
     /// Length, time and inode: unchanged, it is not read again.
     pub stamp: String,
-    /// The digest of its bytes: under another name it is not loaded again.
+    /// The digest of the file: the same file under a new name is not loaded again.
     pub digest: String,
     pub images: BTreeSet<String>,
-    /// Their full names. Empty: it was loaded by a release that did not keep them.
+    /// The full names of the images. Empty: an earlier release loaded the file and kept no names.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub names: BTreeSet<String>,
 }
 
 impl Loaded {
-    /// Whether that image may be in it.
+    /// Whether the file may contain the image.
     pub fn may_have(&self, reference: &str) -> bool {
         let named = self.names.is_empty() || self.names.contains(&full_name(reference));
         named || self.images.contains(reference)
@@ -40,7 +40,8 @@ impl Loaded {
 }
 
 impl ImageRecord {
-    /// `before`: the ids that the engine had. Under a name that moved to another image the old one keeps its own.
+    /// `before`: the ids that the engine had. If a name moves to a new image, the record of the old image keeps the
+    /// name.
     pub fn fetched(&mut self, id: &str, name: &str, before: &BTreeSet<String>) {
         if !before.contains(id) || self.images.contains_key(id) {
             self.images.entry(id.to_owned()).or_default().insert(full_name(name));

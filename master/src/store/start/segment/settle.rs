@@ -18,10 +18,9 @@ use std::sync::Arc;
 pub(super) struct Settling<'a> {
     pub(super) setup: &'a Setup,
     pub(super) recovered: &'a Recovered,
-    /// The records of the edits, with the revisions that are reserved: those that are not durable yet.
+    /// The records of the edits that are not durable yet, with the reserved revisions.
     pub(super) batches: VecDeque<Vec<Record>>,
-    /// Files that are to say at once what the journal does, those of the edits first; None: that there is no such
-    /// object.
+    /// Files that are brought up to the journal at once, edited files first; None: the object does not exist.
     pub(super) brought: Vec<(Arc<Key>, Option<Bytes>)>,
     /// So many of them do.
     pub(super) done: usize,
@@ -31,8 +30,8 @@ pub(super) struct Settling<'a> {
     pub(super) outdated: Vec<u64>,
     /// The content of the new HEAD.json, without its segment and reserved revisions.
     pub(super) head: Head,
-    /// Nobody is served before it does. Otherwise it only has to name the segment, by which a copy that ends before is
-    /// known.
+    /// No client is served before HEAD.json is written. Otherwise HEAD.json only has to name the segment, so that a
+    /// copy with an earlier end is noticed.
     pub(super) head_is_due: bool,
     /// From where the journal counts once it is begun anew.
     pub(super) fresh: Position,
@@ -120,7 +119,7 @@ impl Settling<'_> {
         }
     }
 
-    /// Nobody needs them from here on.
+    /// Removes segments that are no longer needed.
     pub(super) fn clear(&self, disk: &dyn Disk) -> Result<(), DiskError> {
         for segment in &self.recovered.void {
             // If it stays it is void the next time, too.
