@@ -5,7 +5,7 @@ use super::ask::Ask;
 use coracle_api::placement::{suits, untolerated};
 use std::borrow::Cow;
 
-/// The filter that refuses a node: it tells which changes may help.
+/// The filter that refuses a node: only some changes may help a pod against a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Filter {
     Cordon,

@@ -115,7 +115,7 @@ fn copied(annotations: &Value) -> Labels {
     all.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// By address and target uid: ready only if every subset lists the address as ready.
+/// By address and target uid: ready unless a subset with this port lists the address as not ready.
 type Addresses<'a> = BTreeMap<(&'a str, &'a str), bool>;
 
 /// The addresses of each port. A port that has the same ones as another is with it; the first word about an address
