@@ -88,7 +88,7 @@ pub struct Call<'k> {
 #[derive(Debug, PartialEq)]
 pub enum RouteError {
     /// Nothing is served at this path.
-    ProxyError,
+    NotFound,
     /// Something is, but not by this method.
     Method,
     Malformed(String),
@@ -192,10 +192,10 @@ fn group(path: &str, version: Version) -> Result<(&str, &str, &str), RouteError>
     if let Some(rest) = of_core {
         return Ok(("", "v1", rest));
     }
-    let mut parts = path.strip_prefix("/apis/").ok_or(RouteError::ProxyError)?.splitn(3, '/');
+    let mut parts = path.strip_prefix("/apis/").ok_or(RouteError::NotFound)?.splitn(3, '/');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(group), Some(version), Some(rest)) if !group.is_empty() => Ok((group, version, rest)),
-        _ => Err(RouteError::ProxyError),
+        _ => Err(RouteError::NotFound),
     }
 }
 
@@ -212,7 +212,7 @@ fn place_v1<'k>(
         .any(|verb| kind.offers(*verb));
     let everywhere = kind.offers(kinds::Verb::List) || !kind.namespaced || place.namespace.is_some();
     if named && place.subresource.is_empty() && !by_name || !named && !everywhere {
-        Err(RouteError::ProxyError)
+        Err(RouteError::NotFound)
     } else {
         Ok(place)
     }
@@ -237,13 +237,13 @@ fn upright<'k>(
         namespace = Some(segments.remove(1));
         segments.remove(0);
     }
-    let kind = called(&segments[0]).ok_or(RouteError::ProxyError)?;
+    let kind = called(&segments[0]).ok_or(RouteError::NotFound)?;
     if inside && (!kind.namespaced || namespace.as_ref().is_some_and(String::is_empty)) {
-        return Err(RouteError::ProxyError);
+        return Err(RouteError::NotFound);
     }
     let place = rest(kind, namespace, segments)?;
     // An object of a namespaced kind has no path outside a namespace; only old `watch` paths have such a form.
-    if kind.namespaced && !inside && !place.name.is_empty() { Err(RouteError::ProxyError) } else { Ok(place) }
+    if kind.namespaced && !inside && !place.name.is_empty() { Err(RouteError::NotFound) } else { Ok(place) }
 }
 
 fn subresource_of(kinds: &Kinds, plural: &str, name: &str) -> bool {
@@ -261,9 +261,9 @@ fn place_flat<'k>(
         let namespace = segments.remove(1);
         segments.remove(0);
         let kind = kinds.by_old_path(version, &segments[0]).filter(|kind| kind.namespaced && !namespace.is_empty());
-        return rest(kind.ok_or(RouteError::ProxyError)?, Some(namespace), segments);
+        return rest(kind.ok_or(RouteError::NotFound)?, Some(namespace), segments);
     }
-    let kind = kinds.by_old_path(version, &segments[0]).ok_or(RouteError::ProxyError)?;
+    let kind = kinds.by_old_path(version, &segments[0]).ok_or(RouteError::NotFound)?;
     let namespace = parameters
         .iter()
         .find(|(name, value)| name == "namespace" && !value.is_empty())
@@ -277,7 +277,7 @@ fn rest<'k>(kind: &'k Kind, namespace: Option<String>, segments: Vec<String>) ->
     let subresource = segments.next();
     let empty = |segment: &Option<String>| segment.as_ref().is_some_and(String::is_empty);
     if segments.next().is_some() || empty(&name) || empty(&subresource) {
-        return Err(RouteError::ProxyError);
+        return Err(RouteError::NotFound);
     }
     let name = name.unwrap_or_default();
     if name.contains('/') {
@@ -292,7 +292,7 @@ fn rest<'k>(kind: &'k Kind, namespace: Option<String>, segments: Vec<String>) ->
     }
     let subresource = subresource.unwrap_or_default();
     if !subresource.is_empty() && kind.subresource(&subresource).is_none() {
-        return Err(RouteError::ProxyError);
+        return Err(RouteError::NotFound);
     }
     Ok(RequestPath { kind, namespace, name, subresource })
 }
@@ -426,7 +426,7 @@ mod tests {
             ("POST", "/api/v1/namespaces/a/bindings", "V1 Bind a/bindings/"),
             ("GET", "/apis/apps/v1/namespaces/a/deployments/b/scale", "V1 GetScale a/deployments/b"),
             ("POST", "/apis/apps/v1/namespaces/a/deployments/b/scale", "Method"),
-            ("GET", "/apis/apps/v1/namespaces/a/daemonsets/b/scale", "Nowhere"),
+            ("GET", "/apis/apps/v1/namespaces/a/daemonsets/b/scale", "NotFound"),
             ("POST", "/api/v1/namespaces/a/pods/b/eviction", "V1 Evict a/pods/b"),
             ("GET", "/api/v1/namespaces/a/pods/b/eviction", "Method"),
             ("PUT", "/api/v1/namespaces/a/finalize", "V1 UpdatePart /namespaces/a"),
@@ -437,9 +437,9 @@ mod tests {
                 "V1 PatchPart /certificatesigningrequests/a",
             ),
             ("GET", "/api/v1/namespaces/a/bindings", "Method"),
-            ("GET", "/api/v1/namespaces/a/bindings/b", "Nowhere"),
-            ("GET", "/api/v1/bindings", "Nowhere"),
-            ("GET", "/apis/authentication.k8s.io/v1/tokenreviews/a", "Nowhere"),
+            ("GET", "/api/v1/namespaces/a/bindings/b", "NotFound"),
+            ("GET", "/api/v1/bindings", "NotFound"),
+            ("GET", "/apis/authentication.k8s.io/v1/tokenreviews/a", "NotFound"),
             ("GET", "/api/v1/namespaces/a/pods/..", r#"Malformed("Name parameter invalid: \"..\": may not be '..'")"#),
             (
                 "GET",
@@ -448,16 +448,16 @@ mod tests {
             ),
             ("GET", "/api/v1/pods?limit=", r#"Malformed("strconv.ParseInt: parsing \"\": invalid syntax")"#),
             ("GET", "/api/v1/namespaces/a/pods/b/log", "V1 Log a/pods/b"),
-            ("GET", "/api/v1/namespaces/a/services/b/log", "Nowhere"),
+            ("GET", "/api/v1/namespaces/a/services/b/log", "NotFound"),
             ("GET", "/api/v1/namespaces/a", "V1 Get /namespaces/a"),
             ("PUT", "/api/v1/namespaces/a/status", "V1 UpdateStatus /namespaces/a"),
             ("GET", "/api/v1/nodes/n", "V1 Get /nodes/n"),
-            ("GET", "/api/v1/namespaces/a/nodes/n", "Nowhere"),
-            ("GET", "/api/v1/pods/b", "Nowhere"),
-            ("GET", "/api/v1/namespaces//pods", "Nowhere"),
-            ("GET", "/api/v1/minions", "Nowhere"),
-            ("GET", "/api/v1/namespaces/a/pods//status", "Nowhere"),
-            ("GET", "/api/v1/namespaces/a/pods/b/c/d", "Nowhere"),
+            ("GET", "/api/v1/namespaces/a/nodes/n", "NotFound"),
+            ("GET", "/api/v1/pods/b", "NotFound"),
+            ("GET", "/api/v1/namespaces//pods", "NotFound"),
+            ("GET", "/api/v1/minions", "NotFound"),
+            ("GET", "/api/v1/namespaces/a/pods//status", "NotFound"),
+            ("GET", "/api/v1/namespaces/a/pods/b/c/d", "NotFound"),
             ("GET", "/api/v1/namespaces/a%2Fb/pods/c%20d", "V1 Get a/b/pods/c d"),
             ("GET", "/api/v1/namespaces/a/pods/b%2Fc", "Malformed(\"the name \\\"b/c\\\" contains a slash\")"),
         ]);
@@ -471,7 +471,7 @@ mod tests {
             ("GET", "/api/v1beta1/pods/b", "V1beta1 Get default/pods/b"),
             ("GET", "/api/v1beta1/pods/b?namespace=a", "V1beta1 Get a/pods/b"),
             ("POST", "/api/v1beta1/replicationControllers", "V1beta1 Create default/replicationcontrollers/"),
-            ("POST", "/api/v1beta1/replicationcontrollers", "Nowhere"),
+            ("POST", "/api/v1beta1/replicationcontrollers", "NotFound"),
             ("GET", "/api/v1beta1/watch/pods", "V1beta1 Watch /pods/"),
             ("GET", "/api/v1beta1/watch/pods/b", "V1beta1 Watch default/pods/b"),
             ("POST", "/api/v1beta1/watch/pods", "Method"),
@@ -481,15 +481,15 @@ mod tests {
             ("POST", "/api/v1beta1/bindings", "V1beta1 Bind default/bindings/"),
             ("GET", "/api/v1beta1/ns/a/pods", "V1beta1 List a/pods/"),
             ("GET", "/api/v1beta1/watch/ns/a/pods", "V1beta1 Watch a/pods/"),
-            ("GET", "/api/v1beta1/ns/a/minions", "Nowhere"),
-            ("GET", "/api/v1beta1/ns//pods", "Nowhere"),
-            ("GET", "/api/v1beta1/namespaces/a/pods", "Nowhere"),
-            ("GET", "/api/v1beta1/configMaps", "Nowhere"),
-            ("GET", "/api/v1beta1/boundPods", "Nowhere"),
+            ("GET", "/api/v1beta1/ns/a/minions", "NotFound"),
+            ("GET", "/api/v1beta1/ns//pods", "NotFound"),
+            ("GET", "/api/v1beta1/namespaces/a/pods", "NotFound"),
+            ("GET", "/api/v1beta1/configMaps", "NotFound"),
+            ("GET", "/api/v1beta1/boundPods", "NotFound"),
             ("GET", "/api/v1beta1/persistentVolumeClaims/c", "V1beta1 Get default/persistentvolumeclaims/c"),
             ("GET", "/api/v1beta1/pods?watch=true", "V1beta1 Watch /pods/"),
             ("GET", "/api/v1beta2/pods", "V1beta2 List /pods/"),
-            ("GET", "/api/v1beta4/pods", "Nowhere"),
+            ("GET", "/api/v1beta4/pods", "NotFound"),
         ]);
     }
 
@@ -500,15 +500,15 @@ mod tests {
             ("POST", "/api/v1beta3/pods", "Method"),
             ("POST", "/api/v1beta3/namespaces/a/pods", "V1beta3 Create a/pods/"),
             ("GET", "/api/v1beta3/namespaces/a/replicationcontrollers/b", "V1beta3 Get a/replicationcontrollers/b"),
-            ("GET", "/api/v1beta3/namespaces/a/replicationControllers/b", "Nowhere"),
+            ("GET", "/api/v1beta3/namespaces/a/replicationControllers/b", "NotFound"),
             ("GET", "/api/v1beta3/watch/namespaces/a/pods", "V1beta3 Watch a/pods/"),
             ("GET", "/api/v1beta3/nodes/n", "V1beta3 Get /nodes/n"),
-            ("GET", "/api/v1beta3/minions/n", "Nowhere"),
+            ("GET", "/api/v1beta3/minions/n", "NotFound"),
             ("GET", "/api/v1beta3/namespaces/a", "V1beta3 Get /namespaces/a"),
             ("PATCH", "/api/v1beta3/namespaces/a/services/b", "V1beta3 Patch a/services/b"),
             ("PUT", "/api/v1beta3/namespaces/a/pods/b/status", "V1beta3 UpdateStatus a/pods/b"),
             ("GET", "/api/v1beta3/namespaces/a/podtemplates", "V1beta3 List a/podtemplates/"),
-            ("GET", "/api/v1beta3/namespaces/a/configmaps", "Nowhere"),
+            ("GET", "/api/v1beta3/namespaces/a/configmaps", "NotFound"),
         ]);
     }
 

@@ -29,7 +29,7 @@ impl From<Status> for Fault {
 impl From<RouteError> for Fault {
     fn from(misdirected: RouteError) -> Fault {
         match misdirected {
-            RouteError::ProxyError => Status::unknown_path(),
+            RouteError::NotFound => Status::unknown_path(),
             RouteError::Method => Status::method_not_allowed(),
             RouteError::Malformed(why) => Status::bad_request(why),
         }

@@ -128,13 +128,13 @@ pub fn parse<'k>(kinds: &'k Kinds, path: &str, query: &str) -> Option<Result<Pro
     if !leading && (kind.is_none() || cut.next() != Some("proxy")) {
         return None;
     }
-    let Some((kind, way)) = kind else { return Some(Err(RouteError::ProxyError)) };
+    let Some((kind, way)) = kind else { return Some(Err(RouteError::NotFound)) };
     let (prefix, rest) = path.split_at(cut.at);
     if climbs(rest) {
         return Some(Err(RouteError::Malformed(CLIMBS.to_owned())));
     }
     let means = match first {
-        "redirect" if !rest.trim_end_matches('/').is_empty() => return Some(Err(RouteError::ProxyError)),
+        "redirect" if !rest.trim_end_matches('/').is_empty() => return Some(Err(RouteError::NotFound)),
         "redirect" => ProxyKind::Redirect,
         _ => ProxyKind::Proxy { prefix: prefix.to_owned(), rest: rest.to_owned() },
     };
@@ -145,7 +145,7 @@ pub fn parse<'k>(kinds: &'k Kinds, path: &str, query: &str) -> Option<Result<Pro
 fn old_top<'k>(kinds: &'k Kinds, path: &str, mut cut: Cut<'_>) -> Result<ProxyRequest<'k>, RouteError> {
     let version = old::Version::V1beta1;
     let kind =
-        kinds.by_old_path(version, "minions").and_then(|kind| Some((kind, kind.way?))).ok_or(RouteError::ProxyError)?;
+        kinds.by_old_path(version, "minions").and_then(|kind| Some((kind, kind.way?))).ok_or(RouteError::NotFound)?;
     let name = cut.next().unwrap_or_default();
     let (prefix, rest) = path.split_at(cut.at);
     if climbs(rest) {
@@ -169,7 +169,7 @@ fn through<'k>(
         namespace = Some(said.map_or("default".to_owned(), |(_, value)| value));
     }
     if kind.namespaced != namespace.as_ref().is_some_and(|namespace| !namespace.is_empty()) || name.is_empty() {
-        return Err(RouteError::ProxyError);
+        return Err(RouteError::NotFound);
     }
     let named = Named::of(&decode(name, false)?, &kind.singular)?;
     Ok(ProxyRequest { version, kind, way, namespace: namespace.unwrap_or_default(), named, means })
@@ -394,12 +394,12 @@ mod tests {
             ("/api/v1/proxy/nodes/n".to_owned(), "v1 node /n : /api/v1/proxy/nodes/n | ".to_owned()),
             ("/api/v1/redirect/namespaces/a/services/s".to_owned(), "v1 service a/s : redirect".to_owned()),
             ("/api/v1/redirect/namespaces/a/services/s/".to_owned(), "v1 service a/s : redirect".to_owned()),
-            ("/api/v1/redirect/namespaces/a/services/s/x".to_owned(), "Nowhere".to_owned()),
-            ("/api/v1/proxy/namespaces/a/configmaps/b".to_owned(), "Nowhere".to_owned()),
-            ("/api/v1/proxy/pods/b".to_owned(), "Nowhere".to_owned()),
-            ("/api/v1/proxy/namespaces//pods/b".to_owned(), "Nowhere".to_owned()),
-            ("/api/v1/proxy/namespaces/a/nodes/n".to_owned(), "Nowhere".to_owned()),
-            ("/api/v1/proxy".to_owned(), "Nowhere".to_owned()),
+            ("/api/v1/redirect/namespaces/a/services/s/x".to_owned(), "NotFound".to_owned()),
+            ("/api/v1/proxy/namespaces/a/configmaps/b".to_owned(), "NotFound".to_owned()),
+            ("/api/v1/proxy/pods/b".to_owned(), "NotFound".to_owned()),
+            ("/api/v1/proxy/namespaces//pods/b".to_owned(), "NotFound".to_owned()),
+            ("/api/v1/proxy/namespaces/a/nodes/n".to_owned(), "NotFound".to_owned()),
+            ("/api/v1/proxy".to_owned(), "NotFound".to_owned()),
             (
                 "/api/v1/namespaces/a/pods/ftp:b:1/proxy/".to_owned(),
                 r#"Malformed("invalid pod request \"ftp:b:1\"")"#.to_owned(),
@@ -435,10 +435,10 @@ mod tests {
                 "v1beta1 pod a/b : /api/v1beta1/proxy/ns/a/pods/b | /".to_owned(),
             ),
             ("/api/v1beta1/redirect/services/s".to_owned(), "v1beta1 service default/s : redirect".to_owned()),
-            ("/api/v1beta1/redirect/endpoints/s".to_owned(), "Nowhere".to_owned()),
+            ("/api/v1beta1/redirect/endpoints/s".to_owned(), "NotFound".to_owned()),
             ("/proxy/minion/n/healthz".to_owned(), "v1beta1 node /n : /proxy/minion/n | /healthz".to_owned()),
             ("/proxy/minions/n".to_owned(), "v1beta1 node /n : /proxy/minions/n | ".to_owned()),
-            ("/proxy/minion".to_owned(), "Nowhere".to_owned()),
+            ("/proxy/minion".to_owned(), "NotFound".to_owned()),
             ("/proxy/pods/x".to_owned(), "-".to_owned()),
         ] {
             assert_eq!(shown(&target), expected, "{target}");

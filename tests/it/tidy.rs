@@ -46,12 +46,12 @@ const SYSTEM: &[(&str, &str)] = &[
     ),
     ("master/src/control/clock.rs", "hears of the kernel when the clock is set"),
     ("master/src/zones.rs", "reads the time zones of the host"),
-    ("master/src/store/backup.rs", "takes away what a restore that failed has made"),
-    ("master/src/store/disk.rs", "the files of the store"),
-    ("master/src/store/parallel_read.rs", "asks how often a thread has waited for the disk"),
-    ("master/src/store/lock.rs", "the lock of the data directory"),
-    ("master/src/store/inspect.rs", "holds the lock of the directory that it looks at"),
-    ("master/src/store/flat.rs", "holds the lock of the data directory"),
+    ("master/src/store/flat/backup.rs", "takes away what a restore that failed has made"),
+    ("master/src/store/flat/disk.rs", "the files of the store"),
+    ("master/src/store/flat/parallel_read.rs", "asks how often a thread has waited for the disk"),
+    ("master/src/store/flat/lock.rs", "the lock of the data directory"),
+    ("master/src/store/flat/inspect.rs", "holds the lock of the directory that it looks at"),
+    ("master/src/store/flat/open.rs", "holds the lock of the data directory"),
     ("master/src/serve/metrics.rs", "reads what the kernel says of this process"),
     ("agent/src/main.rs", "arguments, signals, exit code"),
     ("agent/src/command/readings.rs", "this host, for `doctor`"),
@@ -422,7 +422,7 @@ fn pure_files_are_pure() {
     for folder in PURE {
         assert!(sources.iter().any(|s| s.path.starts_with(folder)), "PURE lists {folder}, which is gone");
     }
-    for file in ["master/src/prepare.rs", "master/src/store/state.rs", "agent/src/facts/naming.rs"] {
+    for file in ["master/src/prepare.rs", "master/src/store/flat/state.rs", "agent/src/facts/naming.rs"] {
         assert!(pure(file), "{file} says no longer that it is PURE");
     }
 }
@@ -477,7 +477,7 @@ const REMOVES: &str = "agent/src/host/tree.rs";
 /// remove as it likes.
 const REMOVES_OF_PACKAGES: &str = "packaging/remove.sh";
 /// The master's own folders, of which it holds the lock, and which nobody else writes in.
-const REMOVE_THEIR_OWN: &[&str] = &["master/src/store/disk.rs", "master/src/store/backup.rs"];
+const REMOVE_THEIR_OWN: &[&str] = &["master/src/store/flat/disk.rs", "master/src/store/flat/backup.rs"];
 
 #[test]
 fn one_function_removes_trees() {

@@ -1,103 +1,33 @@
-//! The master's memory of objects: the trait `Store`, and the flat files behind it (`FlatStore`).
+//! The master's memory of objects: the trait `Store`, its words, and the back ends.
 //!
 //! A write: check -> claim -> make durable -> commit -> notify. It blocks its caller until it is durable, and only then
 //! does anybody see it. Writers wait for each other; readers and watchers never wait for a disk.
 //!
-//! ```text
-//! store_api (the trait, and what it promises) · derived (values compiled from stored objects)
-//!     · handle (FlatStore, and what its parts share)
-//!     · flat (open, read, close) · types (what both speak of) · guard (a lock that a panic leaves usable)
-//! entry, state, sums, room, trouble, history, pages PURE (an object, all in memory, their sum, their size, what is
-//!     wrong, last events)
-//! names, document, draft, summary, outline, content, foreign PURE (paths, JSON, what the store must know of it,
-//!     whether it fits its place, files of kinds that are not known)
-//! queue, commit (writers in a row, one batch at a time) · committer (what it writes with)
-//!     · journal (where a batch becomes durable)
-//! checkpoint, files (one JSON file an object, behind the journal) · keeper, bell (the one thread, how it is called)
-//!     · head (HEAD.json)
-//! discover, start (HEAD.json and the journal as they lie there; evidence, verdicts, the new segment)
-//!     · parallel_read (two threads)
-//! quarantine (damaged and foreign files) · volatile (over a restart) · inspect (what a start would find; the way out)
-//!     · backup
-//! scrub, round (all files read again, now and then) · stall (a disk that does not answer)
-//!     · gone (a directory that is taken away)
-//! lock (whose it is) · follow (watchers) · disk, disk_error (the system calls) · folders (how they are called)
-//!     · protocol, setup PURE (the rules, the sizes)
-//! ```
+//!     store_api       the trait, and what it promises · tests: for any back end
+//!     types           the words of the trait
+//!     derived         values compiled from stored objects
+//!     guard           a lock that a panic leaves usable
+//!     flat/           the back end `FlatStore`: one JSON file an object, behind a journal
 
-mod backup;
-mod bell;
-mod checkpoint;
-mod commit;
-mod committer;
-mod content;
 mod derived;
-mod discover;
-mod disk;
-mod disk_error;
-mod document;
-mod draft;
-mod entry;
-mod files;
 mod flat;
-mod folders;
-mod follow;
-mod foreign;
-mod gone;
 mod guard;
-mod handle;
-mod head;
-mod history;
-mod inspect;
-mod journal;
-mod keeper;
-mod lock;
-mod names;
-mod outline;
-mod pages;
-mod parallel_read;
-mod protocol;
-mod quarantine;
-mod queue;
-mod room;
-mod round;
-mod scrub;
-mod setup;
-mod stall;
-mod start;
-mod state;
 mod store_api;
-mod summary;
-mod sums;
-#[cfg(any(test, feature = "trial"))]
-pub mod trial;
-mod trouble;
+#[cfg(test)]
+mod tests;
 mod types;
-mod volatile;
 
-pub use backup::{Backup, Restored, read as read_backup, restore};
-pub use content::OBJECT_BYTES_MAX;
 pub use derived::Derived;
-pub use disk::identity;
-pub use disk_error::DiskError;
-pub use document::indented;
-pub use flat::Opened;
-pub use follow::{WATCHERS_MAX, Watch, WatchHandle};
-pub use handle::FlatStore;
-pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX, HISTORY_LIFE};
-pub use inspect::{Findings, NO_STORE, Salvaged, inspect, is_none, salvage};
-pub use pages::{Listing, More, Page};
-pub use room::megabytes;
-pub use state::GRAVES_MAX;
+#[cfg(any(test, feature = "trial"))]
+pub use flat::trial;
+pub use flat::{
+    Backup, DiskError, Findings, FlatStore, GRAVES_MAX, HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX, HISTORY_LIFE, Listing,
+    More, NO_STORE, OBJECT_BYTES_MAX, Opened, Page, Restored, Salvaged, Sketch, WATCHERS_MAX, Watch, WatchHandle,
+    identity, indented, inspect, is_none, megabytes, read_backup, restore, salvage,
+};
+pub(crate) use guard::locked;
 pub use store_api::Store;
-pub use summary::Sketch;
 pub use types::{
     Claimed, Damage, Damaged, Event, Figures, FillLevel, Gone, Health, KindRow, LeftOut, OpenError, Refused, Scope,
     Sink, StoreRules, Stored, UNSEEN, Unlisted, Unwatched, Write,
 };
-
-pub(crate) use guard::locked;
-use handle::Inner;
-
-#[cfg(test)]
-pub(crate) mod tests;

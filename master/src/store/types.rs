@@ -1,6 +1,7 @@
 //! The words of the door: what is stored, written, refused, followed and reported.
 
-use super::{Sketch, document};
+use super::Sketch;
+use crate::store::flat::document;
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};

@@ -78,9 +78,15 @@ fn is_riddle(sentence: &[&str]) -> bool {
 
 #[test]
 fn a_riddle_is_told_from_a_sentence() {
-    let text = "//! Those of one who has none of those: it is so.\n/// The controller of a pod makes the next pod\n/// of \
-                the set.\nfn f() {} // of what it is\n    // One of those that another one has of it.\n";
-    let found = sentences(text);
+    let text = [
+        "//! Those of one who has none of those: it is so.",
+        "/// The controller of a pod makes the next pod",
+        "/// of the set.",
+        "fn f() {} // of what it is",
+        "    // One of those that another one has of it.",
+    ];
+    let text = text.join("\n");
+    let found = sentences(&text);
     let lines: Vec<(usize, bool)> = found.iter().map(|(line, sentence)| (*line, is_riddle(sentence))).collect();
     assert_eq!(lines, [(1, true), (2, false), (5, true)]);
 }

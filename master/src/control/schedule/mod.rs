@@ -210,7 +210,7 @@ impl<'a> Round<'a, '_> {
                     ask.pod.unbound.as_ref().map(|unbound| unbound.nominated.clone()).filter(|node| !node.is_empty());
                 self.tell(ask, long(why.to_owned()), stands.as_deref());
             }
-            Err(InVain::ProxyError(whys)) => {
+            Err(InVain::Nowhere(whys)) => {
                 self.tell(ask, long(format!("0/{nodes} nodes are available: {}.", counted(whys))), None)
             }
         }

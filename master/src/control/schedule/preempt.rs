@@ -32,7 +32,7 @@ pub enum InVain {
     /// The pod may not preempt, or waits for pods that go already.
     NotEligible(&'static str),
     /// What each node says.
-    ProxyError(Vec<Cow<'static, str>>),
+    Nowhere(Vec<Cow<'static, str>>),
 }
 
 /// Looks for a node on which others make room. `said`: why each node does not take the pod.
@@ -72,7 +72,7 @@ pub fn sacrifice<'a>(
             .flatten();
         (sacrifice.violations, top, sum, sacrifice.victims.len(), Reverse(first))
     });
-    best.ok_or(InVain::ProxyError(nowhere))
+    best.ok_or(InVain::Nowhere(nowhere))
 }
 
 /// Whether pods that go for its sake are still on the node that it waits for.

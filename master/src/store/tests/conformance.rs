@@ -1,12 +1,18 @@
 //! Tests the numbered promises of the trait `Store` on any backend. They know nothing of the backend but how to open
 //! it.
 
-use super::*;
+use crate::store::flat::tests::*;
+use crate::store::*;
+use coracle_api::meta::{Durable, Key, Resource, Revision};
+use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Where a backend keeps its objects, and what can be done to it from outside.
 pub struct Home {
@@ -57,7 +63,7 @@ fn flat_files_on_a_disk() {
         };
         let damage = move |key: &Key| {
             leave(&damaged);
-            std::fs::write(place.join("objects").join(names::path(key)), "{").expect("ours");
+            std::fs::write(place.join("objects").join(flat::names::path(key)), "{").expect("ours");
         };
         Home { open: Box::new(open), fail: None, damage: Some(Box::new(damage)) }
     });
@@ -81,7 +87,7 @@ pub fn simulated() -> Home {
     let fail = move |fails: bool| if fails { failing.fail(0..u64::MAX, sim::EIO) } else { failing.heal() };
     let damage = move |key: &Key| {
         leave(&spoilt);
-        damaged.place(&format!("objects/{}", names::path(key)), b"{");
+        damaged.place(&format!("objects/{}", flat::names::path(key)), b"{");
     };
     Home { open: Box::new(open), fail: Some(Box::new(fail)), damage: Some(Box::new(damage)) }
 }
@@ -149,7 +155,7 @@ fn wait_for_delivery(store: &dyn Store) {
 }
 
 fn inside(stored: &Stored) -> Revision {
-    document::revision(&serde_json::from_slice(&stored.json).expect("JSON")).expect("a resourceVersion")
+    flat::document::revision(&serde_json::from_slice(&stored.json).expect("JSON")).expect("a resourceVersion")
 }
 
 fn make(store: &dyn Store, name: &str) -> Stored {

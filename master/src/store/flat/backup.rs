@@ -1,0 +1,377 @@
+//! A backup: everything durable at one revision, as lines of JSON that a person can read and a pipe can carry; and
+//! back.
+//!
+//! ```text
+//! {"backup":1,"store":"...","revision":1234,"objects":57,"left_out":[]}
+//! {"path":"core/pods/default/web.json","object":{...}}          57 of them
+//! {"end":57,"crc":"1f00ba77"}                                   CRC-32 of all bytes before this line
+//! ```
+//!
+//! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the
+//! backup: clients that saw a later state have to list again.
+
+use super::content::FILE_BYTES_MAX;
+use super::content::OBJECT_BYTES_MAX;
+use super::disk::{self, Disk, RealDisk};
+use super::disk_error::failed;
+use super::document::Crc;
+use super::files::Files;
+use super::folders::{OBJECTS, QUARANTINE, TMP, make_folder};
+use super::head::{FORMAT, HEAD, Head};
+use super::journal::WAL;
+use super::lock::{self, LOCK};
+use super::protocol::Protocol;
+use super::setup::{LOST_REVISIONS, REVISION_MAX};
+use super::sums::Sums;
+use super::{discover, document, names};
+use crate::store::{FlatStore, LeftOut, Store, locked};
+use bytes::Bytes;
+use coracle_api::meta::{Durable, Key};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, BufRead, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The place of the files until all files are written.
+const STAGED: &str = "tmp/restored";
+/// The form that this program writes and reads.
+const BACKUP: u32 = 1;
+/// A line is an object and its place.
+const LINE_BYTES_MAX: usize = FILE_BYTES_MAX + 4096;
+/// A store that goes on from it is to come far.
+const BACKUP_REVISION_MAX: u64 = REVISION_MAX / 2;
+/// Lines are handed on in pieces of about this size.
+const PIECE_BYTES: usize = 64 << 10;
+#[derive(Serialize, Deserialize)]
+struct First {
+    backup: u32,
+    store: String,
+    revision: u64,
+    objects: usize,
+    #[serde(default)]
+    left_out: Vec<LeftOut>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Serialize, Deserialize)]
+struct End {
+    end: usize,
+    crc: String,
+}
+
+/// A backup being written: its pieces, in order. It shares the store's memory and keeps nobody waiting.
+pub struct Backup {
+    first: Option<First>,
+    objects: std::vec::IntoIter<(Arc<Key>, Bytes, Durable)>,
+    count: usize,
+    crc: Crc,
+    ended: bool,
+}
+
+impl FlatStore {
+    /// Everything durable, as it is now.
+    pub fn backup(&self) -> Backup {
+        let state = self.state();
+        let durable = state.all().filter(|entry| entry.file_crc.is_some());
+        let objects: Vec<_> =
+            durable.map(|entry| (entry.stored.key.clone(), entry.stored.json.clone(), entry.durable)).collect();
+        let damaged = state.all_damage().cloned();
+        let unknown =
+            state.unknown().map(|(folder, why)| LeftOut { file: format!("{OBJECTS}/{folder}"), why: why.to_owned() });
+        let trouble = locked(&self.inner.trouble);
+        let (foreign, left_alone) = (trouble.foreign.clone(), trouble.left_alone.clone());
+        let first = First {
+            backup: BACKUP,
+            store: self.uuid().to_owned(),
+            revision: state.revision().0,
+            objects: objects.len(),
+            left_out: damaged
+                .chain(foreign)
+                .map(|damage| LeftOut { file: damage.file, why: damage.why })
+                .chain(left_alone)
+                .chain(unknown)
+                .collect(),
+        };
+        Backup {
+            count: objects.len(),
+            first: Some(first),
+            objects: objects.into_iter(),
+            crc: Crc::default(),
+            ended: false,
+        }
+    }
+}
+
+impl Iterator for Backup {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        let mut piece = Vec::new();
+        if let Some(first) = self.first.take() {
+            line(&mut piece, &first);
+        }
+        while piece.len() < PIECE_BYTES {
+            let Some((key, json, durable)) = self.objects.next() else {
+                self.crc.add(&piece);
+                line(&mut piece, &End { end: self.count, crc: format!("{:08x}", self.crc.sum()) });
+                self.ended = true;
+                return Some(piece.into());
+            };
+            let object = document::durable_part(&json, durable, None).unwrap_or(json);
+            let Ok(object) = serde_json::from_slice::<&RawValue>(&object) else {
+                // A start believes most of a file unread that a store has put. Who restores from this is told that it
+                // is not whole.
+                log::error!("{OBJECTS}/{}: it is not JSON, so the backup is not whole", names::path(&key));
+                continue;
+            };
+            line(&mut piece, &Line { path: names::path(&key).into(), object });
+        }
+        self.crc.add(&piece);
+        Some(piece.into())
+    }
+}
+
+/// The content of a backup.
+#[derive(Debug, PartialEq)]
+pub struct Restored {
+    pub objects: usize,
+    /// The revision of the backup.
+    pub revision: u64,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Reads a backup to its end and looks whether it is whole. `object`: called with each object's place and document.
+pub fn read(
+    mut file: impl BufRead,
+    mut object: impl FnMut(Key, &[u8]) -> Result<(), String>,
+) -> Result<Restored, String> {
+    let mut text = Vec::new();
+    let mut crc = Crc::default();
+    let first: First = match next_line(&mut file, &mut text)? {
+        true => serde_json::from_slice(&text)
+            .map_err(|_| "it does not begin as a backup of coracle-master does".to_owned())?,
+        false => return Err("it is empty".to_owned()),
+    };
+    if first.backup > BACKUP {
+        return Err(format!(
+            "it is of form {}, made by a newer coracle-master: restore it with that version",
+            first.backup
+        ));
+    }
+    if first.revision > BACKUP_REVISION_MAX {
+        return Err(format!(
+            "it says revision {}, beyond all that a master comes to: it was changed after it was made",
+            first.revision
+        ));
+    }
+    crc.add(&text);
+    let mut places = HashSet::new();
+    for nth in 1..=first.objects {
+        let cut = || format!("it ends after {} of {} objects: the copy is not whole", nth - 1, first.objects);
+        if !next_line(&mut file, &mut text)? {
+            return Err(cut());
+        }
+        crc.add(&text);
+        let line: Line = serde_json::from_slice(&text).map_err(|error| format!("line {}: {error}", nth + 1))?;
+        let key = names::key(&line.path)
+            .ok_or_else(|| format!("line {}: {:?} is no place of an object", nth + 1, line.path))?;
+        if !places.insert(line.path.to_string()) {
+            return Err(format!("line {}: {:?} stands there twice", nth + 1, line.path));
+        }
+        let bytes = line.object.get().len();
+        if bytes > 2 * OBJECT_BYTES_MAX {
+            return Err(format!("line {}: {:?} is {bytes} bytes long, more than any object", nth + 1, line.path));
+        }
+        object(key, line.object.get().as_bytes())?;
+    }
+    let end = if next_line(&mut file, &mut text)? { serde_json::from_slice::<End>(&text).ok() } else { None };
+    let end = end.ok_or("its last line is missing: the copy is not whole")?;
+    if end.crc != format!("{:08x}", crc.sum()) {
+        return Err("its checksum does not fit: it was changed or damaged after it was made".to_owned());
+    }
+    if end.end != first.objects || !file.fill_buf().map_err(|error| error.to_string())?.is_empty() {
+        return Err("something follows behind its end: it is no backup, or several in one file".to_owned());
+    }
+    Ok(Restored { objects: first.objects, revision: first.revision, left_out: first.left_out })
+}
+
+/// Writes what a backup holds into a data directory that holds nothing yet. `file` is called for the backup, twice:
+/// nothing is written before all of it was read.
+pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Result<Restored, String> {
+    let opened = || file().map_err(|error| error.to_string());
+    let restored = read(opened()?, |_, _| Ok(()))?;
+    let folders = Fresh::folders(dir);
+    let done = RealDisk::new(dir)
+        .map_err(|error| format!("{}: {error}", dir.display()))
+        .and_then(|disk| fill(&disk, dir, opened, &restored));
+    if done.is_err() {
+        folders.remove_empty();
+    }
+    done.map(|()| restored)
+}
+
+fn fill<R: BufRead>(
+    disk: &RealDisk,
+    dir: &Path,
+    opened: impl Fn() -> Result<R, String>,
+    restored: &Restored,
+) -> Result<(), String> {
+    discover::refuse_newer(disk, dir).and_then(|()| discover::find_head(disk)).map_err(|error| error.to_string())?;
+    let unlocked = Fresh::inside(dir, &[LOCK]);
+    let _lock = lock::lock(dir).map_err(|error| error.to_string())?;
+    // Nobody else makes anything from here on.
+    let fresh = Fresh::inside(dir, &[HEAD, OBJECTS, TMP]);
+    let done = free(disk, dir)
+        .and_then(|()| put(disk, STAGED, &opened, restored).map_err(|error| format!("{}: {error}", dir.display())));
+    clear(disk, dir);
+    if done.is_err() {
+        fresh.remove();
+        unlocked.remove();
+    }
+    done
+}
+
+/// Why nobody should begin with what is here: a restore did not come to its end.
+pub fn unfinished(disk: &dyn Disk) -> Option<String> {
+    disk.list(STAGED).ok()?;
+    let is_filled = |folder| disk.list(folder).is_ok_and(|found| !found.is_empty());
+    (!is_filled(OBJECTS) && !is_filled(WAL)).then(|| {
+        format!(
+            "a restore was begun here and did not come to its end: stop the master and run coracle-master restore FILE \
+             again, or remove {STAGED} to begin with what there is"
+        )
+    })
+}
+
+/// Takes away what a restore that was killed has left: every secret is in it.
+pub fn clear(disk: &RealDisk, dir: &Path) {
+    disk.remove_tree(STAGED).unwrap_or_else(|error| log::warn!("{}/{STAGED}: it stays: {error}", dir.display()));
+}
+
+fn free(disk: &RealDisk, dir: &Path) -> Result<(), String> {
+    let shown = dir.display();
+    for taken in [OBJECTS, WAL, QUARANTINE] {
+        let found = match disk.list(taken) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            found => found.map_err(|error| format!("{shown}: {error}"))?,
+        };
+        if !found.is_empty() {
+            return Err(format!("{shown} holds a store already: move it away first, as in `mv {shown} {shown}.old`"));
+        }
+    }
+    Ok(())
+}
+
+/// The objects come into their place all at once, behind a HEAD.json that knows that revisions were lost.
+fn put<R: BufRead>(
+    disk: &RealDisk,
+    staged: &str,
+    opened: impl Fn() -> Result<R, String>,
+    restored: &Restored,
+) -> Result<(), String> {
+    make_folder(disk, TMP).map_err(|error| error.to_string())?;
+    disk.remove_tree(staged).map_err(|error| failed("remove", staged)(error).to_string())?;
+    make_folder(disk, staged).map_err(|error| error.to_string())?;
+    let (mut files, mut compact) = (Files::below(staged), Vec::new());
+    let sums = loop {
+        let mut sums = Sums::default();
+        read(opened()?, |key, object| {
+            document::stripped(object, &mut compact);
+            sums.add(&key, document::crc32(&compact));
+            files.bring(disk, &key, Some(&compact)).map_err(|error| error.to_string())
+        })?;
+        make_folder(disk, &format!("{staged}/{OBJECTS}")).map_err(|error| error.to_string())?;
+        if files.settle(disk).map_err(|error| error.to_string())? {
+            break sums;
+        }
+    };
+    let store = disk::random_uuid().map_err(|error| error.to_string())?;
+    let reserved = restored.revision + LOST_REVISIONS;
+    // With the number and the sum in HEAD.json, a start notices missing or different files.
+    let (objects, files, summed) = (restored.objects as u64, sums, true);
+    let head = Head { format: FORMAT, store, wal: None, reserved, objects, files, summed, ..Head::default() };
+    let done = (|| {
+        head.write(disk, &Protocol::WHOLE)?;
+        // An empty folder may exist at this path.
+        disk.remove_tree(OBJECTS).map_err(failed("remove", OBJECTS))?;
+        disk.rename(&format!("{staged}/{OBJECTS}"), OBJECTS).map_err(failed("rename", OBJECTS))?;
+        disk.sync_dir("").map_err(failed("fsync", HEAD))
+    })();
+    done.map_err(|error| error.to_string())
+}
+
+fn line(piece: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(&mut *piece, value).expect("a Vec takes all, and keys are strings");
+    piece.push(b'\n');
+}
+
+/// False: there is none.
+fn next_line(file: &mut impl BufRead, text: &mut Vec<u8>) -> Result<bool, String> {
+    text.clear();
+    let read = file.by_ref().take(LINE_BYTES_MAX as u64).read_until(b'\n', text).map_err(|error| error.to_string())?;
+    match text.last() {
+        Some(b'\n') => Ok(true),
+        Some(_) if read == LINE_BYTES_MAX => {
+            Err(format!("a line is longer than {LINE_BYTES_MAX} bytes: it is no backup of coracle-master"))
+        }
+        // A line that was cut is none.
+        _ => Ok(false),
+    }
+}
+
+/// The directories that are not there yet, so that a failure leaves nothing behind.
+struct Fresh {
+    absent: Vec<PathBuf>,
+}
+
+impl Fresh {
+    /// The folder and all parent folders.
+    fn folders(folder: &Path) -> Fresh {
+        Fresh::of(folder.ancestors().map(Path::to_owned))
+    }
+
+    fn inside(folder: &Path, names: &[&str]) -> Fresh {
+        Fresh::of(names.iter().map(|name| folder.join(name)))
+    }
+
+    fn of(paths: impl Iterator<Item = PathBuf>) -> Fresh {
+        let absent =
+            |path: &PathBuf| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        Fresh { absent: paths.filter(absent).collect() }
+    }
+
+    /// With all that has come into it.
+    fn remove(&self) {
+        self.remove_by(|path| if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) });
+    }
+
+    /// A folder into which another program has put files stays.
+    fn remove_empty(&self) {
+        self.remove_by(|path| fs::remove_dir(path));
+    }
+
+    fn remove_by(&self, remove: impl Fn(&Path) -> io::Result<()>) {
+        for path in &self.absent {
+            match remove(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    log::warn!("{}: it stays: {error}", path.display())
+                }
+                _ => {}
+            }
+        }
+    }
+}
