@@ -263,7 +263,7 @@ impl Memory {
         .collect()
     }
 
-    /// No source wants the pod any more, and nothing remains of the pod.
+    /// Forgets each pod that `keep` rejects: no source wants the pod any more, and nothing remains of the pod.
     pub fn forget_pods(&mut self, keep: impl Fn(&str) -> bool) {
         self.lost.retain(|(uid, _), _| keep(uid));
         self.pulls.retain(|(uid, _), _| keep(uid));

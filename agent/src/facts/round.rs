@@ -152,7 +152,7 @@ pub enum StopReason {
     Stranger,
     /// A newer instance of the container exists.
     Replaced,
-    /// The container runs although the master has a record of its end.
+    /// The container runs although its final end is on record, at the master or in this agent's memory.
     EndedForGood,
     /// The container had ended, and another program started the container again or made a copy.
     StartedAgain,

@@ -1,7 +1,7 @@
 //! Does this node take a pod at all? Asked once, before anything of it is made, in the kubelet's order and words. PURE.
 //!
-//! A pod of the master that does not fit fails for good: its controller makes a new pod. A pod of a file has no
-//! controller: the pod waits, and the agent decides again whenever something changes.
+//! A pod of the master that does not fit fails for good: its controller, or the user who made the pod, makes a new pod.
+//! A pod of a file has no controller: the pod waits, and the agent decides again whenever something changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -144,7 +144,7 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
 }
 
-/// A container that `RestartAllContainers` ended, while no container from an earlier round runs any more.
+/// Whether `RestartAllContainers` ended the container, and no container from an earlier round runs any more.
 fn is_over(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, newest: &Run<'_>) -> bool {
     let earlier = |run: &Run<'_>| run.tag.renewal < case.renewal.number;
     let alive = seen::members(runs).any(|run| run.seen.runs() && earlier(run));

@@ -4,8 +4,8 @@ use crate::labels::LabelSet;
 use crate::strategy::names;
 use serde_json::Value;
 
-/// Most values in the sets of a selector. Each value is compared with each object of a list; only programs write sets
-/// this large.
+/// The maximum number of values in the sets of a selector. Each value is compared with each object of a list; only
+/// programs write sets this large.
 pub const LABEL_VALUES_MAX: usize = 256;
 
 /// How a selector is written.

@@ -23,7 +23,7 @@ pub const KEPT_BY_US: &str = "ipallocator.k8s.io";
 pub const OWN: &str = "kubernetes";
 /// The finalizer of a range object while addresses of the range are in use.
 pub const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// Most ranges in one range object: a range of each family.
+/// The maximum number of ranges in one range object: a range of each family.
 const RANGES_MAX: usize = 2;
 
 pub static IP_ADDRESS: BuiltinStrategy = BuiltinStrategy {

@@ -52,7 +52,7 @@ const VOLUMES: [(&str, &str); 7] = [
     ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
     ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
 ];
-/// Most warnings in one answer; a longer list would help no reader.
+/// The maximum number of warnings in one answer; a longer list would help no reader.
 pub(super) const SENTENCES_MAX: usize = 50;
 
 fn unusual_of(of: &Value, field: &str, path: &Path) -> Vec<String> {

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// Most problems reported for a list of a document: enough for a correction by the user, and a bound on memory.
+/// The maximum number of problems reported for a list of a document: enough for a correction by the user, and a bound
+/// on memory.
 pub const PROBLEMS_MAX: usize = 1000;
 
 /// Whether enough problems were found to stop looking.

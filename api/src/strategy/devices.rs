@@ -11,7 +11,7 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 
-/// Most entries in a list of requests, constraints, configurations or selectors.
+/// The maximum number of entries in a list of requests, constraints, configurations or selectors.
 const LIST_MAX: usize = 32;
 const ALTERNATIVES_MAX: usize = 8;
 const DEVICES_MAX: usize = 128;

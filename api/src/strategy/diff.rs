@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// Lines around a change.
 const CONTEXT: usize = 3;
-/// Most compared pairs of lines: a thousand changed lines. No reader needs a longer diff.
+/// The maximum number of compared pairs of lines: a thousand changed lines. No reader needs a longer diff.
 const PAIRS_MAX: usize = 1 << 20;
 
 /// Changed lines with a few unchanged lines around each change. None: too much changed to be shown.

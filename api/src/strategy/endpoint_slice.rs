@@ -17,7 +17,7 @@ const FAMILIES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
 const ENDPOINTS_MAX: usize = 1000;
 const ADDRESSES_MAX: usize = 100;
 const PORTS_MAX: usize = 20_000;
-/// Most zones, or most nodes, in the hints of an endpoint.
+/// The maximum number of zones, and of nodes, in the hints of an endpoint.
 const HINTS_MAX: usize = 8;
 
 pub static ENDPOINT_SLICE: BuiltinStrategy = BuiltinStrategy {

@@ -5,7 +5,7 @@ use super::label_selector;
 use crate::meta::Time;
 use serde_json::{Value, json};
 
-/// Most disruptions that a budget remembers; with more, the controller of budgets is far behind.
+/// The maximum number of disruptions that a budget remembers; with more, the controller of budgets is far behind.
 const DISRUPTED_MAX: usize = 2000;
 /// The condition of a pod that will be deleted, with the reason.
 pub const DISRUPTED: &str = "DisruptionTarget";

@@ -181,7 +181,7 @@ pub fn is_released(object: &Value) -> bool {
         && list(meta, "finalizers").is_empty()
 }
 
-/// Most labels in a map that break the rules of v1. Clients of 2014 set only a handful of labels.
+/// The maximum number of labels in a map that break the rules of v1. Clients of 2014 set only a handful of labels.
 const OLD_LABELS_MAX: usize = 64;
 
 /// Where objects of a kind live.

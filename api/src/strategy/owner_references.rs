@@ -6,7 +6,7 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Most duplicate owners that are reported.
+/// The maximum number of duplicate owners that are reported.
 const DOUBLED_MAX: usize = 16;
 
 pub(super) fn validate(meta: &Value, path: &Path) -> Vec<Problem> {

@@ -19,10 +19,10 @@ const SEQUENCE: u8 = 0x30;
 const FIRST: u8 = 0xa0;
 const SECOND: u8 = 0xa1;
 
-/// Most types of skipped blocks in a message.
+/// The maximum number of types of skipped blocks in a message.
 const SKIPPED_MAX: usize = 16;
-/// Most skipped blocks without an end or with invalid content: each such block makes the parser read the rest of the
-/// text.
+/// The maximum number of skipped blocks without an end or with invalid content: each such block makes the parser read
+/// the rest of the text.
 const BROKEN_MAX: usize = 8;
 
 /// The facts about a key, private or public.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 
 pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-/// Most valid names in the problem of an unknown claim; each unknown claim has such a problem.
+/// The maximum number of valid names in the problem of an unknown claim; each unknown claim has such a problem.
 const CLAIMS_SHOWN_MAX: usize = 16;
 /// Servers that a resolver asks, domains that it tries, and how long their list may be.
 const SERVERS_MAX: usize = 3;

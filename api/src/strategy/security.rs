@@ -75,8 +75,8 @@ pub fn of_pod(spec: &Value, path: &Path) -> Vec<Problem> {
     for (field, known) in
         [("supplementalGroupsPolicy", &["Merge", "Strict"][..]), ("seLinuxChangePolicy", &["Recursive"])]
     {
-        // `MountOption` is accepted too. The message names only `Recursive`, because `MountOption` is for clusters with
-        // that feature.
+        // `MountOption` is accepted too. The message names only `Recursive`, as Kubernetes' message does in a cluster
+        // without the feature of `MountOption`.
         if has(context, field) && !(field == "seLinuxChangePolicy" && change == "MountOption") {
             found.extend(one_of(text(context, field), known, &at.field(field)));
         }

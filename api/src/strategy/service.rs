@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// Most candidates for the node ports of one service: the service itself may already ask for a candidate.
+/// The maximum number of candidates for the node ports of one service: the service itself may already ask for a
+/// candidate.
 const CANDIDATES_MAX: usize = 1 << 16;
 /// How long a client stays with its pod unless a service says otherwise.
 const AFFINITY_S_DEFAULT: i64 = 3 * 60 * 60;

@@ -9,7 +9,7 @@ use crate::meta::Time;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Most addresses shown for an Endpoints object.
+/// The maximum number of addresses shown for an Endpoints object.
 const ADDRESSES_MAX: usize = 3;
 
 pub fn cells_of(kind: &str) -> Option<Cells> {

@@ -7,7 +7,7 @@ use super::storage::amount;
 use crate::meta::Time;
 use serde_json::Value;
 
-/// Most metrics shown for an autoscaler.
+/// The maximum number of metrics shown for an autoscaler.
 const METRICS_MAX: usize = 2;
 
 pub fn autoscaler(autoscaler: &Reading, now: Time) -> Vec<Value> {

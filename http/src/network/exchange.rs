@@ -105,7 +105,8 @@ async fn admitted(
     let (body, held) = timeout(limits.body, take(client, body)).await.map_err(|_| Refusal::Slow)??;
     client.await_head(true);
     client.seat.works();
-    // In progress from here on: a client that sends its body slowly occupies a connection, and no place for requests.
+    // The request is in progress only from here on: a client that sends its body slowly occupies its connection, but no
+    // place for requests.
     let health = is_health(target.path());
     let request = match plane.requests.clone().try_acquire_owned() {
         Err(_) if !health => return Err(Refusal::Busy("too many requests in progress")),

@@ -75,7 +75,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     Decision { wake_at, memo, ..Decision::of(intents) }
 }
 
-/// Removes the timers of pods that have left the node.
+/// Removes the timers of pods that are no longer on the node. Returns an event for each timer that had not fired.
 fn cancelled(cluster: &Cluster, node: &str, timers: &mut Timers) -> Vec<Intent> {
     let here: BTreeMap<&str, ()> = cluster.pods_on(node).map(|(_, pod)| (pod.uid.as_str(), ())).collect();
     let mut intents = Vec::new();

@@ -184,7 +184,8 @@ fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
             intents.push(given_up(key, pod, now.wall));
         }
     }
-    // A lease without renewals goes, too: a node that makes its lease before its registration renews the lease.
+    // The node's lease is deleted too, unless the lease was renewed within `ABSENCE_MAX`: a node may make and renew
+    // its lease before it registers.
     let lease = Key { resource: LEASES, namespace: NODE_LEASES.to_owned(), name: name.to_owned() };
     if let Some(view) = cluster.get::<LeaseView>(&lease) {
         let due = removed.max(view.at) + ABSENCE_MAX;

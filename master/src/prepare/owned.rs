@@ -176,7 +176,8 @@ pub fn answered(object: &mut Value, (type_name, part): (&str, &str), manager: &s
     managed.put(object);
 }
 
-/// The fields that a write of this part leaves unchanged.
+/// The fields that a writer of this part cannot own: fields that the write leaves unchanged, and fields that have no
+/// recorded owner.
 fn ignored(kind: &Kind, part: Part) -> Fields {
     match part {
         Part::Share(_) => Fields::default(),

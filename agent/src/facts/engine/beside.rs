@@ -12,8 +12,8 @@ pub struct Beside {
     pub restarts: u32,
     /// The same with what this agent saw.
     pub again: u32,
-    /// The process runs again after its end, or runs in a copy. Such a run does not count: `state` shows an end
-    /// instead.
+    /// The process runs, but the container counts as ended: another program started the ended container again, or the
+    /// container is a copy. `state` shows the end instead of the run.
     pub undead: bool,
     /// An earlier container had the same attempt number.
     pub copy: bool,

@@ -10,7 +10,8 @@ use crate::facts::content::Content;
 pub struct Belongings {
     /// The uids of all pods with data on this host.
     pub all: BTreeSet<String>,
-    /// The subset of `all` whose pods have their own volumes, and not only their containers' termination messages.
+    /// The subset of `all` whose pods have volumes in directories of the agent. The other pods have only termination
+    /// messages of their containers, or volumes that the engine holds.
     pub volumes: BTreeSet<String>,
 }
 

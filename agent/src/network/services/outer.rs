@@ -142,8 +142,8 @@ impl Outer {
         }
     }
 
-    /// Whether a balancer's refused addresses need no report: this node's own address is among them, so the rest
-    /// belongs to further nodes.
+    /// Whether the refused addresses of a balancer need no report. This node's own address is among the addresses of
+    /// the service, and is served: the refused addresses belong to other nodes.
     pub fn is_of_others(&self, service: &Service) -> bool {
         is_balanced(service) && asked(service).any(|address| self.node == Some(address))
     }

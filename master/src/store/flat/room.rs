@@ -1,5 +1,5 @@
-//! PURE. Limits the memory of the store: in all, per namespace, and for objects that live in memory alone. Exact,
-//! because it is counted where objects come and go.
+//! PURE. Limits the memory of the store: in all, per namespace, and for objects that live in memory alone. The counts
+//! are exact, because objects are counted where they come and go.
 
 use super::entry::{Entry, PlannedChange, WriteVerdict};
 use crate::store::{FillLevel, Refused, Stored};
@@ -12,8 +12,8 @@ pub const OBJECT_BYTES: u64 = 512;
 const NAMESPACE_SHARE: u64 = 2;
 /// But never less than so many bytes: a small host has one namespace that counts.
 const NAMESPACE_BYTES_MIN: u64 = 32 << 20;
-/// The share of objects that are on no disk, such as events: components create events unasked, and no person restores
-/// lost events.
+/// Objects that are on no disk, such as events, take at most this share of the limit: components create events without
+/// a request by a user, and nobody restores lost events.
 const VOLATILE_SHARE: u64 = 4;
 /// The share beyond each limit for objects that grow a little: otherwise no pod's status could be written any more.
 const SPARED_SHARE: u64 = 16;
