@@ -23,7 +23,6 @@ use crate::runtime::Runtime;
 
 /// More starts at once make a small host no faster.
 const STARTS_AT_ONCE: usize = 4;
-/// A pull that takes longer has failed.
 
 pub struct Executor<'a, R> {
     runtime: &'a R,
