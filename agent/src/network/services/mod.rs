@@ -4,10 +4,10 @@
 //!
 //!     traffic to                              leads to
 //!     the cluster IP                          every endpoint, or those on this node (internalTrafficPolicy)
-//!     an external IP, a balancer's, a node port    every endpoint, or from outside those on this node
-//!                                                  (externalTrafficPolicy); `outer` says which of them are served
-//!     what nobody serves                      a refusal; nothing at all where somebody elsewhere does, so that a
-//!                                             balancer tries another node
+//!     an external IP, a balancer's, a node port    every endpoint, or for clients outside the endpoints on this node
+//!                                                  (externalTrafficPolicy); `outer` chooses the served addresses
+//!     a port without endpoints                a refusal; a drop if only other nodes have endpoints, so that a
+//!                                             balancer tries the next node
 
 pub mod ends;
 pub mod flows;
