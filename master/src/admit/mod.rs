@@ -1,5 +1,6 @@
 //! Admission: the fields of a written object that other objects set, and the limits that other objects impose. Priority
-//! classes, runtime classes, storage and ingress classes, service accounts and their secrets, limit ranges, quotas.
+//! classes, runtime classes, storage and ingress classes, service accounts and their secrets, limit ranges, quotas, the
+//! levels of Pod Security, what a node may write, who may approve and sign.
 //! PURE. Only `ClusterView` reads stored objects.
 //!
 //! `ADMISSION` lists all rules. `commit` asks `mutate` in the draft of a change, after the defaults of the type, and
@@ -9,14 +10,24 @@
 //! takes a lock for them: the namespace of a new object stays (`home`), and no quota is exceeded (`ledger`). All other
 //! rules are as true as they were when the objects were looked up, as in Kubernetes.
 
+mod certificates;
 mod classes;
+mod event_rate;
+mod external_ips;
 mod limits;
+mod node_restriction;
 mod pod;
+mod pod_security;
 pub mod quota;
+mod remarks;
 mod secrets;
 mod token_volume;
 
+pub use event_rate::{EventBuckets, EventKeys, TooManyEvents};
+pub use remarks::{Refusal, Remarks};
+
 use coracle_api::kinds::Kind;
+use crate::authorize::Authorizer;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::{CLIENT_SIGNER, namespace, pod_defaults, system_classes, wants_masters};
 use coracle_http::Identity;
@@ -43,6 +54,8 @@ pub fn lists() -> [Resource; 5] {
 /// The question about a change, like the AdmissionRequest of Kubernetes.
 pub struct AdmissionRequest<'a> {
     pub view: &'a dyn ClusterView,
+    /// Asked about the rights that a document grants, or that its fields need.
+    pub authorizer: &'a dyn Authorizer,
     pub kind: &'a Kind,
     /// Empty: the object as a whole.
     pub subresource: &'static str,
@@ -55,6 +68,18 @@ pub struct AdmissionRequest<'a> {
     pub identity: &'a Identity,
     /// Letters for the name of a pod's token volume. None: the pod gets no such volume.
     pub suffix: Option<&'a dyn Fn() -> String>,
+    /// Counts an event in the buckets of its source. None: nobody counts the events of this writer.
+    pub events: Option<&'a dyn Fn(&EventKeys) -> Result<(), TooManyEvents>>,
+    pub options: AdmissionOptions,
+    /// What admission says besides its judgement.
+    pub remarks: &'a Remarks,
+}
+
+/// The plugins of Kubernetes that run where somebody asks for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionOptions {
+    /// No service takes an external address that it does not have.
+    pub deny_service_external_ips: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +87,17 @@ pub enum AdmissionOperation {
     Create,
     Update,
     Delete,
+}
+
+impl AdmissionOperation {
+    /// As Kubernetes calls it.
+    fn wire(self) -> &'static str {
+        match self {
+            Create => "CREATE",
+            Update => "UPDATE",
+            Delete => "DELETE",
+        }
+    }
 }
 
 use AdmissionOperation::{Create, Delete, Update};
@@ -81,9 +117,13 @@ struct AdmissionRow {
 enum Phase {
     Mutate(fn(&AdmissionRequest<'_>, &mut Value) -> Result<(), String>),
     Judge(fn(&AdmissionRequest<'_>, &Value) -> Result<(), String>),
+    /// It runs among those that mutate, and changes nothing.
+    JudgeEarly(fn(&AdmissionRequest<'_>, &Value) -> Result<(), Refusal>),
+    /// With a refusal of another kind than "forbidden".
+    JudgeLate(fn(&AdmissionRequest<'_>, &Value) -> Result<(), Refusal>),
 }
 
-use Phase::{Judge, Mutate};
+use Phase::{Judge, JudgeEarly, JudgeLate, Mutate};
 
 /// Not a plugin: in Kubernetes the storage of the kind has the rule. It runs after all plugins.
 const REGISTRY: &str = "";
@@ -125,7 +165,13 @@ const ADMISSION: &[AdmissionRow] = &[
         &[Create],
         Mutate(|request, pod| pod::account(request.view, request.namespace, request.suffix, pod)),
     ),
+    row("ServiceAccount", &["pods/ephemeralcontainers"], &[Update], Judge(pod::added_containers)),
+    row("NodeRestriction", node_restriction::RESOURCES, &[Create, Update], JudgeEarly(node_restriction::restrict)),
+    row("NodeRestriction", node_restriction::RESOURCES, &[Delete], JudgeLate(node_restriction::restrict)),
     row("TaintNodesByCondition", &["nodes"], &[Create], Mutate(|_, node| Ok(taint(node)))),
+    row("PodSecurity", &["namespaces"], &[Create, Update], JudgeLate(pod_security::namespace)),
+    row("PodSecurity", pod_security::PODS, &[Create, Update], JudgeLate(pod_security::pod)),
+    row("PodSecurity", pod_security::WORKLOADS, &[Create, Update], JudgeLate(pod_security::workload)),
     row("Priority", &["pods"], &[Create], Mutate(|request, pod| pod::priority(request.view, pod))),
     row(
         "Priority",
@@ -139,6 +185,7 @@ const ADMISSION: &[AdmissionRow] = &[
         &[Create],
         Mutate(|_, pod| Ok(pod_defaults::patience(&mut pod["spec"]))),
     ),
+    row("EventRateLimit", &["events", "events.events.k8s.io"], &[Create, Update], JudgeLate(event_rate::judge)),
     row(
         "DefaultStorageClass",
         &["persistentvolumeclaims"],
@@ -154,6 +201,18 @@ const ADMISSION: &[AdmissionRow] = &[
     row("RuntimeClass", &["pods"], &[Create], Mutate(|request, pod| pod::runtime(request.view, pod))),
     row("RuntimeClass", &["pods"], &[Create], Judge(|request, pod| pod::overhead(request.view, pod))),
     row(
+        "CertificateApproval",
+        &["certificatesigningrequests.certificates.k8s.io/approval"],
+        &[Update],
+        Judge(|request, _| certificates::approval(request)),
+    ),
+    row(
+        "CertificateSigning",
+        &["certificatesigningrequests.certificates.k8s.io/status"],
+        &[Update],
+        Judge(certificates::signing),
+    ),
+    row(
         "CertificateSubjectRestriction",
         &["certificatesigningrequests.certificates.k8s.io"],
         &[Create],
@@ -164,6 +223,15 @@ const ADMISSION: &[AdmissionRow] = &[
         &["ingresses.networking.k8s.io"],
         &[Create],
         Mutate(|request, ingress| classes::ingress(request.view, ingress)),
+    ),
+    row(
+        "DenyServiceExternalIPs",
+        &["services"],
+        &[Create, Update],
+        Judge(|request, service| match request.options.deny_service_external_ips {
+            true => external_ips::judge(service, request.old),
+            false => Ok(()),
+        }),
     ),
     row("PodTopologyLabels", &["pods"], &[Create], Mutate(|request, pod| Ok(pod::place(request.view, pod)))),
     row(
@@ -186,18 +254,20 @@ const ADMISSION: &[AdmissionRow] = &[
 ];
 
 /// Other objects, and the identity of the client, set fields of the document.
-pub fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), String> {
+pub fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Refusal> {
     ADMISSION.iter().filter(|row| row.concerns(request)).try_for_each(|row| match row.phase {
-        Mutate(mutate) => mutate(request, object),
-        Judge(_) => Ok(()),
+        Mutate(mutate) => Ok(mutate(request, object)?),
+        JudgeEarly(judge) => judge(request, object),
+        Judge(_) | JudgeLate(_) => Ok(()),
     })
 }
 
 /// Whether other objects forbid the change.
-pub fn judge(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), String> {
+pub fn judge(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Refusal> {
     ADMISSION.iter().filter(|row| row.concerns(request)).try_for_each(|row| match row.phase {
-        Mutate(_) => Ok(()),
-        Judge(judge) => judge(request, object),
+        Mutate(_) | JudgeEarly(_) => Ok(()),
+        Judge(judge) => Ok(judge(request, object)?),
+        JudgeLate(judge) => judge(request, object),
     })
 }
 
