@@ -26,8 +26,8 @@ mod token_volume;
 pub use event_rate::{EventBuckets, EventKeys, TooManyEvents};
 pub use remarks::{Refusal, Remarks};
 
-use coracle_api::kinds::Kind;
 use crate::authorize::Authorizer;
+use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::{CLIENT_SIGNER, namespace, pod_defaults, system_classes, wants_masters};
 use coracle_http::Identity;
@@ -355,6 +355,7 @@ fn taint(node: &mut Value) {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::authorize::AllowAll;
     use coracle_api::kinds::Kinds;
     use std::collections::BTreeMap;
 
@@ -433,6 +434,7 @@ pub mod tests {
         let (kind, identity) = (Kinds::builtin().row(resource).expect("a row"), Identity::default());
         then(&AdmissionRequest {
             view,
+            authorizer: &AllowAll,
             kind: &kind,
             subresource,
             operation,
