@@ -54,7 +54,7 @@ fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = der.split_first()?;
     let (length, rest) = rest.split_first()?;
     let (length, rest) = match *length {
-        short @ 0..0x80 => (usize::from(short), rest),
+        short if short < 0x80 => (usize::from(short), rest),
         0x81 => (usize::from(*rest.first()?), rest.get(1..)?),
         0x82 => (usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?])), rest.get(2..)?),
         _ => return None,

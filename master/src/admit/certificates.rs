@@ -36,3 +36,44 @@ fn may(request: &AdmissionRequest<'_>, verb: &str, signer: &str) -> bool {
         request.authorizer.authorize(&asked, request.identity).allows()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::AdmissionOperation::Update;
+    use super::super::tests::{Objects, ask};
+    use super::*;
+    use crate::authorize::Decision;
+    use coracle_http::Identity;
+    use serde_json::json;
+
+    #[test]
+    fn a_right_for_a_signer() {
+        let requests = Resource { group: "certificates.k8s.io".into(), plural: "certificatesigningrequests".into() };
+        let old = json!({"spec": {"signerName": "example.com/a"}, "status": {"conditions": []}});
+        let other = json!({"spec": {"signerName": "fine.com/a"}, "status": {"certificate": "x", "conditions": []}});
+        for (right, may) in [
+            ("example.com/a", true),
+            ("example.com/*", true),
+            ("example.com/b", false),
+            ("fine.com/a", false),
+            ("*", false),
+        ] {
+            let authorizer = |asked: &Attributes, _: &Identity| {
+                let of = |verb: &str| Attributes::resource(verb, &SIGNERS, "", ("", right));
+                match *asked == of("approve") || *asked == of("sign") {
+                    true => Decision::Allowed(String::new()),
+                    false => Decision::NoOpinion(String::new()),
+                }
+            };
+            ask(&Objects::default(), (&requests, "approval"), (Update, "r", Some(&old)), |request| {
+                let mut request = request.clone();
+                request.authorizer = &authorizer;
+                let why = "user not permitted to approve requests with signerName \"example.com/a\"";
+                assert_eq!(approval(&request).err().unwrap_or_default(), if may { "" } else { why }, "{right}");
+                let why = "user not permitted to sign requests with signerName \"example.com/a\"";
+                assert_eq!(signing(&request, &other).err().unwrap_or_default(), if may { "" } else { why }, "{right}");
+                assert_eq!(signing(&request, &old), Ok(()), "nothing is signed");
+            });
+        }
+    }
+}

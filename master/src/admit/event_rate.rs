@@ -66,6 +66,9 @@ impl EventKeys {
     }
 }
 
+/// Takes a token of each bucket of an event.
+pub type EventCount = dyn Fn(&EventKeys) -> Result<(), TooManyEvents> + Send + Sync;
+
 /// The state of all buckets.
 #[derive(Debug)]
 pub struct EventBuckets([BTreeMap<String, Bucket>; 4]);

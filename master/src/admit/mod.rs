@@ -23,7 +23,7 @@ mod remarks;
 mod secrets;
 mod token_volume;
 
-pub use event_rate::{EventBuckets, EventKeys, TooManyEvents};
+pub use event_rate::{EventBuckets, EventCount, EventKeys, TooManyEvents};
 pub use remarks::{Refusal, Remarks};
 
 use crate::authorize::Authorizer;
@@ -52,6 +52,7 @@ pub fn lists() -> [Resource; 5] {
 }
 
 /// The question about a change, like the AdmissionRequest of Kubernetes.
+#[derive(Clone)]
 pub struct AdmissionRequest<'a> {
     pub view: &'a dyn ClusterView,
     /// Asked about the rights that a document grants, or that its fields need.
@@ -69,7 +70,7 @@ pub struct AdmissionRequest<'a> {
     /// Letters for the name of a pod's token volume. None: the pod gets no such volume.
     pub suffix: Option<&'a dyn Fn() -> String>,
     /// Counts an event in the buckets of its source. None: nobody counts the events of this writer.
-    pub events: Option<&'a dyn Fn(&EventKeys) -> Result<(), TooManyEvents>>,
+    pub events: Option<&'a EventCount>,
     pub options: AdmissionOptions,
     /// What admission says besides its judgement.
     pub remarks: &'a Remarks,
@@ -386,18 +387,24 @@ pub mod tests {
 
     /// The plugins of Kubernetes 1.36 that have rows, in the order of Kubernetes. Kubernetes asks webhooks before the
     /// quotas. The storage of a kind comes last.
-    const PLUGINS: [&str; 15] = [
+    const PLUGINS: [&str; 21] = [
         "NamespaceLifecycle",
         "LimitRanger",
         "ServiceAccount",
+        "NodeRestriction",
         "TaintNodesByCondition",
+        "PodSecurity",
         "Priority",
         "DefaultTolerationSeconds",
+        "EventRateLimit",
         "DefaultStorageClass",
         "PersistentVolumeClaimResize",
         "RuntimeClass",
+        "CertificateApproval",
+        "CertificateSigning",
         "CertificateSubjectRestriction",
         "DefaultIngressClass",
+        "DenyServiceExternalIPs",
         "PodTopologyLabels",
         "PodResizeValidator",
         "ResourceQuota",
@@ -425,13 +432,24 @@ pub mod tests {
     }
 
     /// A request for admission about an object in namespace `ns`.
-    fn ask<T>(
-        view: &Objects,
+    pub fn ask<T>(
+        view: &dyn ClusterView,
+        about: (&Resource, &'static str),
+        change: (AdmissionOperation, &str, Option<&Value>),
+        then: impl FnOnce(&AdmissionRequest<'_>) -> T,
+    ) -> T {
+        ask_as(view, &Identity::default(), about, change, then)
+    }
+
+    /// The same by somebody. The authorizer allows everything.
+    pub fn ask_as<T>(
+        view: &dyn ClusterView,
+        identity: &Identity,
         (resource, subresource): (&Resource, &'static str),
         (operation, name, old): (AdmissionOperation, &str, Option<&Value>),
         then: impl FnOnce(&AdmissionRequest<'_>) -> T,
     ) -> T {
-        let (kind, identity) = (Kinds::builtin().row(resource).expect("a row"), Identity::default());
+        let kind = Kinds::builtin().row(resource).expect("a row");
         then(&AdmissionRequest {
             view,
             authorizer: &AllowAll,
@@ -441,8 +459,11 @@ pub mod tests {
             namespace: "ns",
             name,
             old,
-            identity: &identity,
+            identity,
             suffix: None,
+            events: None,
+            options: AdmissionOptions::default(),
+            remarks: &Remarks::default(),
         })
     }
 
@@ -454,7 +475,8 @@ pub mod tests {
                 ask(&Objects::default(), (&resource, subresource), (operation, "", None), |request| {
                     let plugins = |mutating: bool| -> Vec<&str> {
                         let rows = ADMISSION.iter().filter(|row| row.concerns(request));
-                        rows.filter(|row| matches!(row.phase, Mutate(_)) == mutating).map(|row| row.plugin).collect()
+                        let early = |row: &&AdmissionRow| matches!(row.phase, Mutate(_) | JudgeEarly(_));
+                        rows.filter(|row| early(row) == mutating).map(|row| row.plugin).collect()
                     };
                     assert_eq!(plugins(true), mutates, "{operation:?} {resource:?} {subresource:?}");
                     assert_eq!(plugins(false), judges, "{operation:?} {resource:?} {subresource:?}");
@@ -465,37 +487,52 @@ pub mod tests {
         let new_pod = [
             "LimitRanger",
             "ServiceAccount",
+            "NodeRestriction",
             "Priority",
             "DefaultTolerationSeconds",
             "RuntimeClass",
             "PodTopologyLabels",
         ];
-        check(pods, "", Create, &new_pod, &["LimitRanger", "RuntimeClass", "ResourceQuota"]);
-        check(pods, "", Update, &[], &["LimitRanger", "PodResizeValidator"]);
-        check(pods, "resize", Update, &[], &["LimitRanger", "PodResizeValidator"]);
-        check(pods, "status", Update, &[], &[]);
-        check(pods, "ephemeralcontainers", Update, &[], &[]);
-        check(pods, "", Delete, &[], &[]);
-        check(claims, "", Create, &["DefaultStorageClass"], &["LimitRanger"]);
-        check(claims, "", Update, &[], &["LimitRanger", "PersistentVolumeClaimResize"]);
-        check(claims, "status", Update, &[], &[]);
+        let node = ["NodeRestriction"];
+        check(pods, "", Create, &new_pod, &["LimitRanger", "PodSecurity", "RuntimeClass", "ResourceQuota"]);
+        check(pods, "", Update, &node, &["LimitRanger", "PodSecurity", "PodResizeValidator"]);
+        check(pods, "resize", Update, &node, &["LimitRanger", "PodSecurity", "PodResizeValidator"]);
+        check(pods, "status", Update, &node, &[]);
+        check(pods, "eviction", Create, &node, &[]);
+        check(pods, "ephemeralcontainers", Update, &node, &["ServiceAccount", "PodSecurity"]);
+        check(pods, "", Delete, &[], &node);
+        check(claims, "", Create, &["NodeRestriction", "DefaultStorageClass"], &["LimitRanger"]);
+        check(claims, "", Update, &node, &["LimitRanger", "PersistentVolumeClaimResize"]);
+        check(claims, "status", Update, &node, &[]);
+        check(("", "persistentvolumes"), "", Update, &node, &[]);
+        check(("", "serviceaccounts"), "token", Create, &node, &[]);
+        check(("apps", "deployments"), "", Create, &[], &["PodSecurity"]);
+        check(("apps", "deployments"), "status", Update, &[], &[]);
+        check(("", "services"), "", Create, &[], &["DenyServiceExternalIPs"]);
+        check(("", "services"), "status", Update, &[], &[]);
+        check(("", "events"), "", Create, &[], &["EventRateLimit"]);
         check(classes, "", Create, &[], &["Priority"]);
         check(classes, "", Update, &[], &["Priority"]);
         check(classes, "", Delete, &[], &[REGISTRY]);
         check(("", "namespaces"), "", Delete, &[], &["NamespaceLifecycle"]);
-        check(("", "namespaces"), "", Update, &[], &[]);
-        check(("", "nodes"), "", Create, &["TaintNodesByCondition"], &[]);
-        check(("", "nodes"), "", Update, &[], &[]);
+        check(("", "namespaces"), "", Create, &[], &["PodSecurity"]);
+        check(("", "namespaces"), "", Update, &[], &["PodSecurity"]);
+        check(("", "nodes"), "", Create, &["NodeRestriction", "TaintNodesByCondition"], &[]);
+        check(("", "nodes"), "", Update, &node, &[]);
+        check(("", "nodes"), "status", Update, &node, &[]);
+        check(("", "nodes"), "", Delete, &[], &node);
         check(("networking.k8s.io", "ingresses"), "", Create, &["DefaultIngressClass"], &[]);
-        check(signing, "", Create, &[REGISTRY], &["CertificateSubjectRestriction"]);
+        check(signing, "", Create, &["NodeRestriction", REGISTRY], &["CertificateSubjectRestriction"]);
+        check(signing, "approval", Update, &[], &["CertificateApproval"]);
+        check(signing, "status", Update, &[], &["CertificateSigning"]);
         check(("", "configmaps"), "", Create, &[], &[]);
     }
 
     #[test]
     fn deletions_that_are_forbidden() {
         let (namespaces, classes) = (Resource::core("namespaces"), resource(PRIORITY_CLASSES));
-        let stays = Err("this namespace may not be deleted".to_owned());
-        let own = Err("this is a system priority class and cannot be deleted".to_owned());
+        let stays = Err(Refusal::from("this namespace may not be deleted".to_owned()));
+        let own = Err(Refusal::from("this is a system priority class and cannot be deleted".to_owned()));
         let object = json!({});
         for (resource, name, old, expected) in [
             (&namespaces, "default", Some(&object), stays.clone()),

@@ -44,6 +44,11 @@ impl Remarks {
         notes.push((key, value));
     }
 
+    #[cfg(test)]
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.warnings.borrow().clone()
+    }
+
     pub fn into_parts(self) -> (Vec<String>, Vec<(&'static str, String)>) {
         (self.warnings.into_inner(), self.notes.into_inner())
     }

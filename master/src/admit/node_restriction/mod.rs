@@ -25,6 +25,7 @@ pub(super) const RESOURCES: &[&str] = &[
     "nodes/status",
     "persistentvolumeclaims",
     "persistentvolumeclaims/status",
+    "persistentvolumes",
     "serviceaccounts/token",
     "leases.coordination.k8s.io",
     "csinodes.storage.k8s.io",
@@ -66,6 +67,7 @@ pub(super) fn restrict(request: &AdmissionRequest<'_>, object: &Value) -> Result
         ("nodes", _) => Ok(own_node(request, node, object)?),
         ("persistentvolumeclaims", "status") => Ok(claim_status(request, node, object)?),
         ("persistentvolumeclaims", _) => Err("may only update PVC status".to_owned().into()),
+        ("persistentvolumes", _) => Ok(volume(request, node, object)?),
         ("serviceaccounts", "token") => tokens::requested(request, node, object),
         ("leases", _) => Ok(lease(request, node, object)?),
         ("csinodes", _) if name(request, object) != node => {
@@ -257,6 +259,43 @@ fn claim_status(request: &AdmissionRequest<'_>, node: &str, claim: &Value) -> Re
     }
 }
 
+/// A node takes its finalizers off a volume that lies on this node alone. (In Kubernetes no node changes a volume. A node
+/// of coracle does the work of the provisioner of local volumes.)
+fn volume(request: &AdmissionRequest<'_>, node: &str, volume: &Value) -> Result<(), String> {
+    let Some(old) = request.old.filter(|_| request.operation == Update) else {
+        return Err(format!("node {node:?} can only update volumes"));
+    };
+    if !lies_on(old, node) {
+        return Err(format!("node {node:?} can only update volumes whose node affinity is for itself alone"));
+    }
+    let finalizers = |of: &Value| list(&of["metadata"], "finalizers").to_vec();
+    let had = finalizers(old);
+    let rest = |of: &Value| {
+        let mut of = of.clone();
+        let metadata = of["metadata"].as_object_mut();
+        metadata.into_iter().for_each(|metadata| {
+            metadata.retain(|field, _| !matches!(field.as_str(), "finalizers" | "managedFields" | "resourceVersion"));
+        });
+        of
+    };
+    match finalizers(volume).iter().all(|left| had.contains(left)) && same(&rest(volume), &rest(old)) {
+        true => Ok(()),
+        false => Err(format!("node {node:?} can only remove finalizers of volumes")),
+    }
+}
+
+/// By the label that the provisioner of local volumes writes.
+fn lies_on(volume: &Value, node: &str) -> bool {
+    let terms = list(&volume["spec"]["nodeAffinity"]["required"], "nodeSelectorTerms");
+    let names_node = |term: &Value| {
+        list(term, "matchExpressions").iter().any(|rule| {
+            let values = list(rule, "values");
+            rule["key"] == "kubernetes.io/hostname" && rule["operator"] == "In" && values.len() == 1 && values[0] == *node
+        })
+    };
+    !terms.is_empty() && terms.iter().all(names_node)
+}
+
 fn lease(request: &AdmissionRequest<'_>, node: &str, lease: &Value) -> Result<(), String> {
     if request.namespace != LEASES {
         return Err(format!("can only access leases in the {LEASES:?} system namespace"));
@@ -293,3 +332,6 @@ fn signing(node: &str, request: &Value) -> Result<(), String> {
 fn same(one: &Value, other: &Value) -> bool {
     one == other || is_empty(one) && is_empty(other)
 }
+
+#[cfg(test)]
+mod tests;
