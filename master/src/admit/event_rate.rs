@@ -102,7 +102,7 @@ impl EventBuckets {
                 make_room(buckets, limit, now);
             }
             let bucket = buckets.entry(key.clone()).or_insert(Bucket { tokens: limit.burst, at: now });
-            *bucket = Bucket { tokens: bucket.filled(limit, now), at: now };
+            *bucket = Bucket { tokens: bucket.filled(limit, now), at: bucket.at.max(now) };
             if bucket.tokens < 1.0 {
                 wait_s = wait_s.max((1.0 - bucket.tokens) / limit.rate);
                 exceeded.push(format!("limit reached on type {} for key {key}", limit.shared.word()));
@@ -129,9 +129,8 @@ impl Bucket {
 fn make_room(buckets: &mut BTreeMap<String, Bucket>, limit: &Limit, now: Duration) {
     buckets.retain(|_, bucket| bucket.filled(limit, now) < limit.burst);
     if buckets.len() >= BUCKETS_MAX {
-        let fullest = buckets.iter().max_by(|(_, one), (_, other)| {
-            one.filled(limit, now).total_cmp(&other.filled(limit, now))
-        });
+        let fullest =
+            buckets.iter().max_by(|(_, one), (_, other)| one.filled(limit, now).total_cmp(&other.filled(limit, now)));
         if let Some(key) = fullest.map(|(key, _)| key.clone()) {
             buckets.remove(&key);
         }

@@ -235,8 +235,9 @@ fn ranges(request: &AdmissionRequest<'_>) -> Result<Arc<Vec<Value>>, String> {
 fn few_events(request: &AdmissionRequest<'_>, event: &Value) -> Result<(), Refusal> {
     let Some(count) = request.events else { return Ok(()) };
     let keys = EventKeys::of(request.namespace, &request.identity.user, event);
-    count(&keys).map_err(|TooManyEvents { why, retry_after_s }| {
-        Refusal::TooMany { why: format!("Too many requests: {why}"), retry_after_s }
+    count(&keys).map_err(|TooManyEvents { why, retry_after_s }| Refusal::TooMany {
+        why: format!("Too many requests: {why}"),
+        retry_after_s,
     })
 }
 
@@ -310,8 +311,8 @@ fn taint(node: &mut Value) {
 pub mod tests {
     use super::*;
     use crate::authorize::AllowAll;
-    use coracle_api::meta::Key;
     use coracle_api::kinds::Kinds;
+    use coracle_api::meta::Key;
     use std::collections::BTreeMap;
 
     /// Objects as they are given.

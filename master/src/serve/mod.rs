@@ -583,7 +583,12 @@ mod tests {
     }
 
     /// The answer to somebody: its code, its message, its warnings.
-    fn by(serve: &Serve, identity: &Identity, (method, path): (Method, &str), body: &serde_json::Value) -> (u16, String, String) {
+    fn by(
+        serve: &Serve,
+        identity: &Identity,
+        (method, path): (Method, &str),
+        body: &serde_json::Value,
+    ) -> (u16, String, String) {
         let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))].into_iter().collect();
         let (target, body) = (path.parse().expect("a path"), body.to_string().into());
@@ -601,7 +606,8 @@ mod tests {
         let (serve, _) = serve();
         let admin = Identity::administrator();
         let ask = |method: Method, path: &str, body: serde_json::Value| by(&serve, &admin, (method, path), &body);
-        let level = |level: &str| json!({"metadata": {"name": "n", "labels": {"pod-security.kubernetes.io/enforce": level}}});
+        let level =
+            |level: &str| json!({"metadata": {"name": "n", "labels": {"pod-security.kubernetes.io/enforce": level}}});
         let pod = |name: &str| {
             json!({"metadata": {"name": name}, "spec": {"automountServiceAccountToken": false, "containers": [
                 {"name": "c", "image": "i", "securityContext": {"privileged": true}}]}})
@@ -633,6 +639,7 @@ mod tests {
     #[test]
     fn a_loud_source_of_events_is_told_to_wait() {
         let (serve, _) = serve();
+        serve.registry.ensure_namespace("default").expect("a namespace");
         let event = |about: &str| {
             json!({"metadata": {"generateName": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default",
                 "name": about}, "reason": "r", "type": "Normal"})
@@ -644,13 +651,17 @@ mod tests {
         let codes: Vec<u16> = (0..60).map(|_| ask("loud").0).collect();
         assert_eq!(codes.iter().filter(|code| **code == 201).count(), 50, "{codes:?}");
         let (code, why, _) = ask("loud");
-        assert_eq!((code, why.split(" for key").next()), (429, Some("Too many requests: limit reached on type SourceAndObject")));
+        assert_eq!(
+            (code, why.split(" for key").next()),
+            (429, Some("Too many requests: limit reached on type SourceAndObject"))
+        );
         assert_eq!(ask("quiet").0, 201);
     }
 
     #[test]
     fn a_node_evicts_and_deletes_its_own_pods_only() {
         let (serve, _) = serve();
+        serve.registry.ensure_namespace("default").expect("a namespace");
         let node = Identity {
             user: "system:node:n1".to_owned(),
             groups: vec!["system:nodes".to_owned()],
@@ -670,7 +681,14 @@ mod tests {
         let words = "pods \"b\" is forbidden: node n1 can only evict pods with spec.nodeName set to itself";
         assert_eq!((code, why.as_str()), (403, words));
         assert_eq!(evict("a", "other").0, 400);
-        let delete = |pod: &str| by(&serve, &node, (Method::DELETE, &format!("{pods}/{pod}")), &json!({}));
+        let delete = |pod: &str| {
+            by(
+                &serve,
+                &node,
+                (Method::DELETE, &format!("{pods}/{pod}")),
+                &json!({"kind": "DeleteOptions", "apiVersion": "v1"}),
+            )
+        };
         let (code, why, _) = delete("b");
         let words = "pods \"b\" is forbidden: node \"n1\" can only delete pods with spec.nodeName set to itself";
         assert_eq!((code, why.as_str()), (403, words));
