@@ -3,6 +3,8 @@
 //!     what was heard
 //!         -> a file, when services have changed (once a minute at most) and at a stop; never for readiness alone
 //!     the file -> what is known until the master answers, with the endpoints of this host's own pods as they are now
+//!
+//! The kernel's table may be newer than the file: `network/net` says when the file's rules are loaded.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;

@@ -99,7 +99,8 @@ pub async fn run(
                 }
                 differs
             });
-            let wanted = services::rules(&groups, &here, served, &mut pieces);
+            let mut wanted = services::rules(&groups, &here, served, &mut pieces);
+            wanted.from_file = old;
             for refused in wanted.refused.iter().filter(|refused| !said.contains(*refused)) {
                 log::warn!("{refused}");
                 // A queue that is full loses events, never more.

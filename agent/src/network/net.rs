@@ -3,9 +3,12 @@
 //!     services and endpoints as last heard -> text (`services`, pure)
 //!         -> one `nft -f -` transaction where the text changed
 //!
-//! Nothing is touched before services and endpoints were heard once, and nothing is taken away when the agent stops:
-//! connections go on. The routes make the addresses work on a host without a default route, where a connection would
-//! fail before nft sees it.
+//! Nothing is taken away when the agent stops: connections go on. At a start the table of the agent before stays until
+//! the master's services are heard, because the file of services may be older (`services/standing`). Where there is no
+//! table, as after a reboot, the rules of the file are loaded at once.
+//!
+//! The routes make the addresses work on a host without a default route, where a connection would fail before nft sees
+//! it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,9 +26,12 @@ use crate::network::netfilter;
 use crate::network::pod_network::{BRIDGE, plug};
 use crate::network::services::ends::Led;
 use crate::network::services::flows::{self, Moved};
+use crate::network::services::standing::StandingTable;
 use crate::network::services::{self, KernelRules, LeftOut, ServiceRules};
 use crate::network::sieve::Sieve;
 
+/// The agent's table of services, by family and name.
+const TABLE: &str = "ip coracle";
 /// Is the table still as it was? Somebody may have flushed the rule set, or made the bridge anew.
 const RECHECK: Duration = Duration::from_secs(60);
 /// Rechecks at which services that were left out are tried again: what passes, as on a host that was busy, has passed
@@ -37,7 +43,9 @@ const ROUTE_PROTOCOL: &str = "196";
 #[derive(Default)]
 struct Net {
     applied: Option<KernelRules>,
-    /// The rules of the services that the kernel accepted.
+    /// The table is this agent's own, and no longer that of the agent before.
+    has_loaded: bool,
+    /// The addresses of the services that the kernel accepted.
     addresses: BTreeSet<IpAddr>,
     /// A hash of the table as the kernel then listed it: a later difference comes from another program.
     listed: Option<String>,
@@ -82,7 +90,7 @@ pub async fn run(
             None => Ok(()),
         };
         // Without services there is nothing to look after.
-        let idle = net.applied.as_ref().is_none_or(|rules| rules.parts.is_empty());
+        let idle = net.addresses.is_empty() && net.applied.as_ref().is_none_or(|rules| rules.parts.is_empty());
         if !idle && (recheck || net.hairpinned != pods) {
             result = result.and(hairpin().await);
             net.hairpinned = pods;
@@ -129,6 +137,14 @@ impl Net {
             self.led = None;
             self.again = self.again.saturating_sub(1);
         }
+        if !self.has_loaded
+            && rules.from_file
+            && let Some(addresses) = standing(&rules).await
+        {
+            log::debug!("service rules: those of the agent before stay until the master's services are heard");
+            self.addresses = addresses;
+            return self.set_routes(recheck).await;
+        }
         let nothing = rules.parts.is_empty() && self.applied.is_none();
         if self.applied.as_ref().is_none_or(|applied| applied.parts != rules.parts) && !(nothing && no_table().await) {
             let (kept, left_out) = match self.change(&rules).await {
@@ -149,7 +165,11 @@ impl Net {
                 (self.left_out, self.again) = (left_out, TRIED_AGAIN);
             }
         }
-        self.applied = Some(rules);
+        (self.applied, self.has_loaded) = (Some(rules), true);
+        self.set_routes(recheck).await
+    }
+
+    async fn set_routes(&mut self, recheck: bool) -> Result<(), String> {
         if self.routed.as_ref() != Some(&self.addresses) || recheck {
             self.routed = None;
             self.routed = route(&self.addresses).await?.then(|| self.addresses.clone());
@@ -239,16 +259,20 @@ pub async fn routes() -> Result<(), String> {
     run_tool("ip", &["route", "list"], None).await.map(drop)
 }
 
+/// The addresses in the table of the agent before, where that table stays. None: `rules` are loaded.
+async fn standing(rules: &KernelRules) -> Option<BTreeSet<IpAddr>> {
+    let listing = table(TABLE).await.ok()?;
+    let table = StandingTable::read(&listing);
+    table.stays(rules).then(|| table.addresses())
+}
+
 async fn no_table() -> bool {
     list_table().await.is_none()
 }
 
 /// A hash of all that we have put into our table.
 async fn list_table() -> Option<String> {
-    run_tool("nft", &["list", "table", "ip", "coracle"], None)
-        .await
-        .ok()
-        .map(|table| hash_text(&services::nft::lasting(&table)))
+    table(TABLE).await.ok().map(|table| hash_text(&services::nft::lasting(&table)))
 }
 
 /// A pod that is its own service's endpoint: the kernel rewrites the address on the bridge itself, and would not send a
