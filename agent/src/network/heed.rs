@@ -15,7 +15,7 @@ use crate::facts::happening::Happening;
 use crate::facts::heard::ClusterServices;
 use crate::network::firewall::{self, Chain};
 use crate::network::host_ports::{Listening, Trouble, asked, listening, troubles};
-use crate::network::net;
+use crate::network::kernel_table;
 use crate::network::pod_network::plug;
 
 /// Between two looks.
@@ -81,10 +81,10 @@ async fn tell_of_firewalls(node: &str, happenings: &mpsc::Sender<Happening>) {
 
 /// Every chain of the kernel with a hook; one whose table lets the pods' bridge through drops nothing of theirs.
 pub async fn chains() -> Result<Vec<Chain>, String> {
-    let mut chains = firewall::chains(&net::rule_set().await?);
+    let mut chains = firewall::chains(&kernel_table::rule_set().await?);
     let tables: BTreeSet<String> = firewall::closed(&chains).map(|chain| chain.table.clone()).collect();
     for table in tables {
-        let Ok(text) = net::table(&table).await else { continue };
+        let Ok(text) = kernel_table::table(&table).await else { continue };
         let of = chains.iter_mut().filter(|chain| chain.table == table && firewall::lets_bridge_through(chain, &text));
         of.for_each(|chain| chain.drops = false);
     }

@@ -22,6 +22,7 @@ use super::crowd::Crowd;
 use super::upstream;
 use super::zone::Zone;
 use crate::facts::happening::Happening;
+use crate::host::trouble::Trouble;
 use crate::network::net;
 
 const PORT: u16 = 53;
@@ -85,7 +86,7 @@ pub async fn run(
     pod_cidr: String,
     (node, happenings): (String, mpsc::Sender<Happening>),
 ) {
-    let mut said = None;
+    let mut trouble = Trouble::default();
     let mut retry = RETRY;
     loop {
         let address = names.borrow_and_update().address;
@@ -98,9 +99,7 @@ pub async fn run(
         let failed = async {
             match open(at, &pod_cidr, names.clone()).await {
                 Ok((server, udp, tcp)) => {
-                    if said.take().is_some() {
-                        log::info!("DNS: pods are answered at {at}");
-                    }
+                    trouble.note(Ok(()), |_| (), || log::info!("DNS: pods are answered at {at}"));
                     retry = RETRY;
                     log::debug!("DNS: answers at {at}");
                     serve(Rc::new(server), Rc::new(udp), tcp).await
@@ -118,13 +117,13 @@ pub async fn run(
         };
         tokio::select! {
             why = failed => {
-                if said.as_ref() != Some(&why) {
+                let is_bad = |why: &str| {
                     let what = format!("pods cannot be answered at {at}: {why}; it is tried again");
                     log::warn!("DNS: {what}");
                     // A queue that is full loses events, never more.
                     let _ = happenings.try_send(Happening::of_node(&node, "DNSUnavailable", what));
-                    said = Some(why);
-                }
+                };
+                trouble.note(Err(why), is_bad, || ());
                 sleep(retry).await;
                 retry = (retry * 2).min(RETRY_MAX);
             }
