@@ -17,11 +17,11 @@ use coracle_api::service::{EndpointSlice, Hint, Service, ServicePort, SliceEndpo
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::unkept::Unkept;
 use crate::facts::heard::ClusterServices;
+use crate::facts::view::ViewPart;
 use crate::host::private;
 
 const NAME: &str = "last-services.json";
@@ -89,10 +89,10 @@ impl Known {
     }
 
     /// Never ends.
-    pub async fn follow(self, mut network: watch::Receiver<Option<Arc<ClusterServices>>>) {
+    pub async fn follow(self, mut network: ViewPart<ClusterServices>) {
         let mut kept = None;
         loop {
-            let now = network.borrow_and_update().clone();
+            let now = network.now();
             if let Some(now) = now.filter(|now| now.heard)
                 && kept.as_ref() != Some(&now.services)
             {

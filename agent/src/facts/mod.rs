@@ -29,6 +29,7 @@ pub mod strain;
 pub mod thresholds;
 pub mod uid_set;
 pub mod usage;
+pub mod view;
 pub mod waiting;
 pub mod wanted;
 pub mod world;

@@ -17,6 +17,7 @@ use crate::facts::happening::Happening;
 use crate::facts::heard::ClusterServices;
 use crate::facts::resolv::ClusterNames;
 use crate::facts::shown::Shown;
+use crate::facts::view::ViewPart;
 use crate::network::dns::serve::ServedZone;
 use crate::network::dns::zone::{Entries, Zone};
 use crate::network::health_ports::{self, HealthPorts};
@@ -60,7 +61,7 @@ impl Taken {
 
 /// Ends with its sources. A service that does not get all it asks for is told once.
 pub async fn run(
-    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
+    mut network: ViewPart<ClusterServices>,
     mut shown: watch::Receiver<Arc<Shown>>,
     (dns, mut here, mut address): (ClusterNames, RuleHost, watch::Receiver<String>),
     servers: Servers,
@@ -69,7 +70,7 @@ pub async fn run(
     let (mut said, mut taken) = (BTreeSet::new(), Taken::default());
     let (mut pieces, mut entries) = (Pieces::default(), Entries::default());
     loop {
-        let last = network.borrow_and_update().clone();
+        let last = network.now();
         let old = last.as_ref().is_some_and(|last| !last.heard);
         let seen = shown.borrow_and_update().clone();
         // Before the first look at the engine nobody knows who still runs: the rules stay as they are.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_api::service::Service;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::facts::happening::Happening;
 use crate::facts::heard::ClusterServices;
+use crate::facts::view::ViewPart;
 use crate::network::firewall::{self, Chain};
 use crate::network::host_ports::{Listening, Trouble, asked, listening, troubles};
 use crate::network::kernel_table;
@@ -25,7 +26,7 @@ const SOCKETS_BYTES_MAX: u64 = 16 << 20;
 
 /// Never ends. Looks when services ask for something else of this host: never by the clock.
 pub async fn run(
-    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
+    mut network: ViewPart<ClusterServices>,
     node: String,
     happenings: mpsc::Sender<Happening>,
 ) {
@@ -33,7 +34,7 @@ pub async fn run(
     let (mut last, mut announced) = (None, BTreeSet::new());
     let mut seen: Option<Arc<Vec<Arc<Service>>>> = None;
     loop {
-        let heard = network.borrow_and_update().clone();
+        let heard = network.now();
         // Changed endpoints need no new look at the host.
         if let Some(network) =
             heard.filter(|heard| seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &heard.services)))

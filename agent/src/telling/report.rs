@@ -31,6 +31,7 @@ use crate::facts::clock::now;
 use crate::facts::heard::MasterPods;
 use crate::facts::naming::{CONFIG_FILE, Source, Tag, mirror_name, mirrored_name};
 use crate::facts::shown::Shown;
+use crate::facts::view::ViewPart;
 use crate::facts::wanted::Wanted;
 use crate::running::probe::carried_over;
 use crate::status::is_final;
@@ -69,7 +70,7 @@ pub async fn run(
     client: Client,
     about: NodeFacts,
     mut shown: watch::Receiver<Arc<Shown>>,
-    mut heard: watch::Receiver<Arc<MasterPods>>,
+    mut heard: ViewPart<MasterPods>,
 ) {
     let mut report = Report {
         client,
@@ -91,7 +92,7 @@ pub async fn run(
             Ok(()) = report.about.address.changed() => heartbeat = Instant::now(),
         }
         sleep(SETTLE).await;
-        let (seen, known) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
+        let (seen, known) = (shown.borrow_and_update().clone(), heard.now().unwrap_or_default());
         let states = |all: &[Condition]| -> Vec<bool> { all.iter().map(|one| one.holds).collect() };
         let differs = !report.conditions.is_empty() && states(&report.conditions) != states(&own_conditions(&seen));
         // A master that came later than its agent hears of the node as soon as it answers.
