@@ -42,6 +42,7 @@ use tokio::time::timeout;
 
 use config::Config;
 use facts::naming;
+use facts::pod_cidr::{self, PodCidr};
 use facts::shown::Shown;
 use host::lock::LockError;
 use host::{machine, peers, private};
@@ -78,14 +79,15 @@ impl std::error::Error for RunError {}
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
     take_data_directory(&config.data_dir)?;
     let doors = listen(&config)?;
-    let docker = Arc::new(Docker::new(engine(&config, false)));
+    let pods = pod_cidr::given(Some(config.pod_cidr));
+    let docker = Arc::new(Docker::new(engine(&config, pods.clone(), false)));
     // The agent does not start if another agent holds the engine; an absent engine is waited for later.
     if let Ok(Err(error)) = timeout(FIRST_LOOK, docker.first_contact()).await {
         return Err(RunError::Engine(error));
     }
     say_start(&config, &doors.0);
     let (leaving_in, leaving) = watch::channel(false);
-    let parts = Parts::start(config, docker.clone(), leaving);
+    let parts = Parts::start(config, docker.clone(), pods, leaving);
     let (stop, stopping) = watch::channel(false);
     let listeners = parts.serve(doors, &stopping);
     notify("READY=1");
@@ -141,12 +143,12 @@ async fn leave(leaving: &watch::Sender<bool>, shown: watch::Receiver<Arc<Shown>>
 }
 
 /// `only_looks`: nothing in the engine is changed.
-pub(crate) fn engine(config: &Config, only_looks: bool) -> Settings {
+pub(crate) fn engine(config: &Config, pod_cidr: PodCidr, only_looks: bool) -> Settings {
     Settings {
         host: config.docker_host.clone(),
         node_name: config.node_name.clone(),
         data_dir: config.data_dir.clone(),
-        pod_cidr: config.pod_cidr.clone(),
+        pod_cidr,
         pod_network: config.pod_network,
         run_dir: config.run_dir.clone(),
         only_looks,
@@ -154,8 +156,11 @@ pub(crate) fn engine(config: &Config, only_looks: bool) -> Settings {
     }
 }
 
+/// The port and the socket of the agent.
+pub(crate) type Doors = (TcpListener, UnixDoor);
+
 /// Both are taken before anything else is touched.
-fn listen(config: &Config) -> Result<(TcpListener, UnixDoor), RunError> {
+fn listen(config: &Config) -> Result<Doors, RunError> {
     let port = carrier::listen(config.listen)
         .map_err(|cause| RunError::Listen { address: config.listen.to_string(), cause })?;
     let socket = carrier::listen_unix(&config.socket, peers::admits());

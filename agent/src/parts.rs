@@ -6,13 +6,11 @@
 //! All parts run on one thread, and end with it; request handlers, blocking file work and work inside network
 //! namespaces use further threads.
 
-use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use coracle_api::strategy::Cidr;
 use coracle_http::client::Client;
-use coracle_http::network::{self as carrier, Port, UnixDoor};
+use coracle_http::network::{self as carrier, Port};
 use coracle_program::resident;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle, spawn_local};
@@ -28,6 +26,7 @@ use crate::desired::{page, together};
 use crate::facts::clock::wall_ms;
 use crate::facts::desired::Desired;
 use crate::facts::happening::Happening;
+use crate::facts::pod_cidr::PodCidr;
 use crate::facts::resolv::ClusterNames;
 use crate::facts::shown::Shown;
 use crate::facts::view::{ClusterView, ViewWriter};
@@ -54,6 +53,7 @@ pub struct Parts {
     view: ViewWriter,
     /// Where this host is known.
     address: watch::Receiver<String>,
+    pods: PodCidr,
     happenings: mpsc::Sender<Happening>,
     unkept: Unkept,
     endpoints: endpoints::View,
@@ -61,8 +61,8 @@ pub struct Parts {
 
 impl Parts {
     /// Starts all parts but the listeners. `leaving`: the host is about to stop.
-    pub fn start(config: Config, docker: Arc<Docker>, leaving: watch::Receiver<bool>) -> Parts {
-        let host = machine::look(&config.data_dir, config.node_ip, &config.pod_cidr);
+    pub fn start(config: Config, docker: Arc<Docker>, pods: PodCidr, leaving: watch::Receiver<bool>) -> Parts {
+        let host = machine::look(&config.data_dir, config.node_ip, *pods.borrow());
         let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
         let (happenings_in, happenings) = mpsc::channel(HAPPENINGS_MAX);
         let (address_in, address) = watch::channel(host.address.clone());
@@ -77,7 +77,7 @@ impl Parts {
         spawn_local(known.follow(view.part(|view| &view.services)));
         let endpoints = endpoints::View::new(shown.clone(), docker.clone(), &config, host.clone(), unkept.clone());
         let parts =
-            Parts { config, host, docker, shown, view, address, happenings: happenings_in, unkept, endpoints };
+            Parts { config, host, docker, shown, view, address, pods, happenings: happenings_in, unkept, endpoints };
         let dns = parts.start_networks();
         let desired = parts.start_sources(dns);
         parts.start_talk_with_master(happenings);
@@ -96,20 +96,20 @@ impl Parts {
         let zone = Arc::new(Zone::new(&names.domain, &[]));
         let (names_in, served) = watch::channel(Arc::new(ServedZone { zone, address: served }));
         let teller = (config.node_name.clone(), happenings.clone());
-        spawn_local(dns::serve::run(served, config.pod_cidr.clone(), teller));
+        spawn_local(dns::serve::run(served, self.pods.clone(), teller));
         let (ports_in, ports) = watch::channel(Arc::default());
         spawn_local(health_ports::run(ports, happenings.clone()));
         spawn_local(heed::run(services(), config.node_name.clone(), happenings.clone()));
         let here = RuleHost {
             node: config.node_name.clone(),
-            pod_cidr: config.pod_cidr.clone(),
             bridges_are_seen: net::bridges_are_seen(),
             outer: outer::Outer { allowed: config.external_ips.clone(), ..Default::default() },
             ..Default::default()
         };
         let servers = balance::Servers { rules: rules_in, names: names_in, ports: ports_in };
-        let facts = (names.clone(), here, self.address.clone());
-        spawn_local(balance::run(services(), shown.clone(), facts, servers, happenings.clone()));
+        let (address, pods) = (self.address.clone(), self.pods.clone());
+        let host = balance::BalancedHost { names: names.clone(), here, address, pods };
+        spawn_local(balance::run(services(), shown.clone(), host, servers, happenings.clone()));
         names
     }
 
@@ -149,7 +149,7 @@ impl Parts {
         let about = node::NodeFacts {
             name: config.node_name.clone(),
             host: host.clone(),
-            pod_cidr: config.pod_cidr.clone(),
+            pod_cidr: self.pods.clone(),
             devices: config.devices.clone(),
             engine: docker.version(),
             address: self.address.clone(),
@@ -184,9 +184,7 @@ impl Parts {
         };
         let engine = docker.clone();
         spawn_local(async move { Box::pin(sync::run(&*engine, ends)).await });
-        if let Some(pods) = Cidr::parse(&config.pod_cidr) {
-            spawn_local(pod_network::keep::run(pods, shown.clone(), docker.clone(), wake.clone()));
-        }
+        spawn_local(pod_network::keep::run(self.pods.clone(), shown.clone(), docker.clone(), wake.clone()));
         let engine = docker.clone();
         spawn_local(async move { engine.watch(&wake).await });
         let evictions = pressure::EvictionSettings::of(config);
@@ -202,11 +200,10 @@ impl Parts {
     /// Serves the agent's port and socket until `stopping`.
     pub fn serve(
         &self,
-        (port, socket): (TcpListener, UnixDoor),
+        (port, socket): crate::Doors,
         stopping: &watch::Receiver<bool>,
     ) -> [JoinHandle<std::io::Result<()>>; 2] {
-        let (of_port, of_socket) =
-            (endpoints::port(self.endpoints.clone()), endpoints::socket(self.endpoints.clone()));
+        let (of_port, of_socket) = (endpoints::port(self.endpoints.clone()), endpoints::socket(self.endpoints.clone()));
         [
             spawn_local(carrier::serve(port, of_port, Port::of_this_host(endpoints::PORT), stopping.clone())),
             spawn_local(carrier::serve(socket, of_socket, Port::of_this_host(endpoints::SOCKET), stopping.clone())),

@@ -22,6 +22,7 @@ use crate::facts::backoff::Now;
 use crate::facts::clock::{Clock, wall_ms};
 use crate::facts::desired::Desired;
 use crate::facts::objects::Objects;
+use crate::facts::pod_cidr;
 use crate::facts::resolv::ClusterNames;
 use crate::facts::round::Round;
 use crate::facts::source_state::SourceState;
@@ -68,7 +69,7 @@ pub fn files(paths: &[PathBuf], node_name: &str) -> Vec<CheckedFile> {
 
 /// An engine for read requests only.
 pub fn engine(config: &Config) -> Docker {
-    Docker::new(crate::engine(config, true))
+    Docker::new(crate::engine(config, pod_cidr::given(Some(config.pod_cidr)), true))
 }
 
 pub async fn world(config: &Config) -> Result<Snapshot, String> {
@@ -78,7 +79,7 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
     let clock = Clock::start(Rc::new(wall_ms));
     let asked = |failure: crate::facts::engine::Failure| format!("the engine at {}: {failure}", config.docker_host);
     let mut world = World {
-        node: crate::node(config, &machine::look(&config.data_dir, config.node_ip, &config.pod_cidr)),
+        node: crate::node(config, &machine::look(&config.data_dir, config.node_ip, Some(config.pod_cidr))),
         ..World::default()
     };
     world.containers = docker.list().await.map_err(asked)?;

@@ -18,6 +18,7 @@ pub mod memory;
 pub mod naming;
 pub mod node_said;
 pub mod objects;
+pub mod pod_cidr;
 pub mod ports;
 pub mod recorded;
 pub mod resolv;

@@ -25,11 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const SOCKETS_BYTES_MAX: u64 = 16 << 20;
 
 /// Never ends. Looks when services ask for something else of this host: never by the clock.
-pub async fn run(
-    mut network: ViewPart<ClusterServices>,
-    node: String,
-    happenings: mpsc::Sender<Happening>,
-) {
+pub async fn run(mut network: ViewPart<ClusterServices>, node: String, happenings: mpsc::Sender<Happening>) {
     tell_of_firewalls(&node, &happenings).await;
     let (mut last, mut announced) = (None, BTreeSet::new());
     let mut seen: Option<Arc<Vec<Arc<Service>>>> = None;

@@ -42,6 +42,8 @@ struct Net {
     applied: Option<KernelRules>,
     /// The table is this agent's own, and no longer that of the agent before.
     has_loaded: bool,
+    /// The rules of the file that were not loaded, because the table of the agent before stays.
+    gave_way: Option<KernelRules>,
     /// The addresses of the services that the kernel accepted.
     addresses: BTreeSet<IpAddr>,
     /// The addresses that have a route.
@@ -113,6 +115,7 @@ impl Net {
             table: KernelTable::new(services::nft::TABLE, services::nft::lasting),
             applied: None,
             has_loaded: false,
+            gave_way: None,
             addresses: BTreeSet::new(),
             routed: None,
             hairpinned: BTreeSet::new(),
@@ -135,16 +138,13 @@ impl Net {
             self.table.forget_flows();
             self.again = self.again.saturating_sub(1);
         }
-        if !self.has_loaded
-            && rules.from_file
-            && let Some(addresses) = self.standing(&rules).await
-        {
-            log::debug!("service rules: those of the agent before stay until the master's services are heard");
-            self.addresses = addresses;
+        if self.gives_way(&rules, recheck).await {
             return self.set_routes(recheck).await;
         }
         let nothing = rules.parts.is_empty() && self.applied.is_none();
-        if self.applied.as_ref().is_none_or(|applied| applied.parts != rules.parts) && !(nothing && self.table.is_missing().await) {
+        if self.applied.as_ref().is_none_or(|applied| applied.parts != rules.parts)
+            && !(nothing && self.table.is_missing().await)
+        {
             let (kept, left_out) = match self.change(&rules).await {
                 Some(kept) => (kept, BTreeSet::new()),
                 None => self.load(&rules).await?,
@@ -161,7 +161,7 @@ impl Net {
                 (self.left_out, self.again) = (left_out, TRIED_AGAIN);
             }
         }
-        (self.applied, self.has_loaded) = (Some(rules), true);
+        (self.applied, self.has_loaded, self.gave_way) = (Some(rules), true, None);
         self.set_routes(recheck).await
     }
 
@@ -199,7 +199,9 @@ impl Net {
     /// rules of the rest.
     async fn load(&mut self, rules: &KernelRules) -> Result<(Vec<Arc<ServiceRules>>, BTreeSet<LeftOut>), String> {
         let (parts, here) = (&rules.parts, &rules.here);
-        let Err(why) = self.table.load(&services::script(parts, here)).await else { return Ok((parts.clone(), BTreeSet::new())) };
+        let Err(why) = self.table.load(&services::script(parts, here)).await else {
+            return Ok((parts.clone(), BTreeSet::new()));
+        };
         // Where nothing at all is taken, it is not because of a service.
         nft(&services::trial(&[])).await.map_err(|_| why.clone())?;
         let mut sieve = Sieve::new(parts.len(), &why);
@@ -217,11 +219,18 @@ impl Net {
         Ok((kept, left_out.collect()))
     }
 
-    /// The addresses in the table of the agent before, where that table stays. None: `rules` are loaded.
-    async fn standing(&self, rules: &KernelRules) -> Option<BTreeSet<IpAddr>> {
-        let listing = self.table.listing().await?;
-        let standing = StandingTable::read(&listing);
-        standing.stays(rules).then(|| standing.addresses())
+    /// Whether these are rules of the file, and the table of the agent before stays.
+    async fn gives_way(&mut self, rules: &KernelRules, recheck: bool) -> bool {
+        if self.has_loaded || !rules.from_file {
+            return false;
+        }
+        if recheck || self.gave_way.as_ref() != Some(rules) {
+            let listing = self.table.listing().await;
+            let standing = listing.as_deref().map(StandingTable::read).filter(|table| table.stays(rules));
+            self.gave_way = standing.as_ref().map(|_| rules.clone());
+            self.addresses = standing.map(|table| table.addresses()).unwrap_or_default();
+        }
+        self.gave_way.is_some()
     }
 }
 

@@ -27,12 +27,7 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// Ends with the channels.
-pub async fn run(
-    docker: Arc<Docker>,
-    client: Client,
-    mut volumes: ViewPart<GivenUp>,
-    mut node: ViewPart<NodeSaid>,
-) {
+pub async fn run(docker: Arc<Docker>, client: Client, mut volumes: ViewPart<GivenUp>, mut node: ViewPart<NodeSaid>) {
     let (mut retry, mut said) = (RETRY, BTreeMap::new());
     loop {
         let (all, known) = (volumes.now().unwrap_or_default(), node.now());

@@ -90,6 +90,8 @@ pub async fn run(
             changed = shown.changed() => if changed.is_err() { return },
             changed = heard.changed() => if changed.is_err() { return },
             Ok(()) = report.about.address.changed() => heartbeat = Instant::now(),
+            // The node is told anew: only a status is sent as long as it is registered.
+            Ok(()) = report.about.pod_cidr.changed() => (report.registered, heartbeat) = (false, Instant::now()),
         }
         sleep(SETTLE).await;
         let (seen, known) = (shown.borrow_and_update().clone(), heard.now().unwrap_or_default());
@@ -155,7 +157,9 @@ impl Report {
         for (key, value) in document["metadata"]["labels"].as_object().into_iter().flatten() {
             node["metadata"]["labels"][key] = value.clone();
         }
-        node["spec"]["podCIDR"] = document["spec"]["podCIDR"].clone();
+        if let Some(pods) = document["spec"].get("podCIDR") {
+            node["spec"]["podCIDR"] = pods.clone();
+        }
         if node != before {
             let Some(reply) = self.call(Method::PUT, &path, Some(&node)).await else { return false };
             if !reply.status.is_success() {

@@ -23,12 +23,7 @@ use crate::facts::view::ViewWriter;
 const WATCHES_MAX: usize = 64;
 
 /// Never ends.
-pub async fn run(
-    client: Client,
-    voice: Voice,
-    kept: Kept,
-    view: ViewWriter,
-) {
+pub async fn run(client: Client, voice: Voice, kept: Kept, view: ViewWriter) {
     let (folder, unkept, mut attempts) = (kept.folder.clone(), kept.unkept.clone(), 0);
     let mut pods = view.part(|view| &view.assigned);
     let room = Rc::new(SharedObjects::new(KnownObjects::new(kept), view));

@@ -16,6 +16,7 @@ use super::nft::{self, Mapping};
 use super::{BRIDGE, LABEL_ADDRESS, plug, wires_of};
 use crate::facts::engine::SeenContainer;
 use crate::facts::naming::Tag;
+use crate::facts::pod_cidr::PodCidr;
 use crate::facts::shown::Shown;
 use crate::host::trouble::Trouble;
 use crate::network::kernel_table::KernelTable;
@@ -37,8 +38,10 @@ struct Keep {
     trouble: Trouble,
 }
 
-/// Never ends. A wire that is gone: the engine's containers are looked at anew, which plugs them in.
-pub async fn run(pods: Cidr, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, wake: Arc<Notify>) {
+/// Never ends, and begins when the pod CIDR is known. A wire that is gone: the engine's containers are looked at anew, which plugs them in.
+pub async fn run(mut pods: PodCidr, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, wake: Arc<Notify>) {
+    let known = pods.wait_for(Option::is_some).await.ok().and_then(|pods| *pods);
+    let Some(pods) = known else { return };
     let table = KernelTable::new(nft::TABLE, str::to_owned);
     let mut keep =
         Keep { table, pods, docker: docker.clone(), applied: None, guarded: None, trouble: Trouble::default() };

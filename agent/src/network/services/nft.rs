@@ -81,11 +81,7 @@ fn differing<'p>(old: &'p [Arc<ServiceRules>], new: &'p [Arc<ServiceRules>]) -> 
 
 /// A whole nft script: a single transaction that replaces the agent's table and touches no other table.
 pub fn script(parts: &[Arc<ServiceRules>], here: &RuleHost) -> String {
-    format!(
-        "table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n{}{}}}\n",
-        whole(&all_of(parts)),
-        base(here)
-    )
+    format!("table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n{}{}}}\n", whole(&all_of(parts)), base(here))
 }
 
 /// The same without what looks at packets, in a table of its own that the same transaction takes away again: the kernel
