@@ -153,3 +153,75 @@ pub(super) async fn cluster_of(client: &Client) -> Option<String> {
     let namespace = get(client, "/api/v1/namespaces/kube-system").await.ok()?;
     Some(text(&namespace, "uid")).filter(|uid| !uid.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::view::ClusterView;
+    use coracle_api::strategy::claim::LOCAL_FINALIZER;
+    use serde_json::json;
+
+    fn hear(shelves: &ViewShelves, resource: &str, news: News) {
+        let row = WATCHED.iter().find(|row| row.path.ends_with(resource)).unwrap();
+        let cluster = matches!(news, News::Listed(_)).then(|| "c".to_owned()).filter(|_| row.of_cluster);
+        (row.take)(shelves, news, cluster);
+    }
+
+    fn object(name: &str, more: Value) -> Value {
+        let mut object = more;
+        object["metadata"]["namespace"] = "default".into();
+        object["metadata"]["name"] = name.into();
+        object
+    }
+
+    #[test]
+    fn services_are_known_when_their_endpoints_are() {
+        let view = ViewWriter::new(ClusterView::default());
+        let shelves = ViewShelves::new(view.clone());
+        hear(&shelves, "/services", News::Listed(vec![object("web", json!({"spec": {"clusterIP": "10.96.0.7"}}))]));
+        assert!(view.now().services.is_none());
+        let labels = json!({"metadata": {"labels": {"kubernetes.io/service-name": "web"}}});
+        hear(&shelves, "/endpointslices", News::Listed(vec![object("web-x", labels.clone())]));
+        let first = view.now().services.unwrap();
+        assert_eq!((first.services.len(), first.slices.len(), first.heard), (1, 1, true));
+        hear(&shelves, "/endpointslices", News::Event { gone: true, object: object("web-x", labels) });
+        let second = view.now().services.unwrap();
+        assert!(second.slices.is_empty() && Arc::ptr_eq(&first.services, &second.services));
+        hear(&shelves, "/services", News::Event { gone: true, object: object("web", json!({})) });
+        assert!(view.now().services.unwrap().services.is_empty());
+    }
+
+    #[test]
+    fn a_node_that_is_gone_takes_nothing_away() {
+        let view = ViewWriter::new(ClusterView::default());
+        let shelves = ViewShelves::new(view.clone());
+        let node = object(
+            "n1",
+            json!({"metadata": {"labels": {"disk": "ssd"}},
+            "status": {"allocatable": {"cpu": "4", "example.com/gpu": "2"}}}),
+        );
+        hear(&shelves, "/nodes", News::Listed(Vec::new()));
+        assert!(view.now().node.is_none());
+        hear(&shelves, "/nodes", News::Event { gone: false, object: node.clone() });
+        let said = view.now().node.unwrap();
+        assert_eq!((said.labels["disk"].as_str(), said.extended.len()), ("ssd", 1));
+        hear(&shelves, "/nodes", News::Event { gone: true, object: node });
+        assert!(view.now().node.is_some());
+    }
+
+    #[test]
+    fn volumes_are_kept_while_they_are_given_up() {
+        let view = ViewWriter::new(ClusterView::default());
+        let shelves = ViewShelves::new(view.clone());
+        let meta = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [LOCAL_FINALIZER]});
+        let given_up = |name: &str| object(name, json!({ "metadata": meta }));
+        let known = || view.now().given_up.map(|all| all.keys().cloned().collect::<Vec<_>>());
+        hear(&shelves, "/persistentvolumes", News::Listed(vec![given_up("a"), object("b", json!({}))]));
+        assert_eq!(known(), Some(vec!["a".to_owned()]));
+        hear(&shelves, "/persistentvolumes", News::Event { gone: false, object: given_up("b") });
+        assert_eq!(known(), Some(vec!["a".to_owned(), "b".to_owned()]));
+        hear(&shelves, "/persistentvolumes", News::Event { gone: false, object: object("a", json!({})) });
+        hear(&shelves, "/persistentvolumes", News::Event { gone: true, object: given_up("b") });
+        assert_eq!(known(), Some(Vec::new()));
+    }
+}
