@@ -19,6 +19,7 @@ pub mod form;
 pub mod making;
 pub mod memory;
 mod neighbours;
+mod own_peers;
 pub mod owner;
 pub mod page;
 pub mod prepare;

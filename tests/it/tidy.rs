@@ -39,6 +39,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/config.rs", "reads the configuration file"),
     ("master/src/memory.rs", "reads how much memory the host and its cgroups grant"),
     ("master/src/neighbours.rs", "reads the routes of this host"),
+    ("master/src/own_peers.rs", "whether the kernel binds an address, and the sockets of agents"),
     ("master/src/owner.rs", "whose the data directory is, and becoming them"),
     (
         "master/src/making.rs",
