@@ -145,7 +145,9 @@ fn kubeconfig_wish(flags: &[(String, String)]) -> Result<KubeconfigWish, String>
         return Err("--group needs --user".to_owned());
     }
     if write && given.is_some() {
-        return Err("--write is for the administrator's file: leave --user out, or send the output to a file".to_owned());
+        return Err(
+            "--write is for the administrator's file: leave --user out, or send the output to a file".to_owned()
+        );
     }
     if given.is_none() {
         groups.push(ADMIN.1.to_owned());
@@ -395,7 +397,8 @@ mod tests {
         let expected = "USER   GROUPS   CERTIFICATES   END\nann    -        1              2027-01-15T08:00:00Z\n\
                         bob    -        2              never";
         assert_eq!(users(&list), expected);
-        let token = StaticToken { id: "abcdef".into(), user: "u".into(), join: true, uses: 2, ..StaticToken::default() };
+        let token =
+            StaticToken { id: "abcdef".into(), user: "u".into(), join: true, uses: 2, ..StaticToken::default() };
         let expected = "ID       USER   GROUPS   END     USES\nabcdef   u      -        never   2 hosts to join";
         assert_eq!(tokens(&TokenList { tokens: vec![token] }), expected);
     }

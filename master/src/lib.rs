@@ -34,11 +34,12 @@ pub mod usage;
 mod zones;
 
 use crate::agents::Agents;
+use crate::authorize::{Attributes, Authorizer};
 use crate::cluster_keys::names::{NameSources, ServerNames};
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
 use crate::config::Config;
-use crate::control::{Control, Gate, Own};
+use crate::control::{Control, Gate, Own, Permission};
 use crate::making::Maker;
 use crate::serve::Serve;
 use crate::store::{FlatStore, KindRow, Sketch, Store, StoreRules};
@@ -121,7 +122,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
     }
     neighbours::tell_of_overlaps(config.service_cidr);
     let agents = Agents::of_this_host(config.agent_sockets.clone());
-    let gate = gate(config, registry.clone(), agents.clone()).signing(keys.clone(), None);
+    let gate =
+        gate(config, registry.clone(), agents.clone()).signing(keys.clone(), Some(may_request(registry.authorizer())));
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
     let serve = Serve::new(registry.clone(), keys).asking(agents).kept_by(upkeep);
     let store::Health { damaged, edits, .. } = shared.health();
@@ -156,6 +158,15 @@ pub fn start(config: &Config) -> Result<Master, String> {
         network.as_ref().map(|plane| format!(" and http://{}", plane.address)).unwrap_or_default()
     );
     Ok(Master { store, registry, control, network, local })
+}
+
+/// Whether a user may have a node's certificate without a person's look.
+fn may_request(authorizer: Arc<dyn Authorizer>) -> Permission {
+    let requests = Resource { group: "certificates.k8s.io".into(), plural: "certificatesigningrequests".into() };
+    Arc::new(move |identity, subresource| {
+        let attributes = Attributes::resource("create", &requests, subresource, ("", ""));
+        authorizer.authorize(&attributes, identity).allows()
+    })
 }
 
 /// What the keys of the cluster are made for.

@@ -51,7 +51,8 @@ impl AccountKeys {
         let begun = text.matches(&format!("-----BEGIN {LABEL}-----")).count();
         let mut keys = Vec::new();
         for der in blocks(LABEL, text) {
-            let secret = SecretKey::from_pkcs8_der(&der).map_err(|_| "it holds a key that is no P-256 key in PKCS #8")?;
+            let secret =
+                SecretKey::from_pkcs8_der(&der).map_err(|_| "it holds a key that is no P-256 key in PKCS #8")?;
             keys.push(AccountKey { secret, made: OnceLock::new() });
         }
         match keys.len() {

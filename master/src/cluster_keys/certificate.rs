@@ -1,7 +1,7 @@
 //! PURE. The certificates that the authority of the cluster signs: how an authority, a server and a client look.
 //!
-//! A certificate is valid from 1970 on, because a host without a battery believes that it is 1970 until it hears better.
-//! It ends when somebody asked for an end, and else never.
+//! A certificate is valid from 1970 on, because a host without a battery believes that it is 1970 until it hears
+//! better. It ends when somebody asked for an end, and else never.
 
 use super::names::ServerNames;
 use p256::ecdsa::{DerSignature, SigningKey};

@@ -3,8 +3,8 @@
 //!
 //!     first start: random numbers -> files in DATA_DIR/keys      later: files -> ClusterKeys
 //!
-//! They are files and no objects: no verb reaches them, and no pod can mount them. A backup carries them in a section of
-//! its own. Nothing here is logged but names. Versions before this one kept two of them as Secrets in kube-system: a
+//! They are files and no objects: no verb reaches them, and no pod can mount them. A backup carries them in a section
+//! of its own. Nothing here is logged but names. Versions before this one kept two of them as Secrets in kube-system: a
 //! start takes those over.
 
 pub mod account_keys;
@@ -213,7 +213,12 @@ impl ClusterKeys {
     }
 
     /// A certificate and a key for a client, as PEM. `life`: `None` for ever.
-    pub fn sign_client(&self, user: &str, groups: &[String], life: Option<Duration>) -> Result<(String, String), String> {
+    pub fn sign_client(
+        &self,
+        user: &str,
+        groups: &[String],
+        life: Option<Duration>,
+    ) -> Result<(String, String), String> {
         let (text, key) = self.new_key()?;
         let end = life.map(|life| self.end(life));
         let leaf = certificate::of_client(user, groups, certificate::public_key(&key)?, end)?;
@@ -258,8 +263,8 @@ impl ClusterKeys {
 
     fn sign(&self, leaf: certificate::Leaf) -> Result<(certificate::Serial, Vec<u8>), String> {
         let key = needed(&self.folder, AUTHORITY_KEY)?;
-        let key = account_keys::read(&key)
-            .map_err(|why| format!("{}: {why}", self.folder.path(AUTHORITY_KEY).display()))?;
+        let key =
+            account_keys::read(&key).map_err(|why| format!("{}: {why}", self.folder.path(AUTHORITY_KEY).display()))?;
         let serial = certificate::serial(self.entropy.bytes());
         let der = certificate::signed(leaf, serial, &self.authority, &key)?;
         Ok((serial, der))
@@ -314,7 +319,8 @@ impl ClusterKeys {
         // Only those that are revoked: one that was signed meanwhile stays.
         self.folder.update(ISSUED, |text| {
             let mut list = IssuedList::parse(text)?;
-            list.certificates.retain(|one| revoked::from_hex(&one.serial).is_none_or(|serial| !serials.contains(&serial)));
+            list.certificates
+                .retain(|one| revoked::from_hex(&one.serial).is_none_or(|serial| !serials.contains(&serial)));
             Ok((Some(list.text()), serials.len()))
         })
     }
@@ -373,9 +379,9 @@ fn draw(entropy: &Entropy) -> Result<String, String> {
 }
 
 fn needed(folder: &KeyFolder, name: &str) -> Result<String, String> {
-    folder.read(name)?.ok_or_else(|| {
-        format!("{} is not there: start the master once, which makes it", folder.path(name).display())
-    })
+    folder
+        .read(name)?
+        .ok_or_else(|| format!("{} is not there: start the master once, which makes it", folder.path(name).display()))
 }
 
 /// Base64 as tokens have it: for paths, without padding.

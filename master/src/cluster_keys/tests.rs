@@ -26,8 +26,13 @@ impl Place {
     fn options(&self, more: &[&str]) -> KeyOptions {
         let more: Vec<String> = more.iter().map(|one| (*one).to_owned()).collect();
         let services = ["10.96.0.1".parse().expect("an address")];
-        let sources =
-            NameSources { host: Some("shop"), services: &services, domain: "cluster.local", more: &more, ..NameSources::default() };
+        let sources = NameSources {
+            host: Some("shop"),
+            services: &services,
+            domain: "cluster.local",
+            more: &more,
+            ..NameSources::default()
+        };
         KeyOptions { data_dir: self.0.clone(), names: ServerNames::of(&sources), ..KeyOptions::default() }
     }
 }
@@ -103,7 +108,8 @@ fn openssl_takes_every_certificate_in_strict_mode() {
 fn a_server_s_certificate_is_made_anew_when_its_names_change() {
     let place = Place::new("names");
     let (_store, registry) = registry(&place.0);
-    let open = |more: &[&str]| ClusterKeys::open(&registry, place.options(more)).expect("opened").server().expect("made");
+    let open =
+        |more: &[&str]| ClusterKeys::open(&registry, place.options(more)).expect("opened").server().expect("made");
     let first = open(&[]);
     assert_eq!(open(&[]), first);
     let second = open(&["b.example.com"]);
@@ -174,8 +180,7 @@ fn secrets(registry: &Registry, certificate: &str, key: &str, account: &str) {
 }
 
 fn has_secret(registry: &Registry, name: &str) -> bool {
-    let key =
-        Key { resource: Resource::core("secrets"), namespace: "kube-system".into(), name: name.to_owned() };
+    let key = Key { resource: Resource::core("secrets"), namespace: "kube-system".into(), name: name.to_owned() };
     registry.store.get(&key).expect("whole").is_some()
 }
 

@@ -1,7 +1,7 @@
 //! The commands about credentials: kubeconfigs, tokens, users, and root's kubectl.
 //!
-//! They read and write the files of the keys as the owner of the data directory, whether a master runs or not: a running
-//! master notices a changed list at the next request.
+//! They read and write the files of the keys as the owner of the data directory, whether a master runs or not: a
+//! running master notices a changed list at the next request.
 
 use super::Outcome;
 use crate::cluster_keys::files::read_any;
@@ -58,8 +58,10 @@ pub fn run(config: &Config, deed: &Credentials) -> Result<Outcome, String> {
         Credentials::UserList => with_keys(config, |keys| Ok(credentials::users(&keys.issued()?))),
         Credentials::UserRevoke(name) => with_keys(config, |keys| match keys.revoke_user(name)? {
             0 => Err(format!("{name:?} has no certificate of this cluster: coracle-master user list shows all")),
-            count => Ok(format!("{count} certificates of {name:?} count no more; its static tokens are others' matter: \
-                                 coracle-master token list")),
+            count => Ok(format!(
+                "{count} certificates of {name:?} count no more; its static tokens are others' matter: \
+                                 coracle-master token list"
+            )),
         }),
     }
 }

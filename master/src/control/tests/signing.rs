@@ -143,7 +143,8 @@ fn signers_take_what_those_of_kubernetes_take() {
 
 #[test]
 fn nothing_is_done_with_what_is_decided() {
-    for (kind, more) in [("Denied", None), ("Failed", None), ("Approved", Some("Denied")), ("Approved", Some("Failed"))] {
+    for (kind, more) in [("Denied", None), ("Failed", None), ("Approved", Some("Denied")), ("Approved", Some("Failed"))]
+    {
         let mut request = request(NODE, NODE_SIGNER, OF_CLIENT, "system:node:n1");
         let condition = |kind: &str| json!({"type": kind, "status": "True", "lastUpdateTime": "2027-01-15T08:00:00Z"});
         request["status"] = json!({"conditions": [condition(kind), more.map(condition)]});
@@ -170,12 +171,9 @@ fn old_requests_go() {
         let decision = look(request, None, uptime, CREATED_S);
         told(&decision) == ["delete"]
     };
-    for (request, life) in [
-        (plain(), 24),
-        (decided("Denied", ""), 1),
-        (decided("Failed", ""), 1),
-        (decided("Approved", "eA=="), 1),
-    ] {
+    for (request, life) in
+        [(plain(), 24), (decided("Denied", ""), 1), (decided("Failed", ""), 1), (decided("Approved", "eA=="), 1)]
+    {
         assert!(!go(request.clone(), hours(life) - Duration::from_secs(1)), "{request}");
         assert!(go(request.clone(), hours(life)), "{request}");
     }
@@ -206,7 +204,8 @@ fn a_change_of_rights_concerns_what_waits() {
     };
     let controllers = Controllers::builtin();
     let concerned = controllers.concerned(&cluster, &binding, false, &super::super::cluster::Before::default());
-    let names: Vec<String> = concerned.iter().filter(|owner| owner.key.resource == REQUESTS).map(|o| o.key.name.clone()).collect();
+    let names: Vec<String> =
+        concerned.iter().filter(|owner| owner.key.resource == REQUESTS).map(|o| o.key.name.clone()).collect();
     assert_eq!(names, ["r"]);
 }
 
