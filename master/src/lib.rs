@@ -13,6 +13,7 @@ pub mod command;
 pub mod commit;
 pub mod config;
 pub mod control;
+pub mod credentials;
 pub mod fault;
 pub mod figures;
 pub mod form;
@@ -34,10 +35,12 @@ pub mod usage;
 mod zones;
 
 use crate::agents::Agents;
-use crate::cluster_keys::ClusterKeys;
+use crate::authorize::{Attributes, Authorizer};
+use crate::cluster_keys::names::{NameSources, ServerNames};
+use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
 use crate::config::Config;
-use crate::control::{Control, Gate, Own};
+use crate::control::{Control, Gate, Own, Permission};
 use crate::making::Maker;
 use crate::serve::Serve;
 use crate::store::{FlatStore, KindRow, Sketch, Store, StoreRules};
@@ -51,7 +54,7 @@ use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
 use coracle_program::notify::notify;
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -105,7 +108,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     );
     let registry = Registry::new(kinds, shared.clone(), maker);
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
-    let keys = ClusterKeys::open(&registry).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
+    let keys = ClusterKeys::open(&registry, keys_of(config)).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
     let registry = Arc::new(registry.trusting(keys.as_deref().map(ClusterKeys::authority)));
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
@@ -120,7 +123,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
     }
     neighbours::tell_of_overlaps(config.service_cidr);
     let agents = Agents::of_this_host(config.agent_sockets.clone());
-    let gate = gate(config, registry.clone(), agents.clone());
+    let gate =
+        gate(config, registry.clone(), agents.clone()).signing(keys.clone(), Some(may_request(registry.authorizer())));
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
     let serve = Serve::new(registry.clone(), keys).asking(agents).kept_by(upkeep);
     let store::Health { damaged, edits, .. } = shared.health();
@@ -155,6 +159,37 @@ pub fn start(config: &Config) -> Result<Master, String> {
         network.as_ref().map(|plane| format!(" and http://{}", plane.address)).unwrap_or_default()
     );
     Ok(Master { store, registry, control, network, local })
+}
+
+/// Whether a user may have a node's certificate without a person's look.
+fn may_request(authorizer: Arc<dyn Authorizer>) -> Permission {
+    let requests = Resource { group: "certificates.k8s.io".into(), plural: "certificatesigningrequests".into() };
+    Arc::new(move |identity, subresource| {
+        let attributes = Attributes::resource("create", &requests, subresource, ("", ""));
+        authorizer.authorize(&attributes, identity).allows()
+    })
+}
+
+/// What the keys of the cluster are made for.
+pub fn keys_of(config: &Config) -> KeyOptions {
+    KeyOptions {
+        data_dir: config.data_dir.clone(),
+        names: server_names(config),
+        server_files: config.tls_cert.clone().zip(config.tls_key.clone()),
+        client_authorities: config.client_ca.clone(),
+    }
+}
+
+/// The names of the server, as this host is now.
+pub fn server_names(config: &Config) -> ServerNames {
+    let services: Vec<IpAddr> = config.service_cidr.nth(0).map(IpAddr::V4).into_iter().collect();
+    ServerNames::of(&NameSources {
+        host: making::host_name().as_deref(),
+        addresses: &cluster_keys::host::addresses(),
+        services: &services,
+        domain: &config.cluster_domain,
+        more: &config.tls_names,
+    })
 }
 
 /// Where the intents of the controllers become writes.

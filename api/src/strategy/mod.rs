@@ -65,7 +65,7 @@ pub mod pod_status;
 mod policies;
 mod port_advice;
 pub mod qos;
-mod rbac;
+pub mod rbac;
 mod replicationcontroller;
 pub(crate) mod resize;
 pub mod review;

@@ -91,10 +91,11 @@ impl Claims {
 impl ClusterKeys {
     /// A token as a JWS in compact form.
     pub fn token(&self, claims: &Claims) -> String {
-        let head = json!({"alg": "ES256", "kid": self.signing().id}).to_string();
+        self.keep_time();
+        let head = json!({"alg": "ES256", "kid": self.accounts.newest()}).to_string();
         let claims = serde_json::to_string(claims).expect("claims are texts and numbers");
         let signed = format!("{}.{}", url_safe(head.as_bytes()), url_safe(claims.as_bytes()));
-        let signature = url_safe(&self.sign(signed.as_bytes()));
+        let signature = url_safe(&self.accounts.sign(signed.as_bytes()));
         format!("{signed}.{signature}")
     }
 
@@ -107,12 +108,12 @@ impl ClusterKeys {
         let (head, claims) = signed.split_once('.').ok_or("the token is no JWT")?;
         let head: serde_json::Value = parsed(head).ok_or("the token is no JWT")?;
         // What a token says of its own algorithm is compared, never followed.
-        if head["alg"] != "ES256" || head["kid"] != *self.signing().id {
-            return Err("the token is signed by no key of this cluster");
-        }
+        let key = head["kid"].as_str().filter(|_| head["alg"] == "ES256").unwrap_or_default();
         let signature = from_url_safe(signature).ok_or("the token is no JWT")?;
-        if !self.has_signed(signed.as_bytes(), &signature) {
-            return Err("the signature of the token is wrong");
+        match self.accounts.has_signed(key, signed.as_bytes(), &signature) {
+            None => return Err("the token is signed by no key of this cluster"),
+            Some(false) => return Err("the signature of the token is wrong"),
+            Some(true) => {}
         }
         parsed(claims).ok_or("the token claims nothing that a service account could")
     }
@@ -125,14 +126,10 @@ fn parsed<T: for<'d> Deserialize<'d>>(part: &str) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster_keys::Signing;
-    use p256::SecretKey;
+    use crate::cluster_keys::tests::keys;
 
     fn identity(number: u8) -> ClusterKeys {
-        let secret = SecretKey::from_slice(&[number; 32]).expect("a key");
-        // Each identity has a different key under the same id.
-        let signing = Signing { key: (&secret).into(), id: "k".into() };
-        ClusterKeys { authority: String::new(), secret, signing: signing.into() }
+        keys(&format!("token-{number}"))
     }
 
     fn at(seconds: i64) -> Time {

@@ -1,6 +1,7 @@
 //! What the controllers know besides objects. PURE.
 
 use super::rules::ControlRules;
+use super::signing::Permission;
 use coracle_api::strategy::Cidr;
 use jiff::tz::TimeZone;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Settings {
     pub own: Option<Arc<Own>>,
     /// The certificate that `kube-root-ca.crt` holds. `None`: this master has none.
     pub authority: Option<Arc<str>>,
+    /// `None`: no request for a certificate is approved by rule.
+    pub may_request: Option<Permission>,
     pub zones: Zones,
     /// Agents report the usage of pods to this master.
     pub measured: bool,
@@ -71,6 +74,7 @@ impl Default for Settings {
             node_grace: Settings::NODE_GRACE,
             own: None,
             authority: None,
+            may_request: None,
             zones: Zones::default(),
             measured: false,
             rules: ControlRules::default(),

@@ -8,7 +8,7 @@ use super::metrics::Metrics;
 use super::turns::Turns;
 use super::watches::Watches;
 use crate::agents::Agents;
-use crate::authorize::{self, Authorizer};
+use crate::authorize::Authorizer;
 use crate::call::{Call, Verb, Version};
 use crate::cluster_keys::ClusterKeys;
 use crate::commit::{Registry, Terms, Writer};
@@ -35,7 +35,7 @@ pub struct Serve {
     /// None: the cluster's own Secrets cannot be used.
     pub(super) keys: Option<Arc<ClusterKeys>>,
     /// Asked before anything is answered.
-    pub(super) authorizer: Authorizer,
+    pub(super) authorizer: Arc<dyn Authorizer>,
     /// None: the command line is answered nothing.
     pub(super) upkeep: Option<Upkeep>,
     pub(super) watches: Watches,
@@ -56,11 +56,12 @@ impl Serve {
         let watches = Watches::default();
         let views = watches.views.clone();
         registry.follow_kinds(Box::new(move |kinds| views.end_without(kinds)));
+        let authorizer = registry.authorizer();
         Serve {
             registry,
             heard: Box::new(|_| {}),
             keys,
-            authorizer: authorize::authorize,
+            authorizer,
             upkeep: None,
             watches,
             giving: Arc::default(),
@@ -84,10 +85,10 @@ impl Serve {
         Serve { upkeep: Some(upkeep), ..self }
     }
 
-    /// The authorizer.
+    /// Another authorizer than the registry's.
     #[cfg(test)]
-    pub(super) fn authorized_by(self, authorizer: Authorizer) -> Serve {
-        Serve { authorizer, ..self }
+    pub(super) fn authorized_by(self, authorizer: impl Authorizer + 'static) -> Serve {
+        Serve { authorizer: Arc::new(authorizer), ..self }
     }
 
     /// Sets the receiver of heartbeats.
