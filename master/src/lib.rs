@@ -26,6 +26,7 @@ pub mod page;
 pub mod prepare;
 pub mod query;
 pub mod render;
+pub mod secure_port;
 pub mod serve;
 pub mod state;
 pub mod store;
