@@ -6,6 +6,7 @@
 
 pub mod admit;
 pub mod agents;
+pub mod authenticate;
 pub mod authorize;
 pub mod call;
 pub mod cluster_keys;

@@ -1,0 +1,249 @@
+//! Authentication: who sends a request.
+//!
+//!     client certificate -> token of a file, of a service account, of a bootstrap Secret -> without credentials
+//!
+//!     presented      the token that a request shows
+//!     account        a token of a service account against the objects that it depends on
+//!     bootstrap      tokens of Secrets, by which hosts join
+//!     certificate    the user and groups in a client certificate
+//!     remembered     signatures that were found good
+//!     credential     what stands behind an identity, for the end of open streams
+//!
+//! Every request looks in the store again: a token ends with the write that deletes its pod, account or Secret.
+
+mod account;
+mod bootstrap;
+mod credential;
+mod presented;
+mod remembered;
+
+use crate::cluster_keys::ClusterKeys;
+use crate::cluster_keys::token::{ISSUER, Unverified};
+use crate::making::wall_clock;
+use crate::store::{Store, Stored};
+use coracle_api::meta::{Key, Time};
+use coracle_http::network::{Identify, RequestSender, Unidentified};
+use coracle_http::{Caller, Identity};
+use credential::Credential;
+use remembered::{Remembered, Signed};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One line in the log for a kind of refusal in this time.
+const LINE_EVERY: Duration = Duration::from_secs(60);
+
+/// Who a client is that shows no credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutCredentials {
+    /// Reaching the port is the proof.
+    Administrator,
+    Anonymous,
+}
+
+/// Whose a token of a file is, by SHA-256 of the token. `Err`: the token is known and does not count any more.
+pub type FileTokens = Box<dyn Fn(&[u8; 32], Time) -> Result<Option<Identity>, String> + Send + Sync>;
+/// Whether the certificate with this serial number was revoked.
+pub type Revoked = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
+
+pub struct Authenticator {
+    store: Arc<dyn Store>,
+    /// `None`: the cluster's keys cannot be used, and no token of a service account counts.
+    keys: Option<Arc<ClusterKeys>>,
+    files: FileTokens,
+    revoked: Revoked,
+    /// The time for ends that somebody asked for.
+    clock: Clock,
+    remembered: Remembered,
+    administrator: Arc<Identity>,
+    anonymous: Arc<Identity>,
+    told: Mutex<BTreeMap<&'static str, Instant>>,
+}
+
+/// Why a token is nobody's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No part of this server knows the token.
+    Unknown,
+    /// The kind of the credential, for the log, and the reason.
+    Because(&'static str, String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Unknown => f.write_str("invalid bearer token"),
+            Refused::Because(_, why) => write!(f, "[invalid bearer token, {why}]"),
+        }
+    }
+}
+
+/// A token that was found good.
+pub struct Accepted {
+    pub identity: Arc<Identity>,
+    /// Those of the wanted audiences that the token is for.
+    pub audiences: Vec<String>,
+}
+
+impl Authenticator {
+    pub fn new(store: Arc<dyn Store>, keys: Option<Arc<ClusterKeys>>) -> Authenticator {
+        Authenticator {
+            store,
+            keys,
+            files: Box::new(|_, _| Ok(None)),
+            revoked: Box::new(|_| false),
+            clock: Box::new(wall_clock),
+            remembered: Remembered::default(),
+            administrator: Arc::new(Identity::administrator()),
+            anonymous: Arc::new(Identity::anonymous()),
+            told: Mutex::default(),
+        }
+    }
+
+    /// The tokens of files.
+    pub fn knowing(self, files: FileTokens) -> Authenticator {
+        Authenticator { files, ..self }
+    }
+
+    /// The list of revoked certificates.
+    pub fn revoking(self, revoked: Revoked) -> Authenticator {
+        Authenticator { revoked, ..self }
+    }
+
+    /// The clock by which tokens end.
+    pub fn timed_by(self, clock: Clock) -> Authenticator {
+        Authenticator { clock, ..self }
+    }
+
+    pub fn now(&self) -> Time {
+        (self.clock)()
+    }
+
+    /// For a port.
+    pub fn identifying(self: &Arc<Authenticator>, without: WithoutCredentials) -> Identify {
+        let authenticator = self.clone();
+        Arc::new(move |sender| authenticator.identify(sender, without))
+    }
+
+    /// Who sends a request. A client that shows something wrong is nobody, however open the port is.
+    pub fn identify(
+        &self,
+        sender: &RequestSender<'_>,
+        without: WithoutCredentials,
+    ) -> Result<Arc<Identity>, Unidentified> {
+        let shown = presented::token(sender.headers).map_err(|why| Refused::Because("a token", why.to_owned()));
+        let found = shown.and_then(|shown| match shown {
+            Some(token) => self.token(&token, &own_audience()).map(|accepted| accepted.identity),
+            None => Ok(match without {
+                WithoutCredentials::Administrator => self.administrator.clone(),
+                WithoutCredentials::Anonymous => self.anonymous.clone(),
+            }),
+        });
+        found.map_err(|refused| {
+            self.tell(sender, &refused);
+            Unidentified("Unauthorized".to_owned())
+        })
+    }
+
+    /// Whose a token is. `wanted`: the audiences, of which one must be the token's.
+    pub fn token(&self, token: &str, wanted: &[String]) -> Result<Accepted, Refused> {
+        let (hash, now) = (Sha256::digest(token).into(), self.now());
+        let here = wanted.iter().any(|audience| audience == ISSUER);
+        let accepted = |identity| Ok(Accepted { identity, audiences: own_audience() });
+        // Whatever is known by itself is for this cluster alone.
+        if here && let Some(identity) = self.of_file(&hash, now)? {
+            return accepted(identity);
+        }
+        if here
+            && let Some((id, secret)) = bootstrap::parts(token)
+            && let Some(identity) = self.of_bootstrap(id, secret, now)?
+        {
+            return accepted(identity);
+        }
+        let signed = self.signed(token, &hash)?;
+        let because = |why| Refused::Because("a service account token", why);
+        let audiences = signed.verified.audiences(wanted).map_err(because)?;
+        account::check(&signed.verified, &hash, now, &|key| self.look(key)).map_err(because)?;
+        Ok(Accepted { identity: signed.identity.clone(), audiences })
+    }
+
+    /// Whether the credential behind an identity still counts: for streams that were begun with it.
+    pub fn still_valid(&self, identity: &Identity) -> bool {
+        let now = self.now();
+        match Credential::behind(identity) {
+            Ok(None) => true,
+            Err(_) => false,
+            Ok(Some(Credential::Account { verified, hash })) => {
+                account::check(&verified, &hash, now, &|key| self.look(key)).is_ok()
+            }
+            Ok(Some(Credential::File { hash })) => matches!(self.of_file(&hash, now), Ok(Some(_))),
+            Ok(Some(Credential::Bootstrap { id, hash })) => matches!(self.of_bootstrap(&id, hash, now), Ok(Some(_))),
+            Ok(Some(Credential::Certificate { serial, .. })) => !(self.revoked)(&serial),
+        }
+    }
+
+    /// After a change of the keys that sign tokens.
+    pub fn keys_changed(&self) {
+        self.remembered.forget();
+    }
+
+    fn of_file(&self, hash: &[u8; 32], now: Time) -> Result<Option<Arc<Identity>>, Refused> {
+        let found = (self.files)(hash, now).map_err(|why| Refused::Because("a token of a file", why))?;
+        Ok(found.map(|identity| Arc::new(Credential::File { hash: *hash }.of(identity))))
+    }
+
+    fn of_bootstrap(&self, id: &str, hash: [u8; 32], now: Time) -> Result<Option<Arc<Identity>>, Refused> {
+        let found = bootstrap::identity((id, &hash), now, &|key| self.look(key));
+        let found = found.map_err(|why| Refused::Because("a bootstrap token", why))?;
+        Ok(found.map(|identity| Arc::new(Credential::Bootstrap { id: id.to_owned(), hash }.of(identity))))
+    }
+
+    fn signed(&self, token: &str, hash: &[u8; 32]) -> Result<Arc<Signed>, Refused> {
+        if let Some(signed) = self.remembered.get(hash) {
+            return Ok(signed);
+        }
+        let because = |why: &str| Refused::Because("a service account token", why.to_owned());
+        let Some(keys) = &self.keys else {
+            return Err(because("this cluster's signing key cannot be used, see the master's log"));
+        };
+        let verified = keys.claims(token).map_err(|unverified| match unverified {
+            Unverified::Foreign => Refused::Unknown,
+            Unverified::Wrong(why) => because(why),
+        })?;
+        let signed = Arc::new(Signed::new(verified, hash));
+        self.remembered.put(*hash, signed.clone());
+        Ok(signed)
+    }
+
+    fn look(&self, key: &Key) -> Result<Option<Stored>, String> {
+        self.store.get(key).map_err(|damaged| format!("{key} cannot be read: {}", damaged.why))
+    }
+
+    /// The client is told nothing but that it is nobody; the keeper hears why.
+    fn tell(&self, sender: &RequestSender<'_>, refused: &Refused) {
+        let (kind, why) = match refused {
+            Refused::Unknown => ("an unknown token", "nobody knows it"),
+            Refused::Because(kind, why) => (*kind, why.as_str()),
+        };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.get(kind).is_some_and(|at| at.elapsed() < LINE_EVERY) {
+            return;
+        }
+        told.insert(kind, Instant::now());
+        let from = match sender.caller {
+            Caller::Network { address } => address.ip().to_string(),
+            Caller::Local => "a Unix socket".to_owned(),
+        };
+        log::warn!("{kind} from {from} is refused: {why}");
+    }
+}
+
+fn own_audience() -> Vec<String> {
+    vec![ISSUER.to_owned()]
+}
+
+#[cfg(test)]
+mod tests;
