@@ -16,6 +16,7 @@ pub mod quota;
 mod secrets;
 mod token_volume;
 
+use crate::authorize::Authorizer;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::{CLIENT_SIGNER, namespace, pod_defaults, system_classes, wants_masters};
@@ -43,6 +44,8 @@ pub fn lists() -> [Resource; 5] {
 /// The question about a change, like the AdmissionRequest of Kubernetes.
 pub struct AdmissionRequest<'a> {
     pub view: &'a dyn ClusterView,
+    /// Asked about the rights that a document grants, or that its fields need.
+    pub authorizer: &'a dyn Authorizer,
     pub kind: &'a Kind,
     /// Empty: the object as a whole.
     pub subresource: &'static str,
@@ -285,6 +288,7 @@ fn taint(node: &mut Value) {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::authorize::AllowAll;
     use coracle_api::kinds::Kinds;
     use std::collections::BTreeMap;
 
@@ -363,6 +367,7 @@ pub mod tests {
         let (kind, identity) = (Kinds::builtin().row(resource).expect("a row"), Identity::default());
         then(&AdmissionRequest {
             view,
+            authorizer: &AllowAll,
             kind: &kind,
             subresource,
             operation,

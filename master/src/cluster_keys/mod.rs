@@ -7,6 +7,7 @@
 //! nothing from then on.
 
 mod der;
+pub mod issuer;
 pub mod token;
 
 use crate::commit::Registry;
@@ -80,6 +81,12 @@ impl ClusterKeys {
             let id = url_safe(&Sha256::digest(der::public_key(&public(&key))));
             Signing { key, id }
         })
+    }
+
+    /// The public keys that verify tokens.
+    pub fn verifying(&self) -> Vec<issuer::VerifyingCoordinates> {
+        let (point, half) = (public(&self.signing().key), |bytes: &[u8]| bytes.try_into().expect("32 of 65 bytes"));
+        vec![(self.signing().id.clone(), half(&point[1..33]), half(&point[33..]))]
     }
 
     pub fn authority(&self) -> &str {
@@ -162,7 +169,7 @@ fn url_safe(bytes: &[u8]) -> String {
     base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-fn from_url_safe(text: &str) -> Option<Vec<u8>> {
+pub fn from_url_safe(text: &str) -> Option<Vec<u8>> {
     if text.contains(['+', '/', '=', '\n', '\r']) {
         return None;
     }

@@ -8,8 +8,11 @@ use coracle_api::strategy::Rules;
 use coracle_http::Identity;
 use serde_json::Value;
 use std::fmt;
+use std::sync::LazyLock;
 
-static NOBODY: Identity = Identity::none();
+/// The identity of the master itself, and of its controllers: it may do everything.
+pub static MASTER: LazyLock<Identity> =
+    LazyLock::new(|| Identity { user: "system:apiserver".to_owned(), ..Identity::administrator() });
 
 /// A change of one object, as requested by the writer. `E`: the writer's own reason for a refusal.
 pub struct Change<'a, E> {
@@ -93,7 +96,7 @@ pub enum Writer {
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
     pub writer: Writer,
-    /// The client's identity; None if this program writes by itself.
+    /// The client's identity, or `MASTER`.
     pub identity: &'a Identity,
     pub rules: Rules,
     /// Every step is taken but the writing.
@@ -108,7 +111,7 @@ impl Terms<'_> {
     pub fn of(writer: Writer) -> Terms<'static> {
         Terms {
             writer,
-            identity: &NOBODY,
+            identity: &MASTER,
             rules: Rules { old_names: true, ..Rules::default() },
             rehearsal: false,
             advised: false,

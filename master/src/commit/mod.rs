@@ -40,7 +40,7 @@ mod view;
 mod written;
 
 pub use change::{
-    Change, CommitError, Committed, Expects, Made, Make, NamespaceError, NotStored, Outcome, Terms, Writer,
+    Change, CommitError, Committed, Expects, MASTER, Made, Make, NamespaceError, NotStored, Outcome, Terms, Writer,
 };
 pub use registry::Registry;
 
@@ -148,7 +148,7 @@ impl Registry {
 
     /// The question that admission is asked about a change.
     fn request<'d, E>(
-        &self,
+        &'d self,
         change: &'d Change<'_, E>,
         found: &'d ReadBack,
         part: Part,
@@ -162,7 +162,19 @@ impl Registry {
         };
         let Change { kind, namespace, name, .. } = *change;
         let (subresource, identity) = (part.path(), terms.identity);
-        AdmissionRequest { view, kind, subresource, operation, namespace, name, old, identity, suffix: None }
+        let authorizer = &*self.authorizer;
+        AdmissionRequest {
+            view,
+            authorizer,
+            kind,
+            subresource,
+            operation,
+            namespace,
+            name,
+            old,
+            identity,
+            suffix: None,
+        }
     }
 
     /// `again`: the draft of the next attempt, where there may be one.

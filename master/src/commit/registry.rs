@@ -2,6 +2,7 @@
 
 use super::consult::{Adviser, advisers};
 use super::view::{KeptLists, StoreView};
+use crate::authorize::{AllowAll, Authorizer};
 use crate::making::Maker;
 use crate::store::{Store, locked};
 use coracle_api::kinds::{Kind, KindConflict, Kinds};
@@ -20,6 +21,7 @@ pub struct Registry {
     pub store: Arc<dyn Store>,
     pub maker: Arc<Maker>,
     authority: Option<Arc<str>>,
+    pub(super) authorizer: Arc<dyn Authorizer>,
     lists: KeptLists,
     pub(super) advisers: Vec<Adviser>,
     /// Held from the counting of quotas until what was counted for is written. Only namespaces with quotas know it.
@@ -37,6 +39,7 @@ impl Registry {
             store,
             maker,
             authority: None,
+            authorizer: Arc::new(AllowAll),
             lists: KeptLists::new(),
             advisers: advisers(),
             counting: Mutex::default(),
@@ -86,6 +89,15 @@ impl Registry {
     /// The certificate of the cluster's authority, which everybody in the cluster trusts.
     pub fn trusting(self, authority: Option<&str>) -> Registry {
         Registry { authority: authority.map(Arc::from), ..self }
+    }
+
+    /// The authorizer of requests, whom admission asks too. Without it everything is allowed.
+    pub fn authorized_by(self, authorizer: Arc<dyn Authorizer>) -> Registry {
+        Registry { authorizer, ..self }
+    }
+
+    pub fn authorizer(&self) -> Arc<dyn Authorizer> {
+        self.authorizer.clone()
     }
 
     pub fn authority(&self) -> Option<Arc<str>> {

@@ -11,8 +11,8 @@
 use crate::authorize::{Attributes, Authorizer};
 use crate::query::decode;
 use coracle_api::meta::Resource;
-use coracle_api::names::is_subdomain;
 use coracle_api::status::Status;
+use coracle_api::strategy::is_subdomain;
 use coracle_http::{HeaderMap, Identity};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Questions: a create that is answered and stores nothing.
 
 use super::{Serve, body, options, shown, token};
-use crate::authorize::Attributes;
+use crate::authorize::{Attributes, Decision};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
@@ -49,9 +49,13 @@ fn about(spec: &Value, asker: &Identity) -> Identity {
 
 /// The status of an access review.
 fn access(serve: &Serve, attributes: &Attributes, identity: &Identity) -> Value {
-    match (serve.authorizer)(attributes, identity) {
-        Ok(()) => json!({"allowed": true}),
-        Err(why) if why.is_empty() => json!({"allowed": false}),
-        Err(why) => json!({"allowed": false, "reason": why}),
+    let decision = serve.authorizer.authorize(attributes, identity);
+    let mut status = json!({"allowed": decision.allows()});
+    if matches!(decision, Decision::Denied(_)) {
+        status["denied"] = true.into();
     }
+    if !decision.reason().is_empty() {
+        status["reason"] = decision.reason().into();
+    }
+    status
 }

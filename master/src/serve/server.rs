@@ -10,7 +10,7 @@ use super::turns::Turns;
 use super::watches::Watches;
 use crate::agents::Agents;
 use crate::authenticate::Authenticator;
-use crate::authorize::{self, Authorizer};
+use crate::authorize::Authorizer;
 use crate::call::{Call, Verb, Version};
 use crate::cluster_keys::ClusterKeys;
 use crate::commit::{Registry, Terms, Writer};
@@ -40,7 +40,7 @@ pub struct Serve {
     pub(super) authenticator: Arc<Authenticator>,
     pub(super) impersonations: Impersonations,
     /// Asked before anything is answered.
-    pub(super) authorizer: Authorizer,
+    pub(super) authorizer: Arc<dyn Authorizer>,
     /// None: the command line is answered nothing.
     pub(super) upkeep: Option<Upkeep>,
     pub(super) watches: Watches,
@@ -62,13 +62,14 @@ impl Serve {
         let views = watches.views.clone();
         registry.follow_kinds(Box::new(move |kinds| views.end_without(kinds)));
         let authenticator = Arc::new(Authenticator::new(registry.store.clone(), keys.clone()));
+        let authorizer = registry.authorizer();
         Serve {
             registry,
             authenticator,
             impersonations: Impersonations::default(),
             heard: Box::new(|_| {}),
             keys,
-            authorizer: authorize::authorize,
+            authorizer,
             upkeep: None,
             watches,
             giving: Arc::default(),
@@ -97,10 +98,10 @@ impl Serve {
         Serve { upkeep: Some(upkeep), ..self }
     }
 
-    /// The authorizer.
+    /// Another authorizer than the registry's.
     #[cfg(test)]
-    pub(super) fn authorized_by(self, authorizer: Authorizer) -> Serve {
-        Serve { authorizer, ..self }
+    pub(super) fn authorized_by(self, authorizer: impl Authorizer + 'static) -> Serve {
+        Serve { authorizer: Arc::new(authorizer), ..self }
     }
 
     /// Sets the receiver of heartbeats.
