@@ -34,10 +34,12 @@ pub mod usage;
 mod zones;
 
 use crate::agents::Agents;
+use crate::authenticate::{Authenticator, WithoutCredentials};
 use crate::cluster_keys::ClusterKeys;
+use crate::cluster_keys::token::{Bound, LegacyClaims};
 use crate::commit::Registry;
 use crate::config::Config;
-use crate::control::{Control, Gate, Own};
+use crate::control::{Control, Gate, Own, TokenSigner};
 use crate::making::Maker;
 use crate::serve::Serve;
 use crate::store::{FlatStore, KindRow, Sketch, Store, StoreRules};
@@ -120,9 +122,10 @@ pub fn start(config: &Config) -> Result<Master, String> {
     }
     neighbours::tell_of_overlaps(config.service_cidr);
     let agents = Agents::of_this_host(config.agent_sockets.clone());
-    let gate = gate(config, registry.clone(), agents.clone());
+    let gate = gate(config, registry.clone(), agents.clone()).signing(keys.clone().map(signer));
+    let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()));
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
-    let serve = Serve::new(registry.clone(), keys).asking(agents).kept_by(upkeep);
+    let serve = Serve::new(registry.clone(), keys).asked_by(authenticator.clone()).asking(agents).kept_by(upkeep);
     let store::Health { damaged, edits, .. } = shared.health();
     gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
     gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
@@ -131,10 +134,13 @@ pub fn start(config: &Config) -> Result<Master, String> {
     registry.follow_kinds(Box::new(move |_| kinds_changed.kinds_changed()));
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
-    let local = local::start(&config.admin_socket, handler.clone(), LocalPort::of_root(LocalLimits::HOST))
+    let identify = authenticator.identifying(WithoutCredentials::Administrator);
+    let root = LocalPort { identify: identify.clone(), ..LocalPort::of_root(LocalLimits::HOST) };
+    let plain = Port { identify, ..Port::of_this_host(limits) };
+    let local = local::start(&config.admin_socket, handler.clone(), root)
         .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
     let network =
-        match listener.map(|listener| network::start(listener, handler, Port::of_this_host(limits))).transpose() {
+        match listener.map(|listener| network::start(listener, handler, plain)).transpose() {
             Ok(network) => network,
             Err(error) => {
                 local.stop();
@@ -165,6 +171,14 @@ fn gate(config: &Config, registry: Arc<Registry>, agents: Agents) -> Gate {
         .awaiting_nodes_for(config.node_monitor_grace)
         .keeping(own)
         .measured_by(agents)
+}
+
+/// Signs the tokens of Secrets.
+fn signer(keys: Arc<ClusterKeys>) -> TokenSigner {
+    TokenSigner(Arc::new(move |subject| {
+        let account = Bound { name: subject.account.to_owned(), uid: subject.uid.to_owned() };
+        keys.legacy_token(&LegacyClaims::new(subject.namespace, subject.secret, &account))
+    }))
 }
 
 fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {

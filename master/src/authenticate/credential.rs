@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Credential {
     /// A token of a service account. `hash`: SHA-256 of the token.
     Account { verified: Verified, hash: [u8; 32] },
-    /// A token of a file, by its hash.
-    File { hash: [u8; 32] },
+    /// A token of a file. `hash`: SHA-256 of the token's secret part.
+    File { id: String, hash: [u8; 32] },
     /// A Secret of Kubernetes' bootstrap type. `hash`: SHA-256 of the token's secret part.
     Bootstrap { id: String, hash: [u8; 32] },
     /// By serial number, and SHA-256 of the certificate.

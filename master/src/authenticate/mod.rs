@@ -5,7 +5,7 @@
 //!     presented      the token that a request shows
 //!     account        a token of a service account against the objects that it depends on
 //!     bootstrap      tokens of Secrets, by which hosts join
-//!     certificate    the user and groups in a client certificate
+//!     files          tokens that commands have made
 //!     remembered     signatures that were found good
 //!     credential     what stands behind an identity, for the end of open streams
 //!
@@ -14,6 +14,7 @@
 mod account;
 mod bootstrap;
 mod credential;
+mod files;
 mod presented;
 mod remembered;
 
@@ -25,6 +26,8 @@ use coracle_api::meta::{Key, Time};
 use coracle_http::network::{Identify, RequestSender, Unidentified};
 use coracle_http::{Caller, Identity};
 use credential::Credential;
+use files::StaticTokens;
+pub use presented::without_token;
 use remembered::{Remembered, Signed};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -43,20 +46,11 @@ pub enum WithoutCredentials {
     Anonymous,
 }
 
-/// Whose a token of a file is, by SHA-256 of the token. `Err`: the token is known and does not count any more.
-pub type FileTokens = Box<dyn Fn(&[u8; 32], Time) -> Result<Option<Identity>, String> + Send + Sync>;
-/// Whether the certificate with this serial number was revoked.
-pub type Revoked = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
-pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
-
 pub struct Authenticator {
     store: Arc<dyn Store>,
     /// `None`: the cluster's keys cannot be used, and no token of a service account counts.
     keys: Option<Arc<ClusterKeys>>,
-    files: FileTokens,
-    revoked: Revoked,
-    /// The time for ends that somebody asked for.
-    clock: Clock,
+    files: StaticTokens,
     remembered: Remembered,
     administrator: Arc<Identity>,
     anonymous: Arc<Identity>,
@@ -93,9 +87,7 @@ impl Authenticator {
         Authenticator {
             store,
             keys,
-            files: Box::new(|_, _| Ok(None)),
-            revoked: Box::new(|_| false),
-            clock: Box::new(wall_clock),
+            files: StaticTokens::default(),
             remembered: Remembered::default(),
             administrator: Arc::new(Identity::administrator()),
             anonymous: Arc::new(Identity::anonymous()),
@@ -103,23 +95,9 @@ impl Authenticator {
         }
     }
 
-    /// The tokens of files.
-    pub fn knowing(self, files: FileTokens) -> Authenticator {
-        Authenticator { files, ..self }
-    }
-
-    /// The list of revoked certificates.
-    pub fn revoking(self, revoked: Revoked) -> Authenticator {
-        Authenticator { revoked, ..self }
-    }
-
-    /// The clock by which tokens end.
-    pub fn timed_by(self, clock: Clock) -> Authenticator {
-        Authenticator { clock, ..self }
-    }
-
+    /// The time for ends that somebody asked for.
     pub fn now(&self) -> Time {
-        (self.clock)()
+        self.keys.as_ref().map_or_else(wall_clock, |keys| keys.now())
     }
 
     /// For a port.
@@ -154,7 +132,10 @@ impl Authenticator {
         let here = wanted.iter().any(|audience| audience == ISSUER);
         let accepted = |identity| Ok(Accepted { identity, audiences: own_audience() });
         // Whatever is known by itself is for this cluster alone.
-        if here && let Some(identity) = self.of_file(&hash, now)? {
+        if here
+            && let Some((id, secret)) = files::parts(token)
+            && let Some(identity) = self.of_file(id, secret, now)?
+        {
             return accepted(identity);
         }
         if here
@@ -179,9 +160,9 @@ impl Authenticator {
             Ok(Some(Credential::Account { verified, hash })) => {
                 account::check(&verified, &hash, now, &|key| self.look(key)).is_ok()
             }
-            Ok(Some(Credential::File { hash })) => matches!(self.of_file(&hash, now), Ok(Some(_))),
+            Ok(Some(Credential::File { id, hash })) => matches!(self.of_file(&id, hash, now), Ok(Some(_))),
             Ok(Some(Credential::Bootstrap { id, hash })) => matches!(self.of_bootstrap(&id, hash, now), Ok(Some(_))),
-            Ok(Some(Credential::Certificate { serial, .. })) => !(self.revoked)(&serial),
+            Ok(Some(Credential::Certificate { serial, .. })) => !self.is_revoked(&serial),
         }
     }
 
@@ -190,9 +171,16 @@ impl Authenticator {
         self.remembered.forget();
     }
 
-    fn of_file(&self, hash: &[u8; 32], now: Time) -> Result<Option<Arc<Identity>>, Refused> {
-        let found = (self.files)(hash, now).map_err(|why| Refused::Because("a token of a file", why))?;
-        Ok(found.map(|identity| Arc::new(Credential::File { hash: *hash }.of(identity))))
+    fn of_file(&self, id: &str, hash: [u8; 32], now: Time) -> Result<Option<Arc<Identity>>, Refused> {
+        let Some(keys) = &self.keys else { return Ok(None) };
+        let found = self.files.identity(keys, (id, &hash), now);
+        let found = found.map_err(|why| Refused::Because("a token of a file", why))?;
+        Ok(found.map(|identity| Arc::new(Credential::File { id: id.to_owned(), hash }.of(identity))))
+    }
+
+    /// Without keys nobody knows which certificates were revoked.
+    fn is_revoked(&self, serial: &[u8]) -> bool {
+        self.keys.as_ref().is_none_or(|keys| keys.is_revoked(serial))
     }
 
     fn of_bootstrap(&self, id: &str, hash: [u8; 32], now: Time) -> Result<Option<Arc<Identity>>, Refused> {

@@ -5,7 +5,7 @@
 
 use crate::cluster_keys::from_url_safe;
 use crate::cluster_keys::token::TOKEN_BYTES_MAX;
-use coracle_http::{HeaderMap, header};
+use coracle_http::{HeaderMap, HeaderValue, header};
 
 /// The subprotocol of WebSocket that carries a token: a page in a browser cannot set `Authorization`.
 const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
@@ -50,6 +50,16 @@ fn of_websocket(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
     text(from_url_safe(encoded).ok_or("the token in the subprotocol is not base64")?).map(Some)
 }
 
+/// A header of subprotocols without those that carry a token. `None`: nothing is left.
+pub fn without_token(value: &HeaderValue) -> Option<HeaderValue> {
+    let Ok(text) = value.to_str() else { return Some(value.clone()) };
+    if !text.contains(SUBPROTOCOL) {
+        return Some(value.clone());
+    }
+    let left: Vec<&str> = text.split(',').map(str::trim).filter(|one| !one.starts_with(SUBPROTOCOL)).collect();
+    Some(left).filter(|left| !left.is_empty()).and_then(|left| HeaderValue::from_str(&left.join(", ")).ok())
+}
+
 fn text(token: Vec<u8>) -> Result<String, &'static str> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err("the token is too long");
@@ -60,7 +70,6 @@ fn text(token: Vec<u8>) -> Result<String, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coracle_http::HeaderValue;
 
     #[test]
     fn what_a_request_shows() {
@@ -101,5 +110,17 @@ mod tests {
             ],
             Ok(Some("first")),
         );
+    }
+
+    #[test]
+    fn no_token_goes_on() {
+        for (value, expected) in [
+            ("v5.channel.k8s.io", Some("v5.channel.k8s.io")),
+            ("base64url.bearer.authorization.k8s.io.YQ,v5.channel.k8s.io, v4", Some("v5.channel.k8s.io, v4")),
+            ("base64url.bearer.authorization.k8s.io.YQ", None),
+        ] {
+            let left = without_token(&HeaderValue::from_static(value));
+            assert_eq!(left, expected.map(HeaderValue::from_static), "{value}");
+        }
     }
 }

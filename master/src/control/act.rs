@@ -5,12 +5,10 @@ use super::correlate::{Correlator, Telling};
 use super::event::{cut_message, document, moment, name_of, namespace_of};
 use super::intent::{About, Contents, Doing, EventDraft, Intent, Item, Refusal};
 use super::rules::ControlRules;
-use super::settings::{Own, Settings, Zones};
+use super::settings::{Own, Settings, TokenSigner, Zones};
 use super::view::{EVENTS, namespace_key};
-use super::wakes::{Wake, Wakes};
 use crate::agents::Agents;
 use crate::commit::{Change, CommitError, Made, NamespaceError, Outcome, Registry, Terms, Writer};
-use crate::figures;
 use crate::prepare::{self, InvalidDocument, Ownership, Part, Preconditions, Standing};
 use crate::store::{Damage, Stored};
 use crate::zones::zone;
@@ -23,7 +21,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 /// Damaged files that are told as events; the log and `/readyz?verbose` name all of them.
@@ -39,7 +36,8 @@ pub struct Gate {
     own: Option<Arc<Own>>,
     node_grace: Duration,
     /// `None`: no agent is asked.
-    agents: Option<Agents>,
+    pub(super) agents: Option<Agents>,
+    signer: Option<TokenSigner>,
     rules: ControlRules,
 }
 
@@ -51,7 +49,8 @@ impl Gate {
     pub fn new(registry: Arc<Registry>) -> Gate {
         let (tales, correlator) = (AtomicU64::new(0), Mutex::default());
         let (node_grace, rules) = (Settings::NODE_GRACE, ControlRules::default());
-        Gate { registry, tales, correlator, workloads: true, own: None, node_grace, agents: None, rules }
+        let (own, agents, signer) = (None, None, None);
+        Gate { registry, tales, correlator, workloads: true, own, node_grace, agents, signer, rules }
     }
 
     /// Recounts the usage of a namespace's quotas.
@@ -83,32 +82,14 @@ impl Gate {
         Gate { rules, ..self }
     }
 
+    /// Signs the tokens of Secrets.
+    pub fn signing(self, signer: Option<TokenSigner>) -> Gate {
+        Gate { signer, ..self }
+    }
+
     /// Asks the agents what their pods take.
     pub fn measured_by(self, agents: Agents) -> Gate {
         Gate { agents: Some(agents), ..self }
-    }
-
-    /// Asks the agents of these nodes for the usage of their pods. A separate thread waits for the answers and passes
-    /// them on as a wake.
-    pub fn measure(&self, nodes: impl Iterator<Item = String>, wakes: &Wakes) {
-        let Some(agents) = &self.agents else { return };
-        if wakes.fill.measuring.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let asked = nodes.filter_map(|node| agents.reach(&node)).collect();
-        let theirs = wakes.clone();
-        let ask = move || {
-            let usages = figures::ask(asked).unwrap_or_else(|error| {
-                log::warn!("what pods take is not known: the agents cannot be asked: {error}");
-                Vec::new()
-            });
-            theirs.fill.measuring.store(false, Ordering::Release);
-            theirs.send(|| Wake::Measured(usages));
-        };
-        if let Err(error) = thread::Builder::new().name("figures".into()).spawn(ask) {
-            wakes.fill.measuring.store(false, Ordering::Release);
-            log::warn!("what pods take is not known: no thread to ask the agents: {error}");
-        }
     }
 
     pub fn settings(&self) -> Settings {
@@ -117,6 +98,7 @@ impl Gate {
             node_grace: self.node_grace,
             own,
             authority: self.registry.authority(),
+            signer: self.signer.clone(),
             zones: Zones(zone),
             measured: self.agents.is_some(),
             rules: self.rules,

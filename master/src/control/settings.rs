@@ -26,11 +26,25 @@ pub struct Settings {
     pub own: Option<Arc<Own>>,
     /// The certificate that `kube-root-ca.crt` holds. `None`: this master has none.
     pub authority: Option<Arc<str>>,
+    /// `None`: no key signs tokens.
+    pub signer: Option<TokenSigner>,
     pub zones: Zones,
     /// Agents report the usage of pods to this master.
     pub measured: bool,
     pub rules: ControlRules,
 }
+
+/// Whose the token of a Secret is.
+pub struct TokenSubject<'a> {
+    pub namespace: &'a str,
+    pub secret: &'a str,
+    pub account: &'a str,
+    pub uid: &'a str,
+}
+
+/// Signs the token of a Secret: the same subject gives the same token.
+#[derive(Clone)]
+pub struct TokenSigner(pub Arc<dyn Fn(&TokenSubject<'_>) -> String + Send + Sync>);
 
 /// Time zones by name; an empty name is the zone of this host.
 #[derive(Clone, Copy)]
@@ -71,6 +85,7 @@ impl Default for Settings {
             node_grace: Settings::NODE_GRACE,
             own: None,
             authority: None,
+            signer: None,
             zones: Zones::default(),
             measured: false,
             rules: ControlRules::default(),

@@ -271,3 +271,176 @@ fn is_prefixed_path(key: &str) -> bool {
         is_subdomain(domain) && !path.is_empty() && path.bytes().all(plain)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authorize::Decision;
+    use coracle_http::{HeaderName, HeaderValue};
+
+    fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
+            headers.append(name, HeaderValue::from_str(value).expect("a value"));
+        }
+        headers
+    }
+
+    #[test]
+    fn what_headers_ask_for() {
+        let nobody = |uid: &str, groups: &str, extra: &str| {
+            format!(
+                "requested &user.DefaultInfo{{Name:\"\", UID:{uid:?}, Groups:[]string{groups}, \
+                 Extra:map[string][]string{extra}}} without impersonating a user name"
+            )
+        };
+        for (fields, expected) in [
+            (vec![("accept", "x")], Ok(None)),
+            (vec![("impersonate-user", "")], Ok(None)),
+            (vec![("impersonate-group", "g1")], Err(nobody("", "{\"g1\"}", "(nil)"))),
+            (vec![("impersonate-uid", "u1")], Err(nobody("u1", "(nil)", "(nil)"))),
+            (vec![("impersonate-extra-a", "x")], Err(nobody("", "(nil)", "{\"a\":[]string{\"x\"}}"))),
+            (
+                vec![
+                    ("impersonate-user", "bob"),
+                    ("impersonate-group", "g1"),
+                    ("impersonate-group", "g2"),
+                    ("impersonate-uid", "u"),
+                    ("impersonate-extra-example.com%2fa", "x"),
+                    ("impersonate-extra-example.com%2fa", "y"),
+                    ("impersonate-extra-b%", "z"),
+                ],
+                Ok(Some(WantedUser {
+                    name: "bob".into(),
+                    uid: "u".into(),
+                    groups: vec!["g1".into(), "g2".into()],
+                    extra: BTreeMap::from([
+                        ("example.com/a".to_owned(), vec!["x".to_owned(), "y".to_owned()]),
+                        ("b%".to_owned(), vec!["z".to_owned()]),
+                    ]),
+                })),
+            ),
+        ] {
+            assert_eq!(wanted(&headers(&fields)), expected, "{fields:?}");
+        }
+    }
+
+    /// Who `client` becomes who lists pods in namespace a, where an authorizer allows these.
+    fn decided(client: &Identity, first: Option<Mode>, fields: &[(&str, &str)], allowed: &[&str]) -> String {
+        let wanted = wanted(&headers(fields)).expect("an impersonation").expect("a user");
+        let authorizer = |attributes: &Attributes, _: &Identity| {
+            let Attributes::Resource { verb, resource, subresource, namespace, name, .. } = attributes else {
+                return Decision::NoOpinion(String::new());
+            };
+            let asked = format!("{verb} {}.{}/{subresource} {namespace}/{name}", resource.plural, resource.group);
+            match allowed.iter().any(|one| *one == asked || *one == "all") {
+                true => Decision::Allowed(String::new()),
+                false => Decision::NoOpinion(String::new()),
+            }
+        };
+        let attributes = Attributes::resource("list", &Resource::core("pods"), "", ("a", ""));
+        let attempt = Attempt { wanted: &wanted, attributes: &attributes, client, authorizer: &authorizer };
+        match attempt.decide(first) {
+            Ok((becomes, mode)) => format!("{mode:?} {} {}", becomes.user, becomes.groups.join(",")),
+            Err(status) => status.message,
+        }
+    }
+
+    const ON: &str = "impersonate-on:user-info:list pods./ a/";
+    const BOB: &str = "impersonate:user-info users.authentication.k8s.io/ /bob";
+
+    #[test]
+    fn who_a_client_becomes() {
+        let alice = Identity { user: "alice".into(), ..Identity::none() };
+        let check = |fields: &[(&str, &str)], allowed: &[&str], expected: &str| {
+            assert_eq!(decided(&alice, None, fields, allowed), expected, "{fields:?} {allowed:?}");
+        };
+        let user = |name: &'static str| ("impersonate-user", name);
+        let on = |mode: &str| {
+            format!(
+                "pods is forbidden: User \"alice\" cannot impersonate-on:{mode}:list resource \"pods\" in API group \
+                 \"\" in the namespace \"a\""
+            )
+        };
+        check(&[user("bob")], &[], &on("user-info"));
+        check(&[user("system:serviceaccount:n:s")], &[], &on("serviceaccount"));
+        check(&[user("system:node:n1")], &[], &on("arbitrary-node"));
+        check(&[user("bob")], &[ON, BOB], "UserInfo bob system:authenticated");
+        let whom = "users.authentication.k8s.io \"bob\" is forbidden: User \"alice\" cannot impersonate:user-info \
+                    resource \"users\" in API group \"authentication.k8s.io\" at the cluster scope";
+        check(&[user("bob")], &[ON], whom);
+        check(&[user("bob")], &[BOB], &on("user-info"));
+        check(&[user("bob")], &["impersonate users./ /bob"], "Legacy bob system:authenticated");
+        let anonymous = "UserInfo system:anonymous system:unauthenticated";
+        check(&[user("system:anonymous")], &["all"], anonymous);
+        check(&[user("bob"), ("impersonate-group", "g")], &["all"], "UserInfo bob g,system:authenticated");
+        let without = "UserInfo bob system:unauthenticated";
+        check(&[user("bob"), ("impersonate-group", "system:unauthenticated")], &["all"], without);
+        let masters = [user("bob"), ("impersonate-group", "system:masters")];
+        check(&masters, &["all"], "Legacy bob system:masters,system:authenticated");
+        let why = "groups.authentication.k8s.io \"system:masters\" is forbidden: User \"alice\" cannot \
+                   impersonate:user-info resource \"groups\" in API group \"authentication.k8s.io\" at the cluster \
+                   scope: impersonating the system:masters group is not allowed";
+        check(&masters, &[ON, BOB], why);
+        let account = "ServiceAccount system:serviceaccount:n:s \
+                       system:serviceaccounts,system:serviceaccounts:n,system:authenticated";
+        check(&[user("system:serviceaccount:n:s")], &["all"], account);
+        let grouped = [user("system:serviceaccount:n:s"), ("impersonate-group", "only")];
+        check(&grouped, &["all"], "Legacy system:serviceaccount:n:s only,system:authenticated");
+        check(&[user("system:node:n1")], &["all"], "ArbitraryNode system:node:n1 system:nodes,system:authenticated");
+        let plain = ["impersonate users./ /system:node:n1"];
+        check(&[user("system:node:n1")], &plain, "Legacy system:node:n1 system:authenticated");
+    }
+
+    #[test]
+    fn the_mode_of_before_comes_first() {
+        let alice = Identity { user: "alice".into(), ..Identity::none() };
+        let check = |fields: &[(&str, &str)], expected: &str| {
+            let allowed = ["impersonate users./ /bob"];
+            let mut all = vec![("impersonate-user", "bob")];
+            all.extend_from_slice(fields);
+            assert_eq!(decided(&alice, Some(Mode::Legacy), &all, &allowed), expected, "{fields:?}");
+        };
+        check(&[], "Legacy bob system:authenticated");
+        let refused = |what: &str, resource: &str, group: &str| {
+            format!(
+                "{what} is forbidden: User \"alice\" cannot impersonate resource {resource:?} in API group {group:?} at \
+                 the cluster scope"
+            )
+        };
+        check(&[("impersonate-group", "g")], &refused("groups \"g\"", "groups", ""));
+        let group = "authentication.k8s.io";
+        check(&[("impersonate-uid", "u")], &refused("uids.authentication.k8s.io \"u\"", "uids", group));
+        let extra = refused("userextras.authentication.k8s.io \"x\"", "userextras/scopes", group);
+        check(&[("impersonate-extra-scopes", "x")], &extra);
+    }
+
+    #[test]
+    fn a_service_account_becomes_its_own_node() {
+        let extra = BTreeMap::from([(NODE_NAME.to_owned(), vec!["n1".to_owned()])]);
+        let agent = Identity { user: "system:serviceaccount:n:s".into(), extra, ..Identity::none() };
+        let allowed = [
+            "impersonate-on:associated-node:list pods./ a/",
+            "impersonate:associated-node nodes.authentication.k8s.io/ /*",
+        ];
+        let becomes = |node: &str| decided(&agent, None, &[("impersonate-user", node)], &allowed);
+        assert_eq!(becomes("system:node:n1"), "AssociatedNode system:node:n1 system:nodes,system:authenticated");
+        assert!(becomes("system:node:n2").contains("cannot impersonate-on:arbitrary-node:list"));
+    }
+
+    #[test]
+    fn extra_values_of_constrained_modes() {
+        let values = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
+        for (key, given, fits) in [
+            ("example.com/a/b", values(&["x"]), true),
+            ("", values(&["x"]), false),
+            ("scopes", values(&["x"]), false),
+            ("Example.com/a", values(&["x"]), false),
+            ("example.com/", values(&["x"]), false),
+            ("example.com/a", values(&["x", ""]), false),
+        ] {
+            assert_eq!(unfit(key, &given).is_none(), fits, "{key} {given:?}");
+        }
+    }
+}
