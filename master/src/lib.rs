@@ -139,14 +139,13 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let plain = Port { identify, ..Port::of_this_host(limits) };
     let local = local::start(&config.admin_socket, handler.clone(), root)
         .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
-    let network =
-        match listener.map(|listener| network::start(listener, handler, plain)).transpose() {
-            Ok(network) => network,
-            Err(error) => {
-                local.stop();
-                return Err(format!("serve on --listen: {error}"));
-            }
-        };
+    let network = match listener.map(|listener| network::start(listener, handler, plain)).transpose() {
+        Ok(network) => network,
+        Err(error) => {
+            local.stop();
+            return Err(format!("serve on --listen: {error}"));
+        }
+    };
     // Last: they keep a processor busy for a while, and nobody who asks waits for them.
     let control = match Control::start(shared, gate, (wakes, inbox)) {
         Ok(control) => control,

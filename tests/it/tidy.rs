@@ -105,6 +105,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("agents", &[]),
     ("commit", &["admit", "authorize", "making", "prepare", "store"]),
     ("cluster_keys", &["commit", "making", "store"]),
+    ("authenticate", &["cluster_keys", "making", "store"]),
     ("authorize", &["call", "store", "through"]),
     ("control", &["agents", "commit", "figures", "making", "prepare", "store"]),
     ("figures", &[]),
@@ -119,6 +120,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "serve",
         &[
             "agents",
+            "authenticate",
             "authorize",
             "call",
             "cluster_keys",
@@ -129,6 +131,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "making",
             "page",
             "prepare",
+            "query",
             "render",
             "store",
             "through",

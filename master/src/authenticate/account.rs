@@ -28,7 +28,9 @@ pub type Look<'a> = &'a dyn Fn(&Key) -> Result<Option<Stored>, String>;
 pub fn identity(verified: &Verified) -> Identity {
     let (namespace, account) = match verified {
         Verified::Bound(claims) => (&claims.bearer.namespace, claims.bearer.serviceaccount.clone()),
-        Verified::Legacy(claims) => (&claims.namespace, Bound { name: claims.account.clone(), uid: claims.uid.clone() }),
+        Verified::Legacy(claims) => {
+            (&claims.namespace, Bound { name: claims.account.clone(), uid: claims.uid.clone() })
+        }
     };
     let mut groups = groups_of(namespace).to_vec();
     groups.push(Identity::AUTHENTICATED.to_owned());
@@ -46,7 +48,10 @@ fn extra(claims: &Claims) -> BTreeMap<String, Vec<String>> {
             extra.insert(name.to_owned(), vec![value.to_owned()]);
         }
     };
-    say(CREDENTIAL_ID, &Some(&claims.jti).filter(|id| !id.is_empty()).map(|id| format!("JTI={id}")).unwrap_or_default());
+    say(
+        CREDENTIAL_ID,
+        &Some(&claims.jti).filter(|id| !id.is_empty()).map(|id| format!("JTI={id}")).unwrap_or_default(),
+    );
     if let Some(pod) = &claims.bearer.pod {
         say("authentication.kubernetes.io/pod-name", &pod.name);
         say("authentication.kubernetes.io/pod-uid", &pod.uid);
@@ -259,7 +264,12 @@ mod tests {
                 vec![account(), ("secrets", "s", uid("x"))],
                 "secret UID (x) does not match service account secret ref claim (us)",
             ),
-            (Claims { sub: "system:serviceaccount:ns:admin".into(), ..free() }, 0, vec![account()], "sub claim is invalid"),
+            (
+                Claims { sub: "system:serviceaccount:ns:admin".into(), ..free() },
+                0,
+                vec![account()],
+                "sub claim is invalid",
+            ),
         ];
         for (claims, seconds, objects, expected) in rows {
             let look = cluster(&objects);
@@ -311,13 +321,15 @@ mod tests {
             json!({"user": user, "uid": uid, "groups": groups, "extra": extra})
         };
         let groups = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
-        let whoever = |extra: Value| json!({"user": "system:serviceaccount:ns:sa", "uid": "u", "groups": groups, "extra": extra});
+        let whoever =
+            |extra: Value| json!({"user": "system:serviceaccount:ns:sa", "uid": "u", "groups": groups, "extra": extra});
         let id = |name: &str| format!("authentication.kubernetes.io/{name}");
         assert_eq!(shown(&Verified::Legacy(LegacyClaims::new("ns", "s", &bound("sa", "u")))), whoever(json!({})));
         let secret = claims(None, None, Some(bound("s", "us")));
         assert_eq!(shown(&Verified::Bound(secret)), whoever(json!({CREDENTIAL_ID: ["JTI=id"]})));
         let pod = claims(Some(bound("p", "up")), Some(bound("n", "")), None);
-        let extra = json!({CREDENTIAL_ID: ["JTI=id"], id("pod-name"): ["p"], id("pod-uid"): ["up"], id("node-name"): ["n"]});
+        let extra =
+            json!({CREDENTIAL_ID: ["JTI=id"], id("pod-name"): ["p"], id("pod-uid"): ["up"], id("node-name"): ["n"]});
         assert_eq!(shown(&Verified::Bound(pod)), whoever(extra));
         let node = claims(None, Some(bound("n", "un")), None);
         let extra = json!({CREDENTIAL_ID: ["JTI=id"], id("node-name"): ["n"], id("node-uid"): ["un"]});

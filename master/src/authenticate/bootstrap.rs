@@ -32,7 +32,8 @@ pub fn identity((id, secret): (&str, &[u8; 32]), now: Time, look: Look<'_>) -> R
     let name = format!("bootstrap-token-{id}");
     let key = Key { resource: Resource::core("secrets"), namespace: CLUSTER.to_owned(), name };
     let Some(stored) = look(&key)? else { return Ok(None) };
-    let object: Value = serde_json::from_slice(&stored.json).map_err(|error| format!("{key} cannot be read: {error}"))?;
+    let object: Value =
+        serde_json::from_slice(&stored.json).map_err(|error| format!("{key} cannot be read: {error}"))?;
     let said = |field: &str| base64::decode(text(&object["data"], field)).unwrap_or_default();
     if text(&object, "type") != SECRET_TYPE || !object["metadata"]["deletionTimestamp"].is_null() {
         return Ok(None);
@@ -127,8 +128,7 @@ mod tests {
                 namespace: "kube-system".into(),
                 name: "bootstrap-token-abcdef".into(),
             };
-            let stored =
-                Stored::new(Arc::new(key.clone()), Revision(1), secret.to_string().into(), Default::default());
+            let stored = Stored::new(Arc::new(key.clone()), Revision(1), secret.to_string().into(), Default::default());
             let look = move |asked: &Key| Ok((*asked == key).then(|| stored.clone()));
             let found = identity(("abcdef", &shown), now, &look);
             let groups = found.map(|found| {

@@ -69,9 +69,8 @@ impl Known {
     fn take(&mut self, list: TokenList) {
         let mut before = std::mem::take(&mut self.seen);
         let limited = list.tokens.iter().filter(|token| token.life_s > 0);
-        self.seen = limited
-            .map(|token| (token.id.clone(), before.remove(&token.id).unwrap_or_else(Instant::now)))
-            .collect();
+        self.seen =
+            limited.map(|token| (token.id.clone(), before.remove(&token.id).unwrap_or_else(Instant::now))).collect();
         self.list = Some(list);
     }
 }

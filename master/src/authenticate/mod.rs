@@ -4,6 +4,7 @@
 //!
 //!     presented      the token that a request shows
 //!     account        a token of a service account against the objects that it depends on
+//!     certificate    the user and groups in a client certificate
 //!     bootstrap      tokens of Secrets, by which hosts join
 //!     files          tokens that commands have made
 //!     remembered     signatures that were found good
@@ -13,6 +14,7 @@
 
 mod account;
 mod bootstrap;
+mod certificate;
 mod credential;
 mod files;
 mod presented;

@@ -53,8 +53,7 @@ impl Bench {
         self.put("pods", "ns", "p", json!({"metadata": {"uid": "up"}}));
         let bound = |name: &str, uid: &str| Bound { name: name.into(), uid: uid.into() };
         let (pod, serviceaccount) = (Some(bound("p", "up")), bound("sa", "u"));
-        let bearer =
-            Bearer { namespace: "ns".into(), node: None, pod, secret: None, serviceaccount, warnafter: None };
+        let bearer = Bearer { namespace: "ns".into(), node: None, pod, secret: None, serviceaccount, warnafter: None };
         let life = Life { seconds, warn_after: None };
         self.keys.token(&Claims::new(bearer, own_audience(), "id".into(), self.authenticator.now(), life))
     }
@@ -173,7 +172,10 @@ fn a_token_of_a_file_ends_with_its_line() {
     let wish = TokenWish { user: "ann".into(), groups: vec!["staff".into()], ..TokenWish::default() };
     let token = change(&|list| list.make(wish.clone(), now_s, [7; 64].map(|byte| byte)).unwrap_or_default());
     let identity = bench.bearer(&token).expect("it is in the file");
-    assert_eq!((identity.user.as_str(), &*identity.groups), ("ann", &["staff", Identity::AUTHENTICATED].map(str::to_owned)[..]));
+    assert_eq!(
+        (identity.user.as_str(), &*identity.groups),
+        ("ann", &["staff", Identity::AUTHENTICATED].map(str::to_owned)[..])
+    );
     assert!(bench.authenticator.still_valid(&identity));
     let (id, _) = token.split_once('.').expect("two parts");
     assert!(bench.bearer(&format!("{id}.0123456789abcdef")).is_err());

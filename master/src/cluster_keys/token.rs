@@ -372,9 +372,14 @@ mod tests {
     fn when() {
         let claims = claims();
         let (late, early) = ("service account token has expired", "service account token is not valid yet");
-        for (seconds, expected) in
-            [(0, Ok(())), (660, Ok(())), (661, Err(late)), (-60, Ok(())), (-61, Err(early)), (i64::from(i32::MAX), Err(late))]
-        {
+        for (seconds, expected) in [
+            (0, Ok(())),
+            (660, Ok(())),
+            (661, Err(late)),
+            (-60, Ok(())),
+            (-61, Err(early)),
+            (i64::from(i32::MAX), Err(late)),
+        ] {
             assert_eq!(claims.check_time(at(seconds)), expected, "{seconds}");
         }
     }

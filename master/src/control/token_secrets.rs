@@ -31,9 +31,15 @@ pub struct SecretView {
 enum Credential {
     /// Its content is somebody else's business.
     None,
-    Account { name: String, uid: String, document: Stored },
+    Account {
+        name: String,
+        uid: String,
+        document: Stored,
+    },
     /// `None`: no end. An end that cannot be read is over.
-    Bootstrap { ends: Option<Option<Time>> },
+    Bootstrap {
+        ends: Option<Option<Time>>,
+    },
 }
 
 impl View for SecretView {
@@ -173,8 +179,7 @@ mod tests {
         let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
         for (key, object) in objects {
             let key = Arc::new(key.clone());
-            let new =
-                Stored::new(key.clone(), Revision(3), object.to_string().into_bytes().into(), Default::default());
+            let new = Stored::new(key.clone(), Revision(3), object.to_string().into_bytes().into(), Default::default());
             cluster.apply(&Event { key, revision: Revision(3), old: None, new: Some(new) }, Duration::ZERO);
         }
         cluster

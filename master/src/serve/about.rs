@@ -25,7 +25,9 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
         ServerDocument::Metrics => return Ok(serve.metrics.answer(&*serve.registry.store, kinds)),
         ServerDocument::Nothing => return Ok(nothing()),
         ServerDocument::Issuer => return issuer(serve, "application/json", |_| issuer::configuration()),
-        ServerDocument::KeySet => return issuer(serve, issuer::KEY_SET_TYPE, |keys| issuer::key_set(&keys.verifying())),
+        ServerDocument::KeySet => {
+            return issuer(serve, issuer::KEY_SET_TYPE, |keys| issuer::key_set(&keys.verifying()));
+        }
         ServerDocument::Versions => return listed(kinds, true, headers),
         ServerDocument::Groups => return listed(kinds, false, headers),
         ServerDocument::Swagger => return description::of_all(serve, headers),

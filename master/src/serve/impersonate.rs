@@ -1,7 +1,7 @@
 //! The request of a client that acts as another user: what follows sees only the user that the client has become.
 
-use super::impersonation::{Attempt, Mode, wanted};
 use super::Serve;
+use super::impersonation::{Attempt, Mode, wanted};
 use crate::authorize::Attributes;
 use crate::fault::Fault;
 use coracle_http::{HeaderName, Request};

@@ -79,11 +79,8 @@ fn in_go(WantedUser { name, uid, groups, extra }: &WantedUser) -> String {
     let quoted = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
     let list = if groups.is_empty() { "(nil)".to_owned() } else { format!("{{{}}}", quoted(groups)) };
     let entries = extra.iter().map(|(key, values)| format!("{key:?}:[]string{{{}}}", quoted(values)));
-    let map = if extra.is_empty() {
-        "(nil)".to_owned()
-    } else {
-        format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
-    };
+    let map =
+        if extra.is_empty() { "(nil)".to_owned() } else { format!("{{{}}}", entries.collect::<Vec<_>>().join(", ")) };
     format!("&user.DefaultInfo{{Name:{name:?}, UID:{uid:?}, Groups:[]string{list}, Extra:map[string][]string{map}}}")
 }
 
@@ -146,8 +143,7 @@ impl Attempt<'_> {
         if !stays && !becomes.iter().any(|one| one == group) {
             becomes.push(group.to_owned());
         }
-        let (user, uid, extra, credential) =
-            (name.clone(), uid.clone(), extra.clone(), self.client.credential.clone());
+        let (user, uid, extra, credential) = (name.clone(), uid.clone(), extra.clone(), self.client.credential.clone());
         Ok(Identity { user, uid, groups: becomes, extra, credential })
     }
 
@@ -267,9 +263,8 @@ fn unfit(key: &str, values: &[String]) -> Option<String> {
 /// `example.com/a/b`.
 fn is_prefixed_path(key: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%/".contains(&byte);
-    key.split_once('/').is_some_and(|(domain, path)| {
-        is_subdomain(domain) && !path.is_empty() && path.bytes().all(plain)
-    })
+    key.split_once('/')
+        .is_some_and(|(domain, path)| is_subdomain(domain) && !path.is_empty() && path.bytes().all(plain))
 }
 
 #[cfg(test)]
