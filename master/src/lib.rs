@@ -14,6 +14,7 @@ pub mod command;
 pub mod commit;
 pub mod config;
 pub mod control;
+pub mod credentials;
 pub mod fault;
 pub mod figures;
 pub mod form;
@@ -35,11 +36,11 @@ mod zones;
 
 use crate::agents::Agents;
 use crate::authenticate::{Authenticator, WithoutCredentials};
-use crate::cluster_keys::ClusterKeys;
-use crate::cluster_keys::token::{Bound, LegacyClaims};
+use crate::cluster_keys::names::{NameSources, ServerNames};
+use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
 use crate::config::Config;
-use crate::control::{Control, Gate, Own, TokenSigner};
+use crate::control::{Control, Gate, Own};
 use crate::making::Maker;
 use crate::serve::Serve;
 use crate::store::{FlatStore, KindRow, Sketch, Store, StoreRules};
@@ -53,7 +54,7 @@ use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
 use coracle_program::notify::notify;
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -107,7 +108,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     );
     let registry = Registry::new(kinds, shared.clone(), maker);
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
-    let keys = ClusterKeys::open(&registry).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
+    let keys = ClusterKeys::open(&registry, keys_of(config)).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
     let registry = Arc::new(registry.trusting(keys.as_deref().map(ClusterKeys::authority)));
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
@@ -122,7 +123,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     }
     neighbours::tell_of_overlaps(config.service_cidr);
     let agents = Agents::of_this_host(config.agent_sockets.clone());
-    let gate = gate(config, registry.clone(), agents.clone()).signing(keys.clone().map(signer));
+    let gate = gate(config, registry.clone(), agents.clone()).signing(keys.clone(), None);
     let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()));
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
     let serve = Serve::new(registry.clone(), keys).asked_by(authenticator.clone()).asking(agents).kept_by(upkeep);
@@ -162,6 +163,28 @@ pub fn start(config: &Config) -> Result<Master, String> {
     Ok(Master { store, registry, control, network, local })
 }
 
+/// What the keys of the cluster are made for.
+pub fn keys_of(config: &Config) -> KeyOptions {
+    KeyOptions {
+        data_dir: config.data_dir.clone(),
+        names: server_names(config),
+        server_files: config.tls_cert.clone().zip(config.tls_key.clone()),
+        client_authorities: config.client_ca.clone(),
+    }
+}
+
+/// The names of the server, as this host is now.
+pub fn server_names(config: &Config) -> ServerNames {
+    let services: Vec<IpAddr> = config.service_cidr.nth(0).map(IpAddr::V4).into_iter().collect();
+    ServerNames::of(&NameSources {
+        host: making::host_name().as_deref(),
+        addresses: &cluster_keys::host::addresses(),
+        services: &services,
+        domain: &config.cluster_domain,
+        more: &config.tls_names,
+    })
+}
+
 /// Where the intents of the controllers become writes.
 fn gate(config: &Config, registry: Arc<Registry>, agents: Agents) -> Gate {
     let own = Own { range: config.service_cidr, host: making::host_name(), balancer: config.balancer };
@@ -170,14 +193,6 @@ fn gate(config: &Config, registry: Arc<Registry>, agents: Agents) -> Gate {
         .awaiting_nodes_for(config.node_monitor_grace)
         .keeping(own)
         .measured_by(agents)
-}
-
-/// Signs the tokens of Secrets.
-fn signer(keys: Arc<ClusterKeys>) -> TokenSigner {
-    TokenSigner(Arc::new(move |subject| {
-        let account = Bound { name: subject.account.to_owned(), uid: subject.uid.to_owned() };
-        keys.legacy_token(&LegacyClaims::new(subject.namespace, subject.secret, &account))
-    }))
 }
 
 fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {

@@ -1,6 +1,9 @@
 //! What the controllers know besides objects. PURE.
 
 use super::rules::ControlRules;
+use super::signing::Permission;
+use crate::cluster_keys::ClusterKeys;
+use crate::cluster_keys::token::{Bound, LegacyClaims};
 use coracle_api::strategy::Cidr;
 use jiff::tz::TimeZone;
 use std::sync::Arc;
@@ -28,6 +31,8 @@ pub struct Settings {
     pub authority: Option<Arc<str>>,
     /// `None`: no key signs tokens.
     pub signer: Option<TokenSigner>,
+    /// `None`: no request for a certificate is approved by rule.
+    pub may_request: Option<Permission>,
     pub zones: Zones,
     /// Agents report the usage of pods to this master.
     pub measured: bool,
@@ -45,6 +50,15 @@ pub struct TokenSubject<'a> {
 /// Signs the token of a Secret: the same subject gives the same token.
 #[derive(Clone)]
 pub struct TokenSigner(pub Arc<dyn Fn(&TokenSubject<'_>) -> String + Send + Sync>);
+
+impl TokenSigner {
+    pub fn of(keys: Arc<ClusterKeys>) -> TokenSigner {
+        TokenSigner(Arc::new(move |subject| {
+            let account = Bound { name: subject.account.to_owned(), uid: subject.uid.to_owned() };
+            keys.legacy_token(&LegacyClaims::new(subject.namespace, subject.secret, &account))
+        }))
+    }
+}
 
 /// Time zones by name; an empty name is the zone of this host.
 #[derive(Clone, Copy)]
@@ -86,6 +100,7 @@ impl Default for Settings {
             own: None,
             authority: None,
             signer: None,
+            may_request: None,
             zones: Zones::default(),
             measured: false,
             rules: ControlRules::default(),

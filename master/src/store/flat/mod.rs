@@ -66,7 +66,7 @@ pub mod trial;
 mod trouble;
 mod volatile;
 
-pub use backup::{Backup, Restored, read as read_backup, restore};
+pub use backup::{Backup, Restored, is_key_name, read as read_backup, restore};
 pub use content::OBJECT_BYTES_MAX;
 pub use disk::identity;
 pub use disk_error::DiskError;
