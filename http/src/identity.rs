@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+const ADMINISTRATOR: &str = "system:admin";
+/// The group of all nodes.
+const NODES: &str = "system:nodes";
+
 /// A user with a name, uid, groups and extra values. The default is nobody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
@@ -27,10 +31,21 @@ impl Identity {
         Identity { user, uid, groups, extra, credential: None }
     }
 
+    /// Whether it is one client's alone. Many have no credentials, and on a port without authentication all are the
+    /// administrator.
+    pub fn is_personal(&self) -> bool {
+        !["", Identity::ANONYMOUS, ADMINISTRATOR].contains(&self.user.as_str())
+    }
+
+    /// An agent of a host of this cluster.
+    pub fn is_node(&self) -> bool {
+        self.groups.iter().any(|group| group == NODES)
+    }
+
     /// The user of a port without authentication, where reaching the port is the proof: the user may do everything.
     pub fn administrator() -> Identity {
         let groups = ["system:masters", Identity::AUTHENTICATED];
-        Identity { user: "system:admin".to_owned(), groups: groups.map(str::to_owned).to_vec(), ..Identity::none() }
+        Identity { user: ADMINISTRATOR.to_owned(), groups: groups.map(str::to_owned).to_vec(), ..Identity::none() }
     }
 
     /// The client of a port with authentication that shows nothing.

@@ -90,7 +90,7 @@ pub fn run(config: &Config, shutdown: impl FnOnce()) -> ExitCode {
 /// Everything that can fail is tried in an order that leaves nothing behind; the error is one line.
 pub fn start(config: &Config) -> Result<Master, String> {
     let limits = Limits::EDGE;
-    system::enough(config.listen.map(|_| &limits), Some(&LocalLimits::HOST), system::granted())
+    system::enough(config.listen.map(|_| &limits).as_slice(), Some(&LocalLimits::HOST), system::granted())
         .map_err(|shortage| shortage.to_string())?;
     let listener = match config.listen {
         Some(address) => Some(network::listen(address).map_err(|error| format!("--listen {address}: {error}"))?),

@@ -26,8 +26,8 @@ const SYSTEM: &[(&str, &str)] = &[
     ("http/src/local.rs", "the local socket and its folder"),
     ("http/src/socket_file.rs", "opens the file of a Unix socket as it lies there"),
     ("http/src/outbound.rs", "outbound connections: the client's, and those of an answer that is fetched elsewhere"),
-    ("http/src/client.rs", "the agent's calls"),
-    ("http/src/tls.rs", "carries TLS over a connection that somebody made"),
+    ("http/src/client.rs", "the agent's calls, and the file of its token"),
+    ("http/src/tls/", "carries TLS over a connection that somebody made"),
     (
         "program/src/resident.rs",
         "sets the allocator, for which it starts the program once more, and gives free memory and code at rest back",
@@ -200,7 +200,7 @@ const ONLY_IN: &[(&str, &str)] = &[
     ("tiny_http::", "http/src/local"),
     ("bollard::", "agent/src/runtime/docker"),
     ("domain::", "agent/src/network/dns/"),
-    ("embedded_tls::", "http/src/tls.rs"),
+    ("rustls::", "http/"),
     ("socket2::", "http/"),
 ];
 

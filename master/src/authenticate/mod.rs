@@ -114,18 +114,29 @@ impl Authenticator {
         sender: &RequestSender<'_>,
         without: WithoutCredentials,
     ) -> Result<Arc<Identity>, Unidentified> {
-        let shown = presented::token(sender.headers).map_err(|why| Refused::Because("a token", why.to_owned()));
-        let found = shown.and_then(|shown| match shown {
-            Some(token) => self.token(&token, &own_audience()).map(|accepted| accepted.identity),
-            None => Ok(match without {
-                WithoutCredentials::Administrator => self.administrator.clone(),
-                WithoutCredentials::Anonymous => self.anonymous.clone(),
-            }),
-        });
-        found.map_err(|refused| {
+        self.shown(sender, without).map_err(|refused| {
             self.tell(sender, &refused);
             Unidentified("Unauthorized".to_owned())
         })
+    }
+
+    /// A certificate comes first, and whoever it names is not asked for a token.
+    fn shown(&self, sender: &RequestSender<'_>, without: WithoutCredentials) -> Result<Arc<Identity>, Refused> {
+        if let Some(certificate) = sender.certificate
+            && let Some(identity) = certificate::identity(certificate)
+        {
+            if self.is_revoked(&certificate.serial) {
+                let why = format!("the certificate of {:?} was revoked", certificate.common_name);
+                return Err(Refused::Because("a certificate", why));
+            }
+            return Ok(Arc::new(identity));
+        }
+        let token = presented::token(sender.headers).map_err(|why| Refused::Because("a token", why.to_owned()))?;
+        match (token, without) {
+            (Some(token), _) => self.token(&token, &own_audience()).map(|accepted| accepted.identity),
+            (None, WithoutCredentials::Administrator) => Ok(self.administrator.clone()),
+            (None, WithoutCredentials::Anonymous) => Ok(self.anonymous.clone()),
+        }
     }
 
     /// Whose a token is. `wanted`: the audiences, of which one must be the token's.
