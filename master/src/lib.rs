@@ -6,6 +6,7 @@
 
 pub mod admit;
 pub mod agents;
+pub mod authenticate;
 pub mod authorize;
 pub mod call;
 pub mod cluster_keys;
@@ -37,6 +38,7 @@ mod zones;
 
 use crate::agents::Agents;
 use crate::authorize::{Attributes, Authorizer};
+use crate::authenticate::{Authenticator, WithoutCredentials};
 use crate::cluster_keys::names::{NameSources, ServerNames};
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
@@ -126,8 +128,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let agents = Agents::of_this_host(config.agent_sockets.clone());
     let gate =
         gate(config, registry.clone(), agents.clone()).signing(keys.clone(), Some(may_request(registry.authorizer())));
+    let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()));
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
-    let serve = Serve::new(registry.clone(), keys).asking(agents).kept_by(upkeep);
+    let serve = Serve::new(registry.clone(), keys).asked_by(authenticator.clone()).asking(agents).kept_by(upkeep);
     let store::Health { damaged, edits, .. } = shared.health();
     gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
     gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
@@ -136,16 +139,18 @@ pub fn start(config: &Config) -> Result<Master, String> {
     registry.follow_kinds(Box::new(move |_| kinds_changed.kinds_changed()));
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
-    let local = local::start(&config.admin_socket, handler.clone(), LocalPort::of_root(LocalLimits::HOST))
+    let identify = authenticator.identifying(WithoutCredentials::Administrator);
+    let root = LocalPort { identify: identify.clone(), ..LocalPort::of_root(LocalLimits::HOST) };
+    let plain = Port { identify, ..Port::of_this_host(limits) };
+    let local = local::start(&config.admin_socket, handler.clone(), root)
         .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
-    let network =
-        match listener.map(|listener| network::start(listener, handler, Port::of_this_host(limits))).transpose() {
-            Ok(network) => network,
-            Err(error) => {
-                local.stop();
-                return Err(format!("serve on --listen: {error}"));
-            }
-        };
+    let network = match listener.map(|listener| network::start(listener, handler, plain)).transpose() {
+        Ok(network) => network,
+        Err(error) => {
+            local.stop();
+            return Err(format!("serve on --listen: {error}"));
+        }
+    };
     // Last: they keep a processor busy for a while, and nobody who asks waits for them.
     let control = match Control::start(shared, gate, (wakes, inbox)) {
         Ok(control) => control,

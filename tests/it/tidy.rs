@@ -109,6 +109,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("agents", &[]),
     ("commit", &["admit", "authorize", "making", "prepare", "store"]),
     ("cluster_keys", &["commit", "making", "store"]),
+    ("authenticate", &["cluster_keys", "making", "store"]),
     ("authorize", &["call", "store", "through"]),
     ("control", &["agents", "cluster_keys", "commit", "figures", "making", "prepare", "store"]),
     ("figures", &[]),
@@ -123,6 +124,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "serve",
         &[
             "agents",
+            "authenticate",
             "authorize",
             "call",
             "cluster_keys",
@@ -133,6 +135,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "making",
             "page",
             "prepare",
+            "query",
             "render",
             "store",
             "through",

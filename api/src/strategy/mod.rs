@@ -108,6 +108,7 @@ pub use flow::{FLOW_SCHEMA, PRIORITY_LEVEL};
 pub use kinds::*;
 pub use lease::LEASE;
 pub use limits::{LIMIT_RANGE, RESOURCE_QUOTA};
+pub use names::is_subdomain;
 pub use namespace::NAMESPACE;
 pub use networking::{INGRESS, INGRESS_CLASS, NETWORK_POLICY};
 pub use node::NODE;

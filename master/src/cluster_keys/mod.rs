@@ -13,6 +13,7 @@ pub mod clock;
 pub mod files;
 pub mod host;
 pub mod issued;
+pub mod issuer;
 pub mod names;
 pub mod pem;
 pub mod request;
@@ -336,6 +337,11 @@ impl ClusterKeys {
         &self.folder
     }
 
+    /// The public keys that verify tokens.
+    pub fn verifying(&self) -> Vec<issuer::VerifyingCoordinates> {
+        self.accounts.public()
+    }
+
     /// Numbers that nobody can guess.
     pub fn random<const N: usize>(&self) -> [u8; N] {
         self.entropy.bytes()
@@ -389,7 +395,7 @@ fn url_safe(bytes: &[u8]) -> String {
     base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-fn from_url_safe(text: &str) -> Option<Vec<u8>> {
+pub fn from_url_safe(text: &str) -> Option<Vec<u8>> {
     if text.contains(['+', '/', '=', '\n', '\r']) {
         return None;
     }

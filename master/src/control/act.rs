@@ -5,14 +5,12 @@ use super::correlate::{Correlator, Telling};
 use super::event::{cut_message, document, moment, name_of, namespace_of};
 use super::intent::{About, Doing, EventDraft, Intent, Refusal};
 use super::rules::ControlRules;
-use super::settings::{Own, Settings, Zones};
+use super::settings::{Own, Settings, TokenSigner, Zones};
 use super::signing::Permission;
 use super::view::EVENTS;
-use super::wakes::{Wake, Wakes};
 use crate::agents::Agents;
 use crate::cluster_keys::ClusterKeys;
 use crate::commit::{Change, CommitError, Made, NamespaceError, Outcome, Registry, Terms, Writer};
-use crate::figures;
 use crate::prepare::{self, InvalidDocument, Ownership, Part, Preconditions, Standing};
 use crate::store::Damage;
 use crate::zones::zone;
@@ -24,7 +22,6 @@ use coracle_api::strategy::{Deleting, DeletionPropagation, bind, namespace};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 /// Damaged files that are told as events; the log and `/readyz?verbose` name all of them.
@@ -40,7 +37,7 @@ pub struct Gate {
     own: Option<Arc<Own>>,
     node_grace: Duration,
     /// `None`: no agent is asked.
-    agents: Option<Agents>,
+    pub(super) agents: Option<Agents>,
     rules: ControlRules,
     /// `None`: nothing is signed.
     pub(super) keys: Option<Arc<ClusterKeys>>,
@@ -99,35 +96,13 @@ impl Gate {
         Gate { agents: Some(agents), ..self }
     }
 
-    /// Asks the agents of these nodes for the usage of their pods. A separate thread waits for the answers and passes
-    /// them on as a wake.
-    pub fn measure(&self, nodes: impl Iterator<Item = String>, wakes: &Wakes) {
-        let Some(agents) = &self.agents else { return };
-        if wakes.fill.measuring.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let asked = nodes.filter_map(|node| agents.reach(&node)).collect();
-        let theirs = wakes.clone();
-        let ask = move || {
-            let usages = figures::ask(asked).unwrap_or_else(|error| {
-                log::warn!("what pods take is not known: the agents cannot be asked: {error}");
-                Vec::new()
-            });
-            theirs.fill.measuring.store(false, Ordering::Release);
-            theirs.send(|| Wake::Measured(usages));
-        };
-        if let Err(error) = thread::Builder::new().name("figures".into()).spawn(ask) {
-            wakes.fill.measuring.store(false, Ordering::Release);
-            log::warn!("what pods take is not known: no thread to ask the agents: {error}");
-        }
-    }
-
     pub fn settings(&self) -> Settings {
         let own = self.own.clone().filter(|_| self.workloads);
         Settings {
             node_grace: self.node_grace,
             own,
             authority: self.registry.authority(),
+            signer: self.keys.clone().map(TokenSigner::of),
             may_request: self.may_request.clone(),
             zones: Zones(zone),
             measured: self.agents.is_some(),

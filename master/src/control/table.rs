@@ -23,7 +23,8 @@ use super::storage::{binding, ephemeral, volumes};
 use super::view::{EndpointsView, LeaseView, NamespaceView, ServiceView, SliceView};
 use super::{
     addresses, autoscale, balancer, budgets, cron, disruption, endpoints, events, evictions, expulsion, garbage,
-    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, schedule, signing, ttl, unplaced,
+    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, schedule, signing, token_secrets, ttl,
+    unplaced,
 };
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};
@@ -161,6 +162,10 @@ fn housekeeping() -> Vec<Controller> {
             .follows(Follow::view::<NamespaceView>(itself))
             .follows(Follow::view::<namespaces::FurnitureView>(namespaces::by_namespace))
             .follows(Departures { awaited: namespaces::ending, keys: namespaces::by_departure }),
+        row("token secrets", token_secrets::all, token_secrets::decide)
+            .follows(Follow::view::<token_secrets::SecretView>(itself))
+            .follows(Follow::view::<token_secrets::AccountView>(token_secrets::by_account))
+            .follows(Follow::News(News::ClockSet)),
         row("quotas", quotas::all, quotas::decide)
             .follows(Follow::view::<quotas::QuotaView>(quotas::itself))
             .follows(Follow::view::<ServiceView>(quotas::by_service))

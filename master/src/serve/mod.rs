@@ -22,6 +22,8 @@ mod finish;
 mod giving;
 mod go_json;
 mod health;
+mod impersonate;
+mod impersonation;
 mod lists;
 mod log;
 mod metrics;
@@ -119,6 +121,8 @@ impl Serve {
         let kinds = self.registry.kinds();
         let route = call::parse(&kinds, method, path, query);
         let attributes = Attributes::of(&route, method, path);
+        let acting = impersonate::acting(self, &attributes, request)?;
+        let request = acting.as_ref().unwrap_or(request);
         if let Err(refusal) = self.authorizer.refused(&attributes, &request.identity) {
             return match &route {
                 // Whoever watches over this server would restart it.
