@@ -78,6 +78,7 @@ mod service_ports;
 mod service_rules;
 mod signing;
 mod stateful;
+mod subject;
 mod systems;
 mod templates;
 mod time_zone;
@@ -124,6 +125,7 @@ pub use rules::{
 pub use scale::SCALE;
 pub use scaling::{AUTOSCALER, DISRUPTION_BUDGET};
 pub use service::SERVICE;
+pub use subject::{KUBELET_SIGNERS, common_name};
 pub use signing::{APPROVAL, CLIENT_SIGNER, SIGNING_REQUEST, wants_masters};
 pub use stateful::STATEFUL_SET;
 pub use templates::{CONTROLLER_REVISION, POD_TEMPLATE};
