@@ -55,7 +55,7 @@ impl SecureState {
     }
 
     /// Says a trouble once in the log, and its end.
-    fn note(&self, address: SocketAddr, found: Option<String>) {
+    pub fn note(&self, address: SocketAddr, found: Option<String>) {
         let mut known = self.lock();
         if *known == found {
             return;
