@@ -119,6 +119,7 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
         let target = match master {
             Target::Unix(path) => path.display().to_string(),
             Target::Tcp { host, port } => format!("{host}:{port}"),
+            Target::Tls(target) => target.to_string(),
         };
         notes.push(format!("of the master at {target} it is known what it said last"));
     }

@@ -232,12 +232,14 @@ impl<'a> Pods<'a> {
         suspects.retain(|(uid, ..)| !self.heard.pods.contains_key(uid) && !self.assigned.gone.contains(uid));
         let mut ended = Vec::new();
         for (uid, namespace, name) in suspects {
-            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+            // A node may not ask for a pod that is gone, but it may list its own pods.
+            let fields = format!("metadata.name%3D{name},spec.nodeName%3D{}", self.node_name);
+            let path = format!("/api/v1/namespaces/{namespace}/pods?fieldSelector={fields}");
             match self.client.call(Method::GET, &path, None).await {
-                Ok(reply) if reply.status.as_u16() == 404 => ended.push(uid),
                 Ok(reply) if reply.status.is_success() => {
-                    let found: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-                    if is_of_another(&found, &uid, self.node_name) {
+                    let list: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+                    let is_gone = |found: &[Value]| found.iter().all(|pod| is_of_another(pod, &uid, self.node_name));
+                    if list["items"].as_array().is_some_and(|found| is_gone(found)) {
                         ended.push(uid);
                     }
                 }

@@ -22,6 +22,8 @@ mod finish;
 mod giving;
 mod go_json;
 mod health;
+mod impersonate;
+mod impersonation;
 mod lists;
 mod log;
 mod metrics;
@@ -86,7 +88,7 @@ impl Serve {
         // Kept until the answer is as it goes out: then the carriers count it.
         let mut _room = None;
         if pretty && is_json(&answer) {
-            match self.indent(request.caller.party(), std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()))) {
+            match self.indent(request.party(), std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()))) {
                 Ok((body, room)) => (answer.body, _room) = (body, room),
                 Err(fault) => answer = failure(Form::of_failure(version, &accept(&request.headers)), &fault),
             }
@@ -119,13 +121,15 @@ impl Serve {
         let kinds = self.registry.kinds();
         let route = call::parse(&kinds, method, path, query);
         let attributes = Attributes::of(&route, method, path);
-        if let Err(why) = (self.authorizer)(&attributes, &request.identity) {
+        let acting = impersonate::acting(self, &attributes, request)?;
+        let request = acting.as_ref().unwrap_or(request);
+        if let Err(refusal) = self.authorizer.refused(&attributes, &request.identity) {
             return match &route {
                 // Whoever watches over this server would restart it.
                 Ok(Route::Page(ServerDocument::Health(asked))) => {
                     Ok(health::bare(&*self.registry.store, asked).unwrap_or_else(nothing))
                 }
-                _ => Err(attributes.refusal(&request.identity, &why).into()),
+                _ => Err((*refusal).into()),
             };
         }
         match route? {
@@ -142,7 +146,7 @@ impl Serve {
                 *asked = metrics::Series::of(&call, matches!(patch::language(request), Ok(None)));
                 *pretty = call.options.pretty.unwrap_or(*pretty);
                 call.form = form(&call, &request.headers)?;
-                call.party = request.caller.party();
+                call.party = request.party();
                 call.identity = request.identity.clone();
                 let mut answer = match self.object(&call, request) {
                     Ok(answer) => answer,
@@ -245,6 +249,7 @@ fn unacceptable(kind: &Kind, why: Unacceptable) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::authorize::Decision;
     use crate::commit::tests::in_memory;
     use crate::page;
     use crate::render::discovery;
@@ -441,7 +446,9 @@ mod tests {
     #[test]
     fn nothing_is_answered_before_who_asks_is_known_and_may() {
         let (serve, store) = serve();
-        let serve = serve.authorized_by(|_, identity| Err(format!("{} may nothing", identity.groups.join(","))));
+        let serve = serve.authorized_by(|_: &Attributes, identity: &Identity| {
+            Decision::NoOpinion(format!("{} may nothing", identity.groups.join(",")))
+        });
         let before = store.revision();
         let ask = |method: Method, path: &str| {
             let identity =
@@ -541,11 +548,11 @@ mod tests {
     #[test]
     fn reviews_tell_who_asks() {
         let (serve, _) = serve();
-        let serve = serve.authorized_by(|attributes, identity| match attributes {
+        let serve = serve.authorized_by(|attributes: &Attributes, identity: &Identity| match attributes {
             Attributes::Resource { verb, .. } if identity.user == "eve" && verb == "delete" => {
-                Err("she may not".to_owned())
+                Decision::NoOpinion("she may not".to_owned())
             }
-            _ => Ok(()),
+            _ => Decision::Allowed(String::new()),
         });
         let ask = |group: &str, plural: &str, spec: serde_json::Value| {
             let identity =
