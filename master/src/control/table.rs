@@ -188,8 +188,7 @@ fn housekeeping() -> Vec<Controller> {
         row("signing requests", all::<SigningRequestView>, signing::decide)
             .follows(Follow::view::<SigningRequestView>(itself))
             .follows(Follow::Kind { of: signing::RIGHTS, only: |_| true, shelf: None, keys: signing::by_rights }),
-        row("node certificates", signing::no_departure, signing::revoke)
-            .follows(Follow::nodes(signing::by_departure)),
+        row("node certificates", signing::no_departure, signing::revoke).follows(Follow::nodes(signing::by_departure)),
         row("disruption", disruption::all, disruption::decide).follows(Follow::pods(disruption::by_pod)).workload(),
     ]
 }
