@@ -34,7 +34,10 @@ mod tests {
             identity(&ClientCertificate { common_name, organizations, serial, fingerprint: [0xab; 32] })
         };
         let node = of("system:node:n1", &["system:nodes"]).expect("a user");
-        assert_eq!((node.user.as_str(), node.groups.join(",")), ("system:node:n1", "system:nodes,system:authenticated".to_owned()));
+        assert_eq!(
+            (node.user.as_str(), node.groups.join(",")),
+            ("system:node:n1", "system:nodes,system:authenticated".to_owned())
+        );
         assert_eq!(node.extra[CREDENTIAL_ID], [format!("X509SHA256={}", "ab".repeat(32))]);
         let credential = Credential::Certificate { serial: vec![7], fingerprint: [0xab; 32] };
         assert_eq!(Credential::behind(&node), Ok(Some(credential)));
