@@ -31,6 +31,7 @@ use crate::facts::clock::now;
 use crate::facts::heard::MasterPods;
 use crate::facts::naming::{CONFIG_FILE, Source, Tag, mirror_name, mirrored_name};
 use crate::facts::shown::Shown;
+use crate::facts::view::ViewPart;
 use crate::facts::wanted::Wanted;
 use crate::running::probe::carried_over;
 use crate::status::is_final;
@@ -71,7 +72,7 @@ pub async fn run(
     client: Client,
     about: NodeFacts,
     mut shown: watch::Receiver<Arc<Shown>>,
-    mut heard: watch::Receiver<Arc<MasterPods>>,
+    mut heard: ViewPart<MasterPods>,
 ) {
     let mut report = Report {
         client,
@@ -92,9 +93,11 @@ pub async fn run(
             changed = shown.changed() => if changed.is_err() { return },
             changed = heard.changed() => if changed.is_err() { return },
             Ok(()) = report.about.address.changed() => heartbeat = Instant::now(),
+            // The node is told anew: only a status is sent as long as it is registered.
+            Ok(()) = report.about.pod_cidr.changed() => (report.registered, heartbeat) = (false, Instant::now()),
         }
         sleep(SETTLE).await;
-        let (seen, known) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
+        let (seen, known) = (shown.borrow_and_update().clone(), heard.now().unwrap_or_default());
         let states = |all: &[Condition]| -> Vec<bool> { all.iter().map(|one| one.holds).collect() };
         let differs = !report.conditions.is_empty() && states(&report.conditions) != states(&own_conditions(&seen));
         // A master that came later than its agent hears of the node as soon as it answers.
@@ -166,7 +169,9 @@ impl Report {
         for (key, value) in document["metadata"]["labels"].as_object().into_iter().flatten() {
             node["metadata"]["labels"][key] = value.clone();
         }
-        node["spec"]["podCIDR"] = document["spec"]["podCIDR"].clone();
+        if let Some(pods) = document["spec"].get("podCIDR") {
+            node["spec"]["podCIDR"] = pods.clone();
+        }
         if node != before {
             let Some(reply) = self.call(Method::PUT, &path, Some(&node)).await else { return false };
             if !reply.status.is_success() {

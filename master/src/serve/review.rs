@@ -20,13 +20,13 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     let mut question =
         prepare::question(call.kind, &call.namespace, question, serve.rules(call), now, wish.ownership())
             .map_err(|unfit| Fault::unfit(call, "", unfit))?;
-    let Identity { user, uid, groups, extra } = (*request.identity).clone();
+    let Identity { user, uid, groups, extra, .. } = (*request.identity).clone();
     reply(&mut question, &Asker { name: user, uid, groups, extra }, now).map_err(Fault::bad_request)?;
     if let Some(attributes) = Attributes::of_review(&question["spec"]) {
         question["status"] = access(serve, &attributes, &about(&question["spec"], &request.identity));
     }
     if token::is_review(call.kind) {
-        question["status"] = token::review(serve, &question["spec"], now);
+        question["status"] = token::review(serve, &question["spec"]);
     }
     let rendered = render::document(call.form, Message::of(call.shown), &question, wall_clock());
     let mut answer = shown(call, StatusCode::CREATED, rendered);
@@ -44,7 +44,7 @@ fn about(spec: &Value, asker: &Identity) -> Identity {
         return asker.clone();
     }
     let extra = spec["extra"].as_object().into_iter().flatten().map(|(key, said)| (key.clone(), texts(said)));
-    Identity { user, uid: named("uid"), groups, extra: extra.collect() }
+    Identity { user, uid: named("uid"), groups, extra: extra.collect(), ..Identity::none() }
 }
 
 /// The status of an access review.

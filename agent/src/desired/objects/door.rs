@@ -7,39 +7,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::Arc;
 
 use coracle_http::client::Client;
-use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::kept::Kept;
 use super::requests;
 use super::room::{KnownObjects, SharedObjects, Shelf};
 use crate::desired::follow::{News, Voice, follow};
-use crate::desired::master::cluster_of;
-use crate::facts::objects::Objects;
-use crate::facts::source_state::SourceState;
+use crate::desired::watched::cluster_of;
+use crate::facts::view::ViewWriter;
 
 /// Objects that are watched at once, each over a connection of its own; what is beyond waits, and the log says so.
 const WATCHES_MAX: usize = 192;
 
 /// Never ends.
-pub async fn run(
-    client: Client,
-    voice: Voice,
-    kept: Kept,
-    mut pods: watch::Receiver<Option<SourceState>>,
-    out: watch::Sender<Arc<Objects>>,
-) {
+pub async fn run(client: Client, voice: Voice, kept: Kept, view: ViewWriter) {
     let (folder, unkept, mut attempts) = (kept.folder.clone(), kept.unkept.clone(), 0);
-    let room = Rc::new(SharedObjects::new(KnownObjects::new(kept), out));
+    let mut pods = view.part(|view| &view.assigned);
+    let room = Rc::new(SharedObjects::new(KnownObjects::new(kept), view));
     let _requests = Task(spawn_local(requests::run(client.clone(), room.clone())).abort_handle());
     let mut silent = voice.watch();
     let mut watches: BTreeMap<(Shelf, String), Task> = BTreeMap::new();
     loop {
-        if let Some(pods) = &*pods.borrow_and_update() {
-            let changed = room.state.borrow_mut().use_for(pods);
+        if let Some(pods) = pods.now() {
+            let changed = room.state.borrow_mut().use_for(&pods);
             if changed {
                 watches.clear();
             }
