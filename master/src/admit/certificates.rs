@@ -6,8 +6,10 @@ use coracle_api::meta::Resource;
 use coracle_api::strategy::doc::text;
 use serde_json::Value;
 
-const SIGNERS: Resource =
-    Resource { group: std::borrow::Cow::Borrowed("certificates.k8s.io"), plural: std::borrow::Cow::Borrowed("signers") };
+const SIGNERS: Resource = Resource {
+    group: std::borrow::Cow::Borrowed("certificates.k8s.io"),
+    plural: std::borrow::Cow::Borrowed("signers"),
+};
 
 /// The stored request names the signer: the document may name another.
 pub(super) fn approval(request: &AdmissionRequest<'_>) -> Result<(), String> {

@@ -129,9 +129,8 @@ impl Bucket {
 fn make_room(buckets: &mut BTreeMap<String, Bucket>, limit: &Limit, now: Duration) {
     buckets.retain(|_, bucket| bucket.filled(limit, now) < limit.burst);
     if buckets.len() >= BUCKETS_MAX {
-        let fullest = buckets.iter().max_by(|(_, one), (_, other)| {
-            one.filled(limit, now).total_cmp(&other.filled(limit, now))
-        });
+        let fullest =
+            buckets.iter().max_by(|(_, one), (_, other)| one.filled(limit, now).total_cmp(&other.filled(limit, now)));
         if let Some(key) = fullest.map(|(key, _)| key.clone()) {
             buckets.remove(&key);
         }
@@ -146,8 +145,9 @@ fn whole(seconds: f64) -> u32 {
 /// Refuses an event of a source that has said too much. The clock and the buckets are the registry's.
 pub(super) fn judge(request: &AdmissionRequest<'_>, event: &Value) -> Result<(), Refusal> {
     let Some(take) = request.events else { return Ok(()) };
-    take(&EventKeys::of(request, event)).map_err(|TooManyEvents { why, retry_after_s }| {
-        Refusal::TooMany { why: format!("Too many requests: {why}"), retry_after_s }
+    take(&EventKeys::of(request, event)).map_err(|TooManyEvents { why, retry_after_s }| Refusal::TooMany {
+        why: format!("Too many requests: {why}"),
+        retry_after_s,
     })
 }
 

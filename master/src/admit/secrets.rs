@@ -35,12 +35,7 @@ pub fn judge_added(account: &Value, pod: &Value) -> Result<(), String> {
     added.try_for_each(|container| container_keeps(account, &secrets, container, "ephemeral container"))
 }
 
-fn container_keeps(
-    account: &Value,
-    secrets: &HashSet<&str>,
-    container: &Value,
-    word: &str,
-) -> Result<(), String> {
+fn container_keeps(account: &Value, secrets: &HashSet<&str>, container: &Value, word: &str) -> Result<(), String> {
     let own = text(container, "name");
     let foreign = |secret: &str| !secret.is_empty() && !secrets.contains(secret);
     for variable in list(container, "env") {

@@ -361,8 +361,10 @@ mod tests {
         };
         let mut mirror = bound("n1", volumes("of-mirror", "of-mirror"));
         mirror["metadata"]["annotations"] = json!({coracle_api::annotations::MIRROR: "x"});
-        let volume = |claim: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": claim},
-            "csi": {"nodeStageSecretRef": {"namespace": "drivers", "name": format!("key-{claim}")}}}});
+        let volume = |claim: &str| {
+            json!({"spec": {"claimRef": {"namespace": "ns", "name": claim},
+            "csi": {"nodeStageSecretRef": {"namespace": "drivers", "name": format!("key-{claim}")}}}})
+        };
         Objects::default()
             .with("pods/ns/a", bound("n1", volumes("s1", "c1")))
             .with("pods/ns/b", bound("n2", volumes("s2", "c2")))
@@ -480,18 +482,27 @@ mod tests {
             ("get pods/log ns a", ""),
             ("get pods/exec ns a", ""),
             ("deletecollection pods ns - spec.nodeName=n1", ""),
-            ("list coordination.k8s.io:leases kube-node-lease -",
-                "can only get, create, update, patch, or delete a node lease"),
-            ("get coordination.k8s.io:leases kube-node-lease n2",
-                "can only access node lease with the same name as the requesting node"),
-            ("get coordination.k8s.io:leases ns n1", "can only access leases in the \"kube-node-lease\" system namespace"),
+            (
+                "list coordination.k8s.io:leases kube-node-lease -",
+                "can only get, create, update, patch, or delete a node lease",
+            ),
+            (
+                "get coordination.k8s.io:leases kube-node-lease n2",
+                "can only access node lease with the same name as the requesting node",
+            ),
+            (
+                "get coordination.k8s.io:leases ns n1",
+                "can only access leases in the \"kube-node-lease\" system namespace",
+            ),
             ("get storage.k8s.io:csinodes - n2", "can only access CSINode with the same name as the requesting node"),
             ("list storage.k8s.io:csinodes - -", "can only get, create, update, patch, or delete a CSINode"),
             ("get storage.k8s.io:volumeattachments - other", STRANGE),
             ("list storage.k8s.io:volumeattachments - -", "can only get individual resources of this type"),
             ("list storage.k8s.io:storageclasses - -", ""),
-            ("list resource.k8s.io:resourceslices - -",
-                "can only list/watch/deletecollection resourceslices with nodeName field selector"),
+            (
+                "list resource.k8s.io:resourceslices - -",
+                "can only list/watch/deletecollection resourceslices with nodeName field selector",
+            ),
             ("list resource.k8s.io:resourceclaims ns -", "can only get individual resources of this type"),
             ("get events ns e", ""),
             ("list namespaces - -", ""),

@@ -48,7 +48,11 @@ impl Authorizer for NodeAuthorizer {
 
     fn rules(&self, identity: &Identity, _namespace: &str) -> RuleList {
         let error = "node authorizer does not support user rule resolution".to_owned();
-        node_of(identity).map_or_else(RuleList::default, |_| RuleList { incomplete: true, error, ..RuleList::default() })
+        node_of(identity).map_or_else(RuleList::default, |_| RuleList {
+            incomplete: true,
+            error,
+            ..RuleList::default()
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A change on its way into the store: the stored object and the document to write. PURE.
 
-use crate::admit::Remarks;
 use super::change::{Committed, Outcome, Terms};
+use crate::admit::Remarks;
 use crate::prepare::{Draft, Standing};
 use crate::store::{Stored, UNSEEN, Write};
 use coracle_api::kinds::Kind;
@@ -24,7 +24,13 @@ impl ReadBack {
 
     pub(super) fn unchanged(self) -> Option<Committed> {
         let ReadBack::Object(stored, _) = self else { return None };
-        Some(Committed { stored, outcome: Outcome::Unchanged, warnings: Vec::new(), advice: Vec::new(), notes: Vec::new() })
+        Some(Committed {
+            stored,
+            outcome: Outcome::Unchanged,
+            warnings: Vec::new(),
+            advice: Vec::new(),
+            notes: Vec::new(),
+        })
     }
 }
 

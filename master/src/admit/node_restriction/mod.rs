@@ -91,9 +91,7 @@ fn pod(request: &AdmissionRequest<'_>, node: &str, object: &Value) -> Result<(),
             Err(format!("node {node:?} can only delete pods with spec.nodeName set to itself").into())
         }
         // A pod that nobody can read may be another node's.
-        Delete if request.old.is_none() => {
-            Err(format!("node {node:?} can only delete pods that can be read").into())
-        }
+        Delete if request.old.is_none() => Err(format!("node {node:?} can only delete pods that can be read").into()),
         Delete => Ok(()),
         Update => {
             let words = "can only create and delete mirror pods";
@@ -193,7 +191,9 @@ fn own_node(request: &AdmissionRequest<'_>, node: &str, object: &Value) -> Resul
         }
         (Update, Some(old)) => {
             if !is_empty(&spec["configSource"]) && !same(&spec["configSource"], &old["spec"]["configSource"]) {
-                return Err(format!("node {node:?} is not allowed to update configSource to a new non-nil configSource"));
+                return Err(format!(
+                    "node {node:?} is not allowed to update configSource to a new non-nil configSource"
+                ));
             }
             if !same(&spec["taints"], &old["spec"]["taints"]) {
                 return Err(format!("node {node:?} is not allowed to modify taints"));
@@ -290,7 +290,10 @@ fn lies_on(volume: &Value, node: &str) -> bool {
     let names_node = |term: &Value| {
         list(term, "matchExpressions").iter().any(|rule| {
             let values = list(rule, "values");
-            rule["key"] == "kubernetes.io/hostname" && rule["operator"] == "In" && values.len() == 1 && values[0] == *node
+            rule["key"] == "kubernetes.io/hostname"
+                && rule["operator"] == "In"
+                && values.len() == 1
+                && values[0] == *node
         })
     };
     !terms.is_empty() && terms.iter().all(names_node)

@@ -25,11 +25,7 @@ fn cluster() -> Objects {
 }
 
 /// The refusal of a change by node n1; empty if there is none.
-fn refusal(
-    text: &str,
-    operation: AdmissionOperation,
-    (name, old, object): (&str, Option<&Value>, &Value),
-) -> String {
+fn refusal(text: &str, operation: AdmissionOperation, (name, old, object): (&str, Option<&Value>, &Value)) -> String {
     let (resource, subresource) = text.split_once('/').unwrap_or((text, ""));
     let subresource =
         ["", "status", "eviction", "token", "resize"].into_iter().find(|known| *known == subresource).expect("known");
@@ -65,7 +61,10 @@ fn pods_that_a_node_makes() {
             &|pod| pod["metadata"]["annotations"] = json!({}),
             "pod does not have \"kubernetes.io/config.mirror\" annotation, node \"n1\" can only create mirror pods",
         ),
-        (&|pod| pod["spec"]["nodeName"] = json!("n2"), "node \"n1\" can only create pods with spec.nodeName set to itself"),
+        (
+            &|pod| pod["spec"]["nodeName"] = json!("n2"),
+            "node \"n1\" can only create pods with spec.nodeName set to itself",
+        ),
         (
             &|pod| pod["metadata"]["ownerReferences"] = json!([]),
             "node \"n1\" can only create pods with an owner reference set to itself",
@@ -152,14 +151,8 @@ fn the_node_itself() {
         create(&object(json!({"kubernetes.io/foo": "1"}))),
         "node \"n1\" is not allowed to set the following labels: kubernetes.io/foo"
     );
-    assert_eq!(
-        create(&json!({"metadata": {"name": "n8"}})),
-        "node \"n1\" is not allowed to modify node \"n8\""
-    );
-    assert_eq!(
-        create(&json!({"metadata": {"generateName": "n1"}})),
-        "node \"n1\" is not allowed to modify node \"\""
-    );
+    assert_eq!(create(&json!({"metadata": {"name": "n8"}})), "node \"n1\" is not allowed to modify node \"n8\"");
+    assert_eq!(create(&json!({"metadata": {"generateName": "n1"}})), "node \"n1\" is not allowed to modify node \"\"");
     let old = object(json!({"node-restriction.kubernetes.io/x": "1"}));
     let update = |change: &dyn Fn(&mut Value)| {
         let mut new = old.clone();
@@ -259,7 +252,8 @@ fn tokens_that_a_node_asks_for() {
     let token = |bound: Value, audiences: Value| {
         let token = json!({"spec": {"boundObjectRef": bound, "audiences": audiences}});
         let core = Resource::core("serviceaccounts");
-        let nothing = |_: &crate::authorize::Attributes, _: &Identity| crate::authorize::Decision::NoOpinion(String::new());
+        let nothing =
+            |_: &crate::authorize::Attributes, _: &Identity| crate::authorize::Decision::NoOpinion(String::new());
         let judged = ask_as(&cluster(), &node("n1"), (&core, "token"), (Create, "default", None), |request| {
             let mut request = request.clone();
             request.authorizer = &nothing;
@@ -278,7 +272,10 @@ fn tokens_that_a_node_asks_for() {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "x"});
     assert_eq!(token(secret, json!([])), "node requested token not bound to a pod");
     assert_eq!(token(bound("a", ""), json!([])), "node requested token with a pod binding without a uid");
-    assert_eq!(token(bound("b", "uid-b"), json!([])), "node requested token bound to a pod scheduled on a different node");
+    assert_eq!(
+        token(bound("b", "uid-b"), json!([])),
+        "node requested token bound to a pod scheduled on a different node"
+    );
     let why = "the UID in the bound object reference (x) does not match the UID in record. The object might have been \
                deleted and then recreated";
     assert_eq!(token(bound("a", "x"), json!([])), why);

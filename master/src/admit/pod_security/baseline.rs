@@ -176,9 +176,8 @@ pub(super) fn selinux_31(pod: PodView<'_>) -> Option<Violation> {
 fn selinux_of(pod: PodView<'_>, types: &[&str]) -> Option<Violation> {
     let options = |holder: &Value| holder["securityContext"]["seLinuxOptions"].clone();
     let has = |holder: &Value, field: &str| !text(&options(holder), field).is_empty();
-    let is_bad = |holder: &Value| {
-        !types.contains(&text(&options(holder), "type")) || has(holder, "user") || has(holder, "role")
-    };
+    let is_bad =
+        |holder: &Value| !types.contains(&text(&options(holder), "type")) || has(holder, "user") || has(holder, "role");
     let names = pod.bad(|container| is_bad(container));
     let setters = setters(is_bad(pod.spec), &names)?;
     let holders = || std::iter::once(pod.spec).chain(pod.containers());
@@ -195,19 +194,15 @@ fn selinux_of(pod: PodView<'_>, types: &[&str]) -> Option<Violation> {
             said.push(format!("{field} may not be set"));
         }
     }
-    violation(
-        "seLinuxOptions",
-        format!("{setters} set forbidden securityContext.seLinuxOptions: {}", said.join("; ")),
-    )
+    violation("seLinuxOptions", format!("{setters} set forbidden securityContext.seLinuxOptions: {}", said.join("; ")))
 }
 
 /// Before 1.19 annotations said the profile.
 pub(super) fn seccomp_annotations(pod: PodView<'_>) -> Option<Violation> {
     let own = pod.containers().map(|container| format!("{SECCOMP_OF_CONTAINER}{}", text(container, "name")));
     let keys: BTreeSet<String> = std::iter::once(SECCOMP.to_owned()).chain(own).collect();
-    let fine = |profile: &str| {
-        matches!(profile, "runtime/default" | "docker/default") || profile.starts_with("localhost/")
-    };
+    let fine =
+        |profile: &str| matches!(profile, "runtime/default" | "docker/default") || profile.starts_with("localhost/");
     let forbidden: BTreeSet<String> = annotations(pod)
         .filter(|(key, profile)| keys.contains(*key) && !fine(profile))
         .map(|(key, profile)| format!("{key}={}", go_quoted(profile)))

@@ -64,7 +64,8 @@ pub fn violations(asked: LevelVersion, pod: PodView<'_>) -> Vec<Violation> {
         let known = row.versions.iter().rev().find(|(since, _)| asked.version.is_at_least(*since));
         known.filter(|_| row.level <= asked.level).map(|(_, check)| *check)
     };
-    let replaced: Vec<usize> = CHECKS.iter().filter(|row| current(row).is_some()).filter_map(|row| row.replaces).collect();
+    let replaced: Vec<usize> =
+        CHECKS.iter().filter(|row| current(row).is_some()).filter_map(|row| row.replaces).collect();
     let rows = CHECKS.iter().enumerate().filter(|(at, _)| !replaced.contains(at));
     rows.filter_map(|(_, row)| current(row)?(pod)).collect()
 }

@@ -65,10 +65,12 @@ impl Policy {
     /// other wrong levels as `privileged`, and a wrong version as the latest.
     pub fn of(labels: &Value) -> (Policy, Vec<Problem>) {
         let mut problems = Vec::new();
-        let mut level = |mode: &str| read(labels, mode, &mut problems, level_of, "must be one of privileged, baseline, restricted");
+        let mut level =
+            |mode: &str| read(labels, mode, &mut problems, level_of, "must be one of privileged, baseline, restricted");
         let levels = ["enforce", "audit", "warn"].map(&mut level);
         let mut of_versions = Vec::new();
-        let mut version = |mode: &str| read(labels, mode, &mut of_versions, version_of, "must be \"latest\" or \"v1.x\"");
+        let mut version =
+            |mode: &str| read(labels, mode, &mut of_versions, version_of, "must be \"latest\" or \"v1.x\"");
         let versions = ["enforce-version", "audit-version", "warn-version"].map(&mut version);
         let problems = interleaved(problems, of_versions);
         let chosen = |at: usize, wrong: Level| LevelVersion {
@@ -166,7 +168,13 @@ mod tests {
         check(&[("enforce", "restricted"), ("warn", "baseline")], ["restricted:latest", none, "baseline:latest"], &[]);
         check(&[("warn", "restricted"), ("audit", "baseline")], [none, "baseline:latest", "restricted:latest"], &[]);
         check(
-            &[("warn", "x"), ("enforce", "nope"), ("enforce-version", "1.2"), ("audit", ""), ("audit-version", "v1.01")],
+            &[
+                ("warn", "x"),
+                ("enforce", "nope"),
+                ("enforce-version", "1.2"),
+                ("audit", ""),
+                ("audit-version", "v1.01"),
+            ],
             ["restricted:latest", none, none],
             &[
                 "metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"nope\": must be one of privileged, \

@@ -175,7 +175,8 @@ fn is_significant(pod: &Value, old: &Value) -> bool {
         let each = list(&of["spec"], field).iter();
         each.map(|container| (text(container, "name").to_owned(), text(container, "image").to_owned())).collect()
     };
-    let images = |of: &Value, field: &str| containers(of, field).into_iter().map(|(_, image)| image).collect::<Vec<_>>();
+    let images =
+        |of: &Value, field: &str| containers(of, field).into_iter().map(|(_, image)| image).collect::<Vec<_>>();
     let known = containers(old, "ephemeralContainers");
     ["containers", "initContainers"].into_iter().any(|field| images(pod, field) != images(old, field))
         || containers(pod, "ephemeralContainers").iter().any(|container| !known.contains(container))

@@ -72,7 +72,11 @@ fn what_baseline_refuses() {
     );
     check(
         BASELINE,
-        with(pod(&[json!({"seLinuxOptions": {"role": "r"}})]), "securityContext", json!({"seLinuxOptions": {"type": "t"}})),
+        with(
+            pod(&[json!({"seLinuxOptions": {"role": "r"}})]),
+            "securityContext",
+            json!({"seLinuxOptions": {"type": "t"}}),
+        ),
         "seLinuxOptions (pod and container \"a\" set forbidden securityContext.seLinuxOptions: type \"t\"; role may not \
          be set)",
     );
@@ -83,8 +87,11 @@ fn what_baseline_refuses() {
     );
     check(
         BASELINE,
-        with(pod(&[json!({"seccompProfile": {"type": "Unconfined"}})]), "securityContext",
-            json!({"seccompProfile": {"type": "Unconfined"}})),
+        with(
+            pod(&[json!({"seccompProfile": {"type": "Unconfined"}})]),
+            "securityContext",
+            json!({"seccompProfile": {"type": "Unconfined"}}),
+        ),
         "seccompProfile (pod and container \"a\" must not set securityContext.seccompProfile.type to \"Unconfined\")",
     );
     check(
@@ -155,16 +162,15 @@ fn what_restricted_refuses() {
     );
     check(
         RESTRICTED,
-        with(pod(&[fine.clone()]), "volumes",
-            json!([{"name": "v", "hostPath": {"path": "/"}}, {"name": "w", "nfs": {}}, {"name": "x", "csi": {}}])),
+        with(
+            pod(&[fine.clone()]),
+            "volumes",
+            json!([{"name": "v", "hostPath": {"path": "/"}}, {"name": "w", "nfs": {}}, {"name": "x", "csi": {}}]),
+        ),
         "restricted volume types (volumes \"v\", \"w\" use restricted volume types \"hostPath\", \"nfs\")",
     );
     // The users of Windows have other rights.
-    check(
-        RESTRICTED,
-        with(pod(&[json!({"runAsNonRoot": true})]), "os", json!({"name": "windows"})),
-        "",
-    );
+    check(RESTRICTED, with(pod(&[json!({"runAsNonRoot": true})]), "os", json!({"name": "windows"})), "");
 }
 
 #[test]
@@ -253,8 +259,8 @@ fn pods_of_a_namespace() {
     other_image["spec"]["containers"][0]["image"] = json!("b");
     assert_eq!(judged(&enforced, (&pods, ""), Some(&bad), &other_image).0, Err(refused.to_owned().into()));
     let good = pod(&[json!({})]);
-    let debugged = with(good.clone(), "ephemeralContainers",
-        json!([{"name": "d", "securityContext": {"privileged": true}}]));
+    let debugged =
+        with(good.clone(), "ephemeralContainers", json!([{"name": "d", "securityContext": {"privileged": true}}]));
     let why = refused.replace("\"a\"", "\"d\"");
     assert_eq!(judged(&enforced, (&pods, "ephemeralcontainers"), Some(&good), &debugged).0, Err(why.into()));
 }
@@ -277,7 +283,11 @@ fn workloads_are_warned_of() {
         (of("", "podtemplates"), json!({"template": bad})),
     ] {
         let enforced = cluster(&[("enforce", "baseline")]);
-        assert_eq!(judged(&enforced, (&resource, ""), None, &object), (Ok(()), vec![warning.to_owned()]), "{resource:?}");
+        assert_eq!(
+            judged(&enforced, (&resource, ""), None, &object),
+            (Ok(()), vec![warning.to_owned()]),
+            "{resource:?}"
+        );
         assert_eq!(judged(&cluster(&[]), (&resource, ""), None, &object), (Ok(()), Vec::new()), "{resource:?}");
         let silent = cluster(&[("enforce", "baseline"), ("warn", "privileged")]);
         assert_eq!(judged(&silent, (&resource, ""), None, &object), (Ok(()), Vec::new()), "{resource:?}");

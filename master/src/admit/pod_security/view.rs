@@ -29,7 +29,9 @@ pub fn told(violations: &[Violation]) -> String {
 
 impl<'a> PodView<'a> {
     pub(super) fn containers(self) -> impl Iterator<Item = &'a Value> {
-        ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |field| list(self.spec, field))
+        ["initContainers", "containers", "ephemeralContainers"]
+            .into_iter()
+            .flat_map(move |field| list(self.spec, field))
     }
 
     /// The names of the containers that are bad.
