@@ -38,8 +38,8 @@ pub mod usage;
 mod zones;
 
 use crate::agents::Agents;
-use crate::authorize::{Attributes, Authorizer};
 use crate::authenticate::Authenticator;
+use crate::authorize::{Attributes, Authorizer};
 use crate::cluster_keys::names::{NameSources, ServerNames};
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
@@ -94,8 +94,7 @@ pub fn run(config: &Config, shutdown: impl FnOnce()) -> ExitCode {
 /// Everything that can fail is tried in an order that leaves nothing behind; the error is one line.
 pub fn start(config: &Config) -> Result<Master, String> {
     let ports: Vec<&Limits> = [config.listen, config.secure_listen].iter().flatten().map(|_| &doors::LIMITS).collect();
-    system::enough(&ports, Some(&LocalLimits::HOST), system::granted())
-        .map_err(|shortage| shortage.to_string())?;
+    system::enough(&ports, Some(&LocalLimits::HOST), system::granted()).map_err(|shortage| shortage.to_string())?;
     let listener = match config.listen {
         Some(address) => Some(network::listen(address).map_err(|error| format!("--listen {address}: {error}"))?),
         None => None,

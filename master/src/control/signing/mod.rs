@@ -207,6 +207,7 @@ fn approve(look: &Look<'_>, view: &SigningRequestView, spec: &Spec, request: &Ce
         uid: spec.uid.clone(),
         groups: spec.groups.clone(),
         extra: spec.extra.clone(),
+        credential: None,
     };
     let found = approval(&spec.signer_name, &spec.username, request, Usages::of(&spec.usages));
     let Some((_, message)) = found.into_iter().find(|(subresource, _)| may(&identity, subresource)) else {
