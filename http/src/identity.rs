@@ -27,8 +27,13 @@ impl Identity {
 
     /// Nobody.
     pub const fn none() -> Identity {
-        let (user, uid, groups, extra) = (String::new(), String::new(), Vec::new(), BTreeMap::new());
-        Identity { user, uid, groups, extra, credential: None }
+        Identity {
+            user: String::new(),
+            uid: String::new(),
+            groups: Vec::new(),
+            extra: BTreeMap::new(),
+            credential: None,
+        }
     }
 
     /// Whether it is one client's alone. Many have no credentials, and on a port without authentication all are the
