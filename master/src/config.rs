@@ -33,6 +33,9 @@ const TLS_NAMES_MAX: usize = 64;
 pub struct Config {
     pub data_dir: PathBuf,
     pub listen: Option<SocketAddr>,
+    /// The secure port. None: there is none.
+    pub secure_listen: Option<SocketAddr>,
+    pub secure_clients: SecureClients,
     pub admin_socket: PathBuf,
     /// The directory of the agents' sockets, `NODE.sock` each.
     pub agent_sockets: PathBuf,
@@ -57,11 +60,22 @@ pub struct Config {
     pub workloads: bool,
 }
 
+/// Whose connections the secure port takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecureClients {
+    /// Programs of this host and pods of its agents.
+    Host,
+    /// Everybody who reaches the port.
+    Network,
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
             data_dir: "/var/lib/coracle/master".into(),
             listen: None,
+            secure_listen: None,
+            secure_clients: SecureClients::Host,
             admin_socket: "/run/coracle/master/api.sock".into(),
             agent_sockets: "/run/coracle/agent".into(),
             service_cidr: Cidr::parse(SERVICE_CIDR).expect("the default is a network"),
@@ -225,6 +239,9 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
         "agent-sockets" => config.agent_sockets = path(value)?,
         "listen" if value.is_empty() => config.listen = None,
         "listen" => config.listen = Some(listen(value)?),
+        "secure-listen" if value.is_empty() => config.secure_listen = None,
+        "secure-listen" => config.secure_listen = Some(address(value)?),
+        "secure-clients" => config.secure_clients = secure_clients(value)?,
         "service-cidr" => config.service_cidr = cidr(value)?,
         "service-node-port-range" => config.node_ports = NodePorts::parse(value)?,
         "load-balancer" => config.balancer = yes(value)?,
@@ -249,10 +266,21 @@ fn path(value: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn listen(value: &str) -> Result<SocketAddr, String> {
+fn address(value: &str) -> Result<SocketAddr, String> {
     let value = value.replacen("localhost:", "127.0.0.1:", 1);
-    let address: SocketAddr =
-        value.parse().map_err(|_| "must be an address and a port, like 127.0.0.1:8080".to_owned())?;
+    value.parse().map_err(|_| "must be an address and a port, like 127.0.0.1:8080".to_owned())
+}
+
+fn secure_clients(value: &str) -> Result<SecureClients, String> {
+    match value {
+        "host" => Ok(SecureClients::Host),
+        "network" => Ok(SecureClients::Network),
+        _ => Err("must be host or network".to_owned()),
+    }
+}
+
+fn listen(value: &str) -> Result<SocketAddr, String> {
+    let address = address(value)?;
     if !address.ip().is_loopback() {
         return Err(
             "only loopback addresses are served in plain HTTP: whoever reaches the port may do everything".to_owned()
@@ -376,6 +404,12 @@ mod tests {
         let patient = Config { node_monitor_grace: Duration::from_secs(120), ..plain.clone() };
         check("--node-monitor-grace 2m", Ok(Invocation::Run(patient)));
         let copy = Config { data_dir: "/copy".into(), ..plain.clone() };
+        let open = Config {
+            secure_listen: Some("0.0.0.0:6443".parse().unwrap()),
+            secure_clients: SecureClients::Network,
+            ..plain.clone()
+        };
+        check("--secure-listen 0.0.0.0:6443 --secure-clients network", Ok(Invocation::Run(open)));
         check("store verify --data-dir /copy", Ok(Invocation::Do(Deed::Verify, copy.clone())));
         check("--data-dir /copy store fsck", Ok(Invocation::Do(Deed::Fsck, copy)));
         check("store flush", Ok(Invocation::Do(Deed::Flush, plain.clone())));
@@ -472,6 +506,8 @@ mod tests {
         check("--listen 80", Err("an address and a port"));
         check("--service-node-port-range 20000", Err("30000-32767"));
         check("--service-node-port-range 20000-19999", Err("30000-32767"));
+        check("--secure-listen here", Err("an address and a port"));
+        check("--secure-clients all", Err("host or network"));
         check("--load-balancer maybe", Err("yes or no"));
         check("--service-cidr 10.96.0.0", Err("an IPv4 network"));
         check("--service-cidr 10.96.0.1/16", Err("which is 10.96.0.0/16"));

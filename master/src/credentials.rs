@@ -36,7 +36,13 @@ const LIFE_S_MAX: u64 = 100 * 366 * 24 * 3600;
 const NAME_BYTES_MAX: usize = 256;
 const GROUPS_MAX: usize = 32;
 /// What a user's name may not begin with: such names have their own ways to a credential.
-const RESERVED: [&str; 3] = ["system:serviceaccount:", "system:node:", "system:bootstrap:"];
+const RESERVED: [&str; 5] = [
+    "system:serviceaccount:",
+    "system:node:",
+    "system:bootstrap:",
+    "front-proxy-client",
+    "kube-apiserver-kubelet-client",
+];
 
 /// One of these commands.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,7 +151,9 @@ fn kubeconfig_wish(flags: &[(String, String)]) -> Result<KubeconfigWish, String>
         return Err("--group needs --user".to_owned());
     }
     if write && given.is_some() {
-        return Err("--write is for the administrator's file: leave --user out, or send the output to a file".to_owned());
+        return Err(
+            "--write is for the administrator's file: leave --user out, or send the output to a file".to_owned()
+        );
     }
     if given.is_none() {
         groups.push(ADMIN.1.to_owned());
@@ -395,7 +403,8 @@ mod tests {
         let expected = "USER   GROUPS   CERTIFICATES   END\nann    -        1              2027-01-15T08:00:00Z\n\
                         bob    -        2              never";
         assert_eq!(users(&list), expected);
-        let token = StaticToken { id: "abcdef".into(), user: "u".into(), join: true, uses: 2, ..StaticToken::default() };
+        let token =
+            StaticToken { id: "abcdef".into(), user: "u".into(), join: true, uses: 2, ..StaticToken::default() };
         let expected = "ID       USER   GROUPS   END     USES\nabcdef   u      -        never   2 hosts to join";
         assert_eq!(tokens(&TokenList { tokens: vec![token] }), expected);
     }

@@ -42,6 +42,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/config.rs", "reads the configuration file"),
     ("master/src/memory.rs", "reads how much memory the host and its cgroups grant"),
     ("master/src/neighbours.rs", "reads the routes of this host"),
+    ("master/src/own_peers.rs", "whether the kernel binds an address, and the sockets of agents"),
     ("master/src/owner.rs", "whose the data directory is, and becoming them"),
     (
         "master/src/making.rs",
@@ -49,7 +50,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ),
     ("master/src/control/clock.rs", "hears of the kernel when the clock is set"),
     ("master/src/zones.rs", "reads the time zones of the host"),
-    ("master/src/store/flat/backup.rs", "takes away what a restore that failed has made"),
+    ("master/src/store/flat/restore.rs", "takes away what a restore that failed has made"),
     ("master/src/store/flat/disk.rs", "the files of the store"),
     ("master/src/store/flat/parallel_read.rs", "asks how often a thread has waited for the disk"),
     ("master/src/store/flat/lock.rs", "the lock of the data directory"),
@@ -483,7 +484,7 @@ const REMOVES: &str = "agent/src/host/tree.rs";
 /// remove as it likes.
 const REMOVES_OF_PACKAGES: &str = "packaging/remove.sh";
 /// The master's own folders, of which it holds the lock, and which nobody else writes in.
-const REMOVE_THEIR_OWN: &[&str] = &["master/src/store/flat/disk.rs", "master/src/store/flat/backup.rs"];
+const REMOVE_THEIR_OWN: &[&str] = &["master/src/store/flat/disk.rs", "master/src/store/flat/restore.rs"];
 
 #[test]
 fn one_function_removes_trees() {

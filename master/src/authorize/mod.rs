@@ -7,10 +7,13 @@
 //!     chain           several authorizers in order
 //!     rbac            roles and bindings · rule: one rule · granted: whether an identity may grant a rule
 //!     stored          RBAC of the store's objects
+//!     node            what a node may do · node_pods: the pods of each node
 //!     bootstrap       the roles and bindings of every cluster
 
 mod attributes;
 mod chain;
+mod node;
+mod node_pods;
 mod rbac;
 mod request_path;
 mod rule;
@@ -18,6 +21,8 @@ mod stored;
 
 pub use attributes::Attributes;
 pub use chain::{Chain, Masters};
+pub use node::node_of;
+pub use node_pods::NodeAuthorizer;
 pub use rule::Rule;
 pub use stored::Rbac;
 

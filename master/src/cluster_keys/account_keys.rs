@@ -5,6 +5,7 @@ use super::pem::{blocks, pem};
 use super::url_safe;
 use p256::ecdsa::signature::{Signer, Verifier};
 use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
+use p256::elliptic_curve::sec1::ToSec1Point;
 use p256::pkcs8::{DecodePrivateKey, EncodePrivateKey, EncodePublicKey};
 use p256::{PublicKey, SecretKey};
 use sha2::{Digest, Sha256};
@@ -51,7 +52,8 @@ impl AccountKeys {
         let begun = text.matches(&format!("-----BEGIN {LABEL}-----")).count();
         let mut keys = Vec::new();
         for der in blocks(LABEL, text) {
-            let secret = SecretKey::from_pkcs8_der(&der).map_err(|_| "it holds a key that is no P-256 key in PKCS #8")?;
+            let secret =
+                SecretKey::from_pkcs8_der(&der).map_err(|_| "it holds a key that is no P-256 key in PKCS #8")?;
             keys.push(AccountKey { secret, made: OnceLock::new() });
         }
         match keys.len() {

@@ -3,8 +3,8 @@
 //!
 //!     now = max(the clock on the wall, the kept mark + the time since it was read)
 //!
-//! The mark is kept in a file. It is written when something with an end is made and the kept mark is older than a day: a
-//! quiet host writes nothing.
+//! The mark is kept in a file. It is written when something with an end is made and the kept mark is older than a day:
+//! a quiet host writes nothing.
 
 use coracle_api::meta::Time;
 use std::time::Duration;
@@ -27,9 +27,11 @@ impl HighWaterMark {
     pub fn parse(text: Option<&str>, uptime: Duration) -> Result<HighWaterMark, String> {
         let kept_s = match text.map(str::trim) {
             None | Some("") => 0,
-            Some(text) => {
-                text.parse().ok().filter(|mark| *mark >= 0).ok_or_else(|| format!("{text:?} is no number of seconds"))?
-            }
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|mark| *mark >= 0)
+                .ok_or_else(|| format!("{text:?} is no number of seconds"))?,
         };
         Ok(HighWaterMark { mark_s: kept_s, at: uptime, kept_s })
     }

@@ -10,8 +10,8 @@ const TRIE: &str = "/proc/net/fib_trie";
 /// Interfaces with addresses of IPv6; absent where the kernel has none.
 const INTERFACES: &str = "/proc/net/if_inet6";
 
-/// Every address of this host. A file that cannot be read gives none: the certificate then lacks them, and the next look
-/// adds them.
+/// Every address of this host. A file that cannot be read gives none: the certificate then lacks them, and the next
+/// look adds them.
 pub fn addresses() -> Vec<IpAddr> {
     let (trie, interfaces) =
         (fs::read_to_string(TRIE).unwrap_or_default(), fs::read_to_string(INTERFACES).unwrap_or_default());

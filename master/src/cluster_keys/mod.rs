@@ -3,8 +3,8 @@
 //!
 //!     first start: random numbers -> files in DATA_DIR/keys      later: files -> ClusterKeys
 //!
-//! They are files and no objects: no verb reaches them, and no pod can mount them. A backup carries them in a section of
-//! its own. Nothing here is logged but names. Versions before this one kept two of them as Secrets in kube-system: a
+//! They are files and no objects: no verb reaches them, and no pod can mount them. A backup carries them in a section
+//! of its own. Nothing here is logged but names. Versions before this one kept two of them as Secrets in kube-system: a
 //! start takes those over.
 
 pub mod account_keys;
@@ -15,6 +15,7 @@ pub mod host;
 pub mod issued;
 pub mod issuer;
 pub mod names;
+mod own_clients;
 pub mod pem;
 pub mod request;
 pub mod revoked;
@@ -39,6 +40,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use x509_cert::Certificate;
 use x509_cert::der::Encode;
+
+pub use self::own_clients::OwnClient;
 
 pub const AUTHORITY: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
@@ -214,7 +217,12 @@ impl ClusterKeys {
     }
 
     /// A certificate and a key for a client, as PEM. `life`: `None` for ever.
-    pub fn sign_client(&self, user: &str, groups: &[String], life: Option<Duration>) -> Result<(String, String), String> {
+    pub fn sign_client(
+        &self,
+        user: &str,
+        groups: &[String],
+        life: Option<Duration>,
+    ) -> Result<(String, String), String> {
         let (text, key) = self.new_key()?;
         let end = life.map(|life| self.end(life));
         let leaf = certificate::of_client(user, groups, certificate::public_key(&key)?, end)?;
@@ -259,8 +267,8 @@ impl ClusterKeys {
 
     fn sign(&self, leaf: certificate::Leaf) -> Result<(certificate::Serial, Vec<u8>), String> {
         let key = needed(&self.folder, AUTHORITY_KEY)?;
-        let key = account_keys::read(&key)
-            .map_err(|why| format!("{}: {why}", self.folder.path(AUTHORITY_KEY).display()))?;
+        let key =
+            account_keys::read(&key).map_err(|why| format!("{}: {why}", self.folder.path(AUTHORITY_KEY).display()))?;
         let serial = certificate::serial(self.entropy.bytes());
         let der = certificate::signed(leaf, serial, &self.authority, &key)?;
         Ok((serial, der))
@@ -315,7 +323,8 @@ impl ClusterKeys {
         // Only those that are revoked: one that was signed meanwhile stays.
         self.folder.update(ISSUED, |text| {
             let mut list = IssuedList::parse(text)?;
-            list.certificates.retain(|one| revoked::from_hex(&one.serial).is_none_or(|serial| !serials.contains(&serial)));
+            list.certificates
+                .retain(|one| revoked::from_hex(&one.serial).is_none_or(|serial| !serials.contains(&serial)));
             Ok((Some(list.text()), serials.len()))
         })
     }
@@ -379,9 +388,9 @@ fn draw(entropy: &Entropy) -> Result<String, String> {
 }
 
 fn needed(folder: &KeyFolder, name: &str) -> Result<String, String> {
-    folder.read(name)?.ok_or_else(|| {
-        format!("{} is not there: start the master once, which makes it", folder.path(name).display())
-    })
+    folder
+        .read(name)?
+        .ok_or_else(|| format!("{} is not there: start the master once, which makes it", folder.path(name).display()))
 }
 
 /// Base64 as tokens have it: for paths, without padding.

@@ -117,7 +117,9 @@ impl CertificateRequest {
             (RSA_SHA512, _) => &signature::RSA_PKCS1_2048_8192_SHA512,
             (ED25519, _) => &signature::ED25519,
             (other, _) => {
-                return Err(format!("the signature is of a kind ({other}) that is not known: use ECDSA, Ed25519 or RSA"));
+                return Err(format!(
+                    "the signature is of a kind ({other}) that is not known: use ECDSA, Ed25519 or RSA"
+                ));
             }
         };
         let public = UnparsedPublicKey::new(by, key.subject_public_key.raw_bytes());
@@ -239,7 +241,8 @@ GrcCICmWBGjRENtH+ezegei48X6Kl7fLzshQ47CzxLAGAk65
         let all = ["any", "cert sign", "client auth", "code signing", "content commitment", "crl sign"];
         let more = ["data encipherment", "decipher only", "digital signature", "email protection", "encipher only"];
         let last = ["ipsec end system", "ipsec tunnel", "ipsec user", "key agreement", "key encipherment"];
-        let rest = ["microsoft sgc", "netscape sgc", "ocsp signing", "s/mime", "server auth", "signing", "timestamping"];
+        let rest =
+            ["microsoft sgc", "netscape sgc", "ocsp signing", "s/mime", "server auth", "signing", "timestamping"];
         let all: Vec<String> = [&all[..], &more, &last, &rest].concat().iter().map(|one| (*one).to_owned()).collect();
         let leaf = request.leaf(&all, None).expect("all are known");
         assert_eq!((all.len(), leaf.purposes.len()), (23, 13));

@@ -1,11 +1,11 @@
-//! PURE. The serial numbers of certificates that count no more: one in a line, in hexadecimal digits, behind it the user.
-//! Both programs read the list. A certificate never ends by a date that nobody asked for, so that this list is what ends
-//! it.
+//! PURE. The serial numbers of certificates that count no more: one in a line, in hexadecimal digits, behind it the
+//! user. Both programs read the list. A certificate never ends by a date that nobody asked for, so that this list is
+//! what ends it.
 
 use std::collections::BTreeMap;
 
 /// Serial numbers in one list; each takes some 100 bytes.
-pub const REVOKED_MAX: usize = 100_000;
+pub const REVOKED_MAX: usize = 50_000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RevokedList {
@@ -50,7 +50,9 @@ impl RevokedList {
     /// `user`: for people.
     pub fn add(&mut self, serial: &[u8], user: &str) -> Result<(), String> {
         if self.serials.len() >= REVOKED_MAX && !self.holds(serial) {
-            return Err(format!("it holds {REVOKED_MAX} serial numbers already, which is the most: change the authority"));
+            return Err(format!(
+                "it holds {REVOKED_MAX} serial numbers already, which is the most: change the authority"
+            ));
         }
         // A name is one word of a line.
         let user = user.split_whitespace().collect::<Vec<_>>().join("_");

@@ -11,6 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A directory of its own, which goes with the value.
 struct Place(PathBuf);
@@ -26,8 +27,13 @@ impl Place {
     fn options(&self, more: &[&str]) -> KeyOptions {
         let more: Vec<String> = more.iter().map(|one| (*one).to_owned()).collect();
         let services = ["10.96.0.1".parse().expect("an address")];
-        let sources =
-            NameSources { host: Some("shop"), services: &services, domain: "cluster.local", more: &more, ..NameSources::default() };
+        let sources = NameSources {
+            host: Some("shop"),
+            services: &services,
+            domain: "cluster.local",
+            more: &more,
+            ..NameSources::default()
+        };
         KeyOptions { data_dir: self.0.clone(), names: ServerNames::of(&sources), ..KeyOptions::default() }
     }
 }
@@ -40,7 +46,8 @@ impl Drop for Place {
 
 /// Keys of a cluster of their own. Their folder is gone: what they hold in memory alone can be asked.
 pub fn keys(name: &str) -> ClusterKeys {
-    let place = Place::new(name);
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let place = Place::new(&format!("{name}-{}", MADE.fetch_add(1, Ordering::Relaxed)));
     let entropy = Entropy::open().expect("a random device");
     make_missing(&KeyFolder::of(&place.0), &entropy).expect("room");
     ClusterKeys::of_directory(place.options(&[])).expect("they are there")
@@ -103,7 +110,8 @@ fn openssl_takes_every_certificate_in_strict_mode() {
 fn a_server_s_certificate_is_made_anew_when_its_names_change() {
     let place = Place::new("names");
     let (_store, registry) = registry(&place.0);
-    let open = |more: &[&str]| ClusterKeys::open(&registry, place.options(more)).expect("opened").server().expect("made");
+    let open =
+        |more: &[&str]| ClusterKeys::open(&registry, place.options(more)).expect("opened").server().expect("made");
     let first = open(&[]);
     assert_eq!(open(&[]), first);
     let second = open(&["b.example.com"]);
@@ -174,8 +182,7 @@ fn secrets(registry: &Registry, certificate: &str, key: &str, account: &str) {
 }
 
 fn has_secret(registry: &Registry, name: &str) -> bool {
-    let key =
-        Key { resource: Resource::core("secrets"), namespace: "kube-system".into(), name: name.to_owned() };
+    let key = Key { resource: Resource::core("secrets"), namespace: "kube-system".into(), name: name.to_owned() };
     registry.store.get(&key).expect("whole").is_some()
 }
 
@@ -223,6 +230,20 @@ fn what_nobody_knows_is_not_to_be_deleted() {
     assert!(store.frozen().is_some() && why.starts_with("secrets/kube-system/coracle-ca: wal/"), "{why}");
     assert!(why.contains("store salvage") && !why.contains("delete"), "{why}");
     assert!(!place.0.join("keys").exists(), "no new identity is made");
+}
+
+#[test]
+fn the_master_has_names_of_its_own() {
+    let place = Place::new("own");
+    let (_store, registry) = registry(&place.0);
+    let open = || ClusterKeys::open(&registry, place.options(&[])).expect("opened");
+    let first = open().own_client(OwnClient::Kubelet).expect("made");
+    assert_eq!(open().own_client(OwnClient::Kubelet), Ok(first.clone()));
+    assert_ne!(open().own_client(OwnClient::Extension).expect("made"), first);
+    for file in [AUTHORITY, AUTHORITY_KEY] {
+        fs::remove_file(place.0.join("keys").join(file)).expect("ours");
+    }
+    assert_ne!(open().own_client(OwnClient::Kubelet), Ok(first), "the authority is another");
 }
 
 #[test]

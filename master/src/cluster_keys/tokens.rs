@@ -1,5 +1,5 @@
-//! PURE. The static tokens and the bootstrap tokens that commands make: `ID.SECRET`, of which the file `tokens.json` has
-//! the hash of the secret alone.
+//! PURE. The static tokens and the bootstrap tokens that commands make: `ID.SECRET`, of which the file `tokens.json`
+//! has the hash of the secret alone.
 
 use super::revoked::{from_hex, hex};
 use serde::{Deserialize, Serialize};

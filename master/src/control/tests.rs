@@ -31,8 +31,8 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn key(plural: &'static str, name: &str) -> Key {
-    let of_cluster = ["nodes", "ipaddresses", "servicecidrs", "persistentvolumes", "storageclasses",
-        "certificatesigningrequests"];
+    let of_cluster =
+        ["nodes", "ipaddresses", "servicecidrs", "persistentvolumes", "storageclasses", "certificatesigningrequests"];
     let namespace = if of_cluster.contains(&plural) { "" } else { "default" };
     let resource = match plural {
         "endpointslices" => SLICES,

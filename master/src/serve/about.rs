@@ -22,7 +22,10 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
         ServerDocument::Health(asked) => {
             return Ok(health::answer(&*serve.registry.store, asked).unwrap_or_else(nothing));
         }
-        ServerDocument::Metrics => return Ok(serve.metrics.answer(&*serve.registry.store, kinds)),
+        ServerDocument::Metrics => {
+            let trouble = serve.secure.trouble();
+            return Ok(serve.metrics.answer(&*serve.registry.store, kinds, trouble.as_deref()));
+        }
         ServerDocument::Nothing => return Ok(nothing()),
         ServerDocument::Issuer => return of_issuer(serve, "application/json", |_| issuer::configuration()),
         ServerDocument::KeySet => {

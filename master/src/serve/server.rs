@@ -16,6 +16,7 @@ use crate::cluster_keys::ClusterKeys;
 use crate::commit::{Registry, Terms, Writer};
 use crate::fault::Fault;
 use crate::prepare::Part;
+use crate::secure_port::SecureState;
 use crate::store::Stored;
 use crate::upkeep::Upkeep;
 use crate::zones;
@@ -54,6 +55,7 @@ pub struct Serve {
     /// The turn among the endpoints of a service, for `proxy`.
     pub(super) turn: AtomicUsize,
     pub(super) agents: Agents,
+    pub(super) secure: Arc<SecureState>,
 }
 
 impl Serve {
@@ -80,12 +82,18 @@ impl Serve {
             ends: ends::Told::default(),
             turn: AtomicUsize::new(0),
             agents: Agents::of_this_host(PathBuf::new()),
+            secure: Arc::default(),
         }
     }
 
     /// The agents of the nodes; without them no agent can be asked.
     pub fn asking(self, agents: Agents) -> Serve {
         Serve { agents, ..self }
+    }
+
+    /// The state of the secure port, for the metrics.
+    pub fn secured_by(self, secure: Arc<SecureState>) -> Serve {
+        Serve { secure, ..self }
     }
 
     /// The authenticator of the ports.

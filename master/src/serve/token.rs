@@ -52,6 +52,9 @@ pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
         return Err(Status::invalid_of(REQUEST.group, REQUEST.kind, "", &problems).into());
     }
     let account = write::parsed(&serve.standing(call)?)?;
+    let about = ("token", call.namespace.as_str(), call.name.as_str());
+    let admitted = serve.registry.admits(call.kind, about, &mut object, &request.identity);
+    admitted.map_err(|refusal| Fault::unfit(call, &call.name, refusal))?;
     let now = serve.authenticator.now();
     prepare::answered(&mut object, (REQUEST.type_name, "token"), &wish.manager, now);
     let bearer = bearer(serve, call, &account, &object["spec"]["boundObjectRef"])?;

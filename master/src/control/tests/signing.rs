@@ -55,7 +55,7 @@ fn look(request: Value, may_request: Option<Permission>, uptime: Duration, wall_
     let settings = Settings { may_request, ..Settings::default() };
     let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
     let mut before = request.clone();
-    before["status"] = Value::Null;
+    before.as_object_mut().expect("an object").remove("status");
     let change = |request: Value| event("certificatesigningrequests", 7, Some(request), "r");
     // It was seen to come without a decision, so that decisions are as old as the uptime says.
     cluster.apply(&change(before), Duration::ZERO);
@@ -113,7 +113,7 @@ fn signers_take_what_those_of_kubernetes_take() {
     let hour = "Some(3600s)";
     let failed = |why: &str| vec![format!("\"Failed\" \"SignerValidationFailure\": \"{why}\"")];
     let signed = |usages: &str| vec![format!("sign {usages} {hour}")];
-    let enciphering = &["client auth", "key encipherment", "digital signature"];
+    let enciphering: &[&str] = &["client auth", "key encipherment", "digital signature"];
     for (pem, signer, usages, expected) in [
         (NODE, NODE_SIGNER, OF_CLIENT, signed("digital signature, client auth")),
         (NODE, NODE_SIGNER, enciphering, signed("client auth, key encipherment, digital signature")),
@@ -143,7 +143,8 @@ fn signers_take_what_those_of_kubernetes_take() {
 
 #[test]
 fn nothing_is_done_with_what_is_decided() {
-    for (kind, more) in [("Denied", None), ("Failed", None), ("Approved", Some("Denied")), ("Approved", Some("Failed"))] {
+    for (kind, more) in [("Denied", None), ("Failed", None), ("Approved", Some("Denied")), ("Approved", Some("Failed"))]
+    {
         let mut request = request(NODE, NODE_SIGNER, OF_CLIENT, "system:node:n1");
         let condition = |kind: &str| json!({"type": kind, "status": "True", "lastUpdateTime": "2027-01-15T08:00:00Z"});
         request["status"] = json!({"conditions": [condition(kind), more.map(condition)]});
@@ -170,12 +171,9 @@ fn old_requests_go() {
         let decision = look(request, None, uptime, CREATED_S);
         told(&decision) == ["delete"]
     };
-    for (request, life) in [
-        (plain(), 24),
-        (decided("Denied", ""), 1),
-        (decided("Failed", ""), 1),
-        (decided("Approved", "eA=="), 1),
-    ] {
+    for (request, life) in
+        [(plain(), 24), (decided("Denied", ""), 1), (decided("Failed", ""), 1), (decided("Approved", "eA=="), 1)]
+    {
         assert!(!go(request.clone(), hours(life) - Duration::from_secs(1)), "{request}");
         assert!(go(request.clone(), hours(life)), "{request}");
     }
@@ -206,7 +204,8 @@ fn a_change_of_rights_concerns_what_waits() {
     };
     let controllers = Controllers::builtin();
     let concerned = controllers.concerned(&cluster, &binding, false, &super::super::cluster::Before::default());
-    let names: Vec<String> = concerned.iter().filter(|owner| owner.key.resource == REQUESTS).map(|o| o.key.name.clone()).collect();
+    let names: Vec<String> =
+        concerned.iter().filter(|owner| owner.key.resource == REQUESTS).map(|o| o.key.name.clone()).collect();
     assert_eq!(names, ["r"]);
 }
 

@@ -8,23 +8,15 @@
 //! {"end":57,"crc":"1f00ba77"}                                   CRC-32 of all bytes before this line
 //! ```
 //!
-//! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the
-//! backup: clients that saw a later state have to list again.
+//! A restore (`restore.rs`) makes a directory of files without a journal, as a person might, with revisions far beyond
+//! those of the backup: clients that saw a later state have to list again.
 
 use super::content::FILE_BYTES_MAX;
 use super::content::OBJECT_BYTES_MAX;
-use super::disk::{self, Disk, RealDisk};
-use super::disk_error::failed;
 use super::document::Crc;
-use super::files::Files;
-use super::folders::{OBJECTS, QUARANTINE, TMP, make_folder};
-use super::head::{FORMAT, HEAD, Head};
-use super::journal::WAL;
-use super::lock::{self, LOCK};
-use super::protocol::Protocol;
-use super::setup::{LOST_REVISIONS, REVISION_MAX};
-use super::sums::Sums;
-use super::{discover, document, names};
+use super::folders::OBJECTS;
+use super::setup::REVISION_MAX;
+use super::{document, names};
 use crate::store::{FlatStore, LeftOut, Store, locked};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key};
@@ -32,17 +24,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fs;
-use std::io::{self, BufRead, Read};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, Read};
 use std::sync::Arc;
 
-/// The place of the files until all files are written.
-const STAGED: &str = "tmp/restored";
 /// The form that this program writes. It reads the form before, too, which has no keys.
 const BACKUP: u32 = 2;
-/// The folder of the cluster's keys, of which the store knows nothing else.
-const KEYS: &str = "keys";
 /// Files of keys in one backup.
 const KEYS_MAX: usize = 1000;
 /// A line is an object and its place.
@@ -240,7 +226,7 @@ pub fn read(
         crc.add(&text);
         let at = first.objects + nth + 1;
         let line: KeyLine = serde_json::from_slice(&text).map_err(|error| format!("line {at}: {error}"))?;
-        if !is_key_name(&line.key) || !places.insert(format!("{KEYS}/{}", line.key)) {
+        if !is_key_name(&line.key) || !places.insert(format!("keys/{}", line.key)) {
             return Err(format!("line {at}: {:?} is no name of a file of keys, or stands there twice", line.key));
         }
         key(&line.key, &line.text)?;
@@ -255,127 +241,6 @@ pub fn read(
     }
     let First { objects, revision, left_out, keys, .. } = first;
     Ok(Restored { objects, revision, left_out, keys })
-}
-
-/// Writes what a backup holds into a data directory that holds nothing yet. `file` is called for the backup, twice:
-/// nothing is written before all of it was read.
-pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Result<Restored, String> {
-    let opened = || file().map_err(|error| error.to_string());
-    let restored = read(opened()?, |_, _| Ok(()), |_, _| Ok(()))?;
-    let folders = Fresh::folders(dir);
-    let done = RealDisk::new(dir)
-        .map_err(|error| format!("{}: {error}", dir.display()))
-        .and_then(|disk| fill(&disk, dir, opened, &restored));
-    if done.is_err() {
-        folders.remove_empty();
-    }
-    done.map(|()| restored)
-}
-
-fn fill<R: BufRead>(
-    disk: &RealDisk,
-    dir: &Path,
-    opened: impl Fn() -> Result<R, String>,
-    restored: &Restored,
-) -> Result<(), String> {
-    discover::refuse_newer(disk, dir).and_then(|()| discover::find_head(disk)).map_err(|error| error.to_string())?;
-    let unlocked = Fresh::inside(dir, &[LOCK]);
-    let _lock = lock::lock(dir).map_err(|error| error.to_string())?;
-    // Nobody else makes anything from here on.
-    let fresh = Fresh::inside(dir, &[HEAD, OBJECTS, TMP, KEYS]);
-    let done = free(disk, dir, restored)
-        .and_then(|()| put(disk, STAGED, &opened, restored).map_err(|error| format!("{}: {error}", dir.display())));
-    clear(disk, dir);
-    if done.is_err() {
-        fresh.remove();
-        unlocked.remove();
-    }
-    done
-}
-
-/// Why nobody should begin with what is here: a restore did not come to its end.
-pub fn unfinished(disk: &dyn Disk) -> Option<String> {
-    disk.list(STAGED).ok()?;
-    let is_filled = |folder| disk.list(folder).is_ok_and(|found| !found.is_empty());
-    (!is_filled(OBJECTS) && !is_filled(WAL)).then(|| {
-        format!(
-            "a restore was begun here and did not come to its end: stop the master and run coracle-master restore FILE \
-             again, or remove {STAGED} to begin with what there is"
-        )
-    })
-}
-
-/// Takes away what a restore that was killed has left: every secret is in it.
-pub fn clear(disk: &RealDisk, dir: &Path) {
-    disk.remove_tree(STAGED).unwrap_or_else(|error| log::warn!("{}/{STAGED}: it stays: {error}", dir.display()));
-}
-
-fn free(disk: &RealDisk, dir: &Path, restored: &Restored) -> Result<(), String> {
-    let shown = dir.display();
-    // Keys that are there stay where the backup has none.
-    let keys = (restored.keys > 0).then_some(KEYS);
-    for taken in [OBJECTS, WAL, QUARANTINE].into_iter().chain(keys) {
-        let found = match disk.list(taken) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            found => found.map_err(|error| format!("{shown}: {error}"))?,
-        };
-        if !found.is_empty() {
-            return Err(format!(
-                "{shown} holds a store already ({taken}): move it away first, as in `mv {shown} {shown}.old`"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// The objects come into their place all at once, behind a HEAD.json that knows that revisions were lost.
-fn put<R: BufRead>(
-    disk: &RealDisk,
-    staged: &str,
-    opened: impl Fn() -> Result<R, String>,
-    restored: &Restored,
-) -> Result<(), String> {
-    make_folder(disk, TMP).map_err(|error| error.to_string())?;
-    disk.remove_tree(staged).map_err(|error| failed("remove", staged)(error).to_string())?;
-    make_folder(disk, staged).map_err(|error| error.to_string())?;
-    let (mut files, mut compact) = (Files::below(staged), Vec::new());
-    let sums = loop {
-        let mut sums = Sums::default();
-        read(opened()?, |key, object| {
-            document::stripped(object, &mut compact);
-            sums.add(&key, document::crc32(&compact));
-            files.bring(disk, &key, Some(&compact)).map_err(|error| error.to_string())
-        }, |name, text| {
-            let folder = format!("{staged}/{KEYS}");
-            make_folder(disk, &folder).map_err(|error| error.to_string())?;
-            let place = format!("{folder}/{name}");
-            let written = disk.put(&place, text.as_bytes(), None).and_then(|()| disk.open(&place)?.sync());
-            written.map_err(|error| format!("write {place}: {error}"))
-        })?;
-        make_folder(disk, &format!("{staged}/{OBJECTS}")).map_err(|error| error.to_string())?;
-        if files.settle(disk).map_err(|error| error.to_string())? {
-            break sums;
-        }
-    };
-    let store = disk::random_uuid().map_err(|error| error.to_string())?;
-    let reserved = restored.revision + LOST_REVISIONS;
-    // With the number and the sum in HEAD.json, a start notices missing or different files.
-    let (objects, files, summed) = (restored.objects as u64, sums, true);
-    let head = Head { format: FORMAT, store, wal: None, reserved, objects, files, summed, ..Head::default() };
-    let done = (|| {
-        head.write(disk, &Protocol::WHOLE)?;
-        // An empty folder may exist at this path.
-        disk.remove_tree(OBJECTS).map_err(failed("remove", OBJECTS))?;
-        disk.rename(&format!("{staged}/{OBJECTS}"), OBJECTS).map_err(failed("rename", OBJECTS))?;
-        if restored.keys > 0 {
-            let staged = format!("{staged}/{KEYS}");
-            disk.sync_dir(&staged).map_err(failed("fsync", KEYS))?;
-            disk.remove_tree(KEYS).map_err(failed("remove", KEYS))?;
-            disk.rename(&staged, KEYS).map_err(failed("rename", KEYS))?;
-        }
-        disk.sync_dir("").map_err(failed("fsync", HEAD))
-    })();
-    done.map_err(|error| error.to_string())
 }
 
 fn line(piece: &mut Vec<u8>, value: &impl Serialize) {
@@ -394,48 +259,5 @@ fn next_line(file: &mut impl BufRead, text: &mut Vec<u8>) -> Result<bool, String
         }
         // A line that was cut is none.
         _ => Ok(false),
-    }
-}
-
-/// The directories that are not there yet, so that a failure leaves nothing behind.
-struct Fresh {
-    absent: Vec<PathBuf>,
-}
-
-impl Fresh {
-    /// The folder and all parent folders.
-    fn folders(folder: &Path) -> Fresh {
-        Fresh::of(folder.ancestors().map(Path::to_owned))
-    }
-
-    fn inside(folder: &Path, names: &[&str]) -> Fresh {
-        Fresh::of(names.iter().map(|name| folder.join(name)))
-    }
-
-    fn of(paths: impl Iterator<Item = PathBuf>) -> Fresh {
-        let absent =
-            |path: &PathBuf| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        Fresh { absent: paths.filter(absent).collect() }
-    }
-
-    /// With all that has come into it.
-    fn remove(&self) {
-        self.remove_by(|path| if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) });
-    }
-
-    /// A folder into which another program has put files stays.
-    fn remove_empty(&self) {
-        self.remove_by(|path| fs::remove_dir(path));
-    }
-
-    fn remove_by(&self, remove: impl Fn(&Path) -> io::Result<()>) {
-        for path in &self.absent {
-            match remove(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    log::warn!("{}: it stays: {error}", path.display())
-                }
-                _ => {}
-            }
-        }
     }
 }
