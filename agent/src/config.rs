@@ -43,7 +43,7 @@ pub struct Config {
     /// Where pods and logs are asked for.
     pub socket: PathBuf,
     pub master: Option<Target>,
-    pub pod_cidr: String,
+    pub pod_cidr: Cidr,
     pub pod_network: Owner,
     /// Networks whose addresses services may have on this host.
     pub external_ips: Vec<Cidr>,

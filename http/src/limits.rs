@@ -120,7 +120,7 @@ impl LocalLimits {
     pub const HOST: LocalLimits = LocalLimits {
         handlers: 4,
         writers_max: 32,
-        streams_max: 32,
+        streams_max: 224,
         forwards_max: 8,
         heartbeat: Duration::from_secs(10),
         probe_soon: Duration::from_secs(1),

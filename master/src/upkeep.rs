@@ -2,6 +2,7 @@
 //! local socket alone: a backup holds every secret, a flush wears the card. The request names the data directory: a
 //! master with a different directory does nothing.
 
+use crate::cluster_keys::files::KeyFolder;
 use crate::page::Task;
 use crate::store::{self, FlatStore};
 use coracle_api::status::Status;
@@ -29,10 +30,6 @@ impl Upkeep {
     }
 
     pub fn answer(&self, task: Task, request: &Request) -> Answer {
-        let done: fn(&FlatStore) -> Result<Answer, String> = match task {
-            Task::Backup => backup,
-            Task::Flush => flush,
-        };
         // What takes its path while it is away is not written to, and whoever names it means this store.
         let now = query(&self.data_dir);
         let is_gone = now != self.query;
@@ -41,7 +38,11 @@ impl Upkeep {
             return refusal(StatusCode::CONFLICT, &Status { code: 409, ..Status::bad_request(why) });
         }
         let failed = |why| refusal(StatusCode::INTERNAL_SERVER_ERROR, &Status::internal_error(why));
-        let mut answer = done(&self.store).unwrap_or_else(failed);
+        let done = match task {
+            Task::Backup => backup(&self.store, &self.data_dir),
+            Task::Flush => flush(&self.store),
+        };
+        let mut answer = done.unwrap_or_else(failed);
         if is_gone && let Ok(warning) = HeaderValue::from_str(&format!("299 - \"{GONE}\"")) {
             answer.headers.insert(header::WARNING, warning);
         }
@@ -66,8 +67,8 @@ fn refusal(code: StatusCode, status: &Status) -> Answer {
     Answer::json(code, status.to_v1().to_string())
 }
 
-fn backup(store: &FlatStore) -> Result<Answer, String> {
-    let pieces = store.backup();
+fn backup(store: &FlatStore, data_dir: &Path) -> Result<Answer, String> {
+    let pieces = store.backup(KeyFolder::of(data_dir).all()?);
     let (sender, events) = channel(PIECES_MAX);
     let write = move || {
         for piece in pieces {

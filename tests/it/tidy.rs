@@ -37,9 +37,13 @@ const SYSTEM: &[(&str, &str)] = &[
     ("program/src/notify.rs", "notifies systemd"),
     ("master/src/main.rs", "arguments, signals, exit code"),
     ("master/src/command.rs", "backups, and the local socket of a running master"),
+    ("master/src/command/keys.rs", "root's kubeconfig, and becoming kubectl"),
+    ("master/src/cluster_keys/files.rs", "the folder of the cluster's keys"),
+    ("master/src/cluster_keys/host.rs", "reads the addresses of this host"),
     ("master/src/config.rs", "reads the configuration file"),
     ("master/src/memory.rs", "reads how much memory the host and its cgroups grant"),
     ("master/src/neighbours.rs", "reads the routes of this host"),
+    ("master/src/own_peers.rs", "whether the kernel binds an address, and the sockets of agents"),
     ("master/src/owner.rs", "whose the data directory is, and becoming them"),
     (
         "master/src/making.rs",
@@ -47,7 +51,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ),
     ("master/src/control/clock.rs", "hears of the kernel when the clock is set"),
     ("master/src/zones.rs", "reads the time zones of the host"),
-    ("master/src/store/flat/backup.rs", "takes away what a restore that failed has made"),
+    ("master/src/store/flat/restore.rs", "takes away what a restore that failed has made"),
     ("master/src/store/flat/disk.rs", "the files of the store"),
     ("master/src/store/flat/parallel_read.rs", "asks how often a thread has waited for the disk"),
     ("master/src/store/flat/lock.rs", "the lock of the data directory"),
@@ -102,12 +106,13 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("making", &["store"]),
     ("prepare", &["store"]),
-    ("admit", &[]),
+    ("admit", &["authorize"]),
     ("agents", &[]),
-    ("commit", &["admit", "making", "prepare", "store"]),
+    ("commit", &["admit", "authorize", "making", "prepare", "store"]),
     ("cluster_keys", &["commit", "making", "store"]),
-    ("authorize", &["call", "through"]),
-    ("control", &["agents", "commit", "figures", "making", "prepare", "store"]),
+    ("authenticate", &["cluster_keys", "making", "store"]),
+    ("authorize", &["call", "store", "through"]),
+    ("control", &["agents", "cluster_keys", "commit", "figures", "making", "prepare", "store"]),
     ("figures", &[]),
     ("form", &[]),
     ("call", &["form", "page", "query", "through"]),
@@ -120,6 +125,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "serve",
         &[
             "agents",
+            "authenticate",
             "authorize",
             "call",
             "cluster_keys",
@@ -130,6 +136,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "making",
             "page",
             "prepare",
+            "query",
             "render",
             "store",
             "through",
@@ -478,7 +485,7 @@ const REMOVES: &str = "agent/src/host/tree.rs";
 /// remove as it likes.
 const REMOVES_OF_PACKAGES: &str = "packaging/remove.sh";
 /// The master's own folders, of which it holds the lock, and which nobody else writes in.
-const REMOVE_THEIR_OWN: &[&str] = &["master/src/store/flat/disk.rs", "master/src/store/flat/backup.rs"];
+const REMOVE_THEIR_OWN: &[&str] = &["master/src/store/flat/disk.rs", "master/src/store/flat/restore.rs"];
 
 #[test]
 fn one_function_removes_trees() {

@@ -33,6 +33,26 @@ struct Term {
     value: String,
 }
 
+/// A term of a field selector, of whatever kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldTerm {
+    pub field: String,
+    pub equal: bool,
+    pub value: String,
+}
+
+/// The terms of a field selector, before it is known whether the kind has such fields. `FieldSelector::parse` reads the
+/// same terms.
+pub fn field_terms(text: &str) -> Result<Vec<FieldTerm>, String> {
+    let parts = parts(text).into_iter().filter(|part| !part.is_empty()).take(FIELD_TERMS_MAX + 1);
+    let terms = parts.map(|part| {
+        let (field, equal, value) =
+            operator(part).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
+        Ok(FieldTerm { field: field.to_owned(), equal, value: unescape(value)? })
+    });
+    terms.collect()
+}
+
 impl FieldSelector {
     pub fn parse(text: &str, kind: &Kind) -> Result<FieldSelector, String> {
         let mut asked: Vec<Asked> = Vec::new();

@@ -8,7 +8,7 @@ mod labels;
 
 use crate::labels::LabelSet;
 use crate::meta::Key;
-pub use fields::{FIELD_TERMS_MAX, FieldSelector, of_key, read_field};
+pub use fields::{FIELD_TERMS_MAX, FieldSelector, FieldTerm, field_terms, of_key, read_field};
 pub use labels::{Grammar, LABEL_VALUES_MAX, LabelSelector};
 
 /// Both together, as a list or a watch carries them.

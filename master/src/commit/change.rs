@@ -1,5 +1,6 @@
 //! A change of one object, the outcome, and the reasons for a refusal: the types of `Registry::commit`. PURE.
 
+use crate::admit::Refusal;
 use crate::prepare::{Departure, InvalidDocument, Ownership, Part, Standing};
 use crate::store::{Refused, Stored};
 use coracle_api::kinds::Kind;
@@ -8,8 +9,11 @@ use coracle_api::strategy::Rules;
 use coracle_http::Identity;
 use serde_json::Value;
 use std::fmt;
+use std::sync::LazyLock;
 
-static NOBODY: Identity = Identity::none();
+/// The identity of the master itself, and of its controllers: it may do everything.
+pub static MASTER: LazyLock<Identity> =
+    LazyLock::new(|| Identity { user: "system:apiserver".to_owned(), ..Identity::administrator() });
 
 /// A change of one object, as requested by the writer. `E`: the writer's own reason for a refusal.
 pub struct Change<'a, E> {
@@ -93,7 +97,7 @@ pub enum Writer {
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
     pub writer: Writer,
-    /// The client's identity; None if this program writes by itself.
+    /// The client's identity, or `MASTER`.
     pub identity: &'a Identity,
     pub rules: Rules,
     /// Every step is taken but the writing.
@@ -108,7 +112,7 @@ impl Terms<'_> {
     pub fn of(writer: Writer) -> Terms<'static> {
         Terms {
             writer,
-            identity: &NOBODY,
+            identity: &MASTER,
             rules: Rules { old_names: true, ..Rules::default() },
             rehearsal: false,
             advised: false,
@@ -123,8 +127,10 @@ pub struct Committed {
     pub outcome: Outcome,
     /// The writer's own warnings about the document.
     pub warnings: Vec<String>,
-    /// The warnings of its kind.
+    /// The warnings of its kind, and then of admission.
     pub advice: Vec<String>,
+    /// Annotations of admission for the audit log.
+    pub notes: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +214,10 @@ impl<E> CommitError<E> {
         CommitError::InvalidDocument(InvalidDocument::Forbidden { name, why })
     }
 
+    pub(super) fn unadmitted(name: String, refusal: Refusal) -> CommitError<E> {
+        CommitError::InvalidDocument(unadmitted(name, refusal))
+    }
+
     /// Whether another object stands now where the change has read one, or none.
     pub(super) fn has_moved(&self, expects: Expects) -> bool {
         matches!(self, CommitError::Refused(not_stored) if match not_stored.refused {
@@ -235,6 +245,16 @@ impl<E> fmt::Display for CommitError<E> {
             CommitError::NoneFree { space, .. } => write!(f, "no free {space} was found"),
             CommitError::Refused(not_stored) => not_stored.refused.fmt(f),
         }
+    }
+}
+
+/// The refusal of an object that would be called like this.
+pub(super) fn unadmitted(name: String, refusal: Refusal) -> InvalidDocument {
+    match refusal {
+        Refusal::Forbidden(why) => InvalidDocument::Forbidden { name, why },
+        Refusal::Invalid(problems) => InvalidDocument::Unadmitted { name, problems },
+        Refusal::Missing(key) => InvalidDocument::NotThere { key },
+        Refusal::TooMany { why, retry_after_s } => InvalidDocument::TooMany { why, retry_after_s },
     }
 }
 

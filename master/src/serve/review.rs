@@ -1,7 +1,7 @@
 //! Questions: a create that is answered and stores nothing.
 
 use super::{Serve, body, options, shown, token};
-use crate::authorize::Attributes;
+use crate::authorize::{Attributes, Decision};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
@@ -20,13 +20,13 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     let mut question =
         prepare::question(call.kind, &call.namespace, question, serve.rules(call), now, wish.ownership())
             .map_err(|unfit| Fault::unfit(call, "", unfit))?;
-    let Identity { user, uid, groups, extra } = (*request.identity).clone();
+    let Identity { user, uid, groups, extra, .. } = (*request.identity).clone();
     reply(&mut question, &Asker { name: user, uid, groups, extra }, now).map_err(Fault::bad_request)?;
     if let Some(attributes) = Attributes::of_review(&question["spec"]) {
         question["status"] = access(serve, &attributes, &about(&question["spec"], &request.identity));
     }
     if token::is_review(call.kind) {
-        question["status"] = token::review(serve, &question["spec"], now);
+        question["status"] = token::review(serve, &question["spec"]);
     }
     let rendered = render::document(call.form, Message::of(call.shown), &question, wall_clock());
     let mut answer = shown(call, StatusCode::CREATED, rendered);
@@ -44,14 +44,18 @@ fn about(spec: &Value, asker: &Identity) -> Identity {
         return asker.clone();
     }
     let extra = spec["extra"].as_object().into_iter().flatten().map(|(key, said)| (key.clone(), texts(said)));
-    Identity { user, uid: named("uid"), groups, extra: extra.collect() }
+    Identity { user, uid: named("uid"), groups, extra: extra.collect(), ..Identity::none() }
 }
 
 /// The status of an access review.
 fn access(serve: &Serve, attributes: &Attributes, identity: &Identity) -> Value {
-    match (serve.authorizer)(attributes, identity) {
-        Ok(()) => json!({"allowed": true}),
-        Err(why) if why.is_empty() => json!({"allowed": false}),
-        Err(why) => json!({"allowed": false, "reason": why}),
+    let decision = serve.authorizer.authorize(attributes, identity);
+    let mut status = json!({"allowed": decision.allows()});
+    if matches!(decision, Decision::Denied(_)) {
+        status["denied"] = true.into();
     }
+    if !decision.reason().is_empty() {
+        status["reason"] = decision.reason().into();
+    }
+    status
 }

@@ -17,7 +17,7 @@ const FLAGS: [(&str, &str); 4] = [("stdin", "input"), ("stdout", "output"), ("st
 
 pub fn stream(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let entry = Attributes::of_entry(call);
-    (serve.authorizer)(&entry, &request.identity).map_err(|why| entry.refusal(&request.identity, &why))?;
+    serve.authorizer.refused(&entry, &request.identity).map_err(|status| *status)?;
     let pod: Pod = view(&serve.standing(call)?)?;
     let said = |name: &str| {
         call.options.of_node.iter().find(|(parameter, _)| parameter == name).map(|(_, value)| value.as_str())

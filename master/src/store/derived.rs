@@ -20,6 +20,8 @@ type Compile<T> = Box<dyn Fn(&[Page]) -> T + Send + Sync>;
 pub struct Derived<T> {
     resources: Vec<Resource>,
     compile: Compile<T>,
+    /// As `KEPT_BYTES_MAX`.
+    kept_bytes_max: usize,
     /// By namespace. None: of all namespaces.
     kept: Mutex<BTreeMap<Option<Arc<str>>, Compiled<T>>>,
 }
@@ -47,8 +49,14 @@ impl<T> Derived<T> {
         Derived {
             resources: resources.into_iter().collect(),
             compile: Box::new(compile),
+            kept_bytes_max: KEPT_BYTES_MAX,
             kept: Mutex::new(BTreeMap::new()),
         }
+    }
+
+    /// Keeps the values of more objects.
+    pub fn keeping(self, kept_bytes_max: usize) -> Derived<T> {
+        Derived { kept_bytes_max, ..self }
     }
 
     /// The value of the objects in one namespace, or in all.
@@ -92,10 +100,10 @@ impl<T> Derived<T> {
             return;
         }
         kept.remove(&namespace);
-        if kept.values().map(|other| other.bytes).sum::<usize>() + compiled.bytes > KEPT_BYTES_MAX {
+        if kept.values().map(|other| other.bytes).sum::<usize>() + compiled.bytes > self.kept_bytes_max {
             kept.clear();
         }
-        if compiled.bytes <= KEPT_BYTES_MAX {
+        if compiled.bytes <= self.kept_bytes_max {
             kept.insert(namespace, compiled);
         }
     }

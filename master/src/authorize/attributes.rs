@@ -1,13 +1,17 @@
-//! Authorization: the attributes of a request, and the decision on them. PURE.
-//!
-//! `serve` asks before it answers anything. There are no rules yet, so the answer is yes.
+//! The attributes of a request, on which an authorizer decides. PURE.
 
+use super::request_path;
 use crate::call::{Call, Route, RouteError, Verb};
 use crate::through::ProxyRequest;
 use coracle_api::meta::Resource;
+use coracle_api::selector::{self, FieldTerm};
 use coracle_api::status::Status;
+use coracle_api::strategy::rbac;
 use coracle_http::Identity;
 use serde_json::Value;
+
+const NAMESPACES: Resource = Resource::core("namespaces");
+const NAME: &str = "metadata.name";
 
 /// The attributes of a request, in the words of RBAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,38 +20,59 @@ pub enum Attributes {
         verb: String,
         resource: Resource,
         subresource: String,
-        /// Empty: all namespaces, or a kind that has none.
+        /// Empty: all namespaces, or a kind that has none. A namespace lies in itself.
         namespace: String,
-        /// Empty: no single object.
+        /// Empty: no single object. The field selector of a list or a watch may name the object.
         name: String,
+        /// The field selector of a list, a watch, or a deletion of many. Empty: none, or nobody can read it.
+        fields: Vec<FieldTerm>,
     },
     /// A path that is not an object's.
     Path { verb: String, path: String },
 }
 
-/// `Err`: why not, as far as there is more to say.
-pub type Authorizer = fn(&Attributes, &Identity) -> Result<(), String>;
-
-pub fn authorize(_: &Attributes, _: &Identity) -> Result<(), String> {
-    Ok(())
-}
-
 impl Attributes {
+    /// A question about one object, or about a kind where the name is empty.
+    pub fn resource(verb: &str, resource: &Resource, subresource: &str, (namespace, name): (&str, &str)) -> Attributes {
+        Attributes::Resource {
+            verb: verb.to_owned(),
+            resource: resource.clone(),
+            subresource: subresource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            fields: Vec::new(),
+        }
+    }
+
     /// The attributes of a request, also if the path of the request leads nowhere.
     pub fn of(route: &Result<Route<'_>, RouteError>, method: &str, path: &str) -> Attributes {
         match route {
             Ok(Route::Object(call)) => Attributes::of_call(call, method),
             Ok(Route::ProxyRequest(through)) => Attributes::of_through(through, method),
-            Ok(Route::Page(_) | Route::Upkeep(_)) | Err(_) => {
+            Ok(Route::Page(_) | Route::Upkeep(_)) => {
                 Attributes::Path { verb: method.to_ascii_lowercase(), path: path.to_owned() }
             }
+            Err(_) => request_path::read(method, path),
         }
     }
 
     fn of_call(call: &Call, method: &str) -> Attributes {
         let (verb, subresource) = words(call, method);
-        let (verb, subresource, resource) = (verb.to_owned(), subresource.to_owned(), call.shown.resource.clone());
-        Attributes::Resource { verb, resource, subresource, namespace: call.namespace.clone(), name: call.name.clone() }
+        let of_many = matches!(call.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        let fields = if of_many { selector::field_terms(&call.options.fields).unwrap_or_default() } else { Vec::new() };
+        // A deletion of many has no name, whatever it selects.
+        let named = fields.iter().find(|term| term.equal && term.field == NAME && call.verb != Verb::DeleteCollection);
+        let named = named.map(|term| &term.value).filter(|name| rbac::segment(name).is_empty());
+        let name = if call.name.is_empty() { named.unwrap_or(&call.name) } else { &call.name };
+        let namespace = if call.kind.resource == NAMESPACES { &call.name } else { &call.namespace };
+        Attributes::Resource {
+            verb: verb.to_owned(),
+            resource: call.shown.resource.clone(),
+            subresource: subresource.to_owned(),
+            namespace: namespace.clone(),
+            name: name.clone(),
+            fields,
+        }
     }
 
     /// The additional attributes of a call that gives access into a pod: even a GET may change the running processes.
@@ -68,7 +93,8 @@ impl Attributes {
             resource: through.kind.resource.clone(),
             subresource: "proxy".to_owned(),
             namespace: through.namespace.clone(),
-            name: through.named.name.clone(),
+            name: through.named.text.clone(),
+            fields: Vec::new(),
         }
     }
 
@@ -85,6 +111,7 @@ impl Attributes {
             subresource: said(object, "subresource"),
             namespace: said(object, "namespace"),
             name: said(object, "name"),
+            fields: reviewed(&object["fieldSelector"]),
         })
     }
 
@@ -98,7 +125,7 @@ impl Attributes {
                 let of = Resource { group: "".into(), plural: "".into() };
                 Status { message, ..Status::forbidden(&of, "", "") }
             }
-            Attributes::Resource { verb, resource, subresource, namespace, name } => {
+            Attributes::Resource { verb, resource, subresource, namespace, name, .. } => {
                 let Resource { group, plural } = resource;
                 let part = if subresource.is_empty() { plural.to_string() } else { format!("{plural}/{subresource}") };
                 let place = match namespace.as_str() {
@@ -111,6 +138,23 @@ impl Attributes {
             }
         }
     }
+}
+
+/// The field selector of an access review. Terms with other operators than those of field selectors narrow nothing.
+fn reviewed(selector: &Value) -> Vec<FieldTerm> {
+    if let Some(raw) = selector["rawSelector"].as_str().filter(|raw| !raw.is_empty()) {
+        return selector::field_terms(raw).unwrap_or_default();
+    }
+    let term = |rule: &Value| {
+        let [value] = rule["values"].as_array()?.as_slice() else { return None };
+        let equal = match rule["operator"].as_str()? {
+            "In" => true,
+            "NotIn" => false,
+            _ => return None,
+        };
+        Some(FieldTerm { field: rule["key"].as_str()?.to_owned(), equal, value: value.as_str()?.to_owned() })
+    };
+    selector["requirements"].as_array().into_iter().flatten().filter_map(term).collect()
 }
 
 /// The verb and the subresource of a call.
@@ -159,7 +203,7 @@ mod tests {
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             match Attributes::of(&call::parse(&kinds, method, path, query), method, path) {
                 Attributes::Path { verb, path } => format!("{verb} {path}"),
-                Attributes::Resource { verb, resource, subresource, namespace, name } => {
+                Attributes::Resource { verb, resource, subresource, namespace, name, .. } => {
                     format!("{verb} {}.{}/{subresource} {namespace}/{name}", resource.plural, resource.group)
                 }
             }
@@ -168,10 +212,16 @@ mod tests {
             ("GET", "/api/v1/pods", "list pods./ /"),
             ("GET", "/api/v1/namespaces/a/pods?watch=1", "watch pods./ a/"),
             ("GET", "/api/v1/namespaces/a/pods/b", "get pods./ a/b"),
+            ("GET", "/api/v1/namespaces/a", "get namespaces./ a/a"),
+            ("GET", "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Db", "list pods./ a/b"),
+            ("GET", "/api/v1/namespaces/a/pods?watch=1&fieldSelector=metadata.name%3Db", "watch pods./ a/b"),
+            ("GET", "/api/v1/namespaces/a/pods?fieldSelector=metadata.name!%3Db", "list pods./ a/"),
+            ("GET", "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3D..", "list pods./ a/"),
+            ("DELETE", "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Db", "deletecollection pods./ a/"),
             ("POST", "/api/v1/namespaces/a/pods", "create pods./ a/"),
             ("DELETE", "/api/v1/namespaces/a/pods", "deletecollection pods./ a/"),
             ("PATCH", "/apis/apps/v1/namespaces/a/deployments/b/scale", "patch deployments.apps/scale a/b"),
-            ("PUT", "/api/v1/namespaces/a/finalize", "update namespaces./finalize /a"),
+            ("PUT", "/api/v1/namespaces/a/finalize", "update namespaces./finalize a/a"),
             ("POST", "/api/v1/namespaces/a/pods/b/eviction", "create pods./eviction a/b"),
             ("POST", "/api/v1/namespaces/a/bindings", "create bindings./ a/"),
             ("POST", "/api/v1/namespaces/a/pods/b/binding", "create pods./binding a/b"),
@@ -180,13 +230,23 @@ mod tests {
             ("POST", "/api/v1/namespaces/a/pods/b/exec", "create pods./exec a/b"),
             ("POST", "/api/v1/namespaces/a/pods/b/attach", "create pods./attach a/b"),
             ("GET", "/api/v1/namespaces/a/pods/b/portforward", "get pods./portforward a/b"),
-            ("POST", "/api/v1/namespaces/a/services/b:80/proxy/c", "create services./proxy a/b"),
+            ("POST", "/api/v1/namespaces/a/services/b:80/proxy/c", "create services./proxy a/b:80"),
             ("GET", "/api/v1beta1/minions/m", "get nodes./ /m"),
             ("POST", "/api/v1beta1/pods", "create pods./ default/"),
             ("GET", "/version", "get /version"),
             ("POST", "/coracle/store/flush", "post /coracle/store/flush"),
             ("GET", "/nowhere", "get /nowhere"),
-            ("POST", "/api/v1/pods", "post /api/v1/pods"),
+            ("POST", "/api/v1/pods", "create pods./ /"),
+            ("HEAD", "/api/v1/namespaces/a/pods/b", "get pods./ a/b"),
+            ("GET", "/apis/example.com/v1/things", "list things.example.com/ /"),
+            ("GET", "/apis/example.com/v1/namespaces/a/things/b", "get things.example.com/ a/b"),
+            ("GET", "/api/v1/nodes/n/stats/summary", "get nodes./stats /n"),
+            ("PATCH", "/api/v1/namespaces/a/finalize", "patch namespaces./finalize a/a"),
+            ("GET", "/api/v1/watch/things/b", "watch things./ /b"),
+            ("DELETE", "/api/v1/namespaces/a/things", "deletecollection things./ a/"),
+            ("GET", "/api/v1/namespaces/a/things/%zz", "get /api/v1/namespaces/a/things/%zz"),
+            ("GET", "/apis/apps/nowhere", "get /apis/apps/nowhere"),
+            ("GET", "/logs/", "get /logs/"),
         ] {
             assert_eq!(shown(method, target), expected, "{method} {target}");
         }
@@ -196,14 +256,13 @@ mod tests {
     fn a_refusal_says_who_and_what() {
         let identity = Identity { user: "eve".to_owned(), ..Identity::none() };
         let resource = Resource { group: "apps".into(), plural: "deployments".into() };
-        let (verb, subresource) = ("get".to_owned(), "scale".to_owned());
-        let object =
-            Attributes::Resource { verb: verb.clone(), resource, subresource, namespace: "a".into(), name: "b".into() };
+        let object = Attributes::resource("get", &resource, "scale", ("a", "b"));
         let of_object = object.refusal(&identity, "");
         let words =
             "User \"eve\" cannot get resource \"deployments/scale\" in API group \"apps\" in the namespace \"a\"";
         assert_eq!((of_object.code, of_object.message), (403, format!("deployments.apps \"b\" is forbidden: {words}")));
-        let of_path = Attributes::Path { verb, path: "/metrics".to_owned() }.refusal(&identity, "no rule");
+        let of_path =
+            Attributes::Path { verb: "get".to_owned(), path: "/metrics".to_owned() }.refusal(&identity, "no rule");
         assert_eq!(of_path.message, "forbidden: User \"eve\" cannot get path \"/metrics\": no rule");
     }
 }

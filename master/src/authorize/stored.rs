@@ -1,0 +1,63 @@
+//! RBAC of the store's objects: what is compiled from them is never older than an answered write.
+
+use super::rbac::{self, Grants};
+use super::{Attributes, Authorizer, Decision, RuleList};
+use crate::store::{Derived, Page, Store, Stored, locked};
+use coracle_http::Identity;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+/// Roles and bindings, and the authorizer that they make.
+pub struct Rbac {
+    store: Arc<dyn Store>,
+    grants: Derived<Grants>,
+    /// The uids of bindings that do not count.
+    passed: Mutex<Arc<HashSet<String>>>,
+}
+
+impl Rbac {
+    pub fn new(store: Arc<dyn Store>) -> Rbac {
+        // There is one value, and no request is answered without it.
+        let grants = Derived::new(rbac::resources(), compile).keeping(usize::MAX);
+        Rbac { store, grants, passed: Mutex::default() }
+    }
+
+    /// Bindings that do not count from now on; all others do.
+    pub fn pass_over(&self, uids: HashSet<String>) {
+        *locked(&self.passed) = Arc::new(uids);
+    }
+
+    fn passed(&self) -> Arc<HashSet<String>> {
+        locked(&self.passed).clone()
+    }
+}
+
+impl Authorizer for Rbac {
+    fn authorize(&self, attributes: &Attributes, identity: &Identity) -> Decision {
+        self.grants.get(&*self.store, None).decide(attributes, identity, &self.passed())
+    }
+
+    fn rules(&self, identity: &Identity, namespace: &str) -> RuleList {
+        self.grants.get(&*self.store, None).rules(identity, namespace, &self.passed())
+    }
+}
+
+fn compile(pages: &[Page]) -> Grants {
+    let mut grants = Grants::default();
+    let parsed = |stored: &Stored| serde_json::from_slice::<Value>(&stored.json).ok();
+    for (page, of_roles) in pages.iter().zip([true, true, false, false]) {
+        for stored in &page.items {
+            let (key, object) = (&stored.key, parsed(stored));
+            match object {
+                object if of_roles => grants.role(&key.namespace, &key.name, object.as_ref()),
+                Some(binding) => grants.bind(&key.namespace, &key.name, &binding),
+                None => {}
+            }
+        }
+        if of_roles {
+            page.damaged.iter().for_each(|key| grants.role(&key.namespace, &key.name, None));
+        }
+    }
+    grants
+}
