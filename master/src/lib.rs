@@ -5,6 +5,7 @@
 //! `start` is the only place where the parts meet.
 
 pub mod admit;
+mod adoption;
 pub mod agents;
 pub mod authorize;
 pub mod call;
@@ -32,7 +33,9 @@ pub mod upkeep;
 pub mod usage;
 mod zones;
 
+use crate::adoption::Adoption;
 use crate::agents::Agents;
+use crate::authorize::{Authorizer, Chain, Masters, Rbac};
 use crate::cluster_keys::ClusterKeys;
 use crate::commit::Registry;
 use crate::config::Config;
@@ -102,7 +105,11 @@ pub fn start(config: &Config) -> Result<Master, String> {
         Maker::new(shared.clone(), config.service_cidr, config.node_ports)
             .map_err(|error| format!("/dev/urandom: {error}"))?,
     );
-    let registry = Registry::new(kinds, shared.clone(), maker);
+    let rbac = Arc::new(Rbac::new(shared.clone()));
+    let adoption = Arc::new(Adoption::open(shared.clone(), rbac.clone(), &config.data_dir));
+    // The authorizer of nodes goes between the two.
+    let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Masters), rbac];
+    let registry = Registry::new(kinds, shared.clone(), maker).authorized_by(Arc::new(Chain(authorizers)));
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
     let keys = ClusterKeys::open(&registry).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
     let registry = Arc::new(registry.trusting(keys.as_deref().map(ClusterKeys::authority)));
@@ -116,11 +123,15 @@ pub fn start(config: &Config) -> Result<Master, String> {
         if let Err(why) = registry.ensure_classes() {
             log::error!("{why}");
         }
+        if let Err(why) = registry.ensure_access_rules(adoption.is_first) {
+            log::error!("{why}");
+        }
+        adoption.settle();
     }
     neighbours::tell_of_overlaps(config.service_cidr);
     let agents = Agents::of_this_host(config.agent_sockets.clone());
     let gate = gate(config, registry.clone(), agents.clone());
-    let upkeep = Upkeep::new(store.clone(), &config.data_dir);
+    let upkeep = Upkeep::new(store.clone(), adoption, &config.data_dir);
     let serve = Serve::new(registry.clone(), keys).asking(agents).kept_by(upkeep);
     let store::Health { damaged, edits, .. } = shared.health();
     gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));

@@ -106,7 +106,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("commit", &["admit", "authorize", "making", "prepare", "store"]),
     ("cluster_keys", &["commit", "making", "store"]),
     ("authorize", &["call", "store", "through"]),
-    ("control", &["agents", "commit", "figures", "making", "prepare", "store"]),
+    ("control", &["agents", "authorize", "commit", "figures", "making", "prepare", "store"]),
     ("figures", &[]),
     ("form", &[]),
     ("call", &["form", "page", "query", "through"]),

@@ -13,10 +13,11 @@ mod classes;
 mod limits;
 mod pod;
 pub mod quota;
+pub mod roles;
 mod secrets;
 mod token_volume;
 
-use crate::authorize::Authorizer;
+use crate::authorize::{Attributes, Authorizer};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::{CLIENT_SIGNER, namespace, pod_defaults, system_classes, wants_masters};
@@ -58,6 +59,13 @@ pub struct AdmissionRequest<'a> {
     pub identity: &'a Identity,
     /// Letters for the name of a pod's token volume. None: the pod gets no such volume.
     pub suffix: Option<&'a dyn Fn() -> String>,
+}
+
+impl AdmissionRequest<'_> {
+    /// Whether the client may do this, too.
+    pub fn may(&self, attributes: &Attributes) -> bool {
+        self.authorizer.authorize(attributes, self.identity).allows()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

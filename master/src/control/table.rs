@@ -22,7 +22,7 @@ use super::storage::{binding, ephemeral, volumes};
 use super::view::{EndpointsView, LeaseView, NamespaceView, ServiceView, SliceView};
 use super::{
     addresses, autoscale, balancer, budgets, cron, disruption, endpoints, events, evictions, expulsion, garbage,
-    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, schedule, ttl, unplaced,
+    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, roles, schedule, ttl, unplaced,
 };
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};
@@ -179,6 +179,7 @@ fn housekeeping() -> Vec<Controller> {
             .follows(Follow::view::<budgets::ScaleView>(autoscale::by_target))
             .follows(Follow::News(News::Measured))
             .workload(),
+        row("roles", roles::all, roles::decide).follows(Follow::view::<roles::ClusterRoleView>(roles::by_role)),
         row("disruption", disruption::all, disruption::decide).follows(Follow::pods(disruption::by_pod)).workload(),
     ]
 }

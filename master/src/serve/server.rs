@@ -130,6 +130,7 @@ impl Serve {
         Terms {
             writer,
             identity: &call.identity,
+            shown: Some(&call.shown.resource),
             rules: self.rules(call),
             rehearsal,
             advised: call.version == Version::V1,
