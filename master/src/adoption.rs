@@ -166,3 +166,79 @@ fn uids(store: &dyn Store, resources: &[Resource], of_every_cluster: bool) -> BT
     };
     found.filter_map(uid).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authorize::{Attributes, Authorizer};
+    use crate::commit::Registry;
+    use crate::commit::tests::in_memory;
+    use coracle_http::Identity;
+
+    const GROUP: &str = "rbac.authorization.k8s.io";
+
+    fn make(registry: &Registry, plural: &'static str, namespace: &str, object: &Value) {
+        let kind = registry.kind(&Resource { group: GROUP.into(), plural: plural.into() }).expect("a row");
+        registry.make_own(&kind, namespace, object).unwrap_or_else(|why| panic!("{object}: {why}"));
+    }
+
+    fn binds(user: &str) -> Value {
+        json!({
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "edit"},
+            "subjects": [{"apiGroup": GROUP, "kind": "User", "name": user}],
+        })
+    }
+
+    fn edits(rbac: &Rbac, user: &str) -> bool {
+        let pods = Attributes::resource("create", &Resource::core("pods"), "", ("a", ""));
+        let groups = vec!["system:authenticated".to_owned()];
+        let identity = Identity { user: user.to_owned(), groups, ..Identity::none() };
+        rbac.authorize(&pods, &identity).allows()
+    }
+
+    #[test]
+    fn what_was_bound_before_does_not_count_until_it_is_taken() {
+        let registry = in_memory();
+        let folder = std::env::temp_dir().join(format!("coracle-adoption-{}", std::process::id()));
+        let start = || {
+            let rbac = Arc::new(Rbac::new(registry.store.clone()));
+            let adoption = Adoption::open(registry.store.clone(), rbac.clone(), &folder);
+            registry.ensure_namespace("a").expect("a namespace");
+            registry.ensure_access_rules(adoption.is_first).expect("roles");
+            adoption.settle();
+            (rbac, adoption)
+        };
+        // Planted by somebody who could reach the master of an older version.
+        let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+        make(
+            &registry,
+            "clusterroles",
+            "",
+            &json!({
+                "metadata": {"name": "system:basic-user", "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}},
+                "rules": everything,
+            }),
+        );
+        make(&registry, "rolebindings", "a", &binds("old"));
+        let (rbac, adoption) = start();
+        assert!(adoption.is_first && !edits(&rbac, "old") && !edits(&rbac, "anybody"));
+        assert_eq!(adoption.unadopted().len(), 1);
+        make(&registry, "rolebindings", "a", &binds("new"));
+        assert!(edits(&rbac, "new"));
+        let before = registry.store.revision();
+        let (rbac, adoption) = start();
+        assert_eq!(registry.store.revision(), before, "a quiet start writes nothing");
+        assert!(!adoption.is_first && !edits(&rbac, "old") && edits(&rbac, "new"));
+        assert_eq!((adoption.adopt(), adoption.unadopted().len()), (Ok(1), 0));
+        assert!(edits(&rbac, "old"));
+        let (rbac, adoption) = start();
+        assert!(edits(&rbac, "old") && adoption.unadopted().is_empty());
+        // A file that says nothing is no leave.
+        fs::write(folder.join(FOLDER).join(FILE), "{").expect("a file");
+        let (rbac, adoption) = start();
+        assert!(adoption.is_first && !edits(&rbac, "old") && !edits(&rbac, "new"));
+        fs::remove_file(folder.join(FOLDER).join(FILE)).expect("a file");
+        fs::remove_dir(folder.join(FOLDER)).and_then(|()| fs::remove_dir(&folder)).expect("a folder");
+    }
+}

@@ -18,6 +18,7 @@ usage: coracle-master [flags]
        coracle-master store fsck|verify|flush|salvage [flags]
        coracle-master backup FILE [flags]
        coracle-master restore FILE [flags]
+       coracle-master rbac adopt [--yes] [flags]
 
   status                how the running master is: health, store, nodes, clients, and what is wrong
   store verify          say what a start would find: whether everything that was acknowledged is there; changes nothing
@@ -26,6 +27,7 @@ usage: coracle-master [flags]
   store salvage         where acknowledged writes are missing, go on with what there is; the journal goes to quarantine as it was
   backup FILE           one revision of everything durable, also while a master runs; lines of JSON, with the secrets in them
   restore FILE          fill an empty data directory from a backup, with no master running
+  rbac adopt            show the bindings that were made before access rules counted, and with --yes let them count
   (each with --help; exit code 0: done, and all is well; 1: not; 2: the command line is wrong; 3: the backup lacks something)
 
 ";
@@ -157,6 +159,21 @@ exit code 0: the directory is filled; start the master
           3: it is filled with all that FILE holds, which is not what is named: FILE lacked it when it was made
 ";
 
+const RBAC: &str = "\
+usage: coracle-master rbac adopt [--yes] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
+
+Shows the RoleBindings and ClusterRoleBindings that were made before access rules counted. Whoever reached the master could make them,
+so they give nothing until they are taken. With --yes all of them count from now on; delete first what should not.
+
+  --yes                  take them
+  --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
+  --data-dir DIR         the directory that it is to serve (default /var/lib/coracle/master)
+
+exit code 0: they are shown, or taken
+          1: they are not; it says why
+          2: the command line is wrong
+";
+
 /// `words`: what of the command line is no flag.
 pub fn of(words: &[String]) -> String {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -167,6 +184,7 @@ pub fn of(words: &[String]) -> String {
         ["store", "salvage", ..] => SALVAGE,
         ["store", ..] => STORE,
         ["status", ..] => STATUS,
+        ["rbac", ..] => RBAC,
         ["backup", ..] => BACKUP,
         ["restore", ..] => RESTORE,
         _ => return format!("{PROGRAM}{}{FOOT}", OPTIONS.help()),
