@@ -78,6 +78,7 @@ $([ "$name" != agent ] || echo "    sweep || true")
 $([ "$name" != agent ] || echo "    grep -o ' /run/coracle/volumes/[^ ]*' /proc/mounts | sort -r | xargs -r umount || true
     remove_tree /run/coracle/volumes /etc/coracle/manifests")
     remove_tree /var/lib/coracle/$name /run/coracle/$name
+$([ "$name" != master ] || echo "    rm -f /etc/coracle/admin.kubeconfig /etc/coracle/admin.kubeconfig.partial")
 $([ "$name" != agent ] || echo "    rm -f /run/coracle/engine-*.lock; rmdir --ignore-fail-on-non-empty /var/lib/coracle/images /var/lib/coracle/volumes 2>/dev/null || true")
     rmdir --ignore-fail-on-non-empty /var/lib/coracle /run/coracle 2>/dev/null || true
     rmdir --ignore-fail-on-non-empty /etc/coracle 2>/dev/null || true
@@ -94,6 +95,7 @@ package() {
     install -D -m 0644 "systemd/coracle-$name.service" "$root/usr/lib/systemd/system/coracle-$name.service"
     if [ "$name" = master ]; then
         install -D -m 0644 systemd/coracle-master.sysusers "$root/usr/lib/sysusers.d/coracle-master.conf"
+        install -D -m 0644 systemd/coracle-master.profile "$root/etc/profile.d/coracle-master.sh"
     else
         install -D -m 0644 systemd/coracle-agent.tmpfiles "$root/usr/lib/tmpfiles.d/coracle-agent.conf"
     fi
@@ -124,6 +126,7 @@ package() {
         echo " -- The coracle authors <maintainers@coracle.dev>  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
     } | gzip -9n >"$doc/changelog.gz"
     echo "/etc/coracle/$name.conf" >"$control/conffiles"
+    [ "$name" != master ] || echo "/etc/profile.d/coracle-master.sh" >>"$control/conffiles"
     maintainer_scripts "$name" "$control"
     cat >"$control/control" <<TEXT
 Package: coracle-$name

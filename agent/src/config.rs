@@ -43,7 +43,7 @@ pub struct Config {
     /// Where pods and logs are asked for.
     pub socket: PathBuf,
     pub master: Option<Target>,
-    pub pod_cidr: String,
+    pub pod_cidr: Cidr,
     pub pod_network: Owner,
     /// Networks whose addresses services may have on this host.
     pub external_ips: Vec<Cidr>,
@@ -245,7 +245,7 @@ impl Settings<'_> {
             node_name,
             node_ip: self.optional("node-ip", values::node_ip)?,
             listen: self.value("listen", values::listen)?,
-            master: self.optional("master", values::parse)?,
+            master: self.master()?,
             manifest_url: self.optional("manifest-url", values::parse)?,
             eviction_hard: self.value("eviction-hard", thresholds::parse)?,
             cluster_dns: self.optional("cluster-dns", values::address)?,
@@ -278,6 +278,19 @@ impl Settings<'_> {
             Some(socket) => Ok((name, socket)),
             None => Err(self.bad("node-name", &format!("{name:?} is too long for the name of a socket"))),
         }
+    }
+
+    /// Whoever answers in the master's place says which containers this host runs.
+    fn master(&self) -> Result<Option<Target>, BadConfig> {
+        let master: Option<Target> = self.optional("master", values::parse)?;
+        if let Some(far) = master.as_ref().filter(|master| !master.is_safe()) {
+            let why = format!(
+                "{far} is another host, and without TLS anybody on the way could answer for it: use unix:///PATH, or \
+                 http:// with a loopback address"
+            );
+            return Err(self.bad("master", &why));
+        }
+        Ok(master)
     }
 
     fn images(&self) -> Result<images::ImageSettings, BadConfig> {
@@ -423,6 +436,9 @@ mod tests {
         refused(&["--image-gc-high-threshold", "70"], "above image-gc-high-threshold");
         refused(&["--devices", "a.b/c=1:/dev/a;a.b/c=2:/dev/b"], "twice");
         refused(&["--master", "ftp://x"], "--master");
+        refused(&["--master", "http://10.0.0.1:8080"], "without TLS");
+        refused(&["--master", "http://master:8080"], "without TLS");
+        assert!(run(&["--master", "http://127.0.0.1:8080"]).is_ok());
         refused(&["--docker-host", "ssh://x"], "--docker-host");
         refused(&["--secrets-on-disk", "maybe"], "neither yes nor no");
         refused(&["--config", "/nonexistent"], "/nonexistent");

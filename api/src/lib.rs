@@ -14,6 +14,7 @@ pub mod pod;
 pub mod printable;
 pub mod quantity;
 pub mod query;
+pub mod references;
 pub mod selector;
 pub mod service;
 pub mod status;

@@ -5,16 +5,18 @@
 //!                 than any share
 //!     take_any    what has been done already and must be counted
 
+use crate::{Caller, Identity};
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Part of a budget that must be there for a thing that is larger than its party's share: else a few such would be in
 /// memory at once.
 const MOST_PART: usize = 16;
 
-/// The party that a share belongs to: all clients of one address, as long as they have no identity.
+/// The party that a share belongs to: a user, or all clients of one address that have not said who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Party {
     /// Through the socket that only root can open.
@@ -22,6 +24,8 @@ pub enum Party {
     Address(IpAddr),
     /// A user of this host: the kernel reports the uid at the other end of a Unix socket.
     User(u32),
+    /// A user by name: behind one address may be many. The number is the name's, and another in each process.
+    Named(u64),
 }
 
 impl fmt::Display for Party {
@@ -30,11 +34,23 @@ impl fmt::Display for Party {
             Party::Local => f.write_str("the local socket"),
             Party::Address(address) => address.fmt(f),
             Party::User(uid) => write!(f, "user {uid}"),
+            Party::Named(_) => f.write_str("a user"),
         }
     }
 }
 
 impl Party {
+    /// A client of the network that has said who it is counts by its name.
+    pub fn of(caller: &Caller, identity: &Identity) -> Party {
+        static NUMBERS: OnceLock<RandomState> = OnceLock::new();
+        match caller {
+            Caller::Network { .. } if identity.is_personal() => {
+                Party::Named(NUMBERS.get_or_init(RandomState::new).hash_one(&identity.user))
+            }
+            caller => caller.party(),
+        }
+    }
+
     /// A host commonly has a whole /64 of IPv6.
     pub fn at(address: SocketAddr) -> Party {
         Party::Address(match address.ip().to_canonical() {
@@ -198,6 +214,20 @@ mod tests {
         assert_ne!(party("10.0.0.1"), party("10.0.0.2"));
         assert_eq!(party("2001:db8::1"), party("2001:db8::2"));
         assert_ne!(party("2001:db8::1"), party("2001:db8:0:1::1"));
+    }
+
+    #[test]
+    fn who_is_known_counts_by_name_and_others_by_address() {
+        let caller = |address: &str| Caller::Network { address: SocketAddr::new(address.parse().expect("one"), 1) };
+        let of = |address: &str, user: &str| {
+            Party::of(&caller(address), &Identity { user: user.to_owned(), ..Identity::none() })
+        };
+        assert_eq!(of("10.0.0.1", "ann"), of("10.0.0.2", "ann"));
+        assert_ne!(of("10.0.0.1", "ann"), of("10.0.0.1", "bob"));
+        for shared in ["", "system:anonymous", "system:admin"] {
+            assert_eq!(of("10.0.0.1", shared), party("10.0.0.1"));
+        }
+        assert_eq!(Party::of(&Caller::Local, &Identity { user: "ann".to_owned(), ..Identity::none() }), Party::Local);
     }
 
     #[test]

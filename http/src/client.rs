@@ -4,14 +4,17 @@
 //! threads, and overlooks connections in a burst), and a heartbeat in ten seconds does not pay for a kept one over TCP.
 use crate::outbound::{self, Driven, Fetched};
 pub use crate::pieces::Pieces;
+use crate::tls::TlsTarget;
 use crate::upgrade::Upgraded;
-use crate::{HeaderMap, Method, StatusCode, header, websocket};
+use crate::{HeaderMap, Method, StatusCode, header, network, websocket};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,10 +42,18 @@ pub const HEAD: Duration = Duration::from_secs(10);
 /// agent's socket has no cache.
 const KEY: &str = "Y29yYWNsZS1hZ2VudC0xLg==";
 
+/// Bytes of a bearer token and of the file that holds it.
+const TOKEN_BYTES_MAX: u64 = 64 << 10;
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
     Unix(PathBuf),
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
+    /// A verified server. No text makes one: it needs the authority of the server.
+    Tls(Box<TlsTarget>),
 }
 
 /// The text of a target, and what is wrong with it.
@@ -229,9 +240,14 @@ impl Client {
         if let Some((form, _)) = &body {
             request = request.header(header::CONTENT_TYPE, *form);
         }
+        let unreachable = |e| CallError::Unreachable(self.target.clone(), e);
+        if let Target::Tls(target) = &*self.target
+            && let Some(path) = &target.token_file {
+            let token = token(path).map_err(unreachable)?;
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
         let request =
             request.body(Full::new(body.map(|(_, body)| body).unwrap_or_default())).map_err(|e| self.broken(&e))?;
-        let unreachable = |e| CallError::Unreachable(self.target.clone(), e);
         let fetched = match &*self.target {
             Target::Unix(path) => {
                 let wire = timeout(CONNECT, UnixStream::connect(path)).await;
@@ -240,6 +256,13 @@ impl Client {
             }
             Target::Tcp { host, port } => {
                 let wire = timeout(CONNECT, TcpStream::connect((host.trim_matches(['[', ']']), *port))).await;
+                let wire = wire.map_err(|_| self.slow("a connection"))?.map_err(unreachable)?;
+                timeout(head, outbound::fetch(wire, request)).await
+            }
+            Target::Tls(target) => {
+                let host = (target.host.trim_matches(['[', ']']), target.port);
+                let opened = async { target.open(TcpStream::connect(host).await?).await };
+                let wire = timeout(CONNECT, opened).await;
                 let wire = wire.map_err(|_| self.slow("a connection"))?.map_err(unreachable)?;
                 timeout(head, outbound::fetch(wire, request)).await
             }
@@ -308,8 +331,34 @@ impl Target {
         match self {
             Target::Unix(_) => "localhost".into(),
             Target::Tcp { host, port } => format!("{host}:{port}"),
+            Target::Tls(target) => format!("{}:{}", target.host, target.port),
         }
     }
+
+    /// Whether nobody on the way can be taken for this server: its connection does not leave this host, or it shows a
+    /// certificate that is verified.
+    pub fn is_safe(&self) -> bool {
+        match self {
+            Target::Unix(_) | Target::Tls(_) => true,
+            Target::Tcp { host, .. } => {
+                let host = host.trim_matches(['[', ']']);
+                host.eq_ignore_ascii_case("localhost")
+                    || host.parse().is_ok_and(|address: IpAddr| network::is_loopback((address, 0).into()))
+            }
+        }
+    }
+}
+
+/// The token in a file: Kubernetes renews those of pods in their files.
+fn token(path: &Path) -> io::Result<String> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("read the token in {}: {error}", path.display()));
+    let mut text = String::new();
+    File::open(path).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text)).map_err(named)?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(named(io::Error::new(io::ErrorKind::InvalidData, "it holds no token")));
+    }
+    Ok(token.to_owned())
 }
 
 impl FromStr for Target {
@@ -346,6 +395,7 @@ impl fmt::Display for Target {
         match self {
             Target::Unix(path) => write!(f, "unix://{}", path.display()),
             Target::Tcp { host, port } => write!(f, "http://{host}:{port}"),
+            Target::Tls(target) => target.fmt(f),
         }
     }
 }
@@ -412,5 +462,37 @@ mod tests {
         check("http://localhost:8080/api", Err("after http:// HOST:PORT is needed, and nothing else"));
         check("http://u:p@localhost:8080", Err("it must not hold a user or a password"));
         check("http://:8080", Err("it has no host"));
+    }
+    #[test]
+    fn who_may_be_asked_without_a_certificate() {
+        for (target, safe) in [
+            ("unix:///run/api.sock", true),
+            ("http://127.0.0.1:8080", true),
+            ("http://127.9.9.9:8080", true),
+            ("http://[::1]:8080", true),
+            ("http://LOCALHOST:8080", true),
+            ("http://10.0.0.1:8080", false),
+            ("http://127.0.0.1.example.com:8080", false),
+            ("http://master:8080", false),
+            ("http://0.0.0.0:8080", false),
+        ] {
+            assert_eq!(target.parse::<Target>().expect("a target").is_safe(), safe, "{target}");
+        }
+    }
+
+    #[test]
+    fn tokens_in_files() {
+        let path = std::env::temp_dir().join(format!("coracle-token-{}", std::process::id()));
+        let mut read = |text: &[u8]| {
+            std::fs::write(&path, text).expect("a file");
+            token(&path).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(b"a.b.c\n"), Ok("a.b.c".to_owned()));
+        assert_eq!(read(b"later"), Ok("later".to_owned()));
+        for bad in [&b""[..], b"\n", b"a b", b"a\nb", b"\xff"] {
+            assert!(read(bad).expect_err("no token").contains("coracle-token"), "{bad:?}");
+        }
+        std::fs::remove_file(&path).expect("the file");
+        assert!(token(&path).expect_err("no file").to_string().contains("read the token in"));
     }
 }

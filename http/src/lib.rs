@@ -12,6 +12,7 @@
 //! language of its clients.
 
 pub mod budget;
+mod certificate;
 pub mod channel;
 pub mod client;
 mod gather;
@@ -25,6 +26,7 @@ mod passing;
 mod pieces;
 mod pull;
 mod refusal;
+mod sessions;
 mod socket_file;
 pub mod spdy;
 pub mod system;
@@ -34,17 +36,20 @@ pub mod websocket;
 
 use budget::Party;
 use bytes::Bytes;
+pub use certificate::ClientCertificate;
 pub use gather::gather;
 pub use http::uri::PathAndQuery;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use identity::Identity;
 pub use limits::{Limits, LocalLimits};
 pub use passing::end_to_end;
+pub use sessions::Sessions;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+pub use tls::{BadKeys, Clock, KeySet, TlsKeys, TlsTarget, TlsTrust};
 pub use upgrade::{Upgrade, Upgraded};
 
 /// Bytes of a request body: what kube-apiserver takes as well.
@@ -94,6 +99,13 @@ pub struct Request {
     pub identity: Arc<Identity>,
 }
 
+impl Request {
+    /// The party whose shares this request uses.
+    pub fn party(&self) -> Party {
+        Party::of(&self.caller, &self.identity)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Caller {
     Network {
@@ -104,7 +116,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// The party whose shares this request uses.
+    /// The party of a client that has not said who it is.
     pub fn party(&self) -> Party {
         match self {
             Caller::Network { address } => Party::at(*address),
@@ -153,7 +165,7 @@ pub struct Stream {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
     Address(SocketAddr),
-    /// The server speaks TLS 1.3; its certificate is not verified.
+    /// The server speaks TLS; its certificate is not verified.
     Tls(SocketAddr),
     /// The Unix socket of a server on this host. A request is sent only if the file is a socket and no link, and if the
     /// file and the listening process belong to root or to this process' own user.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 /// How much the network side takes on at once, and how long it waits for anybody. Counts are of the whole listener.
 ///
-/// Of what is counted in all and not by address, one address may have `BYTES_TIMES` or `STREAMS_TIMES` what it leaves
-/// to others.
+/// Of what is counted in all and not by address, one client may have `BYTES_TIMES` or `STREAMS_TIMES` what it leaves to
+/// others. A client whose user is known counts by its user, and any other by its address. Nodes have a quarter of each
+/// limit for requests for themselves, in addition.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// More than streams and requests together, so that some connection always waits for its client: this connection is
@@ -37,6 +38,16 @@ pub struct Limits {
     pub bodies_bytes_max: usize,
     /// Whole answers that their clients have not yet taken, the sum of their bytes beyond 32 KiB each; over it 429.
     pub answers_bytes_max: usize,
+    /// Connections of a TLS port that have not shaken hands: for one more, the one of the same address that has taken
+    /// longest is closed.
+    pub handshakes_max: usize,
+    pub handshakes_per_address_max: usize,
+    /// Requests at once on one connection of HTTP/2; over it the stream is refused.
+    pub streams_per_connection_max: u32,
+    /// A handshake must be complete in this time.
+    pub handshake: Duration,
+    /// A connection of HTTP/2 may be without a request for so long.
+    pub idle: Duration,
     /// A head must be complete in this time; also how long a connection may idle between requests.
     pub head: Duration,
     /// A body must be complete in this time; else 408.
@@ -67,6 +78,11 @@ impl Limits {
         tunnels_max: 96,
         bodies_bytes_max: 16 << 20,
         answers_bytes_max: 32 << 20,
+        handshakes_max: 256,
+        handshakes_per_address_max: 192,
+        streams_per_connection_max: 100,
+        handshake: Duration::from_secs(10),
+        idle: Duration::from_secs(90),
         head: Duration::from_secs(30),
         body: Duration::from_secs(60),
         slot: Duration::from_secs(5),
@@ -104,7 +120,7 @@ impl LocalLimits {
     pub const HOST: LocalLimits = LocalLimits {
         handlers: 4,
         writers_max: 32,
-        streams_max: 32,
+        streams_max: 224,
         forwards_max: 8,
         heartbeat: Duration::from_secs(10),
         probe_soon: Duration::from_secs(1),

@@ -15,6 +15,8 @@ pub(crate) enum Refusal {
     Foreign(&'static str, String),
     /// The credentials in the request belong to no known user.
     Unidentified(String),
+    /// The client's certificate has been withdrawn.
+    Revoked,
     /// A request that is refused to everybody.
     Barred(&'static str),
     /// A protocol that this server does not speak.
@@ -34,7 +36,7 @@ impl Refusal {
     pub(crate) fn answer(&self, path: &str) -> Answer {
         let (code, reason) = match self {
             Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
-            Refusal::Unidentified(_) => (StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Refusal::Unidentified(_) | Refusal::Revoked => (StatusCode::UNAUTHORIZED, "Unauthorized"),
             Refusal::Foreign(..) | Refusal::Barred(_) => (StatusCode::FORBIDDEN, "Forbidden"),
             Refusal::Unspoken(_) => (StatusCode::NOT_IMPLEMENTED, "NotImplemented"),
             Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
@@ -58,6 +60,7 @@ impl Refusal {
             Refusal::TooLarge => "too large",
             Refusal::Slow => "slow body",
             Refusal::Unidentified(_) => "unidentified",
+            Refusal::Revoked => "revoked certificate",
             Refusal::Failed => "failed",
             Refusal::Unreachable(_) => "unreachable",
             Refusal::Silent(_) => "silent",
@@ -82,11 +85,12 @@ impl fmt::Display for Refusal {
             Refusal::Foreign(what, value) => {
                 write!(
                     f,
-                    "{what} {value:?} is not this server's: only requests to localhost are served, of programs and of \
-                     this port's own pages"
+                    "{what} {value:?} is not this port's: served are programs, this port's own pages, and on a port \
+                     without TLS requests to localhost alone"
                 )
             }
             Refusal::TooLarge => write!(f, "Request entity too large: limit is {BODY_BYTES_MAX}"),
+            Refusal::Revoked => f.write_str("the client certificate has been revoked"),
             Refusal::Slow => f.write_str("request body did not arrive in time"),
             Refusal::Failed => f.write_str("the request failed inside the server: its log says why"),
             Refusal::Unidentified(why) | Refusal::Unreachable(why) | Refusal::Silent(why) => f.write_str(why),

@@ -1,6 +1,6 @@
 //! Checks at the start that this system's limits suffice: a flood that takes the last descriptor would take the local
 //! side's as well, and a program that cannot start a thread answers nobody.
-use crate::network::HEALTH_PLACES;
+use crate::network::{of_nodes, threads};
 use crate::{Limits, LocalLimits};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fmt;
@@ -35,11 +35,13 @@ pub enum Shortage {
     Threads { granted: u64, needed: u64 },
 }
 
-/// Pure: what is granted against what the sides that are on need.
-pub fn enough(network: Option<&Limits>, local: Option<&LocalLimits>, granted: Granted) -> Result<(), Shortage> {
+/// Pure: what is granted against what the sides that are on need. `network`: the limits of each port, for each has
+/// connections and threads of its own.
+pub fn enough(network: &[&Limits], local: Option<&LocalLimits>, granted: Granted) -> Result<(), Shortage> {
     // Each stream may be another server's answer, over a connection of its own.
-    let connections = network.map_or(0, |limits| (limits.connections_max + limits.streams_max) as u64);
-    let handlers = network.map_or(0, |limits| (limits.handlers_max + limits.writers_max + HEALTH_PLACES) as u64);
+    let streams = |limits: &Limits| limits.streams_max + of_nodes(limits).streams_max;
+    let connections: u64 = network.iter().map(|limits| (limits.connections_max + streams(limits)) as u64).sum();
+    let handlers: u64 = network.iter().map(|limits| threads(limits) as u64).sum();
     let local_descriptors =
         local.map_or(0, |limits| 2 * LOCAL_CONNECTIONS + limits.forwards_max as u64 * LOCAL_FORWARD_DESCRIPTORS);
     let needed = connections + local_descriptors + DESCRIPTORS_ELSE;
@@ -114,16 +116,18 @@ mod tests {
 
     #[test]
     fn what_is_granted_against_what_is_needed() {
-        let check = |network: bool, local: bool, descriptors, threads| {
+        let check = |ports: usize, local: bool, descriptors, threads| {
             let granted = Granted { descriptors, threads };
-            enough(network.then_some(&Limits::EDGE), local.then_some(&LocalLimits::HOST), granted)
+            enough(&vec![&Limits::EDGE; ports], local.then_some(&LocalLimits::HOST), granted)
         };
-        assert_eq!(check(true, true, Some(2848), Some(4915)), Ok(()));
-        assert_eq!(check(true, true, None, None), Ok(()));
-        assert_eq!(check(true, true, Some(2847), None), Err(Shortage::Descriptors { granted: 2847, needed: 2848 }));
-        assert_eq!(check(false, true, Some(223), None), Err(Shortage::Descriptors { granted: 223, needed: 224 }));
-        assert_eq!(check(true, false, Some(2688), Some(90)), Ok(()));
-        assert_eq!(check(true, true, None, Some(221)), Err(Shortage::Threads { granted: 221, needed: 222 }));
+        assert_eq!(check(1, true, Some(3136), Some(4915)), Ok(()));
+        assert_eq!(check(1, true, None, None), Ok(()));
+        assert_eq!(check(1, true, Some(3135), None), Err(Shortage::Descriptors { granted: 3135, needed: 3136 }));
+        assert_eq!(check(2, true, Some(6047), None), Err(Shortage::Descriptors { granted: 6047, needed: 6048 }));
+        assert_eq!(check(0, true, Some(223), None), Err(Shortage::Descriptors { granted: 223, needed: 224 }));
+        assert_eq!(check(1, false, Some(2976), Some(112)), Ok(()));
+        assert_eq!(check(1, true, None, Some(243)), Err(Shortage::Threads { granted: 243, needed: 244 }));
+        assert_eq!(check(2, true, None, Some(339)), Err(Shortage::Threads { granted: 339, needed: 340 }));
     }
 
     #[test]

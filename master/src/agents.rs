@@ -2,7 +2,7 @@
 
 use coracle_api::node::agent_socket;
 use coracle_http::Server;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The agents of this host: each has a socket that is called like its node.
 #[derive(Clone)]
@@ -20,6 +20,11 @@ impl Agents {
     /// client may write leads anywhere else. `None`: no socket can have that name.
     pub fn reach(&self, node: &str) -> Option<Server> {
         agent_socket(node).map(|socket| Server::Socket(self.sockets.join(socket)))
+    }
+
+    /// The directory of the sockets.
+    pub fn directory(&self) -> &Path {
+        &self.sockets
     }
 }
 

@@ -1,4 +1,4 @@
-//! The commands on a store: check, flush, salvage, backup, restore.
+//! The commands on a store: check, flush, salvage, backup, restore. `keys` has those on credentials.
 //!
 //! ```text
 //! store fsck, verify, salvage, restore    the directory itself, with no master running
@@ -9,6 +9,9 @@
 //!
 //! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.
 
+mod keys;
+
+use crate::cluster_keys::files::KeyFolder;
 use crate::config::{Config, Deed};
 use crate::owner;
 use crate::page::{ADOPTION, BACKUP, FLUSH};
@@ -60,6 +63,8 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
         Deed::Restore(file) => restore(config, file),
         Deed::Status(form) => status(config, *form),
         Deed::Adopt { take } => adopt(config, *take),
+        Deed::Credentials(deed) => keys::run(config, deed),
+        Deed::Kubectl(arguments) => keys::kubectl(config, arguments),
     };
     let Outcome { mut text, code } =
         done.unwrap_or_else(|why| Outcome { text: format!("coracle-master: {why}"), code: 1 });
@@ -216,7 +221,7 @@ fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
     let mut out = begin_backup(&tmp).map_err(|why| format!("{}: {why}", tmp.display()))?;
     let written = write_backup(config, &mut out).and_then(|warned| {
         let copy = File::open(&tmp).map_err(|error| error.to_string())?;
-        let contents = store::read_backup(BufReader::new(copy), |_, _| Ok(()))?;
+        let contents = store::read_backup(BufReader::new(copy), |_, _| Ok(()), |_, _| Ok(()))?;
         fs::rename(&tmp, file).map_err(|error| error.to_string())?;
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| error.to_string())?;
         Ok((contents, warned))
@@ -271,7 +276,7 @@ fn write_backup(config: &Config, out: &mut File) -> Result<Vec<String>, String> 
         }
         None => owner::as_owner(&config.data_dir, || {
             let store = open(config)?;
-            let pieces: Backup = store.backup();
+            let pieces: Backup = store.backup(KeyFolder::of(&config.data_dir).all()?);
             for piece in pieces {
                 out.write_all(&piece).map_err(|error| error.to_string())?;
             }
@@ -292,10 +297,17 @@ fn restore(config: &Config, file: &Path) -> Result<Outcome, String> {
     owner::refuse(&config.data_dir)?;
     let restored = store::restore(&config.data_dir, again).map_err(failed)?;
     let text = format!(
-        "{}: {} objects of revision {}; start the master",
+        "{}: {} objects of revision {}{}; start the master",
         config.data_dir.display(),
         restored.objects,
-        restored.revision
+        restored.revision,
+        match restored.keys {
+            0 => {
+                ", and no keys of the cluster, which older backups do not have: unless they are here or among its \
+                 Secrets, the next start makes new ones, and no token or kubeconfig of before counts"
+            }
+            _ => ", with the keys of the cluster",
+        }
     );
     Ok(but_for(text, &restored.left_out))
 }

@@ -4,11 +4,13 @@
 //!
 //! A flag wins over the file. Every mistake is one line that names the flag, or the file and the line.
 
+use crate::cluster_keys::names::is_name;
+use crate::credentials::{self, Credentials};
 use crate::usage::{self, OPTIONS};
 use coracle_api::strategy::{Cidr, NodePorts};
 use coracle_program::command_line::{CommandLine, FILE_BYTES_MAX, OutputFormat, from_here};
 use coracle_program::options::{FILE, Row};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,11 +26,16 @@ const PACKAGED: &str = "/etc/coracle/master.conf";
 const SERVICES_MAX: u32 = 1 << 20;
 /// Of the smallest, a /30.
 const SERVICES_MIN: u32 = 2;
+/// A certificate has room for some hundred names.
+const TLS_NAMES_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub data_dir: PathBuf,
     pub listen: Option<SocketAddr>,
+    /// The secure port. None: there is none.
+    pub secure_listen: Option<SocketAddr>,
+    pub secure_clients: SecureClients,
     pub admin_socket: PathBuf,
     /// The directory of the agents' sockets, `NODE.sock` each.
     pub agent_sockets: PathBuf,
@@ -40,8 +47,26 @@ pub struct Config {
     pub store_limit: Option<u64>,
     /// Silence after which a node counts as gone.
     pub node_monitor_grace: Duration,
+    /// The domain of services' names.
+    pub cluster_domain: String,
+    /// More names and addresses of the server's certificate.
+    pub tls_names: Vec<String>,
+    /// A certificate of the keeper's own for the server, and its key: both or none.
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    /// More authorities for client certificates.
+    pub client_ca: Option<PathBuf>,
     /// Whether pods are placed, replicated and guarded. Without a flag: an API server alone is for tests.
     pub workloads: bool,
+}
+
+/// Whose connections the secure port takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecureClients {
+    /// Programs of this host and pods of its agents.
+    Host,
+    /// Everybody who reaches the port.
+    Network,
 }
 
 impl Default for Config {
@@ -49,6 +74,8 @@ impl Default for Config {
         Config {
             data_dir: "/var/lib/coracle/master".into(),
             listen: None,
+            secure_listen: None,
+            secure_clients: SecureClients::Host,
             admin_socket: "/run/coracle/master/api.sock".into(),
             agent_sockets: "/run/coracle/agent".into(),
             service_cidr: Cidr::parse(SERVICE_CIDR).expect("the default is a network"),
@@ -56,6 +83,11 @@ impl Default for Config {
             balancer: true,
             store_limit: None,
             node_monitor_grace: NODE_MONITOR_GRACE,
+            cluster_domain: "cluster.local".to_owned(),
+            tls_names: Vec::new(),
+            tls_cert: None,
+            tls_key: None,
+            client_ca: None,
             workloads: true,
         }
     }
@@ -84,6 +116,9 @@ pub enum Deed {
     Adopt {
         take: bool,
     },
+    Credentials(Credentials),
+    /// With these arguments.
+    Kubectl(Vec<String>),
 }
 
 /// `arguments` without the program's name; `read` gives the text of a file.
@@ -92,9 +127,20 @@ pub fn parse(
     read: impl Fn(&Path) -> std::io::Result<String>,
 ) -> Result<Invocation, String> {
     let mut line = CommandLine::default();
-    let mut arguments = arguments.into_iter();
+    let (mut arguments, mut flags) = (arguments.into_iter(), Vec::new());
+    let mut kubectl = None;
     while let Some(argument) = arguments.next() {
+        let is_of_credentials = line.words.first().is_some_and(|word| credentials::COMMANDS.contains(&word.as_str()));
+        if is_of_credentials && let Some(flag) = credentials::flag(&argument, &mut arguments)? {
+            flags.push(flag);
+            continue;
+        }
         match argument.split('=').next() {
+            // All that follows is kubectl's.
+            Some("kubectl") if line.words.is_empty() => {
+                kubectl = Some(arguments.collect());
+                break;
+            }
             Some("--help") => {
                 line.words.extend(arguments.filter(|argument| !argument.starts_with("--")));
                 return Ok(Invocation::Help(usage::of(&line.words)));
@@ -105,7 +151,11 @@ pub fn parse(
             _ => line.read(OPTIONS, argument, &mut arguments)?,
         }
     }
-    let deed = match (deed(&line.words)?, line.format) {
+    let deed = match kubectl {
+        Some(arguments) => Some(Deed::Kubectl(arguments)),
+        None => deed(&line.words, &flags)?,
+    };
+    let deed = match (deed, line.format) {
         (Some(Deed::Status(_)), format) => Some(Deed::Status(format.unwrap_or_default())),
         (deed, None) => deed,
         _ => return Err("-o is for status, see --help".to_owned()),
@@ -122,6 +172,9 @@ pub fn parse(
         let is_relative = OPTIONS.row(given.key).is_some_and(Row::is_relative);
         let path = is_relative.then(|| from_here(&given.value)).transpose().map_err(wrong)?;
         set(&mut config, given.key, path.as_ref().unwrap_or(&given.value)).map_err(wrong)?;
+    }
+    if config.tls_cert.is_some() != config.tls_key.is_some() {
+        return Err("--tls-cert and --tls-key belong together: give both, or none".to_owned());
     }
     Ok(match deed {
         None => Invocation::Run(config),
@@ -144,10 +197,11 @@ fn packaged(deed: Option<&Deed>, named: bool, read: impl Fn(&Path) -> std::io::R
 }
 
 /// None: it is to serve.
-fn deed(words: &[String]) -> Result<Option<Deed>, String> {
+fn deed(words: &[String], flags: &[(String, String)]) -> Result<Option<Deed>, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Ok(Some(match words.as_slice() {
         [] => return Ok(None),
+        [first, ..] if credentials::COMMANDS.contains(first) => Deed::Credentials(credentials::parse(&words, flags)?),
         ["store", "fsck"] => Deed::Fsck,
         ["store", "verify"] => Deed::Verify,
         ["store", "flush"] => Deed::Flush,
@@ -193,11 +247,19 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
         "agent-sockets" => config.agent_sockets = path(value)?,
         "listen" if value.is_empty() => config.listen = None,
         "listen" => config.listen = Some(listen(value)?),
+        "secure-listen" if value.is_empty() => config.secure_listen = None,
+        "secure-listen" => config.secure_listen = Some(address(value)?),
+        "secure-clients" => config.secure_clients = secure_clients(value)?,
         "service-cidr" => config.service_cidr = cidr(value)?,
         "service-node-port-range" => config.node_ports = NodePorts::parse(value)?,
         "load-balancer" => config.balancer = yes(value)?,
         "store-limit" => config.store_limit = Some(bytes(value)?),
         "node-monitor-grace" => config.node_monitor_grace = grace(value)?,
+        "cluster-domain" => config.cluster_domain = domain(value)?,
+        "tls-san" => config.tls_names = tls_names(value)?,
+        "tls-cert" => config.tls_cert = Some(path(value)?),
+        "tls-key" => config.tls_key = Some(path(value)?),
+        "client-ca" => config.client_ca = Some(path(value)?),
         _ => return Err("unknown key".to_owned()),
     }
     Ok(())
@@ -212,10 +274,21 @@ fn path(value: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn listen(value: &str) -> Result<SocketAddr, String> {
+fn address(value: &str) -> Result<SocketAddr, String> {
     let value = value.replacen("localhost:", "127.0.0.1:", 1);
-    let address: SocketAddr =
-        value.parse().map_err(|_| "must be an address and a port, like 127.0.0.1:8080".to_owned())?;
+    value.parse().map_err(|_| "must be an address and a port, like 127.0.0.1:8080".to_owned())
+}
+
+fn secure_clients(value: &str) -> Result<SecureClients, String> {
+    match value {
+        "host" => Ok(SecureClients::Host),
+        "network" => Ok(SecureClients::Network),
+        _ => Err("must be host or network".to_owned()),
+    }
+}
+
+fn listen(value: &str) -> Result<SocketAddr, String> {
+    let address = address(value)?;
     if !address.ip().is_loopback() {
         return Err(
             "only loopback addresses are served in plain HTTP: whoever reaches the port may do everything".to_owned()
@@ -233,6 +306,25 @@ fn cidr(value: &str) -> Result<Cidr, String> {
         return Err("the prefix must be between /12 and /30".to_owned());
     }
     Ok(cidr)
+}
+
+fn domain(value: &str) -> Result<String, String> {
+    match is_name(value) && !value.starts_with("*.") {
+        true => Ok(value.to_ascii_lowercase()),
+        false => Err("must be a name of DNS, like cluster.local".to_owned()),
+    }
+}
+
+/// `NAME,ADDRESS`.
+fn tls_names(value: &str) -> Result<Vec<String>, String> {
+    let names: Vec<&str> = value.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    if names.len() > TLS_NAMES_MAX {
+        return Err(format!("{} names, at most {TLS_NAMES_MAX}", names.len()));
+    }
+    match names.iter().find(|name| name.parse::<IpAddr>().is_err() && !is_name(name)) {
+        Some(name) => Err(format!("{name:?} is no name of DNS and no address")),
+        None => Ok(names.into_iter().map(str::to_owned).collect()),
+    }
 }
 
 fn yes(value: &str) -> Result<bool, String> {
@@ -320,11 +412,25 @@ mod tests {
         let patient = Config { node_monitor_grace: Duration::from_secs(120), ..plain.clone() };
         check("--node-monitor-grace 2m", Ok(Invocation::Run(patient)));
         let copy = Config { data_dir: "/copy".into(), ..plain.clone() };
+        let open = Config {
+            secure_listen: Some("0.0.0.0:6443".parse().unwrap()),
+            secure_clients: SecureClients::Network,
+            ..plain.clone()
+        };
+        check("--secure-listen 0.0.0.0:6443 --secure-clients network", Ok(Invocation::Run(open)));
         check("store verify --data-dir /copy", Ok(Invocation::Do(Deed::Verify, copy.clone())));
         check("--data-dir /copy store fsck", Ok(Invocation::Do(Deed::Fsck, copy)));
         check("store flush", Ok(Invocation::Do(Deed::Flush, plain.clone())));
         check("store salvage", Ok(Invocation::Do(Deed::Salvage, plain.clone())));
         check("backup a.jsonl", Ok(Invocation::Do(Deed::Backup("a.jsonl".into()), plain.clone())));
+        let kubectl = vec!["get".to_owned(), "--help".to_owned(), "-o=json".to_owned()];
+        check("kubectl get --help -o=json", Ok(Invocation::Do(Deed::Kubectl(kubectl), plain.clone())));
+        let revoked = Deed::Credentials(Credentials::TokenRevoke("abcdef".into()));
+        check("token revoke abcdef", Ok(Invocation::Do(revoked, plain.clone())));
+        let names = Config { tls_names: vec!["a.b".into(), "::1".into()], ..plain.clone() };
+        check("--tls-san a.b,::1", Ok(Invocation::Run(names)));
+        let own = Config { tls_cert: Some("/c".into()), tls_key: Some("/k".into()), ..plain.clone() };
+        check("--tls-cert /c --tls-key /k", Ok(Invocation::Run(own)));
         check("status", Ok(Invocation::Do(Deed::Status(OutputFormat::Text), plain.clone())));
         check("status -o json", Ok(Invocation::Do(Deed::Status(OutputFormat::Json), plain.clone())));
         check("rbac adopt", Ok(Invocation::Do(Deed::Adopt { take: false }, plain.clone())));
@@ -388,6 +494,12 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         check("--frob 1", Err("unknown flag --frob"));
+        check("--user ann kubeconfig", Err("unknown flag --user"));
+        check("kubeconfig ann", Err("kubeconfig takes flags alone"));
+        check("token", Err("one of create, list and revoke ID"));
+        check("--tls-cert /a", Err("--tls-cert and --tls-key belong together"));
+        check("--tls-san a,-b", Err("\"-b\" is no name of DNS and no address"));
+        check("--cluster-domain *.a", Err("a name of DNS"));
         check("store", Err("one of fsck, verify, flush and salvage"));
         check("store verify here", Err("unexpected argument \"here\": store verify takes flags alone"));
         check("store frob", Err("one of fsck, verify, flush and salvage"));
@@ -405,6 +517,8 @@ mod tests {
         check("--listen 80", Err("an address and a port"));
         check("--service-node-port-range 20000", Err("30000-32767"));
         check("--service-node-port-range 20000-19999", Err("30000-32767"));
+        check("--secure-listen here", Err("an address and a port"));
+        check("--secure-clients all", Err("host or network"));
         check("--load-balancer maybe", Err("yes or no"));
         check("--service-cidr 10.96.0.0", Err("an IPv4 network"));
         check("--service-cidr 10.96.0.1/16", Err("which is 10.96.0.0/16"));

@@ -99,6 +99,9 @@ impl Fault {
                 return fault;
             }
             InvalidDocument::Forbidden { name, why } => Status::forbidden(resource, &name, &why),
+            InvalidDocument::Unadmitted { name, problems } => return Fault::invalid(call, call.kind, &name, problems),
+            InvalidDocument::NotThere { key } => Status::not_found(&key.resource, &key.name),
+            InvalidDocument::TooMany { why, retry_after_s } => Status::too_many_requests(why, retry_after_s),
             InvalidDocument::Stale => Status::stale(resource, name),
             InvalidDocument::Unseen => {
                 let problem =

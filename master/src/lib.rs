@@ -7,6 +7,7 @@
 pub mod admit;
 mod adoption;
 pub mod agents;
+pub mod authenticate;
 pub mod authorize;
 pub mod call;
 pub mod cluster_keys;
@@ -14,17 +15,21 @@ pub mod command;
 pub mod commit;
 pub mod config;
 pub mod control;
+pub mod credentials;
+mod doors;
 pub mod fault;
 pub mod figures;
 pub mod form;
 pub mod making;
 pub mod memory;
 mod neighbours;
+mod own_peers;
 pub mod owner;
 pub mod page;
 pub mod prepare;
 pub mod query;
 pub mod render;
+pub mod secure_port;
 pub mod serve;
 pub mod state;
 pub mod store;
@@ -35,12 +40,16 @@ mod zones;
 
 use crate::adoption::Adoption;
 use crate::agents::Agents;
-use crate::authorize::{Authorizer, Chain, Masters, Rbac};
-use crate::cluster_keys::ClusterKeys;
+use crate::authenticate::Authenticator;
+use crate::authorize::{Attributes, Authorizer, Chain, Masters, NodeAuthorizer, Rbac};
+use crate::cluster_keys::names::{NameSources, ServerNames};
+use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
 use crate::config::Config;
-use crate::control::{Control, Gate, Own};
+use crate::control::{Control, Gate, Own, Permission};
+use crate::doors::{DoorParts, Doors};
 use crate::making::Maker;
+use crate::secure_port::SecureState;
 use crate::serve::Serve;
 use crate::store::{FlatStore, KindRow, Sketch, Store, StoreRules};
 use crate::upkeep::Upkeep;
@@ -48,12 +57,11 @@ use coracle_api::kinds::{Kind, KindConflict, Kinds};
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_api::strategy::CREATION_TOKEN;
 use coracle_api::strategy::namespace::SYSTEM;
-use coracle_http::local::LocalPort;
-use coracle_http::network::{self, NetworkPlane, Port};
+use coracle_http::network;
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
 use coracle_program::notify::notify;
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -64,8 +72,7 @@ pub struct Master {
     store: FlatStore,
     registry: Arc<Registry>,
     control: Control,
-    network: Option<NetworkPlane>,
-    local: local::LocalPlane,
+    doors: Doors,
 }
 
 /// Serves until `shutdown` returns.
@@ -88,9 +95,8 @@ pub fn run(config: &Config, shutdown: impl FnOnce()) -> ExitCode {
 
 /// Everything that can fail is tried in an order that leaves nothing behind; the error is one line.
 pub fn start(config: &Config) -> Result<Master, String> {
-    let limits = Limits::EDGE;
-    system::enough(config.listen.map(|_| &limits), Some(&LocalLimits::HOST), system::granted())
-        .map_err(|shortage| shortage.to_string())?;
+    let ports: Vec<&Limits> = [config.listen, config.secure_listen].iter().flatten().map(|_| &doors::LIMITS).collect();
+    system::enough(&ports, Some(&LocalLimits::HOST), system::granted()).map_err(|shortage| shortage.to_string())?;
     let listener = match config.listen {
         Some(address) => Some(network::listen(address).map_err(|error| format!("--listen {address}: {error}"))?),
         None => None,
@@ -107,11 +113,11 @@ pub fn start(config: &Config) -> Result<Master, String> {
     );
     let rbac = Arc::new(Rbac::new(shared.clone()));
     let adoption = Arc::new(Adoption::open(shared.clone(), rbac.clone(), &config.data_dir));
-    // The authorizer of nodes goes between the two.
-    let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Masters), rbac];
+    let of_nodes = Arc::new(NodeAuthorizer::new(shared.clone()));
+    let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Masters), of_nodes, rbac];
     let registry = Registry::new(kinds, shared.clone(), maker).authorized_by(Arc::new(Chain(authorizers)));
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
-    let keys = ClusterKeys::open(&registry).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
+    let keys = ClusterKeys::open(&registry, keys_of(config)).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
     let registry = Arc::new(registry.trusting(keys.as_deref().map(ClusterKeys::authority)));
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
@@ -130,9 +136,16 @@ pub fn start(config: &Config) -> Result<Master, String> {
     }
     neighbours::tell_of_overlaps(config.service_cidr);
     let agents = Agents::of_this_host(config.agent_sockets.clone());
-    let gate = gate(config, registry.clone(), agents.clone());
+    let gate =
+        gate(config, registry.clone(), agents.clone()).signing(keys.clone(), Some(may_request(registry.authorizer())));
+    let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()));
     let upkeep = Upkeep::new(store.clone(), adoption, &config.data_dir);
-    let serve = Serve::new(registry.clone(), keys).asking(agents).kept_by(upkeep);
+    let state = Arc::<SecureState>::default();
+    let serve = Serve::new(registry.clone(), keys.clone())
+        .asked_by(authenticator.clone())
+        .asking(agents.clone())
+        .kept_by(upkeep)
+        .secured_by(state.clone());
     let store::Health { damaged, edits, .. } = shared.health();
     gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
     gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
@@ -141,30 +154,51 @@ pub fn start(config: &Config) -> Result<Master, String> {
     registry.follow_kinds(Box::new(move |_| kinds_changed.kinds_changed()));
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
-    let local = local::start(&config.admin_socket, handler.clone(), LocalPort::of_root(LocalLimits::HOST))
-        .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
-    let network =
-        match listener.map(|listener| network::start(listener, handler, Port::of_this_host(limits))).transpose() {
-            Ok(network) => network,
-            Err(error) => {
-                local.stop();
-                return Err(format!("serve on --listen: {error}"));
-            }
-        };
+    let doors = Doors::open(DoorParts { config, plain: listener, handler, authenticator, keys, agents, state })?;
     // Last: they keep a processor busy for a while, and nobody who asks waits for them.
     let control = match Control::start(shared, gate, (wakes, inbox)) {
         Ok(control) => control,
         Err(error) => {
-            network.into_iter().for_each(NetworkPlane::stop);
-            local.stop();
+            doors.stop();
             return Err(format!("start the controllers: {error}"));
         }
     };
     log::info!(
         "serving on {socket}{}",
-        network.as_ref().map(|plane| format!(" and http://{}", plane.address)).unwrap_or_default()
+        doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
     );
-    Ok(Master { store, registry, control, network, local })
+    Ok(Master { store, registry, control, doors })
+}
+
+/// Whether a user may have a node's certificate without a person's look.
+fn may_request(authorizer: Arc<dyn Authorizer>) -> Permission {
+    let requests = Resource { group: "certificates.k8s.io".into(), plural: "certificatesigningrequests".into() };
+    Arc::new(move |identity, subresource| {
+        let attributes = Attributes::resource("create", &requests, subresource, ("", ""));
+        authorizer.authorize(&attributes, identity).allows()
+    })
+}
+
+/// What the keys of the cluster are made for.
+pub fn keys_of(config: &Config) -> KeyOptions {
+    KeyOptions {
+        data_dir: config.data_dir.clone(),
+        names: server_names(config),
+        server_files: config.tls_cert.clone().zip(config.tls_key.clone()),
+        client_authorities: config.client_ca.clone(),
+    }
+}
+
+/// The names of the server, as this host is now.
+pub fn server_names(config: &Config) -> ServerNames {
+    let services: Vec<IpAddr> = config.service_cidr.nth(0).map(IpAddr::V4).into_iter().collect();
+    ServerNames::of(&NameSources {
+        host: making::host_name().as_deref(),
+        addresses: &cluster_keys::host::addresses(),
+        services: &services,
+        domain: &config.cluster_domain,
+        more: &config.tls_names,
+    })
 }
 
 /// Where the intents of the controllers become writes.
@@ -245,7 +279,12 @@ fn durable_by_sketch(kinds: &Kinds, key: &Key, sketch: &Sketch) -> Option<Durabl
 impl Master {
     /// Where the plain port is, when there is one.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.network.as_ref().map(|plane| plane.address)
+        self.doors.plain_address()
+    }
+
+    /// Where the secure port is, when there is one.
+    pub fn secure_address(&self) -> Option<SocketAddr> {
+        self.doors.secure_address()
     }
 
     /// Serves one more kind from the next request on, and the objects of it that the store has.
@@ -261,10 +300,7 @@ impl Master {
 
     /// Requests in flight are answered, watches end, and the store is closed.
     pub fn stop(self) {
-        if let Some(network) = self.network {
-            network.stop();
-        }
-        self.local.stop();
+        self.doors.stop();
         drop(self.control);
         match self.store.close() {
             Ok(()) => log::info!("stopped"),

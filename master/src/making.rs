@@ -162,19 +162,20 @@ pub fn wall_clock() -> Time {
 }
 
 /// The kernel's random device, kept open: it must still answer when no descriptor is free.
-type Fill = Box<dyn Fn(&mut [u8]) + Send + Sync>;
+pub type Fill = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
-enum Entropy {
+/// The kernel's random device, or the numbers of a simulation.
+pub enum Entropy {
     Device(File),
     Simulated(Fill),
 }
 
 impl Entropy {
-    fn open() -> io::Result<Entropy> {
+    pub fn open() -> io::Result<Entropy> {
         File::open("/dev/urandom").map(Entropy::Device)
     }
 
-    fn bytes<const N: usize>(&self) -> [u8; N] {
+    pub fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         match self {
             Entropy::Device(device) => {

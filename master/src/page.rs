@@ -70,6 +70,10 @@ pub enum ServerDocument {
         version: String,
         hash: Option<String>,
     },
+    /// `/.well-known/openid-configuration`: the issuer of this cluster's tokens.
+    Issuer,
+    /// `/openid/v1/jwks`: the keys that verify them.
+    KeySet,
     /// No group is served there: not even a Status says so.
     Nothing,
 }
@@ -87,6 +91,7 @@ impl ServerDocument {
             ServerDocument::Swagger | ServerDocument::OpenApiIndex | ServerDocument::OpenApi { .. } => true,
             ServerDocument::Version | ServerDocument::Versions | ServerDocument::Resources { .. } => false,
             ServerDocument::OldResources(_) | ServerDocument::Operations(_) | ServerDocument::Operation(_) => false,
+            ServerDocument::Issuer | ServerDocument::KeySet => false,
         }
     }
 }
@@ -130,6 +135,8 @@ pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<ServerDocument> {
             Some(ServerDocument::Resources { group: group.to_owned(), version: version.to_owned() })
         }
         ("apis", Some(group), _) if serves(kinds, group, None) => None,
+        (".well-known", Some("openid-configuration"), None) => Some(ServerDocument::Issuer),
+        ("openid", Some("v1"), Some("jwks")) if !more => Some(ServerDocument::KeySet),
         ("openapi", Some("v2"), None) => Some(ServerDocument::Swagger),
         ("openapi", Some("v3"), None) => Some(ServerDocument::OpenApiIndex),
         ("openapi", Some("v3"), Some(_)) => Some(open_api(kinds, path, query).unwrap_or(ServerDocument::Nothing)),
@@ -217,6 +224,10 @@ mod tests {
             ("/apis/nope.io", "", Some(ServerDocument::Nothing)),
             ("/apis/nope.io/v1/things", "", Some(ServerDocument::Nothing)),
             ("/nope", "", Some(ServerDocument::Nothing)),
+            ("/.well-known/openid-configuration", "", Some(ServerDocument::Issuer)),
+            ("/.well-known", "", Some(ServerDocument::Nothing)),
+            ("/openid/v1/jwks", "", Some(ServerDocument::KeySet)),
+            ("/openid/v1/jwks/x", "", Some(ServerDocument::Nothing)),
             ("/openapi/v2", "", Some(ServerDocument::Swagger)),
             ("/openapi/v3", "", Some(ServerDocument::OpenApiIndex)),
             ("/openapi/v3/api/v1", "hash=AB", core(Some("AB"))),

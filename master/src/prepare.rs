@@ -97,6 +97,12 @@ pub enum InvalidDocument {
         name: String,
         why: String,
     },
+    /// Admission refuses values of the document. Kubernetes tells each of them once.
+    Unadmitted { name: String, problems: Vec<Problem> },
+    /// An object that admission looks for is not there.
+    NotThere { key: Key },
+    /// Its writer has written too much of the kind.
+    TooMany { why: String, retry_after_s: u32 },
     /// A precondition names another revision.
     OtherRevision { given: String, stands: Revision },
 }
@@ -104,11 +110,13 @@ pub enum InvalidDocument {
 impl fmt::Display for InvalidDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InvalidDocument::Invalid { problems, .. } => {
+            InvalidDocument::Invalid { problems, .. } | InvalidDocument::Unadmitted { problems, .. } => {
                 let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
                 f.write_str(&texts.join(", "))
             }
             InvalidDocument::Forbidden { name, why } => write!(f, "{name:?} is forbidden: {why}"),
+            InvalidDocument::NotThere { key } => write!(f, "{key} is not there"),
+            InvalidDocument::TooMany { why, .. } => f.write_str(why),
             InvalidDocument::Stale => f.write_str("somebody else wrote first"),
             InvalidDocument::Unseen => f.write_str("it names no resourceVersion"),
             InvalidDocument::NoRevision { why } => write!(f, "its resourceVersion is no number: {why}"),

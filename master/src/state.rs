@@ -29,6 +29,10 @@ pub fn report(
     if figure("coracle_store_files_stuck") > 0 {
         problems.push(format!("the files below {data_dir} cannot be brought up to the journal"));
     }
+    problems.extend(figures(metrics, "coracle_secure_port_trouble").map(|(labels, _)| {
+        let why = labels.trim_start_matches("{why=\"").trim_end_matches("\"}");
+        format!("the secure port is not served: {why}")
+    }));
     let damaged = figure("coracle_store_damaged_objects");
     if damaged > 0 {
         problems.push(format!("{damaged} objects are damaged: coracle-master store verify names them"));

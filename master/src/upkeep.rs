@@ -3,6 +3,7 @@
 //! master with a different directory does nothing.
 
 use crate::adoption::Adoption;
+use crate::cluster_keys::files::KeyFolder;
 use crate::page::Task;
 use crate::store::{self, FlatStore};
 use coracle_api::status::Status;
@@ -42,7 +43,7 @@ impl Upkeep {
         }
         let failed = |why| refusal(StatusCode::INTERNAL_SERVER_ERROR, &Status::internal_error(why));
         let done = match task {
-            Task::Backup => backup(&self.store),
+            Task::Backup => backup(&self.store, &self.data_dir),
             Task::Flush => flush(&self.store),
             Task::Unadopted => Ok(Answer::json(StatusCode::OK, Value::from(self.adoption.unadopted()).to_string())),
             Task::Adopt => self.adoption.adopt().map(adopted),
@@ -72,8 +73,8 @@ fn refusal(code: StatusCode, status: &Status) -> Answer {
     Answer::json(code, status.to_v1().to_string())
 }
 
-fn backup(store: &FlatStore) -> Result<Answer, String> {
-    let pieces = store.backup();
+fn backup(store: &FlatStore, data_dir: &Path) -> Result<Answer, String> {
+    let pieces = store.backup(KeyFolder::of(data_dir).all()?);
     let (sender, events) = channel(PIECES_MAX);
     let write = move || {
         for piece in pieces {

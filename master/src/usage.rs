@@ -19,6 +19,10 @@ usage: coracle-master [flags]
        coracle-master backup FILE [flags]
        coracle-master restore FILE [flags]
        coracle-master rbac adopt [--yes] [flags]
+       coracle-master kubeconfig [--user NAME [--group GROUP]...] [--server URL] [--for T] [--write] [flags]
+       coracle-master token create|list|revoke [flags]
+       coracle-master user list|revoke [flags]
+       coracle-master kubectl ARGUMENTS
 
   status                how the running master is: health, store, nodes, clients, and what is wrong
   store verify          say what a start would find: whether everything that was acknowledged is there; changes nothing
@@ -28,6 +32,10 @@ usage: coracle-master [flags]
   backup FILE           one revision of everything durable, also while a master runs; lines of JSON, with the secrets in them
   restore FILE          fill an empty data directory from a backup, with no master running
   rbac adopt            show the bindings that were made before access rules counted, and with --yes let them count
+  kubeconfig            print a kubeconfig with a new certificate in it: the administrator's, or a user's
+  token                 make, list and end tokens, for users and for hosts that join
+  user                  list the users with certificates, and end those of one
+  kubectl ARGUMENTS     run the installed kubectl with root's kubeconfig
   (each with --help; exit code 0: done, and all is well; 1: not; 2: the command line is wrong; 3: the backup lacks something)
 
 ";
@@ -174,6 +182,63 @@ exit code 0: they are shown, or taken
           2: the command line is wrong
 ";
 
+const KUBECONFIG: &str = "\
+usage: coracle-master kubeconfig [--user NAME [--group GROUP]...] [--server URL] [--for T] [--write]
+                                 [--data-dir DIR] [--config FILE]
+
+Prints a kubeconfig that holds a new client certificate, its key, and the certificate of the cluster's authority. Whoever has it is
+NAME in the cluster, until `coracle-master user revoke NAME`. What NAME may do is said by roles and bindings.
+
+  --user NAME       the user (default kubernetes-admin of group system:masters, who may do everything)
+  --group GROUP     a group of the user; more than once for more groups
+  --server URL      where the server is reached (default https://127.0.0.1:6443, from this host)
+  --for T           how long the certificate counts, like 30d or 12h (default: for ever)
+  --write           write the administrator's to /etc/coracle/admin.kubeconfig (mode 0600), unless a good one is there
+  --data-dir DIR    the master's directory, where the keys are (default /var/lib/coracle/master)
+  --config FILE     read it from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
+
+exit code 0: it is done
+          1: it is not; it says why
+          2: the command line is wrong
+";
+
+const TOKEN: &str = "\
+usage: coracle-master token create --user NAME [--group GROUP]... [--for T] [--data-dir DIR] [--config FILE]
+       coracle-master token create --join [--for T] [--uses N] [--data-dir DIR] [--config FILE]
+       coracle-master token list [--data-dir DIR] [--config FILE]
+       coracle-master token revoke ID [--data-dir DIR] [--config FILE]
+
+  create    make a token and print it, ID.SECRET, once: the cluster keeps a hash of the secret
+  list      every token that counts: its id, user, groups, end, and how often it may be used
+  revoke    end a token, and whatever it has open
+
+  --user NAME       the user that the token is for
+  --group GROUP     a group of the user; more than once for more groups
+  --join            for a host that joins: printed with the hash of the cluster's authority, by which the host knows it
+  --for T           how long it counts, like 30d or 60m (default: for ever; with --join 60m)
+  --uses N          how many hosts may join with it; 0: any number (default 1)
+  --data-dir DIR    the master's directory, where the tokens are (default /var/lib/coracle/master)
+  --config FILE     read it from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
+
+exit code 0: it is done
+          1: it is not; it says why
+          2: the command line is wrong
+";
+
+const USER: &str = "\
+usage: coracle-master user list|revoke NAME [--data-dir DIR] [--config FILE]
+
+  list      the users that have certificates of this cluster, their groups, and when the last one ends
+  revoke    end every certificate that NAME has now, and whatever they have open; certificates made later count
+
+  --data-dir DIR    the master's directory, where the lists are (default /var/lib/coracle/master)
+  --config FILE     read it from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
+
+exit code 0: it is done
+          1: it is not; it says why
+          2: the command line is wrong
+";
+
 /// `words`: what of the command line is no flag.
 pub fn of(words: &[String]) -> String {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -187,6 +252,9 @@ pub fn of(words: &[String]) -> String {
         ["rbac", ..] => RBAC,
         ["backup", ..] => BACKUP,
         ["restore", ..] => RESTORE,
+        ["kubeconfig", ..] => KUBECONFIG,
+        ["token", ..] => TOKEN,
+        ["user", ..] => USER,
         _ => return format!("{PROGRAM}{}{FOOT}", OPTIONS.help()),
     };
     text.to_owned()
@@ -211,9 +279,12 @@ mod tests {
         check("serve", "usage: coracle-master [flags]");
         check("store", "usage: coracle-master store verify|");
         check("store frob", "usage: coracle-master store verify|");
-        for command in ["status", "store verify", "store fsck", "store flush", "store salvage"] {
+        for command in ["status", "store verify", "store fsck", "store flush", "store salvage", "kubeconfig"] {
             check(command, &format!("usage: coracle-master {command} ["));
         }
+        check("token", "usage: coracle-master token create ");
+        check("token list", "usage: coracle-master token create ");
+        check("user", "usage: coracle-master user list|");
         for command in ["backup", "restore"] {
             check(command, &format!("usage: coracle-master {command} FILE ["));
         }

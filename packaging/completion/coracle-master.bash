@@ -3,7 +3,7 @@
 _coracle_master() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" value one
     for one in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-        case $one in status | store | backup | restore) command=$one ;; esac
+        case $one in status | store | backup | restore | kubeconfig | token | user | kubectl) command=$one ;; esac
     done
     case $before in
         -o) mapfile -t COMPREPLY < <(compgen -W "json text" -- "$word"); return ;;
@@ -15,11 +15,13 @@ _coracle_master() {
                 FILE | PATH) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
                 *\|*) mapfile -t COMPREPLY < <(compgen -W "${value//|/ }" -- "$word"); return ;;
             esac ;;
+        token) mapfile -t COMPREPLY < <(compgen -W "create list revoke" -- "$word"); return ;;
+        user) mapfile -t COMPREPLY < <(compgen -W "list revoke" -- "$word"); return ;;
         store) mapfile -t COMPREPLY < <(compgen -W "verify fsck flush salvage" -- "$word"); return ;;
     esac
     case $word in
         -*) mapfile -t COMPREPLY < <(compgen -W "-o $(coracle-master --help | grep -oE -- '--[a-z-]+' | sort -u)" -- "$word"); return ;;
     esac
-    [ -n "$command" ] || mapfile -t COMPREPLY < <(compgen -W "status store backup restore" -- "$word")
+    [ -n "$command" ] || mapfile -t COMPREPLY < <(compgen -W "status store backup restore kubeconfig token user kubectl" -- "$word")
 }
 complete -o filenames -F _coracle_master coracle-master

@@ -6,12 +6,20 @@ commands=(
     'store:look at the store, or mend it'
     'backup:write everything durable to a file'
     'restore:fill an empty data directory from a backup'
+    'kubeconfig:print a kubeconfig with a new certificate'
+    'token:make, list and end tokens'
+    'user:list users with certificates, and end those of one'
+    'kubectl:run kubectl as the administrator'
 )
 flags=(${(f)"$(coracle-master --help | grep -oE -- '--[a-z-]+' | sort -u)"})
 if [[ ${words[CURRENT-1]} == -o ]]; then
     compadd json text
 elif [[ ${words[CURRENT-1]} == store ]]; then
     compadd verify fsck flush salvage
+elif [[ ${words[CURRENT-1]} == token ]]; then
+    compadd create list revoke
+elif [[ ${words[CURRENT-1]} == user ]]; then
+    compadd list revoke
 elif [[ ${words[CURRENT]} == -* ]]; then
     compadd -- -o $flags
 elif (( CURRENT == 2 )); then

@@ -3,6 +3,7 @@
 
 use coracle_agent::facts::heard::ClusterServices;
 use coracle_agent::facts::shown::Shown;
+use coracle_agent::facts::view::{ClusterView, ViewWriter};
 use coracle_agent::running::giving::{self, CHANGES, SERVICES_CHANGES};
 use coracle_program::lull::STRETCH;
 use std::sync::Arc;
@@ -12,9 +13,10 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 #[tokio::test(start_paused = true)]
 async fn an_agent_gives_back_what_a_burst_took() {
     let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
-    let (network_in, network) = watch::channel(None);
+    let view = ViewWriter::new(ClusterView::default());
+    let services = view.part(|view| &view.services);
     let (sender, mut given) = mpsc::unbounded_channel();
-    let runs = giving::run(shown, network, move || sender.send(Instant::now()).expect("the test listens"));
+    let runs = giving::run(shown, services, move || sender.send(Instant::now()).expect("the test listens"));
     let test = async move {
         let change = async || {
             shown_in.send_replace(Arc::new(Shown::default()));
@@ -33,7 +35,7 @@ async fn an_agent_gives_back_what_a_burst_took() {
         }
         for (changes, expected) in [(SERVICES_CHANGES - 1, false), (SERVICES_CHANGES, true)] {
             for _ in 0..changes {
-                network_in.send_replace(Some(Arc::new(ClusterServices::default())));
+                view.replace(|view| &mut view.services, ClusterServices::default());
                 sleep(Duration::from_millis(100)).await;
             }
             assert_eq!(

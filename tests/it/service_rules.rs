@@ -3,6 +3,7 @@
 
 use coracle_agent::facts::shown::Shown;
 use coracle_agent::network::services::group::grouped;
+use coracle_agent::network::services::standing::StandingTable;
 use coracle_agent::network::services::{Pieces, RuleHost, ServiceRules, change, rules, script, trial};
 use coracle_agent::network::{net, services};
 use coracle_api::service::{EndpointSlice, Service};
@@ -159,6 +160,8 @@ fn whatever_services_there_may_be_their_rules_are_taken() {
         nft(&script(parts, &here())).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         let held = table("coracle").expect("the table is there");
         assert!(parts.iter().all(|part| held.contains(&part.address.to_string())), "seed {seed}");
+        let text = script(parts, &here());
+        assert_eq!(StandingTable::read(&held), StandingTable::read(&text), "seed {seed}: the kernel lists what it got");
     }
 }
 

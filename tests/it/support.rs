@@ -68,6 +68,10 @@ const OUTCOMES: &[(&str, &str)] = &[
     ("batch/v1 CronJob", "acts: a controller makes its Jobs"),
     ("batch/v1 Job", "acts: a controller makes its pods"),
     (
+        "certificates.k8s.io/v1 CertificateSigningRequest",
+        "acts: nodes are approved by rule, and what is approved for a signer of Kubernetes is signed",
+    ),
+    (
         "coordination.k8s.io/v1 Lease",
         "acts: an agent's own is the sign of life of its node; others are for those who hold them",
     ),

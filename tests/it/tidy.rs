@@ -26,8 +26,8 @@ const SYSTEM: &[(&str, &str)] = &[
     ("http/src/local.rs", "the local socket and its folder"),
     ("http/src/socket_file.rs", "opens the file of a Unix socket as it lies there"),
     ("http/src/outbound.rs", "outbound connections: the client's, and those of an answer that is fetched elsewhere"),
-    ("http/src/client.rs", "the agent's calls"),
-    ("http/src/tls.rs", "carries TLS over a connection that somebody made"),
+    ("http/src/client.rs", "the agent's calls, and the file of its token"),
+    ("http/src/tls/", "carries TLS over a connection that somebody made"),
     (
         "program/src/resident.rs",
         "sets the allocator, for which it starts the program once more, and gives free memory and code at rest back",
@@ -36,9 +36,13 @@ const SYSTEM: &[(&str, &str)] = &[
     ("program/src/notify.rs", "notifies systemd"),
     ("master/src/main.rs", "arguments, signals, exit code"),
     ("master/src/command.rs", "backups, and the local socket of a running master"),
+    ("master/src/command/keys.rs", "root's kubeconfig, and becoming kubectl"),
+    ("master/src/cluster_keys/files.rs", "the folder of the cluster's keys"),
+    ("master/src/cluster_keys/host.rs", "reads the addresses of this host"),
     ("master/src/config.rs", "reads the configuration file"),
     ("master/src/memory.rs", "reads how much memory the host and its cgroups grant"),
     ("master/src/neighbours.rs", "reads the routes of this host"),
+    ("master/src/own_peers.rs", "whether the kernel binds an address, and the sockets of agents"),
     ("master/src/owner.rs", "whose the data directory is, and becoming them"),
     (
         "master/src/making.rs",
@@ -46,7 +50,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ),
     ("master/src/control/clock.rs", "hears of the kernel when the clock is set"),
     ("master/src/zones.rs", "reads the time zones of the host"),
-    ("master/src/store/flat/backup.rs", "takes away what a restore that failed has made"),
+    ("master/src/store/flat/restore.rs", "takes away what a restore that failed has made"),
     ("master/src/store/flat/disk.rs", "the files of the store"),
     ("master/src/store/flat/parallel_read.rs", "asks how often a thread has waited for the disk"),
     ("master/src/store/flat/lock.rs", "the lock of the data directory"),
@@ -105,8 +109,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("agents", &[]),
     ("commit", &["admit", "authorize", "making", "prepare", "store"]),
     ("cluster_keys", &["commit", "making", "store"]),
+    ("authenticate", &["cluster_keys", "making", "store"]),
     ("authorize", &["call", "store", "through"]),
-    ("control", &["agents", "authorize", "commit", "figures", "making", "prepare", "store"]),
+    ("control", &["agents", "authorize", "cluster_keys", "commit", "figures", "making", "prepare", "store"]),
     ("figures", &[]),
     ("form", &[]),
     ("call", &["form", "page", "query", "through"]),
@@ -119,6 +124,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "serve",
         &[
             "agents",
+            "authenticate",
             "authorize",
             "call",
             "cluster_keys",
@@ -129,6 +135,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "making",
             "page",
             "prepare",
+            "query",
             "render",
             "store",
             "through",
@@ -194,7 +201,7 @@ const ONLY_IN: &[(&str, &str)] = &[
     ("tiny_http::", "http/src/local"),
     ("bollard::", "agent/src/runtime/docker"),
     ("domain::", "agent/src/network/dns/"),
-    ("embedded_tls::", "http/src/tls.rs"),
+    ("rustls::", "http/"),
     ("socket2::", "http/"),
 ];
 
@@ -477,7 +484,7 @@ const REMOVES: &str = "agent/src/host/tree.rs";
 /// remove as it likes.
 const REMOVES_OF_PACKAGES: &str = "packaging/remove.sh";
 /// The master's own folders, of which it holds the lock, and which nobody else writes in.
-const REMOVE_THEIR_OWN: &[&str] = &["master/src/store/flat/disk.rs", "master/src/store/flat/backup.rs"];
+const REMOVE_THEIR_OWN: &[&str] = &["master/src/store/flat/disk.rs", "master/src/store/flat/restore.rs"];
 
 #[test]
 fn one_function_removes_trees() {

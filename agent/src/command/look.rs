@@ -1,7 +1,6 @@
 //! Reads everything that an agent starting now would find: files, the copy of the master's objects, the engine. Writes
 //! nothing.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,16 +21,17 @@ use crate::desired::unkept::Unkept;
 use crate::facts::backoff::Now;
 use crate::facts::clock::{Clock, wall_ms};
 use crate::facts::desired::Desired;
-use crate::facts::naming::Source;
 use crate::facts::objects::Objects;
+use crate::facts::pod_cidr;
 use crate::facts::resolv::ClusterNames;
 use crate::facts::round::Round;
 use crate::facts::source_state::SourceState;
+use crate::facts::view::ClusterView;
 use crate::facts::world::World;
 use crate::host::machine;
 use crate::plan::{self, Case, Rules};
 use crate::runtime::Runtime;
-use crate::runtime::docker::{Docker, Settings};
+use crate::runtime::docker::Docker;
 
 pub struct Snapshot {
     pub desired: Desired,
@@ -69,16 +69,7 @@ pub fn files(paths: &[PathBuf], node_name: &str) -> Vec<CheckedFile> {
 
 /// An engine for read requests only.
 pub fn engine(config: &Config) -> Docker {
-    Docker::new(Settings {
-        host: config.docker_host.clone(),
-        node_name: config.node_name.clone(),
-        data_dir: config.data_dir.clone(),
-        pod_cidr: config.pod_cidr.clone(),
-        pod_network: config.pod_network,
-        run_dir: config.run_dir.clone(),
-        only_looks: true,
-        serial_pulls: config.serial_pulls,
-    })
+    Docker::new(crate::engine(config, pod_cidr::given(Some(config.pod_cidr)), true))
 }
 
 pub async fn world(config: &Config) -> Result<Snapshot, String> {
@@ -88,7 +79,7 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
     let clock = Clock::start(Rc::new(wall_ms));
     let asked = |failure: crate::facts::engine::Failure| format!("the engine at {}: {failure}", config.docker_host);
     let mut world = World {
-        node: crate::node(config, &machine::look(&config.data_dir, config.node_ip, &config.pod_cidr)),
+        node: crate::node(config, &machine::look(&config.data_dir, config.node_ip, Some(config.pod_cidr))),
         ..World::default()
     };
     world.containers = docker.list().await.map_err(asked)?;
@@ -117,26 +108,24 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     if Path::new(&config.manifest_dir).is_dir() {
         notes.extend(remarks.iter().map(super::check::Remark::line));
     }
-    let mut sources = BTreeMap::from([(Source::File, files)]);
-    let mut objects = Objects::default();
+    let mut view = ClusterView::default();
     if let Some(master) = &config.master {
         let master_said = Assigned::new(LastAssignment::new(&config.data_dir).read(), &config.node_name)
             .take_unsaid()
             .unwrap_or_default();
-        objects = kept(config, &master_said);
-        sources.insert(Source::Master, master_said);
+        view.objects = Some(Arc::new(kept(config, &master_said)));
+        view.assigned = Some(Arc::new(master_said));
+        view.services = Known::new(&config.data_dir, Unkept::default()).read().map(Arc::new);
         let target = match master {
             Target::Unix(path) => path.display().to_string(),
             Target::Tcp { host, port } => format!("{host}:{port}"),
+            Target::Tls(target) => target.to_string(),
         };
         notes.push(format!("of the master at {target} it is known what it said last"));
     }
-    let network =
-        config.master.as_ref().and_then(|_| Known::new(&config.data_dir, Unkept::default()).read()).map(Arc::new);
     let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
     let ended = Arc::new(EndedPods::read(&config.data_dir, &config.node_name));
-    let said = AllSources { sources, ended, network, objects: Arc::new(objects), node: None };
-    let (desired, dropped) = together(said, &dns);
+    let (desired, dropped) = together(AllSources { files: Some(files), ended, view }, &dns);
     notes.extend(dropped);
     desired
 }

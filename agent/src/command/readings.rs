@@ -90,6 +90,7 @@ async fn master(target: &Target) -> (String, Option<String>) {
     let shown = match target {
         Target::Unix(path) => path.display().to_string(),
         Target::Tcp { host, port } => format!("{host}:{port}"),
+        Target::Tls(target) => target.to_string(),
     };
     let client = Client::new(target.clone(), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
     let why = match client.call(Method::GET, "/readyz", None).await {

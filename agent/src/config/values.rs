@@ -154,9 +154,8 @@ pub(super) fn domain(text: &str) -> Result<String, String> {
     Err(format!("{domain:?} is not a domain of lower-case letters, digits, '-' and '.'"))
 }
 
-pub(super) fn pod_cidr(text: &str) -> Result<String, String> {
+pub(super) fn pod_cidr(text: &str) -> Result<Cidr, String> {
     let is_of_pods = |pods: &Cidr| (8..=29).contains(&pods.bits()) && !pods.first().is_unspecified();
-    let is_network = Cidr::parse(text).is_some_and(|pods| is_of_pods(&pods) && pods.to_string() == text);
-    let wrong = || format!("{text:?} is not an IPv4 network of /8 to /29, such as 10.244.0.0/24");
-    is_network.then(|| text.to_owned()).ok_or_else(wrong)
+    let pods = Cidr::parse(text).filter(|pods| is_of_pods(pods) && pods.to_string() == text);
+    pods.ok_or_else(|| format!("{text:?} is not an IPv4 network of /8 to /29, such as 10.244.0.0/24"))
 }

@@ -3,6 +3,8 @@
 //!     what was heard
 //!         -> a file, when services have changed (once a minute at most) and at a stop; never for readiness alone
 //!     the file -> what is known until the master answers, with the endpoints of this host's own pods as they are now
+//!
+//! The kernel's table may be newer than the file: `network/net` says when the file's rules are loaded.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -15,11 +17,11 @@ use coracle_api::service::{EndpointSlice, Hint, Service, ServicePort, SliceEndpo
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::unkept::Unkept;
 use crate::facts::heard::ClusterServices;
+use crate::facts::view::ViewPart;
 use crate::host::private;
 
 const NAME: &str = "last-services.json";
@@ -87,10 +89,10 @@ impl Known {
     }
 
     /// Never ends.
-    pub async fn follow(self, mut network: watch::Receiver<Option<Arc<ClusterServices>>>) {
+    pub async fn follow(self, mut network: ViewPart<ClusterServices>) {
         let mut kept = None;
         loop {
-            let now = network.borrow_and_update().clone();
+            let now = network.now();
             if let Some(now) = now.filter(|now| now.heard)
                 && kept.as_ref() != Some(&now.services)
             {

@@ -1,4 +1,4 @@
-//! The master: a source of pods, and of the services of the cluster.
+//! The master: a source of pods.
 //!
 //!     last assignment -> Unknown pods of it ... -> the master answers: is it the same cluster?
 //!       list and watch of this node's pods
@@ -13,12 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_api::annotations::MIRROR;
-use coracle_api::node::Node;
-use coracle_api::service::{EndpointSlice, Service};
-use coracle_api::strategy::amounts::is_extended;
 use coracle_http::Method;
 use coracle_http::client::Client;
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -26,19 +22,16 @@ use tokio::time::sleep;
 use super::assigned::Assigned;
 use super::follow::{News, Voice, follow, get};
 use super::former;
-use super::given_up::is_given_up;
 use super::last::LastAssignment;
-use super::objects::door;
-use super::objects::kept::Kept;
-use super::shelf::{WatchShelf, text};
+use super::shelf::text;
 use super::unkept::Unkept;
-use crate::facts::heard::{ClusterServices, MasterPods};
+use super::watched::{cluster_of, take_node};
+use crate::facts::heard::MasterPods;
 use crate::facts::naming::{PodName, Source, Tag, fit_uid};
-use crate::facts::node_said::NodeSaid;
-use crate::facts::objects::Objects;
 use crate::facts::shown::Shown;
 use crate::facts::source_state::SourceState;
 use crate::facts::uid_set::UidSet;
+use crate::facts::view::ViewWriter;
 
 /// Uids of ended pods; a uid matters only until the pod's containers are gone. Above this count, finished uids are
 /// dropped.
@@ -46,37 +39,26 @@ const GONE_KEPT: usize = 32;
 /// Between two looks whether a listing has been taken in.
 const SETTLE: Duration = Duration::from_millis(100);
 
-pub struct Outlets {
-    pub objects: watch::Sender<Arc<Objects>>,
-    pub pods: watch::Sender<Option<SourceState>>,
-    pub heard: watch::Sender<Arc<MasterPods>>,
-    /// None until both were listed.
-    pub network: watch::Sender<Option<Arc<ClusterServices>>>,
-    /// None: the master has not told anything about this node.
-    pub node: watch::Sender<Option<Arc<NodeSaid>>>,
-    /// Volumes of the class `local`, of any node, whose directories are to go.
-    pub given_up: watch::Sender<GivenUp>,
-    pub unkept: Unkept,
-}
-
-/// By name.
-pub type GivenUp = BTreeMap<String, Value>;
-
 /// The facts about this host that matter here.
-#[derive(Clone, Copy, Debug)]
-pub struct FollowFacts<'a> {
-    pub node_name: &'a str,
-    pub machine_id: &'a str,
-    pub data_dir: &'a str,
+#[derive(Clone, Debug)]
+pub struct FollowFacts {
+    pub node_name: String,
+    pub machine_id: String,
+    pub data_dir: String,
     /// Whether Secrets may stand on this host's disk.
     pub secrets_on_disk: bool,
 }
 
 /// Never ends.
-pub async fn run(client: Client, about: FollowFacts<'_>, shown: watch::Receiver<Arc<Shown>>, outlets: Outlets) {
-    let FollowFacts { node_name, machine_id, data_dir, secrets_on_disk } = about;
-    let voice = Voice::default();
-    let pods = RefCell::new(Pods::open(&client, data_dir, shown, &outlets, node_name));
+pub(super) async fn run(
+    (client, voice): (&Client, &Voice),
+    about: &FollowFacts,
+    shown: watch::Receiver<Arc<Shown>>,
+    view: &ViewWriter,
+    unkept: &Unkept,
+) {
+    let FollowFacts { node_name, machine_id, data_dir, .. } = about;
+    let pods = RefCell::new(Pods::open(client, data_dir, shown, (view, unkept), node_name));
     pods.borrow_mut().publish();
     let former: Vec<String> = pods.borrow().assigned.former().iter().cloned().collect();
     let forget_former = async |name: &str| {
@@ -86,57 +68,16 @@ pub async fn run(client: Client, about: FollowFacts<'_>, shown: watch::Receiver<
         }
         pods.borrow_mut().forget_former(name);
     };
-    let services = RefCell::new(WatchShelf::new(|item| Service::read(item).ok()));
-    let slices = RefCell::new(WatchShelf::new(|item| EndpointSlice::read(item).ok()));
-    let publish = |services_changed: bool| {
-        let (Some(of_services), Some(slices)) = (services.borrow().all(), slices.borrow().all()) else { return };
-        let known = outlets.network.borrow().clone();
-        let services = match known.filter(|known| known.heard && !services_changed) {
-            Some(known) => known.services.clone(),
-            None => Arc::new(of_services),
-        };
-        outlets.network.send_replace(Some(Arc::new(ClusterServices { services, slices, heard: true })));
-    };
-    let mine = format!("fieldSelector=spec.nodeName%3D{node_name}");
-    let own = format!("fieldSelector=metadata.name%3D{node_name}");
     #[expect(
         clippy::await_holding_refcell_ref,
         reason = "only this closure borrows it, and a follower tells one thing at a time"
     )]
     let tell_pods = async |news| pods.borrow_mut().take(news).await;
-    // None: it cannot be told whose list this is. An event is of the cluster that was listed.
-    let cluster = async |news: &News| match news {
-        News::Listed(_) => cluster_of(&client).await.map(Some),
-        News::Event { .. } => Some(None),
-    };
-    let kept = Kept::open(data_dir, secrets_on_disk, outlets.unkept.clone());
+    let mine = format!("fieldSelector=spec.nodeName%3D{node_name}");
     tokio::join!(
-        door::run(client.clone(), voice.clone(), kept, outlets.pods.subscribe(), outlets.objects.clone()),
-        write_again(&pods, &outlets.unkept),
-        former::forget(&client, &voice, (former, machine_id), forget_former),
-        follow(&client, &voice, "/api/v1/pods", &mine, tell_pods),
-        follow(&client, &voice, "/api/v1/nodes", &own, async |news| {
-            take_node(&outlets, news);
-            true
-        }),
-        follow(&client, &voice, "/api/v1/persistentvolumes", "", async |news| {
-            take_volumes(&outlets.given_up, news);
-            true
-        }),
-        follow(&client, &voice, "/api/v1/services", "", async |news| {
-            let Some(cluster) = cluster(&news).await else { return false };
-            if services.borrow_mut().take(news, cluster) {
-                publish(true);
-            }
-            true
-        }),
-        follow(&client, &voice, "/apis/discovery.k8s.io/v1/endpointslices", "", async |news| {
-            let Some(cluster) = cluster(&news).await else { return false };
-            if slices.borrow_mut().take(news, cluster) {
-                publish(false);
-            }
-            true
-        }),
+        write_again(&pods, unkept),
+        former::forget(client, voice, (former, machine_id), forget_former),
+        follow(client, voice, "/api/v1/pods", &mine, tell_pods),
     );
 }
 
@@ -168,51 +109,11 @@ fn forget(gone: &mut UidSet, shown: &Shown) {
     gone.retain(|uid| left.contains(uid) || !desired.gone.contains(uid));
 }
 
-/// Publishes labels, taints and extended resources of this node from the API.
-fn take_node(outlets: &Outlets, news: News) {
-    let node = match news {
-        News::Listed(list) => list.into_iter().next(),
-        News::Event { gone, object } => Some(object).filter(|_| !gone),
-    };
-    let Some(node) = node.and_then(|node| Node::deserialize(node).ok()) else { return };
-    let extended = node.status.allocatable.into_iter().filter(|(name, _)| is_extended(name)).collect();
-    let said = NodeSaid { labels: node.metadata.labels, taints: node.spec.taints, extended };
-    outlets.node.send_if_modified(|was| {
-        let differs = was.as_deref() != Some(&said);
-        if differs {
-            *was = Some(Arc::new(said));
-        }
-        differs
-    });
-}
-
-/// Only volumes that are given up are kept.
-fn take_volumes(given_up: &watch::Sender<GivenUp>, news: News) {
-    let named = |volume: Value| (text(&volume, "name"), volume);
-    given_up.send_if_modified(|volumes| {
-        let before = volumes.clone();
-        match news {
-            News::Listed(list) => *volumes = list.into_iter().filter(is_given_up).map(named).collect(),
-            News::Event { gone, object } if gone || !is_given_up(&object) => {
-                drop(volumes.remove(&text(&object, "name")))
-            }
-            News::Event { object, .. } => drop(volumes.insert(text(&object, "name"), object)),
-        }
-        *volumes != before
-    });
-}
-
-/// The uid of namespace kube-system; None if it cannot be told now.
-pub(super) async fn cluster_of(client: &Client) -> Option<String> {
-    let namespace = get(client, "/api/v1/namespaces/kube-system").await.ok()?;
-    Some(text(&namespace, "uid")).filter(|uid| !uid.is_empty())
-}
-
 /// The pods of this node, over outages and changes of the master.
 struct Pods<'a> {
     client: &'a Client,
     shown: watch::Receiver<Arc<Shown>>,
-    outlets: &'a Outlets,
+    view: &'a ViewWriter,
     node_name: &'a str,
     last: LastAssignment,
     unkept: Unkept,
@@ -227,7 +128,7 @@ impl<'a> Pods<'a> {
         client: &'a Client,
         data_dir: &str,
         shown: watch::Receiver<Arc<Shown>>,
-        outlets: &'a Outlets,
+        (view, unkept): (&'a ViewWriter, &Unkept),
         node_name: &'a str,
     ) -> Pods<'a> {
         let last = LastAssignment::new(data_dir);
@@ -240,8 +141,8 @@ impl<'a> Pods<'a> {
                  in the API until `kubectl delete node {name}`; --node-name {name} is the way back"
             );
         }
-        let (unkept, heard) = (outlets.unkept.clone(), MasterPods::default());
-        Pods { client, shown, outlets, node_name, last, unkept, assigned, heard, foreign: None }
+        let (unkept, heard) = (unkept.clone(), MasterPods::default());
+        Pods { client, shown, view, node_name, last, unkept, assigned, heard, foreign: None }
     }
 
     fn forget_former(&mut self, name: &str) {
@@ -273,7 +174,7 @@ impl<'a> Pods<'a> {
         self.meet(&cluster);
         // The node is read before the pods: a pod may depend on labels, taints and resources of the node.
         if let Ok(node) = get(self.client, &format!("/api/v1/nodes/{}", self.node_name)).await {
-            take_node(self.outlets, News::Listed(vec![node]));
+            take_node(self.view, News::Listed(vec![node]));
         }
         self.heard = MasterPods { pods: BTreeMap::new(), listed: true };
         for object in list {
@@ -332,12 +233,14 @@ impl<'a> Pods<'a> {
         suspects.retain(|(uid, ..)| !self.heard.pods.contains_key(uid) && !self.assigned.gone.contains(uid));
         let mut ended = Vec::new();
         for (uid, namespace, name) in suspects {
-            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+            // A node may not ask for a pod that is gone, but it may list its own pods.
+            let fields = format!("metadata.name%3D{name},spec.nodeName%3D{}", self.node_name);
+            let path = format!("/api/v1/namespaces/{namespace}/pods?fieldSelector={fields}");
             match self.client.call(Method::GET, &path, None).await {
-                Ok(reply) if reply.status.as_u16() == 404 => ended.push(uid),
                 Ok(reply) if reply.status.is_success() => {
-                    let found: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-                    if is_of_another(&found, &uid, self.node_name) {
+                    let list: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+                    let is_gone = |found: &[Value]| found.iter().all(|pod| is_of_another(pod, &uid, self.node_name));
+                    if list["items"].as_array().is_some_and(|found| is_gone(found)) {
                         ended.push(uid);
                     }
                 }
@@ -362,15 +265,11 @@ impl<'a> Pods<'a> {
             }
         }
         if let Some(state) = self.assigned.take_unsaid() {
-            self.outlets.pods.send_replace(Some(state));
+            self.view.replace(|view| &mut view.assigned, state);
         }
-        self.outlets.heard.send_if_modified(|was| {
-            let differs = **was != self.heard;
-            if differs {
-                *was = Arc::new(self.heard.clone());
-            }
-            differs
-        });
+        if self.view.now().pods.as_deref() != Some(&self.heard) {
+            self.view.replace(|view| &mut view.pods, self.heard.clone());
+        }
     }
 }
 
@@ -410,24 +309,5 @@ mod tests {
         check("v", "n1", true);
         check("u", "n2", true);
         check("", "", false);
-    }
-
-    #[test]
-    fn an_exchanged_master_keeps_the_ways_to_the_pods_that_go_on() {
-        let object =
-            |name: &str, cluster: &str| json!({"metadata": {"namespace": "default", "name": name}, "of": cluster});
-        let mut shelf = WatchShelf::new(|object| Some((text(object, "name"), object["of"].as_str()?.to_owned())));
-        assert!(shelf.all().is_none());
-        shelf.take(News::Listed(vec![object("a", "1"), object("b", "1")]), Some("c1".into()));
-        shelf.take(News::Event { gone: true, object: object("b", "1") }, None);
-        shelf.take(News::Listed(vec![object("c", "2")]), Some("c2".into()));
-        let pair = |name: &str, of: &str| Arc::new((name.to_owned(), of.to_owned()));
-        assert_eq!(shelf.all().unwrap(), [pair("a", "1"), pair("c", "2")]);
-        shelf.take(News::Event { gone: false, object: object("a", "2") }, None);
-        assert_eq!(shelf.all().unwrap(), [pair("a", "2"), pair("c", "2")]);
-        // What says the same again is no news.
-        assert!(!shelf.take(News::Event { gone: false, object: object("a", "2") }, None));
-        assert!(!shelf.take(News::Listed(vec![object("a", "2"), object("c", "2")]), Some("c2".into())));
-        assert!(shelf.take(News::Event { gone: true, object: object("a", "2") }, None));
     }
 }

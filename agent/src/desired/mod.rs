@@ -10,6 +10,7 @@ pub mod file;
 pub mod follow;
 mod former;
 pub mod given_up;
+pub mod heard;
 mod inotify;
 pub mod known;
 pub mod last;
@@ -20,6 +21,7 @@ pub mod page;
 mod shelf;
 pub mod together;
 pub mod unkept;
+mod watched;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,6 @@
 //!         · an error: said once, nothing ends
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -66,13 +65,7 @@ impl fmt::Display for Page {
 impl Page {
     /// The connection does not leave this host: no attacker can change the page on the way.
     pub fn is_of_this_host(&self) -> bool {
-        match &self.target {
-            Target::Unix(_) => true,
-            Target::Tcp { host, .. } => {
-                let host = host.trim_matches(['[', ']']);
-                host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
-            }
-        }
+        self.target.is_safe()
     }
 }
 

@@ -77,3 +77,28 @@ impl<T: PartialEq> WatchShelf<T> {
 pub(super) fn text(object: &Value, field: &str) -> String {
     object["metadata"][field].as_str().unwrap_or_default().to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_exchanged_master_keeps_the_ways_to_the_pods_that_go_on() {
+        let object =
+            |name: &str, cluster: &str| json!({"metadata": {"namespace": "default", "name": name}, "of": cluster});
+        let mut shelf = WatchShelf::new(|object| Some((text(object, "name"), object["of"].as_str()?.to_owned())));
+        assert!(shelf.all().is_none());
+        shelf.take(News::Listed(vec![object("a", "1"), object("b", "1")]), Some("c1".into()));
+        shelf.take(News::Event { gone: true, object: object("b", "1") }, None);
+        shelf.take(News::Listed(vec![object("c", "2")]), Some("c2".into()));
+        let pair = |name: &str, of: &str| Arc::new((name.to_owned(), of.to_owned()));
+        assert_eq!(shelf.all().unwrap(), [pair("a", "1"), pair("c", "2")]);
+        shelf.take(News::Event { gone: false, object: object("a", "2") }, None);
+        assert_eq!(shelf.all().unwrap(), [pair("a", "2"), pair("c", "2")]);
+        // What says the same again is no news.
+        assert!(!shelf.take(News::Event { gone: false, object: object("a", "2") }, None));
+        assert!(!shelf.take(News::Listed(vec![object("a", "2"), object("c", "2")]), Some("c2".into())));
+        assert!(shelf.take(News::Event { gone: true, object: object("a", "2") }, None));
+    }
+}

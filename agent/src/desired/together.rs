@@ -8,61 +8,57 @@ use tokio::sync::watch;
 use super::ended::EndedPods;
 use super::merge;
 use crate::facts::desired::Desired;
-use crate::facts::heard::ClusterServices;
 use crate::facts::naming::Source;
-use crate::facts::node_said::NodeSaid;
-use crate::facts::objects::{Objects, with_files};
+use crate::facts::objects::with_files;
 use crate::facts::resolv::{ClusterNames, Dns};
 use crate::facts::source_state::SourceState;
+use crate::facts::view::{ClusterView, ViewWriter};
 use crate::network::dns::upstream;
 
 /// The latest state of all sources.
 pub struct AllSources {
-    pub sources: BTreeMap<Source, SourceState>,
+    /// None: the directory was not read yet.
+    pub files: Option<SourceState>,
     /// Pods of files that have run to their end.
     pub ended: Arc<EndedPods>,
-    pub network: Option<Arc<ClusterServices>>,
-    pub objects: Arc<Objects>,
-    pub node: Option<Arc<NodeSaid>>,
+    pub view: ClusterView,
 }
 
 /// And the pods that are left out, in words.
 pub fn together(said: AllSources, dns: &ClusterNames) -> (Desired, Vec<String>) {
-    let (mut merged, dropped) = merge(&said.sources);
-    if let Some(network) = &said.network {
-        merged.services = network.services.clone();
+    let AllSources { files, ended, view } = said;
+    let of_files = files.map(|state| (Source::File, state));
+    let of_master = view.assigned.map(|state| (Source::Master, (*state).clone()));
+    let sources: BTreeMap<Source, SourceState> = of_files.into_iter().chain(of_master).collect();
+    let (mut merged, dropped) = merge(&sources);
+    if let Some(known) = &view.services {
+        merged.services = known.services.clone();
     }
     merged.dns = Dns { cluster: dns.of_cluster(&merged.services), host: upstream::of_host() };
     for wanted in merged.pods.values_mut().filter(|wanted| wanted.name.source == Source::File) {
-        *wanted = said.ended.with_end(wanted);
+        *wanted = ended.with_end(wanted);
     }
-    merged.node = said.node;
-    merged.objects = with_files(said.objects, said.sources.get(&Source::File));
+    merged.node = view.node;
+    merged.objects = with_files(view.objects.unwrap_or_default(), sources.get(&Source::File));
     (merged, dropped)
 }
 
 /// Ends with its sources.
 pub async fn follow(
-    (mut files, mut ended): (watch::Receiver<Option<SourceState>>, watch::Receiver<Arc<EndedPods>>),
-    mut pods: watch::Receiver<Option<SourceState>>,
-    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
-    mut objects: watch::Receiver<Arc<Objects>>,
-    mut node: watch::Receiver<Option<Arc<NodeSaid>>>,
+    mut files: watch::Receiver<Option<SourceState>>,
+    mut ended: watch::Receiver<Arc<EndedPods>>,
+    view: ViewWriter,
     dns: ClusterNames,
     desired: watch::Sender<Arc<Desired>>,
 ) {
+    let (mut pods, mut objects) = (view.part(|view| &view.assigned), view.part(|view| &view.objects));
+    let (mut services, mut node) = (view.part(|view| &view.services), view.part(|view| &view.node));
     let mut announced = BTreeSet::new();
     loop {
-        let sources: BTreeMap<Source, SourceState> = [(Source::File, &mut files), (Source::Master, &mut pods)]
-            .into_iter()
-            .filter_map(|(source, states)| Some((source, states.borrow_and_update().clone()?)))
-            .collect();
         let said = AllSources {
-            sources,
+            files: files.borrow_and_update().clone(),
             ended: ended.borrow_and_update().clone(),
-            network: network.borrow_and_update().clone(),
-            objects: objects.borrow_and_update().clone(),
-            node: node.borrow_and_update().clone(),
+            view: view.now(),
         };
         let (merged, dropped) = together(said, &dns);
         let dropped: BTreeSet<String> = dropped.into_iter().collect();
@@ -81,7 +77,7 @@ pub async fn follow(
             changed = files.changed() => changed.is_ok(),
             changed = ended.changed() => changed.is_ok(),
             changed = pods.changed() => changed.is_ok(),
-            changed = network.changed() => changed.is_ok(),
+            changed = services.changed() => changed.is_ok(),
             changed = node.changed() => changed.is_ok(),
             changed = objects.changed() => changed.is_ok(),
         };

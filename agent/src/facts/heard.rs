@@ -14,6 +14,9 @@ pub struct MasterPods {
     pub listed: bool,
 }
 
+/// Volumes that are given up, by name.
+pub type GivenUp = BTreeMap<String, Value>;
+
 /// The services of the cluster and their endpoints, as last heard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterServices {

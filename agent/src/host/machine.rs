@@ -53,12 +53,13 @@ pub async fn is_stopping() -> bool {
     }
 }
 
-/// `data_dir`: where pods' directories are. `given`: the address that this host is to be known by.
-pub fn look(data_dir: &str, given: Option<IpAddr>, pod_cidr: &str) -> Host {
+/// `data_dir`: where pods' directories are. `given`: the address that this host is to be known by. `pods`: the pod CIDR,
+/// if it is known.
+pub fn look(data_dir: &str, given: Option<IpAddr>, pods: Option<Cidr>) -> Host {
     let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     Host {
         name: name(),
-        address: given.unwrap_or_else(|| address(pod_cidr)).to_string(),
+        address: given.unwrap_or_else(|| address(pods)).to_string(),
         cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
         memory_bytes: memory_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
         spares_processes: spares_processes(&fs::read_to_string("/proc/1/status").unwrap_or_default()),
@@ -91,8 +92,8 @@ fn huge_pages() -> HugePages {
 }
 
 /// A host that is on no network is known to its own pods alone, by the first address of theirs.
-fn address(pod_cidr: &str) -> IpAddr {
-    outward().unwrap_or_else(|| Cidr::parse(pod_cidr).map_or(Ipv4Addr::LOCALHOST.into(), gateway))
+fn address(pods: Option<Cidr>) -> IpAddr {
+    outward().unwrap_or_else(|| pods.map_or(Ipv4Addr::LOCALHOST.into(), gateway))
 }
 
 /// This host's address to other hosts: the source address of a packet to the internet. Nothing is sent. None: the host

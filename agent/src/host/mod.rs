@@ -9,3 +9,4 @@ pub mod private;
 pub mod tool;
 pub mod trace;
 pub mod tree;
+pub mod trouble;

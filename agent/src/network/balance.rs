@@ -15,8 +15,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::facts::happening::Happening;
 use crate::facts::heard::ClusterServices;
+use crate::facts::pod_cidr::PodCidr;
 use crate::facts::resolv::ClusterNames;
 use crate::facts::shown::Shown;
+use crate::facts::view::ViewPart;
 use crate::network::dns::serve::ServedZone;
 use crate::network::dns::zone::{Entries, Zone};
 use crate::network::health_ports::{self, HealthPorts};
@@ -32,6 +34,16 @@ pub struct Servers {
     pub rules: watch::Sender<Option<KernelRules>>,
     pub names: watch::Sender<Arc<ServedZone>>,
     pub ports: watch::Sender<Arc<HealthPorts>>,
+}
+
+/// The host that serves them.
+pub struct BalancedHost {
+    pub names: ClusterNames,
+    /// But for the pod CIDR.
+    pub here: RuleHost,
+    pub address: watch::Receiver<String>,
+    /// Nobody is told anything before the pod CIDR is known.
+    pub pods: PodCidr,
 }
 
 /// Does a program listen now where a service has a port of this host? Nothing tells of that.
@@ -60,16 +72,17 @@ impl Taken {
 
 /// Ends with its sources. A service that does not get all it asks for is told once.
 pub async fn run(
-    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
+    mut network: ViewPart<ClusterServices>,
     mut shown: watch::Receiver<Arc<Shown>>,
-    (dns, mut here, mut address): (ClusterNames, RuleHost, watch::Receiver<String>),
+    host: BalancedHost,
     servers: Servers,
     happenings: mpsc::Sender<Happening>,
 ) {
+    let BalancedHost { names: dns, mut here, mut address, mut pods } = host;
     let (mut said, mut taken) = (BTreeSet::new(), Taken::default());
     let (mut pieces, mut entries) = (Pieces::default(), Entries::default());
     loop {
-        let last = network.borrow_and_update().clone();
+        let last = network.now();
         let old = last.as_ref().is_some_and(|last| !last.heard);
         let seen = shown.borrow_and_update().clone();
         // Before the first look at the engine nobody knows who still runs: the rules stay as they are.
@@ -77,7 +90,9 @@ pub async fn run(
         let now = last.map(|last| {
             if old { Arc::new(as_they_are(&last, &here.node, &seen.desired.pods, &seen.statuses)) } else { last }
         });
-        if let Some(network) = now {
+        let range = *pods.borrow_and_update();
+        if let (Some(network), Some(range)) = (now, range) {
+            here.pod_cidr = range.to_string();
             let served = dns.of_cluster(&network.services).map(|dns| dns.address);
             let groups = grouped(&network.services, &network.slices);
             taken.look(&network.services);
@@ -99,7 +114,8 @@ pub async fn run(
                 }
                 differs
             });
-            let wanted = services::rules(&groups, &here, served, &mut pieces);
+            let mut wanted = services::rules(&groups, &here, served, &mut pieces);
+            wanted.from_file = old;
             for refused in wanted.refused.iter().filter(|refused| !said.contains(*refused)) {
                 log::warn!("{refused}");
                 // A queue that is full loses events, never more.
@@ -120,6 +136,7 @@ pub async fn run(
             changed = network.changed() => changed.is_ok(),
             changed = shown.changed(), if old => changed.is_ok(),
             Ok(()) = address.changed() => true,
+            Ok(()) = pods.changed() => true,
             () = sleep_until(taken.again.unwrap_or_else(Instant::now)), if taken.again.is_some() => true,
         };
         if !alive {

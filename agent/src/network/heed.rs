@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_api::service::Service;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::facts::happening::Happening;
 use crate::facts::heard::ClusterServices;
+use crate::facts::view::ViewPart;
 use crate::network::firewall::{self, Chain};
 use crate::network::host_ports::{Listening, Trouble, asked, listening, troubles};
-use crate::network::net;
+use crate::network::kernel_table;
 use crate::network::pod_network::plug;
 
 /// Between two looks.
@@ -24,16 +25,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 const SOCKETS_BYTES_MAX: u64 = 16 << 20;
 
 /// Never ends. Looks when services ask for something else of this host: never by the clock.
-pub async fn run(
-    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
-    node: String,
-    happenings: mpsc::Sender<Happening>,
-) {
+pub async fn run(mut network: ViewPart<ClusterServices>, node: String, happenings: mpsc::Sender<Happening>) {
     tell_of_firewalls(&node, &happenings).await;
     let (mut last, mut announced) = (None, BTreeSet::new());
     let mut seen: Option<Arc<Vec<Arc<Service>>>> = None;
     loop {
-        let heard = network.borrow_and_update().clone();
+        let heard = network.now();
         // Changed endpoints need no new look at the host.
         if let Some(network) =
             heard.filter(|heard| seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &heard.services)))
@@ -81,10 +78,10 @@ async fn tell_of_firewalls(node: &str, happenings: &mpsc::Sender<Happening>) {
 
 /// Every chain of the kernel with a hook; one whose table lets the pods' bridge through drops nothing of theirs.
 pub async fn chains() -> Result<Vec<Chain>, String> {
-    let mut chains = firewall::chains(&net::rule_set().await?);
+    let mut chains = firewall::chains(&kernel_table::rule_set().await?);
     let tables: BTreeSet<String> = firewall::closed(&chains).map(|chain| chain.table.clone()).collect();
     for table in tables {
-        let Ok(text) = net::table(&table).await else { continue };
+        let Ok(text) = kernel_table::table(&table).await else { continue };
         let of = chains.iter_mut().filter(|chain| chain.table == table && firewall::lets_bridge_through(chain, &text));
         of.for_each(|chain| chain.drops = false);
     }

@@ -7,6 +7,7 @@ pub mod firewall;
 pub mod health_ports;
 pub mod heed;
 pub mod host_ports;
+pub mod kernel_table;
 pub mod known_ends;
 pub mod net;
 pub mod netfilter;

@@ -3,9 +3,12 @@
 //!     services and endpoints as last heard -> text (`services`, pure)
 //!         -> one `nft -f -` transaction where the text changed
 //!
-//! Nothing is touched before services and endpoints were heard once, and nothing is taken away when the agent stops:
-//! connections go on. The routes make the addresses work on a host without a default route, where a connection would
-//! fail before nft sees it.
+//! Nothing is taken away when the agent stops: connections go on. At a start the table of the agent before stays until
+//! the master's services are heard, because the file of services may be older (`services/standing`). Where there is no
+//! table, as after a reboot, the rules of the file are loaded at once.
+//!
+//! The routes make the addresses work on a host without a default route, where a connection would fail before nft sees
+//! it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,13 +19,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::facts::happening::Happening;
-use crate::facts::hash::hash_text;
 use crate::facts::shown::Shown;
 use crate::host::tool::run_tool;
-use crate::network::netfilter;
+use crate::host::trouble::Trouble;
+use crate::network::kernel_table::{KernelTable, nft};
 use crate::network::pod_network::{BRIDGE, plug};
-use crate::network::services::ends::Led;
-use crate::network::services::flows::{self, Moved};
+use crate::network::services::flows;
+use crate::network::services::standing::StandingTable;
 use crate::network::services::{self, KernelRules, LeftOut, ServiceRules};
 use crate::network::sieve::Sieve;
 
@@ -34,26 +37,22 @@ const TRIED_AGAIN: u32 = 5;
 /// Marks the agent's routes on the bridge. The number is used neither by the kernel nor by routing daemons.
 const ROUTE_PROTOCOL: &str = "196";
 
-#[derive(Default)]
 struct Net {
+    table: KernelTable,
     applied: Option<KernelRules>,
-    /// The rules of the services that the kernel accepted.
+    /// The table is this agent's own, and no longer that of the agent before.
+    has_loaded: bool,
+    /// The rules of the file that were not loaded, because the table of the agent before stays.
+    gave_way: Option<KernelRules>,
+    /// The addresses of the services that the kernel accepted.
     addresses: BTreeSet<IpAddr>,
-    /// A hash of the table as the kernel then listed it: a later difference comes from another program.
-    listed: Option<String>,
-    /// The generation of the kernel's rules when it was listed: while it stays nobody has changed anything, and nothing
-    /// is listed.
-    generation: Option<u32>,
     /// The addresses that have a route.
     routed: Option<BTreeSet<IpAddr>>,
-    /// The UDP endpoints when flows were last checked.
-    led: Option<Led>,
     hairpinned: BTreeSet<String>,
     left_out: BTreeSet<LeftOut>,
     /// How often they are still tried again.
     again: u32,
-    /// The errors that were logged already.
-    said: Option<String>,
+    trouble: Trouble,
 }
 
 /// Whether iptables rules see packets between ports of the same bridge.
@@ -67,7 +66,7 @@ pub async fn run(
     mut shown: watch::Receiver<Arc<Shown>>,
     happenings: mpsc::Sender<Happening>,
 ) {
-    let mut net = Net::default();
+    let mut net = Net::new();
     let mut check_at = Instant::now() + RECHECK;
     loop {
         let rules = wanted.borrow_and_update().clone();
@@ -82,13 +81,17 @@ pub async fn run(
             None => Ok(()),
         };
         // Without services there is nothing to look after.
-        let idle = net.applied.as_ref().is_none_or(|rules| rules.parts.is_empty());
+        let idle = net.addresses.is_empty() && net.applied.as_ref().is_none_or(|rules| rules.parts.is_empty());
         if !idle && (recheck || net.hairpinned != pods) {
             result = result.and(hairpin().await);
             net.hairpinned = pods;
         }
         if known {
-            net.say(result);
+            net.trouble.note(
+                result,
+                |text| log::warn!("service addresses do not work on this host: {text}"),
+                || log::info!("service addresses work again"),
+            );
         }
         let alive = tokio::select! {
             changed = wanted.changed() => changed.is_ok(),
@@ -107,6 +110,21 @@ fn pods(shown: &Shown) -> BTreeSet<String> {
 }
 
 impl Net {
+    fn new() -> Net {
+        Net {
+            table: KernelTable::new(services::nft::TABLE, services::nft::lasting),
+            applied: None,
+            has_loaded: false,
+            gave_way: None,
+            addresses: BTreeSet::new(),
+            routed: None,
+            hairpinned: BTreeSet::new(),
+            left_out: BTreeSet::new(),
+            again: 0,
+            trouble: Trouble::default(),
+        }
+    }
+
     async fn settle(
         &mut self,
         rules: KernelRules,
@@ -114,31 +132,25 @@ impl Net {
         happenings: &mpsc::Sender<Happening>,
     ) -> Result<(), String> {
         let again = recheck && !self.left_out.is_empty() && self.again > 0;
-        let generation = if recheck { netfilter::generation() } else { None };
-        let recheck_table = recheck && (generation.is_none() || self.generation != generation || self.listed.is_none());
-        let listed = if recheck_table { list_table().await } else { None };
-        if recheck {
-            self.generation = generation;
-        }
-        if recheck_table && self.listed.is_none() {
-            self.listed.clone_from(&listed);
-        }
-        if again || recheck_table && self.applied.is_some() && (listed.is_none() || self.listed != listed) {
+        let was_changed = recheck && self.table.was_changed().await && self.applied.is_some();
+        if again || was_changed {
             self.applied = None;
-            // What came while the rules were gone was led nowhere, and goes on so.
-            self.led = None;
+            self.table.forget_flows();
             self.again = self.again.saturating_sub(1);
         }
+        if self.gives_way(&rules, recheck).await {
+            return self.set_routes(recheck).await;
+        }
         let nothing = rules.parts.is_empty() && self.applied.is_none();
-        if self.applied.as_ref().is_none_or(|applied| applied.parts != rules.parts) && !(nothing && no_table().await) {
+        if self.applied.as_ref().is_none_or(|applied| applied.parts != rules.parts)
+            && !(nothing && self.table.is_missing().await)
+        {
             let (kept, left_out) = match self.change(&rules).await {
                 Some(kept) => (kept, BTreeSet::new()),
                 None => self.load(&rules).await?,
             };
             self.addresses = kept.iter().map(|part| part.address).collect();
             self.end_stale(&rules).await;
-            // A large table takes its time to list: the next check does, if nobody is quicker than that.
-            self.listed = None;
             log::info!("service rules: {} addresses", self.addresses.len());
             for service in left_out.difference(&self.left_out) {
                 log::warn!("{service}");
@@ -149,7 +161,11 @@ impl Net {
                 (self.left_out, self.again) = (left_out, TRIED_AGAIN);
             }
         }
-        self.applied = Some(rules);
+        (self.applied, self.has_loaded, self.gave_way) = (Some(rules), true, None);
+        self.set_routes(recheck).await
+    }
+
+    async fn set_routes(&mut self, recheck: bool) -> Result<(), String> {
         if self.routed.as_ref() != Some(&self.addresses) || recheck {
             self.routed = None;
             self.routed = route(&self.addresses).await?.then(|| self.addresses.clone());
@@ -157,26 +173,21 @@ impl Net {
         Ok(())
     }
 
-    /// A UDP flow keeps its old endpoint after the rules have changed, until the flow is deleted.
     async fn end_stale(&mut self, rules: &KernelRules) {
-        let now = flows::led(&rules.parts);
-        let moved = Moved::between(self.led.as_ref(), &now, &self.addresses, &plug::local());
-        self.led = Some(now);
-        if !moved.is_empty() {
-            match netfilter::end_stale(moved).await {
-                Ok(0) => {}
-                Ok(count) => log::info!("service rules: {count} flows over UDP are led anew"),
-                Err(why) => log::warn!("{why}; clients of a service over UDP may be led to a pod that is gone"),
-            }
+        match self.table.end_stale(flows::led(&rules.parts), &self.addresses, &plug::local()).await {
+            Ok(0) => {}
+            Ok(count) => log::info!("service rules: {count} flows over UDP are led anew"),
+            Err(why) => log::warn!("{why}; clients of a service over UDP may be led to a pod that is gone"),
         }
     }
 
     /// Where the table holds everything as it was asked for before, what is another now. None: it has to be loaded.
-    async fn change(&self, rules: &KernelRules) -> Option<Vec<Arc<ServiceRules>>> {
+    async fn change(&mut self, rules: &KernelRules) -> Option<Vec<Arc<ServiceRules>>> {
         let applied = self.applied.as_ref().filter(|applied| applied.here == rules.here && self.left_out.is_empty())?;
         let script = services::change(&applied.parts, &rules.parts);
         if !script.is_empty() {
-            nft(&script)
+            self.table
+                .load(&script)
                 .await
                 .inspect_err(|why| log::debug!("a change of service rules: {why}; all are loaded"))
                 .ok()?;
@@ -186,9 +197,11 @@ impl Net {
 
     /// Loads the rules of all services, or of all that the kernel accepts: a refused service must not keep the old
     /// rules of the rest.
-    async fn load(&self, rules: &KernelRules) -> Result<(Vec<Arc<ServiceRules>>, BTreeSet<LeftOut>), String> {
+    async fn load(&mut self, rules: &KernelRules) -> Result<(Vec<Arc<ServiceRules>>, BTreeSet<LeftOut>), String> {
         let (parts, here) = (&rules.parts, &rules.here);
-        let Err(why) = nft(&services::script(parts, here)).await else { return Ok((parts.clone(), BTreeSet::new())) };
+        let Err(why) = self.table.load(&services::script(parts, here)).await else {
+            return Ok((parts.clone(), BTreeSet::new()));
+        };
         // Where nothing at all is taken, it is not because of a service.
         nft(&services::trial(&[])).await.map_err(|_| why.clone())?;
         let mut sieve = Sieve::new(parts.len(), &why);
@@ -198,7 +211,7 @@ impl Net {
         }
         let (kept, refused) = sieve.end();
         let kept: Vec<Arc<ServiceRules>> = kept.into_iter().map(|index| parts[index].clone()).collect();
-        nft(&services::script(&kept, here)).await?;
+        self.table.load(&services::script(&kept, here)).await?;
         let left_out = refused.into_iter().map(|(index, why)| {
             let part = &parts[index];
             LeftOut { namespace: part.namespace.clone(), name: part.name.clone(), uid: part.uid.clone(), why }
@@ -206,49 +219,23 @@ impl Net {
         Ok((kept, left_out.collect()))
     }
 
-    fn say(&mut self, result: Result<(), String>) {
-        match result {
-            Ok(()) if self.said.take().is_some() => log::info!("service addresses work again"),
-            Ok(()) => {}
-            Err(text) => {
-                if self.said.as_ref() != Some(&text) {
-                    log::warn!("service addresses do not work on this host: {text}");
-                    self.said = Some(text);
-                }
-            }
+    /// Whether these are rules of the file, and the table of the agent before stays.
+    async fn gives_way(&mut self, rules: &KernelRules, recheck: bool) -> bool {
+        if self.has_loaded || !rules.from_file {
+            return false;
         }
+        if recheck || self.gave_way.as_ref() != Some(rules) {
+            let listing = self.table.listing().await;
+            let standing = listing.as_deref().map(StandingTable::read).filter(|table| table.stays(rules));
+            self.gave_way = standing.as_ref().map(|_| rules.clone());
+            self.addresses = standing.map(|table| table.addresses()).unwrap_or_default();
+        }
+        self.gave_way.is_some()
     }
-}
-
-async fn nft(script: &str) -> Result<(), String> {
-    run_tool("nft", &["-f", "-"], Some(script)).await.map(drop)
-}
-
-/// Every chain of every table of this host, including chains of other programs.
-pub async fn rule_set() -> Result<String, String> {
-    run_tool("nft", &["list", "chains"], None).await
-}
-
-/// What a table holds, by its family and name.
-pub async fn table(name: &str) -> Result<String, String> {
-    let words: Vec<&str> = ["list", "table"].into_iter().chain(name.split_whitespace()).collect();
-    run_tool("nft", &words, None).await
 }
 
 pub async fn routes() -> Result<(), String> {
     run_tool("ip", &["route", "list"], None).await.map(drop)
-}
-
-async fn no_table() -> bool {
-    list_table().await.is_none()
-}
-
-/// A hash of all that we have put into our table.
-async fn list_table() -> Option<String> {
-    run_tool("nft", &["list", "table", "ip", "coracle"], None)
-        .await
-        .ok()
-        .map(|table| hash_text(&services::nft::lasting(&table)))
 }
 
 /// A pod that is its own service's endpoint: the kernel rewrites the address on the bridge itself, and would not send a

@@ -1,6 +1,6 @@
 //! Volumes of the class `local` that are given up: their directories on this node go, and then they themselves.
 //!
-//!     the master's volumes (`desired/master`) -> the volume as the master has it now -> judge PURE -> the directory
+//!     the master's volumes (`desired/watched`) -> the volume as the master has it now -> judge PURE -> the directory
 //!         -> the finalizer
 
 pub mod judge;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use coracle_http::client::{Client, Reply};
 use coracle_http::{Method, StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::desired::given_up::is_given_up;
-use crate::desired::master::GivenUp;
+use crate::facts::heard::GivenUp;
 use crate::facts::node_said::NodeSaid;
+use crate::facts::view::ViewPart;
 use crate::runtime::docker::Docker;
 use judge::{Reclaim, others, reclaim};
 
@@ -27,18 +27,13 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// Ends with the channels.
-pub async fn run(
-    docker: Arc<Docker>,
-    client: Client,
-    mut volumes: watch::Receiver<GivenUp>,
-    mut node: watch::Receiver<Option<Arc<NodeSaid>>>,
-) {
+pub async fn run(docker: Arc<Docker>, client: Client, mut volumes: ViewPart<GivenUp>, mut node: ViewPart<NodeSaid>) {
     let (mut retry, mut said) = (RETRY, BTreeMap::new());
     loop {
-        let (all, known) = (volumes.borrow_and_update().clone(), node.borrow_and_update().clone());
+        let (all, known) = (volumes.now().unwrap_or_default(), node.now());
         said.retain(|name, _| all.contains_key(name));
         let mut left = false;
-        for (name, heard) in &all {
+        for (name, heard) in &*all {
             let Some(node) = known.as_ref().filter(|node| reclaim(heard, &node.labels).is_some()) else { continue };
             let Err(Stays { why, again }) = give_up(&docker, &client, name, heard, node).await else { continue };
             left |= again;

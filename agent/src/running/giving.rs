@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::facts::heard::ClusterServices;
 use crate::facts::shown::Shown;
+use crate::facts::view::ViewPart;
 
 /// The weight of a status change: the start of a pod makes about as many changes as a burst.
 const CHANGE_BYTES: u64 = WORTH_BYTES / CHANGES;
@@ -22,11 +23,7 @@ const SERVICES_BYTES: u64 = WORTH_BYTES / SERVICES_CHANGES;
 pub const SERVICES_CHANGES: u64 = 16;
 
 /// Ends with the loop, and waits for no time where nothing changes.
-pub async fn run(
-    mut shown: watch::Receiver<Arc<Shown>>,
-    mut network: watch::Receiver<Option<Arc<ClusterServices>>>,
-    give_back: impl Fn(),
-) {
+pub async fn run(mut shown: watch::Receiver<Arc<Shown>>, mut network: ViewPart<ClusterServices>, give_back: impl Fn()) {
     let (started, mut lull) = (Instant::now(), Lull::new(LATER));
     // A start is a burst, too.
     let mut due = lull.worked(WORTH_BYTES, Duration::ZERO).map(|wait| started + wait);

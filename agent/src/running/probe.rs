@@ -26,6 +26,7 @@ use crate::facts::members::MemberKind;
 use crate::facts::naming::{PodName, Tag};
 use crate::facts::seen;
 use crate::facts::shown::Shown;
+use crate::facts::view::ViewPart;
 use crate::facts::world::{Dead, Verdict, Verdicts};
 use crate::figures::probes::{ProbeResult, Tallies};
 use crate::runtime::Runtime;
@@ -67,14 +68,14 @@ pub struct Listeners {
 pub async fn run<R: Runtime + 'static>(
     runtime: Arc<R>,
     mut shown: watch::Receiver<Arc<Shown>>,
-    mut heard: watch::Receiver<Arc<MasterPods>>,
+    mut heard: ViewPart<MasterPods>,
     verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
     listeners: Listeners,
 ) {
     let mut tasks: BTreeMap<(String, ProbeKind), (Plan, JoinHandle<()>)> = BTreeMap::new();
     let mut places: BTreeMap<String, Arc<Semaphore>> = BTreeMap::new();
     loop {
-        let (seen, known) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
+        let (seen, known) = (shown.borrow_and_update().clone(), heard.now().unwrap_or_default());
         let carried = carried_over(&seen, &known, &verdicts.borrow());
         if !carried.is_empty() {
             verdicts.send_modify(|verdicts| Arc::make_mut(verdicts).extend(carried));

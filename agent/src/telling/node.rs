@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::facts::pod_cidr::PodCidr;
 use crate::facts::strain::Short;
 use crate::facts::world::Devices;
 use crate::host::machine::Host;
@@ -14,7 +15,7 @@ use crate::plan::admission::PODS_MAX;
 pub struct NodeFacts {
     pub name: String,
     pub host: Host,
-    pub pod_cidr: String,
+    pub pod_cidr: PodCidr,
     pub devices: Vec<Devices>,
     pub engine: watch::Receiver<String>,
     /// Where this host is known, which may change.
@@ -118,7 +119,7 @@ pub fn node_document(about: &NodeFacts, conditions: &[Condition]) -> Value {
                 "kubernetes.io/hostname": about.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": architecture,
             },
         },
-        "spec": { "podCIDR": about.pod_cidr },
+        "spec": about.pod_cidr.borrow().map_or_else(|| json!({}), |pods| json!({ "podCIDR": pods.to_string() })),
         "status": {
             "capacity": capacity, "allocatable": allocatable,
             "addresses": [{ "type": "InternalIP", "address": *about.address.borrow() },
@@ -143,6 +144,7 @@ pub fn node_status(document: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::pod_cidr;
 
     #[test]
     fn large_pages_are_no_memory_of_others() {
@@ -152,7 +154,7 @@ mod tests {
         let about = NodeFacts {
             name: "n1".into(),
             host,
-            pod_cidr: String::new(),
+            pod_cidr: pod_cidr::given(None),
             devices: Vec::new(),
             engine,
             address: watch::channel("192.0.2.1".to_owned()).1,

@@ -24,13 +24,14 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use self::mirror::{is_contradicted, mirror};
+use self::mirror::{is_contradicted, mirror, owned};
 pub use self::said::pod_status;
 use self::said::{agrees, follows};
 use crate::facts::clock::now;
 use crate::facts::heard::MasterPods;
 use crate::facts::naming::{CONFIG_FILE, Source, Tag, mirror_name, mirrored_name};
 use crate::facts::shown::Shown;
+use crate::facts::view::ViewPart;
 use crate::facts::wanted::Wanted;
 use crate::running::probe::carried_over;
 use crate::status::is_final;
@@ -47,6 +48,8 @@ struct Report {
     client: Client,
     about: NodeFacts,
     registered: bool,
+    /// Of the Node, as the master said it last.
+    node_uid: String,
     /// As they were said last.
     conditions: Vec<Condition>,
     /// By uid: the sent status, and the status that the master stored. While a pod shows the stored status, the same
@@ -69,12 +72,13 @@ pub async fn run(
     client: Client,
     about: NodeFacts,
     mut shown: watch::Receiver<Arc<Shown>>,
-    mut heard: watch::Receiver<Arc<MasterPods>>,
+    mut heard: ViewPart<MasterPods>,
 ) {
     let mut report = Report {
         client,
         about,
         registered: false,
+        node_uid: String::new(),
         conditions: Vec::new(),
         sent: BTreeMap::new(),
         said: BTreeSet::new(),
@@ -89,9 +93,11 @@ pub async fn run(
             changed = shown.changed() => if changed.is_err() { return },
             changed = heard.changed() => if changed.is_err() { return },
             Ok(()) = report.about.address.changed() => heartbeat = Instant::now(),
+            // The node is told anew: only a status is sent as long as it is registered.
+            Ok(()) = report.about.pod_cidr.changed() => (report.registered, heartbeat) = (false, Instant::now()),
         }
         sleep(SETTLE).await;
-        let (seen, known) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
+        let (seen, known) = (shown.borrow_and_update().clone(), heard.now().unwrap_or_default());
         let states = |all: &[Condition]| -> Vec<bool> { all.iter().map(|one| one.holds).collect() };
         let differs = !report.conditions.is_empty() && states(&report.conditions) != states(&own_conditions(&seen));
         // A master that came later than its agent hears of the node as soon as it answers.
@@ -120,11 +126,18 @@ impl Report {
             return;
         }
         let path = format!("/api/v1/nodes/{}/status", self.about.name);
-        if let Some(reply) = self.patch(&path, STRATEGIC_PATCH, &node_status(&document)).await
-            && reply.status.as_u16() == 404
-        {
+        let Some(reply) = self.patch(&path, STRATEGIC_PATCH, &node_status(&document)).await else { return };
+        self.learn_uid(&reply);
+        if reply.status.as_u16() == 404 {
             // The master is new or was emptied: the node must be registered again.
             self.registered = self.register(&document).await;
+        }
+    }
+
+    fn learn_uid(&mut self, reply: &Reply) {
+        let node: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        if let Some(uid) = node["metadata"]["uid"].as_str().filter(|_| reply.status.is_success()) {
+            uid.clone_into(&mut self.node_uid);
         }
     }
 
@@ -139,6 +152,7 @@ impl Report {
             self.say_once(format!("register node {name}: {}", words(&reply)));
             return false;
         }
+        self.learn_uid(&reply);
         log::info!("registered node {name} with the master at {}", self.client.target());
         true
     }
@@ -147,6 +161,7 @@ impl Report {
     async fn meet_own(&mut self, document: &Value) -> bool {
         let path = format!("/api/v1/nodes/{}", self.about.name);
         let Some(reply) = self.call(Method::GET, &path, None).await else { return false };
+        self.learn_uid(&reply);
         let Ok(mut node) = serde_json::from_slice::<Value>(&reply.body) else { return false };
         let mut document = document.clone();
         self.keep_since(&node, &mut document);
@@ -154,7 +169,9 @@ impl Report {
         for (key, value) in document["metadata"]["labels"].as_object().into_iter().flatten() {
             node["metadata"]["labels"][key] = value.clone();
         }
-        node["spec"]["podCIDR"] = document["spec"]["podCIDR"].clone();
+        if let Some(pods) = document["spec"].get("podCIDR") {
+            node["spec"]["podCIDR"] = pods.clone();
+        }
         if node != before {
             let Some(reply) = self.call(Method::PUT, &path, Some(&node)).await else { return false };
             if !reply.status.is_success() {
@@ -204,7 +221,8 @@ impl Report {
                     self.call(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/pods/{name}"), Some(&body)).await
                 }
                 Call::Mirror { namespace, document, .. } => {
-                    self.call(Method::POST, &format!("/api/v1/namespaces/{namespace}/pods"), Some(document)).await
+                    let document = owned(document.clone(), &self.about.name, &self.node_uid);
+                    self.call(Method::POST, &format!("/api/v1/namespaces/{namespace}/pods"), Some(&document)).await
                 }
             };
             let Some(reply) = reply else { return };

@@ -42,8 +42,7 @@ pub fn rows() -> Vec<Kind> {
             .share(&strategy::APPROVAL, PART_VERBS)
             .with_status()
             .selectable([field("spec.signerName")])
-            .unowned(&["spec"])
-            .idle(),
+            .unowned(&["spec"]),
         LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates().put_names_revision(),
         DISCOVERY
             .row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE)

@@ -60,6 +60,10 @@ pub fn subdomain(name: &str) -> Faults {
     faults
 }
 
+pub fn is_subdomain(name: &str) -> bool {
+    subdomain(name).is_empty()
+}
+
 /// The same, in the words of what checks kinds by declarations.
 pub fn long_name(name: &str) -> Faults {
     let words = format!("must be no more than {SUBDOMAIN_BYTES_MAX} characters");

@@ -48,7 +48,7 @@ pub fn accepted(user: &Value, audiences: &[String]) -> Value {
 
 /// The status of a review: the token is nobody's.
 pub fn refused(why: &str) -> Value {
-    json!({"user": {}, "error": format!("[invalid bearer token, {why}]")})
+    json!({"user": {}, "error": why})
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! PURE. The requests that a port takes by their heads, whoever sends them: on a port without authentication those of
-//! programs of this host, but of no web page that a browser here shows.
+//! PURE. The requests that a port takes by their heads, whoever sends them: of programs, and of no web page but the
+//! port's own.
 //!
 //! A page of a foreign site can make a browser send requests to 127.0.0.1, and by rebinding its own name also read the
 //! answers. Both show in the head: the origin is the page's, the host is the foreign name. A page of another port of
-//! this host is as foreign: any container serves one.
+//! this host is as foreign: any container serves one. Over TLS a foreign name does not pass, for the certificate does
+//! not have it; but a browser shows its user's client certificate to whoever makes it ask, as it does with cookies.
 use crate::refusal::Refusal;
 use crate::{HeaderMap, header};
 use http::uri::Authority;
@@ -13,10 +14,43 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// How every browser that speaks WebSocket begins its name.
 const BROWSERS: &[u8] = b"Mozilla/";
 
+/// The origin that programs in Go give where they must give one. No port: a page of this origin comes from port 80.
+const MADE_UP: &str = "http://localhost";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Host must name this host's loopback, and Origin, where a browser sends one, this very port.
     LoopbackOnly,
+    /// Any one host, over TLS; Origin, where a browser sends one, must be this very port.
+    AnyHost,
+}
+
+impl Access {
+    fn takes_host(self, host: &str) -> bool {
+        match self {
+            Access::LoopbackOnly => names_loopback(host),
+            Access::AnyHost => !host.is_empty(),
+        }
+    }
+
+    /// The beginning of this port's own origin.
+    fn scheme(self) -> &'static str {
+        match self {
+            Access::LoopbackOnly => "http://",
+            Access::AnyHost => "https://",
+        }
+    }
+
+    /// Whether a foreign origin is the invention of a program: a page that opens a WebSocket cannot choose a header,
+    /// and its browser says what it is. Over TLS, where credentials may be ambient, none is but the one that Go's
+    /// library makes up.
+    fn takes_made_up(self, origin: &str, headers: &HeaderMap) -> bool {
+        is_program(headers)
+            && match self {
+                Access::LoopbackOnly => true,
+                Access::AnyHost => origin == MADE_UP || headers.contains_key(header::AUTHORIZATION),
+            }
+    }
 }
 
 /// Whether a listener here is out of reach for other hosts.
@@ -28,25 +62,27 @@ pub fn is_loopback(address: SocketAddr) -> bool {
 }
 
 pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-    let Access::LoopbackOnly = access;
     let foreign = |what, value: &str| Err(Refusal::Foreign(what, value.to_owned()));
     let mut hosts = headers.get_all(header::HOST).iter();
-    let host = match (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next()) {
-        (Some(host), None) if names_loopback(host) => host,
-        (Some(host), None) => return foreign("host", host),
+    let host = match (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next(), uri.authority()) {
+        (Some(host), None, _) if access.takes_host(host) => host,
+        (Some(host), None, _) => return foreign("host", host),
+        // HTTP/2 has an authority in the place of Host.
+        (None, None, Some(authority)) if version == Version::HTTP_2 => authority.as_str(),
         // HTTP/1.0 knows no Host, and browsers do not speak it.
-        (None, _) if version == Version::HTTP_10 => "",
+        (None, ..) if version == Version::HTTP_10 => "",
         _ => return Err(Refusal::Malformed("exactly one Host is needed")),
     };
     // The absolute form names the host twice; a proxy would go by this one.
-    if let Some(authority) = uri.authority().filter(|authority| !names_loopback(authority.as_str())) {
+    if let Some(authority) = uri.authority().filter(|authority| !access.takes_host(authority.as_str())) {
         return foreign("host", authority.as_str());
     }
     // Programs and kubectl send none: it is a page's, and only pages of this port may ask. But for some that speak
     // WebSocket: Go's library makes one up.
-    for origin in headers.get_all(header::ORIGIN).iter().filter(|_| !is_program(headers)) {
+    for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
-        if origin.strip_prefix("http://").is_none_or(|rest| rest.is_empty() || rest != host) {
+        let own = origin.strip_prefix(access.scheme()).is_some_and(|rest| !rest.is_empty() && rest == host);
+        if !own && !access.takes_made_up(origin, headers) {
             return foreign("origin", origin);
         }
     }
@@ -63,8 +99,7 @@ pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &Heade
     Ok(())
 }
 
-/// Whether no page can have sent this: a page that opens a WebSocket cannot choose a header, and its browser says what
-/// it is.
+/// Whether this opens a WebSocket, and nothing in it is of a browser.
 fn is_program(headers: &HeaderMap) -> bool {
     let websocket =
         headers.get(header::UPGRADE).is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
@@ -95,11 +130,15 @@ mod tests {
     }
 
     fn check_version(version: Version, target: &str, fields: &[(&str, &str)]) -> u16 {
+        check_access(Access::LoopbackOnly, version, target, fields)
+    }
+
+    fn check_access(access: Access, version: Version, target: &str, fields: &[(&str, &str)]) -> u16 {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
         }
-        match check(Access::LoopbackOnly, version, &target.parse().unwrap(), &headers) {
+        match check(access, version, &target.parse().unwrap(), &headers) {
             Ok(()) => 200,
             Err(refusal) => refusal.answer("/").status.as_u16(),
         }
@@ -181,6 +220,34 @@ mod tests {
         assert_eq!(check_head("/", &program[..2]), 403);
         for browser in [("user-agent", "Mozilla/5.0"), ("sec-fetch-mode", "websocket"), ("host", "example.com")] {
             assert_eq!(check_head("/", &[&program[..], &[browser]].concat()) / 100, 4, "{browser:?}");
+        }
+    }
+
+    #[test]
+    fn over_tls_any_host_and_no_foreign_page() {
+        let h1 = Version::HTTP_11;
+        let websocket = [("host", "box:6443"), ("upgrade", "websocket")];
+        let table: [(Version, &str, &[(&str, &str)], u16); 17] = [
+            (h1, "/", &[("host", "10.0.0.1:6443")], 200),
+            (h1, "/", &[("host", "kubernetes.default.svc")], 200),
+            (h1, "https://box/x", &[("host", "box")], 200),
+            (h1, "/", &[], 400),
+            (h1, "/", &[("host", "")], 403),
+            (h1, "/", &[("host", "box"), ("host", "box")], 400),
+            (Version::HTTP_2, "https://box:6443/", &[], 200),
+            (Version::HTTP_2, "https://box:6443/", &[("host", "box:6443")], 200),
+            (Version::HTTP_2, "/", &[], 400),
+            (Version::HTTP_2, "https://box/", &[("origin", "https://box")], 200),
+            (Version::HTTP_2, "https://box/", &[("origin", "https://example.com")], 403),
+            (h1, "/", &[("host", "box"), ("origin", "http://box")], 403),
+            (h1, "/", &[("host", "box"), ("sec-fetch-site", "cross-site")], 403),
+            (h1, "/", &[&websocket[..], &[("origin", "http://localhost")]].concat(), 200),
+            (h1, "/", &[&websocket[..], &[("origin", "http://localhost:8000")]].concat(), 403),
+            (h1, "/", &[&websocket[..], &[("origin", "http://a"), ("authorization", "Bearer x")]].concat(), 200),
+            (h1, "/", &[&websocket[..], &[("origin", "http://localhost"), ("user-agent", "Mozilla/5.0")]].concat(), 403),
+        ];
+        for (version, target, fields, code) in table {
+            assert_eq!(check_access(Access::AnyHost, version, target, fields), code, "{version:?} {target} {fields:?}");
         }
     }
 

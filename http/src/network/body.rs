@@ -3,6 +3,7 @@ use super::connection::ServedClient;
 use super::wire::Wire;
 use crate::budget::Held;
 use crate::outbound::Forwarded;
+use crate::sessions::Session;
 use crate::{Long, Stream};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
@@ -20,6 +21,8 @@ pub(super) struct Outgoing {
     pub(super) client: Arc<ServedClient>,
     /// The share of a budget that this answer holds until it is taken.
     pub(super) _held: Option<Held>,
+    /// The request is in progress as long.
+    pub(super) _session: Option<Session>,
 }
 
 pub(super) enum Content {

@@ -1,12 +1,17 @@
-//! One connection: hyper's own limits, the drain, and the client that takes nothing.
-use super::crowd::{ConnectionSlot, Seat};
+//! One connection: its handshake, hyper's own limits, the drain, and the client that takes nothing.
+use super::crowd::{ConnectionSlot, SeatUse};
 use super::exchange::exchange;
+use super::handshake::{Secured, Unsecured, shake};
+use super::meter::Meter;
 use super::plane::{Pace, Plane};
+use super::port::TlsPort;
 use super::reader::SocketReader;
 use super::socket::{Peer, Socket};
+use super::streams;
 use super::wire::{Pen, Wire};
-use crate::Upgrade;
 use crate::budget::{Held, Party};
+use crate::sessions::Session;
+use crate::{ClientCertificate, Identity, Upgrade};
 use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -15,24 +20,37 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, join};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Sleep, sleep_until};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::task::AbortHandle;
+use tokio::time::{Sleep, sleep_until, timeout};
 
 /// Bytes of a request's head; also the limit for hyper's write buffer.
-const HEAD_BYTES_MAX: usize = 32 * 1024;
+pub(super) const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// Fields of a request's head; kubectl sends ten.
 const HEAD_FIELDS_MAX: usize = 64;
 
-/// The state that all exchanges on a connection share. HTTP/1.1 has one answer at a time and needs a single pace.
+/// The places of a connection, given back at its end.
+pub(super) struct Slots {
+    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) connection: ConnectionSlot,
+    /// Given back when hands are shaken.
+    pub(super) handshake: Option<ConnectionSlot>,
+}
+
+/// The state that all exchanges on a connection of HTTP/1.1 share, which has one at a time, or that one stream of HTTP/2
+/// has.
 pub(super) struct ServedClient {
     pub(super) plane: Arc<Plane>,
     pub(super) peer: Peer,
+    /// As long as nobody knows who it is.
     pub(super) party: Party,
-    pub(super) seat: Arc<Seat>,
+    pub(super) certificate: Option<Arc<ClientCertificate>>,
+    pub(super) seat: SeatUse,
     pub(super) pace: Pace,
     /// Streams of HTTP/1.1 as they are, straight to the socket. None: hyper's body carries them, as it must where bytes
     /// are enciphered or in frames.
@@ -43,6 +61,11 @@ pub(super) struct ServedClient {
     taken_over: Mutex<Option<Box<TakenOver>>>,
     /// The answer in flight ends as if its sender had been dropped.
     pub(super) ending: AtomicBool,
+    /// The connection takes no more requests.
+    leaving: Arc<Notify>,
+    /// Of HTTP/2: what its client may send, and the task of this stream alone.
+    meter: Option<Arc<Meter>>,
+    task: OnceLock<AbortHandle>,
 }
 
 /// A connection after its 101.
@@ -51,6 +74,7 @@ pub(super) struct TakenOver {
     pub(super) upgrade: Upgrade,
     /// The connection's shares in the limits for streams, upgrades and tunnels.
     pub(super) _held: [Held; 3],
+    pub(super) _session: Option<Session>,
 }
 
 impl TakenOver {
@@ -62,6 +86,47 @@ impl TakenOver {
 }
 
 impl ServedClient {
+    pub(super) fn new(
+        plane: Arc<Plane>,
+        peer: Peer,
+        seat: SeatUse,
+        certificate: Option<Arc<ClientCertificate>>,
+        wire: Option<Arc<Wire>>,
+    ) -> ServedClient {
+        ServedClient {
+            plane,
+            peer,
+            party: peer.party(),
+            certificate,
+            seat,
+            pace: Pace::default(),
+            wire,
+            head_due: Arc::new(AtomicBool::new(true)),
+            taken_over: Mutex::default(),
+            ending: AtomicBool::new(false),
+            leaving: Arc::default(),
+            meter: None,
+            task: OnceLock::new(),
+        }
+    }
+
+    /// The same client in one stream of HTTP/2.
+    pub(super) fn of_stream(&self, meter: Arc<Meter>) -> ServedClient {
+        let (plane, certificate) = (self.plane.clone(), self.certificate.clone());
+        let stream = ServedClient::new(plane, self.peer, self.seat.another(), certificate, None);
+        ServedClient { leaving: self.leaving.clone(), meter: Some(meter), ..stream }
+    }
+
+    pub(super) fn is_carried_by(&self, task: AbortHandle) {
+        let _ = self.task.set(task);
+    }
+
+    /// A request of this identity is in progress, until this is dropped.
+    pub(super) fn session(&self, identity: &Arc<Identity>) -> Option<Session> {
+        let task = self.task.get().or_else(|| self.seat.task())?.clone();
+        Some(self.plane.sessions.open(identity.clone(), self.certificate.clone(), task))
+    }
+
     /// Not between a request's head and the end of its body, nor where no HTTP follows.
     pub(super) fn await_head(&self, due: bool) {
         self.head_due.store(due, Relaxed);
@@ -70,17 +135,63 @@ impl ServedClient {
     pub(super) fn give_to(&self, taken_over: TakenOver) {
         *self.taken_over.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(taken_over));
     }
+
+    pub(super) fn requested(&self) {
+        self.meter.iter().for_each(|meter| meter.requested());
+    }
+
+    pub(super) fn sent(&self, bytes: usize) {
+        self.meter.iter().for_each(|meter| meter.body(bytes));
+    }
+
+    /// The answer in flight is the last of its connection.
+    pub(super) fn leave(&self) {
+        self.leaving.notify_one();
+    }
+
+    pub(super) async fn leaves(&self) {
+        self.leaving.notified().await;
+    }
 }
 
-pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, places: (OwnedSemaphorePermit, ConnectionSlot)) {
+pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, slots: Slots) {
+    match (plane.tls.clone(), socket) {
+        (Some(tls), Socket::Tcp(socket)) => Box::pin(secure(plane, tls, socket, peer, slots)).await,
+        (_, socket) => Box::pin(plain(plane, socket, peer, slots)).await,
+    }
+}
+
+async fn plain(plane: Arc<Plane>, socket: Socket, peer: Peer, slots: Slots) {
     let (reading, writing) = socket.into_split();
     let wire = Arc::new(Wire::new(plane.bell.clone(), writing));
-    let head_due = Arc::new(AtomicBool::new(true));
-    let reader = SocketReader { socket: reading, head_due: head_due.clone(), rest: Bytes::new() };
-    let io = join(reader, Pen(wire.clone()));
-    let (party, seat, pace) = (peer.party(), places.1.seat.clone(), Pace::default());
-    let (wire, taken_over, ending) = (Some(wire), Mutex::default(), AtomicBool::new(false));
-    carry(io, Arc::new(ServedClient { plane, peer, party, seat, pace, wire, head_due, taken_over, ending })).await;
+    let seat = SeatUse::new(slots.connection.seat.clone());
+    let client = ServedClient::new(plane, peer, seat, None, Some(wire.clone()));
+    let reader = SocketReader { socket: reading, head_due: client.head_due.clone(), rest: Bytes::new() };
+    carry(join(reader, Pen(wire)), Arc::new(client)).await;
+}
+
+async fn secure(plane: Arc<Plane>, tls: TlsPort, socket: TcpStream, peer: Peer, mut slots: Slots) {
+    let shaken = timeout(plane.limits.handshake, Box::pin(shake(&tls.keys, socket))).await;
+    drop(slots.handshake.take());
+    let Ok(shaken) = shaken else {
+        return plane.journal.note("slow handshake", &format_args!("closed a connection of {peer}: no handshake"));
+    };
+    let Secured { wire, http2, certificate } = match shaken {
+        Ok(secured) => secured,
+        Err(why) => return note(&plane, peer, &why),
+    };
+    let client = ServedClient::new(plane, peer, SeatUse::new(slots.connection.seat.clone()), certificate, None);
+    if http2 {
+        return Box::pin(streams::carry(wire, Arc::new(client))).await;
+    }
+    let io = SocketReader { socket: wire, head_due: client.head_due.clone(), rest: Bytes::new() };
+    Box::pin(carry(io, Arc::new(client))).await;
+}
+
+fn note(plane: &Plane, peer: Peer, why: &Unsecured) {
+    if let Some(kind) = why.kind() {
+        plane.journal.note(kind, &format_args!("closed a connection of {peer}: {why}"));
+    }
 }
 
 /// Serves HTTP/1.1 over any byte stream: a socket, or a layer that deciphers a socket's bytes.
@@ -97,7 +208,7 @@ async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client:
         .serve_connection(TokioIo::new(io), service_fn(move |request| Box::pin(exchange(of.clone(), request))))
         .with_upgrades();
     let mut connection = pin!(connection);
-    let mut stalled = pin!(Stalled { client: &client, timer: None });
+    let mut stalled = pin!(Stalled::of(&client));
     let mut drain = client.plane.drain.clone();
     let mut draining = false;
     loop {
@@ -111,6 +222,7 @@ async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client:
                 client.ending.store(true, Relaxed);
                 connection.as_mut().graceful_shutdown();
             }
+            () = client.leaves() => connection.as_mut().graceful_shutdown(),
         }
     }
     let taken_over = client.taken_over.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -125,9 +237,15 @@ async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client:
 
 /// Ends when the client has let something wait for longer than it may. Where nothing waits, as of an idle watch, there
 /// is no timer.
-struct Stalled<'c> {
+pub(super) struct Stalled<'c> {
     client: &'c ServedClient,
     timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Stalled<'_> {
+    pub(super) fn of(client: &ServedClient) -> Stalled<'_> {
+        Stalled { client, timer: None }
+    }
 }
 
 impl Future for Stalled<'_> {
@@ -185,10 +303,7 @@ mod tests {
             let (_stop, drain) = watch::channel(false);
             let plane = Arc::new(Plane::new(handler, Port::of_this_host(Limits::EDGE), drain));
             let peer = Peer::User(0);
-            let (party, seat, pace, head_due) =
-                (peer.party(), Arc::default(), Pace::default(), Arc::new(AtomicBool::new(true)));
-            let (taken_over, ending) = (Mutex::default(), AtomicBool::new(false));
-            let client = ServedClient { plane, peer, party, seat, pace, wire: None, head_due, taken_over, ending };
+            let client = ServedClient::new(plane, peer, SeatUse::new(Arc::default()), None, None);
             let (mut far, near) = tokio::io::duplex(4096);
             let carried = tokio::spawn(carry(near, Arc::new(client)));
             far.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.expect("it is open");

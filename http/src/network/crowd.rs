@@ -4,7 +4,7 @@
 use super::plane::Plane;
 use crate::budget::Party;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::task::AbortHandle;
 
@@ -16,15 +16,18 @@ type Seats = HashMap<Party, Vec<Arc<Seat>>>;
 pub(super) struct Crowd {
     connections_max: usize,
     of_one_max: usize,
+    /// What is said to whoever finds no place: because of its own, because of all.
+    full: [&'static str; 2],
     seats: Arc<Mutex<Seats>>,
 }
 
 /// One connection.
 #[derive(Default)]
 pub(super) struct Seat {
-    /// Since when it waits for its client, in milliseconds as the plane counts them. 0: it does not, but works, or has
-    /// a stream.
+    /// Since when it waits for its client, in milliseconds as the plane counts them.
     waits: AtomicU64,
+    /// The requests on it that wait for no client: they work, or are streams.
+    working: AtomicUsize,
     task: OnceLock<AbortHandle>,
 }
 
@@ -36,20 +39,6 @@ pub(super) struct ConnectionSlot {
 }
 
 impl Seat {
-    /// Waits for a request: for the head, or for the rest of the body.
-    pub(super) fn awaits_request(&self, plane: &Plane) {
-        self.waits.store(plane.now_ms(), Relaxed);
-    }
-
-    /// Waits for the client to take a whole answer.
-    pub(super) fn awaits_taking(&self, plane: &Plane) {
-        self.waits.store(plane.now_ms() | TAKES, Relaxed);
-    }
-
-    pub(super) fn works(&self) {
-        self.waits.store(0, Relaxed);
-    }
-
     /// The task that ends where this connection has to go.
     pub(super) fn is_of(&self, task: AbortHandle) {
         let _ = self.task.set(task);
@@ -57,13 +46,76 @@ impl Seat {
 
     /// None: nobody takes its place.
     fn turn(&self) -> Option<u64> {
-        Some(self.waits.load(Relaxed)).filter(|since| *since > 0 && self.task.get().is_some())
+        let waits = self.working.load(Relaxed) == 0 && self.task.get().is_some();
+        waits.then(|| self.waits.load(Relaxed)).filter(|since| *since > 0)
+    }
+
+    pub(super) fn task(&self) -> Option<&AbortHandle> {
+        self.task.get()
+    }
+}
+
+/// What one request of a connection is about; HTTP/1.1 has one at a time.
+pub(super) struct SeatUse {
+    seat: Arc<Seat>,
+    working: AtomicBool,
+}
+
+impl SeatUse {
+    pub(super) fn new(seat: Arc<Seat>) -> SeatUse {
+        SeatUse { seat, working: AtomicBool::new(false) }
+    }
+
+    /// Of another request on the same connection.
+    pub(super) fn another(&self) -> SeatUse {
+        SeatUse::new(self.seat.clone())
+    }
+
+    /// Waits for a request: for the head, or for the rest of the body.
+    pub(super) fn awaits_request(&self, plane: &Plane) {
+        self.seat.waits.store(plane.now_ms(), Relaxed);
+        self.rests();
+    }
+
+    /// Waits for the client to take a whole answer.
+    pub(super) fn awaits_taking(&self, plane: &Plane) {
+        self.seat.waits.store(plane.now_ms() | TAKES, Relaxed);
+        self.rests();
+    }
+
+    pub(super) fn works(&self) {
+        if !self.working.swap(true, Relaxed) {
+            self.seat.working.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn rests(&self) {
+        if self.working.swap(false, Relaxed) {
+            self.seat.working.fetch_sub(1, Relaxed);
+        }
+    }
+
+    pub(super) fn task(&self) -> Option<&AbortHandle> {
+        self.seat.task()
+    }
+}
+
+impl Drop for SeatUse {
+    fn drop(&mut self) {
+        self.rests();
     }
 }
 
 impl Crowd {
-    pub(super) fn new(connections_max: usize, of_one_max: usize) -> Crowd {
-        Crowd { connections_max, of_one_max, seats: Arc::default() }
+    pub(super) fn of_connections(connections_max: usize, of_one_max: usize) -> Crowd {
+        let full = ["too many connections from one address", "too many connections"];
+        Crowd { connections_max, of_one_max, full, seats: Arc::default() }
+    }
+
+    /// Those of them that have not shaken hands: half a handshake is sent in no time.
+    pub(super) fn of_handshakes(handshakes_max: usize, of_one_max: usize) -> Crowd {
+        let full = ["too many handshakes from one address", "too many handshakes"];
+        Crowd { full, ..Crowd::of_connections(handshakes_max, of_one_max) }
     }
 
     /// A place for a connection that waits for its first request, and the party of the one that had to go for it. Else
@@ -79,7 +131,7 @@ impl Crowd {
             }
         };
         let seat = Arc::new(Seat::default());
-        seat.awaits_request(plane);
+        seat.waits.store(plane.now_ms(), Relaxed);
         seats.entry(party).or_default().push(seat.clone());
         Ok((ConnectionSlot { seats: self.seats.clone(), party, seat }, gone))
     }
@@ -99,7 +151,7 @@ impl Crowd {
         let mut theirs: Vec<(&Party, &Vec<Arc<Seat>>)> = theirs.collect();
         theirs.sort_unstable_by_key(|(party, of)| (std::cmp::Reverse(of.len()), **party));
         let goes = theirs.into_iter().find_map(|(party, of)| Some((*party, longest(of)?)));
-        goes.map(Some).ok_or(if full { "too many connections from one address" } else { "too many connections" })
+        goes.map(Some).ok_or(self.full[usize::from(!full)])
     }
 }
 
@@ -138,7 +190,7 @@ mod tests {
         let seat = |waits: &&str| {
             let since: u64 = waits.trim_end_matches('t').parse().expect("a number");
             let seat =
-                Seat { waits: (since | if waits.ends_with('t') { TAKES } else { 0 }).into(), task: OnceLock::new() };
+                Seat { waits: (since | if waits.ends_with('t') { TAKES } else { 0 }).into(), ..Seat::default() };
             seat.is_of(runtime.spawn(async {}).abort_handle());
             Arc::new(seat)
         };
@@ -151,7 +203,7 @@ mod tests {
 
     #[test]
     fn who_goes_for_one_more() {
-        let crowd = Crowd::new(5, 3);
+        let crowd = Crowd::of_connections(5, 3);
         type Goes = Result<Option<(Party, usize)>, &'static str>;
         let table: [(&str, Table, u8, Goes); 11] = [
             ("there is room", &[(1, &["5", "6"]), (2, &["1"])], 1, Ok(None)),
@@ -194,5 +246,21 @@ mod tests {
         for (what, connected, new, expected) in table {
             assert_eq!(crowd.goes(&seats(connected), party(new)), expected, "{what}");
         }
+    }
+
+    #[test]
+    fn a_connection_with_a_stream_waits_for_nobody() {
+        let seat = Arc::new(Seat { waits: 5.into(), ..Seat::default() });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        seat.is_of(runtime.spawn(async {}).abort_handle());
+        let (first, second) = (SeatUse::new(seat.clone()), SeatUse::new(seat.clone()).another());
+        assert_eq!(seat.turn(), Some(5));
+        first.works();
+        second.works();
+        second.works();
+        drop(first);
+        assert_eq!(seat.turn(), None);
+        second.rests();
+        assert_eq!(seat.turn(), Some(5));
     }
 }

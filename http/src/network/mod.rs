@@ -1,10 +1,12 @@
 //! The network side: every byte that comes from TCP, also from this host, and what comes over a Unix socket that others
 //! than root may open. hyper parses, this directory bounds.
 //!
-//!     accept -> crowd -> connection -> exchange: check, admit, take the body, run the handler
-//!         -> body: the answer at the client's speed
+//!     accept -> crowd -> connection -> exchange: check, identify, take the body, admit, run the handler
+//!                  |         |          -> body: the answer at the client's speed
+//!                  |         \- streams: the requests of HTTP/2, each in a task; meter: what its client may send
+//!                  \- handshake: TLS, where the port speaks it
 //!
-//! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` that read and `writers_max` that
+//! One thread does all IO, handshakes too: a port on a thread of its own slows no other; handlers run in the runtime's blocking pool, `handlers_max` that read and `writers_max` that
 //! may write at a time, admitted by semaphores because that pool's own queue has no bound. Idle, there is no handler
 //! thread, and a connection that has nothing to send does not wake up. `bell`: one wake-up for all streams that a
 //! handler tells of something; `wire`: it writes to their sockets itself, where they took all before.
@@ -16,21 +18,27 @@ mod connection;
 mod crowd;
 mod door;
 mod exchange;
+mod handshake;
+mod meter;
 mod plane;
 mod port;
 mod reader;
+mod room;
 mod share;
 mod socket;
+mod streams;
 mod wire;
 
 pub use access::{Access, is_loopback};
 pub use door::{Admits, Listener, UnixDoor, listen_unix};
 pub(crate) use exchange::is_health;
-pub(crate) use plane::HEALTH_PLACES;
-pub use port::{Identify, Port, RequestSender, Unidentified, everybody_is};
+pub(crate) use plane::threads;
+pub use port::{AdmitsAddress, Identify, IsRevoked, Port, RequestSender, TlsPort, Unidentified, everybody_is};
 pub(crate) use reader::encoded;
+pub(crate) use room::of_nodes;
 
 use crate::{Handler, Limits};
+use connection::Slots;
 use door::Door;
 use plane::Plane;
 use socket::{Peer, Socket};
@@ -115,7 +123,7 @@ fn runtime(limits: &Limits) -> io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(limits.handlers_max + limits.writers_max + HEALTH_PLACES)
+        .max_blocking_threads(threads(limits))
         .thread_keep_alive(HANDLER_KEEP_ALIVE)
         .thread_stack_size(HANDLER_STACK_BYTES)
         .thread_name("request")
@@ -131,6 +139,9 @@ pub async fn serve(
     mut drain: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let door = Door::open(listener.into())?;
+    if port.tls.is_some() && !matches!(door, Door::Tcp(_)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a Unix socket speaks no TLS"));
+    }
     let plane = Arc::new(Plane::new(handler, port, drain.clone()));
     loop {
         let accepted = tokio::select! {
@@ -138,11 +149,10 @@ pub async fn serve(
             _ = drain.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((_, peer)) if !door.admits(peer) => {
-                plane.journal.note(
-                    "not admitted",
-                    &format_args!("closed a connection of {peer} at once: this socket is not for that user"),
-                );
+            Ok((_, peer)) if !door.admits(peer) || peer.address().is_some_and(|from| !(plane.admits)(from)) => {
+                plane
+                    .journal
+                    .note("not admitted", &format_args!("closed a connection of {peer} at once: it is not let in"));
             }
             Ok((socket, peer)) => admit(&plane, socket, peer).await,
             Err(e) => {
@@ -160,7 +170,7 @@ pub async fn serve(
 }
 
 async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
-    let (place, gone) = match plane.crowd.enter(peer.party(), plane) {
+    let (connection, gone) = match plane.crowd.enter(peer.party(), plane) {
         Ok(entered) => entered,
         Err(what) => return plane.journal.note(what, &format_args!("closed a connection of {peer} at once: {what}")),
     };
@@ -170,6 +180,13 @@ async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
             &format_args!("closed a connection of {of}, which has most: {peer} comes and all are taken"),
         );
     }
+    let handshake = match plane.tls {
+        None => None,
+        Some(_) => match plane.handshakes.enter(peer.party(), plane) {
+            Ok((slot, _)) => Some(slot),
+            Err(what) => return plane.journal.note(what, &format_args!("closed a connection of {peer}: {what}")),
+        },
+    };
     // A connection that was closed to make room keeps its descriptor until its task has run.
     let Ok(permit) = plane.connections.clone().acquire_owned().await else { return };
     if let Err(e) = tune(&socket, &plane.limits) {
@@ -177,9 +194,10 @@ async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
         log::debug!("tune a connection of {peer}: {e}");
         return;
     }
-    let seat = place.seat.clone();
-    let task = tokio::spawn(connection::run(plane.clone(), socket, peer, (permit, place)));
-    seat.is_of(task.abort_handle());
+    let seats = [Some(connection.seat.clone()), handshake.as_ref().map(|slot| slot.seat.clone())];
+    let slots = Slots { permit, connection, handshake };
+    let task = tokio::spawn(connection::run(plane.clone(), socket, peer, slots));
+    seats.into_iter().flatten().for_each(|seat| seat.is_of(task.abort_handle()));
 }
 
 /// A client on this host does not vanish from the network.

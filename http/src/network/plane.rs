@@ -2,37 +2,52 @@
 use super::access::Access;
 use super::bell::Bell;
 use super::crowd::Crowd;
-use super::port::{Identify, Port};
-use super::share::{Places, Shares};
+use super::port::{AdmitsAddress, Identify, Port, TlsPort};
+use super::room::{self, Room};
+use super::share::Shares;
 use crate::budget::Budget;
 use crate::refusal::Journal;
-use crate::{BYTES_TIMES, Handler, Limits, STREAMS_TIMES};
+use crate::{Handler, Identity, Limits, STREAMS_TIMES, Sessions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+/// Threads for handlers and for what is checked before them.
+pub(crate) fn threads(limits: &Limits) -> usize {
+    let of = |limits: &Limits| limits.handlers_max + limits.writers_max;
+    of(limits) + of(&room::of_nodes(limits)) + HEALTH_PLACES + CHECK_PLACES
+}
+
 /// Handlers at once of who asks for health. They take no time, and wait for none of the others.
 pub(crate) const HEALTH_PLACES: usize = 2;
+
+/// Credentials that are checked at once, each on a thread: a signature takes longer than all else that the thread of
+/// all IO does with a request. Those of one address leave places to others.
+pub(crate) const CHECK_PLACES: usize = 4;
+const CHECKS_OF_ONE: usize = 2;
 
 /// The state that all connections of a listener share.
 pub(super) struct Plane {
     pub(super) limits: Limits,
     pub(super) access: Access,
     pub(super) identify: Identify,
+    pub(super) tls: Option<TlsPort>,
+    pub(super) admits: AdmitsAddress,
+    pub(super) sessions: Sessions,
     pub(super) handler: Handler,
     pub(super) connections: Arc<Semaphore>,
-    pub(super) requests: Arc<Semaphore>,
-    pub(super) places: Places,
     pub(super) health: Arc<Semaphore>,
-    pub(super) streams: Budget,
+    users: Room,
+    nodes: Room,
     pub(super) upgrades: Budget,
     pub(super) tunnels: Budget,
-    pub(super) bodies: Budget,
-    pub(super) answers: Budget,
     pub(super) crowd: Crowd,
-    pub(super) asking: Shares,
+    pub(super) handshakes: Crowd,
+    /// Credentials that are checked, by address, and the places for it.
+    pub(super) checking: Shares,
+    pub(super) check_places: Arc<Semaphore>,
     pub(super) journal: Journal,
     pub(super) started: Instant,
     pub(super) drain: watch::Receiver<bool>,
@@ -41,32 +56,36 @@ pub(super) struct Plane {
 
 impl Plane {
     pub(super) fn new(handler: Handler, port: Port, drain: watch::Receiver<bool>) -> Plane {
-        let Port { access, identify, limits } = port;
+        let Port { access, identify, limits, tls, admits, sessions } = port;
         let semaphore = |n: usize| Arc::new(Semaphore::new(n));
         Plane {
             access,
             identify,
+            tls,
+            admits,
+            sessions,
             handler,
             connections: semaphore(limits.connections_max),
-            requests: semaphore(limits.requests_max),
-            places: Places::new((limits.handlers_max, limits.writers_max)),
             health: semaphore(HEALTH_PLACES),
-            streams: Budget::new(limits.streams_max, STREAMS_TIMES),
+            users: Room::new(&limits),
+            nodes: Room::new(&room::of_nodes(&limits)),
             upgrades: Budget::new(limits.upgrades_max, STREAMS_TIMES),
             tunnels: Budget::new(limits.tunnels_max, STREAMS_TIMES),
-            bodies: Budget::new(limits.bodies_bytes_max, BYTES_TIMES),
-            answers: Budget::new(limits.answers_bytes_max, BYTES_TIMES),
-            crowd: Crowd::new(limits.connections_max, limits.connections_per_address_max),
-            asking: Shares::new(
-                limits.requests_per_address_max,
-                (limits.handlers_per_address_max, limits.writers_per_address_max),
-            ),
+            crowd: Crowd::of_connections(limits.connections_max, limits.connections_per_address_max),
+            handshakes: Crowd::of_handshakes(limits.handshakes_max, limits.handshakes_per_address_max),
+            checking: Shares::new(limits.requests_per_address_max, (CHECKS_OF_ONE, CHECKS_OF_ONE)),
+            check_places: semaphore(CHECK_PLACES),
             journal: Journal::default(),
             started: Instant::now(),
             drain,
             bell: Bell::hang(),
             limits,
         }
+    }
+
+    /// The places and budgets for the requests of this identity.
+    pub(super) fn room(&self, identity: &Identity) -> &Room {
+        if identity.is_node() { &self.nodes } else { &self.users }
     }
 
     /// Milliseconds of monotonic time; never 0, which means "no deadline".

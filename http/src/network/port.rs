@@ -3,8 +3,9 @@
 //! The identity belongs to a request and not to a connection: two requests of one connection may carry two tokens.
 
 use super::access::Access;
-use crate::{Caller, HeaderMap, Identity, Limits};
+use crate::{Caller, ClientCertificate, HeaderMap, Identity, Limits, Sessions, TlsKeys};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 #[derive(Clone)]
@@ -12,6 +13,25 @@ pub struct Port {
     pub access: Access,
     pub identify: Identify,
     pub limits: Limits,
+    /// None: the port speaks plain HTTP/1.1.
+    pub tls: Option<TlsPort>,
+    /// Whether a client of this address may connect: asked before a byte of the connection is read.
+    pub admits: AdmitsAddress,
+    /// The requests in progress, for whoever has to end those of one user. Several ports may share it.
+    pub sessions: Sessions,
+}
+
+/// Whether a client at this address may connect.
+pub type AdmitsAddress = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// Whether a certificate that is valid by itself has been withdrawn: asked at each request that comes with one.
+pub type IsRevoked = Arc<dyn Fn(&ClientCertificate) -> bool + Send + Sync>;
+
+/// What makes a port speak TLS.
+#[derive(Clone)]
+pub struct TlsPort {
+    pub keys: Arc<TlsKeys>,
+    pub is_revoked: IsRevoked,
 }
 
 /// Answers who sends a request. It is asked once for each request, after `Access` and before the body is read, on the
@@ -24,6 +44,8 @@ pub struct RequestSender<'a> {
     /// The user of this host at the other end of a Unix socket.
     pub uid: Option<u32>,
     pub headers: &'a HeaderMap,
+    /// The certificate that the client has shown in the handshake.
+    pub certificate: Option<&'a ClientCertificate>,
 }
 
 /// Nobody is known by what a request shows: the answer is 401 with these words, which name no secret.
@@ -33,7 +55,19 @@ pub struct Unidentified(pub String);
 impl Port {
     /// The port for programs on this host: every client is the administrator.
     pub fn of_this_host(limits: Limits) -> Port {
-        Port { access: Access::LoopbackOnly, identify: everybody_is(Identity::administrator()), limits }
+        Port {
+            access: Access::LoopbackOnly,
+            identify: everybody_is(Identity::administrator()),
+            limits,
+            tls: None,
+            admits: Arc::new(|_| true),
+            sessions: Sessions::default(),
+        }
+    }
+
+    /// A port for clients that say who they are, over TLS.
+    pub fn secure(limits: Limits, identify: Identify, tls: TlsPort) -> Port {
+        Port { access: Access::AnyHost, identify, tls: Some(tls), ..Port::of_this_host(limits) }
     }
 }
 

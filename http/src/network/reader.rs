@@ -2,24 +2,24 @@
 //! parser takes.
 //!
 //! `curl '.../pods?labelSelector=a>5'` is taken by Go's server; hyper answers it by itself, with an empty 400.
-use super::socket::ReadHalf;
 use bytes::Bytes;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-pub(super) struct SocketReader {
-    pub(super) socket: ReadHalf,
+/// A socket, or the layer above it that deciphers its bytes; what is written goes through as it is.
+pub(super) struct SocketReader<S> {
+    pub(super) socket: S,
     /// The next bytes begin a request.
     pub(super) head_due: Arc<AtomicBool>,
     /// The bytes that no longer fit the buffer that hyper gave.
     pub(super) rest: Bytes,
 }
 
-impl AsyncRead for SocketReader {
+impl<S: AsyncRead + Unpin> AsyncRead for SocketReader<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.rest.is_empty() {
             let before = buffer.filled().len();
@@ -34,6 +34,32 @@ impl AsyncRead for SocketReader {
         let taken = self.rest.len().min(buffer.remaining());
         buffer.put_slice(&self.rest.split_to(taken));
         Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for SocketReader<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }
 

@@ -1,9 +1,9 @@
 //! A connection's socket of either kind, in the halves that its task and the bell share, and who is at its other end.
-use crate::Caller;
+use crate::{Caller, Identity};
 use crate::budget::Party;
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -23,6 +23,21 @@ impl Peer {
         match self {
             Peer::Address(address) => Party::at(*address),
             Peer::User(uid) => Party::User(*uid),
+        }
+    }
+
+    /// The same where it has said who it is.
+    pub(super) fn party_of(&self, identity: &Identity) -> Party {
+        match self {
+            Peer::Address(_) => Party::of(&self.caller(), identity),
+            Peer::User(_) => self.party(),
+        }
+    }
+
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Peer::Address(address) => Some(address.ip().to_canonical()),
+            Peer::User(_) => None,
         }
     }
 

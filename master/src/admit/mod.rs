@@ -1,5 +1,6 @@
 //! Admission: the fields of a written object that other objects set, and the limits that other objects impose. Priority
-//! classes, runtime classes, storage and ingress classes, service accounts and their secrets, limit ranges, quotas.
+//! classes, runtime classes, storage and ingress classes, service accounts and their secrets, limit ranges, quotas, the
+//! levels of Pod Security, what a node may write, who may approve and sign.
 //! PURE. Only `ClusterView` reads stored objects.
 //!
 //! `ADMISSION` lists all rules. `commit` asks `mutate` in the draft of a change, after the defaults of the type, and
@@ -9,13 +10,22 @@
 //! takes a lock for them: the namespace of a new object stays (`home`), and no quota is exceeded (`ledger`). All other
 //! rules are as true as they were when the objects were looked up, as in Kubernetes.
 
+mod certificates;
 mod classes;
+mod event_rate;
+mod external_ips;
 mod limits;
+mod node_restriction;
 mod pod;
+mod pod_security;
 pub mod quota;
+mod remarks;
 pub mod roles;
 mod secrets;
 mod token_volume;
+
+pub use event_rate::{EventBuckets, EventCount, EventKeys, TooManyEvents};
+pub use remarks::{Refusal, Remarks};
 
 use crate::authorize::{Attributes, Authorizer};
 use coracle_api::kinds::Kind;
@@ -43,6 +53,7 @@ pub fn lists() -> [Resource; 5] {
 }
 
 /// The question about a change, like the AdmissionRequest of Kubernetes.
+#[derive(Clone)]
 pub struct AdmissionRequest<'a> {
     pub view: &'a dyn ClusterView,
     /// Asked about the rights that a document grants, or that its fields need.
@@ -59,6 +70,18 @@ pub struct AdmissionRequest<'a> {
     pub identity: &'a Identity,
     /// Letters for the name of a pod's token volume. None: the pod gets no such volume.
     pub suffix: Option<&'a dyn Fn() -> String>,
+    /// Counts an event in the buckets of its source. None: nobody counts the events of this writer.
+    pub events: Option<&'a EventCount>,
+    pub options: AdmissionOptions,
+    /// What admission says besides its judgement.
+    pub remarks: &'a Remarks,
+}
+
+/// The plugins of Kubernetes that run where somebody asks for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionOptions {
+    /// No service takes an external address that it does not have.
+    pub deny_service_external_ips: bool,
 }
 
 impl AdmissionRequest<'_> {
@@ -73,6 +96,17 @@ pub enum AdmissionOperation {
     Create,
     Update,
     Delete,
+}
+
+impl AdmissionOperation {
+    /// As Kubernetes calls it.
+    fn wire(self) -> &'static str {
+        match self {
+            Create => "CREATE",
+            Update => "UPDATE",
+            Delete => "DELETE",
+        }
+    }
 }
 
 use AdmissionOperation::{Create, Delete, Update};
@@ -92,9 +126,13 @@ struct AdmissionRow {
 enum Phase {
     Mutate(fn(&AdmissionRequest<'_>, &mut Value) -> Result<(), String>),
     Judge(fn(&AdmissionRequest<'_>, &Value) -> Result<(), String>),
+    /// It runs among those that mutate, and changes nothing.
+    JudgeEarly(fn(&AdmissionRequest<'_>, &Value) -> Result<(), Refusal>),
+    /// With a refusal of another kind than "forbidden".
+    JudgeLate(fn(&AdmissionRequest<'_>, &Value) -> Result<(), Refusal>),
 }
 
-use Phase::{Judge, Mutate};
+use Phase::{Judge, JudgeEarly, JudgeLate, Mutate};
 
 /// Not a plugin: in Kubernetes the storage of the kind has the rule. It runs after all plugins.
 const REGISTRY: &str = "";
@@ -136,7 +174,13 @@ const ADMISSION: &[AdmissionRow] = &[
         &[Create],
         Mutate(|request, pod| pod::account(request.view, request.namespace, request.suffix, pod)),
     ),
+    row("ServiceAccount", &["pods/ephemeralcontainers"], &[Update], Judge(pod::added_containers)),
+    row("NodeRestriction", node_restriction::RESOURCES, &[Create, Update], JudgeEarly(node_restriction::restrict)),
+    row("NodeRestriction", node_restriction::RESOURCES, &[Delete], JudgeLate(node_restriction::restrict)),
     row("TaintNodesByCondition", &["nodes"], &[Create], Mutate(|_, node| Ok(taint(node)))),
+    row("PodSecurity", &["namespaces"], &[Create, Update], JudgeLate(pod_security::namespace)),
+    row("PodSecurity", pod_security::PODS, &[Create, Update], JudgeLate(pod_security::pod)),
+    row("PodSecurity", pod_security::WORKLOADS, &[Create, Update], JudgeLate(pod_security::workload)),
     row("Priority", &["pods"], &[Create], Mutate(|request, pod| pod::priority(request.view, pod))),
     row(
         "Priority",
@@ -150,6 +194,7 @@ const ADMISSION: &[AdmissionRow] = &[
         &[Create],
         Mutate(|_, pod| Ok(pod_defaults::patience(&mut pod["spec"]))),
     ),
+    row("EventRateLimit", &["events", "events.events.k8s.io"], &[Create, Update], JudgeLate(event_rate::judge)),
     row(
         "DefaultStorageClass",
         &["persistentvolumeclaims"],
@@ -165,6 +210,18 @@ const ADMISSION: &[AdmissionRow] = &[
     row("RuntimeClass", &["pods"], &[Create], Mutate(|request, pod| pod::runtime(request.view, pod))),
     row("RuntimeClass", &["pods"], &[Create], Judge(|request, pod| pod::overhead(request.view, pod))),
     row(
+        "CertificateApproval",
+        &["certificatesigningrequests.certificates.k8s.io/approval"],
+        &[Update],
+        Judge(|request, _| certificates::approval(request)),
+    ),
+    row(
+        "CertificateSigning",
+        &["certificatesigningrequests.certificates.k8s.io/status"],
+        &[Update],
+        Judge(certificates::signing),
+    ),
+    row(
         "CertificateSubjectRestriction",
         &["certificatesigningrequests.certificates.k8s.io"],
         &[Create],
@@ -175,6 +232,15 @@ const ADMISSION: &[AdmissionRow] = &[
         &["ingresses.networking.k8s.io"],
         &[Create],
         Mutate(|request, ingress| classes::ingress(request.view, ingress)),
+    ),
+    row(
+        "DenyServiceExternalIPs",
+        &["services"],
+        &[Create, Update],
+        Judge(|request, service| match request.options.deny_service_external_ips {
+            true => external_ips::judge(service, request.old),
+            false => Ok(()),
+        }),
     ),
     row("PodTopologyLabels", &["pods"], &[Create], Mutate(|request, pod| Ok(pod::place(request.view, pod)))),
     row(
@@ -197,18 +263,20 @@ const ADMISSION: &[AdmissionRow] = &[
 ];
 
 /// Other objects, and the identity of the client, set fields of the document.
-pub fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), String> {
+pub fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Refusal> {
     ADMISSION.iter().filter(|row| row.concerns(request)).try_for_each(|row| match row.phase {
-        Mutate(mutate) => mutate(request, object),
-        Judge(_) => Ok(()),
+        Mutate(mutate) => Ok(mutate(request, object)?),
+        JudgeEarly(judge) => judge(request, object),
+        Judge(_) | JudgeLate(_) => Ok(()),
     })
 }
 
 /// Whether other objects forbid the change.
-pub fn judge(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), String> {
+pub fn judge(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Refusal> {
     ADMISSION.iter().filter(|row| row.concerns(request)).try_for_each(|row| match row.phase {
-        Mutate(_) => Ok(()),
-        Judge(judge) => judge(request, object),
+        Mutate(_) | JudgeEarly(_) => Ok(()),
+        Judge(judge) => Ok(judge(request, object)?),
+        JudgeLate(judge) => judge(request, object),
     })
 }
 
@@ -327,18 +395,24 @@ pub mod tests {
 
     /// The plugins of Kubernetes 1.36 that have rows, in the order of Kubernetes. Kubernetes asks webhooks before the
     /// quotas. The storage of a kind comes last.
-    const PLUGINS: [&str; 15] = [
+    const PLUGINS: [&str; 21] = [
         "NamespaceLifecycle",
         "LimitRanger",
         "ServiceAccount",
+        "NodeRestriction",
         "TaintNodesByCondition",
+        "PodSecurity",
         "Priority",
         "DefaultTolerationSeconds",
+        "EventRateLimit",
         "DefaultStorageClass",
         "PersistentVolumeClaimResize",
         "RuntimeClass",
+        "CertificateApproval",
+        "CertificateSigning",
         "CertificateSubjectRestriction",
         "DefaultIngressClass",
+        "DenyServiceExternalIPs",
         "PodTopologyLabels",
         "PodResizeValidator",
         "ResourceQuota",
@@ -366,13 +440,24 @@ pub mod tests {
     }
 
     /// A request for admission about an object in namespace `ns`.
-    fn ask<T>(
-        view: &Objects,
+    pub fn ask<T>(
+        view: &dyn ClusterView,
+        about: (&Resource, &'static str),
+        change: (AdmissionOperation, &str, Option<&Value>),
+        then: impl FnOnce(&AdmissionRequest<'_>) -> T,
+    ) -> T {
+        ask_as(view, &Identity::default(), about, change, then)
+    }
+
+    /// The same by somebody. The authorizer allows everything.
+    pub fn ask_as<T>(
+        view: &dyn ClusterView,
+        identity: &Identity,
         (resource, subresource): (&Resource, &'static str),
         (operation, name, old): (AdmissionOperation, &str, Option<&Value>),
         then: impl FnOnce(&AdmissionRequest<'_>) -> T,
     ) -> T {
-        let (kind, identity) = (Kinds::builtin().row(resource).expect("a row"), Identity::default());
+        let kind = Kinds::builtin().row(resource).expect("a row");
         then(&AdmissionRequest {
             view,
             authorizer: &AllowAll,
@@ -382,8 +467,11 @@ pub mod tests {
             namespace: "ns",
             name,
             old,
-            identity: &identity,
+            identity,
             suffix: None,
+            events: None,
+            options: AdmissionOptions::default(),
+            remarks: &Remarks::default(),
         })
     }
 
@@ -395,7 +483,8 @@ pub mod tests {
                 ask(&Objects::default(), (&resource, subresource), (operation, "", None), |request| {
                     let plugins = |mutating: bool| -> Vec<&str> {
                         let rows = ADMISSION.iter().filter(|row| row.concerns(request));
-                        rows.filter(|row| matches!(row.phase, Mutate(_)) == mutating).map(|row| row.plugin).collect()
+                        let early = |row: &&AdmissionRow| matches!(row.phase, Mutate(_) | JudgeEarly(_));
+                        rows.filter(|row| early(row) == mutating).map(|row| row.plugin).collect()
                     };
                     assert_eq!(plugins(true), mutates, "{operation:?} {resource:?} {subresource:?}");
                     assert_eq!(plugins(false), judges, "{operation:?} {resource:?} {subresource:?}");
@@ -406,37 +495,52 @@ pub mod tests {
         let new_pod = [
             "LimitRanger",
             "ServiceAccount",
+            "NodeRestriction",
             "Priority",
             "DefaultTolerationSeconds",
             "RuntimeClass",
             "PodTopologyLabels",
         ];
-        check(pods, "", Create, &new_pod, &["LimitRanger", "RuntimeClass", "ResourceQuota"]);
-        check(pods, "", Update, &[], &["LimitRanger", "PodResizeValidator"]);
-        check(pods, "resize", Update, &[], &["LimitRanger", "PodResizeValidator"]);
-        check(pods, "status", Update, &[], &[]);
-        check(pods, "ephemeralcontainers", Update, &[], &[]);
-        check(pods, "", Delete, &[], &[]);
-        check(claims, "", Create, &["DefaultStorageClass"], &["LimitRanger"]);
-        check(claims, "", Update, &[], &["LimitRanger", "PersistentVolumeClaimResize"]);
-        check(claims, "status", Update, &[], &[]);
+        let node = ["NodeRestriction"];
+        check(pods, "", Create, &new_pod, &["LimitRanger", "PodSecurity", "RuntimeClass", "ResourceQuota"]);
+        check(pods, "", Update, &node, &["LimitRanger", "PodSecurity", "PodResizeValidator"]);
+        check(pods, "resize", Update, &node, &["LimitRanger", "PodSecurity", "PodResizeValidator"]);
+        check(pods, "status", Update, &node, &[]);
+        check(pods, "eviction", Create, &node, &[]);
+        check(pods, "ephemeralcontainers", Update, &node, &["ServiceAccount", "PodSecurity"]);
+        check(pods, "", Delete, &[], &node);
+        check(claims, "", Create, &["NodeRestriction", "DefaultStorageClass"], &["LimitRanger"]);
+        check(claims, "", Update, &node, &["LimitRanger", "PersistentVolumeClaimResize"]);
+        check(claims, "status", Update, &node, &[]);
+        check(("", "persistentvolumes"), "", Update, &node, &[]);
+        check(("", "serviceaccounts"), "token", Create, &node, &[]);
+        check(("apps", "deployments"), "", Create, &[], &["PodSecurity"]);
+        check(("apps", "deployments"), "status", Update, &[], &[]);
+        check(("", "services"), "", Create, &[], &["DenyServiceExternalIPs"]);
+        check(("", "services"), "status", Update, &[], &[]);
+        check(("", "events"), "", Create, &[], &["EventRateLimit"]);
         check(classes, "", Create, &[], &["Priority"]);
         check(classes, "", Update, &[], &["Priority"]);
         check(classes, "", Delete, &[], &[REGISTRY]);
         check(("", "namespaces"), "", Delete, &[], &["NamespaceLifecycle"]);
-        check(("", "namespaces"), "", Update, &[], &[]);
-        check(("", "nodes"), "", Create, &["TaintNodesByCondition"], &[]);
-        check(("", "nodes"), "", Update, &[], &[]);
+        check(("", "namespaces"), "", Create, &[], &["PodSecurity"]);
+        check(("", "namespaces"), "", Update, &[], &["PodSecurity"]);
+        check(("", "nodes"), "", Create, &["NodeRestriction", "TaintNodesByCondition"], &[]);
+        check(("", "nodes"), "", Update, &node, &[]);
+        check(("", "nodes"), "status", Update, &node, &[]);
+        check(("", "nodes"), "", Delete, &[], &node);
         check(("networking.k8s.io", "ingresses"), "", Create, &["DefaultIngressClass"], &[]);
-        check(signing, "", Create, &[REGISTRY], &["CertificateSubjectRestriction"]);
+        check(signing, "", Create, &["NodeRestriction", REGISTRY], &["CertificateSubjectRestriction"]);
+        check(signing, "approval", Update, &[], &["CertificateApproval"]);
+        check(signing, "status", Update, &[], &["CertificateSigning"]);
         check(("", "configmaps"), "", Create, &[], &[]);
     }
 
     #[test]
     fn deletions_that_are_forbidden() {
         let (namespaces, classes) = (Resource::core("namespaces"), resource(PRIORITY_CLASSES));
-        let stays = Err("this namespace may not be deleted".to_owned());
-        let own = Err("this is a system priority class and cannot be deleted".to_owned());
+        let stays = Err(Refusal::from("this namespace may not be deleted".to_owned()));
+        let own = Err(Refusal::from("this is a system priority class and cannot be deleted".to_owned()));
         let object = json!({});
         for (resource, name, old, expected) in [
             (&namespaces, "default", Some(&object), stays.clone()),

@@ -1,10 +1,11 @@
 //! Sets the fields of a pod that its service account, priority class and runtime class give it. PURE.
 
-use super::{ClusterView, PRIORITY_CLASSES, RUNTIME_CLASSES, resource, token_volume};
+use super::{AdmissionRequest, ClusterView, PRIORITY_CLASSES, RUNTIME_CLASSES, resource, token_volume};
 use coracle_api::annotations::MIRROR;
 use coracle_api::meta::{Key, Resource};
+use coracle_api::references;
 use coracle_api::strategy::binding::PLACES;
-use coracle_api::strategy::doc::text;
+use coracle_api::strategy::doc::{list, text};
 use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS};
 use coracle_api::strategy::qos;
 use coracle_schema::Quantity;
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 const PREEMPTION: &str = "PreemptLowerPriority";
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
-/// Who it is. A pod that its node runs anyway is nobody's to ask.
+/// Sets who the pod is to the API. A copy of a pod that its node runs anyway is nobody, whoever makes the copy.
 pub fn account(
     view: &dyn ClusterView,
     namespace: &str,
@@ -21,16 +22,13 @@ pub fn account(
     pod: &mut Value,
 ) -> Result<(), String> {
     if pod["metadata"]["annotations"][MIRROR].is_string() {
-        return Ok(());
+        return judge_mirror(pod);
     }
     let spec = &pod["spec"];
     let said =
         [text(spec, "serviceAccountName"), text(spec, "serviceAccount")].into_iter().find(|name| !name.is_empty());
     let name = said.unwrap_or(ACCOUNT).to_owned();
-    let key = Key { resource: ACCOUNTS, namespace: namespace.to_owned(), name: name.clone() };
-    let lost = |why: String| format!("error looking up service account {namespace}/{name}: {why}");
-    let account = view.get(&key).map_err(|why| lost(format!("serviceaccount {name:?} is damaged: {why}")))?;
-    let account = account.ok_or_else(|| lost(format!("serviceaccount {name:?} not found")))?;
+    let account = found_account(view, namespace, &name)?;
     let spec = &mut pod["spec"];
     spec["serviceAccountName"] = name.into();
     if let Some(suffix) = suffix.filter(|_| token_volume::is_wanted(&account, spec)) {
@@ -43,6 +41,40 @@ pub fn account(
         spec["imagePullSecrets"] = secrets.clone().into();
     }
     super::secrets::judge(&account, pod)
+}
+
+fn found_account(view: &dyn ClusterView, namespace: &str, name: &str) -> Result<Value, String> {
+    let key = Key { resource: ACCOUNTS, namespace: namespace.to_owned(), name: name.to_owned() };
+    let lost = |why: String| format!("error looking up service account {namespace}/{name}: {why}");
+    let account = view.get(&key).map_err(|why| lost(format!("serviceaccount {name:?} is damaged: {why}")))?;
+    account.ok_or_else(|| lost(format!("serviceaccount {name:?} not found")))
+}
+
+/// Such a pod has no account, whose Secrets it could use.
+fn judge_mirror(pod: &Value) -> Result<(), String> {
+    let spec = &pod["spec"];
+    let may_not = |words: &str| Err(format!("a mirror pod may not {words}"));
+    if ["serviceAccountName", "serviceAccount"].iter().any(|field| !text(spec, field).is_empty()) {
+        return may_not("reference service accounts");
+    }
+    if !references::secrets(pod).is_empty() {
+        return may_not("reference secrets");
+    }
+    let mut sources = list(spec, "volumes").iter().flat_map(|volume| list(&volume["projected"], "sources"));
+    match sources.any(|source| source["serviceAccountToken"].is_object()) {
+        true => may_not("use ServiceAccountToken volume projections"),
+        false => Ok(()),
+    }
+}
+
+/// The containers that are added to a running pod use the Secrets of its account, as all others.
+pub fn added_containers(request: &AdmissionRequest<'_>, pod: &Value) -> Result<(), String> {
+    let name = text(&pod["spec"], "serviceAccountName");
+    if name.is_empty() {
+        let pod = text(&pod["metadata"], "name");
+        return Err(format!("no service account specified for pod {}/{pod}", request.namespace));
+    }
+    super::secrets::judge_added(&found_account(request.view, request.namespace, name)?, pod)
 }
 
 /// Copies the location labels of the node to a bound pod: the containers may read the labels.
@@ -278,8 +310,25 @@ mod tests {
         check(own.clone(), Ok(own));
         let why = "error looking up service account ns/nobody: serviceaccount \"nobody\" not found";
         check(json!({"serviceAccountName": "nobody"}), Err(why));
-        let mut mirror = json!({"metadata": {"annotations": {MIRROR: "x"}}, "spec": {"serviceAccountName": "nobody"}});
-        assert_eq!(account(&objects, "ns", None, &mut mirror), Ok(()));
+    }
+
+    #[test]
+    fn mirrors_are_nobody() {
+        for (spec, why) in [
+            (json!({"containers": []}), ""),
+            (json!({"serviceAccountName": "nobody"}), "a mirror pod may not reference service accounts"),
+            (json!({"imagePullSecrets": [{"name": "s"}]}), "a mirror pod may not reference secrets"),
+            (
+                json!({"volumes": [{"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]}),
+                "a mirror pod may not use ServiceAccountToken volume projections",
+            ),
+        ] {
+            let mut mirror = json!({"metadata": {"annotations": {MIRROR: "x"}}, "spec": spec});
+            let before = mirror.clone();
+            let judged = account(&objects(), "ns", Some(&|| "abcde".to_owned()), &mut mirror);
+            assert_eq!(judged.err().unwrap_or_default(), why, "{before}");
+            assert_eq!(mirror, before, "nothing is added to it");
+        }
     }
 
     #[test]

@@ -107,6 +107,7 @@ fn holds(request: &AdmissionRequest<'_>, wanted: &[Rule]) -> Result<(), String> 
 mod tests {
     use super::*;
     use crate::admit::tests::Objects;
+    use crate::admit::{AdmissionOptions, Remarks};
     use crate::authorize::{Authorizer, Decision, RuleList};
     use coracle_api::kinds::Kinds;
     use coracle_http::Identity;
@@ -165,6 +166,9 @@ mod tests {
                 old,
                 identity: &identity,
                 suffix: None,
+                events: None,
+                options: AdmissionOptions::default(),
+                remarks: &Remarks::default(),
             },
             object,
         )

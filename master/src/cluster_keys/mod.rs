@@ -1,160 +1,393 @@
-//! The identity of the cluster: the key that signs service account tokens, and the certificate authority.
+//! The keys of the cluster: the authority for certificates, the server's certificate, the keys that sign the tokens of
+//! service accounts, and the lists of what was given out and revoked.
 //!
-//!     first start: random numbers -> two Secrets in kube-system      later: two Secrets -> ClusterKeys
+//!     first start: random numbers -> files in DATA_DIR/keys      later: files -> ClusterKeys
 //!
-//! They are objects like any other, so the journal, backups and copies of the data directory hold them. Nothing here is
-//! logged but their names. A Secret that is deleted is made anew at the next start: what the old one signed is worth
-//! nothing from then on.
+//! They are files and no objects: no verb reaches them, and no pod can mount them. A backup carries them in a section
+//! of its own. Nothing here is logged but names. Versions before this one kept two of them as Secrets in kube-system: a
+//! start takes those over.
 
-mod der;
+pub mod account_keys;
+pub mod certificate;
+pub mod clock;
+pub mod files;
+pub mod host;
+pub mod issued;
+pub mod issuer;
+pub mod names;
+pub mod pem;
+pub mod request;
+pub mod revoked;
+mod takeover;
 pub mod token;
+pub mod tokens;
 
+use self::account_keys::AccountKeys;
+use self::clock::HighWaterMark;
+use self::files::{KeyFolder, Stamp};
+use self::issued::{IssuedCertificate, IssuedList};
+use self::names::ServerNames;
+use self::revoked::RevokedList;
 use crate::commit::Registry;
-use crate::making::Maker;
-use crate::store::Stored;
-use coracle_api::meta::{Key, Resource};
-use coracle_api::strategy::namespace::CLUSTER;
+use crate::making::{Entropy, wall_clock};
+use crate::store::locked;
+use coracle_api::meta::Time;
 use coracle_schema::base64;
-use p256::SecretKey;
-use p256::ecdsa::signature::{Signer, Verifier};
-use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use x509_cert::Certificate;
+use x509_cert::der::Encode;
 
-const SECRETS: Resource = Resource::core("secrets");
-/// Holds `tls.crt` and `tls.key`, of type kubernetes.io/tls.
-pub const AUTHORITY_SECRET: &str = "coracle-ca";
-/// Holds `key.pem`, of type coracle.dev/signing-key.
-pub const SIGNING_SECRET: &str = "coracle-service-account-key";
+pub const AUTHORITY: &str = "ca.crt";
+const AUTHORITY_KEY: &str = "ca.key";
+const ACCOUNTS: &str = "service-accounts.key";
+const SERVER: &str = "server.crt";
+const SERVER_KEY: &str = "server.key";
+const CLOCK: &str = "clock";
+/// The file of static tokens and bootstrap tokens.
+pub const TOKENS: &str = "tokens.json";
+const ISSUED: &str = "issued.json";
+const REVOKED: &str = "revoked";
 const AUTHORITY_NAME: &str = "coracle";
-const DESCRIPTION: &str = "kubernetes.io/description";
 /// Random numbers that are no key of the curve come up once in 2^32.
 const DRAWS_MAX: usize = 4;
 
-/// The identity of the cluster, read once at the start.
-pub struct ClusterKeys {
-    /// The authority's certificate, as PEM.
-    authority: String,
-    secret: SecretKey,
-    /// Made of it for the first token: no start waits for the arithmetic.
-    signing: OnceLock<Signing>,
+/// What the keys are made for.
+#[derive(Clone, Debug, Default)]
+pub struct KeyOptions {
+    pub data_dir: PathBuf,
+    /// The names of the server's certificate.
+    pub names: ServerNames,
+    /// A certificate and a key of the keeper's own, in the place of those that the authority signs.
+    pub server_files: Option<(PathBuf, PathBuf)>,
+    /// More authorities for client certificates.
+    pub client_authorities: Option<PathBuf>,
 }
 
-struct Signing {
-    key: SigningKey,
-    /// Names the key in what it signs.
-    id: String,
+/// The keys of the cluster.
+pub struct ClusterKeys {
+    folder: KeyFolder,
+    options: KeyOptions,
+    /// The certificates that everybody in the cluster trusts, as PEM. The first one signs.
+    bundle: String,
+    authority: Certificate,
+    accounts: AccountKeys,
+    entropy: Entropy,
+    clock: Mutex<HighWaterMark>,
+    started: Instant,
+    revoked: Mutex<KnownRevoked>,
+}
+
+/// The list of revoked certificates as it was last read.
+#[derive(Default)]
+struct KnownRevoked {
+    stamp: Option<Stamp>,
+    /// `None`: it has never been readable, so that every certificate may be in it.
+    list: Option<RevokedList>,
 }
 
 impl ClusterKeys {
-    /// What the store holds, made if it holds none. `Err`: a Secret that is there and cannot be used, or that cannot be
-    /// written.
-    pub fn open(registry: &Registry) -> Result<ClusterKeys, String> {
-        let authority = secret(registry, AUTHORITY_SECRET, |maker| {
-            let key = draw(maker);
-            let certificate = der::authority(AUTHORITY_NAME, &serial(maker), &public(&key), |bytes| sign(&key, bytes));
-            let data = [("tls.crt", der::pem("CERTIFICATE", &certificate)), ("tls.key", written(&key))];
-            document(
-                AUTHORITY_SECRET,
-                "kubernetes.io/tls",
-                "The authority of this cluster: whoever reads it can be anybody in it.",
-                &data,
-            )
-        })?;
-        let authority = text(&authority, "tls.crt").filter(|pem| der::unpem("CERTIFICATE", pem).is_some());
-        let authority = authority.ok_or_else(|| unusable(AUTHORITY_SECRET, "tls.crt is no certificate"))?;
-        let signing = secret(registry, SIGNING_SECRET, |maker| {
-            let words = "Signs the tokens of service accounts: whoever reads it can be any of them.";
-            document(SIGNING_SECRET, "coracle.dev/signing-key", words, &[("key.pem", written(&draw(maker)))])
-        })?;
-        let key = text(&signing, "key.pem").and_then(|pem| der::secret(&der::unpem("PRIVATE KEY", &pem)?));
-        let secret = key.and_then(|key| SecretKey::from_slice(&key).ok());
-        let secret = secret.ok_or_else(|| unusable(SIGNING_SECRET, "key.pem is no P-256 key in PKCS #8"))?;
-        Ok(ClusterKeys { authority, secret, signing: OnceLock::new() })
+    /// The keys of a master that starts: taken over from Secrets, or made where there are none. `Err`: a file that is
+    /// there and cannot be used, or that cannot be written.
+    pub fn open(registry: &Registry, options: KeyOptions) -> Result<ClusterKeys, String> {
+        let folder = KeyFolder::of(&options.data_dir);
+        takeover::take_over(registry, &folder)?;
+        let entropy = Entropy::open().map_err(|error| format!("/dev/urandom: {error}"))?;
+        make_missing(&folder, &entropy)?;
+        let keys = ClusterKeys::of_files(folder, options, entropy)?;
+        let names = keys.options.names.clone();
+        if let Err(why) = keys.renew_server(&names) {
+            // Whoever has a certificate goes on with it.
+            log::error!("the server's certificate is not made anew: {why}");
+        }
+        let behind_s = locked(&keys.clock).behind_s(wall_clock());
+        if behind_s > 0 {
+            log::warn!(
+                "the clock is {behind_s} s behind a time that was true before: tokens and certificates with an end are \
+                 judged by that time. Where that time was wrong, remove {}",
+                keys.folder.path(CLOCK).display()
+            );
+        }
+        Ok(keys)
     }
 
-    fn signing(&self) -> &Signing {
-        self.signing.get_or_init(|| {
-            let key = SigningKey::from(&self.secret);
-            let id = url_safe(&Sha256::digest(der::public_key(&public(&key))));
-            Signing { key, id }
+    /// The keys of a data directory, for a command. `Err`: they are not there yet, or cannot be used.
+    pub fn of_directory(options: KeyOptions) -> Result<ClusterKeys, String> {
+        let entropy = Entropy::open().map_err(|error| format!("/dev/urandom: {error}"))?;
+        ClusterKeys::of_files(KeyFolder::of(&options.data_dir), options, entropy)
+    }
+
+    fn of_files(folder: KeyFolder, options: KeyOptions, entropy: Entropy) -> Result<ClusterKeys, String> {
+        let bundle = needed(&folder, AUTHORITY)?;
+        let unusable = |name: &str, why: String| format!("{}: {why}", folder.path(name).display());
+        let der = pem::unpem(certificate::LABEL, &bundle)
+            .ok_or_else(|| unusable(AUTHORITY, "it is no certificate".to_owned()))?;
+        let authority = certificate::parse(&der).map_err(|why| unusable(AUTHORITY, why))?;
+        let accounts = AccountKeys::parse(&needed(&folder, ACCOUNTS)?).map_err(|why| unusable(ACCOUNTS, why))?;
+        let kept = folder.read(CLOCK)?;
+        let mark = HighWaterMark::parse(kept.as_deref(), Duration::ZERO).map_err(|why| unusable(CLOCK, why))?;
+        let (clock, started, revoked) = (Mutex::new(mark), Instant::now(), Mutex::default());
+        Ok(ClusterKeys { folder, options, bundle, authority, accounts, entropy, clock, started, revoked })
+    }
+
+    /// The certificates of the authority, as PEM: what everybody in the cluster trusts.
+    pub fn authority(&self) -> &str {
+        &self.bundle
+    }
+
+    /// The hash of the authority's public key, by which a host that joins knows it.
+    pub fn authority_hash(&self) -> String {
+        let key = self.authority.tbs_certificate().subject_public_key_info().to_der().unwrap_or_default();
+        revoked::hex(&Sha256::digest(key))
+    }
+
+    /// The time for ends that somebody asked for. It never goes back, also where the clock does.
+    pub fn now(&self) -> Time {
+        locked(&self.clock).now(wall_clock(), self.started.elapsed())
+    }
+
+    /// Something with an end is made: the time is kept, at most once a day.
+    fn keep_time(&self) {
+        let now = self.now();
+        let text = locked(&self.clock).keep(now);
+        if let Some(Err(why)) = text.map(|text| self.folder.write(CLOCK, &text)) {
+            log::warn!("{why}");
+        }
+    }
+
+    /// The certificate and the key of the server, as PEM.
+    pub fn server(&self) -> Result<(String, String), String> {
+        let (chain, key) = match &self.options.server_files {
+            None => (needed(&self.folder, SERVER)?, needed(&self.folder, SERVER_KEY)?),
+            Some((chain, key)) => (files::read_any(chain)?, files::read_any(key)?),
+        };
+        match coracle_api::strategy::pem::mismatch(&chain, &key) {
+            None => Ok((chain, key)),
+            Some(why) => Err(format!("{}: {why}", self.server_paths().0.display())),
+        }
+    }
+
+    fn server_paths(&self) -> (PathBuf, PathBuf) {
+        let own = || (self.folder.path(SERVER), self.folder.path(SERVER_KEY));
+        self.options.server_files.clone().unwrap_or_else(own)
+    }
+
+    /// Differs from before when the files behind `server` and `client_authorities_pem` differ.
+    pub fn server_stamp(&self) -> [Stamp; 3] {
+        let (chain, key) = self.server_paths();
+        let clients = self.options.client_authorities.as_deref().map(Stamp::of).unwrap_or_default();
+        [Stamp::of(&chain), Stamp::of(&key), clients]
+    }
+
+    /// Makes the server's certificate anew unless it is by the authority and for these names. Whether it was made anew.
+    pub fn renew_server(&self, names: &ServerNames) -> Result<bool, String> {
+        if self.options.server_files.is_some() || self.has_current_server(names)? {
+            return Ok(false);
+        }
+        let (text, key) = self.new_key()?;
+        let leaf = certificate::of_server(names, certificate::public_key(&key)?)?;
+        let signed = self.sign(leaf)?;
+        // A crash between the two leaves a pair that does not fit, which the next start finds.
+        self.folder.write(SERVER_KEY, &text)?;
+        self.folder.write(SERVER, &pem::pem(certificate::LABEL, &signed.1))?;
+        log::info!("the server has a new certificate, for {} names", names.names.len() + names.addresses.len());
+        Ok(true)
+    }
+
+    fn has_current_server(&self, names: &ServerNames) -> Result<bool, String> {
+        let (Some(chain), Some(key)) = (self.folder.read(SERVER)?, self.folder.read(SERVER_KEY)?) else {
+            return Ok(false);
+        };
+        if coracle_api::strategy::pem::mismatch(&chain, &key).is_some() {
+            return Ok(false);
+        }
+        let certificate = pem::unpem(certificate::LABEL, &chain).and_then(|der| certificate::parse(&der).ok());
+        Ok(certificate.is_some_and(|certificate| certificate::is_current(&certificate, &self.authority, names)))
+    }
+
+    /// The authorities whose certificates tell who a client is, as PEM.
+    pub fn client_authorities_pem(&self) -> Result<String, String> {
+        let more = self.options.client_authorities.as_deref().map(files::read_any).transpose()?;
+        Ok(format!("{}{}", self.bundle, more.unwrap_or_default()))
+    }
+
+    /// A certificate and a key for a client, as PEM. `life`: `None` for ever.
+    pub fn sign_client(
+        &self,
+        user: &str,
+        groups: &[String],
+        life: Option<Duration>,
+    ) -> Result<(String, String), String> {
+        let (text, key) = self.new_key()?;
+        let end = life.map(|life| self.end(life));
+        let leaf = certificate::of_client(user, groups, certificate::public_key(&key)?, end)?;
+        let certificate = self.sign_and_note(leaf, user, groups, end)?;
+        Ok((certificate, text))
+    }
+
+    /// The certificate that a request asks for, as PEM. Whether the requester may have it is decided before.
+    pub fn sign_request(&self, pem: &str, usages: &[String], life: Option<Duration>) -> Result<String, String> {
+        let request = request::parse(pem)?;
+        request.verify().map_err(|why| format!("unable to verify certificate request signature: {why}"))?;
+        let end = life.map(|life| self.end(life));
+        let leaf = request.leaf(usages, end)?;
+        self.sign_and_note(leaf, &request.common_name(), &request.organizations(), end)
+    }
+
+    /// Seconds since 1970 at which something ends that is made now.
+    fn end(&self, life: Duration) -> Duration {
+        self.keep_time();
+        Duration::from_secs(u64::try_from(self.now().seconds()).unwrap_or_default()).saturating_add(life)
+    }
+
+    fn sign_and_note(
+        &self,
+        leaf: certificate::Leaf,
+        user: &str,
+        groups: &[String],
+        end: Option<Duration>,
+    ) -> Result<String, String> {
+        let (serial, der) = self.sign(leaf)?;
+        let made = self.now().seconds();
+        let expires = end.map_or(0, |end| i64::try_from(end.as_secs()).unwrap_or(i64::MAX));
+        let (serial, user, groups) = (revoked::hex(&serial), user.to_owned(), groups.to_vec());
+        let one = IssuedCertificate { serial, user, groups, made, expires };
+        self.folder.update(ISSUED, |text| {
+            let mut list = IssuedList::parse(text)?;
+            list.add(one, made)?;
+            Ok((Some(list.text()), ()))
+        })?;
+        Ok(pem::pem(certificate::LABEL, &der))
+    }
+
+    fn sign(&self, leaf: certificate::Leaf) -> Result<(certificate::Serial, Vec<u8>), String> {
+        let key = needed(&self.folder, AUTHORITY_KEY)?;
+        let key =
+            account_keys::read(&key).map_err(|why| format!("{}: {why}", self.folder.path(AUTHORITY_KEY).display()))?;
+        let serial = certificate::serial(self.entropy.bytes());
+        let der = certificate::signed(leaf, serial, &self.authority, &key)?;
+        Ok((serial, der))
+    }
+
+    fn new_key(&self) -> Result<(String, p256::ecdsa::SigningKey), String> {
+        let text = draw(&self.entropy)?;
+        let key = account_keys::read(&text)?;
+        Ok((text, key))
+    }
+
+    /// Whether the certificate with this serial number counts no more. A changed list counts from the next call on.
+    pub fn is_revoked(&self, serial: &[u8]) -> bool {
+        let mut known = locked(&self.revoked);
+        let stamp = self.folder.stamp(REVOKED);
+        if known.stamp != Some(stamp) {
+            known.stamp = Some(stamp);
+            let read = self.folder.read(REVOKED).and_then(|text| RevokedList::parse(&text.unwrap_or_default()));
+            match read {
+                Ok(list) => known.list = Some(list),
+                Err(why) => log::error!("{}: {why}; what was read before counts", self.folder.path(REVOKED).display()),
+            }
+        }
+        known.list.as_ref().is_none_or(|list| list.holds(serial))
+    }
+
+    /// Differs from before when certificates or tokens were revoked: what is open is to be judged again.
+    pub fn revocations(&self) -> [Stamp; 2] {
+        [self.folder.stamp(REVOKED), self.folder.stamp(TOKENS)]
+    }
+
+    /// Ends one certificate. `user`: for people who read the list.
+    pub fn revoke(&self, serial: &[u8], user: &str) -> Result<(), String> {
+        self.folder.update(REVOKED, |text| {
+            let mut list = RevokedList::parse(text)?;
+            list.add(serial, user)?;
+            Ok((Some(list.text()), ()))
         })
     }
 
-    pub fn authority(&self) -> &str {
-        &self.authority
-    }
-
-    fn sign(&self, bytes: &[u8]) -> [u8; 64] {
-        sign(&self.signing().key, bytes)
-    }
-
-    fn has_signed(&self, bytes: &[u8], signature: &[u8]) -> bool {
-        let Ok(signature) = Signature::from_slice(signature) else { return false };
-        VerifyingKey::from(&self.signing().key).verify(bytes, &signature).is_ok()
-    }
-}
-
-fn unusable(name: &str, why: &str) -> String {
-    format!("secrets/{CLUSTER}/{name}: {why}; put it right, or delete it and start again for a new identity")
-}
-
-/// A Secret of the cluster's own, made unless it is there.
-fn secret(registry: &Registry, name: &str, make: impl FnOnce(&Maker) -> Value) -> Result<Value, String> {
-    let key = Key { resource: SECRETS, namespace: CLUSTER.to_owned(), name: name.to_owned() };
-    let read =
-        |stored: &Stored| serde_json::from_slice(&stored.json).map_err(|error| unusable(name, &error.to_string()));
-    // The store's reason contains the remedy: if it is unknown whether the Secret exists, deletion is no remedy.
-    if let Some(stored) = registry.store.get(&key).map_err(|damaged| format!("{key}: {}", damaged.why))? {
-        return read(&stored);
-    }
-    let kind = registry.kind(&SECRETS).ok_or("no secrets are served")?;
-    match registry.make_own(&kind, CLUSTER, &make(&registry.maker)) {
-        Ok(stored) => {
-            log::info!("{key} is made: this cluster has an identity of its own");
-            read(&stored)
+    /// Ends every certificate that a user has now, and gives their number.
+    pub fn revoke_user(&self, user: &str) -> Result<usize, String> {
+        let serials = IssuedList::parse(&self.folder.read(ISSUED)?.unwrap_or_default())?.take(user);
+        if serials.is_empty() {
+            return Ok(0);
         }
-        Err(barred) if barred.is_taken() => Err(format!("{key}: somebody else made it at this moment, start again")),
-        Err(barred) => Err(format!("make {key}: {barred}")),
+        self.folder.update(REVOKED, |text| {
+            let mut list = RevokedList::parse(text)?;
+            serials.iter().try_for_each(|serial| list.add(serial, user))?;
+            Ok((Some(list.text()), ()))
+        })?;
+        // Only those that are revoked: one that was signed meanwhile stays.
+        self.folder.update(ISSUED, |text| {
+            let mut list = IssuedList::parse(text)?;
+            list.certificates
+                .retain(|one| revoked::from_hex(&one.serial).is_none_or(|serial| !serials.contains(&serial)));
+            Ok((Some(list.text()), serials.len()))
+        })
+    }
+
+    /// The certificates of clients that count.
+    pub fn issued(&self) -> Result<IssuedList, String> {
+        let text = self.folder.read(ISSUED)?.unwrap_or_default();
+        IssuedList::parse(&text).map_err(|why| format!("{}: {why}", self.folder.path(ISSUED).display()))
+    }
+
+    /// The folder of the keys, for the lists of tokens.
+    pub fn folder(&self) -> &KeyFolder {
+        &self.folder
+    }
+
+    /// The public keys that verify tokens.
+    pub fn verifying(&self) -> Vec<issuer::VerifyingCoordinates> {
+        self.accounts.public()
+    }
+
+    /// Numbers that nobody can guess.
+    pub fn random<const N: usize>(&self) -> [u8; N] {
+        self.entropy.bytes()
     }
 }
 
-fn document(name: &str, kind: &str, words: &str, texts: &[(&str, String)]) -> Value {
-    let data: serde_json::Map<String, Value> =
-        texts.iter().map(|(key, text)| ((*key).to_owned(), base64::encode(text.as_bytes()).into())).collect();
-    json!({"metadata": {"name": name, "annotations": {DESCRIPTION: words}}, "type": kind, "data": data})
+/// Makes the authority and the first key of accounts, unless they are there.
+fn make_missing(folder: &KeyFolder, entropy: &Entropy) -> Result<(), String> {
+    let key = match (folder.read(AUTHORITY_KEY)?, folder.read(AUTHORITY)?) {
+        (Some(_), Some(_)) => None,
+        // A crash came between the two.
+        (Some(key), None) => Some(key),
+        (None, None) => {
+            let key = draw(entropy)?;
+            folder.write(AUTHORITY_KEY, &key)?;
+            Some(key)
+        }
+        (None, Some(_)) => {
+            return Err(format!(
+                "{} is not there, and {AUTHORITY} is: put it back, or remove {AUTHORITY} for an authority that nobody \
+                 knows yet",
+                folder.path(AUTHORITY_KEY).display()
+            ));
+        }
+    };
+    if let Some(key) = key {
+        let key = account_keys::read(&key).map_err(|why| format!("{}: {why}", folder.path(AUTHORITY_KEY).display()))?;
+        let der = certificate::authority(AUTHORITY_NAME, certificate::serial(entropy.bytes()), &key)?;
+        folder.write(AUTHORITY, &pem::pem(certificate::LABEL, &der))?;
+        log::info!("{} is made: this cluster has an identity of its own", folder.path(AUTHORITY).display());
+    }
+    if folder.read(ACCOUNTS)?.is_none() {
+        folder.write(ACCOUNTS, &draw(entropy)?)?;
+    }
+    Ok(())
 }
 
-fn text(secret: &Value, key: &str) -> Option<String> {
-    String::from_utf8(base64::decode(secret["data"][key].as_str()?).ok()?).ok()
+fn draw(entropy: &Entropy) -> Result<String, String> {
+    let key = (0..DRAWS_MAX).find_map(|_| account_keys::written(&entropy.bytes()));
+    key.ok_or_else(|| "the kernel's random numbers are no keys: start again".to_owned())
 }
 
-fn draw(maker: &Maker) -> SigningKey {
-    let keys = (0..DRAWS_MAX).find_map(|_| SigningKey::from_slice(&maker.random::<32>()).ok());
-    keys.expect("nearly every number is a key of the curve")
-}
-
-/// Positive, and never twice.
-fn serial(maker: &Maker) -> [u8; 16] {
-    let mut serial = maker.random::<16>();
-    serial[0] = serial[0] & 0x7f | 0x40;
-    serial
-}
-
-fn public(key: &SigningKey) -> [u8; 65] {
-    let point = key.verifying_key().to_sec1_point(false);
-    point.as_bytes().try_into().expect("an uncompressed point has 65 bytes")
-}
-
-fn written(key: &SigningKey) -> String {
-    let secret: [u8; 32] = key.to_bytes().into();
-    der::pem("PRIVATE KEY", &der::private_key(der::Pair { secret: &secret, public: &public(key) }))
-}
-
-fn sign(key: &SigningKey, bytes: &[u8]) -> [u8; 64] {
-    let signature: Signature = key.sign(bytes);
-    signature.to_bytes().into()
+fn needed(folder: &KeyFolder, name: &str) -> Result<String, String> {
+    folder
+        .read(name)?
+        .ok_or_else(|| format!("{} is not there: start the master once, which makes it", folder.path(name).display()))
 }
 
 /// Base64 as tokens have it: for paths, without padding.
@@ -162,7 +395,7 @@ fn url_safe(bytes: &[u8]) -> String {
     base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-fn from_url_safe(text: &str) -> Option<Vec<u8>> {
+pub fn from_url_safe(text: &str) -> Option<Vec<u8>> {
     if text.contains(['+', '/', '=', '\n', '\r']) {
         return None;
     }
@@ -171,35 +404,4 @@ fn from_url_safe(text: &str) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::{FlatStore, Store};
-    use coracle_api::kinds::Kinds;
-    use coracle_api::strategy::{Cidr, NodePorts};
-    use std::sync::Arc;
-
-    #[test]
-    fn what_nobody_knows_is_not_to_be_deleted() {
-        let dir = std::env::temp_dir().join(format!("coracle-identity-{}", std::process::id()));
-        std::fs::remove_dir_all(&dir).ok();
-        let kinds = Arc::new(Kinds::builtin());
-        let open = || {
-            let store = crate::with_rules(&kinds, |rules| FlatStore::open(&dir, None, rules)).expect("it opens").store;
-            let shared: Arc<dyn Store> = Arc::new(store.clone());
-            let maker =
-                Maker::new(shared.clone(), Cidr::parse("10.96.0.0/16").expect("a network"), NodePorts::default())
-                    .expect("there is chance");
-            (ClusterKeys::open(&Registry::new(kinds.clone(), shared, Arc::new(maker))), store)
-        };
-        let (made, store) = open();
-        made.map(drop).expect("it is made");
-        store.halt();
-        drop(store);
-        std::fs::remove_dir_all(dir.join("wal")).expect("it is there");
-        let (unknown, store) = open();
-        let why = unknown.map(drop).expect_err("acknowledged records are missing");
-        assert!(store.frozen().is_some() && why.starts_with("secrets/kube-system/coracle-ca: wal/"), "{why}");
-        assert!(why.contains("store salvage") && !why.contains("delete"), "{why}");
-        std::fs::remove_dir_all(&dir).expect("it is ours");
-    }
-}
+mod tests;

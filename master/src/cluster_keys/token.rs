@@ -1,5 +1,8 @@
 //! Tokens of service accounts: what they claim, and whether a claim still holds. PURE. The signature has no chance in
 //! it.
+//!
+//!     Claims         of a TokenRequest: with an end, and perhaps bound to a pod, a node or a Secret
+//!     LegacyClaims   of a Secret of type kubernetes.io/service-account-token: without an end
 
 use super::{ClusterKeys, from_url_safe, url_safe};
 use coracle_api::meta::Time;
@@ -8,12 +11,19 @@ use serde_json::json;
 
 /// Who gives tokens out, and for whom they are when nobody says otherwise.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// A token with one object's name is some hundred bytes; what is much longer is none of ours.
-const TOKEN_BYTES_MAX: usize = 16 * 1024;
-/// A token may be used so long before it was made: clocks differ.
-const LEEWAY_S: i64 = 60;
+/// The issuer of tokens in Secrets, in the words of Kubernetes.
+pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
+/// A token with one object's name is some hundred bytes; a much longer token is none of ours.
+pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// Clocks differ: a token counts for so long before its begin and after its end.
+pub const LEEWAY_S: i64 = 60;
 
-/// An object by name and by what makes it this one.
+/// The life of the tokens that admission mounts into pods.
+const MOUNTED_LIFE_S: i64 = 3607;
+/// The longest life of a token: kube-apiserver has an option for it, `--service-account-max-token-expiration`.
+pub const LIFE_S_MAX: i64 = 365 * 24 * 3600;
+
+/// An object by name, and the uid that tells it from later objects of this name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
     pub name: String,
@@ -45,76 +55,205 @@ pub struct Bearer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<Bound>,
     pub serviceaccount: Bound,
+    /// The end that was asked for, where the token got a later end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnafter: Option<i64>,
+}
+
+/// The claims of a token in a Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LegacyClaims {
+    pub iss: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/namespace")]
+    pub namespace: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/secret.name")]
+    pub secret: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.name")]
+    pub account: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.uid")]
+    pub uid: String,
+    pub sub: String,
+}
+
+/// The claims of a token that this cluster has signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verified {
+    Bound(Claims),
+    Legacy(LegacyClaims),
+}
+
+/// Why a token counts for nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unverified {
+    /// The token does not say that it is of this cluster.
+    Foreign,
+    Wrong(&'static str),
+}
+
+/// How long a token lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    pub seconds: i64,
+    /// The life that was asked for, where it is shorter.
+    pub warn_after: Option<i64>,
+}
+
+impl Life {
+    /// The life of a token for which so many seconds were asked. `mounted`: the token is bound to a pod, and for this
+    /// cluster alone. Old client libraries read the file of a mounted token only once: a token with the marked life
+    /// that admission mounts lives for a year, as in Kubernetes. Nobody gets a longer life.
+    pub fn of(asked_s: i64, mounted: bool) -> Life {
+        match mounted && asked_s == MOUNTED_LIFE_S {
+            true => Life { seconds: LIFE_S_MAX, warn_after: Some(asked_s) },
+            false => Life { seconds: asked_s.min(LIFE_S_MAX), warn_after: None },
+        }
+    }
+
+    /// The life as the answer tells it.
+    pub fn told_s(self) -> i64 {
+        self.warn_after.unwrap_or(self.seconds)
+    }
+}
+
+pub fn user_of(namespace: &str, account: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{account}")
+}
+
+pub fn groups_of(namespace: &str) -> [String; 2] {
+    ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
 impl Bearer {
     pub fn user(&self) -> String {
-        format!("system:serviceaccount:{}:{}", self.namespace, self.serviceaccount.name)
-    }
-
-    pub fn groups(&self) -> [String; 3] {
-        [
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{}", self.namespace),
-            "system:authenticated".to_owned(),
-        ]
+        user_of(&self.namespace, &self.serviceaccount.name)
     }
 }
 
 impl Claims {
-    pub fn new(bearer: Bearer, audiences: Vec<String>, id: String, now: Time, life_s: i64) -> Claims {
+    pub fn new(mut bearer: Bearer, audiences: Vec<String>, id: String, now: Time, life: Life) -> Claims {
         let now = now.seconds();
-        let (exp, sub) = (now.saturating_add(life_s), bearer.user());
+        bearer.warnafter = life.warn_after.map(|seconds| now.saturating_add(seconds));
+        let (exp, sub) = (now.saturating_add(life.seconds), bearer.user());
         Claims { aud: audiences, exp, iat: now, iss: ISSUER.to_owned(), jti: id, bearer, nbf: now, sub }
     }
 
-    /// Those of the wanted audiences that the token is for, or why it counts for nothing at this time.
-    pub fn good(&self, wanted: &[String], now: Time) -> Result<Vec<String>, String> {
+    /// Why the token counts for nothing at this time.
+    pub fn check_time(&self, now: Time) -> Result<(), &'static str> {
         let now = now.seconds();
-        if self.iss != ISSUER {
-            return Err(format!("the token was issued by {:?}", self.iss));
-        }
-        if now >= self.exp {
-            return Err("service account token has expired".to_owned());
+        if now.saturating_sub(LEEWAY_S) > self.exp {
+            return Err("service account token has expired");
         }
         if now.saturating_add(LEEWAY_S) < self.nbf {
-            return Err("service account token is not valid yet".to_owned());
+            return Err("service account token is not valid yet");
         }
-        let for_both: Vec<String> = self.aud.iter().filter(|one| wanted.contains(one)).cloned().collect();
+        Ok(())
+    }
+}
+
+impl LegacyClaims {
+    pub fn new(namespace: &str, secret: &str, account: &Bound) -> LegacyClaims {
+        LegacyClaims {
+            iss: LEGACY_ISSUER.to_owned(),
+            namespace: namespace.to_owned(),
+            secret: secret.to_owned(),
+            account: account.name.clone(),
+            uid: account.uid.clone(),
+            sub: user_of(namespace, &account.name),
+        }
+    }
+}
+
+impl Verified {
+    /// Those of the wanted audiences that the token is for. A token without audiences is for this cluster alone.
+    pub fn audiences(&self, wanted: &[String]) -> Result<Vec<String>, String> {
+        let own = [ISSUER.to_owned()];
+        let of = match self {
+            Verified::Bound(claims) => claims.aud.as_slice(),
+            Verified::Legacy(_) => &own,
+        };
+        let for_both: Vec<String> = of.iter().filter(|one| wanted.contains(one)).cloned().collect();
         if for_both.is_empty() {
-            return Err(format!("token audiences {:?} is invalid for the target audiences {wanted:?}", self.aud));
+            let (of, wanted) = (listed(of), listed(wanted));
+            return Err(format!("token audiences {of} is invalid for the target audiences {wanted}"));
         }
         Ok(for_both)
     }
 }
 
+/// A list of texts as Go prints it.
+fn listed(texts: &[String]) -> String {
+    format!("[{}]", texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(" "))
+}
+
 impl ClusterKeys {
     /// A token as a JWS in compact form.
     pub fn token(&self, claims: &Claims) -> String {
-        let head = json!({"alg": "ES256", "kid": self.signing().id}).to_string();
+        self.keep_time();
+        self.signed(claims)
+    }
+
+    /// The token for a Secret of type kubernetes.io/service-account-token.
+    pub fn legacy_token(&self, claims: &LegacyClaims) -> String {
+        self.signed(claims)
+    }
+
+    fn signed(&self, claims: &impl Serialize) -> String {
+        let head = json!({"alg": "ES256", "kid": self.accounts.newest()}).to_string();
         let claims = serde_json::to_string(claims).expect("claims are texts and numbers");
         let signed = format!("{}.{}", url_safe(head.as_bytes()), url_safe(claims.as_bytes()));
-        let signature = url_safe(&self.sign(signed.as_bytes()));
+        let signature = url_safe(&self.accounts.sign(signed.as_bytes()));
         format!("{signed}.{signature}")
     }
 
-    /// What a token claims, if this cluster signed it. `Err`: the reason for a refusal.
-    pub fn claims(&self, token: &str) -> Result<Claims, &'static str> {
-        if token.len() > TOKEN_BYTES_MAX {
-            return Err("the token is too long");
-        }
-        let (signed, signature) = token.rsplit_once('.').ok_or("the token is no JWT")?;
-        let (head, claims) = signed.split_once('.').ok_or("the token is no JWT")?;
-        let head: serde_json::Value = parsed(head).ok_or("the token is no JWT")?;
+    /// What a token claims, if this cluster signed it.
+    pub fn claims(&self, token: &str) -> Result<Verified, Unverified> {
+        let parts = parts(token).ok_or(Unverified::Foreign)?;
         // What a token says of its own algorithm is compared, never followed.
-        if head["alg"] != "ES256" || head["kid"] != *self.signing().id {
-            return Err("the token is signed by no key of this cluster");
+        let key = parts.head["kid"].as_str().filter(|_| parts.head["alg"] == "ES256").unwrap_or_default();
+        let signature = from_url_safe(parts.signature).ok_or(Unverified::Wrong("the signature is malformed"))?;
+        match self.accounts.has_signed(key, parts.signed.as_bytes(), &signature) {
+            None => return Err(Unverified::Wrong("the token is signed by no key of this cluster")),
+            Some(false) => return Err(Unverified::Wrong("the signature of the token is wrong")),
+            Some(true) => {}
         }
-        let signature = from_url_safe(signature).ok_or("the token is no JWT")?;
-        if !self.has_signed(signed.as_bytes(), &signature) {
-            return Err("the signature of the token is wrong");
-        }
-        parsed(claims).ok_or("the token claims nothing that a service account could")
+        parts.claims()
+    }
+}
+
+/// A token that says that it is of this cluster, taken apart.
+struct Parts<'t> {
+    head: serde_json::Value,
+    /// The bytes that are signed.
+    signed: &'t str,
+    signature: &'t str,
+    payload: Vec<u8>,
+    legacy: bool,
+}
+
+/// `None`: no token that this cluster could have signed.
+fn parts(token: &str) -> Option<Parts<'_>> {
+    #[derive(Deserialize)]
+    struct Issuer {
+        iss: String,
+    }
+    if token.len() > TOKEN_BYTES_MAX {
+        return None;
+    }
+    let (signed, signature) = token.rsplit_once('.')?;
+    let (head, payload) = signed.split_once('.')?;
+    let (head, payload) = (parsed(head)?, from_url_safe(payload)?);
+    let Issuer { iss } = serde_json::from_slice(&payload).ok()?;
+    let known = iss == ISSUER || iss == LEGACY_ISSUER;
+    known.then(|| Parts { head, signed, signature, legacy: iss == LEGACY_ISSUER, payload })
+}
+
+impl Parts<'_> {
+    fn claims(&self) -> Result<Verified, Unverified> {
+        let read = match self.legacy {
+            true => serde_json::from_slice(&self.payload).map(Verified::Legacy),
+            false => serde_json::from_slice(&self.payload).map(Verified::Bound),
+        };
+        read.map_err(|_| Unverified::Wrong("the token claims nothing that a service account could"))
     }
 }
 
@@ -125,14 +264,10 @@ fn parsed<T: for<'d> Deserialize<'d>>(part: &str) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster_keys::Signing;
-    use p256::SecretKey;
+    use crate::cluster_keys::tests::keys;
 
     fn identity(number: u8) -> ClusterKeys {
-        let secret = SecretKey::from_slice(&[number; 32]).expect("a key");
-        // Each identity has a different key under the same id.
-        let signing = Signing { key: (&secret).into(), id: "k".into() };
-        ClusterKeys { authority: String::new(), secret, signing: signing.into() }
+        keys(&format!("token-{number}"))
     }
 
     fn at(seconds: i64) -> Time {
@@ -147,15 +282,17 @@ mod tests {
             pod: Some(bound("p")),
             secret: None,
             serviceaccount: bound("sa"),
+            warnafter: None,
         };
-        Claims::new(bearer, vec!["a".into(), "b".into()], "id".into(), at(0), 600)
+        let life = Life { seconds: 600, warn_after: None };
+        Claims::new(bearer, vec!["a".into(), "b".into()], "id".into(), at(0), life)
     }
 
     #[test]
     fn a_token_says_what_it_was_told() {
         let (ours, claims) = (identity(1), claims());
         let token = ours.token(&claims);
-        assert_eq!(ours.claims(&token), Ok(claims));
+        assert_eq!(ours.claims(&token), Ok(Verified::Bound(claims)));
         let parts: Vec<&str> = token.split('.').collect();
         let shown: serde_json::Value = parsed(parts[1]).expect("claims");
         let expected = json!({"aud": ["a", "b"], "exp": 1_600_000_600, "iat": 1_600_000_000, "nbf": 1_600_000_000,
@@ -191,21 +328,87 @@ mod tests {
     }
 
     #[test]
-    fn when_and_for_whom() {
+    fn a_token_of_a_secret_has_no_end() {
+        let ours = identity(1);
+        let claims = LegacyClaims::new("ns", "s", &Bound { name: "sa".into(), uid: "u".into() });
+        let token = ours.legacy_token(&claims);
+        let shown: serde_json::Value = parsed(token.split('.').nth(1).expect("a payload")).expect("claims");
+        let expected = json!({
+            "iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:ns:sa",
+            "kubernetes.io/serviceaccount/namespace": "ns", "kubernetes.io/serviceaccount/secret.name": "s",
+            "kubernetes.io/serviceaccount/service-account.name": "sa",
+            "kubernetes.io/serviceaccount/service-account.uid": "u",
+        });
+        assert_eq!(shown, expected);
+        let read = ours.claims(&token).expect("it is ours");
+        assert_eq!(read.audiences(&[ISSUER.to_owned()]), Ok(vec![ISSUER.to_owned()]));
+        assert!(read.audiences(&["other".to_owned()]).is_err());
+        assert_eq!(read, Verified::Legacy(claims));
+    }
+
+    #[test]
+    fn whose_tokens_are_not_looked_at() {
+        let ours = identity(1);
+        let sealed = |claims: serde_json::Value| ours.signed(&claims);
+        let wrong = |why| Err(Unverified::Wrong(why));
+        let nothing = wrong("the token claims nothing that a service account could");
+        for (token, expected) in [
+            ("rubbish".to_owned(), Err(Unverified::Foreign)),
+            ("a.b.c".to_owned(), Err(Unverified::Foreign)),
+            (sealed(json!({"iss": "https://elsewhere"})), Err(Unverified::Foreign)),
+            (sealed(json!({"sub": "x"})), Err(Unverified::Foreign)),
+            (sealed(json!({"iss": ISSUER, "sub": "x"})), nothing.clone()),
+            (sealed(json!({"iss": LEGACY_ISSUER, "sub": "x"})), nothing),
+            (identity(2).token(&claims()), wrong("the signature of the token is wrong")),
+        ] {
+            assert_eq!(ours.claims(&token), expected, "{token}");
+        }
+    }
+
+    #[test]
+    fn when() {
         let claims = claims();
-        let check = |wanted: &[&str], seconds: i64, expected: Result<&[&str], &str>| {
-            let wanted: Vec<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
-            let found = claims.good(&wanted, at(seconds));
-            let expected = expected
-                .map(|list| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>())
-                .map_err(str::to_owned);
-            assert_eq!(found, expected, "{wanted:?} {seconds}");
+        let (late, early) = ("service account token has expired", "service account token is not valid yet");
+        for (seconds, expected) in [
+            (0, Ok(())),
+            (660, Ok(())),
+            (661, Err(late)),
+            (-60, Ok(())),
+            (-61, Err(early)),
+            (i64::from(i32::MAX), Err(late)),
+        ] {
+            assert_eq!(claims.check_time(at(seconds)), expected, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn for_whom() {
+        let verified = Verified::Bound(claims());
+        let check = |wanted: &[&str], expected: Result<&[&str], &str>| {
+            let texts = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+            assert_eq!(verified.audiences(&texts(wanted)), expected.map(texts).map_err(str::to_owned), "{wanted:?}");
         };
-        check(&["b", "c"], 0, Ok(&["b"]));
-        check(&["b"], 599, Ok(&["b"]));
-        check(&["b"], -60, Ok(&["b"]));
-        check(&["b"], -61, Err("service account token is not valid yet"));
-        check(&["b"], 600, Err("service account token has expired"));
-        check(&["c"], 0, Err("token audiences [\"a\", \"b\"] is invalid for the target audiences [\"c\"]"));
+        check(&["b", "c"], Ok(&["b"]));
+        check(&["c"], Err("token audiences [\"a\" \"b\"] is invalid for the target audiences [\"c\"]"));
+    }
+
+    #[test]
+    fn a_longer_life_says_what_was_asked() {
+        let life = Life { seconds: 31_536_000, warn_after: Some(3607) };
+        let Claims { exp, iat, bearer, .. } = Claims::new(claims().bearer, Vec::new(), "id".into(), at(0), life);
+        assert_eq!((exp - iat, bearer.warnafter.map(|at| at - iat)), (31_536_000, Some(3607)));
+    }
+
+    #[test]
+    fn lives() {
+        let check = |asked_s, mounted, seconds, warn_after| {
+            assert_eq!(Life::of(asked_s, mounted), Life { seconds, warn_after }, "{asked_s} {mounted}");
+        };
+        check(600, false, 600, None);
+        check(3607, false, 3607, None);
+        check(3607, true, LIFE_S_MAX, Some(3607));
+        check(3608, true, 3608, None);
+        check(LIFE_S_MAX, false, LIFE_S_MAX, None);
+        check(1 << 32, true, LIFE_S_MAX, None);
     }
 }

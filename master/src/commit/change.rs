@@ -1,5 +1,6 @@
 //! A change of one object, the outcome, and the reasons for a refusal: the types of `Registry::commit`. PURE.
 
+use crate::admit::Refusal;
 use crate::prepare::{Departure, InvalidDocument, Ownership, Part, Standing};
 use crate::store::{Refused, Stored};
 use coracle_api::kinds::Kind;
@@ -129,8 +130,10 @@ pub struct Committed {
     pub outcome: Outcome,
     /// The writer's own warnings about the document.
     pub warnings: Vec<String>,
-    /// The warnings of its kind.
+    /// The warnings of its kind, and then of admission.
     pub advice: Vec<String>,
+    /// Annotations of admission for the audit log.
+    pub notes: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +225,10 @@ impl<E> CommitError<E> {
         CommitError::InvalidDocument(InvalidDocument::Forbidden { name, why })
     }
 
+    pub(super) fn unadmitted(name: String, refusal: Refusal) -> CommitError<E> {
+        CommitError::InvalidDocument(unadmitted(name, refusal))
+    }
+
     /// Whether another object stands now where the change has read one, or none.
     pub(super) fn has_moved(&self, expects: Expects) -> bool {
         matches!(self, CommitError::Refused(not_stored) if match not_stored.refused {
@@ -250,6 +257,16 @@ impl<E> fmt::Display for CommitError<E> {
             CommitError::NoneFree { space, .. } => write!(f, "no free {space} was found"),
             CommitError::Refused(not_stored) => not_stored.refused.fmt(f),
         }
+    }
+}
+
+/// The refusal of an object that would be called like this.
+pub(super) fn unadmitted(name: String, refusal: Refusal) -> InvalidDocument {
+    match refusal {
+        Refusal::Forbidden(why) => InvalidDocument::Forbidden { name, why },
+        Refusal::Invalid(problems) => InvalidDocument::Unadmitted { name, problems },
+        Refusal::Missing(key) => InvalidDocument::NotThere { key },
+        Refusal::TooMany { why, retry_after_s } => InvalidDocument::TooMany { why, retry_after_s },
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::written::{Drafted, ReadBack};
 use super::{Change, CommitError, Registry, Terms, Writer};
-use crate::admit::AdmissionRequest;
+use crate::admit::{AdmissionRequest, Remarks};
 use crate::prepare::Part;
 use serde_json::Value;
 
@@ -32,7 +32,8 @@ impl Registry {
             Drafted::Ready(..) if change.deletes => (Part::Main, change.name.to_owned(), &mut none),
             Drafted::Ready(..) => return Ok(()),
         };
-        let request = self.request(change, found, part, (&view, terms));
+        let remarks = Remarks::default();
+        let request = self.request(change, found, part, (&view, terms, &remarks));
         let advised = self.advisers.iter().try_for_each(|adviser| adviser(&request, object));
         advised.map_err(|why| CommitError::forbidden(name, why))
     }

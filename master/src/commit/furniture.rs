@@ -102,6 +102,20 @@ impl Registry {
         let change = Change::create(kind, namespace, &make);
         self.commit(&change, &Terms::of(Writer::Master)).map(|committed| committed.stored)
     }
+
+    /// Deletes an object that the master needs no more. An object that is gone already is no error.
+    pub fn remove_own(&self, key: &Key) -> Result<(), String> {
+        let kind = self.kind(&key.resource).ok_or_else(|| format!("no {} are served", key.resource))?;
+        let make = |old: Option<Standing<'_>>| match old {
+            Some(_) => Ok(Made::Gone),
+            None => Err(()),
+        };
+        let change = Change { deletes: true, ..Change::update(&kind, &key.namespace, &key.name, &make) };
+        match self.commit(&change, &Terms::of(Writer::Master)) {
+            Ok(_) | Err(CommitError::Writer(()) | CommitError::Missing) => Ok(()),
+            Err(barred) => Err(barred.to_string()),
+        }
+    }
 }
 
 fn key(resource: &Resource, namespace: &str, object: &Value) -> Key {

@@ -33,6 +33,7 @@
 
 mod change;
 mod consult;
+mod event_rate;
 mod furniture;
 mod home;
 mod ledger;
@@ -46,7 +47,7 @@ pub use change::{
 };
 pub use registry::Registry;
 
-use crate::admit::{self, AdmissionOperation, AdmissionRequest, ClusterView};
+use crate::admit::{self, AdmissionOperation, AdmissionRequest, ClusterView, EventCount, Remarks};
 use crate::prepare::{self, Draft, InvalidDocument, Part, Prepared};
 use crate::store::{Refused, Stored, UNSEEN, Write};
 use coracle_api::kinds::Kind;
@@ -118,8 +119,10 @@ impl Registry {
     ) -> Result<Option<Drafted<'d>>, CommitError<E>> {
         let (kind, old, view) = (change.kind, found.standing(), &self.view());
         if change.deletes {
-            let request = self.request(change, found, Part::Main, (view, terms));
-            admit::judge(&request, &Value::Null).map_err(|why| CommitError::forbidden(change.name.to_owned(), why))?;
+            let remarks = Remarks::default();
+            let request = self.request(change, found, Part::Main, (view, terms, &remarks));
+            let judged = admit::judge(&request, &Value::Null);
+            judged.map_err(|refusal| CommitError::unadmitted(change.name.to_owned(), refusal))?;
         }
         let own = |object| old.map(|old| prepare::replace(kind, old, object)).ok_or(CommitError::Missing);
         let gone = || Write::Delete { key: change.key(), seen: old.map_or(UNSEEN, |old| old.revision) };
@@ -137,11 +140,12 @@ impl Registry {
                         .map_err(CommitError::InvalidDocument)?,
                 };
                 let suffix = || self.maker.suffix();
-                let mut request = self.request(change, found, draft.part, (view, terms));
+                let remarks = Remarks::default();
+                let mut request = self.request(change, found, draft.part, (view, terms, &remarks));
                 // Clients of older versions put back what they wrote, and know of no volume that was added.
                 request.suffix = if terms.rules.old_labels { None } else { Some(&suffix) };
                 admit::mutate(&request, &mut draft.object)
-                    .map_err(|why| CommitError::forbidden(draft.called(), why))?;
+                    .map_err(|refusal| CommitError::unadmitted(draft.called(), refusal))?;
                 self.may_grant(&request, (&draft.called(), &draft.object))?;
                 Drafted::Document { draft, warnings }
             }
@@ -158,7 +162,7 @@ impl Registry {
         change: &'d Change<'_, E>,
         found: &'d ReadBack,
         part: Part,
-        (view, terms): (&'d dyn ClusterView, &Terms<'d>),
+        (view, terms, remarks): (&'d dyn ClusterView, &Terms<'d>, &'d Remarks),
     ) -> AdmissionRequest<'d> {
         let old = found.standing().map(|old| old.object);
         let operation = match old {
@@ -169,6 +173,9 @@ impl Registry {
         let Change { kind, namespace, name, .. } = *change;
         let (subresource, identity) = (part.path(), terms.identity);
         let authorizer = &*self.authorizer;
+        // The master's own events are few, and a refusal would help nobody.
+        let counted = !terms.rehearsal && matches!(terms.writer, Writer::Client | Writer::ClientOf2014);
+        let events = if counted { Some(&*self.event_rate as &EventCount) } else { None };
         AdmissionRequest {
             view,
             authorizer,
@@ -180,6 +187,9 @@ impl Registry {
             old,
             identity,
             suffix: None,
+            events,
+            options: self.options,
+            remarks,
         }
     }
 
@@ -198,7 +208,9 @@ impl Registry {
         let charge = self.charge(change.kind, &to_write.write, old, terms);
         let charge = charge.map_err(|why| CommitError::forbidden(key.name.clone(), why))?;
         let (advice, outcome) = (to_write.advice(change.kind, terms), to_write.outcome(found));
-        let ToWrite { write, last, warnings } = to_write;
+        let ToWrite { write, last, warnings, remarks } = to_write;
+        let (told, notes) = remarks.into_parts();
+        let advice = [advice, told].concat();
         let written = to_show(&write);
         let stored =
             self.write(write, terms).map_err(|refused| self.refused(change, (key, written), again, refused))?;
@@ -214,7 +226,7 @@ impl Registry {
             Some(Last::Goes) => self.remove(stored, terms)?,
             None => stored,
         };
-        Ok(Committed { stored, outcome, warnings, advice })
+        Ok(Committed { stored, outcome, warnings, advice, notes })
     }
 
     fn read<E>(&self, change: &Change<'_, E>) -> Result<ReadBack, CommitError<E>> {
@@ -241,23 +253,24 @@ impl Registry {
         draft: Drafted<'_>,
         terms: &Terms<'_>,
     ) -> Result<ToWrite, InvalidDocument> {
+        let remarks = Remarks::default();
         let (mut draft, warnings) = match draft {
             Drafted::Document { draft, warnings } => (draft, warnings),
-            Drafted::Ready(write, last) => return Ok(ToWrite { write, last, warnings: Vec::new() }),
+            Drafted::Ready(write, last) => return Ok(ToWrite { write, last, warnings: Vec::new(), remarks }),
         };
         let view = self.view();
         let Prepared { write, last } = self.maker.making(|making| {
             draft.mutate(making);
             draft.validate(terms.rules)?;
             if !draft.goes() {
-                let request = self.request(change, found, draft.part, (&view, terms));
+                let request = self.request(change, found, draft.part, (&view, terms, &remarks));
                 let judged = admit::judge(&request, &draft.object);
-                judged.map_err(|why| InvalidDocument::Forbidden { name: draft.called(), why })?;
+                judged.map_err(|refusal| change::unadmitted(draft.called(), refusal))?;
             }
             Ok(draft.finish(making.now))
         })?;
         let write = if matches!(found, ReadBack::Damaged) { in_place(write) } else { write };
-        Ok(ToWrite { write, last: last.map(Last::Shown), warnings })
+        Ok(ToWrite { write, last: last.map(Last::Shown), warnings, remarks })
     }
 
     fn write(&self, write: Write, terms: &Terms<'_>) -> Result<Stored, Refused> {

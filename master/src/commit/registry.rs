@@ -1,12 +1,18 @@
 //! The registry itself: the kinds that are served, the store, and the locks that writes take.
 
+use super::change::unadmitted;
 use super::consult::{Adviser, advisers};
+use super::event_rate::event_rate;
 use super::view::{KeptLists, StoreView};
+use crate::admit::{self, AdmissionOperation, AdmissionOptions, AdmissionRequest, EventCount, Remarks};
 use crate::authorize::{AllowAll, Authorizer};
 use crate::making::Maker;
+use crate::prepare::InvalidDocument;
 use crate::store::{Store, locked};
 use coracle_api::kinds::{Kind, KindConflict, Kinds};
 use coracle_api::meta::Resource;
+use coracle_http::Identity;
+use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Told of the table that is served from now on.
@@ -23,6 +29,8 @@ pub struct Registry {
     authority: Option<Arc<str>>,
     pub(super) authorizer: Arc<dyn Authorizer>,
     lists: KeptLists,
+    pub(super) options: AdmissionOptions,
+    pub(super) event_rate: Box<EventCount>,
     pub(super) advisers: Vec<Adviser>,
     /// Held from the counting of quotas until what was counted for is written. Only namespaces with quotas know it.
     pub(super) counting: Mutex<()>,
@@ -41,6 +49,8 @@ impl Registry {
             authority: None,
             authorizer: Arc::new(AllowAll),
             lists: KeptLists::new(),
+            options: AdmissionOptions::default(),
+            event_rate: event_rate(),
             advisers: advisers(),
             counting: Mutex::default(),
             homes: RwLock::default(),
@@ -94,6 +104,39 @@ impl Registry {
     /// The authorizer of requests, whom admission asks too. Without it everything is allowed.
     pub fn authorized_by(self, authorizer: Arc<dyn Authorizer>) -> Registry {
         Registry { authorizer, ..self }
+    }
+
+    /// With the plugins of admission that somebody asks for.
+    pub fn admitting(self, options: AdmissionOptions) -> Registry {
+        Registry { options, ..self }
+    }
+
+    /// Asks admission about the create of a subresource that is not stored: an eviction, a token.
+    pub fn admits(
+        &self,
+        kind: &Kind,
+        (subresource, namespace, name): (&'static str, &str, &str),
+        object: &mut Value,
+        identity: &Identity,
+    ) -> Result<(), InvalidDocument> {
+        let (view, remarks) = (self.view(), Remarks::default());
+        let request = AdmissionRequest {
+            view: &view,
+            authorizer: &*self.authorizer,
+            kind,
+            subresource,
+            operation: AdmissionOperation::Create,
+            namespace,
+            name,
+            old: None,
+            identity,
+            suffix: None,
+            events: None,
+            options: self.options,
+            remarks: &remarks,
+        };
+        let admitted = admit::mutate(&request, object).and_then(|()| admit::judge(&request, object));
+        admitted.map_err(|refusal| unadmitted(name.to_owned(), refusal))
     }
 
     pub fn authorizer(&self) -> Arc<dyn Authorizer> {

@@ -1,6 +1,7 @@
 //! A change on its way into the store: the stored object and the document to write. PURE.
 
 use super::change::{Committed, Outcome, Terms};
+use crate::admit::Remarks;
 use crate::prepare::{Draft, Standing};
 use crate::store::{Stored, UNSEEN, Write};
 use coracle_api::kinds::Kind;
@@ -23,7 +24,13 @@ impl ReadBack {
 
     pub(super) fn unchanged(self) -> Option<Committed> {
         let ReadBack::Object(stored, _) = self else { return None };
-        Some(Committed { stored, outcome: Outcome::Unchanged, warnings: Vec::new(), advice: Vec::new() })
+        Some(Committed {
+            stored,
+            outcome: Outcome::Unchanged,
+            warnings: Vec::new(),
+            advice: Vec::new(),
+            notes: Vec::new(),
+        })
     }
 }
 
@@ -69,6 +76,7 @@ pub(super) struct ToWrite {
     pub(super) write: Write,
     pub(super) last: Option<Last>,
     pub(super) warnings: Vec<String>,
+    pub(super) remarks: Remarks,
 }
 
 /// An object that goes.

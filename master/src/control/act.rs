@@ -3,27 +3,25 @@
 use super::controller::Now;
 use super::correlate::{Correlator, Telling};
 use super::event::{cut_message, document, moment, name_of, namespace_of};
-use super::intent::{About, Contents, Doing, EventDraft, Intent, Item, Refusal};
+use super::intent::{About, Doing, EventDraft, Intent, Refusal};
 use super::rules::ControlRules;
-use super::settings::{Own, Settings, Zones};
-use super::view::{EVENTS, namespace_key};
-use super::wakes::{Wake, Wakes};
+use super::settings::{Own, Settings, TokenSigner, Zones};
+use super::signing::Permission;
+use super::view::EVENTS;
 use crate::agents::Agents;
+use crate::cluster_keys::ClusterKeys;
 use crate::commit::{Change, CommitError, Made, NamespaceError, Outcome, Registry, Terms, Writer};
-use crate::figures;
 use crate::prepare::{self, InvalidDocument, Ownership, Part, Preconditions, Standing};
-use crate::store::{Damage, Stored};
+use crate::store::Damage;
 use crate::zones::zone;
-use coracle_api::kinds::{Kind, Kinds, Verb};
-use coracle_api::meta::{Key, ObjectMeta, Resource, Revision};
+use coracle_api::kinds::{Kind, Kinds};
+use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::strategy::finalizer::{FOREGROUND, ORPHAN};
 use coracle_api::strategy::meta::{without_finalizer, without_owners};
 use coracle_api::strategy::{Deleting, DeletionPropagation, bind, namespace};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 /// Damaged files that are told as events; the log and `/readyz?verbose` name all of them.
@@ -31,7 +29,7 @@ const DAMAGE_EVENTS_MAX: usize = 100;
 
 /// Where intents become writes.
 pub struct Gate {
-    registry: Arc<Registry>,
+    pub(super) registry: Arc<Registry>,
     /// Counts the events that were told: two events of the same moment need different names.
     tales: AtomicU64,
     correlator: Mutex<Correlator>,
@@ -39,8 +37,12 @@ pub struct Gate {
     own: Option<Arc<Own>>,
     node_grace: Duration,
     /// `None`: no agent is asked.
-    agents: Option<Agents>,
+    pub(super) agents: Option<Agents>,
     rules: ControlRules,
+    /// `None`: nothing is signed.
+    pub(super) keys: Option<Arc<ClusterKeys>>,
+    /// `None`: no request for a certificate is approved by rule.
+    may_request: Option<Permission>,
 }
 
 impl Gate {
@@ -51,7 +53,13 @@ impl Gate {
     pub fn new(registry: Arc<Registry>) -> Gate {
         let (tales, correlator) = (AtomicU64::new(0), Mutex::default());
         let (node_grace, rules) = (Settings::NODE_GRACE, ControlRules::default());
-        Gate { registry, tales, correlator, workloads: true, own: None, node_grace, agents: None, rules }
+        let (own, agents, keys, may_request) = (None, None, None, None);
+        Gate { registry, tales, correlator, workloads: true, own, node_grace, agents, rules, keys, may_request }
+    }
+
+    /// Signs certificates. `may_request`: whether a user may create a subresource of certificatesigningrequests.
+    pub fn signing(self, keys: Option<Arc<ClusterKeys>>, may_request: Option<Permission>) -> Gate {
+        Gate { keys, may_request, ..self }
     }
 
     /// Recounts the usage of a namespace's quotas.
@@ -88,63 +96,18 @@ impl Gate {
         Gate { agents: Some(agents), ..self }
     }
 
-    /// Asks the agents of these nodes for the usage of their pods. A separate thread waits for the answers and passes
-    /// them on as a wake.
-    pub fn measure(&self, nodes: impl Iterator<Item = String>, wakes: &Wakes) {
-        let Some(agents) = &self.agents else { return };
-        if wakes.fill.measuring.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let asked = nodes.filter_map(|node| agents.reach(&node)).collect();
-        let theirs = wakes.clone();
-        let ask = move || {
-            let usages = figures::ask(asked).unwrap_or_else(|error| {
-                log::warn!("what pods take is not known: the agents cannot be asked: {error}");
-                Vec::new()
-            });
-            theirs.fill.measuring.store(false, Ordering::Release);
-            theirs.send(|| Wake::Measured(usages));
-        };
-        if let Err(error) = thread::Builder::new().name("figures".into()).spawn(ask) {
-            wakes.fill.measuring.store(false, Ordering::Release);
-            log::warn!("what pods take is not known: no thread to ask the agents: {error}");
-        }
-    }
-
     pub fn settings(&self) -> Settings {
         let own = self.own.clone().filter(|_| self.workloads);
         Settings {
             node_grace: self.node_grace,
             own,
             authority: self.registry.authority(),
+            signer: self.keys.clone().map(TokenSigner::of),
+            may_request: self.may_request.clone(),
             zones: Zones(zone),
             measured: self.agents.is_some(),
             rules: self.rules,
         }
-    }
-
-    /// The resources of all stored kinds that are namespaced and can be listed.
-    pub fn contained(&self) -> Vec<Resource> {
-        let kinds = self.registry.kinds();
-        kinds
-            .stored()
-            .filter(|kind| kind.namespaced && kind.offers(Verb::List))
-            .map(|kind| kind.resource.clone())
-            .collect()
-    }
-
-    /// All that a namespace holds. `None`: it is gone, or cannot be read.
-    pub fn contents(&self, name: &str) -> Option<Contents> {
-        let store = &self.registry.store;
-        let stored = store.get(&namespace_key(name)).ok()??;
-        let namespace = serde_json::from_slice(&stored.json).ok()?;
-        let mut contents = Contents { namespace, seen: stored.revision, ..Contents::default() };
-        for resource in self.contained() {
-            let page = store.list(&resource, Some(name));
-            contents.items.extend(page.items.iter().map(item));
-            contents.damaged.extend(page.damaged);
-        }
-        Some(contents)
     }
 
     /// What was written, or None for a lost race: the winner's event brings the key back. `Err` is a refusal that will
@@ -192,6 +155,9 @@ impl Gate {
             Intent::Disown { key, seen, owners } => {
                 self.change(&key, seen, |kind, old| Ok(Made::relieved(kind, without_owners(old.object, &owners))))
             }
+            Intent::Approve { key, seen, condition } => self.approve(&key, seen, &condition),
+            Intent::Sign { key, seen, request, usages, life } => self.sign(&key, seen, (&request, &usages, life)),
+            Intent::Revoke { user } => self.revoke(&user),
             Intent::Release { key, seen, finalizer } => self.change(&key, seen, |kind, old| {
                 Ok(Made::relieved(kind, without_finalizer(old.object, finalizer.unwrap_or_default())))
             }),
@@ -294,7 +260,7 @@ impl Gate {
 
     /// A change of the object that the controller saw; None: it has changed or gone since, or there is nothing to
     /// change.
-    fn change<'a>(
+    pub(super) fn change<'a>(
         &'a self,
         key: &'a Key,
         seen: Revision,
@@ -364,7 +330,7 @@ fn says(json: &[u8], status: &Value) -> bool {
 }
 
 /// The controllers' writes record no owner of fields.
-fn whole<'a>(part: Part, object: Value) -> Made<'a> {
+pub(super) fn whole<'a>(part: Part, object: Value) -> Made<'a> {
     Made::document(part, object, Ownership::Untold)
 }
 
@@ -378,18 +344,6 @@ fn departed<'a>(
     let deleting = Deleting { grace_s, now: now.wall };
     let departure = prepare::depart(kind, old, &Preconditions::default(), deleting, fate);
     departure.map(Made::from).map_err(|unfit| unfit.to_string())
-}
-
-fn item(stored: &Stored) -> Item {
-    let meta: Meta = serde_json::from_slice(&stored.json).unwrap_or_default();
-    let ObjectMeta { deletion_timestamp, finalizers, .. } = meta.metadata;
-    Item { key: Key::clone(&stored.key), revision: stored.revision, deleting: deletion_timestamp.is_some(), finalizers }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Meta {
-    metadata: ObjectMeta,
 }
 
 /// The fate of a collected object's dependents: they are deleted too, unless the object's finalizers say otherwise.

@@ -75,6 +75,25 @@ pub enum Intent {
         seen: Revision,
         finalizer: Option<&'static str>,
     },
+    /// Adds the condition that approves a signing request.
+    Approve {
+        key: Key,
+        seen: Revision,
+        condition: Value,
+    },
+    /// Signs an approved request, which is PEM, and puts the certificate into its status.
+    Sign {
+        key: Key,
+        seen: Revision,
+        request: String,
+        usages: Vec<String>,
+        /// `None`: nobody asked for an end.
+        life: Option<Duration>,
+    },
+    /// Ends every certificate of a user.
+    Revoke {
+        user: String,
+    },
     /// Carried out only if the intent before it was.
     Then(Box<Intent>),
     /// Something to tell whoever looks at the object, about the intent before it: told only if that was done. As the

@@ -1,6 +1,9 @@
 //! What the controllers know besides objects. PURE.
 
 use super::rules::ControlRules;
+use super::signing::Permission;
+use crate::cluster_keys::ClusterKeys;
+use crate::cluster_keys::token::{Bound, LegacyClaims};
 use coracle_api::strategy::Cidr;
 use jiff::tz::TimeZone;
 use std::sync::Arc;
@@ -26,10 +29,35 @@ pub struct Settings {
     pub own: Option<Arc<Own>>,
     /// The certificate that `kube-root-ca.crt` holds. `None`: this master has none.
     pub authority: Option<Arc<str>>,
+    /// `None`: no key signs tokens.
+    pub signer: Option<TokenSigner>,
+    /// `None`: no request for a certificate is approved by rule.
+    pub may_request: Option<Permission>,
     pub zones: Zones,
     /// Agents report the usage of pods to this master.
     pub measured: bool,
     pub rules: ControlRules,
+}
+
+/// Whose the token of a Secret is.
+pub struct TokenSubject<'a> {
+    pub namespace: &'a str,
+    pub secret: &'a str,
+    pub account: &'a str,
+    pub uid: &'a str,
+}
+
+/// Signs the token of a Secret: the same subject gives the same token.
+#[derive(Clone)]
+pub struct TokenSigner(pub Arc<dyn Fn(&TokenSubject<'_>) -> String + Send + Sync>);
+
+impl TokenSigner {
+    pub fn of(keys: Arc<ClusterKeys>) -> TokenSigner {
+        TokenSigner(Arc::new(move |subject| {
+            let account = Bound { name: subject.account.to_owned(), uid: subject.uid.to_owned() };
+            keys.legacy_token(&LegacyClaims::new(subject.namespace, subject.secret, &account))
+        }))
+    }
 }
 
 /// Time zones by name; an empty name is the zone of this host.
@@ -71,6 +99,8 @@ impl Default for Settings {
             node_grace: Settings::NODE_GRACE,
             own: None,
             authority: None,
+            signer: None,
+            may_request: None,
             zones: Zones::default(),
             measured: false,
             rules: ControlRules::default(),

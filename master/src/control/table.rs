@@ -16,13 +16,15 @@ use super::replication::ReplicationView;
 use super::revisions::{self, RevisionView};
 use super::settings::Settings;
 use super::shelf::Shelves;
+use super::signing::SigningRequestView;
 use super::stateful::{self, OwnedClaimView, StatefulSetView};
 use super::storage::view::{ClaimView, ClassView, CsiNodeView, VolumeView};
 use super::storage::{binding, ephemeral, volumes};
 use super::view::{EndpointsView, LeaseView, NamespaceView, ServiceView, SliceView};
 use super::{
     addresses, autoscale, balancer, budgets, cron, disruption, endpoints, events, evictions, expulsion, garbage,
-    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, roles, schedule, ttl, unplaced,
+    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, roles, schedule, signing,
+    token_secrets, ttl, unplaced,
 };
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};
@@ -160,6 +162,10 @@ fn housekeeping() -> Vec<Controller> {
             .follows(Follow::view::<NamespaceView>(itself))
             .follows(Follow::view::<namespaces::FurnitureView>(namespaces::by_namespace))
             .follows(Departures { awaited: namespaces::ending, keys: namespaces::by_departure }),
+        row("token secrets", token_secrets::all, token_secrets::decide)
+            .follows(Follow::view::<token_secrets::SecretView>(itself))
+            .follows(Follow::view::<token_secrets::AccountView>(token_secrets::by_account))
+            .follows(Follow::News(News::ClockSet)),
         row("quotas", quotas::all, quotas::decide)
             .follows(Follow::view::<quotas::QuotaView>(quotas::itself))
             .follows(Follow::view::<ServiceView>(quotas::by_service))
@@ -180,6 +186,10 @@ fn housekeeping() -> Vec<Controller> {
             .follows(Follow::News(News::Measured))
             .workload(),
         row("roles", roles::all, roles::decide).follows(Follow::view::<roles::ClusterRoleView>(roles::by_role)),
+        row("signing requests", all::<SigningRequestView>, signing::decide)
+            .follows(Follow::view::<SigningRequestView>(itself))
+            .follows(Follow::Kind { of: signing::RIGHTS, only: |_| true, shelf: None, keys: signing::by_rights }),
+        row("node certificates", signing::no_departure, signing::revoke).follows(Follow::nodes(signing::by_departure)),
         row("disruption", disruption::all, disruption::decide).follows(Follow::pods(disruption::by_pod)).workload(),
     ]
 }

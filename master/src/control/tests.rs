@@ -7,6 +7,7 @@ mod garbage;
 mod nodes;
 mod rows;
 mod scheduler;
+mod signing;
 mod slices;
 mod storage;
 mod unplaced;
@@ -15,6 +16,7 @@ use super::budgets::BUDGETS;
 use super::cluster::Cluster;
 use super::intent::{Decision, Intent};
 use super::settings::Settings;
+use super::signing::REQUESTS;
 use super::storage::view::CLASSES;
 use super::view::{SLICES, node_key};
 use super::{Controllers, Look, Now, events, schedule};
@@ -29,7 +31,8 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn key(plural: &'static str, name: &str) -> Key {
-    let of_cluster = ["nodes", "ipaddresses", "servicecidrs", "persistentvolumes", "storageclasses"];
+    let of_cluster =
+        ["nodes", "ipaddresses", "servicecidrs", "persistentvolumes", "storageclasses", "certificatesigningrequests"];
     let namespace = if of_cluster.contains(&plural) { "" } else { "default" };
     let resource = match plural {
         "endpointslices" => SLICES,
@@ -37,6 +40,7 @@ fn key(plural: &'static str, name: &str) -> Key {
         "ipaddresses" => ADDRESSES,
         "servicecidrs" => RANGES,
         "storageclasses" => CLASSES,
+        "certificatesigningrequests" => REQUESTS,
         "deployments" | "replicasets" | "statefulsets" => Resource { group: "apps".into(), plural: plural.into() },
         core => Resource::core(core),
     };
@@ -215,6 +219,9 @@ fn replicated(objects: &[(&'static str, Value)]) -> Vec<String> {
         Intent::Bind { .. } | Intent::Emptied { .. } | Intent::Note { .. } | Intent::Then(_) | Intent::Tell(_) => None,
         Intent::Announce(tale) => Some(format!("announce {}", tale.message)),
         Intent::Collect { .. } | Intent::Disown { .. } | Intent::Release { .. } | Intent::Disrupt { .. } => {
+            panic!("not its own matter")
+        }
+        Intent::Approve { .. } | Intent::Sign { .. } | Intent::Revoke { .. } => {
             panic!("not its own matter")
         }
     };

@@ -71,6 +71,7 @@ pub fn rows<'k>(kinds: &'k Kinds, group: &str, version: &str) -> Vec<&'k Kind> {
 /// `/`.
 pub fn root(kinds: &Kinds, checks: &[String]) -> Value {
     let mut paths: Vec<String> = [
+        "/.well-known/openid-configuration",
         "/api",
         "/api/v1",
         "/api/v1beta1",
@@ -81,6 +82,7 @@ pub fn root(kinds: &Kinds, checks: &[String]) -> Value {
         "/openapi/v2",
         "/openapi/v3",
         "/openapi/v3/api/v1",
+        "/openid/v1/jwks",
         "/version",
     ]
     .map(str::to_owned)

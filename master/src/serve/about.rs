@@ -4,6 +4,7 @@ use super::accepted::{AGGREGATED, Clause, OFFERED, accepted, plain};
 use super::reply::nothing;
 use super::tag::{hex, known, mark, unchanged};
 use super::{Serve, description, health};
+use crate::cluster_keys::{ClusterKeys, issuer};
 use crate::fault::Fault;
 use crate::page::ServerDocument;
 use crate::render::discovery;
@@ -21,8 +22,15 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
         ServerDocument::Health(asked) => {
             return Ok(health::answer(&*serve.registry.store, asked).unwrap_or_else(nothing));
         }
-        ServerDocument::Metrics => return Ok(serve.metrics.answer(&*serve.registry.store, kinds)),
+        ServerDocument::Metrics => {
+            let trouble = serve.secure.trouble();
+            return Ok(serve.metrics.answer(&*serve.registry.store, kinds, trouble.as_deref()));
+        }
         ServerDocument::Nothing => return Ok(nothing()),
+        ServerDocument::Issuer => return issuer(serve, "application/json", |_| issuer::configuration()),
+        ServerDocument::KeySet => {
+            return issuer(serve, issuer::KEY_SET_TYPE, |keys| issuer::key_set(&keys.verifying()));
+        }
         ServerDocument::Versions => return listed(kinds, true, headers),
         ServerDocument::Groups => return listed(kinds, false, headers),
         ServerDocument::Swagger => return description::of_all(serve, headers),
@@ -44,6 +52,19 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
         plain(headers)?;
     }
     Ok(Answer::json(StatusCode::OK, document.to_string()))
+}
+
+/// A document for whoever verifies this cluster's tokens elsewhere: an hour old it is still good.
+fn issuer(
+    serve: &Serve,
+    content_type: &'static str,
+    document: impl Fn(&ClusterKeys) -> Value,
+) -> Result<Answer, Fault> {
+    let why = "this cluster's signing key cannot be used, see the master's log";
+    let keys = serve.keys.as_deref().ok_or_else(|| Status::internal_error(why))?;
+    let mut answer = Answer::new(StatusCode::OK, content_type, Body::Whole(document(keys).to_string().into()));
+    answer.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    Ok(answer)
 }
 
 /// `/api` and `/apis`, in the first form of the Accept header that can be had.

@@ -28,8 +28,11 @@ const AGAIN_S: u32 = 10;
 
 pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let mut rehearsal = options::rehearsal(call, "CreateOptions")?;
-    let sent = body::document(serve, call, request, EVICTION)?;
+    let mut sent = body::document(serve, call, request, EVICTION)?;
     write::right_namespace(call, sent.object())?;
+    let about = ("eviction", call.namespace.as_str(), call.name.as_str());
+    let admitted = serve.registry.admits(call.kind, about, sent.object_mut(), &request.identity);
+    admitted.map_err(|refusal| Fault::unfit(call, &call.name, refusal))?;
     if sent.object()["metadata"]["name"] != *call.name {
         return Err(Fault::bad_request("name in URL does not match name in Eviction object"));
     }

@@ -187,11 +187,16 @@ impl Metrics {
         }
     }
 
-    pub fn answer(&self, store: &dyn Store, kinds: &Kinds) -> Answer {
+    /// `trouble`: why the secure port is not open.
+    pub fn answer(&self, store: &dyn Store, kinds: &Kinds, trouble: Option<&str>) -> Answer {
         let mut text = String::with_capacity(16 * 1024);
         self.requests(&mut text);
         let streams = self.streams.load(Ordering::Relaxed);
         one(&mut text, "coracle_open_streams", "gauge", "Watches that are open.", streams);
+        if let Some(why) = trouble {
+            head(&mut text, "coracle_secure_port_trouble", "gauge", "Why the secure port is not open.");
+            line(&mut text, "coracle_secure_port_trouble", &[("why", why)], 1);
+        }
         of_store(&mut text, store, kinds);
         of_process(&mut text);
         Answer::new(StatusCode::OK, CONTENT_TYPE, Body::Whole(text.into()))

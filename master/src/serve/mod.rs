@@ -22,6 +22,8 @@ mod finish;
 mod giving;
 mod go_json;
 mod health;
+mod impersonate;
+mod impersonation;
 mod lists;
 mod log;
 mod metrics;
@@ -86,7 +88,7 @@ impl Serve {
         // Kept until the answer is as it goes out: then the carriers count it.
         let mut _room = None;
         if pretty && is_json(&answer) {
-            match self.indent(request.caller.party(), std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()))) {
+            match self.indent(request.party(), std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()))) {
                 Ok((body, room)) => (answer.body, _room) = (body, room),
                 Err(fault) => answer = failure(Form::of_failure(version, &accept(&request.headers)), &fault),
             }
@@ -119,6 +121,8 @@ impl Serve {
         let kinds = self.registry.kinds();
         let route = call::parse(&kinds, method, path, query);
         let attributes = Attributes::of(&route, method, path);
+        let acting = impersonate::acting(self, &attributes, request)?;
+        let request = acting.as_ref().unwrap_or(request);
         if let Some(answer) = self.unauthorized(&route, &attributes, &request.identity)? {
             return Ok(answer);
         }
@@ -136,7 +140,7 @@ impl Serve {
                 *asked = metrics::Series::of(&call, matches!(patch::language(request), Ok(None)));
                 *pretty = call.options.pretty.unwrap_or(*pretty);
                 call.form = form(&call, &request.headers)?;
-                call.party = request.caller.party();
+                call.party = request.party();
                 call.identity = request.identity.clone();
                 let mut answer = match self.object(&call, request) {
                     Ok(answer) => answer,

@@ -35,7 +35,7 @@ const AGENT_PATHS: [&str; 8] = [
 const AGENT_LOGS: &str = "/containerLogs/";
 /// Headers that identify the client to this server only, not to a server behind the proxy; headers with one of the
 /// `ASKER_PREFIXES` do the same.
-const ASKER: [HeaderName; 2] = [header::AUTHORIZATION, header::COOKIE];
+const ASKER: [HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, header::SEC_WEBSOCKET_PROTOCOL];
 const ASKER_PREFIXES: [&str; 2] = ["impersonate-", "x-remote-"];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 

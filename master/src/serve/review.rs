@@ -20,7 +20,7 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     let mut question =
         prepare::question(call.kind, &call.namespace, question, serve.rules(call), now, wish.ownership())
             .map_err(|unfit| Fault::unfit(call, "", unfit))?;
-    let Identity { user, uid, groups, extra } = (*request.identity).clone();
+    let Identity { user, uid, groups, extra, .. } = (*request.identity).clone();
     reply(&mut question, &Asker { name: user, uid, groups, extra }, now).map_err(Fault::bad_request)?;
     match &*call.kind.kind {
         "SelfSubjectRulesReview" => question = rules(serve, &question, &request.identity),
@@ -31,7 +31,7 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
         _ => {}
     }
     if token::is_review(call.kind) {
-        question["status"] = token::review(serve, &question["spec"], now);
+        question["status"] = token::review(serve, &question["spec"]);
     }
     let rendered = render::document(call.form, Message::of(call.shown), &question, wall_clock());
     let mut answer = shown(call, StatusCode::CREATED, rendered);
@@ -45,7 +45,13 @@ fn about(spec: &Value) -> Identity {
     let texts =
         |list: &Value| list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     let extra = spec["extra"].as_object().into_iter().flatten().map(|(key, said)| (key.clone(), texts(said)));
-    Identity { user: named("user"), uid: named("uid"), groups: texts(&spec["groups"]), extra: extra.collect() }
+    Identity {
+        user: named("user"),
+        uid: named("uid"),
+        groups: texts(&spec["groups"]),
+        extra: extra.collect(),
+        ..Identity::none()
+    }
 }
 
 /// The status of an access review.

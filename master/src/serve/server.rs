@@ -3,17 +3,20 @@
 use super::described::Described;
 use super::ends;
 use super::giving::Giving;
+use super::impersonate::Impersonations;
 use super::lists::Lists;
 use super::metrics::Metrics;
 use super::turns::Turns;
 use super::watches::Watches;
 use crate::agents::Agents;
+use crate::authenticate::Authenticator;
 use crate::authorize::Authorizer;
 use crate::call::{Call, Verb, Version};
 use crate::cluster_keys::ClusterKeys;
 use crate::commit::{Registry, Terms, Writer};
 use crate::fault::Fault;
 use crate::prepare::Part;
+use crate::secure_port::SecureState;
 use crate::store::Stored;
 use crate::upkeep::Upkeep;
 use crate::zones;
@@ -34,6 +37,9 @@ pub struct Serve {
     pub(super) heard: Heard,
     /// None: the cluster's own Secrets cannot be used.
     pub(super) keys: Option<Arc<ClusterKeys>>,
+    /// Asked by reviews; the ports ask it themselves.
+    pub(super) authenticator: Arc<Authenticator>,
+    pub(super) impersonations: Impersonations,
     /// Asked before anything is answered.
     pub(super) authorizer: Arc<dyn Authorizer>,
     /// None: the command line is answered nothing.
@@ -49,6 +55,7 @@ pub struct Serve {
     /// The turn among the endpoints of a service, for `proxy`.
     pub(super) turn: AtomicUsize,
     pub(super) agents: Agents,
+    pub(super) secure: Arc<SecureState>,
 }
 
 impl Serve {
@@ -56,9 +63,12 @@ impl Serve {
         let watches = Watches::default();
         let views = watches.views.clone();
         registry.follow_kinds(Box::new(move |kinds| views.end_without(kinds)));
+        let authenticator = Arc::new(Authenticator::new(registry.store.clone(), keys.clone()));
         let authorizer = registry.authorizer();
         Serve {
             registry,
+            authenticator,
+            impersonations: Impersonations::default(),
             heard: Box::new(|_| {}),
             keys,
             authorizer,
@@ -72,12 +82,23 @@ impl Serve {
             ends: ends::Told::default(),
             turn: AtomicUsize::new(0),
             agents: Agents::of_this_host(PathBuf::new()),
+            secure: Arc::default(),
         }
     }
 
     /// The agents of the nodes; without them no agent can be asked.
     pub fn asking(self, agents: Agents) -> Serve {
         Serve { agents, ..self }
+    }
+
+    /// The state of the secure port, for the metrics.
+    pub fn secured_by(self, secure: Arc<SecureState>) -> Serve {
+        Serve { secure, ..self }
+    }
+
+    /// The authenticator of the ports.
+    pub fn asked_by(self, authenticator: Arc<Authenticator>) -> Serve {
+        Serve { authenticator, ..self }
     }
 
     /// The requests of the command line.

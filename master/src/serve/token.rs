@@ -1,14 +1,14 @@
 //! Tokens of service accounts: given out for a TokenRequest, and judged by a TokenReview.
 //!
-//! Nobody has to show a token yet to be served: who may speak to this server is settled by where it listens.
+//! A token is bound to what it names: see `authenticate` for the ways in which it ends.
 
 use super::body::{self, Expected};
 use super::{Serve, options, shown, warn, write};
+use crate::authenticate::Accepted;
 use crate::call::Call;
 use crate::cluster_keys::ClusterKeys;
-use crate::cluster_keys::token::{Bearer, Bound, Claims, ISSUER};
+use crate::cluster_keys::token::{Bearer, Bound, Claims, ISSUER, Life};
 use crate::fault::Fault;
-use crate::making::wall_clock;
 use crate::prepare;
 use crate::render::{self, Message};
 use coracle_api::kinds::Kind;
@@ -16,7 +16,7 @@ use coracle_api::meta::{Key, Resource, Time};
 use coracle_api::status::Status;
 use coracle_api::strategy::token;
 use coracle_api::types::MACHINERY;
-use coracle_http::{Answer, Request, StatusCode};
+use coracle_http::{Answer, Identity, Request, StatusCode};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
@@ -27,7 +27,6 @@ const REQUEST: Expected<'static> = Expected {
     type_name: "authentication.v1.TokenRequest",
     types: &MACHINERY,
 };
-const ACCOUNTS: Resource = Resource::core("serviceaccounts");
 
 /// An object that a token may be bound to: the token ends with it.
 const BINDINGS: [(&str, &str); 3] = [("Pod", "pods"), ("Node", "nodes"), ("Secret", "secrets")];
@@ -53,20 +52,30 @@ pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
         return Err(Status::invalid_of(REQUEST.group, REQUEST.kind, "", &problems).into());
     }
     let account = write::parsed(&serve.standing(call)?)?;
-    let now = wall_clock();
+    let about = ("token", call.namespace.as_str(), call.name.as_str());
+    let admitted = serve.registry.admits(call.kind, about, &mut object, &request.identity);
+    admitted.map_err(|refusal| Fault::unfit(call, &call.name, refusal))?;
+    let now = serve.authenticator.now();
     prepare::answered(&mut object, (REQUEST.type_name, "token"), &wish.manager, now);
     let bearer = bearer(serve, call, &account, &object["spec"]["boundObjectRef"])?;
     if object["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
         object["spec"]["audiences"] = json!([ISSUER]);
     }
-    let life_s = object["spec"]["expirationSeconds"].as_i64().unwrap_or_default();
-    let claims = Claims::new(bearer, texts(&object["spec"]["audiences"]), serve.registry.maker.uuid(), now, life_s);
+    let audiences = texts(&object["spec"]["audiences"]);
+    let asked_s = object["spec"]["expirationSeconds"].as_i64().unwrap_or_default();
+    let life = Life::of(asked_s, bearer.pod.is_some() && audiences.iter().all(|audience| audience == ISSUER));
+    let told_s = life.told_s();
+    if told_s < asked_s {
+        sent.warnings.push(format!("requested expiration of {asked_s} seconds shortened to {told_s} seconds"));
+        object["spec"]["expirationSeconds"] = told_s.into();
+    }
+    let claims = Claims::new(bearer, audiences, serve.registry.maker.uuid(), now, life);
     let meta = &account["metadata"];
     object["metadata"]["name"] = meta["name"].clone();
     object["metadata"]["namespace"] = meta["namespace"].clone();
     object["metadata"]["uid"] = meta["uid"].clone();
     object["metadata"]["creationTimestamp"] = now.to_string().into();
-    let until = Time::from_seconds(claims.exp).unwrap_or(now);
+    let until = Time::from_seconds(now.seconds().saturating_add(told_s)).unwrap_or(now);
     // A rehearsal makes nothing that counts.
     let token = if wish.rehearsal { String::new() } else { keys(serve)?.token(&claims) };
     object["status"] = json!({"token": token, "expirationTimestamp": until.to_string()});
@@ -90,7 +99,7 @@ fn texts(list: &Value) -> Vec<String> {
 
 fn bearer(serve: &Serve, call: &Call, account: &Value, reference: &Value) -> Result<Bearer, Fault> {
     let (namespace, serviceaccount) = (call.namespace.clone(), bound(account));
-    let mut bearer = Bearer { namespace, node: None, pod: None, secret: None, serviceaccount };
+    let mut bearer = Bearer { namespace, node: None, pod: None, secret: None, serviceaccount, warnafter: None };
     if reference.is_null() {
         return Ok(bearer);
     }
@@ -159,49 +168,24 @@ pub fn is_review(kind: &Kind) -> bool {
 }
 
 /// The status of a review: whose token it is, or why it is nobody's.
-pub fn review(serve: &Serve, spec: &Value, now: Time) -> Value {
-    match judge(serve, spec, now) {
-        Ok((bearer, id, audiences)) => token::accepted(&user(&bearer, &id), &audiences),
-        Err(why) => token::refused(&why),
-    }
-}
-
-fn judge(serve: &Serve, spec: &Value, now: Time) -> Result<(Bearer, String, Vec<String>), String> {
-    let keys = keys(serve).map_err(|fault| fault.status.message)?;
-    let claims = keys.claims(spec["token"].as_str().unwrap_or_default())?;
+pub fn review(serve: &Serve, spec: &Value) -> Value {
     let wanted =
         Some(texts(&spec["audiences"])).filter(|wanted| !wanted.is_empty()).unwrap_or_else(|| vec![ISSUER.to_owned()]);
-    let audiences = claims.good(&wanted, now)?;
-    let bearer = claims.bearer;
-    let namespace = bearer.namespace.as_str();
-    let alive = [
-        (ACCOUNTS, namespace, Some(&bearer.serviceaccount)),
-        (Resource::core("pods"), namespace, bearer.pod.as_ref()),
-        (Resource::core("secrets"), namespace, bearer.secret.as_ref()),
-        // A pod's token tells its node and does not end with it.
-        (Resource::core("nodes"), "", bearer.node.as_ref().filter(|_| bearer.pod.is_none())),
-    ];
-    for (resource, namespace, bound) in alive {
-        let Some(bound) = bound else { continue };
-        let key = Key { resource, namespace: namespace.to_owned(), name: bound.name.clone() };
-        let stored =
-            serve.registry.store.get(&key).map_err(|damaged| format!("{key} cannot be read: {}", damaged.why))?;
-        let found: Option<Value> = stored.and_then(|stored| serde_json::from_slice(&stored.json).ok());
-        if found.is_none_or(|found| found["metadata"]["uid"] != *bound.uid) {
-            return Err(format!("service account token has been invalidated: {key} is not what it was"));
-        }
+    match serve.authenticator.token(spec["token"].as_str().unwrap_or_default(), &wanted) {
+        Ok(Accepted { identity, audiences }) => token::accepted(&user(&identity), &audiences),
+        Err(refused) => token::refused(&refused.to_string()),
     }
-    Ok((bearer, claims.jti, audiences))
 }
 
-/// As authorization sees the bearer.
-fn user(bearer: &Bearer, id: &str) -> Value {
-    let mut extra = json!({"authentication.kubernetes.io/credential-id": [format!("JTI={id}")]});
-    for (what, bound) in [("pod", &bearer.pod), ("node", &bearer.node)] {
-        if let Some(bound) = bound {
-            extra[format!("authentication.kubernetes.io/{what}-name")] = json!([bound.name]);
-            extra[format!("authentication.kubernetes.io/{what}-uid")] = json!([bound.uid]);
-        }
+fn user(identity: &Identity) -> Value {
+    let Identity { user, uid, groups, extra, .. } = identity;
+    let mut shown = json!({"username": user});
+    if !uid.is_empty() {
+        shown["uid"] = uid.clone().into();
     }
-    json!({"username": bearer.user(), "uid": bearer.serviceaccount.uid, "groups": bearer.groups(), "extra": extra})
+    shown["groups"] = json!(groups);
+    if !extra.is_empty() {
+        shown["extra"] = json!(extra);
+    }
+    shown
 }

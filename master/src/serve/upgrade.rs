@@ -1,5 +1,6 @@
 //! Requests that want to speak something else than HTTP on their connection, and their headers on the way to an agent.
 
+use crate::authenticate::without_token;
 use coracle_http::{HeaderMap, HeaderName, Request, header};
 
 /// The headers by which both ends agree on a protocol, beside `Connection` and `Upgrade`.
@@ -23,7 +24,9 @@ pub fn headers(request: &Request) -> HeaderMap {
     let goes = |name: &HeaderName| PROTOCOL.contains(name) || [header::CONNECTION, header::UPGRADE].contains(name);
     let mut headers = HeaderMap::new();
     for (name, value) in request.headers.iter().filter(|(name, _)| goes(name)) {
-        headers.append(name.clone(), value.clone());
+        // A token is for this server alone.
+        let value = if *name == header::SEC_WEBSOCKET_PROTOCOL { without_token(value) } else { Some(value.clone()) };
+        value.map(|value| headers.append(name.clone(), value));
     }
     headers
 }

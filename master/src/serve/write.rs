@@ -108,6 +108,7 @@ pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) ->
     serve.hear(call, part, &committed.stored, wish.rehearsal);
     let mut answer = document(call, StatusCode::OK, &committed.stored);
     warn(&mut answer, &sent.warnings);
+    warn(&mut answer, &committed.advice);
     serve.ends.answered(&mut answer, &committed.stored, kept.take());
     Ok(answer)
 }

@@ -23,7 +23,7 @@ pub use flat::trial;
 pub use flat::{
     Backup, DiskError, Findings, FlatStore, GRAVES_MAX, HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX, HISTORY_LIFE, Listing,
     More, NO_STORE, OBJECT_BYTES_MAX, Opened, Page, Restored, Salvaged, Sketch, WATCHERS_MAX, Watch, WatchHandle,
-    identity, indented, inspect, is_none, megabytes, read_backup, restore, salvage,
+    identity, indented, inspect, is_key_name, is_none, megabytes, read_backup, restore, salvage,
 };
 pub(crate) use guard::locked;
 pub use store_api::Store;

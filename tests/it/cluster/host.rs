@@ -18,6 +18,7 @@ use coracle_agent::facts::heard::MasterPods;
 use coracle_agent::facts::naming::Source;
 use coracle_agent::facts::naming::Tag;
 use coracle_agent::facts::objects::{Object, ObjectKind, Objects, Ref};
+use coracle_agent::facts::pod_cidr;
 use coracle_agent::facts::shown::Shown;
 use coracle_agent::facts::source_state::SourceState;
 use coracle_agent::facts::world::{Node, Verdicts};
@@ -456,7 +457,7 @@ fn about(name: &str) -> NodeFacts {
     NodeFacts {
         name: name.to_owned(),
         host,
-        pod_cidr: String::new(),
+        pod_cidr: pod_cidr::given(None),
         devices: Vec::new(),
         engine: watch::channel(String::new()).1,
         address: watch::channel(ADDRESS.to_owned()).1,

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use coracle_agent::facts::desired::Desired;
 use coracle_agent::facts::happening::Happening;
-use coracle_agent::facts::heard::MasterPods;
 use coracle_agent::facts::naming::Source;
 use coracle_agent::facts::naming::{LABEL_CONTAINER, SANDBOX};
 use coracle_agent::facts::objects::{Object, ObjectKind, Ref};
 use coracle_agent::facts::shown::Shown;
+use coracle_agent::facts::view::{ClusterView, ViewWriter};
 use coracle_agent::facts::wanted::Wanted;
 use coracle_agent::facts::world::{Node, Verdicts};
 use coracle_agent::running::probe;
@@ -116,7 +116,7 @@ impl Bed {
             shown,
             happenings: self.happenings.clone(),
         };
-        let heard = watch::channel(Arc::new(MasterPods::default())).1;
+        let heard = ViewWriter::new(ClusterView::default()).part(|view| &view.pods);
         let engine = self.engine.clone();
         self.agent.push(spawn_local(async move { sync::run(&*engine, ends).await }));
         let listeners = probe::Listeners { happenings: self.happenings.clone(), tallies: Arc::default() };

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_agent::facts::desired::Desired;
-use coracle_agent::facts::heard::MasterPods;
 use coracle_agent::facts::naming::Source;
 use coracle_agent::facts::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX};
 use coracle_agent::facts::objects::{Object, ObjectKind, Objects, Ref};
 use coracle_agent::facts::shown::Shown;
 use coracle_agent::facts::strain::{Short, Strain};
+use coracle_agent::facts::view::{ClusterView, ViewWriter};
 use coracle_agent::facts::wanted::Wanted;
 use coracle_agent::facts::world::{Node, Verdicts};
 use coracle_agent::figures::probes::Tallies;
@@ -392,7 +392,7 @@ impl Story {
                 listener.with(|engine| engine.note(None, fake::Noted::Told(happening)));
             }
         });
-        let heard = watch::channel(Arc::new(MasterPods::default())).1;
+        let heard = ViewWriter::new(ClusterView::default()).part(|view| &view.pods);
         let listeners = probe::Listeners { happenings, tallies: Arc::new(Tallies::default()) };
         body.spawn_local(probe::run(prober, seen, heard, Arc::new(verdicts), listeners));
         let main = body.spawn_local(async move { sync::run_with(&*engine, ends, rules).await });

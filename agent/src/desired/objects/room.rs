@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::kept::{Kept, ObjectKey, UsedRef};
@@ -13,6 +13,7 @@ use crate::desired::follow::News;
 use crate::facts::clock::wall_ms;
 use crate::facts::objects::{Got, Object, ObjectKind, Objects, Ref, TokenRef, tokens};
 use crate::facts::source_state::SourceState;
+use crate::facts::view::ViewWriter;
 use crate::facts::wanted::Wanted;
 use crate::spec::claims;
 
@@ -25,24 +26,18 @@ pub struct SharedObjects {
     pub tokens_wanted: Notify,
     /// More objects are used than before.
     pub more: Notify,
-    out: watch::Sender<Arc<Objects>>,
+    view: ViewWriter,
 }
 
 impl SharedObjects {
-    pub fn new(state: KnownObjects, out: watch::Sender<Arc<Objects>>) -> SharedObjects {
-        SharedObjects { state: RefCell::new(state), tokens_wanted: Notify::new(), more: Notify::new(), out }
+    pub fn new(state: KnownObjects, view: ViewWriter) -> SharedObjects {
+        SharedObjects { state: RefCell::new(state), tokens_wanted: Notify::new(), more: Notify::new(), view }
     }
 
     /// Durable before it is acted on.
     pub fn publish(&self) {
         let objects = self.state.borrow_mut().settle(wall_ms() / 1000);
-        self.out.send_if_modified(|was| {
-            let differs = **was != objects;
-            if differs {
-                *was = Arc::new(objects);
-            }
-            differs
-        });
+        self.view.put(|view| &mut view.objects, objects);
     }
 }
 

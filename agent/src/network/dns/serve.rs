@@ -9,7 +9,6 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_api::strategy::Cidr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -22,6 +21,8 @@ use super::crowd::Crowd;
 use super::upstream;
 use super::zone::Zone;
 use crate::facts::happening::Happening;
+use crate::facts::pod_cidr::PodCidr;
+use crate::host::trouble::Trouble;
 use crate::network::net;
 
 const PORT: u16 = 53;
@@ -62,7 +63,7 @@ type Told = Option<Option<Rc<[u8]>>>;
 struct Server {
     names: watch::Receiver<Arc<ServedZone>>,
     address: IpAddr,
-    pods: Option<Cidr>,
+    pods: PodCidr,
     /// Whom to ask what this zone does not know.
     upstreams: Box<dyn Fn() -> Vec<SocketAddr>>,
     cache: RefCell<AnswerCache>,
@@ -79,13 +80,13 @@ struct Server {
     first: Cell<usize>,
 }
 
-/// Never ends. `pod_cidr`: where this host's pods ask from.
+/// Never ends. `pods`: where this host's pods ask from.
 pub async fn run(
     mut names: watch::Receiver<Arc<ServedZone>>,
-    pod_cidr: String,
+    pods: PodCidr,
     (node, happenings): (String, mpsc::Sender<Happening>),
 ) {
-    let mut said = None;
+    let mut trouble = Trouble::default();
     let mut retry = RETRY;
     loop {
         let address = names.borrow_and_update().address;
@@ -96,11 +97,9 @@ pub async fn run(
             continue;
         };
         let failed = async {
-            match open(at, &pod_cidr, names.clone()).await {
+            match open(at, pods.clone(), names.clone()).await {
                 Ok((server, udp, tcp)) => {
-                    if said.take().is_some() {
-                        log::info!("DNS: pods are answered at {at}");
-                    }
+                    trouble.note(Ok(()), |_| (), || log::info!("DNS: pods are answered at {at}"));
                     retry = RETRY;
                     log::debug!("DNS: answers at {at}");
                     serve(Rc::new(server), Rc::new(udp), tcp).await
@@ -118,13 +117,13 @@ pub async fn run(
         };
         tokio::select! {
             why = failed => {
-                if said.as_ref() != Some(&why) {
+                let is_bad = |why: &str| {
                     let what = format!("pods cannot be answered at {at}: {why}; it is tried again");
                     log::warn!("DNS: {what}");
                     // A queue that is full loses events, never more.
                     let _ = happenings.try_send(Happening::of_node(&node, "DNSUnavailable", what));
-                    said = Some(why);
-                }
+                };
+                trouble.note(Err(why), is_bad, || ());
                 sleep(retry).await;
                 retry = (retry * 2).min(RETRY_MAX);
             }
@@ -135,13 +134,13 @@ pub async fn run(
 
 async fn open(
     at: IpAddr,
-    pod_cidr: &str,
+    pods: PodCidr,
     names: watch::Receiver<Arc<ServedZone>>,
 ) -> Result<(Server, UdpSocket, TcpListener), String> {
     net::make_local(at).await?;
     let udp = UdpSocket::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/UDP: {error}"))?;
     let tcp = TcpListener::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/TCP: {error}"))?;
-    let server = Server::new(names, at, pod_cidr, Box::new(move || upstream::servers(at)))?;
+    let server = Server::new(names, at, pods, Box::new(move || upstream::servers(at)))?;
     Ok((server, udp, tcp))
 }
 
@@ -219,13 +218,13 @@ impl Server {
     fn new(
         names: watch::Receiver<Arc<ServedZone>>,
         address: IpAddr,
-        pod_cidr: &str,
+        pods: PodCidr,
         upstreams: Box<dyn Fn() -> Vec<SocketAddr>>,
     ) -> Result<Server, String> {
         Ok(Server {
             names,
             address,
-            pods: Cidr::parse(pod_cidr),
+            pods,
             upstreams,
             cache: RefCell::default(),
             waiting: Crowd::new(WAITING_EACH_MAX, WAITING_MAX),
@@ -241,7 +240,7 @@ impl Server {
 
     /// No host of the LAN is served: an open resolver is abused for attacks on third parties.
     fn admits(&self, from: IpAddr) -> bool {
-        let of_pod = self.pods.is_some_and(|pods| pods.contains(from));
+        let of_pod = self.pods.borrow().is_some_and(|pods| pods.contains(from));
         of_pod || from.is_loopback() || from == self.address
     }
 
@@ -335,6 +334,7 @@ async fn told(mut other: watch::Receiver<Told>) -> Option<Rc<[u8]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::pod_cidr;
     use crate::network::dns::upstream::tests::{QUERY, any_port, dead, locally, reply, tcp, udp, with_length};
     use std::net::Ipv4Addr;
 
@@ -344,7 +344,9 @@ mod tests {
     async fn served(elsewhere: Vec<SocketAddr>) -> SocketAddr {
         let names = ServedZone { zone: Arc::new(Zone::new("cluster.local", &[])), address: None };
         let names = watch::channel(Arc::new(names)).1;
-        let server = Server::new(names, Ipv4Addr::LOCALHOST.into(), "", Box::new(move || elsewhere.clone())).unwrap();
+        let server =
+            Server::new(names, Ipv4Addr::LOCALHOST.into(), pod_cidr::given(None), Box::new(move || elsewhere.clone()))
+                .unwrap();
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let at = tcp.local_addr().unwrap();
         let udp = UdpSocket::bind(at).await.unwrap();

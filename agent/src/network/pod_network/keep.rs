@@ -16,34 +16,35 @@ use super::nft::{self, Mapping};
 use super::{BRIDGE, LABEL_ADDRESS, plug, wires_of};
 use crate::facts::engine::SeenContainer;
 use crate::facts::naming::Tag;
+use crate::facts::pod_cidr::PodCidr;
 use crate::facts::shown::Shown;
-use crate::host::tool::run_tool;
+use crate::host::trouble::Trouble;
+use crate::network::kernel_table::KernelTable;
 use crate::network::netfilter;
 use crate::network::services::ends::Led;
-use crate::network::services::flows::Moved;
 use crate::runtime::docker::Docker;
 
 /// Are table, rules and wires still as they were?
 const RECHECK: Duration = Duration::from_secs(60);
 
 struct Keep {
+    table: KernelTable,
     pods: Cidr,
     docker: Arc<Docker>,
     applied: Option<BTreeSet<Mapping>>,
     /// The generation of the kernel's rules when the wires were last guarded. An unchanged generation means unchanged
     /// rules.
     guarded: Option<u32>,
-    /// The nft table of host ports at the last check.
-    listed: Option<String>,
-    led: Option<Led>,
-    /// What could not be done, said once.
-    said: Option<String>,
+    trouble: Trouble,
 }
 
-/// Never ends. A wire that is gone: the engine's containers are looked at anew, which plugs them in.
-pub async fn run(pods: Cidr, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, wake: Arc<Notify>) {
+/// Never ends, and begins when the pod CIDR is known. A wire that is gone: the engine's containers are looked at anew, which plugs them in.
+pub async fn run(mut pods: PodCidr, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, wake: Arc<Notify>) {
+    let known = pods.wait_for(Option::is_some).await.ok().and_then(|pods| *pods);
+    let Some(pods) = known else { return };
+    let table = KernelTable::new(nft::TABLE, str::to_owned);
     let mut keep =
-        Keep { pods, docker: docker.clone(), applied: None, guarded: None, listed: None, led: None, said: None };
+        Keep { table, pods, docker: docker.clone(), applied: None, guarded: None, trouble: Trouble::default() };
     let mut check_at = Instant::now() + RECHECK;
     loop {
         let now = shown.borrow_and_update().clone();
@@ -68,7 +69,11 @@ pub async fn run(pods: Cidr, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc
             let first = keep.applied.is_none();
             let result = keep.settle(mappings(&own), recheck).await;
             let guarded = if first || recheck { keep.guard().await } else { Ok(()) };
-            keep.say(result.and(guarded));
+            keep.trouble.note(
+                result.and(guarded),
+                |text| log::warn!("the pods' network: {text}"),
+                || log::info!("the pods' network works again"),
+            );
         }
         let alive = tokio::select! {
             changed = shown.changed() => changed.is_ok(),
@@ -107,17 +112,12 @@ fn led(mappings: &BTreeSet<Mapping>, local: &[IpAddr]) -> Led {
 impl Keep {
     async fn settle(&mut self, mappings: BTreeSet<Mapping>, recheck: bool) -> Result<(), String> {
         let first = self.applied.is_none();
-        if recheck {
-            let listed = run_tool("nft", &["list", "table", "ip", nft::TABLE], None).await.ok();
-            if self.listed.is_some() && self.listed != listed || listed.is_none() {
-                // What came while the rules were gone was led nowhere, and goes on so.
-                (self.applied, self.led) = (None, None);
-            }
-            self.listed = listed;
+        if recheck && self.table.was_changed().await {
+            self.applied = None;
+            self.table.forget_flows();
         }
         if self.applied.as_ref() != Some(&mappings) {
-            run_tool("nft", &["-f", "-"], Some(&nft::script(self.pods, &mappings))).await?;
-            self.listed = None;
+            self.table.load(&nft::script(self.pods, &mappings)).await?;
             self.end_stale(&mappings).await;
             self.applied = Some(mappings);
         }
@@ -143,25 +143,8 @@ impl Keep {
     /// A flow over UDP goes on to where it was led first, also where that was nobody.
     async fn end_stale(&mut self, mappings: &BTreeSet<Mapping>) {
         let now = led(mappings, &plug::local());
-        let moved = Moved::between(self.led.as_ref(), &now, &BTreeSet::new(), &[]);
-        self.led = Some(now);
-        if !moved.is_empty()
-            && let Err(why) = netfilter::end_stale(moved).await
-        {
+        if let Err(why) = self.table.end_stale(now, &BTreeSet::new(), &[]).await {
             log::warn!("{why}; clients of a host port over UDP may be led to a pod that is gone");
-        }
-    }
-
-    fn say(&mut self, result: Result<(), String>) {
-        match result {
-            Ok(()) if self.said.take().is_some() => log::info!("the pods' network works again"),
-            Ok(()) => {}
-            Err(text) => {
-                if self.said.as_ref() != Some(&text) {
-                    log::warn!("the pods' network: {text}");
-                    self.said = Some(text);
-                }
-            }
         }
     }
 }

@@ -12,7 +12,8 @@ use coracle_api::strategy::Cidr;
 
 use super::BRIDGE;
 
-pub const TABLE: &str = "coracle_pods";
+/// The family and the name.
+pub const TABLE: &str = "ip coracle_pods";
 /// After services (-110), before Docker (-100).
 const PRIORITY: i32 = -105;
 
@@ -54,7 +55,7 @@ pub fn script(pods: Cidr, mappings: &BTreeSet<Mapping>) -> String {
     let held = block("map", "ports", &format!("inet_proto . inet_service : {end}"), pairs(anywhere))
         + &block("map", "ports_at", &format!("ipv4_addr . inet_proto . inet_service : {end}"), pairs(at))
         + &block("set", "served", "ipv4_addr . inet_proto . inet_service", served.into_iter().collect());
-    format!("table ip {TABLE}\ndelete table ip {TABLE}\ntable ip {TABLE} {{\n{held}{}}}\n", base(pods))
+    format!("table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n{held}{}}}\n", base(pods))
 }
 
 fn block(what: &str, name: &str, kind: &str, elements: Vec<String>) -> String {

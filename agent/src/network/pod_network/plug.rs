@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use super::guard::{self, Wires};
 use super::{BRIDGE, forward, nft};
 use crate::host::tool::{first_line, run_tool};
+use crate::network::kernel_table;
 
 /// The stack of a thread that waits for `ip`.
 const STACK_BYTES: usize = 256 * 1024;
@@ -29,8 +30,8 @@ pub async fn make_ready(pods: Cidr) -> Result<(), String> {
         return Err(format!("--pod-cidr {pods} overlaps {other}, an interface of this host"));
     }
     make_bridge(pods).await?;
-    if run_tool("nft", &["list", "table", "ip", nft::TABLE], None).await.is_err() {
-        run_tool("nft", &["-f", "-"], Some(&nft::script(pods, &Default::default()))).await?;
+    if kernel_table::table(nft::TABLE).await.is_err() {
+        kernel_table::nft(&nft::script(pods, &Default::default())).await?;
     }
     // Pods of this host reach each other and the host all the same.
     let_through().await.unwrap_or_else(|why| log::warn!("what pods send elsewhere may be dropped: {why}"));
@@ -154,22 +155,22 @@ pub async fn plug(pods: Cidr, id: &str, pid: i64, address: IpAddr, known: &mut W
 /// A new wire, before it is on the bridge.
 async fn guard_one(pods: Cidr, name: &str, address: IpAddr, wires: &Wires) -> Result<(), String> {
     let addition = guard::addition(name, address) + &guard::groups_addition(name);
-    match run_tool("nft", &["-f", "-"], Some(&addition)).await {
-        Ok(_) => Ok(()),
+    match kernel_table::nft(&addition).await {
+        Ok(()) => Ok(()),
         // The first one, or somebody has flushed the rules.
         Err(_) => guard_all(pods, wires).await,
     }
 }
 
 pub async fn guard_all(pods: Cidr, wires: &Wires) -> Result<(), String> {
-    run_tool("nft", &["-f", "-"], Some(&guard::script(pods, wires))).await?;
+    kernel_table::nft(&guard::script(pods, wires)).await?;
     // nft refuses a chain for a missing wire, and the whole script with that chain.
     let there: Wires = wires
         .iter()
         .filter(|(name, _)| interfaces().join(name).exists())
         .map(|(name, address)| (name.clone(), *address))
         .collect();
-    run_tool("nft", &["-f", "-"], Some(&guard::groups_script(&there))).await.map(drop)
+    kernel_table::nft(&guard::groups_script(&there)).await
 }
 
 /// Whether the tables speak of every wire of a sandbox. None: there is no wire.
@@ -181,7 +182,7 @@ pub async fn guarded() -> Option<bool> {
         return None;
     }
     for family in ["bridge", "netdev"] {
-        let text = run_tool("nft", &["list", "table", family, guard::TABLE], None).await.unwrap_or_default();
+        let text = kernel_table::table(&format!("{family} {}", guard::TABLE)).await.unwrap_or_default();
         if !own.iter().all(|name| text.contains(&format!("\"{name}\""))) {
             return Some(false);
         }

@@ -18,6 +18,7 @@ pub mod netlink;
 pub mod nft;
 pub mod outer;
 mod part;
+pub mod standing;
 pub mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +58,8 @@ pub struct KernelRules {
     pub parts: Vec<Arc<ServiceRules>>,
     /// The unsupported parts of services.
     pub refused: Vec<Refused>,
+    /// The services were read from this host's disk: no master has been heard since the start.
+    pub from_file: bool,
 }
 
 /// A service that does not get all it asks for.

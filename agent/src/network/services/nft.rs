@@ -13,6 +13,8 @@ use super::here::RuleHost;
 use super::part::ServiceRules;
 use crate::facts::hash::hash_text;
 
+/// The family and the name.
+pub const TABLE: &str = "ip coracle";
 /// The longest comment that nft accepts.
 const COMMENT_BYTES_MAX: usize = 128;
 /// Earlier than Docker's own chains (-100), so that a service address is rewritten before they look at it.
@@ -79,11 +81,7 @@ fn differing<'p>(old: &'p [Arc<ServiceRules>], new: &'p [Arc<ServiceRules>]) -> 
 
 /// A whole nft script: a single transaction that replaces the agent's table and touches no other table.
 pub fn script(parts: &[Arc<ServiceRules>], here: &RuleHost) -> String {
-    format!(
-        "table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n{}{}}}\n",
-        whole(&all_of(parts)),
-        base(here)
-    )
+    format!("table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n{}{}}}\n", whole(&all_of(parts)), base(here))
 }
 
 /// The same without what looks at packets, in a table of its own that the same transaction takes away again: the kernel
@@ -104,17 +102,17 @@ pub fn change(old: &[Arc<ServiceRules>], new: &[Arc<ServiceRules>]) -> String {
     for (map, ..) in MAPS {
         let keys: Vec<&str> = out.iter().filter(|(of, _)| *of == map).map(|(_, key)| key.as_str()).collect();
         if !keys.is_empty() {
-            let _ = writeln!(script, "delete element ip coracle {map} {{ {} }}", keys.join(", "));
+            let _ = writeln!(script, "delete element {TABLE} {map} {{ {} }}", keys.join(", "));
         }
     }
     let others = |name: &String, lines: &Vec<String>| new.chains.get(name) != Some(lines);
     for (name, _) in old.chains.iter().filter(|(name, lines)| others(name, lines)) {
-        let _ = writeln!(script, "flush chain ip coracle {name}");
+        let _ = writeln!(script, "flush chain {TABLE} {name}");
     }
     // A set whose time is another is another set.
     for (name, seconds) in &old.clients {
         if new.clients.get(name).is_some_and(|now| now != seconds) {
-            let _ = writeln!(script, "delete set ip coracle {name}");
+            let _ = writeln!(script, "delete set {TABLE} {name}");
         }
     }
     let made = TableContent {
@@ -128,20 +126,20 @@ pub fn change(old: &[Arc<ServiceRules>], new: &[Arc<ServiceRules>]) -> String {
             .collect(),
     };
     if !made.chains.is_empty() || !made.clients.is_empty() {
-        let _ = write!(script, "table ip coracle {{\n{}{}}}\n", clients(&made), chains(&made));
+        let _ = write!(script, "table {TABLE} {{\n{}{}}}\n", clients(&made), chains(&made));
     }
     for (map, ..) in MAPS {
         let added = new.elements.iter().filter(|(key, to)| key.0 == map && old.elements.get(*key) != Some(*to));
         let added: Vec<String> = added.map(|((_, key), to)| element(key, to)).collect();
         if !added.is_empty() {
-            let _ = writeln!(script, "add element ip coracle {map} {{ {} }}", added.join(", "));
+            let _ = writeln!(script, "add element {TABLE} {map} {{ {} }}", added.join(", "));
         }
     }
     for name in old.chains.keys().filter(|name| !new.chains.contains_key(*name)) {
-        let _ = writeln!(script, "delete chain ip coracle {name}");
+        let _ = writeln!(script, "delete chain {TABLE} {name}");
     }
     for name in old.clients.keys().filter(|name| !new.clients.contains_key(*name)) {
-        let _ = writeln!(script, "delete set ip coracle {name}");
+        let _ = writeln!(script, "delete set {TABLE} {name}");
     }
     script
 }

@@ -17,6 +17,7 @@ use super::stock::ask::ArchiveAsk;
 use super::stock::record::ImageRecord;
 use crate::facts::engine::Failure;
 use crate::facts::naming::LABEL_KIND;
+use crate::facts::pod_cidr::PodCidr;
 use crate::host::lock::{EngineLock, LockError};
 use crate::host::trace::TracedCall;
 use crate::network::dns::names::Names;
@@ -75,7 +76,7 @@ pub struct Settings {
     pub host: String,
     pub node_name: String,
     pub data_dir: String,
-    pub pod_cidr: String,
+    pub pod_cidr: PodCidr,
     pub pod_network: Owner,
     /// Where the engine locks are: common to all agents of the host.
     pub run_dir: String,

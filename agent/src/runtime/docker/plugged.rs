@@ -11,13 +11,14 @@ use tokio::sync::MutexGuard;
 use super::connection::{Docker, held};
 use super::ready::NETWORK;
 use crate::facts::engine::{ContainerConfig, Failure, Network, SeenContainer};
+use crate::facts::pod_cidr::UNKNOWN;
 use crate::network::pod_network::guard::Wires;
 use crate::network::pod_network::nft::Mapping;
 use crate::network::pod_network::{self, LABEL_ADDRESS, Owner, plug};
 
 impl Docker {
     pub(super) fn pod_range(&self) -> Option<Cidr> {
-        Cidr::parse(&self.settings.pod_cidr)
+        *self.settings.pod_cidr.borrow()
     }
 
     /// All containers are inspected again at the next look.
@@ -55,8 +56,9 @@ impl Docker {
     }
 
     fn free_of(&self, used: &BTreeSet<IpAddr>, last: Option<IpAddr>) -> Result<IpAddr, Failure> {
-        let free = self.pod_range().and_then(|pods| pod_network::free(pods, used, last));
-        free.ok_or_else(|| Failure::Refused(format!("no address is free in --pod-cidr {}", self.settings.pod_cidr)))
+        let pods = self.pod_range().ok_or_else(|| Failure::Refused(UNKNOWN.to_owned()))?;
+        let free = pod_network::free(pods, used, last);
+        free.ok_or_else(|| Failure::Refused(format!("no address is free in --pod-cidr {pods}")))
     }
 
     /// The address of a running sandbox on the agent's network, which is plugged in if necessary. None: the sandbox is
@@ -80,7 +82,7 @@ impl Docker {
             .and_then(|state| state.pid)
             .filter(|pid| *pid > 0)
             .ok_or("the engine names no process of it")?;
-        let pods = self.pod_range().ok_or("there is no network for pods")?;
+        let pods = self.pod_range().ok_or(UNKNOWN)?;
         let mut wires = self.wires.lock().await;
         plug::plug(pods, &seen.id, pid, address, &mut wires).await.map(|()| Some(address))
     }

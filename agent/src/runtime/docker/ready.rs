@@ -2,12 +2,14 @@
 
 use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest, NetworkInspect};
 use bollard::query_parameters::ImportImageOptions;
+use coracle_api::strategy::Cidr;
 use futures_util::StreamExt;
 
 use super::super::pause;
 use super::connection::{CHANGE, Docker, ReadyEngine, failure, held};
 use crate::facts::engine::Failure;
 use crate::facts::naming::LABEL_KIND;
+use crate::facts::pod_cidr::UNKNOWN;
 use crate::network::pod_network::{BRIDGE, Owner, plug};
 
 /// The pods' Docker network. Container addresses are listed under the same name.
@@ -24,8 +26,9 @@ impl Docker {
         let client = self.client().await?;
         let architecture =
             held(&self.connection).as_ref().map(|connection| connection.architecture.clone()).unwrap_or_default();
-        self.prepare_network(&client).await?;
-        if let (Owner::Own, Some(pods)) = (self.settings.pod_network, self.pod_range()) {
+        let pods = self.pod_range().ok_or_else(|| Failure::Refused(UNKNOWN.to_owned()))?;
+        self.prepare_network(&client, pods).await?;
+        if self.settings.pod_network == Owner::Own {
             plug::make_ready(pods).await.map_err(Failure::Refused)?;
         }
         let image = pause::image(&architecture).ok_or_else(|| {
@@ -38,18 +41,17 @@ impl Docker {
         Ok(())
     }
 
-    async fn prepare_network(&self, client: &bollard::Docker) -> Result<(), Failure> {
-        let pod_cidr = &self.settings.pod_cidr;
+    async fn prepare_network(&self, client: &bollard::Docker, pods: Cidr) -> Result<(), Failure> {
         match self.ask("inspect the pod network", client.inspect_network(NETWORK, None)).await {
             // The agent's own pod network needs no Docker network. If the agent once made a Docker network, its bridge
             // is used.
             Ok(found) if self.settings.pod_network == Owner::Own && !is_ours(&found) => Ok(()),
-            Ok(found) => check_network(&found, pod_cidr).map_err(Failure::Refused),
+            Ok(found) => check_network(&found, pods).map_err(Failure::Refused),
             Err(Failure::NotFound(_)) if self.settings.pod_network == Owner::Own => Ok(()),
             Err(Failure::NotFound(_)) => {
-                let request = network_request(pod_cidr);
+                let request = network_request(pods);
                 self.change("create the pod network", client.create_network(request)).await?;
-                log::info!("made the Docker network {NETWORK} for pods, {pod_cidr}");
+                log::info!("made the Docker network {NETWORK} for pods, {pods}");
                 Ok(())
             }
             Err(failure) => Err(failure),
@@ -99,7 +101,7 @@ impl Docker {
     }
 }
 
-fn network_request(pod_cidr: &str) -> NetworkCreateRequest {
+fn network_request(pods: Cidr) -> NetworkCreateRequest {
     let text = |pairs: &[(&str, &str)]| {
         Some(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
     };
@@ -107,7 +109,7 @@ fn network_request(pod_cidr: &str) -> NetworkCreateRequest {
         name: NETWORK.to_owned(),
         driver: Some("bridge".to_owned()),
         ipam: Some(Ipam {
-            config: Some(vec![IpamConfig { subnet: Some(pod_cidr.to_owned()), ..Default::default() }]),
+            config: Some(vec![IpamConfig { subnet: Some(pods.to_string()), ..Default::default() }]),
             ..Default::default()
         }),
         options: text(&[("com.docker.network.bridge.name", BRIDGE)]),
@@ -121,7 +123,7 @@ fn is_ours(found: &NetworkInspect) -> bool {
 }
 
 /// A network with this name may be foreign, or have a different pod CIDR.
-fn check_network(found: &NetworkInspect, pod_cidr: &str) -> Result<(), String> {
+fn check_network(found: &NetworkInspect, pods: Cidr) -> Result<(), String> {
     if !is_ours(found) {
         return Err(format!("the Docker network {NETWORK} is not Coracle's: rename or remove it, pods need that name"));
     }
@@ -131,9 +133,9 @@ fn check_network(found: &NetworkInspect, pod_cidr: &str) -> Result<(), String> {
         .flat_map(|ipam| ipam.config.iter().flatten())
         .filter_map(|config| config.subnet.as_deref())
         .collect();
-    if subnets != [pod_cidr] {
+    if subnets != [pods.to_string()] {
         return Err(format!(
-            "the Docker network {NETWORK} has {}, --pod-cidr says {pod_cidr}: set it back, or stop all pods and \
+            "the Docker network {NETWORK} has {}, --pod-cidr says {pods}: set it back, or stop all pods and \
              `docker network rm {NETWORK}`",
             subnets.join(", ")
         ));
@@ -152,7 +154,7 @@ mod tests {
             let found =
                 serde_json::from_value(json!({ "Labels": labels, "IPAM": { "Config": [{ "Subnet": subnet }] } }))
                     .unwrap();
-            check_network(&found, "10.244.0.0/24")
+            check_network(&found, Cidr::parse("10.244.0.0/24").unwrap())
                 .map_err(|text| text.contains("10.9.0.0/24") || text.contains("not Coracle's"))
         };
         let ours = json!({ LABEL_KIND: "network" });

@@ -30,6 +30,7 @@ pub(crate) fn mirror(document: &Value, name: &str, node_name: &str, file: Option
         "annotations": annotations,
     });
     let spec = &mut pod["spec"];
+    without_objects(spec);
     spec["nodeName"] = node_name.into();
     // Defaults of pods without a priority class: the master may have a default class, and refuses a different priority.
     if spec["priorityClassName"].as_str().unwrap_or_default().is_empty()
@@ -42,6 +43,42 @@ pub(crate) fn mirror(document: &Value, name: &str, node_name: &str, file: Option
         }
     }
     pod
+}
+
+/// The Node owns the copy: the master takes copies from no node that does not say so.
+pub(crate) fn owned(mut mirror: Value, node_name: &str, uid: &str) -> Value {
+    mirror["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": uid, "controller": true}]);
+    mirror
+}
+
+/// The objects of a pod from a file stand in files, too. Objects of the API with the same names are others, and the copy
+/// must not name them.
+fn without_objects(spec: &mut Value) {
+    const OF_API: [&str; 6] = ["secret", "configMap", "persistentVolumeClaim", "ephemeral", "csi", "azureFile"];
+    const SOURCES: [&str; 5] = ["secret", "configMap", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
+    let Some(fields) = spec.as_object_mut() else { return };
+    for field in ["serviceAccountName", "serviceAccount", "imagePullSecrets", "resourceClaims"] {
+        fields.remove(field);
+    }
+    for volume in spec["volumes"].as_array_mut().into_iter().flatten() {
+        let names = |of: &Value, kinds: &[&str]| kinds.iter().any(|kind| of[kind].is_object());
+        let sources = volume["projected"]["sources"].as_array().cloned().unwrap_or_default();
+        if names(volume, &OF_API) || sources.iter().any(|source| names(source, &SOURCES)) {
+            *volume = json!({"name": volume["name"], "emptyDir": {}});
+        }
+    }
+    for field in ["initContainers", "containers", "ephemeralContainers"] {
+        for container in spec[field].as_array_mut().into_iter().flatten() {
+            if let Some(fields) = container.as_object_mut() {
+                fields.remove("envFrom");
+            }
+            let of_object = |variable: &Value| {
+                ["secretKeyRef", "configMapKeyRef"].iter().any(|kind| variable["valueFrom"][kind].is_object())
+            };
+            container["env"].as_array_mut().into_iter().for_each(|env| env.retain(|variable| !of_object(variable)));
+        }
+    }
 }
 
 /// Whether the pod has ended otherwise than its mirror shows, or a container that has ended for good runs again, or is
@@ -61,6 +98,28 @@ pub(crate) fn is_contradicted(wanted: &Wanted, shows: &Value, status: &Value) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_names_no_object_of_the_api() {
+        let document = json!({"metadata": {"name": "a", "namespace": "default"}, "spec": {
+            "serviceAccountName": "default", "imagePullSecrets": [{"name": "s"}],
+            "containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "s"}}], "env": [
+                {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, {"name": "B", "value": "b"}]}],
+            "volumes": [{"name": "v", "secret": {"secretName": "s"}}, {"name": "w", "hostPath": {"path": "/"}},
+                {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
+        }});
+        let copy = owned(mirror(&document, "a-n1", "n1", None), "n1", "u1");
+        assert_eq!(
+            copy["spec"],
+            json!({
+                "nodeName": "n1", "containers": [{"name": "c", "env": [{"name": "B", "value": "b"}]}],
+                "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/"}},
+                    {"name": "t", "emptyDir": {}}],
+            })
+        );
+        let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1", "controller": true}]);
+        assert_eq!(copy["metadata"]["ownerReferences"], owner);
+    }
 
     #[test]
     fn the_masters_default_class_is_not_contradicted() {

@@ -2,28 +2,21 @@
 //! back.
 //!
 //! ```text
-//! {"backup":1,"store":"...","revision":1234,"objects":57,"left_out":[]}
+//! {"backup":2,"store":"...","revision":1234,"objects":57,"left_out":[],"keys":3}
 //! {"path":"core/pods/default/web.json","object":{...}}          57 of them
+//! {"key":"ca.crt","text":"..."}                                 3 of them: the files of the cluster's keys
 //! {"end":57,"crc":"1f00ba77"}                                   CRC-32 of all bytes before this line
 //! ```
 //!
-//! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the
-//! backup: clients that saw a later state have to list again.
+//! A restore (`restore.rs`) makes a directory of files without a journal, as a person might, with revisions far beyond
+//! those of the backup: clients that saw a later state have to list again.
 
 use super::content::FILE_BYTES_MAX;
 use super::content::OBJECT_BYTES_MAX;
-use super::disk::{self, Disk, RealDisk};
-use super::disk_error::failed;
 use super::document::Crc;
-use super::files::Files;
-use super::folders::{OBJECTS, QUARANTINE, TMP, make_folder};
-use super::head::{FORMAT, HEAD, Head};
-use super::journal::WAL;
-use super::lock::{self, LOCK};
-use super::protocol::Protocol;
-use super::setup::{LOST_REVISIONS, REVISION_MAX};
-use super::sums::Sums;
-use super::{discover, document, names};
+use super::folders::OBJECTS;
+use super::setup::REVISION_MAX;
+use super::{document, names};
 use crate::store::{FlatStore, LeftOut, Store, locked};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key};
@@ -31,15 +24,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fs;
-use std::io::{self, BufRead, Read};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, Read};
 use std::sync::Arc;
 
-/// The place of the files until all files are written.
-const STAGED: &str = "tmp/restored";
-/// The form that this program writes and reads.
-const BACKUP: u32 = 1;
+/// The form that this program writes. It reads the form before, too, which has no keys.
+const BACKUP: u32 = 2;
+/// Files of keys in one backup.
+const KEYS_MAX: usize = 1000;
 /// A line is an object and its place.
 const LINE_BYTES_MAX: usize = FILE_BYTES_MAX + 4096;
 /// A store that goes on from it is to come far.
@@ -54,6 +45,8 @@ struct First {
     objects: usize,
     #[serde(default)]
     left_out: Vec<LeftOut>,
+    #[serde(default)]
+    keys: usize,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,6 +55,21 @@ struct Line<'a> {
     path: Cow<'a, str>,
     #[serde(borrow)]
     object: &'a RawValue,
+}
+
+/// A file of the cluster's keys.
+#[derive(Serialize, Deserialize)]
+struct KeyLine<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+/// Whether a file of keys may be called so: the name leads nowhere else.
+pub fn is_key_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    (1..=64).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_letter)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -74,14 +82,15 @@ struct End {
 pub struct Backup {
     first: Option<First>,
     objects: std::vec::IntoIter<(Arc<Key>, Bytes, Durable)>,
+    keys: Vec<(String, String)>,
     count: usize,
     crc: Crc,
     ended: bool,
 }
 
 impl FlatStore {
-    /// Everything durable, as it is now.
-    pub fn backup(&self) -> Backup {
+    /// Everything durable, as it is now. `keys`: name and content of the files of the cluster's keys.
+    pub fn backup(&self, keys: Vec<(String, String)>) -> Backup {
         let state = self.state();
         let durable = state.all().filter(|entry| entry.file_crc.is_some());
         let objects: Vec<_> =
@@ -102,11 +111,13 @@ impl FlatStore {
                 .chain(left_alone)
                 .chain(unknown)
                 .collect(),
+            keys: keys.len(),
         };
         Backup {
             count: objects.len(),
             first: Some(first),
             objects: objects.into_iter(),
+            keys,
             crc: Crc::default(),
             ended: false,
         }
@@ -126,6 +137,9 @@ impl Iterator for Backup {
         }
         while piece.len() < PIECE_BYTES {
             let Some((key, json, durable)) = self.objects.next() else {
+                for (key, text) in std::mem::take(&mut self.keys) {
+                    line(&mut piece, &KeyLine { key: key.into(), text: text.into() });
+                }
                 self.crc.add(&piece);
                 line(&mut piece, &End { end: self.count, crc: format!("{:08x}", self.crc.sum()) });
                 self.ended = true;
@@ -152,12 +166,16 @@ pub struct Restored {
     /// The revision of the backup.
     pub revision: u64,
     pub left_out: Vec<LeftOut>,
+    /// Files of the cluster's keys.
+    pub keys: usize,
 }
 
 /// Reads a backup to its end and looks whether it is whole. `object`: called with each object's place and document.
+/// `key`: called with the name and the content of each file of the cluster's keys.
 pub fn read(
     mut file: impl BufRead,
     mut object: impl FnMut(Key, &[u8]) -> Result<(), String>,
+    mut key: impl FnMut(&str, &str) -> Result<(), String>,
 ) -> Result<Restored, String> {
     let mut text = Vec::new();
     let mut crc = Crc::default();
@@ -187,7 +205,7 @@ pub fn read(
         }
         crc.add(&text);
         let line: Line = serde_json::from_slice(&text).map_err(|error| format!("line {}: {error}", nth + 1))?;
-        let key = names::key(&line.path)
+        let place = names::key(&line.path)
             .ok_or_else(|| format!("line {}: {:?} is no place of an object", nth + 1, line.path))?;
         if !places.insert(line.path.to_string()) {
             return Err(format!("line {}: {:?} stands there twice", nth + 1, line.path));
@@ -196,7 +214,22 @@ pub fn read(
         if bytes > 2 * OBJECT_BYTES_MAX {
             return Err(format!("line {}: {:?} is {bytes} bytes long, more than any object", nth + 1, line.path));
         }
-        object(key, line.object.get().as_bytes())?;
+        object(place, line.object.get().as_bytes())?;
+    }
+    if first.keys > KEYS_MAX {
+        return Err(format!("it says that it holds {} files of keys, at most {KEYS_MAX}", first.keys));
+    }
+    for nth in 1..=first.keys {
+        if !next_line(&mut file, &mut text)? {
+            return Err(format!("it ends after {} of {} files of keys: the copy is not whole", nth - 1, first.keys));
+        }
+        crc.add(&text);
+        let at = first.objects + nth + 1;
+        let line: KeyLine = serde_json::from_slice(&text).map_err(|error| format!("line {at}: {error}"))?;
+        if !is_key_name(&line.key) || !places.insert(format!("keys/{}", line.key)) {
+            return Err(format!("line {at}: {:?} is no name of a file of keys, or stands there twice", line.key));
+        }
+        key(&line.key, &line.text)?;
     }
     let end = if next_line(&mut file, &mut text)? { serde_json::from_slice::<End>(&text).ok() } else { None };
     let end = end.ok_or("its last line is missing: the copy is not whole")?;
@@ -206,112 +239,8 @@ pub fn read(
     if end.end != first.objects || !file.fill_buf().map_err(|error| error.to_string())?.is_empty() {
         return Err("something follows behind its end: it is no backup, or several in one file".to_owned());
     }
-    Ok(Restored { objects: first.objects, revision: first.revision, left_out: first.left_out })
-}
-
-/// Writes what a backup holds into a data directory that holds nothing yet. `file` is called for the backup, twice:
-/// nothing is written before all of it was read.
-pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Result<Restored, String> {
-    let opened = || file().map_err(|error| error.to_string());
-    let restored = read(opened()?, |_, _| Ok(()))?;
-    let folders = Fresh::folders(dir);
-    let done = RealDisk::new(dir)
-        .map_err(|error| format!("{}: {error}", dir.display()))
-        .and_then(|disk| fill(&disk, dir, opened, &restored));
-    if done.is_err() {
-        folders.remove_empty();
-    }
-    done.map(|()| restored)
-}
-
-fn fill<R: BufRead>(
-    disk: &RealDisk,
-    dir: &Path,
-    opened: impl Fn() -> Result<R, String>,
-    restored: &Restored,
-) -> Result<(), String> {
-    discover::refuse_newer(disk, dir).and_then(|()| discover::find_head(disk)).map_err(|error| error.to_string())?;
-    let unlocked = Fresh::inside(dir, &[LOCK]);
-    let _lock = lock::lock(dir).map_err(|error| error.to_string())?;
-    // Nobody else makes anything from here on.
-    let fresh = Fresh::inside(dir, &[HEAD, OBJECTS, TMP]);
-    let done = free(disk, dir)
-        .and_then(|()| put(disk, STAGED, &opened, restored).map_err(|error| format!("{}: {error}", dir.display())));
-    clear(disk, dir);
-    if done.is_err() {
-        fresh.remove();
-        unlocked.remove();
-    }
-    done
-}
-
-/// Why nobody should begin with what is here: a restore did not come to its end.
-pub fn unfinished(disk: &dyn Disk) -> Option<String> {
-    disk.list(STAGED).ok()?;
-    let is_filled = |folder| disk.list(folder).is_ok_and(|found| !found.is_empty());
-    (!is_filled(OBJECTS) && !is_filled(WAL)).then(|| {
-        format!(
-            "a restore was begun here and did not come to its end: stop the master and run coracle-master restore FILE \
-             again, or remove {STAGED} to begin with what there is"
-        )
-    })
-}
-
-/// Takes away what a restore that was killed has left: every secret is in it.
-pub fn clear(disk: &RealDisk, dir: &Path) {
-    disk.remove_tree(STAGED).unwrap_or_else(|error| log::warn!("{}/{STAGED}: it stays: {error}", dir.display()));
-}
-
-fn free(disk: &RealDisk, dir: &Path) -> Result<(), String> {
-    let shown = dir.display();
-    for taken in [OBJECTS, WAL, QUARANTINE] {
-        let found = match disk.list(taken) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            found => found.map_err(|error| format!("{shown}: {error}"))?,
-        };
-        if !found.is_empty() {
-            return Err(format!("{shown} holds a store already: move it away first, as in `mv {shown} {shown}.old`"));
-        }
-    }
-    Ok(())
-}
-
-/// The objects come into their place all at once, behind a HEAD.json that knows that revisions were lost.
-fn put<R: BufRead>(
-    disk: &RealDisk,
-    staged: &str,
-    opened: impl Fn() -> Result<R, String>,
-    restored: &Restored,
-) -> Result<(), String> {
-    make_folder(disk, TMP).map_err(|error| error.to_string())?;
-    disk.remove_tree(staged).map_err(|error| failed("remove", staged)(error).to_string())?;
-    make_folder(disk, staged).map_err(|error| error.to_string())?;
-    let (mut files, mut compact) = (Files::below(staged), Vec::new());
-    let sums = loop {
-        let mut sums = Sums::default();
-        read(opened()?, |key, object| {
-            document::stripped(object, &mut compact);
-            sums.add(&key, document::crc32(&compact));
-            files.bring(disk, &key, Some(&compact)).map_err(|error| error.to_string())
-        })?;
-        make_folder(disk, &format!("{staged}/{OBJECTS}")).map_err(|error| error.to_string())?;
-        if files.settle(disk).map_err(|error| error.to_string())? {
-            break sums;
-        }
-    };
-    let store = disk::random_uuid().map_err(|error| error.to_string())?;
-    let reserved = restored.revision + LOST_REVISIONS;
-    // With the number and the sum in HEAD.json, a start notices missing or different files.
-    let (objects, files, summed) = (restored.objects as u64, sums, true);
-    let head = Head { format: FORMAT, store, wal: None, reserved, objects, files, summed, ..Head::default() };
-    let done = (|| {
-        head.write(disk, &Protocol::WHOLE)?;
-        // An empty folder may exist at this path.
-        disk.remove_tree(OBJECTS).map_err(failed("remove", OBJECTS))?;
-        disk.rename(&format!("{staged}/{OBJECTS}"), OBJECTS).map_err(failed("rename", OBJECTS))?;
-        disk.sync_dir("").map_err(failed("fsync", HEAD))
-    })();
-    done.map_err(|error| error.to_string())
+    let First { objects, revision, left_out, keys, .. } = first;
+    Ok(Restored { objects, revision, left_out, keys })
 }
 
 fn line(piece: &mut Vec<u8>, value: &impl Serialize) {
@@ -330,48 +259,5 @@ fn next_line(file: &mut impl BufRead, text: &mut Vec<u8>) -> Result<bool, String
         }
         // A line that was cut is none.
         _ => Ok(false),
-    }
-}
-
-/// The directories that are not there yet, so that a failure leaves nothing behind.
-struct Fresh {
-    absent: Vec<PathBuf>,
-}
-
-impl Fresh {
-    /// The folder and all parent folders.
-    fn folders(folder: &Path) -> Fresh {
-        Fresh::of(folder.ancestors().map(Path::to_owned))
-    }
-
-    fn inside(folder: &Path, names: &[&str]) -> Fresh {
-        Fresh::of(names.iter().map(|name| folder.join(name)))
-    }
-
-    fn of(paths: impl Iterator<Item = PathBuf>) -> Fresh {
-        let absent =
-            |path: &PathBuf| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        Fresh { absent: paths.filter(absent).collect() }
-    }
-
-    /// With all that has come into it.
-    fn remove(&self) {
-        self.remove_by(|path| if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) });
-    }
-
-    /// A folder into which another program has put files stays.
-    fn remove_empty(&self) {
-        self.remove_by(|path| fs::remove_dir(path));
-    }
-
-    fn remove_by(&self, remove: impl Fn(&Path) -> io::Result<()>) {
-        for path in &self.absent {
-            match remove(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    log::warn!("{}: it stays: {error}", path.display())
-                }
-                _ => {}
-            }
-        }
     }
 }

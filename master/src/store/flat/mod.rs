@@ -13,7 +13,7 @@
 //! discover, start (HEAD.json and the journal as they lie there; evidence, verdicts, the new segment)
 //!     · parallel_read (two threads)
 //! quarantine (damaged and foreign files) · volatile (over a restart) · inspect (what a start would find; the way out)
-//!     · backup
+//!     · backup, restore
 //! scrub, round (all files read again, now and then) · stall (a disk that does not answer)
 //!     · gone (a directory that is taken away)
 //! lock (whose it is) · follow (watchers) · disk, disk_error (the system calls) · folders (how they are called)
@@ -52,6 +52,7 @@ mod parallel_read;
 mod protocol;
 mod quarantine;
 mod queue;
+mod restore;
 mod room;
 mod round;
 mod scrub;
@@ -66,7 +67,7 @@ pub mod trial;
 mod trouble;
 mod volatile;
 
-pub use backup::{Backup, Restored, read as read_backup, restore};
+pub use backup::{Backup, Restored, is_key_name, read as read_backup};
 pub use content::OBJECT_BYTES_MAX;
 pub use disk::identity;
 pub use disk_error::DiskError;
@@ -77,6 +78,7 @@ pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX, HISTORY_LIFE};
 pub use inspect::{Findings, NO_STORE, Salvaged, inspect, is_none, salvage};
 pub use open::Opened;
 pub use pages::{Listing, More, Page};
+pub use restore::restore;
 pub use room::megabytes;
 pub use state::GRAVES_MAX;
 pub use summary::Sketch;

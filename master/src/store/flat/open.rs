@@ -18,7 +18,7 @@ use super::stall::Silence;
 use super::start::{self, Ids, Loaded};
 use super::state::StoreState;
 use super::trouble::Trouble;
-use super::{backup, discover, lock, volatile};
+use super::{discover, lock, restore, volatile};
 use crate::store::guard::locked;
 use crate::store::store_api::Store;
 use crate::store::{
@@ -68,8 +68,8 @@ impl FlatStore {
         let disk = RealDisk::new(dir).map_err(failed(dir))?;
         discover::refuse_newer(&disk, dir)?;
         let lock = lock::lock(dir)?;
-        if backup::unfinished(&disk).is_none() {
-            backup::clear(&disk, dir);
+        if restore::unfinished(&disk).is_none() {
+            restore::clear(&disk, dir);
         }
         let volatile = match volatile.map(|path| (path, RealDisk::new(path))) {
             Some((_, Ok(disk))) => Some(Box::new(disk) as Box<dyn Disk>),

@@ -38,7 +38,7 @@ use super::protocol::ProtocolRule;
 use super::setup::{RESERVE, Setup};
 use super::state::StoreState;
 use super::sums::Sums;
-use super::{backup, parallel_read, quarantine, volatile};
+use super::{parallel_read, quarantine, restore, volatile};
 use crate::store::{Damage, LeftOut, OpenError, StoreRules};
 use coracle_api::meta::{Key, Revision};
 use journal_view::JournalView;
@@ -112,7 +112,7 @@ pub fn load(
     let mut report =
         Report::new(&*disk, rules, recovered.missing.is_some() || found.unlisted.is_some() || setup.look_only);
     let unreadable = if let LostHead::Unreadable(why) = &lost { Some(why.clone()) } else { None };
-    for unknown in unreadable.into_iter().chain(backup::unfinished(&*disk)) {
+    for unknown in unreadable.into_iter().chain(restore::unfinished(&*disk)) {
         report.cannot_know(unknown);
     }
     report.prepare_folders(head.as_ref().is_some_and(|head| head.objects > 0));

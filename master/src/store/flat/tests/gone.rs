@@ -81,7 +81,7 @@ fn check(case: &str, take: &str, back: Option<&str>) {
     store.tend();
     store.scrub_one();
     assert_eq!(tree(&place.at("data")), instead, "{case}: what lies there is somebody else's");
-    let saved: Vec<u8> = store.backup().flat_map(|piece| piece.to_vec()).collect();
+    let saved: Vec<u8> = store.backup(Vec::new()).flat_map(|piece| piece.to_vec()).collect();
     restore(&place.at("saved"), || Ok(&*saved)).unwrap_or_else(|why| panic!("{case}: {why}"));
     assert_eq!(names(&place.open("saved")), "a", "{case}");
     if let Some(back) = back {

@@ -66,7 +66,7 @@ fn names_in(store: &FlatStore) -> Vec<String> {
 }
 
 fn whole(store: &FlatStore) -> Vec<u8> {
-    store.backup().flat_map(|piece| piece.to_vec()).collect()
+    store.backup(Vec::new()).flat_map(|piece| piece.to_vec()).collect()
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn what_is_missing_is_named_and_given_up_on_demand_alone() {
     assert!(refused.contains("wal/0000000001.jsonl, offset") && refused.contains("salvage"), "{refused}");
     assert!(store.flush().is_err());
     assert!(store.frozen().expect("it says why").contains("wal/0000000001.jsonl, offset"));
-    let contents = read_backup(whole(&store).as_slice(), |_, _| Ok(())).expect("what there is");
+    let contents = read_backup(whole(&store).as_slice(), |_, _| Ok(()), |_, _| Ok(())).expect("what there is");
     assert!(
         contents.left_out.iter().any(|left| left.why.contains("wal/0000000001.jsonl, offset")),
         "{:?}",
@@ -302,17 +302,47 @@ fn what_is_salvaged_of_a_copy_was_not_edited() {
 }
 
 #[test]
+fn the_keys_come_back_with_a_backup() {
+    let place = DataDir::killed("keys-backup");
+    let keys = vec![("ca.crt".to_owned(), "one\n\"two\"".to_owned()), ("ca.key".to_owned(), "three".to_owned())];
+    let text: Vec<u8> = place.open().backup(keys.clone()).flat_map(|piece| piece.to_vec()).collect();
+    let other = DataDir::new("keys-restored");
+    // Keys of another cluster are not written over.
+    fs::create_dir_all(other.0.join("keys")).expect("ours");
+    fs::write(other.0.join("keys/ca.key"), "another's").expect("ours");
+    let why = restore(&other.0, || Ok(text.as_slice())).expect_err("keys are there");
+    assert!(why.contains("(keys)"), "{why}");
+    assert_eq!(fs::read_to_string(other.0.join("keys/ca.key")).expect("it stays"), "another's");
+    fs::remove_dir_all(other.0.join("keys")).expect("ours");
+    assert_eq!(restore(&other.0, || Ok(text.as_slice())).map(|restored| restored.keys), Ok(2));
+    for (name, content) in &keys {
+        let path = other.0.join("keys").join(name);
+        assert_eq!(&fs::read_to_string(&path).expect("restored"), content);
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+    }
+    assert_eq!(names_in(&other.open()).len(), 3, "the store takes the folder for no damage");
+    // A name that leads out of the folder is no name.
+    let shown = String::from_utf8(text).expect("text");
+    for bad in ["../HEAD.json", ".x", "a/b", ""] {
+        let changed = shown.replace("\"key\":\"ca.crt\"", &format!("\"key\":\"{bad}\""));
+        let why = read_backup(changed.as_bytes(), |_, _| Ok(()), |_, _| Ok(())).expect_err("no name");
+        assert!(why.contains("no name of a file of keys"), "{why}");
+    }
+}
+
+#[test]
 fn a_backup_comes_back() {
     let place = DataDir::killed("backup");
     let store = place.open();
     let text = whole(&store);
     let (revision, uuid) = (store.revision(), store.uuid().to_owned());
     let mut places = Vec::new();
-    let contents = read_backup(text.as_slice(), |key, _| {
+    let object = |key: Key, _: &[u8]| {
         places.push(key.name);
         Ok(())
-    });
-    assert_eq!(contents, Ok(Restored { objects: 3, revision: revision.0, left_out: Vec::new() }));
+    };
+    let contents = read_backup(text.as_slice(), object, |_, _| Ok(()));
+    assert_eq!(contents, Ok(Restored { objects: 3, revision: revision.0, left_out: Vec::new(), keys: 0 }));
     assert_eq!(places, names_in(&store));
     assert!(restore(&place.0, || Ok(text.as_slice())).expect_err("it is open").contains("a master is running"));
 
@@ -354,14 +384,14 @@ fn a_backup_that_is_not_whole_is_refused() {
     let place = DataDir::killed("torn");
     let text = whole(&place.open());
     let check = |text: &[u8], expected: &str| {
-        let why = read_backup(text, |_, _| Ok(())).expect_err("it is not whole");
+        let why = read_backup(text, |_, _| Ok(()), |_, _| Ok(())).expect_err("it is not whole");
         assert!(why.contains(expected), "{why}");
     };
     check(b"", "it is empty");
     check(b"{}\n", "does not begin as a backup");
     check(b"{\"backup\":9,\"store\":\"s\",\"revision\":1,\"objects\":0,\"damaged\":[]}\n", "a newer coracle-master");
     for cut in 1..text.len() {
-        assert!(read_backup(&text[..cut], |_, _| Ok(())).is_err(), "cut at {cut}");
+        assert!(read_backup(&text[..cut], |_, _| Ok(()), |_, _| Ok(())).is_err(), "cut at {cut}");
     }
     let twice = [text.as_slice(), text.as_slice()].concat();
     check(&twice, "something follows behind its end");
@@ -389,7 +419,7 @@ fn a_backup_that_no_master_made_is_refused() {
         text + &format!("{{\"end\":{},\"crc\":\"{crc:08x}\"}}\n", places.len())
     };
     let check = |text: String, expected: &str| {
-        let why = read_backup(text.as_bytes(), |_, _| Ok(())).expect_err("nobody made it");
+        let why = read_backup(text.as_bytes(), |_, _| Ok(()), |_, _| Ok(())).expect_err("nobody made it");
         assert!(why.contains(expected), "{why}");
     };
     check(backup(u64::MAX, &["a"], ""), "beyond all that a master comes to");
@@ -543,7 +573,7 @@ fn a_backup_names_what_it_leaves_out() {
     fs::write(place.0.join("objects/acme.example/rockets/default/one.json"), "{}").expect("ours");
     fs::write(place.0.join("objects/core/pods/default/a.json"), "{").expect("ours");
     fs::write(place.0.join("objects/core/notes.txt"), "mine").expect("ours");
-    let contents = read_backup(whole(&place.open()).as_slice(), |_, _| Ok(())).expect("it is whole");
+    let contents = read_backup(whole(&place.open()).as_slice(), |_, _| Ok(()), |_, _| Ok(())).expect("it is whole");
     let mut left: Vec<&str> = contents.left_out.iter().map(|left| left.file.as_str()).collect();
     left.sort_unstable();
     let rocket = "objects/acme.example/rockets/default/one.json";

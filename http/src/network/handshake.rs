@@ -1,0 +1,105 @@
+//! The handshake of a connection to a TLS port: who comes, by its certificate, and which HTTP it will speak.
+//!
+//! It runs on the thread that does all IO of its port. A program with a port that must not feel it starts that port on a
+//! thread of its own: `start` does so.
+use crate::tls::{TlsKeys, cause};
+use crate::{ClientCertificate, tls};
+use rustls::{AlertDescription, CertificateError, Error};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// What Go's server says to a client that speaks no TLS.
+const PLAIN: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
+    X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+
+/// Bytes of a plain request that are read before it is answered: a connection that is closed with bytes unread is
+/// reset, and the answer with it.
+const PLAIN_BYTES: usize = 16 * 1024;
+
+/// A connection that has shaken hands.
+pub(super) struct Secured {
+    pub(super) wire: TlsStream<TcpStream>,
+    pub(super) http2: bool,
+    pub(super) certificate: Option<Arc<ClientCertificate>>,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub(super) enum Unsecured {
+    /// The client went before it had said anything, as a balancer does that looks whether a port is open.
+    Left,
+    /// It spoke HTTP without TLS.
+    Plain,
+    Broken(io::Error),
+    /// The subject of its certificate is none.
+    Subject(&'static str),
+}
+
+pub(super) async fn shake(keys: &TlsKeys, mut socket: TcpStream) -> Result<Secured, Unsecured> {
+    let mut first = [0];
+    if socket.peek(&mut first).await.map_err(Unsecured::Broken)? == 0 {
+        return Err(Unsecured::Left);
+    }
+    // A record of TLS begins with a number below all letters.
+    if first[0].is_ascii_alphabetic() {
+        let _ = socket.read(&mut vec![0; PLAIN_BYTES]).await;
+        let _ = socket.write_all(PLAIN).await;
+        let _ = socket.shutdown().await;
+        return Err(Unsecured::Plain);
+    }
+    let wire = TlsAcceptor::from(keys.current()).accept(socket).await.map_err(Unsecured::Broken)?;
+    let session = wire.get_ref().1;
+    let http2 = session.alpn_protocol() == Some(tls::HTTP_2);
+    let certificate = match session.peer_certificates().and_then(<[_]>::first) {
+        Some(der) => Some(Arc::new(ClientCertificate::read(der).map_err(Unsecured::Subject)?)),
+        None => None,
+    };
+    Ok(Secured { wire, http2, certificate })
+}
+
+impl Unsecured {
+    /// The key by which the log counts. None: it is no mistake.
+    pub(super) fn kind(&self) -> Option<&'static str> {
+        Some(match self {
+            Unsecured::Left => return None,
+            Unsecured::Plain => "plain HTTP",
+            Unsecured::Subject(_) => "client certificate's subject",
+            Unsecured::Broken(error) => match cause(error) {
+                Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => "client certificate's authority",
+                Some(Error::InvalidCertificate(_)) => "client certificate",
+                Some(Error::NoApplicationProtocol) => "no common protocol",
+                Some(Error::PeerIncompatible(_)) => "no common version of TLS",
+                Some(Error::AlertReceived(_)) => "the client does not trust this port",
+                Some(_) => "tls",
+                None => "broken handshake",
+            },
+        })
+    }
+}
+
+impl fmt::Display for Unsecured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsecured::Left => f.write_str("it left"),
+            Unsecured::Plain => f.write_str("it speaks HTTP without TLS: its URL needs https://"),
+            Unsecured::Subject(why) => f.write_str(why),
+            Unsecured::Broken(error) => match cause(error) {
+                Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                    f.write_str("its certificate is of another authority: its kubeconfig is of another cluster")
+                }
+                Some(Error::InvalidCertificate(why)) => write!(f, "its certificate is not valid: {why:?}"),
+                Some(Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::BadCertificate)) => {
+                    f.write_str("it does not know the authority of this port: its kubeconfig is of another cluster")
+                }
+                Some(Error::AlertReceived(alert)) => write!(f, "it refuses this port's certificate: {alert:?}"),
+                Some(why) => write!(f, "{why}"),
+                None => write!(f, "{error}"),
+            },
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The keys of a TLS port: each accepted connection takes those of its moment, so that they change while the port
+//! serves and no connection is dropped. Effects: none; whoever has files reads them.
+use super::{CallersClock, Clock, provider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// How HTTP/2 is named in a handshake.
+pub(crate) const HTTP_2: &[u8] = b"h2";
+
+/// The protocols over TLS, best first.
+const PROTOCOLS: [&[u8]; 2] = [HTTP_2, b"http/1.1"];
+
+/// The certificates and the key of a port, in PEM.
+#[derive(Clone, Copy)]
+pub struct KeySet<'a> {
+    /// The port's own certificate, and the certificates between it and its authority.
+    pub chain_pem: &'a [u8],
+    pub key_pem: &'a [u8],
+    /// The authorities whose clients are known. Empty: clients are not asked for certificates.
+    pub client_ca_pem: &'a [u8],
+}
+
+/// The keys that a port's next connections use.
+pub struct TlsKeys {
+    clock: Clock,
+    current: RwLock<Arc<ServerConfig>>,
+}
+
+/// Why a set of keys is not taken: the part, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadKeys(pub String);
+
+impl TlsKeys {
+    /// The clock judges the dates of clients' certificates.
+    pub fn new(keys: &KeySet<'_>, clock: Clock) -> Result<TlsKeys, BadKeys> {
+        let current = RwLock::new(config(keys, &clock)?);
+        Ok(TlsKeys { clock, current })
+    }
+
+    /// The next handshakes use these keys. With an error they use the keys of before.
+    pub fn replace(&self, keys: &KeySet<'_>) -> Result<(), BadKeys> {
+        let fresh = config(keys, &self.clock)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    pub(crate) fn current(&self) -> Arc<ServerConfig> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn config(keys: &KeySet<'_>, clock: &Clock) -> Result<Arc<ServerConfig>, BadKeys> {
+    let (chain, key) = own(keys.chain_pem, keys.key_pem)?;
+    let clock = Arc::new(CallersClock(clock.clone()));
+    let versions = ServerConfig::builder_with_details(provider(), clock)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| BadKeys(error.to_string()))?;
+    let clients = match keys.client_ca_pem.trim_ascii().is_empty() {
+        true => versions.with_no_client_auth(),
+        false => {
+            let roots = roots(keys.client_ca_pem, "client authorities")?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider());
+            let verifier = verifier.allow_unauthenticated().build();
+            let verifier = verifier.map_err(|error| BadKeys(format!("client authorities: {error}")))?;
+            versions.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config =
+        clients.with_single_cert(chain, key).map_err(|error| BadKeys(format!("certificate and key: {error}")))?;
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    // A resumed session would skip the check of the client's certificate, and costs memory here.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// A certificate with what lies between it and its authority, and its key.
+pub(super) fn own(
+    chain_pem: &[u8],
+    key_pem: &[u8],
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), BadKeys> {
+    let chain = certificates(chain_pem, "certificate")?;
+    // The parser's words may hold a part of the key.
+    let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| BadKeys("key: no private key in PEM".to_owned()))?;
+    Ok((chain, key))
+}
+
+pub(super) fn roots(pem: &[u8], what: &str) -> Result<RootCertStore, BadKeys> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem, what)? {
+        roots.add(certificate).map_err(|error| BadKeys(format!("{what}: {error}")))?;
+    }
+    Ok(roots)
+}
+
+fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, BadKeys> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|error| BadKeys(format!("{what}: {error}")))?;
+    if all.is_empty() {
+        return Err(BadKeys(format!("{what}: no certificate in PEM")));
+    }
+    Ok(all)
+}
+
+impl fmt::Debug for TlsKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TlsKeys")
+    }
+}
+
+impl fmt::Display for BadKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadKeys {}

@@ -1,0 +1,46 @@
+//! The user and groups in a client certificate, by Kubernetes' rules. PURE. Who may sign such certificates is settled by
+//! the handshake.
+
+use super::account::CREDENTIAL_ID;
+use super::credential::Credential;
+use crate::cluster_keys::revoked::hex;
+use coracle_http::{ClientCertificate, Identity};
+use std::collections::BTreeMap;
+
+/// `None`: the certificate names no user.
+pub fn identity(certificate: &ClientCertificate) -> Option<Identity> {
+    let ClientCertificate { common_name, organizations, serial, fingerprint } = certificate;
+    if common_name.is_empty() {
+        return None;
+    }
+    let mut groups = organizations.clone();
+    if !groups.iter().any(|group| group == Identity::AUTHENTICATED) {
+        groups.push(Identity::AUTHENTICATED.to_owned());
+    }
+    let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={}", hex(fingerprint))])]);
+    let credential = Credential::Certificate { serial: serial.clone(), fingerprint: *fingerprint };
+    Some(credential.of(Identity { user: common_name.clone(), groups, extra, ..Identity::none() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_a_certificate_names() {
+        let of = |name: &str, groups: &[&str]| {
+            let organizations = groups.iter().map(|group| (*group).to_owned()).collect();
+            let (common_name, serial) = (name.to_owned(), vec![7]);
+            identity(&ClientCertificate { common_name, organizations, serial, fingerprint: [0xab; 32] })
+        };
+        let node = of("system:node:n1", &["system:nodes"]).expect("a user");
+        assert_eq!(
+            (node.user.as_str(), node.groups.join(",")),
+            ("system:node:n1", "system:nodes,system:authenticated".to_owned())
+        );
+        assert_eq!(node.extra[CREDENTIAL_ID], [format!("X509SHA256={}", "ab".repeat(32))]);
+        let credential = Credential::Certificate { serial: vec![7], fingerprint: [0xab; 32] };
+        assert_eq!(Credential::behind(&node), Ok(Some(credential)));
+        assert_eq!(of("", &["system:masters"]), None);
+    }
+}

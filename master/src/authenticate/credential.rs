@@ -1,0 +1,32 @@
+//! The credential behind an identity: it goes with the identity, so that whatever was begun with it can be ended with
+//! it. PURE. No secret is in it.
+
+use crate::cluster_keys::token::Verified;
+use coracle_http::Identity;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Credential {
+    /// A token of a service account. `hash`: SHA-256 of the token.
+    Account { verified: Verified, hash: [u8; 32] },
+    /// A token of a file. `hash`: SHA-256 of the token's secret part.
+    File { id: String, hash: [u8; 32] },
+    /// A Secret of Kubernetes' bootstrap type. `hash`: SHA-256 of the token's secret part.
+    Bootstrap { id: String, hash: [u8; 32] },
+    /// By serial number, and SHA-256 of the certificate.
+    Certificate { serial: Vec<u8>, fingerprint: [u8; 32] },
+}
+
+impl Credential {
+    /// The identity with this credential behind it.
+    pub fn of(&self, identity: Identity) -> Identity {
+        let words = serde_json::to_string(self).expect("a credential is texts and numbers");
+        Identity { credential: Some(words.into()), ..identity }
+    }
+
+    /// The credential behind an identity. `Ok(None)`: nothing was shown. `Err`: nobody knows what was shown.
+    pub fn behind(identity: &Identity) -> Result<Option<Credential>, String> {
+        let Some(words) = &identity.credential else { return Ok(None) };
+        serde_json::from_str(words).map(Some).map_err(|error| format!("a credential cannot be read: {error}"))
+    }
+}

@@ -1,0 +1,250 @@
+//! Authentication: who sends a request.
+//!
+//!     client certificate -> token of a file, of a service account, of a bootstrap Secret -> without credentials
+//!
+//!     presented      the token that a request shows
+//!     account        a token of a service account against the objects that it depends on
+//!     certificate    the user and groups in a client certificate
+//!     bootstrap      tokens of Secrets, by which hosts join
+//!     files          tokens that commands have made
+//!     remembered     signatures that were found good
+//!     credential     what stands behind an identity, for the end of open streams
+//!
+//! Every request looks in the store again: a token ends with the write that deletes its pod, account or Secret.
+
+mod account;
+mod bootstrap;
+mod certificate;
+mod credential;
+mod files;
+mod presented;
+mod remembered;
+
+use crate::cluster_keys::ClusterKeys;
+use crate::cluster_keys::token::{ISSUER, Unverified};
+use crate::making::wall_clock;
+use crate::store::{Store, Stored};
+use coracle_api::meta::{Key, Time};
+use coracle_http::network::{Identify, RequestSender, Unidentified};
+use coracle_http::{Caller, Identity};
+use credential::Credential;
+use files::StaticTokens;
+pub use presented::without_token;
+use remembered::{Remembered, Signed};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One line in the log for a kind of refusal in this time.
+const LINE_EVERY: Duration = Duration::from_secs(60);
+
+/// Who a client is that shows no credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutCredentials {
+    /// Reaching the port is the proof.
+    Administrator,
+    Anonymous,
+}
+
+pub struct Authenticator {
+    store: Arc<dyn Store>,
+    /// `None`: the cluster's keys cannot be used, and no token of a service account counts.
+    keys: Option<Arc<ClusterKeys>>,
+    files: StaticTokens,
+    remembered: Remembered,
+    administrator: Arc<Identity>,
+    anonymous: Arc<Identity>,
+    told: Mutex<BTreeMap<&'static str, Instant>>,
+}
+
+/// Why a token is nobody's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No part of this server knows the token.
+    Unknown,
+    /// The kind of the credential, for the log, and the reason.
+    Because(&'static str, String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Unknown => f.write_str("invalid bearer token"),
+            Refused::Because(_, why) => write!(f, "[invalid bearer token, {why}]"),
+        }
+    }
+}
+
+/// A token that was found good.
+pub struct Accepted {
+    pub identity: Arc<Identity>,
+    /// Those of the wanted audiences that the token is for.
+    pub audiences: Vec<String>,
+}
+
+impl Authenticator {
+    pub fn new(store: Arc<dyn Store>, keys: Option<Arc<ClusterKeys>>) -> Authenticator {
+        Authenticator {
+            store,
+            keys,
+            files: StaticTokens::default(),
+            remembered: Remembered::default(),
+            administrator: Arc::new(Identity::administrator()),
+            anonymous: Arc::new(Identity::anonymous()),
+            told: Mutex::default(),
+        }
+    }
+
+    /// The time for ends that somebody asked for.
+    pub fn now(&self) -> Time {
+        self.keys.as_ref().map_or_else(wall_clock, |keys| keys.now())
+    }
+
+    /// For a port.
+    pub fn identifying(self: &Arc<Authenticator>, without: WithoutCredentials) -> Identify {
+        let authenticator = self.clone();
+        Arc::new(move |sender| authenticator.identify(sender, without))
+    }
+
+    /// Who sends a request. A client that shows something wrong is nobody, however open the port is.
+    pub fn identify(
+        &self,
+        sender: &RequestSender<'_>,
+        without: WithoutCredentials,
+    ) -> Result<Arc<Identity>, Unidentified> {
+        self.shown(sender, without).map_err(|refused| {
+            self.tell(sender, &refused);
+            Unidentified("Unauthorized".to_owned())
+        })
+    }
+
+    /// A certificate comes first, and whoever it names is not asked for a token.
+    fn shown(&self, sender: &RequestSender<'_>, without: WithoutCredentials) -> Result<Arc<Identity>, Refused> {
+        if let Some(certificate) = sender.certificate
+            && let Some(identity) = certificate::identity(certificate)
+        {
+            if self.is_revoked(&certificate.serial) {
+                let why = format!("the certificate of {:?} was revoked", certificate.common_name);
+                return Err(Refused::Because("a certificate", why));
+            }
+            return Ok(Arc::new(identity));
+        }
+        let token = presented::token(sender.headers).map_err(|why| Refused::Because("a token", why.to_owned()))?;
+        match (token, without) {
+            (Some(token), _) => self.token(&token, &own_audience()).map(|accepted| accepted.identity),
+            (None, WithoutCredentials::Administrator) => Ok(self.administrator.clone()),
+            (None, WithoutCredentials::Anonymous) => Ok(self.anonymous.clone()),
+        }
+    }
+
+    /// Whose a token is. `wanted`: the audiences, of which one must be the token's.
+    pub fn token(&self, token: &str, wanted: &[String]) -> Result<Accepted, Refused> {
+        let (hash, now) = (Sha256::digest(token).into(), self.now());
+        let here = wanted.iter().any(|audience| audience == ISSUER);
+        let accepted = |identity| Ok(Accepted { identity, audiences: own_audience() });
+        // Whatever is known by itself is for this cluster alone.
+        if here
+            && let Some((id, secret)) = files::parts(token)
+            && let Some(identity) = self.of_file(id, secret, now)?
+        {
+            return accepted(identity);
+        }
+        if here
+            && let Some((id, secret)) = bootstrap::parts(token)
+            && let Some(identity) = self.of_bootstrap(id, secret, now)?
+        {
+            return accepted(identity);
+        }
+        let signed = self.signed(token, &hash)?;
+        let because = |why| Refused::Because("a service account token", why);
+        let audiences = signed.verified.audiences(wanted).map_err(because)?;
+        account::check(&signed.verified, &hash, now, &|key| self.look(key)).map_err(because)?;
+        Ok(Accepted { identity: signed.identity.clone(), audiences })
+    }
+
+    /// Whether the credential behind an identity still counts: for streams that were begun with it.
+    pub fn still_valid(&self, identity: &Identity) -> bool {
+        let now = self.now();
+        match Credential::behind(identity) {
+            Ok(None) => true,
+            Err(_) => false,
+            Ok(Some(Credential::Account { verified, hash })) => {
+                account::check(&verified, &hash, now, &|key| self.look(key)).is_ok()
+            }
+            Ok(Some(Credential::File { id, hash })) => matches!(self.of_file(&id, hash, now), Ok(Some(_))),
+            Ok(Some(Credential::Bootstrap { id, hash })) => matches!(self.of_bootstrap(&id, hash, now), Ok(Some(_))),
+            Ok(Some(Credential::Certificate { serial, .. })) => !self.is_revoked(&serial),
+        }
+    }
+
+    /// After a change of the keys that sign tokens.
+    pub fn keys_changed(&self) {
+        self.remembered.forget();
+    }
+
+    fn of_file(&self, id: &str, hash: [u8; 32], now: Time) -> Result<Option<Arc<Identity>>, Refused> {
+        let Some(keys) = &self.keys else { return Ok(None) };
+        let found = self.files.identity(keys, (id, &hash), now);
+        let found = found.map_err(|why| Refused::Because("a token of a file", why))?;
+        Ok(found.map(|identity| Arc::new(Credential::File { id: id.to_owned(), hash }.of(identity))))
+    }
+
+    /// Without keys nobody knows which certificates were revoked.
+    fn is_revoked(&self, serial: &[u8]) -> bool {
+        self.keys.as_ref().is_none_or(|keys| keys.is_revoked(serial))
+    }
+
+    fn of_bootstrap(&self, id: &str, hash: [u8; 32], now: Time) -> Result<Option<Arc<Identity>>, Refused> {
+        let found = bootstrap::identity((id, &hash), now, &|key| self.look(key));
+        let found = found.map_err(|why| Refused::Because("a bootstrap token", why))?;
+        Ok(found.map(|identity| Arc::new(Credential::Bootstrap { id: id.to_owned(), hash }.of(identity))))
+    }
+
+    fn signed(&self, token: &str, hash: &[u8; 32]) -> Result<Arc<Signed>, Refused> {
+        if let Some(signed) = self.remembered.get(hash) {
+            return Ok(signed);
+        }
+        let because = |why: &str| Refused::Because("a service account token", why.to_owned());
+        let Some(keys) = &self.keys else {
+            return Err(because("this cluster's signing key cannot be used, see the master's log"));
+        };
+        let verified = keys.claims(token).map_err(|unverified| match unverified {
+            Unverified::Foreign => Refused::Unknown,
+            Unverified::Wrong(why) => because(why),
+        })?;
+        let signed = Arc::new(Signed::new(verified, hash));
+        self.remembered.put(*hash, signed.clone());
+        Ok(signed)
+    }
+
+    fn look(&self, key: &Key) -> Result<Option<Stored>, String> {
+        self.store.get(key).map_err(|damaged| format!("{key} cannot be read: {}", damaged.why))
+    }
+
+    /// The client is told nothing but that it is nobody; the keeper hears why.
+    fn tell(&self, sender: &RequestSender<'_>, refused: &Refused) {
+        let (kind, why) = match refused {
+            Refused::Unknown => ("an unknown token", "nobody knows it"),
+            Refused::Because(kind, why) => (*kind, why.as_str()),
+        };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.get(kind).is_some_and(|at| at.elapsed() < LINE_EVERY) {
+            return;
+        }
+        told.insert(kind, Instant::now());
+        let from = match sender.caller {
+            Caller::Network { address } => address.ip().to_string(),
+            Caller::Local => "a Unix socket".to_owned(),
+        };
+        log::warn!("{kind} from {from} is refused: {why}");
+    }
+}
+
+fn own_audience() -> Vec<String> {
+    vec![ISSUER.to_owned()]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! The folder `keys` of a data directory: the keys and lists of the cluster, for the owner of the directory alone.
+//!
+//! A file is written beside its place, synced and renamed, so that a power cut leaves the old content or the new. The
+//! store knows nothing of this folder.
+
+use crate::store::is_key_name;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+pub const FOLDER: &str = "keys";
+/// Bytes of a file: the longest list takes some megabytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// What a file is called until it is whole.
+const PARTIAL: &str = ".partial";
+/// Held while a list is read, changed and written.
+const LOCK: &str = "lock";
+
+/// A file that a keeper has named.
+pub fn read_any(path: &Path) -> Result<String, String> {
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let mut text = String::new();
+    File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text)).map_err(failed)?;
+    Ok(text)
+}
+
+/// The folder, which need not be there yet.
+#[derive(Clone, Debug)]
+pub struct KeyFolder {
+    path: PathBuf,
+}
+
+/// Whether a file is the one that was read: its number, time and length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp(Option<(u64, i64, i64, u64)>);
+
+impl Stamp {
+    pub fn of(path: &Path) -> Stamp {
+        Stamp(fs::metadata(path).ok().map(|found| (found.ino(), found.mtime(), found.mtime_nsec(), found.size())))
+    }
+}
+
+impl KeyFolder {
+    pub fn of(data_dir: &Path) -> KeyFolder {
+        KeyFolder { path: data_dir.join(FOLDER) }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    pub fn stamp(&self, name: &str) -> Stamp {
+        Stamp::of(&self.path(name))
+    }
+
+    /// `None`: there is no such file. Whatever else keeps it from being read is an error: unknown is not absent.
+    pub fn read(&self, name: &str) -> Result<Option<String>, String> {
+        let path = self.path(name);
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(error)),
+            Ok(file) => {
+                let mut text = String::new();
+                file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+                match text.len() as u64 > FILE_BYTES_MAX {
+                    true => Err(format!("{}: it has more than {FILE_BYTES_MAX} bytes", path.display())),
+                    false => Ok(Some(text)),
+                }
+            }
+        }
+    }
+
+    /// Puts a file in its place, durable when this returns.
+    pub fn write(&self, name: &str, text: &str) -> Result<(), String> {
+        self.make()?;
+        let (path, partial) = (self.path(name), self.path(&format!("{name}{PARTIAL}")));
+        let written = (|| {
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            File::open(&self.path)?.sync_all()
+        })();
+        written.map_err(|error| format!("write {}: {error}", path.display()))
+    }
+
+    /// Makes the folder, and closes it to others.
+    fn make(&self) -> Result<(), String> {
+        let failed = |error: io::Error| format!("make {}: {error}", self.path.display());
+        match DirBuilder::new().mode(0o700).create(&self.path) {
+            Ok(()) => {
+                let above = self.path.parent().unwrap_or(Path::new("/"));
+                File::open(above).and_then(|above| above.sync_all()).map_err(failed)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::set_permissions(&self.path, Permissions::from_mode(0o700)).map_err(failed)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Reads a list, lets `change` change it, and writes it where it gives a text. Nobody else changes it meanwhile.
+    pub fn update<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&str) -> Result<(Option<String>, T), String>,
+    ) -> Result<T, String> {
+        self.make()?;
+        let path = self.path(LOCK);
+        let failed = |error: io::Error| format!("lock {}: {error}", path.display());
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock = lock.map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let text = self.read(name)?.unwrap_or_default();
+        let (text, value) = change(&text).map_err(|why| format!("{}: {why}", self.path(name).display()))?;
+        if let Some(text) = text {
+            self.write(name, &text)?;
+        }
+        Ok(value)
+    }
+
+    /// Every file, for a backup: name and content. Nothing where there is no folder.
+    pub fn all(&self) -> Result<Vec<(String, String)>, String> {
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|error| format!("{}: {error}", self.path.display()))?,
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| format!("{}: {error}", self.path.display()))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name == LOCK || name.ends_with(PARTIAL) || !is_key_name(&name) {
+                continue;
+            }
+            if let Some(text) = self.read(&name)? {
+                files.push((name, text));
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_for_their_owner_alone() {
+        let dir = std::env::temp_dir().join(format!("coracle-keys-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("ours");
+        let folder = KeyFolder::of(&dir);
+        assert_eq!((folder.read("a"), folder.all()), (Ok(None), Ok(Vec::new())));
+        folder.write("a", "one").expect("written");
+        let before = folder.stamp("a");
+        fs::set_permissions(dir.join(FOLDER), Permissions::from_mode(0o755)).expect("ours");
+        folder.write("a", "two").expect("written");
+        assert_ne!(folder.stamp("a"), before);
+        let mode = |path: PathBuf| fs::metadata(path).expect("there").mode() & 0o777;
+        assert_eq!((mode(dir.join(FOLDER)), mode(folder.path("a"))), (0o700, 0o600));
+        let changed = folder.update("a", |text| Ok((Some(format!("{text} three")), text.len())));
+        assert_eq!(changed, Ok(3));
+        assert_eq!(folder.all(), Ok(vec![("a".to_owned(), "two three".to_owned())]));
+        // A file that is there and cannot be read is not absent.
+        fs::create_dir(folder.path("b")).expect("ours");
+        assert!(folder.read("b").is_err() && folder.all().is_err());
+        fs::remove_dir_all(&dir).expect("ours");
+    }
+}

@@ -1,0 +1,152 @@
+//! The ports of a master: root's socket, the plain port of this host, and the secure port.
+//!
+//!     socket          root and the master's user; the administrator, unless credentials say otherwise
+//!     plain port      programs of this host; the same
+//!     secure port     TLS: whoever the credentials say, else anonymous
+//!
+//! One handler answers all ports.
+
+use crate::agents::Agents;
+use crate::authenticate::{Authenticator, WithoutCredentials};
+use crate::cluster_keys::ClusterKeys;
+use crate::config::{Config, SecureClients};
+use crate::own_peers::OwnPeers;
+use crate::secure_port::{SecureParts, SecurePort, SecureState, key_set};
+use coracle_http::local::{LocalPlane, LocalPort};
+use coracle_http::network::{self, AdmitsAddress, Identify, NetworkPlane, Port, TlsPort};
+use coracle_http::{Caller, Handler, Limits, LocalLimits, Method, Request, TlsKeys, local};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The limits of each port of the network.
+pub const LIMITS: Limits = Limits::EDGE;
+/// An agent that writes its Node may serve pods of a range that is not known yet.
+const NODES: &str = "/api/v1/nodes";
+
+pub struct Doors {
+    local: LocalPlane,
+    plain: Option<NetworkPlane>,
+    secure: Option<SecurePort>,
+}
+
+/// What the ports serve, and how they know clients.
+pub struct DoorParts<'a> {
+    pub config: &'a Config,
+    pub plain: Option<TcpListener>,
+    pub handler: Handler,
+    pub authenticator: Arc<Authenticator>,
+    /// None: the keys cannot be used, so that there is no secure port.
+    pub keys: Option<Arc<ClusterKeys>>,
+    pub agents: Agents,
+    pub state: Arc<SecureState>,
+}
+
+impl Doors {
+    /// Opens all ports, or none. A secure port that cannot be opened is no error.
+    pub fn open(mut parts: DoorParts<'_>) -> Result<Doors, String> {
+        let peers = own_peers(&parts)?;
+        let handler = telling(parts.handler.clone(), peers.clone());
+        let identify = parts.authenticator.identifying(WithoutCredentials::Administrator);
+        let root = LocalPort { identify: identify.clone(), ..LocalPort::of_root(LocalLimits::HOST) };
+        let local = local::start(&parts.config.admin_socket, handler.clone(), root)
+            .map_err(|error| format!("--admin-socket {}: {error}", parts.config.admin_socket.display()))?;
+        let plain = parts.plain.take().map(|listener| plain(listener, handler.clone(), identify)).transpose();
+        let mut doors = Doors { local, plain: None, secure: None };
+        let secure = plain.and_then(|plain| {
+            doors.plain = plain;
+            peers.map(|peers| secure(&parts, handler, peers)).transpose()
+        });
+        match secure {
+            Ok(secure) => Ok(Doors { secure: secure.flatten(), ..doors }),
+            Err(why) => {
+                doors.stop();
+                Err(why)
+            }
+        }
+    }
+
+    /// The address of the plain port.
+    pub fn plain_address(&self) -> Option<SocketAddr> {
+        self.plain.as_ref().map(|plane| plane.address)
+    }
+
+    /// The address of the secure port.
+    pub fn secure_address(&self) -> Option<SocketAddr> {
+        self.secure.as_ref().and_then(SecurePort::address)
+    }
+
+    pub fn stop(self) {
+        self.secure.into_iter().for_each(SecurePort::stop);
+        self.plain.into_iter().for_each(NetworkPlane::stop);
+        self.local.stop();
+    }
+}
+
+fn own_peers(parts: &DoorParts<'_>) -> Result<Option<Arc<OwnPeers>>, String> {
+    if parts.config.secure_listen.is_none() {
+        return Ok(None);
+    }
+    let started = OwnPeers::start(parts.agents.clone());
+    started.map(|peers| Some(Arc::new(peers))).map_err(|error| format!("start a thread for --secure-listen: {error}"))
+}
+
+/// The handler, which also tells `peers` that an agent of this host has written its Node.
+fn telling(handler: Handler, peers: Option<Arc<OwnPeers>>) -> Handler {
+    let Some(peers) = peers else { return handler };
+    Arc::new(move |request: Request| {
+        if request.caller == Caller::Local && request.method != Method::GET && request.target.path().starts_with(NODES)
+        {
+            peers.look();
+        }
+        handler(request)
+    })
+}
+
+fn plain(listener: TcpListener, handler: Handler, identify: Identify) -> Result<NetworkPlane, String> {
+    let port = Port { identify, ..Port::of_this_host(LIMITS) };
+    let plane = network::start(listener, handler, port).map_err(|error| format!("serve on --listen: {error}"))?;
+    log::warn!("http://{} takes every request without credentials for one of system:admin", plane.address);
+    Ok(plane)
+}
+
+fn secure(parts: &DoorParts<'_>, handler: Handler, peers: Arc<OwnPeers>) -> Result<Option<SecurePort>, String> {
+    let Some(address) = parts.config.secure_listen else { return Ok(None) };
+    let Some(keys) = parts.keys.clone() else {
+        parts.state.note(address, Some(format!("--secure-listen {address}: the keys of the cluster cannot be used")));
+        return Ok(None);
+    };
+    let theirs = keys.clone();
+    let clock = Arc::new(move || Duration::from_secs(u64::try_from(theirs.now().seconds()).unwrap_or_default()));
+    let tls = match key_set(&keys, |set| TlsKeys::new(set, clock).map_err(|error| error.to_string())) {
+        Ok(tls) => Arc::new(tls),
+        Err(why) => {
+            parts.state.note(address, Some(format!("--secure-listen {address}: {why}")));
+            return Ok(None);
+        }
+    };
+    let (revoked, authenticator, over) = (keys.clone(), parts.authenticator.clone(), keys.clone());
+    let tls_port =
+        TlsPort { keys: tls.clone(), is_revoked: Arc::new(move |certificate| revoked.is_revoked(&certificate.serial)) };
+    let identify = authenticator.identifying(WithoutCredentials::Anonymous);
+    let admits: AdmitsAddress = match parts.config.secure_clients {
+        SecureClients::Host => Arc::new(move |peer| peers.admits(peer)),
+        SecureClients::Network => Arc::new(|_| true),
+    };
+    let port = Port { admits, ..Port::secure(LIMITS, identify, tls_port) };
+    let config = parts.config.clone();
+    let secure = SecurePort::start(SecureParts {
+        address,
+        handler,
+        port,
+        tls,
+        keys,
+        names: Box::new(move || crate::server_names(&config)),
+        is_over: Box::new(move |identity, certificate| {
+            certificate.is_some_and(|certificate| over.is_revoked(&certificate.serial))
+                || !authenticator.still_valid(identity)
+        }),
+        state: parts.state.clone(),
+    });
+    secure.map(Some).map_err(|error| format!("start a thread for --secure-listen: {error}"))
+}

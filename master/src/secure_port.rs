@@ -1,0 +1,180 @@
+//! The secure port: TLS for programs and pods of this host and, where the configuration says so, for the network.
+//!
+//!     settings -> listen, again every `RETRY` while another program has the port -> coracle_http::network
+//!     every `LOOK`: requests in progress whose credential ended
+//!     every `SLOW_LOOK`: the names of this host, and the files of the certificate
+//!
+//! A port that cannot be opened is no reason to serve nothing: `SecureState` says why, for `status`.
+
+use crate::cluster_keys::ClusterKeys;
+use crate::cluster_keys::files::Stamp;
+use crate::cluster_keys::names::ServerNames;
+use coracle_http::network::{self, NetworkPlane, Port};
+use coracle_http::{ClientCertificate, Handler, Identity, KeySet, Sessions, TlsKeys};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The pause before the next attempt to open the port.
+const RETRY: Duration = Duration::from_secs(10);
+/// A credential that ended is noticed after this time, also on a connection that is silent.
+const LOOK: Duration = Duration::from_secs(5);
+/// A changed address of this host is noticed after this many looks: ten minutes.
+const SLOW_LOOKS: u32 = 120;
+
+/// What the port is made of.
+pub struct SecureParts {
+    pub address: SocketAddr,
+    pub handler: Handler,
+    pub port: Port,
+    pub tls: Arc<TlsKeys>,
+    pub keys: Arc<ClusterKeys>,
+    /// The names of this host at this moment.
+    pub names: Box<dyn Fn() -> ServerNames + Send>,
+    pub is_over: IsOver,
+    pub state: Arc<SecureState>,
+}
+
+/// Whether the credential of a request in progress has ended.
+pub type IsOver = Box<dyn Fn(&Identity, Option<&ClientCertificate>) -> bool + Send>;
+
+/// Why the port is not open. `None`: it is, or nobody asked for it.
+#[derive(Default)]
+pub struct SecureState(Mutex<Option<String>>);
+
+impl SecureState {
+    pub fn trouble(&self) -> Option<String> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says a trouble once in the log, and its end.
+    pub fn note(&self, address: SocketAddr, found: Option<String>) {
+        let mut known = self.lock();
+        if *known == found {
+            return;
+        }
+        match &found {
+            Some(why) => log::error!("{why}"),
+            None => log::info!("serving on https://{address}"),
+        }
+        *known = found;
+    }
+}
+
+/// A secure port and the thread that looks after it.
+pub struct SecurePort {
+    stop: SyncSender<()>,
+    thread: JoinHandle<()>,
+    address: Option<SocketAddr>,
+}
+
+impl SecurePort {
+    /// Opens the port at once where that is possible; the thread tries again where it is not.
+    pub fn start(parts: SecureParts) -> io::Result<SecurePort> {
+        let plane = open(&parts);
+        let address = plane.as_ref().map(|plane| plane.address);
+        let (stop, stopped) = sync_channel(1);
+        let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(move || {
+            let plane = keep(&parts, plane, &stopped);
+            plane.into_iter().for_each(NetworkPlane::stop);
+        })?;
+        Ok(SecurePort { stop, thread, address })
+    }
+
+    /// The address that was opened at the start.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Requests in flight are answered, watches end.
+    pub fn stop(self) {
+        drop(self.stop);
+        if self.thread.join().is_err() {
+            log::error!("the thread of the secure port had panicked");
+        }
+    }
+}
+
+fn open(parts: &SecureParts) -> Option<NetworkPlane> {
+    let opened = network::listen(parts.address)
+        .and_then(|listener| network::start(listener, parts.handler.clone(), parts.port.clone()));
+    let shown = parts.address;
+    match opened {
+        Ok(plane) => {
+            parts.state.note(plane.address, None);
+            log::info!("serving on https://{}", plane.address);
+            Some(plane)
+        }
+        Err(error) => {
+            let remedy = match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    format!("; `ss -lntp sport = :{}` names the program that has it", shown.port())
+                }
+                _ => String::new(),
+            };
+            parts.state.note(shown, Some(format!("--secure-listen {shown}: {error}{remedy}")));
+            None
+        }
+    }
+}
+
+/// Runs until the sender of `stopped` is gone.
+fn keep(parts: &SecureParts, mut plane: Option<NetworkPlane>, stopped: &Receiver<()>) -> Option<NetworkPlane> {
+    let mut seen = parts.keys.server_stamp();
+    let mut looks = 0;
+    loop {
+        let pause = if plane.is_some() { LOOK } else { RETRY };
+        match stopped.recv_timeout(pause) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return plane,
+        }
+        if plane.is_none() {
+            plane = open(parts);
+        }
+        end_what_is_over(&parts.port.sessions, &parts.is_over);
+        looks += 1;
+        if looks >= SLOW_LOOKS {
+            looks = 0;
+            if let Err(why) = parts.keys.renew_server(&(parts.names)()) {
+                log::warn!("the server's certificate is not made anew: {why}");
+            }
+        }
+        let stamp = parts.keys.server_stamp();
+        if stamp != seen {
+            seen = stamp;
+            take_up(parts);
+        }
+    }
+}
+
+fn end_what_is_over(sessions: &Sessions, is_over: &IsOver) {
+    if sessions.is_empty() {
+        return;
+    }
+    let ended = sessions.end_where(is_over);
+    if ended > 0 {
+        log::info!("{ended} requests in progress ended: the credentials of their users count no more");
+    }
+}
+
+/// The next connections use the files as they are now.
+fn take_up(parts: &SecureParts) {
+    match key_set(&parts.keys, |set| parts.tls.replace(set).map_err(|error| error.to_string())) {
+        Ok(()) => log::info!("the secure port has new certificates"),
+        Err(why) => log::error!("the secure port goes on with the certificates that it has: {why}"),
+    }
+}
+
+/// The files of the keys, as the port takes them.
+pub fn key_set<T>(keys: &ClusterKeys, with: impl FnOnce(&KeySet<'_>) -> Result<T, String>) -> Result<T, String> {
+    let (chain, key) = keys.server()?;
+    let clients = keys.client_authorities_pem()?;
+    with(&KeySet { chain_pem: chain.as_bytes(), key_pem: key.as_bytes(), client_ca_pem: clients.as_bytes() })
+}
