@@ -22,7 +22,11 @@ pub fn secrets(pod: &Value) -> Vec<&str> {
         ];
         by_reference.chain(others).chain(projected(volume, "secret")).collect::<Vec<_>>()
     });
-    pulls.chain(in_containers(spec, "secretKeyRef", "secretRef")).chain(volumes).filter(|name| !name.is_empty()).collect()
+    pulls
+        .chain(in_containers(spec, "secretKeyRef", "secretRef"))
+        .chain(volumes)
+        .filter(|name| !name.is_empty())
+        .collect()
 }
 
 /// The ConfigMaps that a pod names, each as often as it names it.
@@ -174,7 +178,9 @@ mod tests {
             (volume(json!({"ephemeral": {}})), Some("persistentvolumeclaims (via ephemeral volumes)")),
             (volume(json!({"csi": {"driver": "a"}})), Some("csidrivers (via CSI volumes)")),
             (
-                volume(json!({"projected": {"sources": [{"downwardAPI": {}}, {"serviceAccountToken": {"path": "t"}}]}})),
+                volume(
+                    json!({"projected": {"sources": [{"downwardAPI": {}}, {"serviceAccountToken": {"path": "t"}}]}}),
+                ),
                 Some("serviceaccounts (via projected volumes)"),
             ),
             (volume(json!({"hostPath": {"path": "/"}})), None),

@@ -80,7 +80,10 @@ mod tests {
         let check = |names: &[Vec<u8>], expected: Result<&str, &'static str>| {
             let info = [tlv(INTEGER, &[0]), tlv(SEQUENCE, &names.concat()), tlv(SEQUENCE, &[])].concat();
             let der = tlv(SEQUENCE, &tlv(SEQUENCE, &info));
-            let pem = format!("-----BEGIN CERTIFICATE REQUEST-----\n{}\n-----END\u{20}CERTIFICATE REQUEST-----\n", base64::encode(&der));
+            let pem = format!(
+                "-----BEGIN CERTIFICATE REQUEST-----\n{}\n-----END\u{20}CERTIFICATE REQUEST-----\n",
+                base64::encode(&der)
+            );
             let request = json!({"spec": {"request": base64::encode(pem.as_bytes())}});
             assert_eq!(common_name(&request), expected.map(str::to_owned));
             for length in 0..der.len().min(20) {
