@@ -1,10 +1,10 @@
 //! Bindings that were made before access rules counted. Whoever could reach the master could make them then, so they
 //! give nothing until somebody takes them: `coracle-master rbac adopt`.
 //!
-//! The file `keys/adoption.json` names them by their uids. It also names objects that this version made at its first
+//! The file `keys/adoption.json` names them, with their uids. It also names objects that this version made at its first
 //! start: a store without any of them, such as a backup of an older version, begins anew. No request reaches the file.
 
-use crate::authorize::{Rbac, bootstrap};
+use crate::authorize::{Rbac, binding_id, bootstrap};
 use crate::store::{Store, Stored, locked};
 use coracle_api::meta::Resource;
 use serde::{Deserialize, Serialize};
@@ -23,9 +23,9 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Adopted {
-    /// Uids of objects that this version made.
+    /// Ids of objects that this version made.
     known: BTreeSet<String>,
-    /// Uids of bindings that do not count.
+    /// Ids of bindings that do not count.
     unadopted: BTreeSet<String>,
 }
 
@@ -50,12 +50,12 @@ impl Adoption {
             );
             None
         });
-        let made = uids(&*store, &bootstrap::resources(), true);
-        let known = read.filter(|read| made.iter().any(|uid| read.known.contains(uid)));
+        let made = ids(&*store, &bootstrap::resources(), true);
+        let known = read.filter(|read| made.iter().any(|id| read.known.contains(id)));
         let is_first = known.is_none();
         let state = known.unwrap_or_else(|| Adopted {
             known: BTreeSet::new(),
-            unadopted: uids(&*store, &bootstrap::bindings(), false),
+            unadopted: ids(&*store, &bootstrap::bindings(), false),
         });
         rbac.pass_over(state.unadopted.iter().cloned().collect());
         let adoption = Adoption { store, rbac, folder, state: Mutex::new(state), is_first };
@@ -79,7 +79,7 @@ impl Adoption {
 
     /// After the roles of every cluster are there. A quiet start writes nothing.
     pub fn settle(&self) {
-        let known = uids(&*self.store, &bootstrap::resources(), true);
+        let known = ids(&*self.store, &bootstrap::resources(), true);
         let mut state = locked(&self.state);
         if state.known != known {
             state.known = known;
@@ -96,7 +96,7 @@ impl Adoption {
         let found = bootstrap::bindings().into_iter().flat_map(|resource| self.store.list(&resource, None).items);
         let shown = |stored: Stored| {
             let object: Value = serde_json::from_slice(&stored.json).ok()?;
-            passed.contains(object["metadata"]["uid"].as_str()?).then(|| {
+            passed.contains(&id(&stored, &object)?).then(|| {
                 json!({
                     "kind": if stored.key.namespace.is_empty() { "ClusterRoleBinding" } else { "RoleBinding" },
                     "namespace": stored.key.namespace,
@@ -151,20 +151,24 @@ fn write(folder: &Path, text: &[u8]) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The uids of the objects that every cluster has, or of all others.
-fn uids(store: &dyn Store, resources: &[Resource], of_every_cluster: bool) -> BTreeSet<String> {
+fn id(stored: &Stored, object: &Value) -> Option<String> {
+    Some(binding_id(&stored.key.namespace, &stored.key.name, object["metadata"]["uid"].as_str()?))
+}
+
+/// The ids of the objects that every cluster has, or of all others.
+fn ids(store: &dyn Store, resources: &[Resource], of_every_cluster: bool) -> BTreeSet<String> {
     let own: HashSet<(Resource, String, String)> =
         bootstrap::objects().into_iter().map(|one| (one.resource, one.namespace, one.name)).collect();
     let found = resources.iter().flat_map(|resource| store.list(resource, None).items);
-    let uid = |stored: Stored| {
+    let id_of = |stored: Stored| {
         let key = (stored.key.resource.clone(), stored.key.namespace.clone(), stored.key.name.clone());
         if own.contains(&key) != of_every_cluster {
             return None;
         }
         let object: Value = serde_json::from_slice(&stored.json).ok()?;
-        object["metadata"]["uid"].as_str().map(str::to_owned)
+        id(&stored, &object)
     };
-    found.filter_map(uid).collect()
+    found.filter_map(id_of).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::request_path;
 use crate::call::{Call, Route, RouteError, Verb};
+use crate::page::ServerDocument;
 use crate::through::ProxyRequest;
 use coracle_api::meta::Resource;
 use coracle_api::selector::{self, FieldTerm, Grammar, LabelSelector};
@@ -49,10 +50,10 @@ impl Attributes {
         match route {
             Ok(Route::Object(call)) => Attributes::of_call(call, method),
             Ok(Route::ProxyRequest(through)) => Attributes::of_through(through, method),
+            Ok(Route::Page(ServerDocument::Nothing)) | Err(_) => request_path::read(method, path),
             Ok(Route::Page(_) | Route::Upkeep(_)) => {
                 Attributes::Path { verb: method.to_ascii_lowercase(), path: path.to_owned() }
             }
-            Err(_) => request_path::read(method, path),
         }
     }
 

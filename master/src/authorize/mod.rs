@@ -25,6 +25,7 @@ pub use attributes::Attributes;
 pub use chain::{Chain, MASTERS, Masters};
 pub use node::node_of;
 pub use node_pods::NodeAuthorizer;
+pub use rbac::binding_id;
 pub use rule::Rule;
 pub use stored::Rbac;
 
