@@ -36,7 +36,13 @@ const LIFE_S_MAX: u64 = 100 * 366 * 24 * 3600;
 const NAME_BYTES_MAX: usize = 256;
 const GROUPS_MAX: usize = 32;
 /// What a user's name may not begin with: such names have their own ways to a credential.
-const RESERVED: [&str; 3] = ["system:serviceaccount:", "system:node:", "system:bootstrap:"];
+const RESERVED: [&str; 5] = [
+    "system:serviceaccount:",
+    "system:node:",
+    "system:bootstrap:",
+    "front-proxy-client",
+    "kube-apiserver-kubelet-client",
+];
 
 /// One of these commands.
 #[derive(Clone, Debug, PartialEq)]

@@ -29,7 +29,6 @@ use super::watched::{cluster_of, take_node};
 use crate::facts::heard::MasterPods;
 use crate::facts::naming::{PodName, Source, Tag, fit_uid};
 use crate::facts::shown::Shown;
-use crate::facts::source_state::SourceState;
 use crate::facts::uid_set::UidSet;
 use crate::facts::view::ViewWriter;
 

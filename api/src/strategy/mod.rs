@@ -56,7 +56,7 @@ mod network;
 mod networking;
 mod node;
 pub mod owner_references;
-mod pem;
+pub mod pem;
 pub mod pod;
 pub mod pod_defaults;
 mod pod_parts;

@@ -3,7 +3,6 @@
 //! Buckets of tokens as in Kubernetes: an event takes a token of each of its buckets, and a bucket fills again at its
 //! rate. Kubernetes has no limits until somebody configures them; these are for a small host.
 
-use super::{AdmissionRequest, Refusal};
 use coracle_api::strategy::doc::text;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,14 +52,15 @@ impl Shared {
 pub struct EventKeys([String; 4]);
 
 impl EventKeys {
-    fn of(request: &AdmissionRequest<'_>, event: &Value) -> EventKeys {
+    /// `user`: who says the event.
+    pub(super) fn of(namespace: &str, user: &str, event: &Value) -> EventKeys {
         let (source, object) = (&event["source"], &event["involvedObject"]);
         let said = ["component", "host"].map(|field| text(source, field));
         let about = ["kind", "namespace", "name", "uid", "apiVersion"].map(|field| text(object, field));
         EventKeys(LIMITS.map(|limit| match limit.shared {
             Shared::Server => String::new(),
-            Shared::Namespace => request.namespace.to_owned(),
-            Shared::User => request.identity.user.clone(),
+            Shared::Namespace => namespace.to_owned(),
+            Shared::User => user.to_owned(),
             Shared::SourceAndObject => said.iter().chain(&about).copied().collect(),
         }))
     }
@@ -102,7 +102,7 @@ impl EventBuckets {
                 make_room(buckets, limit, now);
             }
             let bucket = buckets.entry(key.clone()).or_insert(Bucket { tokens: limit.burst, at: now });
-            *bucket = Bucket { tokens: bucket.filled(limit, now), at: now };
+            *bucket = Bucket { tokens: bucket.filled(limit, now), at: bucket.at.max(now) };
             if bucket.tokens < 1.0 {
                 wait_s = wait_s.max((1.0 - bucket.tokens) / limit.rate);
                 exceeded.push(format!("limit reached on type {} for key {key}", limit.shared.word()));
@@ -140,15 +140,6 @@ fn make_room(buckets: &mut BTreeMap<String, Bucket>, limit: &Limit, now: Duratio
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some seconds, and never below zero")]
 fn whole(seconds: f64) -> u32 {
     seconds.ceil().max(1.0) as u32
-}
-
-/// Refuses an event of a source that has said too much. The clock and the buckets are the registry's.
-pub(super) fn judge(request: &AdmissionRequest<'_>, event: &Value) -> Result<(), Refusal> {
-    let Some(take) = request.events else { return Ok(()) };
-    take(&EventKeys::of(request, event)).map_err(|TooManyEvents { why, retry_after_s }| Refusal::TooMany {
-        why: format!("Too many requests: {why}"),
-        retry_after_s,
-    })
 }
 
 #[cfg(test)]

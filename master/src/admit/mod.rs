@@ -20,16 +20,16 @@ mod pod;
 mod pod_security;
 pub mod quota;
 mod remarks;
+mod request;
 pub mod roles;
 mod secrets;
 mod token_volume;
 
 pub use event_rate::{EventBuckets, EventCount, EventKeys, TooManyEvents};
 pub use remarks::{Refusal, Remarks};
+pub use request::{AdmissionOperation, AdmissionOptions, AdmissionRequest, ClusterView};
 
-use crate::authorize::{Attributes, Authorizer};
-use coracle_api::kinds::Kind;
-use coracle_api::meta::{Key, Resource};
+use coracle_api::meta::Resource;
 use coracle_api::strategy::{CLIENT_SIGNER, namespace, pod_defaults, system_classes, wants_masters};
 use coracle_http::Identity;
 use serde_json::{Value, json};
@@ -41,72 +41,9 @@ const PRIORITY_CLASSES: (&str, &str) = ("scheduling.k8s.io", "priorityclasses");
 const RUNTIME_CLASSES: (&str, &str) = ("node.k8s.io", "runtimeclasses");
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// The stored objects that admission reads. `Err`: an object exists but is unreadable.
-pub trait ClusterView {
-    fn get(&self, key: &Key) -> Result<Option<Value>, String>;
-    fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Arc<Vec<Value>>, String>;
-}
-
 /// What is listed at every write of some kind: to be kept as documents between two changes.
 pub fn lists() -> [Resource; 5] {
     [RANGES, QUOTAS, resource(PRIORITY_CLASSES), resource(classes::STORAGE_CLASSES), resource(classes::INGRESS_CLASSES)]
-}
-
-/// The question about a change, like the AdmissionRequest of Kubernetes.
-#[derive(Clone)]
-pub struct AdmissionRequest<'a> {
-    pub view: &'a dyn ClusterView,
-    /// Asked about the rights that a document grants, or that its fields need.
-    pub authorizer: &'a dyn Authorizer,
-    pub kind: &'a Kind,
-    /// Empty: the object as a whole.
-    pub subresource: &'static str,
-    pub operation: AdmissionOperation,
-    pub namespace: &'a str,
-    /// Empty: the name of a new object, which stands in its document or is generated.
-    pub name: &'a str,
-    /// The stored object. None: nothing is stored, or nobody can read it.
-    pub old: Option<&'a Value>,
-    pub identity: &'a Identity,
-    /// Letters for the name of a pod's token volume. None: the pod gets no such volume.
-    pub suffix: Option<&'a dyn Fn() -> String>,
-    /// Counts an event in the buckets of its source. None: nobody counts the events of this writer.
-    pub events: Option<&'a EventCount>,
-    pub options: AdmissionOptions,
-    /// What admission says besides its judgement.
-    pub remarks: &'a Remarks,
-}
-
-/// The plugins of Kubernetes that run where somebody asks for them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AdmissionOptions {
-    /// No service takes an external address that it does not have.
-    pub deny_service_external_ips: bool,
-}
-
-impl AdmissionRequest<'_> {
-    /// Whether the client may do this, too.
-    pub fn may(&self, attributes: &Attributes) -> bool {
-        self.authorizer.authorize(attributes, self.identity).allows()
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdmissionOperation {
-    Create,
-    Update,
-    Delete,
-}
-
-impl AdmissionOperation {
-    /// As Kubernetes calls it.
-    fn wire(self) -> &'static str {
-        match self {
-            Create => "CREATE",
-            Update => "UPDATE",
-            Delete => "DELETE",
-        }
-    }
 }
 
 use AdmissionOperation::{Create, Delete, Update};
@@ -194,7 +131,7 @@ const ADMISSION: &[AdmissionRow] = &[
         &[Create],
         Mutate(|_, pod| Ok(pod_defaults::patience(&mut pod["spec"]))),
     ),
-    row("EventRateLimit", &["events", "events.events.k8s.io"], &[Create, Update], JudgeLate(event_rate::judge)),
+    row("EventRateLimit", &["events", "events.events.k8s.io"], &[Create, Update], JudgeLate(few_events)),
     row(
         "DefaultStorageClass",
         &["persistentvolumeclaims"],
@@ -295,6 +232,16 @@ fn ranges(request: &AdmissionRequest<'_>) -> Result<Arc<Vec<Value>>, String> {
     request.view.list(&RANGES, Some(request.namespace))
 }
 
+/// Refuses an event of a source that has said too much. The clock and the buckets are the registry's.
+fn few_events(request: &AdmissionRequest<'_>, event: &Value) -> Result<(), Refusal> {
+    let Some(count) = request.events else { return Ok(()) };
+    let keys = EventKeys::of(request.namespace, &request.identity.user, event);
+    count(&keys).map_err(|TooManyEvents { why, retry_after_s }| Refusal::TooMany {
+        why: format!("Too many requests: {why}"),
+        retry_after_s,
+    })
+}
+
 /// The namespaces of every cluster stay, also where nobody can read them.
 fn immortal(request: &AdmissionRequest<'_>) -> Result<(), String> {
     match namespace::PROTECTED.contains(&request.name) {
@@ -366,6 +313,7 @@ pub mod tests {
     use super::*;
     use crate::authorize::AllowAll;
     use coracle_api::kinds::Kinds;
+    use coracle_api::meta::Key;
     use std::collections::BTreeMap;
 
     /// Objects as they are given.

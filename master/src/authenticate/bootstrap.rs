@@ -78,7 +78,7 @@ fn may_be_given(group: &str) -> bool {
     let name = group.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default();
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let inner = |byte: u8| plain(byte) || byte == b':' || byte == b'-';
-    name.len() <= GROUP_LETTERS_MAX && name.bytes().all(inner) && name.bytes().last().is_some_and(plain)
+    name.len() <= GROUP_LETTERS_MAX && name.bytes().all(inner) && name.bytes().next_back().is_some_and(plain)
 }
 
 #[cfg(test)]

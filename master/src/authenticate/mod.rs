@@ -160,7 +160,7 @@ impl Authenticator {
         let signed = self.signed(token, &hash)?;
         let because = |why| Refused::Because("a service account token", why);
         let audiences = signed.verified.audiences(wanted).map_err(because)?;
-        account::check(&signed.verified, &hash, now, &|key| self.look(key)).map_err(because)?;
+        account::check(&signed.verified, &hash, now, &|key: &Key| self.look(key)).map_err(because)?;
         Ok(Accepted { identity: signed.identity.clone(), audiences })
     }
 
@@ -171,7 +171,7 @@ impl Authenticator {
             Ok(None) => true,
             Err(_) => false,
             Ok(Some(Credential::Account { verified, hash })) => {
-                account::check(&verified, &hash, now, &|key| self.look(key)).is_ok()
+                account::check(&verified, &hash, now, &|key: &Key| self.look(key)).is_ok()
             }
             Ok(Some(Credential::File { id, hash })) => matches!(self.of_file(&id, hash, now), Ok(Some(_))),
             Ok(Some(Credential::Bootstrap { id, hash })) => matches!(self.of_bootstrap(&id, hash, now), Ok(Some(_))),
@@ -197,7 +197,7 @@ impl Authenticator {
     }
 
     fn of_bootstrap(&self, id: &str, hash: [u8; 32], now: Time) -> Result<Option<Arc<Identity>>, Refused> {
-        let found = bootstrap::identity((id, &hash), now, &|key| self.look(key));
+        let found = bootstrap::identity((id, &hash), now, &|key: &Key| self.look(key));
         let found = found.map_err(|why| Refused::Because("a bootstrap token", why))?;
         Ok(found.map(|identity| Arc::new(Credential::Bootstrap { id: id.to_owned(), hash }.of(identity))))
     }

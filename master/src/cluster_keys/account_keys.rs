@@ -5,6 +5,7 @@ use super::pem::{blocks, pem};
 use super::url_safe;
 use p256::ecdsa::signature::{Signer, Verifier};
 use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
+use p256::elliptic_curve::sec1::ToSec1Point;
 use p256::pkcs8::{DecodePrivateKey, EncodePrivateKey, EncodePublicKey};
 use p256::{PublicKey, SecretKey};
 use sha2::{Digest, Sha256};

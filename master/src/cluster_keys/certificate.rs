@@ -24,7 +24,7 @@ use x509_cert::ext::pkix::{
 use x509_cert::ext::{Extension, ToExtension};
 use x509_cert::name::{Name, RdnSequence, RelativeDistinguishedName};
 use x509_cert::serial_number::SerialNumber;
-use x509_cert::spki::{SubjectPublicKeyInfo, SubjectPublicKeyInfoRef};
+use x509_cert::spki::{SubjectPublicKeyInfoOwned, SubjectPublicKeyInfoRef};
 use x509_cert::time::{Time as CertificateTime, Validity};
 
 pub const LABEL: &str = "CERTIFICATE";
@@ -48,7 +48,7 @@ pub fn serial(random: Serial) -> Serial {
 /// What is signed: everything but the issuer and the serial number.
 pub struct Leaf {
     pub subject: Name,
-    pub public_key: SubjectPublicKeyInfo,
+    pub public_key: SubjectPublicKeyInfoOwned,
     pub alternative_names: Vec<GeneralName>,
     pub usages: FlagSet<KeyUsages>,
     pub purposes: Vec<ObjectIdentifier>,
@@ -99,8 +99,8 @@ fn failed(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-pub fn public_key(key: &SigningKey) -> Result<SubjectPublicKeyInfo, String> {
-    SubjectPublicKeyInfo::from_key(key.verifying_key()).map_err(failed)
+pub fn public_key(key: &SigningKey) -> Result<SubjectPublicKeyInfoOwned, String> {
+    SubjectPublicKeyInfoOwned::from_key(key.verifying_key()).map_err(failed)
 }
 
 /// The certificate of an authority that vouches for itself.
@@ -110,10 +110,10 @@ pub fn authority(common_name: &str, number: Serial, key: &SigningKey) -> Result<
     let usages = KeyUsages::DigitalSignature | KeyUsages::KeyCertSign | KeyUsages::CRLSign;
     let issuing = AuthorityKeyIdentifier { key_identifier: Some(id.0.clone()), ..AuthorityKeyIdentifier::default() };
     let mut words = Words::of(&subject);
-    words.add(BasicConstraints { ca: true, path_len_constraint: None })?;
-    words.add(KeyUsage(usages))?;
-    words.add(id)?;
-    words.add(issuing)?;
+    words.add(&BasicConstraints { ca: true, path_len_constraint: None })?;
+    words.add(&KeyUsage(usages))?;
+    words.add(&id)?;
+    words.add(&issuing)?;
     let profile = Profile { issuer: subject.clone(), subject, extensions: words.list };
     built(profile, number, never()?, public_key, key)
 }
@@ -123,15 +123,15 @@ pub fn signed(leaf: Leaf, number: Serial, authority: &Certificate, key: &Signing
     let issuer = authority.tbs_certificate();
     let issuing = AuthorityKeyIdentifier { key_identifier: Some(id_of(authority)?.0), ..Default::default() };
     let mut words = Words::of(&leaf.subject);
-    words.add(KeyUsage(leaf.usages))?;
+    words.add(&KeyUsage(leaf.usages))?;
     if !leaf.purposes.is_empty() {
-        words.add(ExtendedKeyUsage(leaf.purposes))?;
+        words.add(&ExtendedKeyUsage(leaf.purposes))?;
     }
-    words.add(BasicConstraints { ca: false, path_len_constraint: None })?;
-    words.add(key_id(&leaf.public_key)?)?;
-    words.add(issuing)?;
+    words.add(&BasicConstraints { ca: false, path_len_constraint: None })?;
+    words.add(&key_id(&leaf.public_key)?)?;
+    words.add(&issuing)?;
     if !leaf.alternative_names.is_empty() {
-        words.add(SubjectAltName(leaf.alternative_names))?;
+        words.add(&SubjectAltName(leaf.alternative_names))?;
     }
     let validity = match leaf.not_after {
         None => never()?,
@@ -142,21 +142,21 @@ pub fn signed(leaf: Leaf, number: Serial, authority: &Certificate, key: &Signing
 }
 
 /// The extensions of one certificate.
-struct Words<'n> {
-    subject: &'n Name,
+struct Words {
+    subject: Name,
     list: Vec<Extension>,
 }
 
-impl<'n> Words<'n> {
-    fn of(subject: &'n Name) -> Words<'n> {
-        Words { subject, list: Vec::new() }
+impl Words {
+    fn of(subject: &Name) -> Words {
+        Words { subject: subject.clone(), list: Vec::new() }
     }
 
     fn add<E: ToExtension>(&mut self, word: E) -> Result<(), String>
     where
         E::Error: std::fmt::Display,
     {
-        self.list.push(word.to_extension(self.subject, &self.list).map_err(failed)?);
+        self.list.push(word.to_extension(&self.subject, &self.list).map_err(failed)?);
         Ok(())
     }
 }
@@ -165,7 +165,7 @@ fn built(
     profile: Profile,
     number: Serial,
     validity: Validity,
-    public_key: SubjectPublicKeyInfo,
+    public_key: SubjectPublicKeyInfoOwned,
     key: &SigningKey,
 ) -> Result<Vec<u8>, String> {
     let number = SerialNumber::new(&number).map_err(failed)?;
@@ -183,7 +183,7 @@ fn until(end: CertificateTime) -> Result<Validity, String> {
 }
 
 /// The mark of a public key: 20 bytes of a hash, of whichever kind (RFC 7093).
-fn key_id(public_key: &SubjectPublicKeyInfo) -> Result<SubjectKeyIdentifier, String> {
+fn key_id(public_key: &SubjectPublicKeyInfoOwned) -> Result<SubjectKeyIdentifier, String> {
     let hash = Sha256::digest(public_key.subject_public_key.raw_bytes());
     let id = x509_cert::der::asn1::OctetString::new(&hash[..20]).map_err(failed)?;
     Ok(SubjectKeyIdentifier(id))
@@ -198,7 +198,7 @@ fn id_of(authority: &Certificate) -> Result<SubjectKeyIdentifier, String> {
 }
 
 /// A server's certificate for these names.
-pub fn of_server(names: &ServerNames, public_key: SubjectPublicKeyInfo) -> Result<Leaf, String> {
+pub fn of_server(names: &ServerNames, public_key: SubjectPublicKeyInfoOwned) -> Result<Leaf, String> {
     let mut alternative_names = Vec::new();
     for dns in &names.names {
         alternative_names.push(GeneralName::DnsName(Ia5String::new(dns).map_err(|error| format!("{dns}: {error}"))?));
@@ -218,7 +218,7 @@ pub fn of_server(names: &ServerNames, public_key: SubjectPublicKeyInfo) -> Resul
 pub fn of_client(
     user: &str,
     groups: &[String],
-    public_key: SubjectPublicKeyInfo,
+    public_key: SubjectPublicKeyInfoOwned,
     not_after: Option<Duration>,
 ) -> Result<Leaf, String> {
     Ok(Leaf {
@@ -235,11 +235,17 @@ pub fn parse(der: &[u8]) -> Result<Certificate, String> {
     Certificate::from_der(der).map_err(|error| format!("it is no certificate: {error}"))
 }
 
+/// Whether a certificate names this authority as the one that signed it.
+pub fn is_by(certificate: &Certificate, authority: &Certificate) -> bool {
+    let tbs = certificate.tbs_certificate();
+    let by = tbs.get_extension::<AuthorityKeyIdentifier>().ok().flatten().and_then(|(_, id)| id.key_identifier);
+    let is_by = by.is_some() && by == id_of(authority).ok().map(|id| id.0);
+    is_by && tbs.issuer() == authority.tbs_certificate().subject()
+}
+
 /// Whether a server's certificate is by this authority and for exactly these names.
 pub fn is_current(certificate: &Certificate, authority: &Certificate, names: &ServerNames) -> bool {
     let tbs = certificate.tbs_certificate();
-    let by = tbs.get_extension::<AuthorityKeyIdentifier>().ok().flatten().and_then(|(_, id)| id.key_identifier);
-    let by_this = by.is_some() && by == id_of(authority).ok().map(|id| id.0);
     let said = tbs.get_extension::<SubjectAltName>().ok().flatten().map(|(_, said)| said.0).unwrap_or_default();
     let (mut dns, mut addresses) = (Vec::new(), Vec::new());
     for one in &said {
@@ -249,8 +255,7 @@ pub fn is_current(certificate: &Certificate, authority: &Certificate, names: &Se
             _ => return false,
         }
     }
-    by_this
-        && tbs.issuer() == authority.tbs_certificate().subject()
+    is_by(certificate, authority)
         && dns.iter().copied().eq(names.names.iter().map(String::as_str))
         && addresses.iter().eq(&names.addresses)
 }

@@ -15,6 +15,7 @@ pub mod host;
 pub mod issued;
 pub mod issuer;
 pub mod names;
+mod own_clients;
 pub mod pem;
 pub mod request;
 pub mod revoked;
@@ -39,6 +40,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use x509_cert::Certificate;
 use x509_cert::der::Encode;
+
+pub use self::own_clients::OwnClient;
 
 pub const AUTHORITY: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";

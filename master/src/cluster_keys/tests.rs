@@ -11,6 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A directory of its own, which goes with the value.
 struct Place(PathBuf);
@@ -45,7 +46,8 @@ impl Drop for Place {
 
 /// Keys of a cluster of their own. Their folder is gone: what they hold in memory alone can be asked.
 pub fn keys(name: &str) -> ClusterKeys {
-    let place = Place::new(name);
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let place = Place::new(&format!("{name}-{}", MADE.fetch_add(1, Ordering::Relaxed)));
     let entropy = Entropy::open().expect("a random device");
     make_missing(&KeyFolder::of(&place.0), &entropy).expect("room");
     ClusterKeys::of_directory(place.options(&[])).expect("they are there")
@@ -228,6 +230,20 @@ fn what_nobody_knows_is_not_to_be_deleted() {
     assert!(store.frozen().is_some() && why.starts_with("secrets/kube-system/coracle-ca: wal/"), "{why}");
     assert!(why.contains("store salvage") && !why.contains("delete"), "{why}");
     assert!(!place.0.join("keys").exists(), "no new identity is made");
+}
+
+#[test]
+fn the_master_has_names_of_its_own() {
+    let place = Place::new("own");
+    let (_store, registry) = registry(&place.0);
+    let open = || ClusterKeys::open(&registry, place.options(&[])).expect("opened");
+    let first = open().own_client(OwnClient::Kubelet).expect("made");
+    assert_eq!(open().own_client(OwnClient::Kubelet), Ok(first.clone()));
+    assert_ne!(open().own_client(OwnClient::Extension).expect("made"), first);
+    for file in [AUTHORITY, AUTHORITY_KEY] {
+        fs::remove_file(place.0.join("keys").join(file)).expect("ours");
+    }
+    assert_ne!(open().own_client(OwnClient::Kubelet), Ok(first), "the authority is another");
 }
 
 #[test]

@@ -19,8 +19,8 @@ use std::process::Command;
 
 /// Root's kubeconfig.
 pub const ADMIN_FILE: &str = "/etc/coracle/admin.kubeconfig";
-/// The server on its own host.
-const SERVER: &str = "https://127.0.0.1:6443";
+/// The server on its own host, where the configuration names no secure port.
+const SERVER: &str = "127.0.0.1:6443";
 
 pub fn run(config: &Config, deed: &Credentials) -> Result<Outcome, String> {
     match deed {
@@ -82,13 +82,22 @@ fn kubeconfig(config: &Config, wish: &KubeconfigWish) -> Result<String, String> 
     as_owner(config, |keys| {
         let (certificate, key) = keys.sign_client(&wish.user, &wish.groups, wish.life)?;
         Ok(credentials::kubeconfig(&KubeconfigParts {
-            server: wish.server.as_deref().unwrap_or(SERVER),
+            server: &wish.server.clone().unwrap_or_else(|| own_server(config)),
             authority: keys.authority(),
             user: &wish.user,
             certificate: &certificate,
             key: &key,
         }))
     })
+}
+
+/// Where a client on this host reaches the server.
+fn own_server(config: &Config) -> String {
+    match config.secure_listen {
+        Some(address) if address.ip().is_unspecified() => format!("https://127.0.0.1:{}", address.port()),
+        Some(address) => format!("https://{address}"),
+        None => format!("https://{SERVER}"),
+    }
 }
 
 /// Writes root's kubeconfig, unless the one that is there counts.
@@ -98,7 +107,8 @@ fn write_admin(config: &Config, wish: &KubeconfigWish, path: &Path) -> Result<&'
         _ => Some(read_any(path)?),
     };
     let asks_for_more = wish.server.is_some() || wish.life.is_some();
-    if let Some(there) = there.filter(|_| !asks_for_more)
+    let is_for_this_port = |there: &String| there.contains(&format!("server: \"{}\"\n", own_server(config)));
+    if let Some(there) = there.filter(|there| !asks_for_more && is_for_this_port(there))
         && as_owner(config, |keys| Ok(counts(keys, &there)))?
     {
         return Ok("");

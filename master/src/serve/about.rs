@@ -27,9 +27,9 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
             return Ok(serve.metrics.answer(&*serve.registry.store, kinds, trouble.as_deref()));
         }
         ServerDocument::Nothing => return Ok(nothing()),
-        ServerDocument::Issuer => return issuer(serve, "application/json", |_| issuer::configuration()),
+        ServerDocument::Issuer => return of_issuer(serve, "application/json", |_| issuer::configuration()),
         ServerDocument::KeySet => {
-            return issuer(serve, issuer::KEY_SET_TYPE, |keys| issuer::key_set(&keys.verifying()));
+            return of_issuer(serve, issuer::KEY_SET_TYPE, |keys| issuer::key_set(&keys.verifying()));
         }
         ServerDocument::Versions => return listed(kinds, true, headers),
         ServerDocument::Groups => return listed(kinds, false, headers),
@@ -55,7 +55,7 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
 }
 
 /// A document for whoever verifies this cluster's tokens elsewhere: an hour old it is still good.
-fn issuer(
+fn of_issuer(
     serve: &Serve,
     content_type: &'static str,
     document: impl Fn(&ClusterKeys) -> Value,

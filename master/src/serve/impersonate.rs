@@ -35,7 +35,8 @@ pub fn acting(serve: &Serve, attributes: &Attributes, request: &Request) -> Resu
     let Some(wanted) = wanted(&request.headers).map_err(Fault::bad_request)? else { return Ok(None) };
     let (client, authorizer) = (&*request.identity, &*serve.authorizer);
     let attempt = Attempt { wanted: &wanted, attributes, client, authorizer };
-    let (identity, mode) = attempt.decide(serve.impersonations.last(&client.user))?;
+    let (identity, mode) =
+        attempt.decide(serve.impersonations.last(&client.user)).map_err(|status| Fault::from(*status))?;
     serve.impersonations.note(&client.user, mode);
     let mut headers = request.headers.clone();
     let asked: Vec<HeaderName> =

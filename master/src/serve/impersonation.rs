@@ -95,7 +95,7 @@ pub struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// The user that the client becomes, and by which mode. `first`: the mode that this client was allowed last.
-    pub fn decide(&self, first: Option<Mode>) -> Result<(Identity, Mode), Status> {
+    pub fn decide(&self, first: Option<Mode>) -> Result<(Identity, Mode), Box<Status>> {
         let mut refusal = None;
         for mode in first.into_iter().chain(MODES.into_iter().filter(|mode| Some(*mode) != first)) {
             if !self.applies(mode) {
@@ -106,7 +106,7 @@ impl Attempt<'_> {
                 Err(why) => refusal = refusal.or(Some(why)),
             }
         }
-        Err(refusal.map_or_else(|| Status::internal_error("no way to act as another user is known"), |why| *why))
+        Err(refusal.unwrap_or_else(|| Box::new(Status::internal_error("no way to act as another user is known"))))
     }
 
     fn applies(&self, mode: Mode) -> bool {

@@ -613,4 +613,117 @@ mod tests {
             refused
         );
     }
+
+    /// The answer to somebody: its code, its message, its warnings.
+    fn by(
+        serve: &Serve,
+        identity: &Identity,
+        (method, path): (Method, &str),
+        body: &serde_json::Value,
+    ) -> (u16, String, String) {
+        let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))].into_iter().collect();
+        let (target, body) = (path.parse().expect("a path"), body.to_string().into());
+        let identity = Arc::new(identity.clone());
+        let answer = serve.answer(&Request { method, target, headers, body, caller: Caller::Local, identity });
+        let warnings = answer.headers.get_all(header::WARNING).iter().filter_map(|value| value.to_str().ok());
+        let warnings = warnings.collect::<Vec<_>>().join("\n");
+        let Body::Whole(whole) = answer.body else { panic!("{path}: the answer is whole") };
+        let whole: serde_json::Value = serde_json::from_slice(&whole).expect("JSON");
+        (answer.status.as_u16(), whole["message"].as_str().unwrap_or_default().to_owned(), warnings)
+    }
+
+    #[test]
+    fn levels_of_pod_security_reach_clients() {
+        let (serve, _) = serve();
+        let admin = Identity::administrator();
+        let ask = |method: Method, path: &str, body: serde_json::Value| by(&serve, &admin, (method, path), &body);
+        let level =
+            |level: &str| json!({"metadata": {"name": "n", "labels": {"pod-security.kubernetes.io/enforce": level}}});
+        let pod = |name: &str| {
+            json!({"metadata": {"name": name}, "spec": {"automountServiceAccountToken": false, "containers": [
+                {"name": "c", "image": "i", "securityContext": {"privileged": true}}]}})
+        };
+        let (code, why, _) = ask(Method::POST, "/api/v1/namespaces", level("nope"));
+        assert_eq!(code, 422, "{why}");
+        assert!(why.ends_with("Invalid value: \"nope\": must be one of privileged, baseline, restricted"), "{why}");
+        assert_eq!(ask(Method::POST, "/api/v1/namespaces", level("privileged")).0, 201);
+        assert_eq!(ask(Method::POST, "/api/v1/namespaces/n/pods", pod("before")).0, 201);
+        let (code, _, warnings) = ask(Method::PATCH, "/api/v1/namespaces/n", level("baseline"));
+        let told = "299 - \"existing pods in namespace \\\"n\\\" violate the new PodSecurity enforce level \
+                    \\\"baseline:latest\\\"\"\n299 - \"before: privileged\"";
+        assert_eq!((code, warnings.as_str()), (200, told));
+        let (code, why, _) = ask(Method::POST, "/api/v1/namespaces/n/pods", pod("after"));
+        assert_eq!(code, 403);
+        assert_eq!(
+            why,
+            "pods \"after\" is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"c\" must not \
+             set securityContext.privileged=true)"
+        );
+        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]});
+        let deployment = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
+            "template": template}});
+        let (code, why, warnings) = ask(Method::POST, "/apis/apps/v1/namespaces/n/deployments", deployment);
+        assert_eq!(code, 201, "{why}");
+        assert!(warnings.contains("would violate PodSecurity"), "{warnings}");
+    }
+
+    #[test]
+    fn a_loud_source_of_events_is_told_to_wait() {
+        let (serve, _) = serve();
+        serve.registry.ensure_namespace("default").expect("a namespace");
+        let event = |about: &str| {
+            json!({"metadata": {"generateName": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default",
+                "name": about}, "reason": "r", "type": "Normal"})
+        };
+        let ask = |about: &str| {
+            let path = (Method::POST, "/api/v1/namespaces/default/events");
+            by(&serve, &Identity::administrator(), path, &event(about))
+        };
+        let codes: Vec<u16> = (0..60).map(|_| ask("loud").0).collect();
+        assert_eq!(codes.iter().filter(|code| **code == 201).count(), 50, "{codes:?}");
+        let (code, why, _) = ask("loud");
+        assert_eq!(
+            (code, why.split(" for key").next()),
+            (429, Some("Too many requests: limit reached on type SourceAndObject"))
+        );
+        assert_eq!(ask("quiet").0, 201);
+    }
+
+    #[test]
+    fn a_node_evicts_and_deletes_its_own_pods_only() {
+        let (serve, _) = serve();
+        serve.registry.ensure_namespace("default").expect("a namespace");
+        let node = Identity {
+            user: "system:node:n1".to_owned(),
+            groups: vec!["system:nodes".to_owned()],
+            ..Identity::default()
+        };
+        let pods = "/api/v1/namespaces/default/pods";
+        for (name, node) in [("a", "n1"), ("b", "n2")] {
+            let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "automountServiceAccountToken": false,
+                "containers": [{"name": "c", "image": "i"}]}});
+            assert_eq!(by(&serve, &Identity::administrator(), (Method::POST, pods), &pod).0, 201, "{name}");
+        }
+        let evict = |pod: &str, named: &str| {
+            let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": named}});
+            by(&serve, &node, (Method::POST, &format!("{pods}/{pod}/eviction")), &body)
+        };
+        let (code, why, _) = evict("b", "b");
+        let words = "pods \"b\" is forbidden: node n1 can only evict pods with spec.nodeName set to itself";
+        assert_eq!((code, why.as_str()), (403, words));
+        assert_eq!(evict("a", "other").0, 400);
+        let delete = |pod: &str| {
+            by(
+                &serve,
+                &node,
+                (Method::DELETE, &format!("{pods}/{pod}")),
+                &json!({"kind": "DeleteOptions", "apiVersion": "v1"}),
+            )
+        };
+        let (code, why, _) = delete("b");
+        let words = "pods \"b\" is forbidden: node \"n1\" can only delete pods with spec.nodeName set to itself";
+        assert_eq!((code, why.as_str()), (403, words));
+        assert_eq!(delete("a").0, 200);
+    }
 }

@@ -40,7 +40,8 @@ pub async fn run(client: Client, voice: Voice, kept: Kept, view: ViewWriter) {
         let needed = room.state.borrow().needed();
         // The room forgets objects that no pod uses any more: a later use needs a new list.
         watches.retain(|(shelf, name), _| needed.get(shelf).is_some_and(|names| names.contains(name)));
-        let objects = needed.into_iter().flat_map(|(shelf, names)| names.into_iter().map(move |name| (shelf.clone(), name)));
+        let objects =
+            needed.into_iter().flat_map(|(shelf, names)| names.into_iter().map(move |name| (shelf.clone(), name)));
         for object in objects {
             if watches.contains_key(&object) {
                 continue;

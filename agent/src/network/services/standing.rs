@@ -12,8 +12,8 @@ use std::net::IpAddr;
 
 use super::KernelRules;
 
-/// The maps and sets that say at which addresses and ports services are reached.
-const PLACES: [&str; 6] = ["addresses", "services", "node_ports", "unserved", "unserved_ports", "firewall"];
+/// The maps and sets that say which services there are, and at which addresses and ports they are reached.
+const PLACES: [&str; 4] = ["addresses", "services", "node_ports", "firewall"];
 /// Has an element for each endpoint on this host.
 const OWN_ENDS: &str = "hairpins";
 

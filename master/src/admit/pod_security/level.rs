@@ -38,9 +38,6 @@ pub struct Policy {
     pub warn: LevelVersion,
 }
 
-/// Where a namespace has no labels.
-const PRIVILEGED: LevelVersion = LevelVersion { level: Level::Privileged, version: Version::Latest };
-
 impl Version {
     pub fn is_at_least(self, minor: u32) -> bool {
         match self {

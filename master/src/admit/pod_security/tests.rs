@@ -258,7 +258,9 @@ fn pods_of_a_namespace() {
     let mut other_image = bad.clone();
     other_image["spec"]["containers"][0]["image"] = json!("b");
     assert_eq!(judged(&enforced, (&pods, ""), Some(&bad), &other_image).0, Err(refused.to_owned().into()));
-    let good = pod(&[json!({})]);
+    let account = json!({"metadata": {"name": "default", "namespace": "ns"}});
+    let enforced = enforced.with(Resource::core("serviceaccounts"), account);
+    let good = with(pod(&[json!({})]), "serviceAccountName", json!("default"));
     let debugged =
         with(good.clone(), "ephemeralContainers", json!([{"name": "d", "securityContext": {"privileged": true}}]));
     let why = refused.replace("\"a\"", "\"d\"");

@@ -39,6 +39,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// As long as Kubernetes keeps requests that were decided, and requests that nobody looks at.
 const DECIDED_LIFE: Duration = HOUR;
 const PENDING_LIFE: Duration = Duration::from_secs(24 * 3600);
+/// Of a request that waits for its signer.
+const FOR_EVER: Duration = Duration::MAX;
 
 /// Whether a user may create this subresource of certificatesigningrequests.
 pub type Permission = Arc<dyn Fn(&Identity, &str) -> bool + Send + Sync>;
@@ -157,16 +159,16 @@ pub fn decide(look: &Look<'_>) -> Decision {
         }
         left => {
             let mut decision = act(look, view);
-            decision.wake_at = left.map(|left| look.now.uptime.saturating_add(left));
+            decision.wake_at = left.filter(|left| *left < FOR_EVER).map(|left| look.now.uptime.saturating_add(left));
             decision
         }
     }
 }
 
 impl SigningRequestView {
-    /// How long until it is to be deleted. `None`: now. The longest time: it waits for somebody.
+    /// How long until it is to be deleted. `None`: now.
     fn left(&self, now: Now) -> Option<Duration> {
-        let mut left = Some(Duration::MAX);
+        let mut left = Some(FOR_EVER);
         if self.conditions == 0 {
             let created = Decided { at: self.created, since: self.known };
             left = earlier(left, Some(created.left(PENDING_LIFE, now)?));
@@ -205,6 +207,7 @@ fn approve(look: &Look<'_>, view: &SigningRequestView, spec: &Spec, request: &Ce
         uid: spec.uid.clone(),
         groups: spec.groups.clone(),
         extra: spec.extra.clone(),
+        credential: None,
     };
     let found = approval(&spec.signer_name, &spec.username, request, Usages::of(&spec.usages));
     let Some((_, message)) = found.into_iter().find(|(subresource, _)| may(&identity, subresource)) else {

@@ -55,7 +55,7 @@ fn look(request: Value, may_request: Option<Permission>, uptime: Duration, wall_
     let settings = Settings { may_request, ..Settings::default() };
     let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
     let mut before = request.clone();
-    before["status"] = Value::Null;
+    before.as_object_mut().expect("an object").remove("status");
     let change = |request: Value| event("certificatesigningrequests", 7, Some(request), "r");
     // It was seen to come without a decision, so that decisions are as old as the uptime says.
     cluster.apply(&change(before), Duration::ZERO);
@@ -113,7 +113,7 @@ fn signers_take_what_those_of_kubernetes_take() {
     let hour = "Some(3600s)";
     let failed = |why: &str| vec![format!("\"Failed\" \"SignerValidationFailure\": \"{why}\"")];
     let signed = |usages: &str| vec![format!("sign {usages} {hour}")];
-    let enciphering = &["client auth", "key encipherment", "digital signature"];
+    let enciphering: &[&str] = &["client auth", "key encipherment", "digital signature"];
     for (pem, signer, usages, expected) in [
         (NODE, NODE_SIGNER, OF_CLIENT, signed("digital signature, client auth")),
         (NODE, NODE_SIGNER, enciphering, signed("client auth, key encipherment, digital signature")),

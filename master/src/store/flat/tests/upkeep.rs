@@ -318,7 +318,7 @@ fn the_keys_come_back_with_a_backup() {
     for (name, content) in &keys {
         let path = other.0.join("keys").join(name);
         assert_eq!(&fs::read_to_string(&path).expect("restored"), content);
-        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&fs::metadata(&path).expect("there")) & 0o777, 0o600);
     }
     assert_eq!(names_in(&other.open()).len(), 3, "the store takes the folder for no damage");
     // A name that leads out of the folder is no name.
