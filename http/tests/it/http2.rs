@@ -337,7 +337,7 @@ fn health_is_answered_while_all_floods_run() {
             frame(8, 0, 0, &[0, 0, 0, 1]),
             frame(0x42, 0, 0, b"unknown"),
         ];
-        for flood in &floods {
+        for flood in floods {
             let (secure, plane, over) = (&secure, &plane, &over);
             scope.spawn(move || {
                 while !over.load(std::sync::atomic::Ordering::Relaxed) {
