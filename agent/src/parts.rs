@@ -75,7 +75,8 @@ impl Parts {
         let services = config.master.as_ref().and_then(|_| known.read()).map(Arc::new);
         let view = ViewWriter::new(ClusterView { services, ..ClusterView::default() });
         spawn_local(known.follow(view.part(|view| &view.services)));
-        let endpoints = endpoints::View::new(shown.clone(), docker.clone(), &config, host.clone(), unkept.clone());
+        let place = (host.clone(), pods.clone());
+        let endpoints = endpoints::View::new(shown.clone(), docker.clone(), &config, place, unkept.clone());
         let parts =
             Parts { config, host, docker, shown, view, address, pods, happenings: happenings_in, unkept, endpoints };
         let dns = parts.start_networks();

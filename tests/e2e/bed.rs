@@ -208,6 +208,14 @@ impl<'a> Bed<'a> {
         Said::of(&mut command, input)
     }
 
+    /// What a command of the master's program says about the bed's master.
+    pub fn ask_master(&self, arguments: &[&str]) -> Said {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(program("coracle-master").get_program()).args(arguments);
+        command.arg("--data-dir").arg(self.path("master"));
+        Said::of(&mut command, &[])
+    }
+
     pub fn get(&self, path: &str) -> Value {
         let text = self.try_get(&format!("http://{MASTER}{path}")).unwrap_or_else(|e| panic!("GET {path}: {e}"));
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("GET {path}: {e}: {text}"))

@@ -22,6 +22,7 @@ mod network;
 mod parts;
 mod podman;
 mod pods;
+mod secure;
 mod services;
 mod setups;
 mod streams;
@@ -49,6 +50,7 @@ const SUITES: &[&[Test]] = &[
     pods::TESTS,
     workloads::TESTS,
     clock::TESTS,
+    secure::TESTS,
     services::TESTS,
     CRATE_KUBE,
 ];

@@ -112,7 +112,7 @@ fn healthz(shown: &Shown, trouble: Option<String>) -> Answer {
     }
 }
 
-/// For `coracle-agent status`.
+/// For `coracle-agent status`, and for the master's secure port, which takes connections of this range.
 fn node(view: &View) -> Answer {
     let host = &view.host;
     let shown = view.shown.borrow();
@@ -120,6 +120,7 @@ fn node(view: &View) -> Answer {
     let about = json!({
         "name": view.node_name, "address": address, "engine": *view.docker.version().borrow(),
         "agent": env!("CARGO_PKG_VERSION"),
+        "podCIDR": (*view.pods.borrow()).map(|range| range.to_string()),
         "os": host.os_image, "kernel": host.kernel, "cpus": host.cpus, "memoryBytes": host.memory_bytes,
         "diskBytes": host.disk_bytes, "formerNames": shown.desired.former,
         "conditions": short_of(&shown), "left": shown.world.memory.left(), "unkept": view.unkept.texts(),

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::desired::unkept::Unkept;
+use crate::facts::pod_cidr::PodCidr;
 use crate::facts::shown::Shown;
 use crate::figures::LastReadings;
 use crate::figures::probes::Tallies;
@@ -28,6 +29,8 @@ pub struct View {
     pub last: Arc<LastReadings>,
     /// Files of the agent's own that could not be written.
     pub unkept: Unkept,
+    /// The range of the pods' addresses.
+    pub pods: PodCidr,
     /// What came of probes.
     pub tallies: Arc<Tallies>,
 }
@@ -37,7 +40,7 @@ impl View {
         shown: watch::Receiver<Arc<Shown>>,
         docker: Arc<Docker>,
         config: &Config,
-        host: Host,
+        (host, pods): (Host, PodCidr),
         unkept: Unkept,
     ) -> View {
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
@@ -52,6 +55,7 @@ impl View {
             host,
             last,
             unkept,
+            pods,
             tallies,
         }
     }

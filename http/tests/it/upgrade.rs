@@ -27,6 +27,10 @@ async fn echo(mut upgraded: Upgraded, open: Arc<AtomicUsize>) {
 /// A server that goes on with `echo` at `/echo`, and with what nobody asked for at `/other`; and how many speak with
 /// it.
 fn echoing(limits: Limits) -> (NetworkPlane, Arc<AtomicUsize>) {
+    echoing_on(Port::of_this_host(limits))
+}
+
+pub fn echoing_on(port: Port) -> (NetworkPlane, Arc<AtomicUsize>) {
     let open = Arc::new(AtomicUsize::new(0));
     let speaking = open.clone();
     let handler = Arc::new(move |request: Request| {
@@ -45,7 +49,7 @@ fn echoing(limits: Limits) -> (NetworkPlane, Arc<AtomicUsize>) {
         answer
     });
     let listener = network::listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    (network::start(listener, handler, Port::of_this_host(limits)).unwrap(), open)
+    (network::start(listener, handler, port).unwrap(), open)
 }
 
 /// A server that passes everything on to that one.
@@ -78,6 +82,7 @@ fn end(peer: &Peer) {
     match peer {
         Peer::Tcp(stream) => stream.shutdown(Shutdown::Write).unwrap(),
         Peer::Unix(stream) => stream.shutdown(Shutdown::Write).unwrap(),
+        Peer::Tls(_) => panic!("a goodbye needs a stream that can be changed"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Objects that the master makes by itself, unless they are there: what every namespace and every cluster holds.
 
 use super::{Change, CommitError, Made, Registry, Terms, Writer};
+use crate::authorize::bootstrap::{self, BootstrapObject, Reconciled};
 use crate::prepare::{Ownership, Part, Standing};
 use crate::store::Stored;
 use coracle_api::kinds::Kind;
@@ -25,6 +26,53 @@ impl Registry {
         let classes = Resource { group: "scheduling.k8s.io".into(), plural: "priorityclasses".into() };
         system_classes().iter().try_for_each(|class| self.ensure(&classes, "", class))?;
         self.ensure(&Resource { group: "storage.k8s.io".into(), plural: "storageclasses".into() }, "", &local_class())
+    }
+
+    /// The roles and bindings of every cluster. What people changed stays, unless it was there before roles counted
+    /// (`is_first`): then nobody had to have the right to it.
+    pub fn ensure_access_rules(&self, is_first: bool) -> Result<(), String> {
+        let meet = if is_first { bootstrap::reset } else { bootstrap::reconcile };
+        let (mut failures, mut last) = (0, String::new());
+        for BootstrapObject { resource, namespace, name, object } in bootstrap::objects() {
+            let key = Key { resource, namespace, name };
+            let met = match self.store.get(&key) {
+                Ok(None) => self.ensure(&key.resource, &key.namespace, &object),
+                Ok(Some(stored)) => match serde_json::from_slice(&stored.json) {
+                    Ok(standing) => self.bring(&key, meet(&object, &standing), &object),
+                    Err(error) => Err(format!("{key}: {error}")),
+                },
+                Err(damaged) => Err(format!("{key}: {}", damaged.why)),
+            };
+            if let Err(why) = met {
+                (failures, last) = (failures + 1, why);
+            }
+        }
+        match failures {
+            0 => Ok(()),
+            _ => Err(format!("{failures} roles or bindings of every cluster cannot be made or changed: {last}")),
+        }
+    }
+
+    fn bring(&self, key: &Key, reconciled: Reconciled, expected: &Value) -> Result<(), String> {
+        let kind = self.kind(&key.resource).ok_or_else(|| format!("no {} are served", key.resource))?;
+        let failed = |barred: CommitError<Infallible>| format!("{key} cannot be changed: {barred}");
+        let place = (&*key.namespace, &*key.name);
+        match reconciled {
+            Reconciled::Same => return Ok(()),
+            Reconciled::Changed(object) => {
+                let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, object.clone(), Ownership::Untold));
+                let change = Change::update(&kind, place.0, place.1, &make);
+                self.commit(&change, &Terms::of(Writer::Master)).map_err(failed)?;
+            }
+            Reconciled::Replaced => {
+                let gone = |_: Option<Standing<'_>>| Ok(Made::Gone);
+                self.commit(&Change::delete(&kind, place.0, place.1, &gone), &Terms::of(Writer::Master))
+                    .map_err(failed)?;
+                self.ensure(&key.resource, &key.namespace, expected)?;
+            }
+        }
+        log::info!("{key} has the rules and subjects of every cluster again");
+        Ok(())
     }
 
     /// Makes the objects of every namespace. A failure is no reason to refuse the namespace, or a pod in it.

@@ -2,8 +2,7 @@
 //! from. PURE.
 //!
 //!     service      made once at the first address of the range; what a person changed of it stays, as in Kubernetes
-//!     endpoints    the node that this master runs on, port 6443, in both forms; nothing listens there yet, so
-//!                  connections are refused
+//!     endpoints    the node that this master runs on, port 6443 (--secure-listen), in both forms
 //!     range        as the master was started; `ranges` looks after it
 //!     kube-dns     where pods ask for names, as soon as there is an agent that answers: at the tenth address
 //!
@@ -35,7 +34,7 @@ const DNS_PORT: i32 = 53;
 const DNS_ADDRESS: u32 = 9;
 const PORT_NAME: &str = "https";
 const PORT: i32 = 443;
-/// Where the API will be served to pods.
+/// Where the secure port of a packaged master is.
 const TARGET_PORT: i32 = 6443;
 /// On Endpoints that are to stay the only ones: their slice is kept here.
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
