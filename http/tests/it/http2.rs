@@ -1,6 +1,6 @@
 //! HTTP/2 over TLS: the same answers and limits, and clients that send frames of their own making.
-use crate::keys::{H1, H2, Leaf, Secure};
-use crate::wire::{Demo, PATIENCE, Peer, eventually, serves};
+use super::keys::{H1, H2, Leaf, Secure};
+use super::wire::{Demo, PATIENCE, Peer, eventually, serves};
 use bytes::Bytes;
 use coracle_http::network::{NetworkPlane, Port};
 use coracle_http::{Method, Sessions, StatusCode};
@@ -337,7 +337,7 @@ fn health_is_answered_while_all_floods_run() {
             frame(8, 0, 0, &[0, 0, 0, 1]),
             frame(0x42, 0, 0, b"unknown"),
         ];
-        for flood in &floods {
+        for flood in floods {
             let (secure, plane, over) = (&secure, &plane, &over);
             scope.spawn(move || {
                 while !over.load(std::sync::atomic::Ordering::Relaxed) {
@@ -384,8 +384,8 @@ fn what_http2_may_not_say() {
     }
     // HTTP/1.1 where HTTP/2 was agreed on.
     let mut peer = secure.peer(&plane, None, H2);
-    peer.send(&crate::wire::get("/small"));
-    assert!(!crate::wire::contains(&peer.rest(), b"200"));
+    peer.send(&super::wire::get("/small"));
+    assert!(!super::wire::contains(&peer.rest(), b"200"));
     plane.stop();
 }
 

@@ -1,5 +1,5 @@
 //! Authorities, certificates and TLS peers of the tests.
-use crate::wire::{Demo, Peer, patient};
+use super::wire::{Demo, Peer, patient};
 use coracle_http::network::{Identify, NetworkPlane, Port, RequestSender, TlsPort};
 use coracle_http::{ClientCertificate, Clock, Identity, KeySet, Limits, TlsKeys};
 use rcgen::{

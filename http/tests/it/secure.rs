@@ -1,6 +1,6 @@
 //! A port that speaks TLS: who is let in, who is known, and what comes of mistakes and floods.
-use crate::keys::{Authority, H1, H2, NOW_S, Secure, tls};
-use crate::wire::{Demo, Peer, ask, codes, contains, eventually, get, last_get, patient, serves};
+use super::keys::{Authority, H1, H2, NOW_S, Secure, tls};
+use super::wire::{Demo, Peer, ask, codes, contains, eventually, get, last_get, patient, serves};
 use coracle_http::client::{Client, Target};
 use coracle_http::network::{NetworkPlane, Port};
 use coracle_http::{KeySet, Method, StatusCode, TlsTarget, TlsTrust};
@@ -155,7 +155,7 @@ fn a_port_may_be_for_some_addresses_alone() {
     let admits = Arc::new(|address: std::net::IpAddr| address == std::net::IpAddr::from([127, 0, 0, 2]));
     let plane = demo.port(Port { admits, ..secure.port(|_| {}) });
     let mut refused = TcpStream::connect(plane.address).unwrap();
-    refused.set_read_timeout(Some(crate::wire::PATIENCE)).unwrap();
+    refused.set_read_timeout(Some(super::wire::PATIENCE)).unwrap();
     let read = refused.read(&mut [0; 16]);
     assert!(matches!(read, Ok(0) | Err(_)), "closed before a byte was read: {read:?}");
     let Peer::Tcp(socket) = Peer::tcp_from(&plane, [127, 0, 0, 2], 64 << 10) else { panic!("over TCP") };
@@ -199,7 +199,7 @@ fn shares_are_by_user() {
         peer
     };
     let held: Vec<Peer> = [Some("ann"), Some("bob"), None].map(gate).into();
-    (0..3).for_each(|_| demo.waiting.recv_timeout(crate::wire::PATIENCE).unwrap());
+    (0..3).for_each(|_| demo.waiting.recv_timeout(super::wire::PATIENCE).unwrap());
     for user in [Some("ann"), None] {
         let text = gate(user).until_text("\"code\":429");
         assert!(text.to_lowercase().contains("retry-after: 1"), "{text}");
@@ -215,7 +215,7 @@ fn shares_are_by_user() {
 #[test]
 fn upgraded_connections_speak_both_ways_and_end_by_halves() {
     let secure = Secure::new();
-    let (plane, open) = crate::upgrade::echoing_on(secure.port(|_| {}));
+    let (plane, open) = super::upgrade::echoing_on(secure.port(|_| {}));
     for protocol in ["echo/1", "SPDY/3.1, echo/1"] {
         let mut peer = secure.peer(&plane, None, H1);
         let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n");

@@ -1,6 +1,6 @@
 //! Requests in progress that end because their user may no longer ask.
-use crate::keys::{H1, Secure};
-use crate::wire::{Demo, Peer, contains, get};
+use super::keys::{H1, Secure};
+use super::wire::{Demo, Peer, contains, get};
 use coracle_http::Sessions;
 use coracle_http::network::Port;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ fn request(path: &str, user: &str) -> Vec<u8> {
 fn watches_of_one_user_end_on_all_ports() {
     let (demo, secure, sessions) = (Demo::new(), Secure::new(), Sessions::default());
     let of_tls = demo.port(Port { sessions: sessions.clone(), ..secure.port(|_| {}) });
-    let identify = crate::keys::by_certificate();
+    let identify = super::keys::by_certificate();
     let limits = coracle_http::Limits::EDGE;
     let of_plain = demo.port(Port { identify, sessions: sessions.clone(), ..Port::of_this_host(limits) });
     let ann = secure.authority.client("ann", 7);
@@ -46,7 +46,7 @@ fn watches_of_one_user_end_on_all_ports() {
 #[test]
 fn upgraded_connections_end_as_well() {
     let (secure, sessions) = (Secure::new(), Sessions::default());
-    let (plane, open) = crate::upgrade::echoing_on(Port { sessions: sessions.clone(), ..secure.port(|_| {}) });
+    let (plane, open) = super::upgrade::echoing_on(Port { sessions: sessions.clone(), ..secure.port(|_| {}) });
     let ann = secure.authority.client("ann", 7);
     let mut peer = secure.peer(&plane, Some(&ann), H1);
     peer.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n");

@@ -1,5 +1,5 @@
 //! Connections that are taken over: by a handler, and through a second server to the one behind it.
-use crate::wire::{Demo, Peer, Private, codes, eventually, last_get};
+use super::wire::{Demo, Peer, Private, codes, eventually, last_get};
 use coracle_http::local::LocalPort;
 use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{
@@ -61,7 +61,7 @@ fn passing_on(far: &NetworkPlane, limits: Limits) -> NetworkPlane {
 
 fn passes_to(server: Server) -> coracle_http::Handler {
     Arc::new(move |request: Request| {
-        let forward = Forward::get(server.clone(), request.target.clone(), crate::wire::PATIENCE);
+        let forward = Forward::get(server.clone(), request.target.clone(), super::wire::PATIENCE);
         Answer::forward(Forward {
             passes: Passes::Upgrade,
             leaves_room: request.target.path() == "/echo/for/hours",
@@ -235,8 +235,8 @@ fn those_that_stay_for_hours_leave_room() {
 
 #[test]
 fn a_stop_waits_for_none() {
-    let (far, _) = echoing(Limits { drain: crate::wire::PATIENCE * 10, ..Limits::EDGE });
-    let near = passing_on(&far, Limits { drain: crate::wire::PATIENCE * 10, ..Limits::EDGE });
+    let (far, _) = echoing(Limits { drain: super::wire::PATIENCE * 10, ..Limits::EDGE });
+    let near = passing_on(&far, Limits { drain: super::wire::PATIENCE * 10, ..Limits::EDGE });
     for plane in [&far, &near] {
         let mut peer = Peer::tcp(plane);
         peer.send(&ask("/echo", UPGRADE));
