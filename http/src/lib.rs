@@ -30,9 +30,16 @@ mod sessions;
 mod socket_file;
 pub mod spdy;
 pub mod system;
+mod target;
 pub mod tls;
 mod upgrade;
 pub mod websocket;
+
+#[cfg(test)]
+extern crate self as coracle_http;
+#[cfg(test)]
+#[path = "../tests/it/main.rs"]
+mod it;
 
 use budget::Party;
 use bytes::Bytes;
@@ -43,6 +50,7 @@ pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use identity::Identity;
 pub use limits::{Limits, LocalLimits};
 pub use passing::end_to_end;
+pub use refusal::refused_by_code;
 pub use sessions::Sessions;
 use std::fmt;
 use std::net::SocketAddr;

@@ -333,13 +333,12 @@ fn read(plane: &Plane, request: &mut tiny_http::Request) -> Result<Request, Refu
             value.map_err(|_| Refusal::Malformed("header value"))?,
         );
     }
-    let sender =
-        RequestSender {
-            caller: &Caller::Local,
-            uid: Some(nix::unistd::geteuid().as_raw()),
-            headers: &headers,
-            certificate: None,
-        };
+    let sender = RequestSender {
+        caller: &Caller::Local,
+        uid: Some(nix::unistd::geteuid().as_raw()),
+        headers: &headers,
+        certificate: None,
+    };
     let identity = (plane.identify)(&sender).map_err(|Unidentified(why)| Refusal::Unidentified(why))?;
     if request.body_length().is_some_and(|length| length > BODY_BYTES_MAX) {
         return Err(Refusal::TooLarge);

@@ -3,6 +3,7 @@ use crate::{Answer, BODY_BYTES_MAX, StatusCode};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// One line a kind in this time: a flood of refusals must not become a flood of lines.
@@ -34,7 +35,12 @@ pub(crate) enum Refusal {
 impl Refusal {
     /// `path`: the requested path, which names the API version for the answer.
     pub(crate) fn answer(&self, path: &str) -> Answer {
-        let (code, reason) = match self {
+        let (code, reason) = self.code();
+        Answer::refuse_in(version(path), code, reason, &self.to_string())
+    }
+
+    fn code(&self) -> (StatusCode, &'static str) {
+        match self {
             Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
             Refusal::Unidentified(_) | Refusal::Revoked => (StatusCode::UNAUTHORIZED, "Unauthorized"),
             Refusal::Foreign(..) | Refusal::Barred(_) => (StatusCode::FORBIDDEN, "Forbidden"),
@@ -45,8 +51,7 @@ impl Refusal {
             Refusal::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
             Refusal::Unreachable(_) => (StatusCode::BAD_GATEWAY, "ServiceUnavailable"),
             Refusal::Silent(_) => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
-        };
-        Answer::refuse_in(version(path), code, reason, &self.to_string())
+        }
     }
 
     /// The key by which the log counts: free of anything that a client chose.
@@ -98,6 +103,31 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// The refusals of all carriers of this process, by the codes that they have.
+static REFUSED: [(StatusCode, AtomicU64); 11] = [
+    (StatusCode::BAD_REQUEST, AtomicU64::new(0)),
+    (StatusCode::UNAUTHORIZED, AtomicU64::new(0)),
+    (StatusCode::FORBIDDEN, AtomicU64::new(0)),
+    (StatusCode::REQUEST_TIMEOUT, AtomicU64::new(0)),
+    (StatusCode::PAYLOAD_TOO_LARGE, AtomicU64::new(0)),
+    (StatusCode::TOO_MANY_REQUESTS, AtomicU64::new(0)),
+    (StatusCode::INTERNAL_SERVER_ERROR, AtomicU64::new(0)),
+    (StatusCode::NOT_IMPLEMENTED, AtomicU64::new(0)),
+    (StatusCode::BAD_GATEWAY, AtomicU64::new(0)),
+    (StatusCode::SERVICE_UNAVAILABLE, AtomicU64::new(0)),
+    (StatusCode::GATEWAY_TIMEOUT, AtomicU64::new(0)),
+];
+
+fn count(code: StatusCode) {
+    REFUSED.iter().filter(|(of, _)| *of == code).for_each(|(_, count)| drop(count.fetch_add(1, Relaxed)));
+}
+
+/// How many requests the carriers of this process have refused without asking a handler, by code. hyper's own refusals
+/// of what is no HTTP, 400 and 431, are not among them.
+pub fn refused_by_code() -> Vec<(u16, u64)> {
+    REFUSED.iter().map(|(code, count)| (code.as_u16(), count.load(Relaxed))).collect()
+}
+
 /// Which kinds were logged when, and how many were not logged since.
 #[derive(Default)]
 pub(crate) struct Journal(Mutex<HashMap<&'static str, Counted>>);
@@ -109,6 +139,7 @@ struct Counted {
 
 impl Journal {
     pub(crate) fn refused(&self, refusal: &Refusal, caller: &dyn fmt::Display) {
+        count(refusal.code().0);
         self.note(refusal.kind(), &format_args!("refused a request from {caller}: {refusal}"));
     }
 
@@ -153,6 +184,30 @@ mod tests {
         assert_eq!(due("busy", 59), None);
         assert_eq!(due("busy", 60), Some(2));
         assert_eq!(due("busy", 61), None);
+    }
+
+    #[test]
+    fn each_code_of_a_refusal_is_counted() {
+        for refusal in [
+            Refusal::Malformed(""),
+            Refusal::Foreign("", String::new()),
+            Refusal::Unidentified(String::new()),
+            Refusal::Revoked,
+            Refusal::Barred(""),
+            Refusal::Unspoken(""),
+            Refusal::TooLarge,
+            Refusal::Slow,
+            Refusal::Busy(""),
+            Refusal::Failed,
+            Refusal::Unreachable(String::new()),
+            Refusal::Silent(String::new()),
+        ] {
+            let code = refusal.code().0.as_u16();
+            let counted = || refused_by_code().into_iter().find(|(of, _)| *of == code).map(|(_, count)| count);
+            let before = counted().unwrap_or_else(|| panic!("{code} is not counted"));
+            Journal::default().refused(&refusal, &"a test");
+            assert!(counted() > Some(before), "{code}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ struct Open {
     entries: HashMap<u64, Entry>,
 }
 
+#[derive(Clone)]
 struct Entry {
     identity: Arc<Identity>,
     certificate: Option<Arc<ClientCertificate>>,
@@ -36,13 +37,11 @@ impl Sessions {
     /// that was identified before a user was revoked and is entered after this call is not among them: whoever revokes
     /// calls this again some seconds later.
     pub fn end_where(&self, is_over: impl Fn(&Identity, Option<&ClientCertificate>) -> bool) -> usize {
-        let over: Vec<AbortHandle> = {
-            let open = self.lock();
-            let of = open.entries.values().filter(|entry| is_over(&entry.identity, entry.certificate.as_deref()));
-            of.map(|entry| entry.task.clone()).collect()
-        };
-        over.iter().for_each(AbortHandle::abort);
-        over.len()
+        // Asked without the lock: connections take it for each request.
+        let mut open: Vec<Entry> = self.lock().entries.values().cloned().collect();
+        open.retain(|entry| is_over(&entry.identity, entry.certificate.as_deref()));
+        open.iter().for_each(|entry| entry.task.abort());
+        open.len()
     }
 
     /// The task carries the request: an HTTP/2 stream has one, every other connection has one.

@@ -14,7 +14,7 @@ mod keys;
 use crate::cluster_keys::files::KeyFolder;
 use crate::config::{Config, Deed};
 use crate::owner;
-use crate::page::{BACKUP, FLUSH};
+use crate::page::{ADOPTION, BACKUP, FLUSH};
 use crate::state;
 use crate::store::{self, Backup, Findings, FlatStore, LeftOut, OpenError};
 use crate::upkeep;
@@ -62,6 +62,7 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
         Deed::Backup(file) => backup(config, file),
         Deed::Restore(file) => restore(config, file),
         Deed::Status(form) => status(config, *form),
+        Deed::Adopt { take } => adopt(config, *take),
         Deed::Credentials(deed) => keys::run(config, deed),
         Deed::Kubectl(arguments) => keys::kubectl(config, arguments),
     };
@@ -162,22 +163,12 @@ fn flush(config: &Config) -> Result<Outcome, String> {
 }
 
 fn status(config: &Config, form: OutputFormat) -> Result<Outcome, String> {
-    let page = |path: &str| match ask(config, "GET", path) {
-        Ok(Some(Answered { body, .. })) => {
-            let mut text = String::new();
-            body.take(PAGE_BYTES_MAX)
-                .read_to_string(&mut text)
-                .map_err(|error| format!("the master's answer broke off: {error}"))?;
-            Ok(text)
-        }
-        Ok(None) => {
-            Err(format!("no master answers on {}: systemctl status coracle-master", config.admin_socket.display()))
-        }
-        Err(why) => Err(why),
-    };
+    let page = |path: &str| page(config, "GET", path);
     let metrics = page("/metrics")?;
     let nodes = page("/api/v1/nodes").and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
-    let report = state::report(&config.data_dir.display().to_string(), &metrics, page("/readyz?verbose"), nodes);
+    let unadopted = page(ADOPTION).map(|text| state::unadopted(&text));
+    let dir = config.data_dir.display().to_string();
+    let report = state::report(&dir, &metrics, page("/readyz?verbose"), nodes).with(unadopted);
     let text = match form {
         OutputFormat::Text => report.lines.join("\n"),
         OutputFormat::Json => format!("{:#}", report.document),
@@ -185,6 +176,32 @@ fn status(config: &Config, form: OutputFormat) -> Result<Outcome, String> {
     // What was asked for, also where it is not well.
     let _ = writeln!(io::stdout(), "{text}");
     Ok(Outcome { text: String::new(), code: u8::from(!report.well) })
+}
+
+/// The whole answer of a running master.
+fn page(config: &Config, method: &str, path: &str) -> Result<String, String> {
+    match ask(config, method, path)? {
+        Some(Answered { body, .. }) => {
+            let mut text = String::new();
+            body.take(PAGE_BYTES_MAX)
+                .read_to_string(&mut text)
+                .map_err(|error| format!("the master's answer broke off: {error}"))?;
+            Ok(text)
+        }
+        None => Err(format!("no master answers on {}: systemctl status coracle-master", config.admin_socket.display())),
+    }
+}
+
+fn adopt(config: &Config, take: bool) -> Result<Outcome, String> {
+    let lines = state::unadopted(&page(config, "GET", ADOPTION)?);
+    if lines.is_empty() {
+        return Ok(Outcome::good("all bindings count: none is left from before access rules did".to_owned()));
+    }
+    let shown = lines.join("\n");
+    Ok(Outcome::good(match take {
+        false => format!("{shown}\nthese do not count; take them: coracle-master rbac adopt --yes"),
+        true => format!("{shown}\n{}", page(config, "POST", ADOPTION)?.trim_end()),
+    }))
 }
 
 fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {

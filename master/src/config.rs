@@ -112,6 +112,10 @@ pub enum Deed {
     Backup(PathBuf),
     Restore(PathBuf),
     Status(OutputFormat),
+    /// Shows the bindings from before access rules counted, and takes them.
+    Adopt {
+        take: bool,
+    },
     Credentials(Credentials),
     /// With these arguments.
     Kubectl(Vec<String>),
@@ -143,6 +147,7 @@ pub fn parse(
             }
             Some("--version") => return Ok(Invocation::Version),
             _ if argument == "-o" => line.format = Some(OutputFormat::parse(&arguments.next().unwrap_or_default())?),
+            Some("--yes") if line.words.first().is_some_and(|word| word == "rbac") => line.words.push(argument),
             _ => line.read(OPTIONS, argument, &mut arguments)?,
         }
     }
@@ -209,6 +214,9 @@ fn deed(words: &[String], flags: &[(String, String)]) -> Result<Option<Deed>, St
                 words[1]
             ));
         }
+        ["rbac", "adopt"] => Deed::Adopt { take: false },
+        ["rbac", "adopt", "--yes"] => Deed::Adopt { take: true },
+        ["rbac", ..] => return Err("rbac takes adopt, and --yes behind it, see rbac --help".to_owned()),
         ["status"] => Deed::Status(OutputFormat::default()),
         ["status", more, ..] => {
             return Err(format!("unexpected argument {more:?}: status takes flags alone, see status --help"));
@@ -425,6 +433,9 @@ mod tests {
         check("--tls-cert /c --tls-key /k", Ok(Invocation::Run(own)));
         check("status", Ok(Invocation::Do(Deed::Status(OutputFormat::Text), plain.clone())));
         check("status -o json", Ok(Invocation::Do(Deed::Status(OutputFormat::Json), plain.clone())));
+        check("rbac adopt", Ok(Invocation::Do(Deed::Adopt { take: false }, plain.clone())));
+        check("rbac adopt --yes", Ok(Invocation::Do(Deed::Adopt { take: true }, plain.clone())));
+        check("rbac", Err("rbac takes adopt, and --yes behind it, see rbac --help"));
         check("restore /a", Ok(Invocation::Do(Deed::Restore("/a".into()), plain.clone())));
         check("store fsck --help", Ok(Invocation::Help(usage::of(&["store".to_owned(), "fsck".to_owned()]))));
         check("--data-dir /a --help backup", Ok(Invocation::Help(usage::of(&["backup".to_owned()]))));

@@ -5,6 +5,7 @@
 //! `start` is the only place where the parts meet.
 
 pub mod admit;
+mod adoption;
 pub mod agents;
 pub mod authenticate;
 pub mod authorize;
@@ -37,9 +38,10 @@ pub mod upkeep;
 pub mod usage;
 mod zones;
 
+use crate::adoption::Adoption;
 use crate::agents::Agents;
 use crate::authenticate::Authenticator;
-use crate::authorize::{Attributes, Authorizer};
+use crate::authorize::{Attributes, Authorizer, Chain, Masters, NodeAuthorizer, Rbac};
 use crate::cluster_keys::names::{NameSources, ServerNames};
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
@@ -109,7 +111,11 @@ pub fn start(config: &Config) -> Result<Master, String> {
         Maker::new(shared.clone(), config.service_cidr, config.node_ports)
             .map_err(|error| format!("/dev/urandom: {error}"))?,
     );
-    let registry = Registry::new(kinds, shared.clone(), maker);
+    let rbac = Arc::new(Rbac::new(shared.clone()));
+    let adoption = Arc::new(Adoption::open(shared.clone(), rbac.clone(), &config.data_dir));
+    let of_nodes = Arc::new(NodeAuthorizer::new(shared.clone()));
+    let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Masters), of_nodes, rbac];
+    let registry = Registry::new(kinds, shared.clone(), maker).authorized_by(Arc::new(Chain(authorizers)));
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
     let keys = ClusterKeys::open(&registry, keys_of(config)).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
     let registry = Arc::new(registry.trusting(keys.as_deref().map(ClusterKeys::authority)));
@@ -123,13 +129,17 @@ pub fn start(config: &Config) -> Result<Master, String> {
         if let Err(why) = registry.ensure_classes() {
             log::error!("{why}");
         }
+        if let Err(why) = registry.ensure_access_rules(adoption.is_first) {
+            log::error!("{why}");
+        }
+        adoption.settle();
     }
     neighbours::tell_of_overlaps(config.service_cidr);
     let agents = Agents::of_this_host(config.agent_sockets.clone());
     let gate =
         gate(config, registry.clone(), agents.clone()).signing(keys.clone(), Some(may_request(registry.authorizer())));
     let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()));
-    let upkeep = Upkeep::new(store.clone(), &config.data_dir);
+    let upkeep = Upkeep::new(store.clone(), adoption, &config.data_dir);
     let state = Arc::<SecureState>::default();
     let serve = Serve::new(registry.clone(), keys.clone())
         .asked_by(authenticator.clone())

@@ -9,12 +9,16 @@ const EXCLUDED_MAX: usize = 16;
 /// The paths of a backup and of a flush, which the command line asks of a running master.
 pub const BACKUP: &str = "/coracle/store/backup";
 pub const FLUSH: &str = "/coracle/store/flush";
+/// The path of the bindings that do not count, and of the request that they shall.
+pub const ADOPTION: &str = "/coracle/rbac/adoption";
 
 /// A request of the command line to a running master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     Backup,
     Flush,
+    Unadopted,
+    Adopt,
 }
 
 impl Task {
@@ -22,6 +26,8 @@ impl Task {
         match (method, path) {
             ("GET", BACKUP) => Some(Task::Backup),
             ("POST", FLUSH) => Some(Task::Flush),
+            ("GET", ADOPTION) => Some(Task::Unadopted),
+            ("POST", ADOPTION) => Some(Task::Adopt),
             _ => None,
         }
     }

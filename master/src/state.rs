@@ -82,6 +82,44 @@ pub fn report(
     StateReport { lines, document, well: problems.is_empty() }
 }
 
+impl StateReport {
+    /// With the bindings that do not count, a line each.
+    pub fn with(mut self, unadopted: Result<Vec<String>, String>) -> StateReport {
+        let bindings = match unadopted {
+            Ok(lines) if lines.is_empty() => return self,
+            Ok(lines) => lines,
+            Err(why) => vec![format!("which bindings do not count is unknown: {why}")],
+        };
+        self.lines.push("bindings from before access rules counted give nothing: coracle-master rbac adopt".to_owned());
+        self.lines.extend(bindings.iter().map(|line| format!("    {line}")));
+        self.document["unadoptedBindings"] = json!(bindings);
+        self
+    }
+}
+
+/// The bindings of a list as the master gives it, a line each.
+pub fn unadopted(list: &str) -> Vec<String> {
+    let list: Value = serde_json::from_str(list).unwrap_or_default();
+    let said = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
+    let line = |binding: &Value| {
+        let namespace = said(binding, "namespace");
+        let place = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let subjects = binding["subjects"].as_array().into_iter().flatten();
+        let subjects: Vec<String> =
+            subjects.map(|subject| format!("{} {}", said(subject, "kind"), said(subject, "name"))).collect();
+        let role = &binding["role"];
+        format!(
+            "{} {place}{} gives {} {} to {}",
+            said(binding, "kind"),
+            said(binding, "name"),
+            said(role, "kind"),
+            said(role, "name"),
+            subjects.join(", ")
+        )
+    };
+    list.as_array().into_iter().flatten().map(line).collect()
+}
+
 /// `1 node`, `2 nodes`.
 fn counted(count: usize, of: &str) -> String {
     format!("{count} {of}{}", if count == 1 { "" } else { "s" })
@@ -121,6 +159,22 @@ mod tests {
     fn report_of(metrics: &str, ready: Result<String, String>, condition: Value) -> StateReport {
         let nodes = json!({"items": [{"metadata": {"name": "n1"}, "status": {"conditions": [condition]}}]});
         report("/d", metrics, ready, Ok(nodes))
+    }
+
+    #[test]
+    fn bindings_that_do_not_count() {
+        let list = json!([{
+            "kind": "RoleBinding", "namespace": "a", "name": "b", "role": {"kind": "ClusterRole", "name": "edit"},
+            "subjects": [{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "people"}],
+        }]);
+        let lines = unadopted(&list.to_string());
+        assert_eq!(lines, ["RoleBinding a/b gives ClusterRole edit to User alice, Group people"]);
+        let ready = json!({"type": "Ready", "status": "True"});
+        let report = report_of(METRICS, Ok("ok".to_owned()), ready.clone()).with(Ok(lines.clone()));
+        assert_eq!(report.lines.last(), Some(&format!("    {}", lines[0])));
+        assert!(report.well);
+        let none = report_of(METRICS, Ok("ok".to_owned()), ready).with(Ok(Vec::new()));
+        assert_eq!(none.lines.last().map(String::as_str), Some("all is well"));
     }
 
     #[test]

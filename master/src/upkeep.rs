@@ -1,15 +1,18 @@
-//! The requests of the command line to a running master: a backup, a flush. They are a route of `serve`, and on the
+//! The requests of the command line to a running master: a backup, a flush, bindings from before access rules counted. They are a route of `serve`, and on the
 //! local socket alone: a backup holds every secret, a flush wears the card. The request names the data directory: a
 //! master with a different directory does nothing.
 
+use crate::adoption::Adoption;
 use crate::cluster_keys::files::KeyFolder;
 use crate::page::Task;
 use crate::store::{self, FlatStore};
 use coracle_api::status::Status;
 use coracle_http::channel::channel;
 use coracle_http::{Answer, Body, HeaderValue, Request, StatusCode, Stream, header};
+use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 
 /// Said with a backup.
@@ -19,14 +22,15 @@ const PIECES_MAX: usize = 4;
 
 pub struct Upkeep {
     store: FlatStore,
+    adoption: Arc<Adoption>,
     data_dir: PathBuf,
     /// The identity of the opened directory: a folder that takes the name later is a different directory.
     query: String,
 }
 
 impl Upkeep {
-    pub fn new(store: FlatStore, data_dir: &Path) -> Upkeep {
-        Upkeep { store, data_dir: data_dir.to_owned(), query: query(data_dir) }
+    pub fn new(store: FlatStore, adoption: Arc<Adoption>, data_dir: &Path) -> Upkeep {
+        Upkeep { store, adoption, data_dir: data_dir.to_owned(), query: query(data_dir) }
     }
 
     pub fn answer(&self, task: Task, request: &Request) -> Answer {
@@ -41,6 +45,8 @@ impl Upkeep {
         let done = match task {
             Task::Backup => backup(&self.store, &self.data_dir),
             Task::Flush => flush(&self.store),
+            Task::Unadopted => Ok(Answer::json(StatusCode::OK, Value::from(self.adoption.unadopted()).to_string())),
+            Task::Adopt => self.adoption.adopt().map(adopted),
         };
         let mut answer = done.unwrap_or_else(failed);
         if is_gone && let Ok(warning) = HeaderValue::from_str(&format!("299 - \"{GONE}\"")) {
@@ -84,6 +90,10 @@ fn backup(store: &FlatStore, data_dir: &Path) -> Result<Answer, String> {
         .map_err(|error| format!("a thread for the backup: {error}"))?;
     // No JSON document: nothing is put between its lines.
     Ok(Answer::new(StatusCode::OK, "application/jsonl", Body::Stream(Stream { events, lease: Box::new(()) })))
+}
+
+fn adopted(bindings: usize) -> Answer {
+    Answer::text(StatusCode::OK, format!("{bindings} bindings from before access rules count from now on\n"))
 }
 
 fn flush(store: &FlatStore) -> Result<Answer, String> {

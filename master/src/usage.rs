@@ -18,6 +18,7 @@ usage: coracle-master [flags]
        coracle-master store fsck|verify|flush|salvage [flags]
        coracle-master backup FILE [flags]
        coracle-master restore FILE [flags]
+       coracle-master rbac adopt [--yes] [flags]
        coracle-master kubeconfig [--user NAME [--group GROUP]...] [--server URL] [--for T] [--write] [flags]
        coracle-master token create|list|revoke [flags]
        coracle-master user list|revoke [flags]
@@ -30,6 +31,7 @@ usage: coracle-master [flags]
   store salvage         where acknowledged writes are missing, go on with what there is; the journal goes to quarantine as it was
   backup FILE           one revision of everything durable, also while a master runs; lines of JSON, with the secrets in them
   restore FILE          fill an empty data directory from a backup, with no master running
+  rbac adopt            show the bindings that were made before access rules counted, and with --yes let them count
   kubeconfig            print a kubeconfig with a new certificate in it: the administrator's, or a user's
   token                 make, list and end tokens, for users and for hosts that join
   user                  list the users with certificates, and end those of one
@@ -165,6 +167,21 @@ exit code 0: the directory is filled; start the master
           3: it is filled with all that FILE holds, which is not what is named: FILE lacked it when it was made
 ";
 
+const RBAC: &str = "\
+usage: coracle-master rbac adopt [--yes] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
+
+Shows the RoleBindings and ClusterRoleBindings that were made before access rules counted. Whoever reached the master could make them,
+so they give nothing until they are taken. With --yes all of them count from now on; delete first what should not.
+
+  --yes                  take them
+  --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
+  --data-dir DIR         the directory that it is to serve (default /var/lib/coracle/master)
+
+exit code 0: they are shown, or taken
+          1: they are not; it says why
+          2: the command line is wrong
+";
+
 const KUBECONFIG: &str = "\
 usage: coracle-master kubeconfig [--user NAME [--group GROUP]...] [--server URL] [--for T] [--write]
                                  [--data-dir DIR] [--config FILE]
@@ -232,6 +249,7 @@ pub fn of(words: &[String]) -> String {
         ["store", "salvage", ..] => SALVAGE,
         ["store", ..] => STORE,
         ["status", ..] => STATUS,
+        ["rbac", ..] => RBAC,
         ["backup", ..] => BACKUP,
         ["restore", ..] => RESTORE,
         ["kubeconfig", ..] => KUBECONFIG,

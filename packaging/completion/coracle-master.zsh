@@ -6,6 +6,7 @@ commands=(
     'store:look at the store, or mend it'
     'backup:write everything durable to a file'
     'restore:fill an empty data directory from a backup'
+    'rbac:show and take the bindings from before access rules counted'
     'kubeconfig:print a kubeconfig with a new certificate'
     'token:make, list and end tokens'
     'user:list users with certificates, and end those of one'
@@ -16,6 +17,10 @@ if [[ ${words[CURRENT-1]} == -o ]]; then
     compadd json text
 elif [[ ${words[CURRENT-1]} == store ]]; then
     compadd verify fsck flush salvage
+elif [[ ${words[CURRENT-1]} == rbac ]]; then
+    compadd adopt
+elif [[ ${words[CURRENT-1]} == adopt ]]; then
+    compadd -- --yes
 elif [[ ${words[CURRENT-1]} == token ]]; then
     compadd create list revoke
 elif [[ ${words[CURRENT-1]} == user ]]; then

@@ -5,7 +5,7 @@ use coracle_agent::facts::shown::Shown;
 use coracle_agent::network::services::group::grouped;
 use coracle_agent::network::services::standing::StandingTable;
 use coracle_agent::network::services::{Pieces, RuleHost, ServiceRules, change, rules, script, trial};
-use coracle_agent::network::{net, services};
+use coracle_agent::network::{net, netfilter, services};
 use coracle_api::service::{EndpointSlice, Service};
 use coracle_tests::fuzz::Dice;
 use serde_json::{Value, json};
@@ -209,20 +209,61 @@ fn sorted(listing: &str) -> Vec<String> {
     words
 }
 
+/// A service with one port, whose only endpoint is on this host.
+fn one(name: &str, ip: &str, port: u32, end: &str) -> (Value, Value) {
+    let metadata = json!({"namespace": "default", "name": name, "uid": name});
+    (
+        json!({"metadata": metadata, "spec": {"clusterIP": ip, "ports": [{"port": port}]}}),
+        json!([{"metadata": {"namespace": "default", "name": name, "labels": {"kubernetes.io/service-name": name}},
+            "endpoints": [{"addresses": [end], "nodeName": "n1"}], "ports": [{"port": 80}]}]),
+    )
+}
+
+/// How often the kernel's rules have changed by the time that the master's services are loaded. `standing`: the
+/// services in the table of the agent before; `file`: those that the agent reads at its start.
+fn changes_at_a_start(standing: &[(Value, Value)], file: Option<&[(Value, Value)]>) -> u32 {
+    let generation = || netfilter::generation().expect("the kernel says");
+    nft(&script(&read(standing).parts, &here())).unwrap_or_else(|why| panic!("{why}"));
+    let before = generation();
+    let of_file = file.map(|services| services::KernelRules { from_file: true, ..read(services) });
+    let heard = [one("a", "10.96.0.1", 80, "10.244.0.9"), one("bad", "10.96.0.9", 70_000, "10.244.0.9")];
+    let (rules_in, wanted) = watch::channel(of_file);
+    let (_shown_in, shown) = watch::channel(Arc::new(Shown::default()));
+    let (happenings_in, mut happenings) = mpsc::channel(8);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        tokio::spawn(net::run(wanted, shown, happenings_in));
+        // It has taken the services of the file by then.
+        tokio::task::yield_now().await;
+        rules_in.send_replace(Some(read(&heard)));
+        happenings.recv().await.expect("the service that is refused is told of");
+    });
+    generation().wrapping_sub(before)
+}
+
+#[test]
+fn the_table_of_the_agent_before_stays_until_the_master_is_heard() {
+    if !inside("service_rules::the_table_of_the_agent_before_stays_until_the_master_is_heard") {
+        return;
+    }
+    let (a, new) = (one("a", "10.96.0.1", 80, "10.244.0.9"), one("new", "10.96.0.2", 80, "10.244.0.9"));
+    let moved = one("a", "10.96.0.1", 80, "10.244.0.7");
+    let heard_at_once = changes_at_a_start(&[a.clone(), new.clone()], None);
+    let check = |standing: &[(Value, Value)], file: &[(Value, Value)], loads: u32| {
+        assert_eq!(changes_at_a_start(standing, Some(file)), heard_at_once + loads, "{standing:?} {file:?}");
+    };
+    check(&[a.clone(), new.clone()], &[a.clone()], 0);
+    check(&[a.clone()], &[a.clone()], 0);
+    check(&[a.clone()], &[moved], 1);
+}
+
 /// The kernel has no port 70000; no master gives one out, and if it did the others went on.
 #[test]
 fn a_service_whose_rules_are_refused_is_left_out_and_named() {
     if !inside("service_rules::a_service_whose_rules_are_refused_is_left_out_and_named") {
         return;
     }
-    let one = |name: &str, ip: &str, port: u32| {
-        let metadata = json!({"namespace": "default", "name": name, "uid": name});
-        (
-            json!({"metadata": metadata, "spec": {"clusterIP": ip, "ports": [{"port": port}]}}),
-            json!([{"metadata": {"namespace": "default", "name": name, "labels": {"kubernetes.io/service-name": name}},
-                "endpoints": [{"addresses": ["10.244.0.9"]}], "ports": [{"port": 80}]}]),
-        )
-    };
+    let one = |name: &str, ip: &str, port: u32| one(name, ip, port, "10.244.0.9");
     let good = [one("a", "10.96.0.1", 80), one("c", "10.96.0.3", 80), one("d", "10.96.0.4", 80)];
     let bad = one("b", "10.96.0.2", 70_000);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

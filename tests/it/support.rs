@@ -13,7 +13,7 @@ const HEAD: &str = "\
 
 Made from the kind table (`api/src/kinds`) and the agent's field table (`api/src/fields.rs`); a test holds it to them.
 
-In short: pods, workloads, services, configuration, claims, quotas, autoscalers and budgets act. Ingress, NetworkPolicy, roles,
+In short: pods, workloads, services, configuration, claims, quotas, autoscalers, budgets and roles act. Ingress, NetworkPolicy,
 admission webhooks and policies, CSI, resource claims (DRA) and certificate requests are stored and nothing more. CustomResourceDefinitions
 and APIServices cannot be made. Of a pod, nearly every field is acted on: refused are volumes of CSI, clouds and images, raw devices,
 resource claims, user namespaces, SCTP and Windows. What else differs stands in [docs/differences.md](docs/differences.md), and what that
@@ -83,6 +83,10 @@ const OUTCOMES: &[(&str, &str)] = &[
     ("networking.k8s.io/v1 ServiceCIDR", "acts: services get addresses out of it"),
     ("node.k8s.io/v1 RuntimeClass", "acts: the API adds its overhead and node selector, the agent takes its handler"),
     ("policy/v1 PodDisruptionBudget", "acts: evictions and preemption keep to it"),
+    ("rbac.authorization.k8s.io/v1 ClusterRole", "acts: the API allows what it says to whom it is bound"),
+    ("rbac.authorization.k8s.io/v1 ClusterRoleBinding", "acts: the API allows its subjects what the role says"),
+    ("rbac.authorization.k8s.io/v1 Role", "acts: the API allows what it says to whom it is bound"),
+    ("rbac.authorization.k8s.io/v1 RoleBinding", "acts: the API allows its subjects what the role says"),
     ("scheduling.k8s.io/v1 PriorityClass", "acts: the API gives pods its priority"),
     ("storage.k8s.io/v1 CSINode", "acts: the scheduler keeps to its limits of volumes"),
     ("storage.k8s.io/v1 StorageClass", "acts: claims get their volumes by it"),

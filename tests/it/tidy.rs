@@ -26,7 +26,8 @@ const SYSTEM: &[(&str, &str)] = &[
     ("http/src/local.rs", "the local socket and its folder"),
     ("http/src/socket_file.rs", "opens the file of a Unix socket as it lies there"),
     ("http/src/outbound.rs", "outbound connections: the client's, and those of an answer that is fetched elsewhere"),
-    ("http/src/client.rs", "the agent's calls, and the file of its token"),
+    ("http/src/client.rs", "the agent's calls"),
+    ("http/src/target.rs", "reads the file of a client's token"),
     ("http/src/tls/", "carries TLS over a connection that somebody made"),
     (
         "program/src/resident.rs",
@@ -111,7 +112,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("cluster_keys", &["commit", "making", "store"]),
     ("authenticate", &["cluster_keys", "making", "store"]),
     ("authorize", &["call", "store", "through"]),
-    ("control", &["agents", "cluster_keys", "commit", "figures", "making", "prepare", "store"]),
+    ("control", &["agents", "authorize", "cluster_keys", "commit", "figures", "making", "prepare", "store"]),
     ("figures", &[]),
     ("form", &[]),
     ("call", &["form", "page", "query", "through"]),

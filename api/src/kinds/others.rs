@@ -69,15 +69,13 @@ pub fn rows() -> Vec<Kind> {
             .put_names_revision(),
         RBAC.row("clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding", &strategy::CLUSTER_ROLE_BINDING)
             .of_cluster()
-            .put_creates()
-            .idle(),
+            .put_creates(),
         RBAC.row("clusterroles", "clusterrole", "ClusterRole", &strategy::CLUSTER_ROLE)
             .of_cluster()
             .put_creates()
-            .taken(&["rules"])
-            .idle(),
-        RBAC.row("rolebindings", "rolebinding", "RoleBinding", &strategy::ROLE_BINDING).put_creates().idle(),
-        RBAC.row("roles", "role", "Role", &strategy::ROLE).put_creates().taken(&["rules"]).idle(),
+            .taken(&["rules"]),
+        RBAC.row("rolebindings", "rolebinding", "RoleBinding", &strategy::ROLE_BINDING).put_creates(),
+        RBAC.row("roles", "role", "Role", &strategy::ROLE).put_creates().taken(&["rules"]),
         SCHEDULING
             .row("priorityclasses", "priorityclass", "PriorityClass", &strategy::PRIORITY_CLASS)
             .of_cluster()

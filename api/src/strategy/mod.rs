@@ -125,9 +125,9 @@ pub use rules::{
 pub use scale::SCALE;
 pub use scaling::{AUTOSCALER, DISRUPTION_BUDGET};
 pub use service::SERVICE;
-pub use subject::{KUBELET_SIGNERS, common_name};
 pub use signing::{APPROVAL, CLIENT_SIGNER, SIGNING_REQUEST, wants_masters};
 pub use stateful::STATEFUL_SET;
+pub use subject::{KUBELET_SIGNERS, common_name};
 pub use templates::{CONTROLLER_REVISION, POD_TEMPLATE};
 pub use time_zone::ZoneFault;
 pub use webhooks::WEBHOOKS;

@@ -1,7 +1,6 @@
 //! Reviews of authentication and authorization: the server answers a create and stores nothing. PURE.
 //!
-//! The server has no access rules yet: every client that reaches the server may do everything, and every answer says
-//! so.
+//! Whoever serves them puts the answer of the authorizer in the place of the empty one.
 
 use super::checks::full;
 use super::rules::{BuiltinStrategy, Rules};
@@ -156,12 +155,12 @@ pub fn whose_token(review: &mut Value, _asker: &Asker, _: Time) -> Result<(), &'
 }
 
 pub fn may_i(review: &mut Value, _asker: &Asker, _: Time) -> Result<(), &'static str> {
-    review["status"] = json!({"allowed": true});
+    review["status"] = json!({"allowed": false});
     Ok(())
 }
 
 pub fn may_they(review: &mut Value, _asker: &Asker, _: Time) -> Result<(), &'static str> {
-    review["status"] = json!({"allowed": true});
+    review["status"] = json!({"allowed": false});
     Ok(())
 }
 
@@ -169,11 +168,7 @@ pub fn what_may_i(review: &mut Value, _asker: &Asker, _: Time) -> Result<(), &'s
     if is_empty(&review["spec"]["namespace"]) {
         return Err("no namespace on request");
     }
-    review["status"] = json!({
-        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        "incomplete": false,
-    });
+    review["status"] = json!({"resourceRules": [], "nonResourceRules": [], "incomplete": true});
     Ok(())
 }
 
@@ -263,8 +258,8 @@ mod tests {
             review["status"].take()
         };
         assert_eq!(answered(who_am_i), json!({"userInfo": {"username": "admin", "groups": ["system:masters"]}}));
-        assert_eq!(answered(may_i), json!({"allowed": true}));
-        assert_eq!(answered(what_may_i)["incomplete"], false);
+        assert_eq!(answered(may_i), json!({"allowed": false}));
+        assert_eq!(answered(what_may_i)["incomplete"], true);
         assert_eq!(
             what_may_i(&mut json!({"spec": {}}), &asker, Time::from_seconds(0).unwrap()),
             Err("no namespace on request")

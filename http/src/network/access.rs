@@ -244,7 +244,12 @@ mod tests {
             (h1, "/", &[&websocket[..], &[("origin", "http://localhost")]].concat(), 200),
             (h1, "/", &[&websocket[..], &[("origin", "http://localhost:8000")]].concat(), 403),
             (h1, "/", &[&websocket[..], &[("origin", "http://a"), ("authorization", "Bearer x")]].concat(), 200),
-            (h1, "/", &[&websocket[..], &[("origin", "http://localhost"), ("user-agent", "Mozilla/5.0")]].concat(), 403),
+            (
+                h1,
+                "/",
+                &[&websocket[..], &[("origin", "http://localhost"), ("user-agent", "Mozilla/5.0")]].concat(),
+                403,
+            ),
         ];
         for (version, target, fields, code) in table {
             assert_eq!(check_access(Access::AnyHost, version, target, fields), code, "{version:?} {target} {fields:?}");

@@ -189,8 +189,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let seat = |waits: &&str| {
             let since: u64 = waits.trim_end_matches('t').parse().expect("a number");
-            let seat =
-                Seat { waits: (since | if waits.ends_with('t') { TAKES } else { 0 }).into(), ..Seat::default() };
+            let seat = Seat { waits: (since | if waits.ends_with('t') { TAKES } else { 0 }).into(), ..Seat::default() };
             seat.is_of(runtime.spawn(async {}).abort_handle());
             Arc::new(seat)
         };

@@ -155,9 +155,8 @@ async fn identified(
     headers: http::HeaderMap,
 ) -> Result<(Arc<Identity>, http::HeaderMap), Refusal> {
     let plane = &client.plane;
-    let revoked = |certificate: &Arc<ClientCertificate>| {
-        plane.tls.as_ref().is_some_and(|tls| (tls.is_revoked)(certificate))
-    };
+    let revoked =
+        |certificate: &Arc<ClientCertificate>| plane.tls.as_ref().is_some_and(|tls| (tls.is_revoked)(certificate));
     if client.certificate.as_ref().is_some_and(revoked) {
         return Err(Refusal::Revoked);
     }

@@ -39,7 +39,13 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new() -> Arc<Meter> {
         let zero = || AtomicU64::new(0);
-        Arc::new(Meter { begun: Instant::now(), read: zero(), written: zero(), earned: zero(), flooded: AtomicBool::new(false) })
+        Arc::new(Meter {
+            begun: Instant::now(),
+            read: zero(),
+            written: zero(),
+            earned: zero(),
+            flooded: AtomicBool::new(false),
+        })
     }
 
     /// A request has come.

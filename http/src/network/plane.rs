@@ -73,7 +73,7 @@ impl Plane {
             tunnels: Budget::new(limits.tunnels_max, STREAMS_TIMES),
             crowd: Crowd::of_connections(limits.connections_max, limits.connections_per_address_max),
             handshakes: Crowd::of_handshakes(limits.handshakes_max, limits.handshakes_per_address_max),
-            checking: Shares::new(limits.requests_per_address_max, (CHECKS_OF_ONE, CHECKS_OF_ONE)),
+            checking: Shares::new(limits.requests_max, (CHECKS_OF_ONE, CHECKS_OF_ONE)),
             check_places: semaphore(CHECK_PLACES),
             journal: Journal::default(),
             started: Instant::now(),

@@ -1,6 +1,6 @@
 //! A connection's socket of either kind, in the halves that its task and the bell share, and who is at its other end.
-use crate::{Caller, Identity};
 use crate::budget::Party;
+use crate::{Caller, Identity};
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};

@@ -51,8 +51,7 @@ fn unverified() -> Result<Arc<ClientConfig>, Error> {
         return Ok(config.clone());
     }
     let versions = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
-    let mut config =
-        versions.dangerous().with_custom_certificate_verifier(Arc::new(Unverified)).with_no_client_auth();
+    let mut config = versions.dangerous().with_custom_certificate_verifier(Arc::new(Unverified)).with_no_client_auth();
     config.resumption = Resumption::disabled();
     Ok(CONFIG.get_or_init(|| Arc::new(config)).clone())
 }

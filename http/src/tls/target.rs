@@ -42,11 +42,10 @@ impl TlsTarget {
         let server_name = ServerName::try_from(name.clone())
             .map_err(|_| BadKeys(format!("{name:?} is neither a name nor an address of a server")))?;
         let roots = roots(trust.ca_pem, "authorities of the server")?;
-        let versions =
-            ClientConfig::builder_with_details(provider(), Arc::new(CallersClock(trust.clock)))
-                .with_safe_default_protocol_versions()
-                .map_err(|error| BadKeys(error.to_string()))?
-                .with_root_certificates(roots);
+        let versions = ClientConfig::builder_with_details(provider(), Arc::new(CallersClock(trust.clock)))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| BadKeys(error.to_string()))?
+            .with_root_certificates(roots);
         let mut config = match trust.certificate {
             None => versions.with_no_client_auth(),
             Some((chain_pem, key_pem)) => {

@@ -1,5 +1,5 @@
 //! What a browser is told, and what of one is not answered.
-use crate::wire::{Demo, Peer, Private, ask, codes, contains, last_get};
+use super::wire::{Demo, Peer, Private, ask, codes, contains, last_get};
 use coracle_http::local::LocalPort;
 use coracle_http::{LocalLimits, local};
 

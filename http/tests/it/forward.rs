@@ -1,5 +1,5 @@
 //! Answers that come from another server, on both sides.
-use crate::wire::{Demo, Peer, Private, ask, codes, get, last_get};
+use super::wire::{Demo, Peer, Private, ask, codes, get, last_get};
 use coracle_http::local::LocalPort;
 use coracle_http::network::NetworkPlane;
 use coracle_http::{LocalLimits, local};
@@ -69,7 +69,7 @@ fn who_leaves_ends_what_is_behind() {
         reader.until_text("\r\n\r\n");
         drop(reader);
         // The local side notices at the next line.
-        crate::wire::eventually("the stream behind is left", || {
+        super::wire::eventually("the stream behind is left", || {
             far.publish(b"line\n");
             far.has_a_stream_left()
         });

@@ -1,5 +1,5 @@
 //! Hostile and unlucky clients of the network side. Each test ends with a good client that is served.
-use crate::wire::{Demo, PATIENCE, Peer, ask, codes, contains, eventually, get, last_get, serves};
+use super::wire::{Demo, PATIENCE, Peer, ask, codes, contains, eventually, get, last_get, serves};
 use std::time::Duration;
 
 const OK: &[u16] = &[200];

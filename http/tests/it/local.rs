@@ -1,5 +1,5 @@
 //! The local side: the same answers, and what makes tiny_http dependable.
-use crate::wire::{Demo, PATIENCE, Peer, Private, ask, codes, contains, eventually, get, last_get, serves};
+use super::wire::{Demo, PATIENCE, Peer, Private, ask, codes, contains, eventually, get, last_get, serves};
 use coracle_http::local::LocalPort;
 use coracle_http::{LocalLimits, local};
 use std::os::unix::fs::PermissionsExt;

@@ -5,9 +5,13 @@
 mod browsers;
 mod forward;
 mod hostile;
+mod http2;
+mod keys;
 mod local;
 mod outbound;
 mod ports;
+mod secure;
+mod sessions;
 mod streams;
 mod unix;
 mod upgrade;

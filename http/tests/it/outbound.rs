@@ -1,5 +1,5 @@
 //! The agent's client against both sides, and against servers that break off.
-use crate::wire::{Demo, Private};
+use super::wire::{Demo, Private};
 use bytes::Bytes;
 use coracle_http::client::{CallError, Client, LINE_BYTES_MAX, Target};
 use coracle_http::local::LocalPort;

@@ -1,5 +1,5 @@
 //! A port asks each request who sends it.
-use crate::wire::{Demo, Peer, Private, ask, codes};
+use super::wire::{Demo, Peer, Private, ask, codes};
 use coracle_http::local::LocalPort;
 use coracle_http::network::{Identify, Port, RequestSender, Unidentified};
 use coracle_http::{Identity, Limits, LocalLimits, header, local};

@@ -1,5 +1,5 @@
 //! Watches over the network side: each event at once, and nobody waits for a slow reader.
-use crate::wire::{Demo, Peer, get, serves};
+use super::wire::{Demo, Peer, get, serves};
 use std::time::Duration;
 
 #[test]
@@ -174,7 +174,7 @@ fn more_streams_than_there_are_places() {
     );
     drop(all);
     let mut again = from(1);
-    crate::wire::eventually("the places come back", || {
+    super::wire::eventually("the places come back", || {
         again = from(1);
         again.send(&get("/watch"));
         again.until_text("\r\n\r\n").starts_with("HTTP/1.1 200")

@@ -1,5 +1,5 @@
 //! The network side on a Unix socket: who is let in, what lies at its path, and how it is asked from the other end.
-use crate::wire::{Demo, Peer, Private, ask, codes, eventually, get, last_get, serves};
+use super::wire::{Demo, Peer, Private, ask, codes, eventually, get, last_get, serves};
 use coracle_http::network::{self, Admits, Port, UnixDoor, listen_unix};
 use coracle_http::{Limits, StatusCode};
 use nix::unistd::geteuid;

@@ -1,5 +1,5 @@
 //! Connections that are taken over: by a handler, and through a second server to the one behind it.
-use crate::wire::{Demo, Peer, Private, codes, eventually, last_get};
+use super::wire::{Demo, Peer, Private, codes, eventually, last_get};
 use coracle_http::local::LocalPort;
 use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{
@@ -27,6 +27,10 @@ async fn echo(mut upgraded: Upgraded, open: Arc<AtomicUsize>) {
 /// A server that goes on with `echo` at `/echo`, and with what nobody asked for at `/other`; and how many speak with
 /// it.
 fn echoing(limits: Limits) -> (NetworkPlane, Arc<AtomicUsize>) {
+    echoing_on(Port::of_this_host(limits))
+}
+
+pub fn echoing_on(port: Port) -> (NetworkPlane, Arc<AtomicUsize>) {
     let open = Arc::new(AtomicUsize::new(0));
     let speaking = open.clone();
     let handler = Arc::new(move |request: Request| {
@@ -45,7 +49,7 @@ fn echoing(limits: Limits) -> (NetworkPlane, Arc<AtomicUsize>) {
         answer
     });
     let listener = network::listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    (network::start(listener, handler, Port::of_this_host(limits)).unwrap(), open)
+    (network::start(listener, handler, port).unwrap(), open)
 }
 
 /// A server that passes everything on to that one.
@@ -57,7 +61,7 @@ fn passing_on(far: &NetworkPlane, limits: Limits) -> NetworkPlane {
 
 fn passes_to(server: Server) -> coracle_http::Handler {
     Arc::new(move |request: Request| {
-        let forward = Forward::get(server.clone(), request.target.clone(), crate::wire::PATIENCE);
+        let forward = Forward::get(server.clone(), request.target.clone(), super::wire::PATIENCE);
         Answer::forward(Forward {
             passes: Passes::Upgrade,
             leaves_room: request.target.path() == "/echo/for/hours",
@@ -78,6 +82,7 @@ fn end(peer: &Peer) {
     match peer {
         Peer::Tcp(stream) => stream.shutdown(Shutdown::Write).unwrap(),
         Peer::Unix(stream) => stream.shutdown(Shutdown::Write).unwrap(),
+        Peer::Tls(_) => panic!("a goodbye needs a stream that can be changed"),
     }
 }
 
@@ -230,8 +235,8 @@ fn those_that_stay_for_hours_leave_room() {
 
 #[test]
 fn a_stop_waits_for_none() {
-    let (far, _) = echoing(Limits { drain: crate::wire::PATIENCE * 10, ..Limits::EDGE });
-    let near = passing_on(&far, Limits { drain: crate::wire::PATIENCE * 10, ..Limits::EDGE });
+    let (far, _) = echoing(Limits { drain: super::wire::PATIENCE * 10, ..Limits::EDGE });
+    let near = passing_on(&far, Limits { drain: super::wire::PATIENCE * 10, ..Limits::EDGE });
     for plane in [&far, &near] {
         let mut peer = Peer::tcp(plane);
         peer.send(&ask("/echo", UPGRADE));

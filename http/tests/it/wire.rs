@@ -139,6 +139,7 @@ impl Demo {
 pub enum Peer {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<rustls::StreamOwned<rustls::ClientConnection, TcpStream>>),
 }
 
 impl Peer {
@@ -167,6 +168,7 @@ impl Peer {
         match self {
             Peer::Tcp(stream) => stream.write_all(bytes),
             Peer::Unix(stream) => stream.write_all(bytes),
+            Peer::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
         .is_ok()
     }
@@ -175,6 +177,7 @@ impl Peer {
         match self {
             Peer::Tcp(stream) => stream.read(buffer),
             Peer::Unix(stream) => stream.read(buffer),
+            Peer::Tls(stream) => stream.read(buffer),
         }
     }
 
@@ -207,7 +210,7 @@ impl Peer {
     }
 }
 
-fn patient(stream: TcpStream) -> TcpStream {
+pub fn patient(stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     stream.set_nodelay(true).unwrap();

@@ -21,6 +21,7 @@ mod pod_security;
 pub mod quota;
 mod remarks;
 mod request;
+pub mod roles;
 mod secrets;
 mod token_volume;
 

@@ -2,7 +2,7 @@
 
 use super::event_rate::EventCount;
 use super::remarks::Remarks;
-use crate::authorize::Authorizer;
+use crate::authorize::{Attributes, Authorizer};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_http::Identity;
@@ -38,6 +38,13 @@ pub struct AdmissionRequest<'a> {
     pub options: AdmissionOptions,
     /// What admission says besides its judgement.
     pub remarks: &'a Remarks,
+}
+
+impl AdmissionRequest<'_> {
+    /// Whether the client may do this, too.
+    pub fn may(&self, attributes: &Attributes) -> bool {
+        self.authorizer.authorize(attributes, self.identity).allows()
+    }
 }
 
 /// The plugins of Kubernetes that run where somebody asks for them.

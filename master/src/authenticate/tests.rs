@@ -28,7 +28,7 @@ impl Bench {
         let folder = std::env::temp_dir().join(format!("coracle-authenticate-{name}-{}", std::process::id()));
         std::fs::remove_dir_all(&folder).ok();
         std::fs::create_dir_all(&folder).expect("a folder");
-        let registry = crate::commit::in_memory();
+        let registry = crate::commit::tests::in_memory();
         let options = KeyOptions { data_dir: folder.clone(), ..KeyOptions::default() };
         let keys = Arc::new(ClusterKeys::open(&registry, options).expect("keys"));
         let store = registry.store.clone();

@@ -2,9 +2,10 @@
 
 use super::request_path;
 use crate::call::{Call, Route, RouteError, Verb};
+use crate::page::ServerDocument;
 use crate::through::ProxyRequest;
 use coracle_api::meta::Resource;
-use coracle_api::selector::{self, FieldTerm};
+use coracle_api::selector::{self, FieldTerm, Grammar, LabelSelector};
 use coracle_api::status::Status;
 use coracle_api::strategy::rbac;
 use coracle_http::Identity;
@@ -49,10 +50,10 @@ impl Attributes {
         match route {
             Ok(Route::Object(call)) => Attributes::of_call(call, method),
             Ok(Route::ProxyRequest(through)) => Attributes::of_through(through, method),
+            Ok(Route::Page(ServerDocument::Nothing)) | Err(_) => request_path::read(method, path),
             Ok(Route::Page(_) | Route::Upkeep(_)) => {
                 Attributes::Path { verb: method.to_ascii_lowercase(), path: path.to_owned() }
             }
-            Err(_) => request_path::read(method, path),
         }
     }
 
@@ -111,39 +112,60 @@ impl Attributes {
             subresource: said(object, "subresource"),
             namespace: said(object, "namespace"),
             name: said(object, "name"),
-            fields: reviewed(&object["fieldSelector"]),
+            fields: reviewed(&object["fieldSelector"]).0,
         })
+    }
+
+    /// The selectors in the `spec` of an access review that no authorizer can read.
+    pub fn ignored_in_review(spec: &Value) -> Vec<String> {
+        let object = &spec["resourceAttributes"];
+        let (terms, of_fields) = reviewed(&object["fieldSelector"]);
+        let (of_labels, has_labels) = reviewed_labels(&object["labelSelector"]);
+        let selectors = [("fieldSelector", of_fields, !terms.is_empty()), ("labelSelector", of_labels, has_labels)];
+        let ignored = selectors.iter().filter(|(_, is_ignored, _)| *is_ignored);
+        let words = ignored.map(|(field, _, has_rest)| {
+            let partially = if *has_rest { "partially " } else { "" };
+            format!("spec.resourceAttributes.{field} {partially}ignored due to parse error")
+        });
+        words.collect()
     }
 
     /// The refusal, as Kubernetes words it.
     pub fn refusal(&self, identity: &Identity, why: &str) -> Status {
+        let words = self.cannot(identity, why);
+        match self {
+            Attributes::Path { .. } => {
+                let of = Resource { group: "".into(), plural: "".into() };
+                Status { message: format!("forbidden: {words}"), ..Status::forbidden(&of, "", "") }
+            }
+            Attributes::Resource { resource, name, .. } => Status::forbidden(resource, name, &words),
+        }
+    }
+
+    /// What the identity may not do, in a sentence.
+    pub fn cannot(&self, identity: &Identity, why: &str) -> String {
         let user = &identity.user;
         let more = if why.is_empty() { String::new() } else { format!(": {why}") };
         match self {
-            Attributes::Path { verb, path } => {
-                let message = format!("forbidden: User {user:?} cannot {verb} path {path:?}{more}");
-                let of = Resource { group: "".into(), plural: "".into() };
-                Status { message, ..Status::forbidden(&of, "", "") }
-            }
-            Attributes::Resource { verb, resource, subresource, namespace, name, .. } => {
+            Attributes::Path { verb, path } => format!("User {user:?} cannot {verb} path {path:?}{more}"),
+            Attributes::Resource { verb, resource, subresource, namespace, .. } => {
                 let Resource { group, plural } = resource;
                 let part = if subresource.is_empty() { plural.to_string() } else { format!("{plural}/{subresource}") };
                 let place = match namespace.as_str() {
                     "" => "at the cluster scope".to_owned(),
                     namespace => format!("in the namespace {namespace:?}"),
                 };
-                let message =
-                    format!("User {user:?} cannot {verb} resource {part:?} in API group {group:?} {place}{more}");
-                Status::forbidden(resource, name, &message)
+                format!("User {user:?} cannot {verb} resource {part:?} in API group {group:?} {place}{more}")
             }
         }
     }
 }
 
-/// The field selector of an access review. Terms with other operators than those of field selectors narrow nothing.
-fn reviewed(selector: &Value) -> Vec<FieldTerm> {
+/// The field selector of an access review, and whether a part of it says nothing. Field selectors compare with one
+/// value.
+fn reviewed(selector: &Value) -> (Vec<FieldTerm>, bool) {
     if let Some(raw) = selector["rawSelector"].as_str().filter(|raw| !raw.is_empty()) {
-        return selector::field_terms(raw).unwrap_or_default();
+        return selector::field_terms(raw).map_or((Vec::new(), true), |terms| (terms, false));
     }
     let term = |rule: &Value| {
         let [value] = rule["values"].as_array()?.as_slice() else { return None };
@@ -154,7 +176,22 @@ fn reviewed(selector: &Value) -> Vec<FieldTerm> {
         };
         Some(FieldTerm { field: rule["key"].as_str()?.to_owned(), equal, value: value.as_str()?.to_owned() })
     };
-    selector["requirements"].as_array().into_iter().flatten().filter_map(term).collect()
+    let rules = selector["requirements"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let terms: Vec<FieldTerm> = rules.iter().filter_map(term).collect();
+    let is_partial = terms.len() < rules.len();
+    (terms, is_partial)
+}
+
+/// Whether a part of the label selector of an access review says nothing, and whether another part does. No authorizer
+/// looks at labels.
+fn reviewed_labels(selector: &Value) -> (bool, bool) {
+    if let Some(raw) = selector["rawSelector"].as_str().filter(|raw| !raw.is_empty()) {
+        return (LabelSelector::parse(raw, Grammar::V1).is_err(), false);
+    }
+    let rules = selector["requirements"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let known = |rule: &&Value| matches!(rule["operator"].as_str(), Some("In" | "NotIn" | "Exists" | "DoesNotExist"));
+    let count = rules.iter().filter(known).count();
+    (count < rules.len(), count > 0)
 }
 
 /// The verb and the subresource of a call.

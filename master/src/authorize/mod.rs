@@ -5,24 +5,27 @@
 //!
 //!     attributes      what a request asks for, in the words of RBAC · request_path: where its path leads nowhere
 //!     chain           several authorizers in order
-//!     rbac            roles and bindings · rule: one rule · granted: whether an identity may grant a rule
+//!     rbac            roles and bindings · rule: one rule · aggregate: rules that a role gathers
 //!     stored          RBAC of the store's objects
 //!     node            what a node may do · node_pods: the pods of each node
 //!     bootstrap       the roles and bindings of every cluster
 
+pub mod aggregate;
 mod attributes;
+pub mod bootstrap;
 mod chain;
 mod node;
 mod node_pods;
 mod rbac;
 mod request_path;
-mod rule;
+pub mod rule;
 mod stored;
 
 pub use attributes::Attributes;
-pub use chain::{Chain, Masters};
+pub use chain::{Chain, MASTERS, Masters};
 pub use node::node_of;
 pub use node_pods::NodeAuthorizer;
+pub use rbac::binding_id;
 pub use rule::Rule;
 pub use stored::Rbac;
 

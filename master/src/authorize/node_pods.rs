@@ -98,3 +98,69 @@ fn read(stored: &Stored) -> Bound {
     let (node, references) = PodReferences::of(&stored.key.namespace, &pod)?;
     Some((node.into(), Arc::new(references)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::tests::in_memory;
+    use crate::store::Write;
+    use coracle_api::meta::Durable;
+    use serde_json::json;
+
+    fn key(name: &str) -> Key {
+        Key { resource: PODS, namespace: "ns".to_owned(), name: name.to_owned() }
+    }
+
+    fn pod(name: &str, node: &str, secret: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns"}, "spec": {"nodeName": node,
+            "volumes": [{"name": "v", "secret": {"secretName": secret}}]}})
+    }
+
+    #[test]
+    fn an_answer_is_never_older_than_a_write() {
+        let store = in_memory().store.clone();
+        let authorizer = NodeAuthorizer::new(store.clone());
+        let may = |node: &str, secret: &str| {
+            let groups = vec!["system:nodes".to_owned()];
+            let identity = Identity { user: format!("system:node:{node}"), groups, ..Identity::default() };
+            let asked = Attributes::resource("get", &Resource::core("secrets"), "", ("ns", secret));
+            authorizer.authorize(&asked, &identity).allows()
+        };
+        let write = |write: Write| store.write(write).expect("it is written").revision;
+        assert!(!may("n1", "s"));
+        let create = |name: &str, node: &str, secret: &str| {
+            let (durable, claims) = (Durable::Nothing, Vec::new());
+            write(Write::Create { key: key(name), object: pod(name, node, secret), durable, claims })
+        };
+        let waits = create("waits", "", "s");
+        assert!(!may("n1", "s"), "no node runs it yet");
+        let (durable, claims) = (Durable::Nothing, Vec::new());
+        let bound =
+            write(Write::Update { key: key("waits"), object: pod("waits", "n1", "s"), seen: waits, durable, claims });
+        assert!(may("n1", "s") && !may("n2", "s"));
+        for n in 0..50 {
+            create(&format!("p{n}"), "n2", &format!("s{n}"));
+            assert!(may("n2", &format!("s{n}")) && may("n1", "s") && !may("n1", &format!("s{n}")), "{n}");
+        }
+        write(Write::Delete { key: key("waits"), seen: bound });
+        assert!(!may("n1", "s") && may("n2", "s7"));
+        assert!(locked(&authorizer.known).pods.len() == 50, "what is gone is forgotten");
+    }
+
+    #[test]
+    fn who_is_no_node_is_not_its_business() {
+        let authorizer = NodeAuthorizer::new(in_memory().store.clone());
+        let asked = Attributes::resource("list", &Resource::core("services"), "", ("", ""));
+        let decide = |user: &str, groups: &[&str]| {
+            let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+            let identity = Identity { user: user.to_owned(), groups, ..Identity::default() };
+            (authorizer.authorize(&asked, &identity), authorizer.rules(&identity, "ns").incomplete)
+        };
+        let nothing = |why: &str| Decision::NoOpinion(why.to_owned());
+        assert_eq!(decide("system:node:n1", &["system:nodes"]), (Decision::Allowed(String::new()), true));
+        assert_eq!(decide("system:node:n1", &[]), (nothing(""), false));
+        assert_eq!(decide("eve", &["system:nodes"]), (nothing(""), false));
+        let unnamed = nothing("unknown node for user \"system:node:\"");
+        assert_eq!(decide("system:node:", &["system:nodes"]), (unnamed, true));
+    }
+}

@@ -190,7 +190,7 @@ impl Grants {
         }
     }
 
-    /// The bindings that an identity has in a namespace, those of the cluster first. `passed`: uids that do not count.
+    /// The bindings that an identity has in a namespace, those of the cluster first. `passed`: the ids of those that do not count.
     fn bound<'g>(
         &'g self,
         identity: &'g Identity,
@@ -213,7 +213,7 @@ impl Grants {
                 users.chain(groups)
             })
             .map(|(at, subject)| (&self.bindings[at], subject))
-            .filter(|(binding, _)| passed.is_empty() || !passed.contains(&*binding.uid))
+            .filter(|(binding, _)| passed.is_empty() || !passed.contains(&binding.id()))
     }
 
     pub fn decide(&self, attributes: &Attributes, identity: &Identity, passed: &HashSet<String>) -> Decision {
@@ -295,7 +295,16 @@ impl Compiled {
     }
 }
 
+/// What tells a binding from all others, also from one of its name that is made later.
+pub fn binding_id(namespace: &str, name: &str, uid: &str) -> String {
+    format!("{namespace}/{name}/{uid}")
+}
+
 impl Binding {
+    fn id(&self) -> String {
+        binding_id(&self.namespace, &self.name, &self.uid)
+    }
+
     fn described(&self, subject: &Subject<'_>) -> String {
         let (kind, name) = match self.namespace.is_empty() {
             true => ("ClusterRoleBinding", self.name.to_string()),
@@ -468,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_binding_may_not_count() {
-        let (grants, passed) = (grants(), HashSet::from(["uid-b".to_owned()]));
+        let (grants, passed) = (grants(), HashSet::from(["n/b/uid-b".to_owned()]));
         let alice = identity("alice", &[]);
         assert_eq!(grants.decide(&asked("list pods n/"), &alice, &passed), Decision::NoOpinion(String::new()));
         assert!(grants.rules(&alice, "n", &passed).rules.is_empty());

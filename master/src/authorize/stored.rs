@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 pub struct Rbac {
     store: Arc<dyn Store>,
     grants: Derived<Grants>,
-    /// The uids of bindings that do not count.
+    /// The ids of bindings that do not count.
     passed: Mutex<Arc<HashSet<String>>>,
 }
 
@@ -24,8 +24,8 @@ impl Rbac {
     }
 
     /// Bindings that do not count from now on; all others do.
-    pub fn pass_over(&self, uids: HashSet<String>) {
-        *locked(&self.passed) = Arc::new(uids);
+    pub fn pass_over(&self, ids: HashSet<String>) {
+        *locked(&self.passed) = Arc::new(ids);
     }
 
     fn passed(&self) -> Arc<HashSet<String>> {

@@ -4,7 +4,7 @@ use crate::admit::Refusal;
 use crate::prepare::{Departure, InvalidDocument, Ownership, Part, Standing};
 use crate::store::{Refused, Stored};
 use coracle_api::kinds::Kind;
-use coracle_api::meta::Key;
+use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::Rules;
 use coracle_http::Identity;
 use serde_json::Value;
@@ -99,6 +99,8 @@ pub struct Terms<'a> {
     pub writer: Writer,
     /// The client's identity, or `MASTER`.
     pub identity: &'a Identity,
+    /// The resource by which the client names the kind. None: the kind's own.
+    pub shown: Option<&'a Resource>,
     pub rules: Rules,
     /// Every step is taken but the writing.
     pub rehearsal: bool,
@@ -113,6 +115,7 @@ impl Terms<'_> {
         Terms {
             writer,
             identity: &MASTER,
+            shown: None,
             rules: Rules { old_names: true, ..Rules::default() },
             rehearsal: false,
             advised: false,
@@ -152,6 +155,8 @@ pub enum CommitError<E> {
     Writer(E),
     /// Nothing stands there.
     Missing,
+    /// The role of a binding is not there, and so nobody can say whether the writer may grant it.
+    NoRole(String),
     /// The object is stored, but unreadable.
     Damaged {
         why: String,
@@ -171,6 +176,11 @@ pub enum CommitError<E> {
 #[derive(Debug, PartialEq)]
 pub enum NamespaceError {
     Missing,
+    /// It would be made, and the writer may not make namespaces.
+    Forbidden {
+        name: String,
+        why: String,
+    },
     Damaged {
         why: String,
     },
@@ -190,6 +200,7 @@ impl fmt::Display for NamespaceError {
             NamespaceError::Missing | NamespaceError::Ending { .. } => {
                 f.write_str("its namespace is not there, or it ends: nothing is made in it")
             }
+            NamespaceError::Forbidden { why, .. } => f.write_str(why),
             NamespaceError::Damaged { why } => write!(f, "the file of its namespace is damaged: {why}"),
             NamespaceError::Unmade { why } => f.write_str(why),
         }
@@ -239,6 +250,7 @@ impl<E> fmt::Display for CommitError<E> {
             // Only a caller that knows the writer can show the reason.
             CommitError::Writer(_) => f.write_str("its writer refuses it"),
             CommitError::Missing => f.write_str("it does not exist"),
+            CommitError::NoRole(name) => write!(f, "role {name:?} is not there"),
             CommitError::Damaged { why } => write!(f, "its file is damaged: {why}"),
             CommitError::NamespaceError(homeless) => homeless.fmt(f),
             CommitError::InvalidDocument(unfit) => unfit.fmt(f),

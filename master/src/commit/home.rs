@@ -68,15 +68,16 @@ impl Registry {
         let key = Key { resource: NAMESPACES, namespace: String::new(), name: namespace.to_owned() };
         match self.store.get(&key) {
             Ok(Some(stored)) if is_ending(&serde_json::from_slice(&stored.json).unwrap_or_default()) => {
-                let said = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
-                Err(NamespaceError::Ending {
-                    name: said("name").or(said("generateName")).unwrap_or_default().to_owned(),
-                })
+                Err(NamespaceError::Ending { name: named(object) })
             }
             Ok(Some(_)) => Ok(()),
-            // It would be made, and a rehearsal makes nothing.
-            Ok(None) if terms.writer == Writer::ClientOf2014 && terms.rehearsal => Ok(()),
             Ok(None) if terms.writer == Writer::ClientOf2014 => {
+                let forbidden = |why| NamespaceError::Forbidden { name: named(object), why };
+                self.may_make_namespace(terms).map_err(forbidden)?;
+                // A rehearsal makes nothing.
+                if terms.rehearsal {
+                    return Ok(());
+                }
                 self.ensure_namespace(namespace).map_err(|why| NamespaceError::Unmade { why })
             }
             Ok(None) => Err(NamespaceError::Missing),
@@ -91,4 +92,10 @@ impl Registry {
         let key = Key { resource: ACCOUNTS, namespace: name.to_owned(), name: ACCOUNT.to_owned() };
         !matches!(self.store.get(&key), Ok(None))
     }
+}
+
+/// The name of a new object, or what its name begins with.
+fn named(object: &Value) -> String {
+    let said = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
+    said("name").or(said("generateName")).unwrap_or_default().to_owned()
 }

@@ -9,6 +9,7 @@
 //!     home        the namespace of a new object is there, and it does not end                   home
 //!     default     the type of the object sets its absent fields                                 prepare::Draft
 //!     mutate      other objects set fields: the mutating rows of `ADMISSION`                    admit
+//!     grant       the writer holds what a role or a binding grants                              rights
 //!
 //! *Consult*. Advisers outside this program may wait as long as they like.                       consult
 //!
@@ -37,6 +38,7 @@ mod furniture;
 mod home;
 mod ledger;
 mod registry;
+mod rights;
 mod view;
 mod written;
 
@@ -128,6 +130,9 @@ impl Registry {
             Made::Document { part, object, ownership, warnings } => {
                 let mut draft = match old {
                     None => {
+                        if change.expects == Expects::Either {
+                            self.may_create(change, terms)?;
+                        }
                         self.look_home(change, &object, terms)?;
                         Draft::create(kind, change.namespace, object, ownership)
                     }
@@ -141,6 +146,7 @@ impl Registry {
                 request.suffix = if terms.rules.old_labels { None } else { Some(&suffix) };
                 admit::mutate(&request, &mut draft.object)
                     .map_err(|refusal| CommitError::unadmitted(draft.called(), refusal))?;
+                self.may_grant(&request, (&draft.called(), &draft.object))?;
                 Drafted::Document { draft, warnings }
             }
             Made::Own(object) => Drafted::Ready(own(object)?, None),

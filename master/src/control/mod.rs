@@ -50,6 +50,7 @@ mod references;
 mod replicas;
 mod replication;
 mod revisions;
+mod roles;
 pub mod rules;
 mod schedule;
 mod settings;

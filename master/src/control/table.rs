@@ -23,8 +23,8 @@ use super::storage::{binding, ephemeral, volumes};
 use super::view::{EndpointsView, LeaseView, NamespaceView, ServiceView, SliceView};
 use super::{
     addresses, autoscale, balancer, budgets, cron, disruption, endpoints, events, evictions, expulsion, garbage,
-    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, schedule, signing, token_secrets, ttl,
-    unplaced,
+    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, roles, schedule, signing,
+    token_secrets, ttl, unplaced,
 };
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};
@@ -185,6 +185,7 @@ fn housekeeping() -> Vec<Controller> {
             .follows(Follow::view::<budgets::ScaleView>(autoscale::by_target))
             .follows(Follow::News(News::Measured))
             .workload(),
+        row("roles", roles::all, roles::decide).follows(Follow::view::<roles::ClusterRoleView>(roles::by_role)),
         row("signing requests", all::<SigningRequestView>, signing::decide)
             .follows(Follow::view::<SigningRequestView>(itself))
             .follows(Follow::Kind { of: signing::RIGHTS, only: |_| true, shelf: None, keys: signing::by_rights }),

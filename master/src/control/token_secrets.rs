@@ -180,7 +180,7 @@ mod tests {
         for (key, object) in objects {
             let key = Arc::new(key.clone());
             let new = Stored::new(key.clone(), Revision(3), object.to_string().into_bytes().into(), Default::default());
-            cluster.apply(&Event { key, revision: Revision(3), old: None, new: Some(new) }, Duration::ZERO);
+            cluster.apply(&Event { key, revision: Revision(3), old: None, new: Some(new), renewed: false }, Duration::ZERO);
         }
         cluster
     }
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn bootstrap_tokens_end() {
-        let later = |seconds| Decision::later(Duration::from_secs(7 + seconds));
+        let later = |seconds: u64| Decision::later(Duration::from_secs(7 + seconds));
         let check = |namespace: &str, expiration: &str, expected: Option<Decision>| {
             let of = key(&SECRETS, namespace, "bootstrap-token-abcdef");
             let data = json!({"expiration": base64::encode(expiration.as_bytes())});

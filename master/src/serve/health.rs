@@ -19,6 +19,9 @@ const CHECKS: [Check; 2] = [
     ("store", false, |health| health.degraded.clone()),
 ];
 
+/// The check whose path stands for the details of all.
+pub const DETAILED: &str = "store";
+
 const ENDPOINTS: [&str; 3] = ["healthz", "livez", "readyz"];
 
 fn checks(endpoint: &str) -> impl Iterator<Item = &'static Check> {
@@ -42,13 +45,16 @@ pub fn paths() -> Vec<String> {
 
 /// None: there is no such check.
 pub fn answer(store: &dyn Store, asked: &page::HealthQuestion) -> Option<Answer> {
-    let health = store.health();
+    told(&store.health(), asked)
+}
+
+fn told(health: &store::Health, asked: &page::HealthQuestion) -> Option<Answer> {
     match &asked.check {
-        None => Some(all(&health, asked)),
+        None => Some(all(health, asked)),
         Some(name) => {
             let name = own_name(asked.endpoint, name);
             let (name, _, check) = checks(asked.endpoint).find(|(known, ..)| *known == name)?;
-            Some(match check(&health) {
+            Some(match check(health) {
                 None => Answer::text(StatusCode::OK, "ok"),
                 Some(why) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{name} failed: {why}\n")),
             })
@@ -56,11 +62,10 @@ pub fn answer(store: &dyn Store, asked: &page::HealthQuestion) -> Option<Answer>
     }
 }
 
-/// The same for whoever may not hear more than whether it is well.
+/// The same for whoever may not hear more than whether it is well: messages name files and objects.
 pub fn bare(store: &dyn Store, asked: &page::HealthQuestion) -> Option<Answer> {
-    let answer = answer(store, asked)?;
-    let words = if answer.status.is_success() { "ok" } else { "failed" };
-    Some(Answer::text(answer.status, words))
+    let degraded = store.health().degraded.map(|_| "reason withheld".to_owned());
+    told(&store::Health { degraded, ..store::Health::default() }, asked)
 }
 
 fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {

@@ -52,17 +52,17 @@ mod write;
 pub use server::Serve;
 
 use crate::authorize::Attributes;
-use crate::call::{self, Call, Route, Verb, Version};
+use crate::call::{self, Call, Route, RouteError, Verb, Version};
 use crate::fault::Fault;
 use crate::form::{Form, Media, Subject, Unacceptable};
-use crate::page::ServerDocument;
+use crate::page::{HealthQuestion, ServerDocument};
 use crate::prepare::Part;
 use crate::store::indented;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::status::Status;
 use coracle_http::budget::{Held, Party};
-use coracle_http::{Answer, Body, Caller, HeaderMap, Request, header};
+use coracle_http::{Answer, Body, Caller, HeaderMap, Identity, Request, header};
 use reply::{compress, document, failure, nothing, shown, shown_as, warn};
 use std::time::Instant;
 
@@ -123,14 +123,8 @@ impl Serve {
         let attributes = Attributes::of(&route, method, path);
         let acting = impersonate::acting(self, &attributes, request)?;
         let request = acting.as_ref().unwrap_or(request);
-        if let Err(refusal) = self.authorizer.refused(&attributes, &request.identity) {
-            return match &route {
-                // Whoever watches over this server would restart it.
-                Ok(Route::Page(ServerDocument::Health(asked))) => {
-                    Ok(health::bare(&*self.registry.store, asked).unwrap_or_else(nothing))
-                }
-                _ => Err((*refusal).into()),
-            };
+        if let Some(answer) = self.unauthorized(&route, &attributes, &request.identity)? {
+            return Ok(answer);
         }
         match route? {
             Route::Upkeep(task) => match &self.upkeep {
@@ -158,6 +152,31 @@ impl Serve {
                     warn(&mut answer, &[words.to_owned()]);
                 }
                 Ok(answer)
+            }
+        }
+    }
+
+    /// The answer to a client that may not hear more. None: the request is allowed.
+    fn unauthorized(
+        &self,
+        route: &Result<Route<'_>, RouteError>,
+        attributes: &Attributes,
+        identity: &Identity,
+    ) -> Result<Option<Answer>, Fault> {
+        let refused = self.authorizer.refused(attributes, identity);
+        let Ok(Route::Page(ServerDocument::Health(asked))) = route else {
+            return refused.map(|()| None).map_err(|refusal| (*refusal).into());
+        };
+        let bare = |asked: &HealthQuestion| health::bare(&*self.registry.store, asked).unwrap_or_else(nothing);
+        match refused {
+            // Whoever watches over this server would restart it.
+            Err(_) if asked.check.is_none() => Ok(Some(bare(&HealthQuestion { verbose: false, ..asked.clone() }))),
+            Err(refusal) => Err((*refusal).into()),
+            Ok(()) => {
+                // As Kubernetes has it, everybody hears of the health, and monitors hear of the single checks.
+                let path = format!("/{}/{}", asked.endpoint, health::DETAILED);
+                let details = Attributes::Path { verb: "get".to_owned(), path };
+                Ok((!self.authorizer.authorize(&details, identity).allows()).then(|| bare(asked)))
             }
         }
     }
@@ -247,6 +266,9 @@ fn unacceptable(kind: &Kind, why: Unacceptable) -> Fault {
 }
 
 #[cfg(test)]
+mod access_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::authorize::Decision;
@@ -256,7 +278,7 @@ mod tests {
     use crate::store::{Store, Write};
     use coracle_api::kinds;
     use coracle_api::meta::{Durable, Key, Resource};
-    use coracle_http::{HeaderValue, Identity, Method};
+    use coracle_http::{HeaderValue, Method};
     use serde_json::json;
     use std::sync::Arc;
 
@@ -394,7 +416,7 @@ mod tests {
 
     /// Every route there is, by the discovery: each resource and subresource with each of its verbs, and what is no
     /// resource.
-    fn routes(serve: &Serve) -> Vec<(Method, String)> {
+    pub fn routes(serve: &Serve) -> Vec<(Method, String)> {
         let mut routes = Vec::new();
         for kind in serve.registry.kinds().iter() {
             let root = if kind.resource.group.is_empty() {
@@ -437,6 +459,12 @@ mod tests {
             (Method::GET, "/openapi/v3/apis/apps/v1"),
             (Method::GET, page::BACKUP),
             (Method::POST, page::FLUSH),
+            (Method::GET, page::ADOPTION),
+            (Method::POST, page::ADOPTION),
+            (Method::GET, "/apis/example.com/v1/namespaces/a/things/b"),
+            (Method::GET, "/api/v1/nodes/b/stats/summary"),
+            (Method::OPTIONS, "/api/v1/namespaces/a/pods"),
+            (Method::GET, "/readyz/store"),
         ] {
             routes.push((method, path.to_owned()));
         }
@@ -469,7 +497,7 @@ mod tests {
             );
         }
         assert_eq!(store.revision(), before);
-        for path in ["/healthz", "/livez", "/readyz?verbose", "/readyz/store"] {
+        for path in ["/healthz", "/livez", "/readyz?verbose"] {
             assert_eq!(ask(Method::GET, path), (200, "ok".to_owned()), "{path}");
         }
     }

@@ -1,7 +1,7 @@
 //! Questions: a create that is answered and stores nothing.
 
 use super::{Serve, body, options, shown, token};
-use crate::authorize::{Attributes, Decision};
+use crate::authorize::{Attributes, Decision, Rule, RuleList};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
@@ -22,8 +22,13 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
             .map_err(|unfit| Fault::unfit(call, "", unfit))?;
     let Identity { user, uid, groups, extra, .. } = (*request.identity).clone();
     reply(&mut question, &Asker { name: user, uid, groups, extra }, now).map_err(Fault::bad_request)?;
-    if let Some(attributes) = Attributes::of_review(&question["spec"]) {
-        question["status"] = access(serve, &attributes, &about(&question["spec"], &request.identity));
+    match &*call.kind.kind {
+        "SelfSubjectRulesReview" => question = rules(serve, &question, &request.identity),
+        "SelfSubjectAccessReview" => question["status"] = access(serve, &question["spec"], &request.identity),
+        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+            question["status"] = access(serve, &question["spec"], &about(&question["spec"]));
+        }
+        _ => {}
     }
     if token::is_review(call.kind) {
         question["status"] = token::review(serve, &question["spec"]);
@@ -34,22 +39,26 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     Ok(answer)
 }
 
-/// The identity that a review is about: the named identity, or the client's own.
-fn about(spec: &Value, asker: &Identity) -> Identity {
+/// The identity that a review is about.
+fn about(spec: &Value) -> Identity {
     let named = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
     let texts =
         |list: &Value| list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    let (user, groups): (String, Vec<String>) = (named("user"), texts(&spec["groups"]));
-    if user.is_empty() && groups.is_empty() {
-        return asker.clone();
-    }
     let extra = spec["extra"].as_object().into_iter().flatten().map(|(key, said)| (key.clone(), texts(said)));
-    Identity { user, uid: named("uid"), groups, extra: extra.collect(), ..Identity::none() }
+    Identity {
+        user: named("user"),
+        uid: named("uid"),
+        groups: texts(&spec["groups"]),
+        extra: extra.collect(),
+        ..Identity::none()
+    }
 }
 
 /// The status of an access review.
-fn access(serve: &Serve, attributes: &Attributes, identity: &Identity) -> Value {
-    let decision = serve.authorizer.authorize(attributes, identity);
+fn access(serve: &Serve, spec: &Value, identity: &Identity) -> Value {
+    // Validation has found what is asked about.
+    let Some(attributes) = Attributes::of_review(spec) else { return json!({"allowed": false}) };
+    let decision = serve.authorizer.authorize(&attributes, identity);
     let mut status = json!({"allowed": decision.allows()});
     if matches!(decision, Decision::Denied(_)) {
         status["denied"] = true.into();
@@ -57,5 +66,29 @@ fn access(serve: &Serve, attributes: &Attributes, identity: &Identity) -> Value 
     if !decision.reason().is_empty() {
         status["reason"] = decision.reason().into();
     }
+    let ignored = Attributes::ignored_in_review(spec);
+    match &*ignored {
+        [] => {}
+        [one] => status["evaluationError"] = one.as_str().into(),
+        more => status["evaluationError"] = format!("[{}]", more.join(", ")).into(),
+    }
     status
+}
+
+/// The answer to a rules review, which repeats nothing of the question.
+fn rules(serve: &Serve, question: &Value, identity: &Identity) -> Value {
+    let namespace = question["spec"]["namespace"].as_str().unwrap_or_default();
+    let RuleList { rules, incomplete, error } = serve.authorizer.rules(identity, namespace);
+    let of = |paths: bool| {
+        let rules =
+            rules.iter().filter(move |rule| if paths { !rule.paths.is_empty() } else { !rule.resources.is_empty() });
+        rules.map(Rule::document).collect::<Vec<Value>>()
+    };
+    let mut status = json!({"resourceRules": of(false), "nonResourceRules": of(true), "incomplete": incomplete});
+    if !error.is_empty() {
+        status["evaluationError"] = error.into();
+    }
+    json!({
+        "kind": question["kind"], "apiVersion": question["apiVersion"], "metadata": {}, "spec": {}, "status": status,
+    })
 }

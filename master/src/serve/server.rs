@@ -151,6 +151,7 @@ impl Serve {
         Terms {
             writer,
             identity: &call.identity,
+            shown: Some(&call.shown.resource),
             rules: self.rules(call),
             rehearsal,
             advised: call.version == Version::V1,

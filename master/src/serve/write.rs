@@ -133,6 +133,8 @@ pub fn fault(call: &Call, barred: CommitError<Fault>) -> Fault {
     match barred {
         CommitError::Writer(fault) => fault,
         CommitError::Missing => Fault::not_found(call),
+        // Kubernetes names it as an object of the kind that was written.
+        CommitError::NoRole(name) => Status::not_found(&call.shown.resource, &name).into(),
         CommitError::Damaged { why } => Fault::damaged(&key(call), &why),
         CommitError::NamespaceError(homeless) => homeless_fault(call, homeless),
         CommitError::InvalidDocument(unfit) => Fault::unfit(call, &call.name, unfit),
@@ -152,6 +154,7 @@ fn homeless_fault(call: &Call, homeless: NamespaceError) -> Fault {
     match homeless {
         NamespaceError::Missing => Status::not_found(&key.resource, namespace).into(),
         NamespaceError::Damaged { why } => Fault::damaged(&key, &why),
+        NamespaceError::Forbidden { name, why } => Status::forbidden(&call.shown.resource, &name, &why).into(),
         NamespaceError::Unmade { why } => Status::internal_error(why).into(),
         NamespaceError::Ending { name } => {
             let why = format!("unable to create new content in namespace {namespace} because it is being terminated");

@@ -52,16 +52,17 @@ pub(crate) fn owned(mut mirror: Value, node_name: &str, uid: &str) -> Value {
     mirror
 }
 
-/// The objects of a pod from a file stand in files, too. Objects of the API with the same names are others, and the copy
-/// must not name them.
+/// The objects of a pod from a file stand in files, too. Objects of the API with the same names are others, and the
+/// copy must not name them.
 fn without_objects(spec: &mut Value) {
     const OF_API: [&str; 6] = ["secret", "configMap", "persistentVolumeClaim", "ephemeral", "csi", "azureFile"];
     const SOURCES: [&str; 5] = ["secret", "configMap", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
+    // `get_mut`: an index would make a field that is missing.
     let Some(fields) = spec.as_object_mut() else { return };
     for field in ["serviceAccountName", "serviceAccount", "imagePullSecrets", "resourceClaims"] {
         fields.remove(field);
     }
-    for volume in spec["volumes"].as_array_mut().into_iter().flatten() {
+    for volume in spec.get_mut("volumes").and_then(Value::as_array_mut).into_iter().flatten() {
         let names = |of: &Value, kinds: &[&str]| kinds.iter().any(|kind| of[kind].is_object());
         let sources = volume["projected"]["sources"].as_array().cloned().unwrap_or_default();
         if names(volume, &OF_API) || sources.iter().any(|source| names(source, &SOURCES)) {
@@ -69,14 +70,16 @@ fn without_objects(spec: &mut Value) {
         }
     }
     for field in ["initContainers", "containers", "ephemeralContainers"] {
-        for container in spec[field].as_array_mut().into_iter().flatten() {
+        for container in spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten() {
             if let Some(fields) = container.as_object_mut() {
                 fields.remove("envFrom");
             }
             let of_object = |variable: &Value| {
                 ["secretKeyRef", "configMapKeyRef"].iter().any(|kind| variable["valueFrom"][kind].is_object())
             };
-            container["env"].as_array_mut().into_iter().for_each(|env| env.retain(|variable| !of_object(variable)));
+            if let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) {
+                env.retain(|variable| !of_object(variable));
+            }
         }
     }
 }
