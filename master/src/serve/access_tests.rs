@@ -2,7 +2,7 @@
 
 use super::Serve;
 use super::tests::routes;
-use crate::authorize::{Attributes, Authorizer, Chain, Decision, Masters, Rbac};
+use crate::authorize::{Attributes, Authorizer, Chain, Decision, Masters, NodeAuthorizer, Rbac};
 use crate::commit::Registry;
 use crate::commit::tests::in_memory;
 use bytes::Bytes;
@@ -22,7 +22,8 @@ const TABLE: &str = include_str!("access.txt");
 fn governed() -> (Arc<Registry>, Arc<dyn Authorizer>) {
     let registry = in_memory();
     let rbac: Arc<dyn Authorizer> = Arc::new(Rbac::new(registry.store.clone()));
-    let chain = Arc::new(Chain(vec![Arc::new(Masters), rbac]));
+    let of_nodes: Arc<dyn Authorizer> = Arc::new(NodeAuthorizer::new(registry.store.clone()));
+    let chain = Arc::new(Chain(vec![Arc::new(Masters), of_nodes, rbac]));
     let registry = Registry::new(registry.kinds(), registry.store.clone(), registry.maker.clone());
     let registry = Arc::new(registry.authorized_by(chain.clone()));
     for name in ["a", "b", "kube-system", "kube-public"] {
