@@ -113,26 +113,13 @@ pub fn start(config: &Config) -> Result<Master, String> {
     );
     let rbac = Arc::new(Rbac::new(shared.clone()));
     let adoption = Arc::new(Adoption::open(shared.clone(), rbac.clone(), &config.data_dir));
-    let of_nodes = Arc::new(NodeAuthorizer::new(shared.clone()));
-    let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Masters), of_nodes, rbac];
-    let registry = Registry::new(kinds, shared.clone(), maker).authorized_by(Arc::new(Chain(authorizers)));
+    let registry = Registry::new(kinds, shared.clone(), maker).authorized_by(authorizer(&shared, rbac));
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
     let keys = ClusterKeys::open(&registry, keys_of(config)).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
     let registry = Arc::new(registry.trusting(keys.as_deref().map(ClusterKeys::authority)));
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
-        for name in SYSTEM {
-            if let Err(why) = registry.ensure_namespace(name) {
-                log::error!("{why}");
-            }
-        }
-        if let Err(why) = registry.ensure_classes() {
-            log::error!("{why}");
-        }
-        if let Err(why) = registry.ensure_access_rules(adoption.is_first) {
-            log::error!("{why}");
-        }
-        adoption.settle();
+        furnish(&registry, &adoption);
     }
     neighbours::tell_of_overlaps(config.service_cidr);
     let agents = Agents::of_this_host(config.agent_sockets.clone());
@@ -168,6 +155,22 @@ pub fn start(config: &Config) -> Result<Master, String> {
         doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
     );
     Ok(Master { store, registry, control, doors })
+}
+
+/// Who may do what: administrators, then nodes, then everybody by roles.
+fn authorizer(store: &Arc<dyn Store>, rbac: Arc<Rbac>) -> Arc<dyn Authorizer> {
+    let of_nodes = Arc::new(NodeAuthorizer::new(store.clone()));
+    Arc::new(Chain(vec![Arc::new(Masters), of_nodes, rbac]))
+}
+
+/// The objects of every cluster, made where they are missing. An object that cannot be made is no reason to serve
+/// nothing.
+fn furnish(registry: &Registry, adoption: &Adoption) {
+    let say = |made: Result<(), String>| made.unwrap_or_else(|why| log::error!("{why}"));
+    SYSTEM.iter().for_each(|name| say(registry.ensure_namespace(name)));
+    say(registry.ensure_classes());
+    say(registry.ensure_access_rules(adoption.is_first));
+    adoption.settle();
 }
 
 /// Whether a user may have a node's certificate without a person's look.
