@@ -99,13 +99,7 @@ mod tests {
             }
         }
         let asker = Identity { user: "user-500".to_owned(), ..Identity::none() };
-        let begun = std::time::Instant::now();
-        assert!(Rbac::new(registry.store.clone()).authorize(&pods, &asker).allows());
-        let compiled = begun.elapsed();
-        let begun = std::time::Instant::now();
-        for _ in 0..10_000 {
-            assert!(rbac.authorize(&pods, &asker).allows());
-        }
-        panic!("MEASURED compile {compiled:?}, 10000 decisions {:?}", begun.elapsed());
+        assert!(rbac.authorize(&pods, &asker).allows());
+        assert_eq!(rbac.rules(&asker, "a").rules.len(), 1);
     }
 }
