@@ -10,14 +10,11 @@ use std::path::Path;
 /// streams.
 const DESCRIPTORS_ELSE: u64 = 64;
 
-/// Connections of the local side; tiny_http takes two descriptors for each.
-const LOCAL_CONNECTIONS: u64 = 64;
+/// Connections of the local side beside its streams.
+const LOCAL_CONNECTIONS_ELSE: usize = 32;
 
 /// Descriptors of a forwarded answer on the local side: three for its runtime, and its connection.
 const LOCAL_FORWARD_DESCRIPTORS: u64 = 4;
-
-/// Threads of the local side: tiny_http has one for each connection, and there are its handlers, writers and streams.
-const LOCAL_THREADS: u64 = 132;
 
 /// Threads for everything else.
 const THREADS_ELSE: u64 = 16;
@@ -42,13 +39,19 @@ pub fn enough(network: &[&Limits], local: Option<&LocalLimits>, granted: Granted
     let streams = |limits: &Limits| limits.streams_max + of_nodes(limits).streams_max;
     let connections: u64 = network.iter().map(|limits| (limits.connections_max + streams(limits)) as u64).sum();
     let handlers: u64 = network.iter().map(|limits| threads(limits) as u64).sum();
-    let local_descriptors =
-        local.map_or(0, |limits| 2 * LOCAL_CONNECTIONS + limits.forwards_max as u64 * LOCAL_FORWARD_DESCRIPTORS);
+    let local_connections = |limits: &LocalLimits| limits.streams_max + LOCAL_CONNECTIONS_ELSE;
+    // tiny_http takes two descriptors for a connection, and a thread.
+    let local_descriptors = local.map_or(0, |limits| {
+        2 * local_connections(limits) as u64 + limits.forwards_max as u64 * LOCAL_FORWARD_DESCRIPTORS
+    });
+    let local_threads = local.map_or(0, |limits| {
+        (local_connections(limits) + limits.handlers + limits.writers_max + limits.streams_max) as u64
+    });
     let needed = connections + local_descriptors + DESCRIPTORS_ELSE;
     if let Some(granted) = granted.descriptors.filter(|granted| *granted < needed) {
         return Err(Shortage::Descriptors { granted, needed });
     }
-    let needed = handlers + local.map_or(0, |_| LOCAL_THREADS) + THREADS_ELSE;
+    let needed = handlers + local_threads + THREADS_ELSE;
     match granted.threads.filter(|granted| *granted < needed) {
         Some(granted) => Err(Shortage::Threads { granted, needed }),
         None => Ok(()),
@@ -120,14 +123,14 @@ mod tests {
             let granted = Granted { descriptors, threads };
             enough(&vec![&Limits::EDGE; ports], local.then_some(&LocalLimits::HOST), granted)
         };
-        assert_eq!(check(1, true, Some(3136), Some(4915)), Ok(()));
+        assert_eq!(check(1, true, Some(3520), Some(4915)), Ok(()));
         assert_eq!(check(1, true, None, None), Ok(()));
-        assert_eq!(check(1, true, Some(3135), None), Err(Shortage::Descriptors { granted: 3135, needed: 3136 }));
-        assert_eq!(check(2, true, Some(6047), None), Err(Shortage::Descriptors { granted: 6047, needed: 6048 }));
-        assert_eq!(check(0, true, Some(223), None), Err(Shortage::Descriptors { granted: 223, needed: 224 }));
+        assert_eq!(check(1, true, Some(3519), None), Err(Shortage::Descriptors { granted: 3519, needed: 3520 }));
+        assert_eq!(check(2, true, Some(6431), None), Err(Shortage::Descriptors { granted: 6431, needed: 6432 }));
+        assert_eq!(check(0, true, Some(607), None), Err(Shortage::Descriptors { granted: 607, needed: 608 }));
         assert_eq!(check(1, false, Some(2976), Some(112)), Ok(()));
-        assert_eq!(check(1, true, None, Some(243)), Err(Shortage::Threads { granted: 243, needed: 244 }));
-        assert_eq!(check(2, true, None, Some(339)), Err(Shortage::Threads { granted: 339, needed: 340 }));
+        assert_eq!(check(1, true, None, Some(627)), Err(Shortage::Threads { granted: 627, needed: 628 }));
+        assert_eq!(check(2, true, None, Some(723)), Err(Shortage::Threads { granted: 723, needed: 724 }));
     }
 
     #[test]

@@ -5,21 +5,16 @@
 //! start: a store without any of them, such as a backup of an older version, begins anew. No request reaches the file.
 
 use crate::authorize::{Rbac, binding_id, bootstrap};
+use crate::cluster_keys::files::KeyFolder;
 use crate::store::{Store, Stored, locked};
 use coracle_api::meta::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-const FOLDER: &str = "keys";
 const FILE: &str = "adoption.json";
-/// A file of more bindings than a store holds is not ours.
-const FILE_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Adopted {
@@ -32,7 +27,7 @@ struct Adopted {
 pub struct Adoption {
     store: Arc<dyn Store>,
     rbac: Arc<Rbac>,
-    folder: PathBuf,
+    folder: KeyFolder,
     state: Mutex<Adopted>,
     /// Access rules count from this start on.
     pub is_first: bool,
@@ -42,12 +37,9 @@ impl Adoption {
     /// Before the roles of every cluster are made. Where the file cannot be read, no binding counts that this version
     /// has not made.
     pub fn open(store: Arc<dyn Store>, rbac: Arc<Rbac>, data_dir: &Path) -> Adoption {
-        let folder = data_dir.join(FOLDER);
-        let read = read(&folder.join(FILE)).unwrap_or_else(|why| {
-            log::error!(
-                "{}: {why}: bindings count again after `coracle-master rbac adopt`",
-                folder.join(FILE).display()
-            );
+        let folder = KeyFolder::of(data_dir);
+        let read = read(&folder).unwrap_or_else(|why| {
+            log::error!("{why}: bindings count again after `coracle-master rbac adopt`");
             None
         });
         let made = ids(&*store, &bootstrap::resources(), true);
@@ -121,34 +113,14 @@ impl Adoption {
     }
 
     fn keep(&self, state: &Adopted) -> Result<(), String> {
-        let path = self.folder.join(FILE);
-        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = serde_json::to_vec(state).map_err(|error| failed(&error))?;
-        write(&self.folder, &text).map_err(|error| failed(&error))
+        let text = serde_json::to_string(state).map_err(|error| error.to_string())?;
+        self.folder.write(FILE, &text)
     }
 }
 
-fn read(path: &Path) -> Result<Option<Adopted>, String> {
-    let size = match fs::metadata(path) {
-        Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
-    if size > FILE_BYTES_MAX {
-        return Err(format!("it has {size} bytes, at most {FILE_BYTES_MAX}"));
-    }
-    let text = fs::read(path).map_err(|error| error.to_string())?;
-    serde_json::from_slice(&text).map(Some).map_err(|error| error.to_string())
-}
-
-fn write(folder: &Path, text: &[u8]) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let partial = folder.join(format!("{FILE}.partial"));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    fs::rename(&partial, folder.join(FILE))?;
-    File::open(folder)?.sync_all()
+fn read(folder: &KeyFolder) -> Result<Option<Adopted>, String> {
+    let Some(text) = folder.read(FILE)? else { return Ok(None) };
+    serde_json::from_str(&text).map(Some).map_err(|error| format!("{}: {error}", folder.path(FILE).display()))
 }
 
 fn id(stored: &Stored, object: &Value) -> Option<String> {
@@ -178,6 +150,7 @@ mod tests {
     use crate::commit::Registry;
     use crate::commit::tests::in_memory;
     use coracle_http::Identity;
+    use std::fs;
 
     const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -205,6 +178,7 @@ mod tests {
     fn what_was_bound_before_does_not_count_until_it_is_taken() {
         let registry = in_memory();
         let folder = std::env::temp_dir().join(format!("coracle-adoption-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
         let start = || {
             let rbac = Arc::new(Rbac::new(registry.store.clone()));
             let adoption = Adoption::open(registry.store.clone(), rbac.clone(), &folder);
@@ -215,15 +189,9 @@ mod tests {
         };
         // Planted by somebody who could reach the master of an older version.
         let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
-        make(
-            &registry,
-            "clusterroles",
-            "",
-            &json!({
-                "metadata": {"name": "system:basic-user", "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}},
-                "rules": everything,
-            }),
-        );
+        let annotations = json!({"rbac.authorization.kubernetes.io/autoupdate": "false"});
+        let metadata = json!({"name": "system:basic-user", "annotations": annotations});
+        make(&registry, "clusterroles", "", &json!({"metadata": metadata, "rules": everything}));
         make(&registry, "rolebindings", "a", &binds("old"));
         let (rbac, adoption) = start();
         assert!(adoption.is_first && !edits(&rbac, "old") && !edits(&rbac, "anybody"));
@@ -239,10 +207,10 @@ mod tests {
         let (rbac, adoption) = start();
         assert!(edits(&rbac, "old") && adoption.unadopted().is_empty());
         // A file that says nothing is no leave.
-        fs::write(folder.join(FOLDER).join(FILE), "{").expect("a file");
+        let file = KeyFolder::of(&folder).path(FILE);
+        fs::write(&file, "{").expect("a file");
         let (rbac, adoption) = start();
         assert!(adoption.is_first && !edits(&rbac, "old") && !edits(&rbac, "new"));
-        fs::remove_file(folder.join(FOLDER).join(FILE)).expect("a file");
-        fs::remove_dir(folder.join(FOLDER)).and_then(|()| fs::remove_dir(&folder)).expect("a folder");
+        fs::remove_dir_all(&folder).expect("a folder");
     }
 }

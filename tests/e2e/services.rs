@@ -206,6 +206,11 @@ fn under_kills(bed: &mut Bed) {
     works(bed, "with the next agent");
     bed.kill_master();
     works(bed, "without the master");
+    // The service is newer than the file that an agent without a master reads.
+    bed.kill_agent();
+    bed.start_agent();
+    works(bed, "with a next agent, and without the master");
+    goes_on("with a next agent, and without the master");
     bed.start_master();
     let other = json!({"metadata": {"name": "other"}, "spec": {"selector": {"app": "say"}, "ports": [{"port": 7}]}});
     let other = format!("{}:7", cluster_ip(&bed.post(SERVICES, &other.to_string())));

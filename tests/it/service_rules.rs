@@ -219,8 +219,8 @@ fn one(name: &str, ip: &str, port: u32, end: &str) -> (Value, Value) {
     )
 }
 
-/// How often the kernel's rules have changed by the time that the master's services are loaded. `standing`: the services
-/// in the table of the agent before; `file`: those that the agent reads at its start.
+/// How often the kernel's rules have changed by the time that the master's services are loaded. `standing`: the
+/// services in the table of the agent before; `file`: those that the agent reads at its start.
 fn changes_at_a_start(standing: &[(Value, Value)], file: Option<&[(Value, Value)]>) -> u32 {
     let generation = || netfilter::generation().expect("the kernel says");
     nft(&script(&read(standing).parts, &here())).unwrap_or_else(|why| panic!("{why}"));

@@ -38,7 +38,6 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/main.rs", "arguments, signals, exit code"),
     ("master/src/command.rs", "backups, and the local socket of a running master"),
     ("master/src/command/keys.rs", "root's kubeconfig, and becoming kubectl"),
-    ("master/src/adoption.rs", "the file of the bindings that do not count"),
     ("master/src/cluster_keys/files.rs", "the folder of the cluster's keys"),
     ("master/src/cluster_keys/host.rs", "reads the addresses of this host"),
     ("master/src/config.rs", "reads the configuration file"),

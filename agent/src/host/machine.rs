@@ -53,8 +53,8 @@ pub async fn is_stopping() -> bool {
     }
 }
 
-/// `data_dir`: where pods' directories are. `given`: the address that this host is to be known by. `pods`: the pod CIDR,
-/// if it is known.
+/// `data_dir`: where pods' directories are. `given`: the address that this host is to be known by. `pods`: the pod
+/// CIDR, if it is known.
 pub fn look(data_dir: &str, given: Option<IpAddr>, pods: Option<Cidr>) -> Host {
     let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     Host {

@@ -68,8 +68,8 @@ impl KernelTable {
         Ok(())
     }
 
-    /// A UDP flow keeps its old endpoint after the rules have changed, until the flow is deleted. `now`: the endpoints of
-    /// the loaded rules. Returns how many flows were ended.
+    /// A UDP flow keeps its old endpoint after the rules have changed, until the flow is deleted. `now`: the endpoints
+    /// of the loaded rules. Returns how many flows were ended.
     pub async fn end_stale(
         &mut self,
         now: Led,

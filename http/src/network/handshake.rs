@@ -70,7 +70,9 @@ impl Unsecured {
             Unsecured::Plain => "plain HTTP",
             Unsecured::Subject(_) => "client certificate's subject",
             Unsecured::Broken(error) => match cause(error) {
-                Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => "client certificate's authority",
+                Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
+                    "client certificate's authority"
+                }
                 Some(Error::InvalidCertificate(_)) => "client certificate",
                 Some(Error::NoApplicationProtocol) => "no common protocol",
                 Some(Error::PeerIncompatible(_)) => "no common version of TLS",
@@ -89,7 +91,7 @@ impl fmt::Display for Unsecured {
             Unsecured::Plain => f.write_str("it speaks HTTP without TLS: its URL needs https://"),
             Unsecured::Subject(why) => f.write_str(why),
             Unsecured::Broken(error) => match cause(error) {
-                Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
                     f.write_str("its certificate is of another authority: its kubeconfig is of another cluster")
                 }
                 Some(Error::InvalidCertificate(why)) => write!(f, "its certificate is not valid: {why:?}"),

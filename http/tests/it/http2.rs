@@ -57,10 +57,17 @@ async fn whole(answer: http::Response<Incoming>) -> (u16, String) {
     (code, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// The next frame of a body. None: it has ended. Error: it was reset.
+/// The next frame of a body that holds something. None: it has ended. Error: it was reset.
 async fn item(body: &mut Incoming) -> Option<Result<String, hyper::Error>> {
-    let frame = timeout(PATIENCE, body.frame()).await.unwrap()?;
-    Some(frame.map(|frame| String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()))
+    loop {
+        let frame = match timeout(PATIENCE, body.frame()).await.unwrap()? {
+            Ok(frame) => frame.into_data().unwrap(),
+            Err(error) => return Some(Err(error)),
+        };
+        if !frame.is_empty() {
+            return Some(Ok(String::from_utf8(frame.to_vec()).unwrap()));
+        }
+    }
 }
 
 #[test]

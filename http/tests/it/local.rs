@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 fn limits() -> LocalLimits {
-    LocalLimits { heartbeat: Duration::from_millis(50), probe_soon: Duration::from_millis(50), ..LocalLimits::HOST }
+    let soon = Duration::from_millis(50);
+    LocalLimits { streams_max: 32, heartbeat: soon, probe_soon: soon, ..LocalLimits::HOST }
 }
 
 fn serve(demo: &Demo) -> (Private, local::LocalPlane) {

@@ -279,7 +279,7 @@ fn the_client_verifies_and_shows_who_it_is() {
     assert_eq!(ask(target(&plane, named("localhost"))), Ok("system:anonymous".to_owned()));
     let own = (ann.chain_pem.as_bytes(), ann.key_pem.as_bytes());
     assert_eq!(ask(target(&plane, TlsTrust { certificate: Some(own), ..trust() })), Ok("ann".to_owned()));
-    let other = Authority::new("authority").pem();
+    let other = Authority::new("another").pem();
     let late: coracle_http::Clock = Arc::new(|| Duration::from_secs(4097 * 31_557_600));
     for (wrong, why) in [
         (named("elsewhere"), "elsewhere"),

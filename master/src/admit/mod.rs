@@ -131,7 +131,8 @@ const ADMISSION: &[AdmissionRow] = &[
         &[Create],
         Mutate(|_, pod| Ok(pod_defaults::patience(&mut pod["spec"]))),
     ),
-    row("EventRateLimit", &["events", "events.events.k8s.io"], &[Create, Update], JudgeLate(few_events)),
+    // Early: a later moment may be repeated, and an event counts once.
+    row("EventRateLimit", &["events"], &[Create, Update], JudgeEarly(few_events)),
     row(
         "DefaultStorageClass",
         &["persistentvolumeclaims"],
@@ -466,7 +467,7 @@ pub mod tests {
         check(("apps", "deployments"), "status", Update, &[], &[]);
         check(("", "services"), "", Create, &[], &["DenyServiceExternalIPs"]);
         check(("", "services"), "status", Update, &[], &[]);
-        check(("", "events"), "", Create, &[], &["EventRateLimit"]);
+        check(("", "events"), "", Create, &["EventRateLimit"], &[]);
         check(classes, "", Create, &[], &["Priority"]);
         check(classes, "", Update, &[], &["Priority"]);
         check(classes, "", Delete, &[], &[REGISTRY]);

@@ -61,3 +61,45 @@ fn compile(pages: &[Page]) -> Grants {
     }
     grants
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::Registry;
+    use crate::commit::tests::in_memory;
+    use coracle_api::meta::Resource;
+    use serde_json::json;
+
+    const GROUP: &str = "rbac.authorization.k8s.io";
+
+    fn make(registry: &Registry, plural: &'static str, object: &Value) {
+        let kind = registry.kind(&Resource { group: GROUP.into(), plural: plural.into() }).expect("a row");
+        registry.make_own(&kind, "a", object).unwrap_or_else(|why| panic!("{object}: {why}"));
+    }
+
+    #[test]
+    fn a_decision_knows_of_every_answered_write() {
+        let registry = in_memory();
+        let rbac = Rbac::new(registry.store.clone());
+        let pods = Attributes::resource("list", &Resource::core("pods"), "", ("a", ""));
+        for n in 0..1000 {
+            let (role, user) = (format!("role-{n}"), format!("user-{n}"));
+            let rule = json!({"apiGroups": [""], "resources": ["pods", "services"], "verbs": ["get", "list"]});
+            let reference = json!({"apiGroup": GROUP, "kind": "Role", "name": role});
+            let subject = json!({"apiGroup": GROUP, "kind": "User", "name": user});
+            make(&registry, "roles", &json!({"metadata": {"name": role}, "rules": [rule]}));
+            make(
+                &registry,
+                "rolebindings",
+                &json!({"metadata": {"name": user}, "roleRef": reference, "subjects": [subject]}),
+            );
+            let asker = Identity { user, ..Identity::none() };
+            if n % 100 == 0 {
+                assert!(rbac.authorize(&pods, &asker).allows(), "{n}");
+            }
+        }
+        let asker = Identity { user: "user-500".to_owned(), ..Identity::none() };
+        assert!(rbac.authorize(&pods, &asker).allows());
+        assert_eq!(rbac.rules(&asker, "a").rules.len(), 1);
+    }
+}

@@ -10,8 +10,25 @@ use coracle_api::strategy::furniture::{furniture, local_class};
 use coracle_api::strategy::system_classes;
 use serde_json::{Value, json};
 use std::convert::Infallible;
+use std::thread;
 
 pub(super) const NAMESPACES: Resource = Resource::core("namespaces");
+
+/// Threads that make the roles of a new cluster: their writes share the syncs of the journal.
+const WRITERS: usize = 16;
+
+/// A role or a binding that is to be made or changed.
+struct Pending {
+    key: Key,
+    object: Value,
+    becomes: Becomes,
+}
+
+enum Becomes {
+    New,
+    Changed,
+    Replaced,
+}
 
 impl Registry {
     /// Makes a namespace, and what every namespace holds, unless it is there.
@@ -31,44 +48,66 @@ impl Registry {
     /// The roles and bindings of every cluster. What people changed stays, unless it was there before roles counted
     /// (`is_first`): then nobody had to have the right to it.
     pub fn ensure_access_rules(&self, is_first: bool) -> Result<(), String> {
-        let meet = if is_first { bootstrap::reset } else { bootstrap::reconcile };
-        let (mut failures, mut last) = (0, String::new());
-        for BootstrapObject { resource, namespace, name, object } in bootstrap::objects() {
-            let key = Key { resource, namespace, name };
-            let met = match self.store.get(&key) {
-                Ok(None) => self.ensure(&key.resource, &key.namespace, &object),
-                Ok(Some(stored)) => match serde_json::from_slice(&stored.json) {
-                    Ok(standing) => self.bring(&key, meet(&object, &standing), &object),
-                    Err(error) => Err(format!("{key}: {error}")),
-                },
-                Err(damaged) => Err(format!("{key}: {}", damaged.why)),
-            };
-            if let Err(why) = met {
-                (failures, last) = (failures + 1, why);
+        let (mut failures, mut pending) = (Vec::new(), Vec::new());
+        for one in bootstrap::objects() {
+            match self.pending(one, is_first) {
+                Ok(Some(one)) => pending.push(one),
+                Ok(None) => {}
+                Err(why) => failures.push(why),
             }
         }
-        match failures {
-            0 => Ok(()),
-            _ => Err(format!("{failures} roles or bindings of every cluster cannot be made or changed: {last}")),
+        let share = pending.len().div_ceil(WRITERS).max(1);
+        thread::scope(|scope| {
+            let write = |share: &[Pending]| share.iter().filter_map(|one| self.bring(one).err()).collect::<Vec<_>>();
+            let begin = |share| thread::Builder::new().spawn_scoped(scope, move || write(share));
+            let writers: Vec<_> = pending.chunks(share).map(begin).collect();
+            for writer in writers {
+                match writer.map(|writer| writer.join()) {
+                    Ok(Ok(failed)) => failures.extend(failed),
+                    Ok(Err(_)) => failures.push("a thread that made roles ended".to_owned()),
+                    Err(error) => failures.push(format!("a thread to make roles: {error}")),
+                }
+            }
+        });
+        match failures.last() {
+            None => Ok(()),
+            Some(last) => {
+                let count = failures.len();
+                Err(format!("{count} roles or bindings of every cluster cannot be made or changed: {last}"))
+            }
         }
     }
 
-    fn bring(&self, key: &Key, reconciled: Reconciled, expected: &Value) -> Result<(), String> {
+    /// What is to be done about a role or a binding. None: nothing.
+    fn pending(&self, expected: BootstrapObject, is_first: bool) -> Result<Option<Pending>, String> {
+        let BootstrapObject { resource, namespace, name, object } = expected;
+        let key = Key { resource, namespace, name };
+        let Some(stored) = self.store.get(&key).map_err(|damaged| format!("{key}: {}", damaged.why))? else {
+            return Ok(Some(Pending { key, object, becomes: Becomes::New }));
+        };
+        let standing: Value = serde_json::from_slice(&stored.json).map_err(|error| format!("{key}: {error}"))?;
+        let meet = if is_first { bootstrap::reset } else { bootstrap::reconcile };
+        Ok(match meet(&object, &standing) {
+            Reconciled::Same => None,
+            Reconciled::Changed(object) => Some(Pending { key, object, becomes: Becomes::Changed }),
+            Reconciled::Replaced => Some(Pending { key, object, becomes: Becomes::Replaced }),
+        })
+    }
+
+    fn bring(&self, pending: &Pending) -> Result<(), String> {
+        let Pending { key, object, becomes } = pending;
         let kind = self.kind(&key.resource).ok_or_else(|| format!("no {} are served", key.resource))?;
         let failed = |barred: CommitError<Infallible>| format!("{key} cannot be changed: {barred}");
-        let place = (&*key.namespace, &*key.name);
-        match reconciled {
-            Reconciled::Same => return Ok(()),
-            Reconciled::Changed(object) => {
-                let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, object.clone(), Ownership::Untold));
-                let change = Change::update(&kind, place.0, place.1, &make);
-                self.commit(&change, &Terms::of(Writer::Master)).map_err(failed)?;
+        let (terms, gone) = (Terms::of(Writer::Master), |_: Option<Standing<'_>>| Ok(Made::Gone));
+        let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, object.clone(), Ownership::Untold));
+        match becomes {
+            Becomes::New => return self.ensure(&key.resource, &key.namespace, object),
+            Becomes::Changed => {
+                self.commit(&Change::update(&kind, &key.namespace, &key.name, &make), &terms).map_err(failed)?;
             }
-            Reconciled::Replaced => {
-                let gone = |_: Option<Standing<'_>>| Ok(Made::Gone);
-                self.commit(&Change::delete(&kind, place.0, place.1, &gone), &Terms::of(Writer::Master))
-                    .map_err(failed)?;
-                self.ensure(&key.resource, &key.namespace, expected)?;
+            Becomes::Replaced => {
+                self.commit(&Change::delete(&kind, &key.namespace, &key.name, &gone), &terms).map_err(failed)?;
+                self.ensure(&key.resource, &key.namespace, object)?;
             }
         }
         log::info!("{key} has the rules and subjects of every cluster again");

@@ -2,7 +2,7 @@
 
 use super::Serve;
 use super::tests::routes;
-use crate::authorize::{Attributes, Authorizer, Chain, Decision, Masters, Rbac};
+use crate::authorize::{Attributes, Authorizer, Chain, Decision, Masters, NodeAuthorizer, Rbac};
 use crate::commit::Registry;
 use crate::commit::tests::in_memory;
 use bytes::Bytes;
@@ -22,7 +22,8 @@ const TABLE: &str = include_str!("access.txt");
 fn governed() -> (Arc<Registry>, Arc<dyn Authorizer>) {
     let registry = in_memory();
     let rbac: Arc<dyn Authorizer> = Arc::new(Rbac::new(registry.store.clone()));
-    let chain = Arc::new(Chain(vec![Arc::new(Masters), rbac]));
+    let of_nodes: Arc<dyn Authorizer> = Arc::new(NodeAuthorizer::new(registry.store.clone()));
+    let chain = Arc::new(Chain(vec![Arc::new(Masters), of_nodes, rbac]));
     let registry = Registry::new(registry.kinds(), registry.store.clone(), registry.maker.clone());
     let registry = Arc::new(registry.authorized_by(chain.clone()));
     for name in ["a", "b", "kube-system", "kube-public"] {
@@ -186,15 +187,12 @@ fn questions_beside_the_first() {
     check("maker", Method::POST, maps, map.clone(), 201, "");
     check("patcher", Method::PATCH, &apply, map.clone(), 200, "");
     // A namespace on first use.
-    let old = json!({"kind": "ConfigMap", "apiVersion": "v1beta2", "id": "c", "name": "c"});
-    let made = r#"User \"maker\" cannot create resource \"namespaces\""#;
     let pod = "/api/v1beta1/pods?namespace=fresh";
     grant("podder", "", json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]));
     let manifest = json!({
         "kind": "Pod", "apiVersion": "v1beta1", "id": "p",
         "desiredState": {"manifest": {"version": "v1beta1", "id": "p", "containers": [{"name": "c", "image": "i"}]}},
     });
-    let _ = (old, made);
     let made = r#"User \"podder\" cannot create resource \"namespaces\""#;
     check("podder", Method::POST, pod, manifest.clone(), 403, made);
     check("podder", Method::POST, &format!("{pod}&dryRun=All"), manifest, 403, "");
@@ -225,7 +223,10 @@ fn nobody_grants_more_than_they_hold() {
         let rule = json!({"apiGroups": [""], "resources": [resource], "verbs": ["get"]});
         json!({"metadata": {"name": "r"}, "rules": [rule]})
     };
-    let binds = |name: &str, kind: &str, role: &str| json!({"metadata": {"name": name}, "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role}});
+    let binds = |name: &str, kind: &str, role: &str| {
+        let role = json!({"apiGroup": GROUP, "kind": kind, "name": role});
+        json!({"metadata": {"name": name}, "roleRef": role})
+    };
     check(Method::POST, "a/roles", role("secrets"), 201, "");
     let more = r#"attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"nodes\"]"#;
     check(Method::PUT, "a/roles/r", role("nodes"), 403, more);

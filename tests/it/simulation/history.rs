@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_agent::facts::desired::Desired;
+use coracle_agent::facts::heard::MasterPods;
 use coracle_agent::facts::naming::Source;
 use coracle_agent::facts::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX};
 use coracle_agent::facts::objects::{Object, ObjectKind, Objects, Ref};

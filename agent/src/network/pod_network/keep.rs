@@ -38,7 +38,8 @@ struct Keep {
     trouble: Trouble,
 }
 
-/// Never ends, and begins when the pod CIDR is known. A wire that is gone: the engine's containers are looked at anew, which plugs them in.
+/// Never ends, and begins when the pod CIDR is known. A wire that is gone: the engine's containers are looked at anew,
+/// which plugs them in.
 pub async fn run(mut pods: PodCidr, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, wake: Arc<Notify>) {
     let known = pods.wait_for(Option::is_some).await.ok().and_then(|pods| *pods);
     let Some(pods) = known else { return };

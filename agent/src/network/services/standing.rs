@@ -1,4 +1,5 @@
-//! The service table that an earlier agent left in the kernel: does it stay until the master's services are heard? PURE.
+//! The service table that an earlier agent left in the kernel: does the table stay until the master's services are
+//! heard? PURE.
 //!
 //!     the kernel's table leads somewhere that the file's rules do not   it stays: the file is older than the table
 //!     the same pods of this host serve in both                          it stays: the file knows nothing newer

@@ -52,8 +52,8 @@ pub(crate) fn owned(mut mirror: Value, node_name: &str, uid: &str) -> Value {
     mirror
 }
 
-/// The objects of a pod from a file stand in files, too. Objects of the API with the same names are others, and the copy
-/// must not name them.
+/// The objects of a pod from a file stand in files, too. Objects of the API with the same names are others, and the
+/// copy must not name them.
 fn without_objects(spec: &mut Value) {
     const OF_API: [&str; 6] = ["secret", "configMap", "persistentVolumeClaim", "ephemeral", "csi", "azureFile"];
     const SOURCES: [&str; 5] = ["secret", "configMap", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
