@@ -359,7 +359,9 @@ mod tests {
             (sealed(json!({"sub": "x"})), Err(Unverified::Foreign)),
             (sealed(json!({"iss": ISSUER, "sub": "x"})), nothing.clone()),
             (sealed(json!({"iss": LEGACY_ISSUER, "sub": "x"})), nothing),
-            (identity(2).token(&claims()), wrong("the signature of the token is wrong")),
+            (identity(2).token(&claims()), wrong("the token is signed by no key of this cluster")),
+            (format!("{}AA", ours.token(&claims())), wrong("the signature of the token is wrong")),
+            (format!("{}!", ours.token(&claims())), wrong("the signature is malformed")),
         ] {
             assert_eq!(ours.claims(&token), expected, "{token}");
         }

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     fn random() -> [u8; 64] {
-        std::array::from_fn(|nth| nth as u8 * 7)
+        std::array::from_fn(|nth| (nth as u8).wrapping_mul(7))
     }
 
     #[test]
