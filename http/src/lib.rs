@@ -35,12 +35,6 @@ pub mod tls;
 mod upgrade;
 pub mod websocket;
 
-#[cfg(test)]
-extern crate self as coracle_http;
-#[cfg(test)]
-#[path = "../tests/it/main.rs"]
-mod it;
-
 use budget::Party;
 use bytes::Bytes;
 pub use certificate::ClientCertificate;

@@ -119,7 +119,9 @@ static REFUSED: [(StatusCode, AtomicU64); 11] = [
 ];
 
 fn count(code: StatusCode) {
-    REFUSED.iter().filter(|(of, _)| *of == code).for_each(|(_, count)| drop(count.fetch_add(1, Relaxed)));
+    REFUSED.iter().filter(|(of, _)| *of == code).for_each(|(_, count)| {
+        count.fetch_add(1, Relaxed);
+    });
 }
 
 /// How many requests the carriers of this process have refused without asking a handler, by code. hyper's own refusals

@@ -189,15 +189,9 @@ mod tests {
         };
         // Planted by somebody who could reach the master of an older version.
         let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
-        make(
-            &registry,
-            "clusterroles",
-            "",
-            &json!({
-                "metadata": {"name": "system:basic-user", "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}},
-                "rules": everything,
-            }),
-        );
+        let annotations = json!({"rbac.authorization.kubernetes.io/autoupdate": "false"});
+        let metadata = json!({"name": "system:basic-user", "annotations": annotations});
+        make(&registry, "clusterroles", "", &json!({"metadata": metadata, "rules": everything}));
         make(&registry, "rolebindings", "a", &binds("old"));
         let (rbac, adoption) = start();
         assert!(adoption.is_first && !edits(&rbac, "old") && !edits(&rbac, "anybody"));

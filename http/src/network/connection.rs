@@ -1,18 +1,13 @@
-//! One connection: its handshake, hyper's own limits, the drain, and the client that takes nothing.
-use super::crowd::{ConnectionSlot, SeatUse};
+//! One connection of HTTP/1.1: hyper's own limits, the drain, and the client that takes nothing.
+use super::crowd::SeatUse;
 use super::exchange::exchange;
-use super::handshake::{Secured, Unsecured, shake};
 use super::meter::Meter;
 use super::plane::{Pace, Plane};
-use super::port::TlsPort;
-use super::reader::SocketReader;
-use super::socket::{Peer, Socket};
-use super::streams;
-use super::wire::{Pen, Wire};
+use super::socket::Peer;
+use super::wire::Wire;
 use crate::budget::{Held, Party};
 use crate::sessions::Session;
 use crate::{ClientCertificate, Identity, Upgrade};
-use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -22,25 +17,16 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, join};
-use tokio::net::TcpStream;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{Sleep, sleep_until, timeout};
+use tokio::time::{Sleep, sleep_until};
 
 /// Bytes of a request's head; also the limit for hyper's write buffer.
 pub(super) const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// Fields of a request's head; kubectl sends ten.
 const HEAD_FIELDS_MAX: usize = 64;
-
-/// The places of a connection, given back at its end.
-pub(super) struct Slots {
-    pub(super) permit: OwnedSemaphorePermit,
-    pub(super) connection: ConnectionSlot,
-    /// Given back when hands are shaken.
-    pub(super) handshake: Option<ConnectionSlot>,
-}
 
 /// The state that all exchanges on a connection of HTTP/1.1 share, which has one at a time, or that one stream of HTTP/2
 /// has.
@@ -56,7 +42,7 @@ pub(super) struct ServedClient {
     /// are enciphered or in frames.
     pub(super) wire: Option<Arc<Wire>>,
     /// The next bytes begin a request.
-    head_due: Arc<AtomicBool>,
+    pub(super) head_due: Arc<AtomicBool>,
     /// The task that takes the connection over after the answer in flight.
     taken_over: Mutex<Option<Box<TakenOver>>>,
     /// The answer in flight ends as if its sender had been dropped.
@@ -154,48 +140,8 @@ impl ServedClient {
     }
 }
 
-pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, slots: Slots) {
-    match (plane.tls.clone(), socket) {
-        (Some(tls), Socket::Tcp(socket)) => Box::pin(secure(plane, tls, socket, peer, slots)).await,
-        (_, socket) => Box::pin(plain(plane, socket, peer, slots)).await,
-    }
-}
-
-async fn plain(plane: Arc<Plane>, socket: Socket, peer: Peer, slots: Slots) {
-    let (reading, writing) = socket.into_split();
-    let wire = Arc::new(Wire::new(plane.bell.clone(), writing));
-    let seat = SeatUse::new(slots.connection.seat.clone());
-    let client = ServedClient::new(plane, peer, seat, None, Some(wire.clone()));
-    let reader = SocketReader { socket: reading, head_due: client.head_due.clone(), rest: Bytes::new() };
-    carry(join(reader, Pen(wire)), Arc::new(client)).await;
-}
-
-async fn secure(plane: Arc<Plane>, tls: TlsPort, socket: TcpStream, peer: Peer, mut slots: Slots) {
-    let shaken = timeout(plane.limits.handshake, Box::pin(shake(&tls.keys, socket))).await;
-    drop(slots.handshake.take());
-    let Ok(shaken) = shaken else {
-        return plane.journal.note("slow handshake", &format_args!("closed a connection of {peer}: no handshake"));
-    };
-    let Secured { wire, http2, certificate } = match shaken {
-        Ok(secured) => secured,
-        Err(why) => return note(&plane, peer, &why),
-    };
-    let client = ServedClient::new(plane, peer, SeatUse::new(slots.connection.seat.clone()), certificate, None);
-    if http2 {
-        return Box::pin(streams::carry(wire, Arc::new(client))).await;
-    }
-    let io = SocketReader { socket: wire, head_due: client.head_due.clone(), rest: Bytes::new() };
-    Box::pin(carry(io, Arc::new(client))).await;
-}
-
-fn note(plane: &Plane, peer: Peer, why: &Unsecured) {
-    if let Some(kind) = why.kind() {
-        plane.journal.note(kind, &format_args!("closed a connection of {peer}: {why}"));
-    }
-}
-
 /// Serves HTTP/1.1 over any byte stream: a socket, or a layer that deciphers a socket's bytes.
-async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client: Arc<ServedClient>) {
+pub(super) async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client: Arc<ServedClient>) {
     let limits = &client.plane.limits;
     let of = client.clone();
     let connection = http1::Builder::new()

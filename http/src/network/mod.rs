@@ -20,6 +20,7 @@ mod door;
 mod exchange;
 mod handshake;
 mod meter;
+mod opening;
 mod plane;
 mod port;
 mod reader;
@@ -38,8 +39,8 @@ pub(crate) use reader::encoded;
 pub(crate) use room::of_nodes;
 
 use crate::{Handler, Limits};
-use connection::Slots;
 use door::Door;
+use opening::Slots;
 use plane::Plane;
 use socket::{Peer, Socket};
 use socket2::{Domain, TcpKeepalive, Type};
@@ -195,8 +196,8 @@ async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
         return;
     }
     let seats = [Some(connection.seat.clone()), handshake.as_ref().map(|slot| slot.seat.clone())];
-    let slots = Slots { permit, connection, handshake };
-    let task = tokio::spawn(connection::run(plane.clone(), socket, peer, slots));
+    let slots = Slots { _permit: permit, connection, handshake };
+    let task = tokio::spawn(opening::run(plane.clone(), socket, peer, slots));
     seats.into_iter().flatten().for_each(|seat| seat.is_of(task.abort_handle()));
 }
 

@@ -1,6 +1,6 @@
 //! Requests in progress that end because their user may no longer ask.
 use super::keys::{H1, Secure};
-use super::wire::{Demo, Peer, contains, get};
+use super::wire::{Demo, Peer, contains, eventually, get};
 use coracle_http::Sessions;
 use coracle_http::network::Port;
 use std::sync::atomic::Ordering;
@@ -30,6 +30,7 @@ fn watches_of_one_user_end_on_all_ports() {
     let mut stays = watch(Peer::tcp(&of_plain), request("/watch", "bob"));
     assert_eq!(sessions.len(), 4);
     assert_eq!(sessions.end_where(|_, certificate| certificate.is_some_and(|of| of.serial == [7])), 1);
+    eventually("it is forgotten", || sessions.len() == 3);
     demo.a_stream_is_left();
     assert_eq!(sessions.end_where(|identity, _| identity.user == "ann"), 2);
     (0..2).for_each(|_| demo.a_stream_is_left());

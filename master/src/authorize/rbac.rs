@@ -190,7 +190,8 @@ impl Grants {
         }
     }
 
-    /// The bindings that an identity has in a namespace, those of the cluster first. `passed`: the ids of those that do not count.
+    /// The bindings that an identity has in a namespace, bindings of the cluster first. `passed`: the ids of bindings
+    /// that do not count.
     fn bound<'g>(
         &'g self,
         identity: &'g Identity,

@@ -1,5 +1,5 @@
-//! The attributes of a request whose path leads nowhere: what it names is read from the path alone, as Kubernetes does. A
-//! refusal then says nothing of which resources there are. PURE.
+//! The attributes of a request whose path leads nowhere. The path alone names the resource, as in Kubernetes: a refusal
+//! then does not tell which resources exist. PURE.
 
 use super::Attributes;
 use crate::query::decode;

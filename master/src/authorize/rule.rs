@@ -185,7 +185,9 @@ mod tests {
         let check = |own: Value, wanted: Value, expected: &str| {
             assert_eq!(lines(uncovered(&rules(own.clone()), &rules(wanted.clone()))), expected, "{own} {wanted}");
         };
-        let of = |groups: Value, resources: Value, verbs: Value| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
+        fn of(groups: Value, resources: Value, verbs: Value) -> Value {
+            json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
+        }
         let all = json!([of(json!(["*"]), json!(["*"]), json!(["*"])), {"nonResourceURLs": ["*"], "verbs": ["*"]}]);
         let pods = json!([of(json!([""]), json!(["pods", "configmaps/status"]), json!(["get", "list"]))]);
         check(all.clone(), pods.clone(), "");

@@ -1,5 +1,5 @@
-//! Rights that only a look at the stored objects shows to be needed: to make an object by an update, to make a namespace
-//! on first use, to grant what a role says.
+//! Rights that a change needs beside its verb, as the stored objects show: to make an object by an update, to make a
+//! namespace on first use, to grant the rules of a role.
 
 use super::furniture::NAMESPACES;
 use super::{Change, CommitError, Registry, Terms};

@@ -187,15 +187,12 @@ fn questions_beside_the_first() {
     check("maker", Method::POST, maps, map.clone(), 201, "");
     check("patcher", Method::PATCH, &apply, map.clone(), 200, "");
     // A namespace on first use.
-    let old = json!({"kind": "ConfigMap", "apiVersion": "v1beta2", "id": "c", "name": "c"});
-    let made = r#"User \"maker\" cannot create resource \"namespaces\""#;
     let pod = "/api/v1beta1/pods?namespace=fresh";
     grant("podder", "", json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]));
     let manifest = json!({
         "kind": "Pod", "apiVersion": "v1beta1", "id": "p",
         "desiredState": {"manifest": {"version": "v1beta1", "id": "p", "containers": [{"name": "c", "image": "i"}]}},
     });
-    let _ = (old, made);
     let made = r#"User \"podder\" cannot create resource \"namespaces\""#;
     check("podder", Method::POST, pod, manifest.clone(), 403, made);
     check("podder", Method::POST, &format!("{pod}&dryRun=All"), manifest, 403, "");
@@ -226,7 +223,10 @@ fn nobody_grants_more_than_they_hold() {
         let rule = json!({"apiGroups": [""], "resources": [resource], "verbs": ["get"]});
         json!({"metadata": {"name": "r"}, "rules": [rule]})
     };
-    let binds = |name: &str, kind: &str, role: &str| json!({"metadata": {"name": name}, "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role}});
+    let binds = |name: &str, kind: &str, role: &str| {
+        let role = json!({"apiGroup": GROUP, "kind": kind, "name": role});
+        json!({"metadata": {"name": name}, "roleRef": role})
+    };
     check(Method::POST, "a/roles", role("secrets"), 201, "");
     let more = r#"attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"nodes\"]"#;
     check(Method::PUT, "a/roles/r", role("nodes"), 403, more);
