@@ -33,7 +33,7 @@ const HEAD_FIELDS_MAX: usize = 64;
 pub(super) struct ServedClient {
     pub(super) plane: Arc<Plane>,
     pub(super) peer: Peer,
-    /// As long as nobody knows who it is.
+    /// The party before the identity is known.
     pub(super) party: Party,
     pub(super) certificate: Option<Arc<ClientCertificate>>,
     pub(super) seat: SeatUse,

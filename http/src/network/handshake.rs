@@ -1,4 +1,4 @@
-//! The handshake of a connection to a TLS port: who comes, by its certificate, and which HTTP it will speak.
+//! The handshake of a connection to a TLS port: the client certificate, and the version of HTTP.
 //!
 //! It runs on the thread that does all IO of its port. A program with a port that must not feel it starts that port on a
 //! thread of its own: `start` does so.

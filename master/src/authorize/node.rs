@@ -1,6 +1,7 @@
 //! The node authorizer: a node reads what its pods need, and reports about itself. PURE.
 //!
-//! It allows, or it has no opinion and says why. Whose a new or a changed object is, NodeRestriction judges in admission.
+//! It allows, or it has no opinion and says why. Whose a new or a changed object is, NodeRestriction judges in
+//! admission.
 
 use super::{Attributes, Decision};
 use coracle_api::meta::Resource;
