@@ -1,5 +1,5 @@
-//! DenyServiceExternalIPs: to every pod, an address in `externalIPs` of a service is the service, whoever has the address.
-//! PURE.
+//! DenyServiceExternalIPs: to every pod, an address in `externalIPs` of a service is the service, whoever has the
+//! address. PURE.
 
 use coracle_api::strategy::doc::list;
 use serde_json::Value;

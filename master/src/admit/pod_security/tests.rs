@@ -57,6 +57,11 @@ fn what_baseline_refuses() {
     let mut ports = none();
     ports["spec"]["containers"][0]["ports"] = json!([{"hostPort": 9}, {"hostPort": 80}, {"hostPort": 0}]);
     check(BASELINE, ports, "hostPort (container \"a\" uses hostPorts 80, 9)");
+}
+
+#[test]
+fn what_baseline_refuses_of_profiles() {
+    let none = || pod(&[json!({})]);
     check(
         BASELINE,
         pod(&[json!({"appArmorProfile": {"type": "Unconfined"}})]),
