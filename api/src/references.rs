@@ -141,13 +141,16 @@ mod tests {
             "ephemeralContainers": [{"name": "e", "envFrom": [{"secretRef": {"name": "s-eph"}}]}],
             "volumes": [
                 {"name": "a", "secret": {"secretName": "s-vol"}}, {"name": "b", "configMap": {"name": "c-vol"}},
-                {"name": "c", "projected": {"sources": [{"secret": {"name": "s-pro"}}, {"configMap": {"name": "c-pro"}}]}},
+                {"name": "c", "projected": {"sources": [
+                    {"secret": {"name": "s-pro"}}, {"configMap": {"name": "c-pro"}}]}},
                 {"name": "d", "csi": {"nodePublishSecretRef": {"name": "s-csi"}}},
-                {"name": "e", "azureFile": {"secretName": "s-az"}}, {"name": "f", "rbd": {"secretRef": {"name": "s-rbd"}}},
+                {"name": "e", "azureFile": {"secretName": "s-az"}},
+                {"name": "f", "rbd": {"secretRef": {"name": "s-rbd"}}},
                 {"name": "g", "persistentVolumeClaim": {"claimName": "claim"}}, {"name": "h", "ephemeral": {}},
                 {"name": "i", "emptyDir": {}},
             ],
-            "resourceClaims": [{"name": "r", "resourceClaimName": "rc"}, {"name": "t", "resourceClaimTemplateName": "x"}],
+            "resourceClaims": [{"name": "r", "resourceClaimName": "rc"},
+                {"name": "t", "resourceClaimTemplateName": "x"}],
         }, "status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "made"}]}});
         let secrets_named = ["s-pull", "s-env", "s-from", "s-eph", "s-vol", "s-pro", "s-csi", "s-az", "s-rbd"];
         assert_eq!(secrets(&pod), secrets_named);

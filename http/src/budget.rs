@@ -5,7 +5,6 @@
 //!                 than any share
 //!     take_any    what has been done already and must be counted
 
-use crate::{Caller, Identity};
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -40,15 +39,10 @@ impl fmt::Display for Party {
 }
 
 impl Party {
-    /// A client of the network that has said who it is counts by its name.
-    pub fn of(caller: &Caller, identity: &Identity) -> Party {
+    /// All clients with the name of this user.
+    pub fn named(user: &str) -> Party {
         static NUMBERS: OnceLock<RandomState> = OnceLock::new();
-        match caller {
-            Caller::Network { .. } if identity.is_personal() => {
-                Party::Named(NUMBERS.get_or_init(RandomState::new).hash_one(&identity.user))
-            }
-            caller => caller.party(),
-        }
+        Party::Named(NUMBERS.get_or_init(RandomState::new).hash_one(user))
     }
 
     /// A host commonly has a whole /64 of IPv6.
@@ -214,20 +208,6 @@ mod tests {
         assert_ne!(party("10.0.0.1"), party("10.0.0.2"));
         assert_eq!(party("2001:db8::1"), party("2001:db8::2"));
         assert_ne!(party("2001:db8::1"), party("2001:db8:0:1::1"));
-    }
-
-    #[test]
-    fn who_is_known_counts_by_name_and_others_by_address() {
-        let caller = |address: &str| Caller::Network { address: SocketAddr::new(address.parse().expect("one"), 1) };
-        let of = |address: &str, user: &str| {
-            Party::of(&caller(address), &Identity { user: user.to_owned(), ..Identity::none() })
-        };
-        assert_eq!(of("10.0.0.1", "ann"), of("10.0.0.2", "ann"));
-        assert_ne!(of("10.0.0.1", "ann"), of("10.0.0.1", "bob"));
-        for shared in ["", "system:anonymous", "system:admin"] {
-            assert_eq!(of("10.0.0.1", shared), party("10.0.0.1"));
-        }
-        assert_eq!(Party::of(&Caller::Local, &Identity { user: "ann".to_owned(), ..Identity::none() }), Party::Local);
     }
 
     #[test]

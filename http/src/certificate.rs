@@ -1,4 +1,4 @@
-//! The certificate of a client: the names in its subject, and what tells it from others. PURE.
+//! The certificate of a client: names in the subject, serial number and fingerprint. PURE.
 //!
 //! The handshake has verified the chain, the dates and the key; it says nothing about the subject.
 use sha2::{Digest, Sha256};

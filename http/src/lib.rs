@@ -104,7 +104,7 @@ pub struct Request {
 impl Request {
     /// The party whose shares this request uses.
     pub fn party(&self) -> Party {
-        Party::of(&self.caller, &self.identity)
+        self.caller.party_of(&self.identity)
     }
 }
 
@@ -118,6 +118,14 @@ pub enum Caller {
 }
 
 impl Caller {
+    /// The party of a client with this identity: a user of the network counts by name, wherever the user comes from.
+    pub fn party_of(&self, identity: &Identity) -> Party {
+        match self {
+            Caller::Network { .. } if identity.is_personal() => Party::named(&identity.user),
+            caller => caller.party(),
+        }
+    }
+
     /// The party of a client that has not said who it is.
     pub fn party(&self) -> Party {
         match self {
@@ -313,5 +321,24 @@ impl fmt::Debug for Long {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_count_by_name_and_strangers_by_address() {
+        let caller = |last: u8| Caller::Network { address: SocketAddr::from(([10, 0, 0, last], 1)) };
+        let of = |last: u8, user: &str| caller(last).party_of(&Identity { user: user.to_owned(), ..Identity::none() });
+        assert_eq!(of(1, "ann"), of(2, "ann"));
+        assert_ne!(of(1, "ann"), of(1, "bob"));
+        for shared in ["", "system:anonymous", "system:admin"] {
+            assert_eq!(of(1, shared), caller(1).party());
+            assert_ne!(of(1, shared), of(2, shared));
+        }
+        let ann = Identity { user: "ann".to_owned(), ..Identity::none() };
+        assert_eq!(Caller::Local.party_of(&ann), Party::Local);
     }
 }

@@ -15,7 +15,7 @@ const ATTRIBUTES_MAX: usize = 64;
 /// The signers of certificates for nodes.
 pub const KUBELET_SIGNERS: [&str; 2] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
-/// The common name in the subject of a CertificateSigningRequest: the last, as Go reads it. Empty: the subject has none.
+/// The common name in the subject of a CertificateSigningRequest: the last, as in Go. Empty: the subject has none.
 pub fn common_name(request: &Value) -> Result<String, &'static str> {
     let pem = base64::decode(text(&request["spec"], "request")).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let pem = pem.ok_or("PEM block type must be CERTIFICATE REQUEST")?;

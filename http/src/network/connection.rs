@@ -28,12 +28,11 @@ pub(super) const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// Fields of a request's head; kubectl sends ten.
 const HEAD_FIELDS_MAX: usize = 64;
 
-/// The state that all exchanges on a connection of HTTP/1.1 share, which has one at a time, or that one stream of HTTP/2
-/// has.
+/// The state of a stream of HTTP/2, or of a connection of HTTP/1.1, which has a single exchange at a time.
 pub(super) struct ServedClient {
     pub(super) plane: Arc<Plane>,
     pub(super) peer: Peer,
-    /// As long as nobody knows who it is.
+    /// The party before the identity is known.
     pub(super) party: Party,
     pub(super) certificate: Option<Arc<ClientCertificate>>,
     pub(super) seat: SeatUse,

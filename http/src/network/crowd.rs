@@ -16,7 +16,7 @@ type Seats = HashMap<Party, Vec<Arc<Seat>>>;
 pub(super) struct Crowd {
     connections_max: usize,
     of_one_max: usize,
-    /// What is said to whoever finds no place: because of its own, because of all.
+    /// The words for a client without a place: too many connections of its address, too many in all.
     full: [&'static str; 2],
     seats: Arc<Mutex<Seats>>,
 }
@@ -55,7 +55,7 @@ impl Seat {
     }
 }
 
-/// What one request of a connection is about; HTTP/1.1 has one at a time.
+/// The use of a connection by a single request; HTTP/1.1 has a single request at a time.
 pub(super) struct SeatUse {
     seat: Arc<Seat>,
     working: AtomicBool,
@@ -112,7 +112,7 @@ impl Crowd {
         Crowd { connections_max, of_one_max, full, seats: Arc::default() }
     }
 
-    /// Those of them that have not shaken hands: half a handshake is sent in no time.
+    /// Connections before the end of the handshake: a stranger sends half a handshake in no time.
     pub(super) fn of_handshakes(handshakes_max: usize, of_one_max: usize) -> Crowd {
         let full = ["too many handshakes from one address", "too many handshakes"];
         Crowd { full, ..Crowd::of_connections(handshakes_max, of_one_max) }

@@ -1,7 +1,7 @@
-//! The handshake of a connection to a TLS port: who comes, by its certificate, and which HTTP it will speak.
+//! The handshake of a connection to a TLS port: the client certificate, and the version of HTTP.
 //!
-//! It runs on the thread that does all IO of its port. A program with a port that must not feel it starts that port on a
-//! thread of its own: `start` does so.
+//! The handshake runs on the thread that does all IO of its port. A port that must not feel handshakes has another
+//! thread: `start` makes a thread for each port.
 use crate::tls::{TlsKeys, cause};
 use crate::{ClientCertificate, tls};
 use rustls::{AlertDescription, CertificateError, Error};

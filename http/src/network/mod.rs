@@ -6,9 +6,10 @@
 //!                  |         \- streams: the requests of HTTP/2, each in a task; meter: what its client may send
 //!                  \- handshake: TLS, where the port speaks it
 //!
-//! One thread does all IO, handshakes too: a port on a thread of its own slows no other; handlers run in the runtime's blocking pool, `handlers_max` that read and `writers_max` that
-//! may write at a time, admitted by semaphores because that pool's own queue has no bound. Idle, there is no handler
-//! thread, and a connection that has nothing to send does not wake up. `bell`: one wake-up for all streams that a
+//! One thread does all IO, handshakes too: a port on a thread of its own slows no other. Handlers run in the runtime's
+//! blocking pool, `handlers_max` that read and `writers_max` that may write at a time, admitted by semaphores because
+//! that pool's own queue has no bound; credentials in a head are checked there, too. Idle, there is no handler thread,
+//! and a connection that has nothing to send does not wake up. `bell`: one wake-up for all streams that a
 //! handler tells of something; `wire`: it writes to their sockets itself, where they took all before.
 
 mod access;

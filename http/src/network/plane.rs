@@ -24,7 +24,7 @@ pub(crate) fn threads(limits: &Limits) -> usize {
 pub(crate) const HEALTH_PLACES: usize = 2;
 
 /// Credentials that are checked at once, each on a thread: a signature takes longer than all else that the thread of
-/// all IO does with a request. Those of one address leave places to others.
+/// all IO does with a request. Checks of a single address leave places free.
 pub(crate) const CHECK_PLACES: usize = 4;
 const CHECKS_OF_ONE: usize = 2;
 

@@ -29,7 +29,7 @@ impl Peer {
     /// The same where it has said who it is.
     pub(super) fn party_of(&self, identity: &Identity) -> Party {
         match self {
-            Peer::Address(_) => Party::of(&self.caller(), identity),
+            Peer::Address(_) => self.caller().party_of(identity),
             Peer::User(_) => self.party(),
         }
     }

@@ -1,6 +1,6 @@
 //! TLS of both ends, by rustls with ring's cryptography.
 //!
-//!     open        a client that verifies nothing: probes, and `https:` behind `proxy`, as Kubernetes does in both places
+//!     open        a client that verifies nothing: probes, and `https:` behind `proxy`, as in Kubernetes
 //!     target      a client that verifies the server, and may show a certificate or a token of its own
 //!     keys        a port's certificate and the authorities of its clients, which change while it serves
 

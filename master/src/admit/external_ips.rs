@@ -1,4 +1,5 @@
-//! Services may be kept from taking addresses of others: any address in `externalIPs` is this host's to every pod. PURE.
+//! DenyServiceExternalIPs: to every pod, an address in `externalIPs` of a service is the service, whoever has the
+//! address. PURE.
 
 use coracle_api::strategy::doc::list;
 use serde_json::Value;

@@ -102,8 +102,8 @@ mod tests {
         let all = json!([{"name": "i", "envFrom": [{"secretRef": {"name": "x"}}]}]);
         check(json!({"initContainers": all}), "init container i with envFrom referencing secret.secretName=\"x\"");
         let added = json!({"spec": {"ephemeralContainers": [{"name": "e", "env": [variable_of("x")]}]}});
-        let why = "ephemeral container e with envVar V referencing secret.secretName=\"x\" is not allowed because service \
-                   account a does not reference that secret";
+        let why = "ephemeral container e with envVar V referencing secret.secretName=\"x\" is not allowed because \
+                   service account a does not reference that secret";
         assert_eq!(judge_added(&account("true"), &added), Err(why.to_owned()));
         assert_eq!(judge_added(&account("false"), &added), Ok(()));
         check(json!({"imagePullSecrets": [{"name": "own"}]}), "imagePullSecrets[0].name=\"own\" is not allowed");

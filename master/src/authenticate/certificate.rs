@@ -1,5 +1,5 @@
-//! The user and groups in a client certificate, by Kubernetes' rules. PURE. Who may sign such certificates is settled by
-//! the handshake.
+//! The user and groups in a client certificate, by Kubernetes' rules. PURE. The handshake settles which authorities may
+//! sign such certificates.
 
 use super::account::CREDENTIAL_ID;
 use super::credential::Credential;

@@ -1,5 +1,5 @@
-//! The credential behind an identity: it goes with the identity, so that whatever was begun with it can be ended with
-//! it. PURE. No secret is in it.
+//! The credential behind an identity. PURE. An open stream keeps its identity, and so its credential: the stream is
+//! ended when the credential ends. No secret is in a credential.
 
 use crate::cluster_keys::token::Verified;
 use coracle_http::Identity;

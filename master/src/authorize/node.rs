@@ -1,6 +1,7 @@
 //! The node authorizer: a node reads what its pods need, and reports about itself. PURE.
 //!
-//! It allows, or it has no opinion and says why. Whose a new or a changed object is, NodeRestriction judges in admission.
+//! It allows, or it has no opinion and says why. Whose a new or a changed object is, NodeRestriction judges in
+//! admission.
 
 use super::{Attributes, Decision};
 use coracle_api::meta::Resource;
@@ -467,6 +468,16 @@ mod tests {
             ("list serviceaccounts ns -", "can only create tokens for individual service accounts"),
             ("create serviceaccounts/token ns other", STRANGE),
             ("create serviceaccounts/other ns default", "can only create token subresource of serviceaccount"),
+        ] {
+            assert_eq!(decide(&objects, "n1", &asked(text)), Decision::NoOpinion(why.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_nodes_business() {
+        const STRANGE: &str = "no relationship found between node 'n1' and this object";
+        let objects = objects();
+        for (text, why) in [
             ("list nodes - -", "node 'n1' cannot read all nodes, only its own Node object"),
             ("get nodes - n2", "node 'n1' cannot read 'n2', only its own Node object"),
             ("delete nodes - n1", ""),

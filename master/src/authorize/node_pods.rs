@@ -112,8 +112,9 @@ mod tests {
     }
 
     fn pod(name: &str, node: &str, secret: &str) -> Value {
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns"}, "spec": {"nodeName": node,
-            "volumes": [{"name": "v", "secret": {"secretName": secret}}]}})
+        let volumes = json!([{"name": "v", "secret": {"secretName": secret}}]);
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns"},
+            "spec": {"nodeName": node, "volumes": volumes}})
     }
 
     #[test]

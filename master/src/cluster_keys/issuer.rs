@@ -1,7 +1,7 @@
 //! The documents by which programs elsewhere verify this cluster's tokens: OpenID Connect Discovery. PURE.
 
 use super::token::ISSUER;
-use super::url_safe;
+use super::{ClusterKeys, url_safe};
 use serde_json::{Value, json};
 
 /// RFC 7517.
@@ -29,6 +29,13 @@ pub fn key_set(keys: &[VerifyingCoordinates]) -> Value {
         })
     };
     json!({"keys": keys.iter().map(one).collect::<Vec<_>>()})
+}
+
+impl ClusterKeys {
+    /// The public keys that verify tokens.
+    pub fn verifying(&self) -> Vec<VerifyingCoordinates> {
+        self.accounts.public()
+    }
 }
 
 #[cfg(test)]

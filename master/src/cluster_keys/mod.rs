@@ -340,11 +340,6 @@ impl ClusterKeys {
         &self.folder
     }
 
-    /// The public keys that verify tokens.
-    pub fn verifying(&self) -> Vec<issuer::VerifyingCoordinates> {
-        self.accounts.public()
-    }
-
     /// Numbers that nobody can guess.
     pub fn random<const N: usize>(&self) -> [u8; N] {
         self.entropy.bytes()

@@ -46,8 +46,9 @@ pub fn take_over(registry: &Registry, folder: &KeyFolder) -> Result<(), String> 
 /// A Secret that says something else than the file is somebody's own, and stays.
 fn remove(registry: &Registry, folder: &KeyFolder, (name, field, file): (&str, &str, &str)) -> Result<(), String> {
     let Some(secret) = secret(registry, name)? else { return Ok(()) };
-    let (said, held) = (text(&secret, field), folder.read(file)?);
-    if said.is_none() || held.is_none_or(|held| !held.contains(said.as_deref().unwrap_or_default().trim())) {
+    let said = text(&secret, field).filter(|said| !said.trim().is_empty());
+    let held = folder.read(file)?.unwrap_or_default();
+    if !said.is_some_and(|said| held.contains(said.trim())) {
         return Ok(());
     }
     registry.remove_own(&key(name)).map_err(|why| format!("secrets/{CLUSTER}/{name} stays: {why}"))

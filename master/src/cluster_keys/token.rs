@@ -360,6 +360,8 @@ mod tests {
             (sealed(json!({"iss": ISSUER, "sub": "x"})), nothing.clone()),
             (sealed(json!({"iss": LEGACY_ISSUER, "sub": "x"})), nothing),
             (identity(2).token(&claims()), wrong("the token is signed by no key of this cluster")),
+            (format!("{}AA", ours.token(&claims())), wrong("the signature of the token is wrong")),
+            (format!("{}!", ours.token(&claims())), wrong("the signature is malformed")),
         ] {
             assert_eq!(ours.claims(&token), expected, "{token}");
         }

@@ -180,7 +180,10 @@ mod tests {
         for (key, object) in objects {
             let key = Arc::new(key.clone());
             let new = Stored::new(key.clone(), Revision(3), object.to_string().into_bytes().into(), Default::default());
-            cluster.apply(&Event { key, revision: Revision(3), old: None, new: Some(new), renewed: false }, Duration::ZERO);
+            cluster.apply(
+                &Event { key, revision: Revision(3), old: None, new: Some(new), renewed: false },
+                Duration::ZERO,
+            );
         }
         cluster
     }

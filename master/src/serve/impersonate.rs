@@ -45,3 +45,43 @@ pub fn acting(serve: &Serve, attributes: &Attributes, request: &Request) -> Resu
     let (method, target, body) = (request.method.clone(), request.target.clone(), request.body.clone());
     Ok(Some(Request { method, target, headers, body, caller: request.caller.clone(), identity: Arc::new(identity) }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::serve;
+    use coracle_http::{Body, Caller, HeaderMap, HeaderName, HeaderValue, Identity, Method, Request};
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    #[test]
+    fn what_follows_sees_the_wanted_user() {
+        let (serve, _) = serve();
+        let ask = |fields: &[(&'static str, &'static str)]| {
+            let field = |(name, value): &(&'static str, &'static str)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            };
+            let headers: HeaderMap = fields.iter().map(field).collect();
+            let identity = Arc::new(Identity { credential: Some("shown".into()), ..Identity::administrator() });
+            let target = "/apis/authentication.k8s.io/v1/selfsubjectreviews".parse().expect("a path");
+            let (method, body, caller) = (Method::POST, "{}".into(), Caller::Local);
+            let answer = serve.answer(&Request { method, target, headers, body, caller, identity });
+            let Body::Whole(body) = answer.body else { panic!("it is whole") };
+            let document: Value = serde_json::from_slice(&body).expect("JSON");
+            let told = if answer.status.is_success() { &document["status"]["userInfo"] } else { &document["message"] };
+            (answer.status.as_u16(), told.clone())
+        };
+        let bob = json!({"username": "bob", "uid": "u1", "groups": ["g", "system:authenticated"],
+            "extra": {"example.com/a": ["x"]}});
+        let fields = [
+            ("impersonate-user", "bob"),
+            ("impersonate-group", "g"),
+            ("impersonate-uid", "u1"),
+            ("impersonate-extra-example.com%2fa", "x"),
+        ];
+        assert_eq!(ask(&fields), (201, bob));
+        assert_eq!(ask(&[]).1["username"], "system:admin");
+        let words = "requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"g\"}, \
+                     Extra:map[string][]string(nil)} without impersonating a user name";
+        assert_eq!(ask(&fields[1..2]), (400, words.into()));
+    }
+}

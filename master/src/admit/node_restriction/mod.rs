@@ -259,8 +259,8 @@ fn claim_status(request: &AdmissionRequest<'_>, node: &str, claim: &Value) -> Re
     }
 }
 
-/// A node takes its finalizers off a volume that lies on this node alone. (In Kubernetes no node changes a volume. A node
-/// of coracle does the work of the provisioner of local volumes.)
+/// A node takes its finalizers off a volume that lies on this node alone. In Kubernetes no node changes a volume. A
+/// node of coracle does the work of the provisioner of local volumes.
 fn volume(request: &AdmissionRequest<'_>, node: &str, volume: &Value) -> Result<(), String> {
     let Some(old) = request.old.filter(|_| request.operation == Update) else {
         return Err(format!("node {node:?} can only update volumes"));

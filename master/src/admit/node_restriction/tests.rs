@@ -281,8 +281,8 @@ fn tokens_that_a_node_asks_for() {
     assert_eq!(token(bound("a", "x"), json!([])), why);
     let unknown = |audience: &str| {
         format!(
-            "audience {audience:?} not found in pod spec volume, system:node:n1 is not authorized to request tokens for \
-             this audience"
+            "audience {audience:?} not found in pod spec volume, system:node:n1 is not authorized to request tokens \
+             for this audience"
         )
     };
     assert_eq!(token(bound("a", "uid-a"), json!([])), unknown(""));

@@ -174,16 +174,16 @@ mod tests {
             ],
             ["restricted:latest", none, none],
             &[
-                "metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"nope\": must be one of privileged, \
-                 baseline, restricted",
-                "metadata.labels[pod-security.kubernetes.io/enforce-version]: Invalid value: \"1.2\": must be \"latest\" \
-                 or \"v1.x\"",
-                "metadata.labels[pod-security.kubernetes.io/audit]: Invalid value: \"\": must be one of privileged, \
-                 baseline, restricted",
-                "metadata.labels[pod-security.kubernetes.io/audit-version]: Invalid value: \"v1.01\": must be \"latest\" \
-                 or \"v1.x\"",
-                "metadata.labels[pod-security.kubernetes.io/warn]: Invalid value: \"x\": must be one of privileged, \
-                 baseline, restricted",
+                "metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"nope\": must be one of \
+                 privileged, baseline, restricted",
+                "metadata.labels[pod-security.kubernetes.io/enforce-version]: Invalid value: \"1.2\": must be \
+                 \"latest\" or \"v1.x\"",
+                "metadata.labels[pod-security.kubernetes.io/audit]: Invalid value: \"\": must be one of \
+                 privileged, baseline, restricted",
+                "metadata.labels[pod-security.kubernetes.io/audit-version]: Invalid value: \"v1.01\": must be \
+                 \"latest\" or \"v1.x\"",
+                "metadata.labels[pod-security.kubernetes.io/warn]: Invalid value: \"x\": must be one of \
+                 privileged, baseline, restricted",
             ],
         );
         for (version, expected) in

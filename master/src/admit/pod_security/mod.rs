@@ -168,8 +168,8 @@ fn view(of: &Value) -> PodView<'_> {
     PodView { annotations: &of["metadata"]["annotations"], spec: &of["spec"] }
 }
 
-/// Whether an update may change how a pod meets a level: another image, or one more container. Nothing else that a level
-/// asks about can change in a pod.
+/// Whether an update may change how a pod meets a level: another image, or one more container. Nothing else that a
+/// level asks about can change in a pod.
 fn is_significant(pod: &Value, old: &Value) -> bool {
     let containers = |of: &'_ Value, field: &str| -> Vec<(String, String)> {
         let each = list(&of["spec"], field).iter();

@@ -57,6 +57,11 @@ fn what_baseline_refuses() {
     let mut ports = none();
     ports["spec"]["containers"][0]["ports"] = json!([{"hostPort": 9}, {"hostPort": 80}, {"hostPort": 0}]);
     check(BASELINE, ports, "hostPort (container \"a\" uses hostPorts 80, 9)");
+}
+
+#[test]
+fn what_baseline_refuses_of_profiles() {
+    let none = || pod(&[json!({})]);
     check(
         BASELINE,
         pod(&[json!({"appArmorProfile": {"type": "Unconfined"}})]),
@@ -77,8 +82,8 @@ fn what_baseline_refuses() {
             "securityContext",
             json!({"seLinuxOptions": {"type": "t"}}),
         ),
-        "seLinuxOptions (pod and container \"a\" set forbidden securityContext.seLinuxOptions: type \"t\"; role may not \
-         be set)",
+        "seLinuxOptions (pod and container \"a\" set forbidden securityContext.seLinuxOptions: type \"t\"; role may \
+         not be set)",
     );
     check(
         BASELINE,
@@ -301,8 +306,8 @@ fn labels_of_namespaces_are_checked() {
     let namespaces = Resource::core("namespaces");
     let (plain, wrong) = (namespace(&[]), namespace(&[("enforce", "nope")]));
     let refused = |old: Option<&Value>, new: &Value| judged(&Objects::default(), (&namespaces, ""), old, new).0;
-    let why = "metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"nope\": must be one of privileged, \
-               baseline, restricted";
+    let why = "metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"nope\": must be one of \
+               privileged, baseline, restricted";
     for old in [None, Some(&plain)] {
         let Err(Refusal::Invalid(problems)) = refused(old, &wrong) else { panic!("let pass: {old:?}") };
         assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), [why]);
