@@ -14,7 +14,7 @@ use crate::own_peers::OwnPeers;
 use crate::secure_port::{SecureParts, SecurePort, SecureState, key_set};
 use coracle_http::local::{LocalPlane, LocalPort};
 use coracle_http::network::{self, AdmitsAddress, Identify, NetworkPlane, Port, TlsPort};
-use coracle_http::{Caller, Handler, Limits, LocalLimits, Method, Request, TlsKeys, local};
+use coracle_http::{Caller, Handler, Limits, LocalLimits, Method, Request, Sessions, TlsKeys, local};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,11 +51,13 @@ impl Doors {
         let root = LocalPort { identify: identify.clone(), ..LocalPort::of_root(LocalLimits::HOST) };
         let local = local::start(&parts.config.admin_socket, handler.clone(), root)
             .map_err(|error| format!("--admin-socket {}: {error}", parts.config.admin_socket.display()))?;
-        let plain = parts.plain.take().map(|listener| plain(listener, handler.clone(), identify)).transpose();
+        // One list: a credential that ends is ended on both ports.
+        let sessions = Sessions::default();
+        let opened = parts.plain.take().map(|listener| plain(listener, handler.clone(), (identify, sessions.clone())));
         let mut doors = Doors { local, plain: None, secure: None };
-        let secure = plain.and_then(|plain| {
+        let secure = opened.transpose().and_then(|plain| {
             doors.plain = plain;
-            peers.map(|peers| secure(&parts, handler, peers)).transpose()
+            peers.map(|peers| secure(&parts, handler, (peers, sessions))).transpose()
         });
         match secure {
             Ok(secure) => Ok(Doors { secure: secure.flatten(), ..doors }),
@@ -103,14 +105,22 @@ fn telling(handler: Handler, peers: Option<Arc<OwnPeers>>) -> Handler {
     })
 }
 
-fn plain(listener: TcpListener, handler: Handler, identify: Identify) -> Result<NetworkPlane, String> {
-    let port = Port { identify, ..Port::of_this_host(LIMITS) };
+fn plain(
+    listener: TcpListener,
+    handler: Handler,
+    (identify, sessions): (Identify, Sessions),
+) -> Result<NetworkPlane, String> {
+    let port = Port { identify, sessions, ..Port::of_this_host(LIMITS) };
     let plane = network::start(listener, handler, port).map_err(|error| format!("serve on --listen: {error}"))?;
     log::warn!("http://{} takes every request without credentials for one of system:admin", plane.address);
     Ok(plane)
 }
 
-fn secure(parts: &DoorParts<'_>, handler: Handler, peers: Arc<OwnPeers>) -> Result<Option<SecurePort>, String> {
+fn secure(
+    parts: &DoorParts<'_>,
+    handler: Handler,
+    (peers, sessions): (Arc<OwnPeers>, Sessions),
+) -> Result<Option<SecurePort>, String> {
     let Some(address) = parts.config.secure_listen else { return Ok(None) };
     let Some(keys) = parts.keys.clone() else {
         parts.state.note(address, Some(format!("--secure-listen {address}: the keys of the cluster cannot be used")));
@@ -133,7 +143,7 @@ fn secure(parts: &DoorParts<'_>, handler: Handler, peers: Arc<OwnPeers>) -> Resu
         SecureClients::Host => Arc::new(move |peer| peers.admits(peer)),
         SecureClients::Network => Arc::new(|_| true),
     };
-    let port = Port { admits, ..Port::secure(LIMITS, identify, tls_port) };
+    let port = Port { admits, sessions, ..Port::secure(LIMITS, identify, tls_port) };
     let config = parts.config.clone();
     let secure = SecurePort::start(SecureParts {
         address,

@@ -7,7 +7,6 @@
 //! A port that cannot be opened is no reason to serve nothing: `SecureState` says why, for `status`.
 
 use crate::cluster_keys::ClusterKeys;
-use crate::cluster_keys::files::Stamp;
 use crate::cluster_keys::names::ServerNames;
 use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{ClientCertificate, Handler, Identity, KeySet, Sessions, TlsKeys};

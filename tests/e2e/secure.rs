@@ -92,7 +92,11 @@ fn kubeconfig(bed: &Bed, file: &str, user: &[&str]) {
 /// A watch of pods that ends by itself only if the server ends it.
 fn watch(bed: &Bed, kubeconfig: &str) -> Child {
     let mut command = Command::new("kubectl");
-    command.args(["--kubeconfig"]).arg(bed.path(kubeconfig)).args(["get", "--raw", "/api/v1/namespaces/default/pods?watch=1"]);
+    command.args(["--kubeconfig"]).arg(bed.path(kubeconfig)).args([
+        "get",
+        "--raw",
+        "/api/v1/namespaces/default/pods?watch=1",
+    ]);
     command.env("HOME", bed.path("home")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("kubectl starts");
     let mut first = [0];
@@ -108,7 +112,8 @@ fn users_and_roles(bed: &mut Bed) {
     let said = kubectl(bed, "admin.kubeconfig", &["get", "pods", "-o", "name"]);
     assert_eq!((said.code, said.text().as_str()), (0, "pod/seen\n"), "{}", said.err);
     let said = kubectl(bed, "ann.kubeconfig", &["get", "pods"]);
-    let words = "pods is forbidden: User \"ann\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\"";
+    let words =
+        "pods is forbidden: User \"ann\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\"";
     assert!(said.code != 0 && said.err.contains(words), "{}", said.err);
     let said = kubectl(bed, "ann.kubeconfig", &["auth", "can-i", "list", "pods"]);
     assert_eq!(said.text(), "no\n", "{}", said.err);
