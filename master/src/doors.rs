@@ -11,10 +11,10 @@ use crate::authenticate::{Authenticator, WithoutCredentials};
 use crate::cluster_keys::ClusterKeys;
 use crate::config::{Config, SecureClients};
 use crate::own_peers::OwnPeers;
-use crate::secure_port::{SecureParts, SecurePort, SecureState, key_set};
+use crate::secure_port::{SecureParts, SecurePort, SecureState};
 use coracle_http::local::{LocalPlane, LocalPort};
-use coracle_http::network::{self, AdmitsAddress, Identify, NetworkPlane, Port, TlsPort};
-use coracle_http::{Caller, Handler, Limits, LocalLimits, Method, Request, Sessions, TlsKeys, local};
+use coracle_http::network::{self, AdmitsAddress, Identify, IsRevoked, NetworkPlane, Port, TlsPort};
+use coracle_http::{Caller, Handler, Limits, LocalLimits, Method, Request, Sessions, local};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,28 +128,26 @@ fn secure(
     };
     let theirs = keys.clone();
     let clock = Arc::new(move || Duration::from_secs(u64::try_from(theirs.now().seconds()).unwrap_or_default()));
-    let tls = match key_set(&keys, |set| TlsKeys::new(set, clock).map_err(|error| error.to_string())) {
-        Ok(tls) => Arc::new(tls),
-        Err(why) => {
-            parts.state.note(address, Some(format!("--secure-listen {address}: {why}")));
-            return Ok(None);
-        }
-    };
     let (revoked, authenticator, over) = (keys.clone(), parts.authenticator.clone(), keys.clone());
-    let tls_port =
-        TlsPort { keys: tls.clone(), is_revoked: Arc::new(move |certificate| revoked.is_revoked(&certificate.serial)) };
+    let is_revoked: IsRevoked = Arc::new(move |certificate| revoked.is_revoked(&certificate.serial));
     let identify = authenticator.identifying(WithoutCredentials::Anonymous);
     let admits: AdmitsAddress = match parts.config.secure_clients {
         SecureClients::Host => Arc::new(move |peer| peers.admits(peer)),
         SecureClients::Network => Arc::new(|_| true),
     };
-    let port = Port { admits, sessions, ..Port::secure(LIMITS, identify, tls_port) };
+    let theirs = sessions.clone();
+    let port = move |keys| {
+        let tls = TlsPort { keys, is_revoked: is_revoked.clone() };
+        let (admits, sessions) = (admits.clone(), theirs.clone());
+        Port { admits, sessions, ..Port::secure(LIMITS, identify.clone(), tls) }
+    };
     let config = parts.config.clone();
     let secure = SecurePort::start(SecureParts {
         address,
         handler,
-        port,
-        tls,
+        port: Box::new(port),
+        sessions,
+        clock,
         keys,
         names: Box::new(move || crate::server_names(&config)),
         is_over: Box::new(move |identity, certificate| {

@@ -169,8 +169,11 @@ fn furnish(registry: &Registry, adoption: &Adoption) {
     let say = |made: Result<(), String>| made.unwrap_or_else(|why| log::error!("{why}"));
     SYSTEM.iter().for_each(|name| say(registry.ensure_namespace(name)));
     say(registry.ensure_classes());
-    say(registry.ensure_access_rules(adoption.is_first));
-    adoption.settle();
+    match registry.ensure_access_rules(adoption.is_first) {
+        Ok(()) => adoption.settle(),
+        // The next start is a first start again: what it finds under the names of these roles does not count by itself.
+        Err(why) => log::error!("{why}"),
+    }
 }
 
 /// Whether a user may have a node's certificate without a person's look.

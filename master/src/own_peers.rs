@@ -5,17 +5,18 @@
 //! at the start, when an agent writes its Node, and after a connection from an unknown address.
 
 use crate::agents::Agents;
+use crate::cluster_keys::host;
 use coracle_api::strategy::Cidr;
 use coracle_http::{PathAndQuery, Server, gather};
 use serde_json::Value;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,13 +24,24 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// The pause between two questions: connections of strangers cannot keep the agents busy.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long the addresses of this host are believed.
+const ADDRESSES_AGE: Duration = Duration::from_secs(1);
 /// Ranges that are kept: one host has few agents.
 const RANGES_MAX: usize = 16;
 
 pub struct OwnPeers {
     ranges: Arc<RwLock<Vec<Cidr>>>,
+    addresses: Mutex<HostAddresses>,
     /// Wakes the thread that asks the agents; the thread ends when this value is dropped.
     wake: SyncSender<()>,
+}
+
+/// The addresses of this host, read at most once in `ADDRESSES_AGE`: a stranger cannot make the master read all the
+/// time.
+#[derive(Default)]
+struct HostAddresses {
+    read: Option<Instant>,
+    all: Vec<IpAddr>,
 }
 
 impl OwnPeers {
@@ -38,7 +50,7 @@ impl OwnPeers {
         let (wake, woken) = sync_channel(1);
         let theirs = ranges.clone();
         thread::Builder::new().name("own-peers".to_owned()).spawn(move || follow(&agents, &woken, &theirs))?;
-        let peers = OwnPeers { ranges, wake };
+        let peers = OwnPeers { ranges, addresses: Mutex::default(), wake };
         peers.look();
         Ok(peers)
     }
@@ -52,17 +64,21 @@ impl OwnPeers {
     pub fn admits(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
-        let own = peer.is_loopback() || ranges.iter().any(|range| range.contains(peer)) || is_of_this_host(peer);
+        let own = peer.is_loopback() || ranges.iter().any(|range| range.contains(peer)) || self.is_of_this_host(peer);
         if !own {
             self.look();
         }
         own
     }
-}
 
-/// The kernel binds a socket to the addresses of this host alone.
-fn is_of_this_host(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
+    /// The kernel's own list says it. A socket that can be bound says less: some hosts let programs bind any address.
+    fn is_of_this_host(&self, address: IpAddr) -> bool {
+        let mut known = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.read.is_none_or(|read| read.elapsed() > ADDRESSES_AGE) {
+            *known = HostAddresses { read: Some(Instant::now()), all: host::addresses() };
+        }
+        known.all.contains(&address)
+    }
 }
 
 fn follow(agents: &Agents, woken: &Receiver<()>, ranges: &RwLock<Vec<Cidr>>) {
@@ -121,9 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_this_host() {
-        for (address, expected) in [("127.0.0.1", true), ("127.9.9.9", true), ("192.0.2.77", false)] {
-            assert_eq!(is_of_this_host(address.parse().expect("an address")), expected, "{address}");
+    fn peers_of_this_host() {
+        let agents = Agents::of_this_host(std::env::temp_dir().join("coracle-no-agents"));
+        let peers = OwnPeers::start(agents).expect("a thread");
+        peers.ranges.write().expect("nobody panicked").push(Cidr::parse("10.244.3.0/24").expect("a range"));
+        let own = host::addresses().into_iter().map(|address| (address.to_string(), true));
+        let others = [("127.9.9.9", true), ("::ffff:127.0.0.1", true), ("10.244.3.7", true), ("192.0.2.77", false)];
+        for (address, expected) in own.chain(others.map(|(address, own)| (address.to_owned(), own))) {
+            assert_eq!(peers.admits(address.parse().expect("an address")), expected, "{address}");
         }
     }
 }

@@ -9,7 +9,7 @@
 use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::names::ServerNames;
 use coracle_http::network::{self, NetworkPlane, Port};
-use coracle_http::{ClientCertificate, Handler, Identity, KeySet, Sessions, TlsKeys};
+use coracle_http::{ClientCertificate, Clock, Handler, Identity, KeySet, Sessions, TlsKeys};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -28,8 +28,12 @@ const SLOW_LOOKS: u32 = 120;
 pub struct SecureParts {
     pub address: SocketAddr,
     pub handler: Handler,
-    pub port: Port,
-    pub tls: Arc<TlsKeys>,
+    /// The port with these keys.
+    pub port: Box<dyn Fn(Arc<TlsKeys>) -> Port + Send>,
+    /// The requests in progress of all ports.
+    pub sessions: Sessions,
+    /// Judges the dates of clients' certificates.
+    pub clock: Clock,
     pub keys: Arc<ClusterKeys>,
     /// The names of this host at this moment.
     pub names: Box<dyn Fn() -> ServerNames + Send>,
@@ -77,12 +81,12 @@ pub struct SecurePort {
 impl SecurePort {
     /// Opens the port at once where that is possible; the thread tries again where it is not.
     pub fn start(parts: SecureParts) -> io::Result<SecurePort> {
-        let plane = open(&parts);
-        let address = plane.as_ref().map(|plane| plane.address);
+        let opened = open(&parts);
+        let address = opened.as_ref().map(|(plane, _)| plane.address);
         let (stop, stopped) = sync_channel(1);
         let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(move || {
-            let plane = keep(&parts, plane, &stopped);
-            plane.into_iter().for_each(NetworkPlane::stop);
+            let opened = keep(&parts, opened, &stopped);
+            opened.into_iter().for_each(|(plane, _)| plane.stop());
         })?;
         Ok(SecurePort { stop, thread, address })
     }
@@ -101,43 +105,53 @@ impl SecurePort {
     }
 }
 
-fn open(parts: &SecureParts) -> Option<NetworkPlane> {
-    let opened = network::listen(parts.address)
-        .and_then(|listener| network::start(listener, parts.handler.clone(), parts.port.clone()));
-    let shown = parts.address;
+/// An open port, and the keys that its next connections use.
+type Opened = (NetworkPlane, Arc<TlsKeys>);
+
+fn open(parts: &SecureParts) -> Option<Opened> {
+    let tls = key_set(&parts.keys, |set| TlsKeys::new(set, parts.clock.clone()).map_err(|error| error.to_string()));
+    let opened = tls.and_then(|tls| {
+        let tls = Arc::new(tls);
+        let listener = network::listen(parts.address);
+        let plane = listener
+            .and_then(|listener| network::start(listener, parts.handler.clone(), (parts.port)(tls.clone())))
+            .map_err(|error| format!("{error}{}", remedy(&error, parts.address)))?;
+        Ok((plane, tls))
+    });
     match opened {
-        Ok(plane) => {
+        Ok((plane, tls)) => {
             parts.state.note(plane.address, None);
             log::info!("serving on https://{}", plane.address);
-            Some(plane)
+            Some((plane, tls))
         }
-        Err(error) => {
-            let remedy = match error.kind() {
-                io::ErrorKind::AddrInUse => {
-                    format!("; `ss -lntp sport = :{}` names the program that has it", shown.port())
-                }
-                _ => String::new(),
-            };
-            parts.state.note(shown, Some(format!("--secure-listen {shown}: {error}{remedy}")));
+        Err(why) => {
+            parts.state.note(parts.address, Some(format!("--secure-listen {}: {why}", parts.address)));
             None
         }
     }
 }
 
+fn remedy(error: &io::Error, address: SocketAddr) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!("; `ss -lntp sport = :{}` names the program that has it", address.port()),
+        _ => String::new(),
+    }
+}
+
 /// Runs until the sender of `stopped` is gone.
-fn keep(parts: &SecureParts, mut plane: Option<NetworkPlane>, stopped: &Receiver<()>) -> Option<NetworkPlane> {
+fn keep(parts: &SecureParts, mut opened: Option<Opened>, stopped: &Receiver<()>) -> Option<Opened> {
     let mut seen = parts.keys.server_stamp();
     let mut looks = 0;
     loop {
-        let pause = if plane.is_some() { LOOK } else { RETRY };
+        let pause = if opened.is_some() { LOOK } else { RETRY };
         match stopped.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return plane,
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return opened,
         }
-        if plane.is_none() {
-            plane = open(parts);
+        if opened.is_none() {
+            opened = open(parts);
         }
-        end_what_is_over(&parts.port.sessions, &parts.is_over);
+        end_what_is_over(&parts.sessions, &parts.is_over);
         looks += 1;
         if looks >= SLOW_LOOKS {
             looks = 0;
@@ -148,7 +162,7 @@ fn keep(parts: &SecureParts, mut plane: Option<NetworkPlane>, stopped: &Receiver
         let stamp = parts.keys.server_stamp();
         if stamp != seen {
             seen = stamp;
-            take_up(parts);
+            opened.iter().for_each(|(_, tls)| take_up(&parts.keys, tls));
         }
     }
 }
@@ -164,15 +178,15 @@ fn end_what_is_over(sessions: &Sessions, is_over: &IsOver) {
 }
 
 /// The next connections use the files as they are now.
-fn take_up(parts: &SecureParts) {
-    match key_set(&parts.keys, |set| parts.tls.replace(set).map_err(|error| error.to_string())) {
+fn take_up(keys: &ClusterKeys, tls: &TlsKeys) {
+    match key_set(keys, |set| tls.replace(set).map_err(|error| error.to_string())) {
         Ok(()) => log::info!("the secure port has new certificates"),
         Err(why) => log::error!("the secure port goes on with the certificates that it has: {why}"),
     }
 }
 
 /// The files of the keys, as the port takes them.
-pub fn key_set<T>(keys: &ClusterKeys, with: impl FnOnce(&KeySet<'_>) -> Result<T, String>) -> Result<T, String> {
+fn key_set<T>(keys: &ClusterKeys, with: impl FnOnce(&KeySet<'_>) -> Result<T, String>) -> Result<T, String> {
     let (chain, key) = keys.server()?;
     let clients = keys.client_authorities_pem()?;
     with(&KeySet { chain_pem: chain.as_bytes(), key_pem: key.as_bytes(), client_ca_pem: clients.as_bytes() })

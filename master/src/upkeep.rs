@@ -1,6 +1,6 @@
-//! The requests of the command line to a running master: a backup, a flush, bindings from before access rules counted. They are a route of `serve`, and on the
-//! local socket alone: a backup holds every secret, a flush wears the card. The request names the data directory: a
-//! master with a different directory does nothing.
+//! The requests of the command line to a running master: a backup, a flush, bindings from before access rules counted.
+//! They are a route of `serve`, and on the local socket alone: a backup holds every secret, a flush wears the card. The
+//! request names the data directory: a master with a different directory does nothing.
 
 use crate::adoption::Adoption;
 use crate::cluster_keys::files::KeyFolder;

@@ -13,8 +13,8 @@ const HEAD: &str = "\
 
 Made from the kind table (`api/src/kinds`) and the agent's field table (`api/src/fields.rs`); a test holds it to them.
 
-In short: pods, workloads, services, configuration, claims, quotas, autoscalers, budgets and roles act. Ingress, NetworkPolicy,
-admission webhooks and policies, CSI, resource claims (DRA) and certificate requests are stored and nothing more. CustomResourceDefinitions
+In short: pods, workloads, services, configuration, claims, quotas, autoscalers, budgets, roles and certificate requests act.
+Ingress, NetworkPolicy, admission webhooks and policies, CSI and resource claims (DRA) are stored and nothing more. CustomResourceDefinitions
 and APIServices cannot be made. Of a pod, nearly every field is acted on: refused are volumes of CSI, clouds and images, raw devices,
 resource claims, user namespaces, SCTP and Windows. What else differs stands in [docs/differences.md](docs/differences.md), and what that
 means for charts.

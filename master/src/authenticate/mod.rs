@@ -26,7 +26,7 @@ use crate::making::wall_clock;
 use crate::store::{Store, Stored};
 use coracle_api::meta::{Key, Time};
 use coracle_http::network::{Identify, RequestSender, Unidentified};
-use coracle_http::{Caller, Identity};
+use coracle_http::{Caller, Identity, header};
 use credential::Credential;
 use files::StaticTokens;
 pub use presented::without_token;
@@ -134,6 +134,10 @@ impl Authenticator {
         let token = presented::token(sender.headers).map_err(|why| Refused::Because("a token", why.to_owned()))?;
         match (token, without) {
             (Some(token), _) => self.token(&token, &own_audience()).map(|accepted| accepted.identity),
+            // Whoever shows something else than a token is not taken for the administrator.
+            (None, WithoutCredentials::Administrator) if sender.headers.contains_key(header::AUTHORIZATION) => {
+                Err(Refused::Because("Authorization", "the header holds no bearer token".to_owned()))
+            }
             (None, WithoutCredentials::Administrator) => Ok(self.administrator.clone()),
             (None, WithoutCredentials::Anonymous) => Ok(self.anonymous.clone()),
         }

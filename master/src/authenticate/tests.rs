@@ -92,8 +92,9 @@ fn a_bad_credential_is_nobody_on_every_port() {
     let account = "system:serviceaccount:ns:sa";
     for (shown, on_plain, on_secure) in [
         (None, Ok("system:admin"), Ok("system:anonymous")),
-        (Some("Basic YTpi".to_owned()), Ok("system:admin"), Ok("system:anonymous")),
-        (Some("Bearer".to_owned()), Ok("system:admin"), Ok("system:anonymous")),
+        (Some("Basic YTpi".to_owned()), Err("Unauthorized"), Ok("system:anonymous")),
+        (Some("Bearer".to_owned()), Err("Unauthorized"), Ok("system:anonymous")),
+        (Some(format!("Bearer  {token}")), Err("Unauthorized"), Ok("system:anonymous")),
         (Some(format!("bearer {token}")), Ok(account), Ok(account)),
         (Some("Bearer nope".to_owned()), Err("Unauthorized"), Err("Unauthorized")),
         (Some(format!("Bearer {token}x")), Err("Unauthorized"), Err("Unauthorized")),

@@ -87,7 +87,9 @@ impl Attributes {
             "PUT" => "update",
             "PATCH" => "patch",
             "DELETE" => "delete",
-            _ => "get",
+            "GET" | "HEAD" => "get",
+            // No rule names such a method; `*` alone allows it.
+            _ => "",
         };
         Attributes::Resource {
             verb: verb.to_owned(),
@@ -268,6 +270,8 @@ mod tests {
             ("POST", "/api/v1/namespaces/a/pods/b/attach", "create pods./attach a/b"),
             ("GET", "/api/v1/namespaces/a/pods/b/portforward", "get pods./portforward a/b"),
             ("POST", "/api/v1/namespaces/a/services/b:80/proxy/c", "create services./proxy a/b:80"),
+            ("HEAD", "/api/v1/namespaces/a/services/b:80/proxy/c", "get services./proxy a/b:80"),
+            ("PURGE", "/api/v1/namespaces/a/services/b:80/proxy/c", " services./proxy a/b:80"),
             ("GET", "/api/v1beta1/minions/m", "get nodes./ /m"),
             ("POST", "/api/v1beta1/pods", "create pods./ default/"),
             ("GET", "/version", "get /version"),

@@ -21,11 +21,21 @@ const ACCOUNTS_SECRET: &str = "coracle-service-account-key";
 /// old keys signed would count no more.
 pub fn take_over(registry: &Registry, folder: &KeyFolder) -> Result<(), String> {
     let is_empty = |name: &str| folder.read(name).map(|text| text.is_none());
-    if is_empty(AUTHORITY)? && is_empty(AUTHORITY_KEY)? {
+    if is_empty(AUTHORITY)? || is_empty(AUTHORITY_KEY)? {
         if let Some(secret) = secret(registry, AUTHORITY_SECRET)? {
             let (certificate, key) = authority(&secret).map_err(|why| unusable(AUTHORITY_SECRET, &why))?;
-            folder.write(AUTHORITY, &certificate)?;
+            // One file alone is of a takeover that broke off, or of somebody's own authority.
+            for (name, text) in [(AUTHORITY, &certificate), (AUTHORITY_KEY, &key)] {
+                if folder.read(name)?.is_some_and(|held| held != *text) {
+                    return Err(format!(
+                        "{} is of another authority than secrets/{CLUSTER}/{AUTHORITY_SECRET}: remove \
+                                        the file or the Secret",
+                        folder.path(name).display()
+                    ));
+                }
+            }
             folder.write(AUTHORITY_KEY, &key)?;
+            folder.write(AUTHORITY, &certificate)?;
             log::info!("secrets/{CLUSTER}/{AUTHORITY_SECRET} is taken over to {}", folder.path(AUTHORITY).display());
         }
     }

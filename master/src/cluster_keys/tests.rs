@@ -207,6 +207,25 @@ fn secrets_of_before_are_taken_over_and_removed() {
     assert!(has_secret(&registry, "coracle-ca") && has_secret(&registry, "coracle-service-account-key"));
 }
 
+/// A power cut between the two files of the authority.
+#[test]
+fn a_takeover_that_broke_off_goes_on() {
+    let (place, other) = (Place::new("broken-off"), Place::new("broken-off-from"));
+    let (_store, registry) = registry(&place.0);
+    let (_, before) = super::tests::registry(&other.0);
+    let old = ClusterKeys::open(&before, other.options(&[])).expect("made");
+    let file = |name: &str| fs::read_to_string(other.0.join("keys").join(name)).expect("made");
+    secrets(&registry, &file(AUTHORITY), &file(AUTHORITY_KEY), &file(ACCOUNTS));
+    let folder = KeyFolder::of(&place.0);
+    folder.write(AUTHORITY_KEY, "somebody's own").expect("written");
+    let why = ClusterKeys::open(&registry, place.options(&[])).map(drop).expect_err("two authorities");
+    assert!(why.contains("keys/ca.key is of another authority than secrets/kube-system/coracle-ca"), "{why}");
+    folder.write(AUTHORITY_KEY, &file(AUTHORITY_KEY)).expect("written");
+    let keys = ClusterKeys::open(&registry, place.options(&[])).expect("taken over");
+    assert_eq!(keys.authority(), old.authority());
+    assert!(!has_secret(&registry, "coracle-ca"));
+}
+
 #[test]
 fn a_secret_that_is_unusable_makes_no_new_identity() {
     let place = Place::new("unusable");

@@ -1,4 +1,4 @@
-//! ClusterRoles that gather the rules of others: their rules follow those of the roles that their selectors match. PURE.
+//! ClusterRoles that gather the rules of others: their rules follow the roles that their selectors match. PURE.
 
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};

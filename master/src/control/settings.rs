@@ -1,10 +1,10 @@
 //! What the controllers know besides objects. PURE.
 
 use super::rules::ControlRules;
-use super::signing::Permission;
 use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::token::{Bound, LegacyClaims};
 use coracle_api::strategy::Cidr;
+use coracle_http::Identity;
 use jiff::tz::TimeZone;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,9 @@ pub struct Own {
     /// Services of type LoadBalancer are this cluster's to balance.
     pub balancer: bool,
 }
+
+/// Whether a user may create this subresource of certificatesigningrequests.
+pub type Permission = Arc<dyn Fn(&Identity, &str) -> bool + Send + Sync>;
 
 /// What the controllers know besides objects.
 #[derive(Clone)]

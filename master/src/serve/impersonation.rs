@@ -400,8 +400,8 @@ mod tests {
         check(&[], "Legacy bob system:authenticated");
         let refused = |what: &str, resource: &str, group: &str| {
             format!(
-                "{what} is forbidden: User \"alice\" cannot impersonate resource {resource:?} in API group {group:?} at \
-                 the cluster scope"
+                "{what} is forbidden: User \"alice\" cannot impersonate resource {resource:?} in API group {group:?} \
+                 at the cluster scope"
             )
         };
         check(&[("impersonate-group", "g")], &refused("groups \"g\"", "groups", ""));

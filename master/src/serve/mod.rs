@@ -657,8 +657,8 @@ mod tests {
         assert_eq!(code, 403);
         assert_eq!(
             why,
-            "pods \"after\" is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"c\" must not \
-             set securityContext.privileged=true)"
+            "pods \"after\" is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \"c\" must \
+             not set securityContext.privileged=true)"
         );
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]});
         let deployment = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
@@ -701,8 +701,8 @@ mod tests {
         };
         let pods = "/api/v1/namespaces/default/pods";
         for (name, node) in [("a", "n1"), ("b", "n2")] {
-            let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "automountServiceAccountToken": false,
-                "containers": [{"name": "c", "image": "i"}]}});
+            let pod = json!({"metadata": {"name": name}, "spec": {
+                "nodeName": node, "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}});
             assert_eq!(by(&serve, &Identity::administrator(), (Method::POST, pods), &pod).0, 201, "{name}");
         }
         let evict = |pod: &str, named: &str| {

@@ -23,7 +23,6 @@ use coracle_schema::base64;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub const REQUESTS: Resource = of_group("certificates.k8s.io", "certificatesigningrequests");
@@ -41,9 +40,6 @@ const DECIDED_LIFE: Duration = HOUR;
 const PENDING_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Of a request that waits for its signer.
 const FOR_EVER: Duration = Duration::MAX;
-
-/// Whether a user may create this subresource of certificatesigningrequests.
-pub type Permission = Arc<dyn Fn(&Identity, &str) -> bool + Send + Sync>;
 
 /// The part of a request that is looked at again.
 #[derive(Clone, Debug)]
