@@ -270,6 +270,7 @@ pub fn tokens(list: &TokenList) -> String {
     let row = |token: &StaticToken| {
         let uses = match (token.join, token.uses) {
             (false, _) => String::new(),
+            (true, _) if token.used_up => "used up".to_owned(),
             (true, 0) => "any number of hosts".to_owned(),
             (true, uses) => format!("{uses} hosts to join"),
         };
@@ -406,6 +407,8 @@ mod tests {
         let token =
             StaticToken { id: "abcdef".into(), user: "u".into(), join: true, uses: 2, ..StaticToken::default() };
         let expected = "ID       USER   GROUPS   END     USES\nabcdef   u      -        never   2 hosts to join";
-        assert_eq!(tokens(&TokenList { tokens: vec![token] }), expected);
+        assert_eq!(tokens(&TokenList { tokens: vec![token.clone()] }), expected);
+        let expected = "ID       USER   GROUPS   END     USES\nabcdef   u      -        never   used up";
+        assert_eq!(tokens(&TokenList { tokens: vec![StaticToken { uses: 0, used_up: true, ..token }] }), expected);
     }
 }

@@ -163,6 +163,17 @@ fn send(bed: &Bed, method: &str, path: &str, headers: &[(&str, &str)], body: &st
     ask(bed.network(), method, path, &headers, body)
 }
 
+/// A token of service account `default`, which may do everything.
+fn token_of_an_administrator(bed: &Bed) -> String {
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+    let subject = json!({"kind": "ServiceAccount", "name": "default", "namespace": "default"});
+    let binding = json!({"metadata": {"name": "default"}, "roleRef": role, "subjects": [subject]});
+    must(bed, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding);
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let given = must(bed, "POST", path, &json!({"spec": {}}));
+    given["status"]["token"].as_str().expect("a token").to_owned()
+}
+
 fn must(bed: &Bed, method: &str, path: &str, body: &Value) -> Value {
     let reply = send(bed, method, path, &[("Content-Type", "application/json")], &body.to_string());
     let text = String::from_utf8_lossy(&reply.body).into_owned();
@@ -198,12 +209,14 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
     let (bed, far) = (Bed::new(), Far::at(address));
     pod_at(&bed, "p", &address.to_string(), far.address.port());
     let base = "/api/v1/namespaces/default/pods/p/proxy";
+    let bearer = format!("Bearer {}", token_of_an_administrator(&bed));
     let given = [
-        ("Authorization", "Bearer x"),
+        ("Authorization", bearer.as_str()),
         ("Cookie", "session=of-another-port"),
         ("X-Remote-User", "admin"),
         ("X_Remote_Group", "system:masters"),
         ("Impersonate-User", "root"),
+        ("Impersonate-Group", "system:masters"),
         ("X-Mine", "1"),
         ("Connection", "close, X-Hop, X-Forwarded-Host, X-Forwarded-For, X-Forwarded-Uri"),
         ("X-Hop", "2"),
@@ -221,6 +234,7 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
         ("x-remote-user", None),
         ("x_remote_group", None),
         ("impersonate-user", None),
+        ("impersonate-group", None),
         ("x-hop", None),
         ("x-mine", Some("1")),
         ("content-type", Some("text/x")),

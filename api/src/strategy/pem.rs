@@ -92,6 +92,26 @@ pub fn mismatch(certificate: &str, key: &str) -> Option<String> {
     }
 }
 
+/// The content of a text that is one block with this label: BEGIN and END on lines of their own, Base64 between them,
+/// and blanks alone outside. Admission and the signer read requests by this rule, so that both see the same bytes.
+pub fn only_block(label: &str, text: &str) -> Option<Vec<u8>> {
+    let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
+    let mut lines = text.lines().map(str::trim_ascii_end).skip_while(|line| line.is_empty());
+    if lines.next()? != begin {
+        return None;
+    }
+    let mut body = String::new();
+    loop {
+        let line = lines.next()?;
+        if line == end {
+            break;
+        }
+        body.push_str(line);
+    }
+    let content = base64::decode(&body).ok()?;
+    (lines.all(str::is_empty) && !content.is_empty()).then_some(content)
+}
+
 /// The content of the first block of a wanted type; the types of earlier blocks are added to `skipped`.
 fn block(text: &str, wanted: impl Fn(&str) -> bool, skipped: &mut Vec<String>) -> Option<Vec<u8>> {
     let (mut lines, mut broken) = (text.lines(), 0);
@@ -274,6 +294,37 @@ gcpNd/monCk50ZziEztFZQfO98lzeEQabw==
         );
         of(&junk("CERTIFICATE"), KEY, Some("x509: malformed certificate"));
         of(CERTIFICATE, &junk("PRIVATE KEY"), Some("failed to parse private key"));
+    }
+
+    #[test]
+    fn one_block_and_nothing_else() {
+        let (begin, end) = ("-----BEGIN A-----", "-----END A-----");
+        for (text, expected) in [
+            (format!("{begin}\nQUJD\n{end}\n"), true),
+            (format!("\n \n{begin} \r\nQU\r\nJD\t\n{end}\r\n\n  "), true),
+            (format!("{begin}\nQUJD\n{end}"), true),
+            // Where lines or letters are passed over, two readers may see two texts.
+            (format!("{begin}QUJD{end}\n"), false),
+            (format!("{begin}\nQUJD{end}\n"), false),
+            (format!("{begin} QUJD\n{end}\n"), false),
+            (format!("{begin}\nQUJD\n{end}!\n"), false),
+            (format!("{begin}\nQUJD\n{end}\nQUJD\n"), false),
+            (format!("{begin}\nQUJD\n{end}\n{begin}\nQUJD\n{end}\n"), false),
+            (format!("{begin}\n{begin}\nQUJD\n{end}\n"), false),
+            (format!("text\n{begin}\nQUJD\n{end}\n"), false),
+            (format!(" {begin}\nQUJD\n{end}\n"), false),
+            (format!("{begin}\nX: y\n\nQUJD\n{end}\n"), false),
+            (format!("{begin}\nQU JD\n{end}\n"), false),
+            (format!("{begin}\nQUI=\nQUJD\n{end}\n"), false),
+            (format!("{begin}\nQUJ\n{end}\n"), false),
+            (format!("{begin}\n{end}\n"), false),
+            (format!("{begin}\nQUJD\n-----END B-----\n"), false),
+            (format!("{begin}\nQUJD\n"), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(only_block("A", &text), expected.then(|| b"ABC".to_vec()), "{text}");
+        }
+        assert_eq!(only_block("B", &format!("{begin}\nQUJD\n{end}\n")), None);
     }
 
     #[test]

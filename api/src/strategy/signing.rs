@@ -5,6 +5,7 @@ use super::checks::{full, supported_text};
 use super::doc::{copy, default_to, list, map_at, number, text};
 use super::meta::{self, Scope};
 use super::rules::{BuiltinStrategy, Making, Rules, Share};
+use super::subject::{LABEL, der};
 use super::{general, names};
 use crate::meta::Time;
 use coracle_schema::{Path, Problem, Reason, base64};
@@ -15,7 +16,8 @@ use std::collections::HashSet;
 pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// The signer of requests for unknown purposes, from before signers had names.
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
-const LABEL: &str = "CERTIFICATE REQUEST";
+/// Of the names of Kubernetes' signers.
+const KUBERNETES: &str = "kubernetes.io/";
 /// Shortest life of a certificate.
 const LIFE_S_MIN: i64 = 600;
 const USAGES: [&str; 23] = [
@@ -181,19 +183,30 @@ fn certificates(sent: &str) -> Option<String> {
     (found == 0).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
 }
 
+/// Why `spec.request` is no request. The signers of Kubernetes are part of this program: a text that they cannot read
+/// is refused at once, so that admission has seen all that they sign. Other signers read more forms of PEM.
+fn unreadable(request: &Value) -> Option<String> {
+    let sent = base64::decode(text(&request["spec"], "request")).unwrap_or_default();
+    let pem = String::from_utf8(sent).unwrap_or_default();
+    let is_framed = pem.trim_start().starts_with(&format!("-----BEGIN {LABEL}-----"))
+        && pem.contains(&format!("-----END {LABEL}-----"));
+    if !is_framed {
+        return Some(format!("PEM block type must be {LABEL}"));
+    }
+    let is_of_kubernetes = text(&request["spec"], "signerName").starts_with(KUBERNETES);
+    (is_of_kubernetes && der(request).is_none()).then(|| {
+        format!(
+            "must be exactly one PEM block of type {LABEL}: BEGIN and END on lines of their own, Base64 between them, \
+             and nothing else"
+        )
+    })
+}
+
 fn validate(request: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(request, Scope::Cluster, super::rbac::segment, rules);
     let (spec, path) = (&request["spec"], Path::new("spec"));
-    let sent = text(spec, "request");
-    let pem = base64::decode(sent).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-    let whole = pem.trim_start().starts_with(&format!("-----BEGIN {LABEL}-----"))
-        && pem.contains(&format!("-----END {LABEL}-----"));
-    if !whole {
-        found.push(Problem::invalid(
-            &path.field("request"),
-            spec["request"].clone(),
-            format!("PEM block type must be {LABEL}"),
-        ));
+    if let Some(why) = unreadable(request) {
+        found.push(Problem::invalid(&path.field("request"), spec["request"].clone(), why));
     }
     let usages = list(spec, "usages");
     if usages.is_empty() {
@@ -260,16 +273,12 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Whether a request of the cluster's own signer of clients asks to be an administrator's.
+/// Whether a request of the cluster's own signer of clients asks to be an administrator's. A request that the signer
+/// cannot read asks for nothing: validation refuses it.
 pub fn wants_masters(request: &Value) -> bool {
     const ORGANIZATION: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x0a];
     const MASTERS: &[u8] = b"system:masters";
-    let pem = base64::decode(text(&request["spec"], "request"))
-        .ok()
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .unwrap_or_default();
-    let body: String = pem.lines().filter(|line| !line.contains("-----")).flat_map(str::split_whitespace).collect();
-    let der = base64::decode(&body).unwrap_or_default();
+    let der = der(request).unwrap_or_default();
     // An organization, a form of text, its length, and the text.
     let named =
         |at: &[u8]| at.strip_prefix(ORGANIZATION).and_then(|at| at.get(2..)).is_some_and(|at| at.starts_with(MASTERS));
@@ -375,5 +384,35 @@ mod tests {
         assert!(of("system:masters", CLIENT_SIGNER));
         assert!(!of("system:masters", "a.b/c"));
         assert!(!of("developers", CLIENT_SIGNER));
+    }
+
+    #[test]
+    fn what_is_signed_here_is_read_in_one_way() {
+        let (begin, end) = ("-----BEGIN CERTIFICATE REQUEST-----", "-----END CERTIFICATE REQUEST-----");
+        let check = |text: &str, signer: &str, expected: &str| {
+            let mut request = request(json!({}));
+            request["spec"]["request"] = base64::encode(text.as_bytes()).into();
+            request["spec"]["signerName"] = signer.into();
+            let found = validate(&request, Rules::default()).iter().map(Problem::to_string).collect::<String>();
+            assert!(found.is_empty() == expected.is_empty() && found.contains(expected), "{text} {signer}: {found}");
+        };
+        let only = "must be exactly one PEM block of type CERTIFICATE REQUEST: BEGIN and END on lines of their own";
+        for (text, expected) in [
+            (format!("{begin}\nMAA=\n{end}\n"), ""),
+            (format!("{begin}MAA={end}\n"), only),
+            (format!("{begin}\nMAA=\n{end}\n!\n"), only),
+            (format!("{begin}\nMAA=\n{end}!\n"), only),
+            (format!("{begin}\nMAA=\n{end}\n{begin}\nMAA=\n{end}\n"), only),
+            (format!("{begin}\n{end}\n"), only),
+        ] {
+            for signer in [CLIENT_SIGNER, "kubernetes.io/kubelet-serving"] {
+                check(&text, signer, expected);
+            }
+            // Another program reads it.
+            check(&text, "a.b/c", "");
+        }
+        let other = "spec.request: Invalid value: \"bm9wZQ==\": PEM block type must be CERTIFICATE REQUEST";
+        check("nope", CLIENT_SIGNER, other);
+        check("nope", "a.b/c", other);
     }
 }

@@ -1,26 +1,32 @@
 //! The subject of a certificate signing request, read from its DER.
 
 use super::doc::text;
+use super::pem::only_block;
 use coracle_schema::base64;
 use serde_json::Value;
 
+/// The label of requests in PEM.
+pub(super) const LABEL: &str = "CERTIFICATE REQUEST";
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const INTEGER: u8 = 0x02;
 const OID: u8 = 0x06;
-/// Attributes of a subject that are read.
+/// Attributes of a subject. A longer subject is not read: its last common name would stay unseen.
 const ATTRIBUTES_MAX: usize = 64;
 
 /// The signers of certificates for nodes.
 pub const KUBELET_SIGNERS: [&str; 2] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
+/// The DER of a CertificateSigningRequest. `None`: the signer would not read it.
+pub(super) fn der(request: &Value) -> Option<Vec<u8>> {
+    let pem = base64::decode(text(&request["spec"], "request")).ok()?;
+    only_block(LABEL, std::str::from_utf8(&pem).ok()?)
+}
+
 /// The common name in the subject of a CertificateSigningRequest: the last, as in Go. Empty: the subject has none.
 pub fn common_name(request: &Value) -> Result<String, &'static str> {
-    let pem = base64::decode(text(&request["spec"], "request")).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let pem = pem.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
-    let body: String = pem.lines().filter(|line| !line.contains("-----")).flat_map(str::split_whitespace).collect();
-    let der = base64::decode(&body).map_err(|_| "x509: malformed certificate request")?;
+    let der = der(request).ok_or("PEM block type must be CERTIFICATE REQUEST")?;
     let subject = subject(&der).ok_or("asn1: structure error: the subject cannot be read")?;
     let mut name = String::new();
     for value in subject.iter().filter(|(kind, _)| *kind == COMMON_NAME).map(|(_, value)| value) {
@@ -36,10 +42,13 @@ fn subject(der: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     let (_, after_version) = element(info, INTEGER)?;
     let (mut names, _) = element(after_version, SEQUENCE)?;
     let mut found = Vec::new();
-    while !names.is_empty() && found.len() < ATTRIBUTES_MAX {
+    while !names.is_empty() {
         let (mut set, rest) = element(names, SET)?;
         names = rest;
-        while !set.is_empty() && found.len() < ATTRIBUTES_MAX {
+        while !set.is_empty() {
+            if found.len() == ATTRIBUTES_MAX {
+                return None;
+            }
             let (attribute, rest) = element(set, SEQUENCE)?;
             set = rest;
             let (kind, value) = element(attribute, OID)?;
@@ -68,7 +77,9 @@ mod tests {
     use serde_json::json;
 
     fn tlv(tag: u8, content: &[u8]) -> Vec<u8> {
-        [&[tag, u8::try_from(content.len()).expect("short")], content].concat()
+        let [high, low] = u16::try_from(content.len()).expect("short").to_be_bytes();
+        let head = if content.len() < 0x80 { vec![tag, low] } else { vec![tag, 0x82, high, low] };
+        [&head[..], content].concat()
     }
 
     fn attribute(kind: u8, text: &str) -> Vec<u8> {
@@ -94,6 +105,8 @@ mod tests {
         check(&[organization.clone(), own.clone()], Ok("system:node:n1"));
         check(&[own, attribute(3, "system:node:n2")], Ok("system:node:n2"));
         check(&[organization], Ok(""));
+        let unread = Err("asn1: structure error: the subject cannot be read");
+        check(&[vec![attribute(3, "a"); ATTRIBUTES_MAX + 1].concat()], unread);
         check(&[vec![SET, 5, 0]], Err("asn1: structure error: the subject cannot be read"));
     }
 }

@@ -2,7 +2,7 @@
 //! certificate that it asks for.
 
 use super::certificate::{COMMON_NAME, Leaf, ORGANIZATION, address};
-use super::pem::unpem;
+use coracle_api::strategy::pem::only_block;
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -51,7 +51,8 @@ pub fn parse(pem: &str) -> Result<CertificateRequest, String> {
     if pem.len() > REQUEST_BYTES_MAX {
         return Err(format!("it has {} bytes, at most {REQUEST_BYTES_MAX}", pem.len()));
     }
-    let der = unpem(LABEL, pem).ok_or_else(|| format!("PEM block type must be {LABEL}"))?;
+    let der =
+        only_block(LABEL, pem).ok_or_else(|| format!("PEM block type must be {LABEL}, and it must stand alone"))?;
     let malformed = |error: x509_cert::der::Error| format!("x509: malformed certificate request: {error}");
     let request = CertReq::from_der(&der).map_err(malformed)?;
     let whole = AnyRef::from_der(&der).map_err(malformed)?.value();
@@ -192,6 +193,7 @@ fn purpose(usage: &str) -> Option<ObjectIdentifier> {
 
 #[cfg(test)]
 pub mod tests {
+    use super::super::pem::unpem;
     use super::*;
 
     /// Of CN=system:node:n1 and O=system:nodes: with a key of curve P-256, and with names.
@@ -227,6 +229,11 @@ GrcCICmWBGjRENtH+ezegei48X6Kl7fLzshQ47CzxLAGAk65
     fn what_is_no_request() {
         for (text, expected) in [
             ("", "PEM block type must be CERTIFICATE REQUEST"),
+            // Admission reads no such texts.
+            (&format!("{OF_A_NODE}!"), "must stand alone"),
+            (&format!("{OF_A_NODE}{OF_A_NODE}"), "must stand alone"),
+            (&format!("text\n{OF_A_NODE}"), "must stand alone"),
+            (&OF_A_NODE.replace('\n', " "), "must stand alone"),
             ("-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n", "malformed"),
             (&"x".repeat(REQUEST_BYTES_MAX + 1), "at most"),
         ] {

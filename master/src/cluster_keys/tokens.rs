@@ -14,6 +14,8 @@ const SECRET_LETTERS: usize = 32;
 const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 /// Tokens in the file; each takes some 200 bytes.
 pub const TOKENS_MAX: usize = 1000;
+/// Before the id of a token, the user of its owner.
+const BOOTSTRAP_USER: &str = "system:bootstrap:";
 /// The group that may ask for a node's certificate.
 const BOOTSTRAPPERS: &str = "system:bootstrappers";
 
@@ -42,9 +44,15 @@ pub struct StaticToken {
     /// For hosts that join, and for nothing else.
     #[serde(default)]
     pub join: bool,
-    /// How many hosts may still join with it. 0: any number. A token whose last use is over is removed.
+    /// How many hosts may still join with it. 0: any number, unless it is used up.
     #[serde(default)]
     pub uses: u64,
+    /// No host joins with it any more. The token is kept until its end: the last host reads its certificate with it.
+    #[serde(default)]
+    pub used_up: bool,
+    /// The uid of the last request that was counted: to sign it again, after a failure, is no further use.
+    #[serde(default)]
+    pub used_by: String,
 }
 
 /// What somebody wants a token for.
@@ -89,7 +97,7 @@ impl TokenList {
         if id.len() + secret.len() < ID_LETTERS + length || self.tokens.iter().any(|token| token.id == id) {
             return Err("the random numbers were bad: try again".to_owned());
         }
-        let user = if wish.join { format!("system:bootstrap:{id}") } else { wish.user };
+        let user = if wish.join { format!("{BOOTSTRAP_USER}{id}") } else { wish.user };
         let groups = if wish.join { vec![BOOTSTRAPPERS.to_owned()] } else { wish.groups };
         let expires = match i64::try_from(wish.life_s).unwrap_or(i64::MAX) {
             0 => 0,
@@ -107,6 +115,8 @@ impl TokenList {
             life_s: wish.life_s,
             join: wish.join,
             uses,
+            used_up: false,
+            used_by: String::new(),
         });
         Ok(format!("{id}.{secret}"))
     }
@@ -118,13 +128,38 @@ impl TokenList {
         self.tokens.len() < before
     }
 
+    /// The id in the name of a user who has shown a bootstrap token.
+    pub fn bootstrap_id(user: &str) -> Option<&str> {
+        user.strip_prefix(BOOTSTRAP_USER)
+    }
+
+    /// Whether a host may join by a request of this user: a use of the join token that the user has shown. Tokens of
+    /// Secrets are not in the list, and are not counted.
+    pub fn joined(&mut self, user: &str, request_uid: &str) -> bool {
+        let id = TokenList::bootstrap_id(user);
+        match id.filter(|id| self.tokens.iter().any(|token| token.id == *id && token.join)) {
+            Some(id) => self.used(id, request_uid),
+            None => true,
+        }
+    }
+
     /// Counts a use of a join token. `false`: there is no such token, or no use is left.
-    pub fn used(&mut self, id: &str) -> bool {
-        let Some(at) = self.tokens.iter().position(|token| token.id == id && token.join) else { return false };
-        match self.tokens[at].uses {
+    pub fn used(&mut self, id: &str, request_uid: &str) -> bool {
+        let Some(token) = self.tokens.iter_mut().find(|token| token.id == id && token.join) else { return false };
+        if !request_uid.is_empty() && token.used_by == request_uid {
+            return true;
+        }
+        if token.used_up {
+            return false;
+        }
+        token.used_by = request_uid.to_owned();
+        match token.uses {
             0 => {}
-            1 => drop(self.tokens.remove(at)),
-            _ => self.tokens[at].uses -= 1,
+            1 => {
+                token.uses = 0;
+                token.used_up = true;
+            }
+            _ => token.uses -= 1,
         }
         true
     }
@@ -170,7 +205,32 @@ mod tests {
         assert_eq!((id.len(), secret.len()), (6, 16));
         assert_eq!(list.tokens[0].user, format!("system:bootstrap:{id}"));
         assert_eq!(list.tokens[0].groups, [BOOTSTRAPPERS]);
-        assert_eq!([list.used(id), list.used(id), list.used(id)], [true, true, false]);
+        // The second attempt to sign for a host is no second use.
+        assert_eq!(["a", "a", "b", "b", "c"].map(|uid| list.used(id, uid)), [true, true, true, true, false]);
+        // It stays in the list.
+        assert!(TokenList::parse(&list.text()).expect("a list").tokens[0].used_up);
+    }
+
+    #[test]
+    fn whose_requests_are_uses() {
+        let join = StaticToken { id: "abcdef".into(), join: true, uses: 1, ..StaticToken::default() };
+        let plain = StaticToken { id: "plain1".into(), ..StaticToken::default() };
+        let free = StaticToken { id: "free01".into(), join: true, ..StaticToken::default() };
+        let mut list = TokenList { tokens: vec![join, plain, free] };
+        for (user, uid, expected) in [
+            ("system:bootstrap:abcdef", "1", true),
+            ("system:bootstrap:abcdef", "2", false),
+            ("system:bootstrap:free01", "1", true),
+            ("system:bootstrap:free01", "2", true),
+            // Of a Secret.
+            ("system:bootstrap:plain1", "1", true),
+            ("system:bootstrap:secret", "1", true),
+            ("abcdef", "3", true),
+            ("system:node:abcdef", "3", true),
+        ] {
+            assert_eq!(list.joined(user, uid), expected, "{user} {uid}");
+        }
+        assert_eq!(list.tokens.len(), 3);
     }
 
     #[test]

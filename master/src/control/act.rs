@@ -156,7 +156,7 @@ impl Gate {
                 self.change(&key, seen, |kind, old| Ok(Made::relieved(kind, without_owners(old.object, &owners))))
             }
             Intent::Approve { key, seen, condition } => self.approve(&key, seen, &condition),
-            Intent::Sign { key, seen, request, usages, life } => self.sign(&key, seen, (&request, &usages, life)),
+            Intent::Sign { key, seen, request, usages, life } => self.sign(&key, seen, (&request, &usages, life), now),
             Intent::Revoke { user } => self.revoke(&user),
             Intent::Release { key, seen, finalizer } => self.change(&key, seen, |kind, old| {
                 Ok(Made::relieved(kind, without_finalizer(old.object, finalizer.unwrap_or_default())))

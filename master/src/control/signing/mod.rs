@@ -21,7 +21,7 @@ use coracle_api::meta::{Key, ObjectMeta, Resource, Revision, Time};
 use coracle_http::Identity;
 use coracle_schema::base64;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -228,18 +228,26 @@ fn sign(
             Intent::Sign { key, seen, request: pem, usages: spec.usages, life }
         }
         Some(Err(why)) => {
-            let now = look.now.wall.to_string();
-            let condition = json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure",
-                "message": why, "lastUpdateTime": now, "lastTransitionTime": now});
             let mut status = super::view::document(&view.document)["status"].take();
-            match status["conditions"].as_array_mut() {
-                Some(conditions) => conditions.push(condition),
-                None => status["conditions"] = json!([condition]),
-            }
+            add_condition(&mut status, failed(&why, look.now.wall));
             Intent::Status { key, seen, status }
         }
     };
     Decision::of(vec![intent])
+}
+
+/// The condition of a request that its signer does not sign.
+pub fn failed(why: &str, now: Time) -> Value {
+    let now = now.to_string();
+    json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": why,
+        "lastUpdateTime": now, "lastTransitionTime": now})
+}
+
+pub fn add_condition(status: &mut Value, condition: Value) {
+    match status["conditions"].as_array_mut() {
+        Some(conditions) => conditions.push(condition),
+        None => status["conditions"] = json!([condition]),
+    }
 }
 
 /// A change of rights concerns every request that nobody has decided.

@@ -5,6 +5,8 @@ use coracle_api::strategy::CLIENT_SIGNER;
 
 const NODE_CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const NODE_SERVER_SIGNER: &str = "kubernetes.io/kubelet-serving";
+/// The group that may do everything. Nobody gets a certificate of it by a request.
+const MASTERS_GROUP: &str = "system:masters";
 const NODES_GROUP: &str = "system:nodes";
 const NODE_PREFIX: &str = "system:node:";
 /// The last is optional: only RSA enciphers keys.
@@ -51,7 +53,7 @@ pub fn approval(
 /// Whether a signer takes an approved request. `None`: the signer is none of this cluster's.
 pub fn fault(signer: &str, request: &CertificateRequest, usages: Usages<'_>) -> Option<Result<(), String>> {
     Some(match signer {
-        CLIENT_SIGNER => of_client(usages),
+        CLIENT_SIGNER => of_client(request, usages),
         NODE_CLIENT_SIGNER => of_node_client(request, usages),
         NODE_SERVER_SIGNER => of_node_server(request, usages),
         // The legacy signer is asked for by no version of the API that is served.
@@ -59,7 +61,11 @@ pub fn fault(signer: &str, request: &CertificateRequest, usages: Usages<'_>) -> 
     })
 }
 
-fn of_client(usages: Usages<'_>) -> Result<(), String> {
+fn of_client(request: &CertificateRequest, usages: Usages<'_>) -> Result<(), String> {
+    // Admission has said so before. What is signed is looked at here, whichever way it came into the store.
+    if request.organizations().iter().any(|group| group == MASTERS_GROUP) {
+        return Err(format!("use of {CLIENT_SIGNER} signer with {MASTERS_GROUP} group is not allowed"));
+    }
     let allowed = ["digital signature", "key encipherment", "client auth"];
     if let Some(other) = usages.0.iter().find(|one| !allowed.contains(&one.as_str())) {
         return Err(format!("invalid usage for client certificate: {other}"));

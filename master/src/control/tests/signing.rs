@@ -1,6 +1,7 @@
 //! Requests for certificates: who is approved by rule, what is signed, what fails, what goes.
 
-use super::super::signing::{Permission, REQUESTS};
+use super::super::settings::Permission;
+use super::super::signing::REQUESTS;
 use super::*;
 use coracle_schema::base64;
 
@@ -24,6 +25,17 @@ BwNCAARGjl0Ayg3zdPDhvu7w5swcF83dH+0n3zAxM/8ggSWgnVZkCSUi/3n766b2
 41KJMNzQBwbReKd/6x+CDg8vDCkUoAAwCgYIKoZIzj0EAwIDSAAwRQIgEVMDhJOh
 rsuE7Fe64IXqZ26xL4PKDJmlu61Qfhg0nTYCIQCCEjyjDp8m76ZwiAyVA+Nzaxb0
 86A1LWnoYQB6nXpyGA==
+-----END CERTIFICATE REQUEST-----
+";
+/// Of CN=mallory, O=developers, O=system:masters.
+const MASTERS: &str = "\
+-----BEGIN CERTIFICATE REQUEST-----
+MIH6MIGiAgEAMEAxEzARBgNVBAoMCmRldmVsb3BlcnMxFzAVBgNVBAoMDnN5c3Rl
+bTptYXN0ZXJzMRAwDgYDVQQDDAdtYWxsb3J5MFkwEwYHKoZIzj0CAQYIKoZIzj0D
+AQcDQgAE6lOE1PgvBnfeZEch5Tdx9zt7TD8ND2RkQbUZUMqTuP5HkrTpeULH1acU
+5Lr35Z3PSUJVk+zAJgCVf6Zv5wakNaAAMAoGCCqGSM49BAMCA0cAMEQCIDFBAExc
+45nmqP6Oo70rwfy5xMd53rJ5R8HafcjI5RdFAiAH91qLQhyyIz4d5KY65VlOAVHb
+T1Y+Gd+9j5JuVRjMxQ==
 -----END CERTIFICATE REQUEST-----
 ";
 const NODE_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
@@ -123,6 +135,10 @@ fn signers_take_what_those_of_kubernetes_take() {
             failed("missing required usage for client certificate: client auth")
         }),
         (ALICE, CLIENT_SIGNER, OF_SERVER, failed("invalid usage for client certificate: server auth")),
+        // Whichever way it came past admission.
+        (MASTERS, CLIENT_SIGNER, OF_CLIENT, {
+            failed("use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed")
+        }),
         (ALICE, NODE_SIGNER, OF_CLIENT, failed("subject organization is not system:nodes")),
         (NODE_SERVER, NODE_SIGNER, OF_CLIENT, failed("DNS subjectAltNames are not allowed")),
         (NODE, NODE_SIGNER, OF_SERVER, {
