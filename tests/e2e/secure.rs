@@ -57,8 +57,8 @@ fn pod_asks_the_api(bed: &mut Bed) {
     let forbidden = bed.until("the API answers at the address of service kubernetes", |bed| {
         Some(from_pod(bed, &pid, &token, pods)).filter(|(code, _)| *code != 0)
     });
-    let words = "pods is forbidden: User \\\"system:serviceaccount:default:default\\\" cannot list resource \\\"pods\\\" in \
-                 API group \\\"\\\" in the namespace \\\"default\\\"";
+    let words = "User \\\"system:serviceaccount:default:default\\\" cannot list resource \\\"pods\\\" \
+                 in API group \\\"\\\" in the namespace \\\"default\\\"";
     assert!(forbidden.0 == 403 && forbidden.1.contains(words), "{forbidden:?}");
     bind(bed, "pods-view", "view", json!({"kind": "ServiceAccount", "name": "default", "namespace": "default"}));
     let (code, list) = from_pod(bed, &pid, &token, pods);

@@ -1,8 +1,8 @@
 //! PURE. The keys that sign the tokens of service accounts. The newest signs; every key of the list verifies what names
 //! it, so that a change of the key ends no token.
 
+use super::base64_url::url_safe;
 use super::pem::{blocks, pem};
-use super::url_safe;
 use p256::ecdsa::signature::{Signer, Verifier};
 use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
 use p256::elliptic_curve::sec1::ToSec1Point;

@@ -8,6 +8,7 @@
 //! start takes those over.
 
 pub mod account_keys;
+mod base64_url;
 pub mod certificate;
 pub mod clock;
 pub mod files;
@@ -25,6 +26,7 @@ pub mod token;
 pub mod tokens;
 
 use self::account_keys::AccountKeys;
+use self::base64_url::url_safe;
 use self::clock::HighWaterMark;
 use self::files::{KeyFolder, Stamp};
 use self::first_start::{draw, make_missing};
@@ -35,7 +37,6 @@ use crate::commit::Registry;
 use crate::making::{Entropy, wall_clock};
 use crate::store::locked;
 use coracle_api::meta::Time;
-use coracle_schema::base64;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -43,6 +44,7 @@ use std::time::{Duration, Instant};
 use x509_cert::Certificate;
 use x509_cert::der::Encode;
 
+pub use self::base64_url::from_url_safe;
 pub use self::own_clients::OwnClient;
 
 pub const AUTHORITY: &str = "ca.crt";
@@ -349,19 +351,6 @@ fn needed(folder: &KeyFolder, name: &str) -> Result<String, String> {
     folder
         .read(name)?
         .ok_or_else(|| format!("{} is not there: start the master once, which makes it", folder.path(name).display()))
-}
-
-/// Base64 as tokens have it: for paths, without padding.
-fn url_safe(bytes: &[u8]) -> String {
-    base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
-}
-
-pub fn from_url_safe(text: &str) -> Option<Vec<u8>> {
-    if text.contains(['+', '/', '=', '\n', '\r']) {
-        return None;
-    }
-    let padding = "=".repeat((4 - text.len() % 4) % 4);
-    base64::decode(&(text.replace('-', "+").replace('_', "/") + &padding)).ok()
 }
 
 #[cfg(test)]
