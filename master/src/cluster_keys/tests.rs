@@ -6,6 +6,7 @@ use crate::store::{FlatStore, Store};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::{Cidr, NodePorts};
+use coracle_schema::base64;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
