@@ -55,7 +55,7 @@ const PLAYS: [Play; 5] = [
 ];
 
 /// Of nodes that are as good as each other any may be chosen.
-const CLUSTER: &[&str] = &["--token", "any", "--any-node", "--needs", "short-grace"];
+const CLUSTER: &[&str] = &["--token", "", "--any-node", "--needs", "short-grace"];
 
 impl Play {
     fn data(&self) -> PathBuf {
