@@ -3,7 +3,9 @@
 //! Buckets of tokens as in Kubernetes: an event takes a token of each of its buckets, and a bucket fills again at its
 //! rate. Kubernetes has no limits until somebody configures them; these are for a small host.
 
+use crate::authorize::MASTERS;
 use coracle_api::strategy::doc::text;
+use coracle_http::Identity;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,21 +49,24 @@ impl Shared {
     }
 }
 
-/// The keys of the buckets of an event, in the order of the limits.
+/// The keys of the buckets of an event, in the order of the limits. `None`: the event does not count there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventKeys([String; 4]);
+pub struct EventKeys([Option<String>; 4]);
 
 impl EventKeys {
-    /// `user`: who says the event.
-    pub(super) fn of(namespace: &str, user: &str, event: &Value) -> EventKeys {
+    /// An administrator is bound by the limit for one object alone: who may delete everything need not be kept from
+    /// filling the store.
+    pub(super) fn of(namespace: &str, identity: &Identity, event: &Value) -> EventKeys {
+        let is_administrator = identity.groups.iter().any(|group| group == MASTERS);
         let (source, object) = (&event["source"], &event["involvedObject"]);
         let said = ["component", "host"].map(|field| text(source, field));
         let about = ["kind", "namespace", "name", "uid", "apiVersion"].map(|field| text(object, field));
         EventKeys(LIMITS.map(|limit| match limit.shared {
-            Shared::Server => String::new(),
-            Shared::Namespace => namespace.to_owned(),
-            Shared::User => user.to_owned(),
-            Shared::SourceAndObject => said.iter().chain(&about).copied().collect(),
+            Shared::SourceAndObject => Some(said.iter().chain(&about).copied().collect()),
+            _ if is_administrator => None,
+            Shared::Server => Some(String::new()),
+            Shared::Namespace => Some(namespace.to_owned()),
+            Shared::User => Some(identity.user.clone()),
         }))
     }
 }
@@ -98,6 +103,7 @@ impl EventBuckets {
         let mut exceeded = Vec::new();
         let mut wait_s: f64 = 0.0;
         for ((limit, buckets), key) in LIMITS.iter().zip(&mut self.0).zip(&keys.0) {
+            let Some(key) = key else { continue };
             if !buckets.contains_key(key) && buckets.len() >= BUCKETS_MAX {
                 make_room(buckets, limit, now);
             }
@@ -147,11 +153,22 @@ mod tests {
     use super::*;
 
     fn keys(object: &str, namespace: &str, user: &str) -> EventKeys {
-        EventKeys([object, namespace, user, ""].map(str::to_owned))
+        EventKeys([object, namespace, user, ""].map(|key| Some(key.to_owned())))
     }
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn an_administrator_is_bound_by_one_object_alone() {
+        let event = serde_json::json!({"source": {"component": "c"}, "involvedObject": {"name": "n"}});
+        let of = |groups: &[&str]| {
+            let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+            EventKeys::of("a", &Identity { user: "u".into(), groups, ..Identity::none() }, &event)
+        };
+        assert_eq!(of(&["people"]), keys("cn", "a", "u"));
+        assert_eq!(of(&[MASTERS]), EventKeys([Some("cn".into()), None, None, None]));
     }
 
     #[test]

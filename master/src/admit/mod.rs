@@ -236,7 +236,7 @@ fn ranges(request: &AdmissionRequest<'_>) -> Result<Arc<Vec<Value>>, String> {
 /// Refuses an event of a source that has said too much. The clock and the buckets are the registry's.
 fn few_events(request: &AdmissionRequest<'_>, event: &Value) -> Result<(), Refusal> {
     let Some(count) = request.events else { return Ok(()) };
-    let keys = EventKeys::of(request.namespace, &request.identity.user, event);
+    let keys = EventKeys::of(request.namespace, request.identity, event);
     count(&keys).map_err(|TooManyEvents { why, retry_after_s }| Refusal::TooMany {
         why: format!("Too many requests: {why}"),
         retry_after_s,
