@@ -44,7 +44,7 @@ pub struct SecureParts {
 /// Whether the credential of a request in progress has ended.
 pub type IsOver = Box<dyn Fn(&Identity, Option<&ClientCertificate>) -> bool + Send>;
 
-/// Why the port is not open. `None`: it is, or nobody asked for it.
+/// Why the port is not open. `None`: the port is open, or no port is configured.
 #[derive(Default)]
 pub struct SecureState(Mutex<Option<String>>);
 

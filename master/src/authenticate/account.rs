@@ -76,7 +76,7 @@ fn check_bound(claims: &Claims, now: Time, look: Look<'_>) -> Result<(), String>
     if claims.iss != ISSUER || claims.sub != bearer.user() {
         return Err("sub claim is invalid".to_owned());
     }
-    // At any clock a pod may ask this cluster. For others its token ends when it says so.
+    // A pod may ask this cluster at any clock. A token of the pod for another audience ends at its `exp`.
     let is_of_a_pod = bearer.pod.is_some() && claims.aud.iter().all(|audience| audience == ISSUER);
     if !is_of_a_pod {
         claims.check_time(now)?;
@@ -239,7 +239,7 @@ mod tests {
             // At any clock, and with the node gone.
             (pod(), 2_000_000_000, vec![account(), ("pods", "p", uid("up"))], ""),
             (pod(), -1_600_000_000, vec![account(), ("pods", "p", uid("up"))], ""),
-            // For others it ends when it says so.
+            // A token for another audience ends at its `exp`.
             (
                 Claims { aud: vec!["vault".into()], ..pod() },
                 661,
