@@ -7,7 +7,7 @@
 # The machine is a debootstrapped Debian. It is not --privileged, and the host's cgroups are never mounted into it writable.
 set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
-image=coracle-test-packages:3
+image=coracle-test-packages:4
 machine=coracle-test-packages
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 
@@ -33,6 +33,7 @@ await() {
 . "$tree/packaging/pages.sh"
 . "$tree/packaging/firewalls.sh"
 . "$tree/packaging/engine-upgrade.sh"
+. "$tree/packaging/secure-port.sh"
 clean() { docker rm -f -v "$machine" >/dev/null 2>&1 || true; }
 trap clean EXIT
 
@@ -43,10 +44,10 @@ make_image() {
     root=$(mktemp -d)
     mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | awk -v r="$release" '$2 == r { print $1; exit }')
     as_root debootstrap --variant=minbase \
-        --include=systemd,systemd-sysv,dbus,init-system-helpers,docker.io,iptables,nftables,iproute2,ca-certificates,curl,busybox-static,procps,jq,rsync,zstd,kubernetes-client,libpam-systemd,ufw,firewalld \
+        --include=systemd,systemd-sysv,dbus,init-system-helpers,docker.io,iptables,nftables,iproute2,ca-certificates,curl,busybox-static,procps,jq,rsync,zstd,kubernetes-client,libpam-systemd,openssl,sudo,openssh-server,openssh-client,ufw,firewalld \
         "$release" "$root" "$mirror" >/dev/null
     as_root sh -c 'rm -rf "$1"/var/cache/apt/archives/*.deb "$1"/var/lib/apt/lists/*' sh "$root"
-    as_root chroot "$root" systemctl disable --quiet ufw firewalld
+    as_root chroot "$root" systemctl disable --quiet ufw firewalld ssh
     # Debian's docker.io starts by itself under this systemd, as on a real machine.
     as_root tee "$root/start" >/dev/null <<'TEXT'
 #!/bin/sh
@@ -170,6 +171,8 @@ await 30 "the posted pod runs, and has never been restarted" posted_runs
 ask -X DELETE $pods/posted >/dev/null
 before=$(container)
 [ "$(inside stat -c %a /etc/coracle/manifests)" = 750 ] || fail "/etc/coracle/manifests is open"
+
+secure_port
 
 say "what the master may not do"
 inside systemd-analyze security --offline=true --threshold=15 /usr/lib/systemd/system/coracle-master.service >/dev/null 2>&1 || fail "the master's unit is too open"

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// Everybody may connect, and is then asked for who he is: a mode would have to know the group of those who are let in.
 const SOCKET_MODE: u32 = 0o666;
-/// The mode of a directory that is made here: others may reach a socket by its name, but not make one.
-const FOLDER_MODE: u32 = 0o711;
+/// The mode of a directory that is made here: others may find a socket, but not make one.
+const FOLDER_MODE: u32 = 0o755;
 /// Write permission of anybody but the owner.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
@@ -103,7 +103,7 @@ fn guarded(folder: &Path) -> io::Result<File> {
     if !is_trusted(found.uid()) || found.mode() & WRITABLE_BY_OTHERS != 0 {
         let folder = folder.display();
         let why = format!(
-            "others can write the directory {folder}: `chown root {folder} && chmod 0711 {folder}`, or choose another"
+            "others can write the directory {folder}: `chown root {folder} && chmod 0755 {folder}`, or choose another"
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }

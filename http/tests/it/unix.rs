@@ -58,7 +58,7 @@ fn whole_answers_and_streams() {
     let plane = UnixPlane::open(&path, &demo);
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     // Whoever is admitted finds it, whatever his user and this process' umask.
-    assert_eq!((mode(&path), mode(path.parent().unwrap()), mode(&private.0)), (0o666, 0o711, 0o711));
+    assert_eq!((mode(&path), mode(path.parent().unwrap()), mode(&private.0)), (0o666, 0o755, 0o755));
     assert!(ask(Peer::unix(&path), "/who").ends_with("local"));
     let mut kept = Peer::unix(&path);
     kept.send(&get("/small"));
@@ -152,7 +152,7 @@ fn what_lies_at_the_path() {
     }
     fs::set_permissions(&private.0, Permissions::from_mode(0o777)).unwrap();
     let (kind, text) = refusal(&path);
-    assert!(kind == io::ErrorKind::PermissionDenied && text.contains("chmod 0711"), "{text}");
+    assert!(kind == io::ErrorKind::PermissionDenied && text.contains("chmod 0755"), "{text}");
     assert_eq!(refusal(Path::new("relative/n1.sock")).0, io::ErrorKind::InvalidInput);
 }
 
