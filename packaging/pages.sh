@@ -26,7 +26,7 @@ follow() {
     local script said
     script=$(commands "$@")
     [ -n "$script" ] || fail "$*: no commands"
-    if ! said=$(docker exec -i -w /root -e HOME=/root "$machine" timeout 300 bash -euxo pipefail -c "$(printf '%s' "$script" | sed 's/\<POD\>/hello/')" </dev/null 2>&1); then
+    if ! said=$(docker exec -i -w /root -e HOME=/root "$machine" timeout 300 bash -l -euxo pipefail -c "$(printf '%s' "$script" | sed 's/\<POD\>/hello/')" </dev/null 2>&1); then
         printf '%s\n' "$said" | tail -n 40 >&2
         fail "the commands of $* do not work"
     fi
@@ -47,8 +47,8 @@ follow_pages() {
     follow docs/data-directory.md
     follow docs/backup-and-recovery.md
     follow README.md "A first pod"
-    await 60 "the pods of README.md run" inside kubectl wait --for=condition=Ready pod --all --timeout=1s
-    inside kubectl delete pod web >/dev/null
+    await 60 "the pods of README.md run" inside coracle-master kubectl wait --for=condition=Ready pod --all --timeout=1s
+    inside coracle-master kubectl delete pod web >/dev/null
     inside sh -c 'rm -rf /etc/coracle/manifests/hello.yaml /var/lib/coracle/master.old /mnt/backup /var/lib/coracle/images/* /var/lib/coracle/volumes'
     await 60 "nothing of the pages runs any more" inside sh -c '! docker ps -q --filter label=io.kubernetes.pod.name | grep .'
 }

@@ -44,7 +44,7 @@ secure_port() {
     # A port that another program has: everything else goes on, and status names it.
     inside systemctl stop coracle-master
     docker exec -d "$machine" busybox httpd -f -p 6443 -h /root
-    await 10 "another program has the port" inside busybox nc -z 127.0.0.1 6443
+    await 10 "another program has the port" inside sh -c 'ss -tln | grep -q :6443'
     inside systemctl start coracle-master
     await 20 "the master starts beside a program that has its port" has_config_map kept
     await 20 "status names the port" inside sh -c 'coracle-master status | grep -q 6443'
