@@ -7,6 +7,7 @@
 //!     certificate    the user and groups in a client certificate
 //!     bootstrap      tokens of Secrets, by which hosts join
 //!     files          tokens that commands have made
+//!     local_agent    the agent of this host, which shows nothing
 //!     remembered     signatures that were found good
 //!     credential     what stands behind an identity, for the end of open streams
 //!
@@ -17,6 +18,7 @@ mod bootstrap;
 mod certificate;
 mod credential;
 mod files;
+mod local_agent;
 mod presented;
 mod remembered;
 
@@ -138,7 +140,11 @@ impl Authenticator {
             (None, WithoutCredentials::Administrator) if sender.headers.contains_key(header::AUTHORIZATION) => {
                 Err(Refused::Because("Authorization", "the header holds no bearer token".to_owned()))
             }
-            (None, WithoutCredentials::Administrator) => Ok(self.administrator.clone()),
+            (None, WithoutCredentials::Administrator) => {
+                let agent = local_agent::identity(sender.headers);
+                let agent = agent.map_err(|why| Refused::Because("a node's name", why))?;
+                Ok(agent.map_or_else(|| self.administrator.clone(), Arc::new))
+            }
             (None, WithoutCredentials::Anonymous) => Ok(self.anonymous.clone()),
         }
     }
