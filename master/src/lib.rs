@@ -126,7 +126,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let gate =
         gate(config, registry.clone(), agents.clone()).signing(keys.clone(), Some(may_request(registry.authorizer())));
     let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()));
-    let upkeep = Upkeep::new(store.clone(), adoption, &config.data_dir);
+    let theirs = adoption.clone();
+    let gate = gate.leaving_out(Arc::new(move || theirs.unadopted_roles()));
+    let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir);
     let state = Arc::<SecureState>::default();
     let serve = Serve::new(registry.clone(), keys.clone())
         .asked_by(authenticator.clone())
@@ -139,6 +141,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let (wakes, inbox) = control::wakes();
     let (hearing, kinds_changed) = (wakes.clone(), wakes.clone());
     registry.follow_kinds(Box::new(move |_| kinds_changed.kinds_changed()));
+    // What controllers know of unadopted roles is read with everything else.
+    let adopted = wakes.clone();
+    adoption.follow(Box::new(move || adopted.kinds_changed()));
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
     let doors = Doors::open(DoorParts { config, plain: listener, handler, authenticator, keys, agents, state })?;

@@ -531,8 +531,10 @@ mod tests {
     #[test]
     fn ports_of_pods() {
         let pod = |ip: &str| -> Pod {
-            of(json!({"status": {"podIP": ip}, "spec": {"nodeName": "n", "containers": [{"name": "a"}, {"name": "b", "ports": [
-                {"containerPort": 8080}, {"containerPort": 9090, "name": "admin"}]}]}}))
+            of(
+                json!({"status": {"podIP": ip}, "spec": {"nodeName": "n", "containers": [{"name": "a"}, {"name": "b", "ports": [
+                {"containerPort": 8080}, {"containerPort": 9090, "name": "admin"}]}]}}),
+            )
         };
         let no_port = |port: &str| Err(ProxyError::NoPort(port.to_owned()));
         for (text, expected) in [
@@ -566,12 +568,14 @@ mod tests {
             {"notReadyAddresses": [{"ip": "10.1.0.9"}], "addresses": [{"ip": "10.1.0.3", "nodeName": "n"}],
                 "ports": [{"name": "web", "port": 8081}]}]}));
         let found = |text: &str, turn| {
-            of_service(&service, Some(&endpoints), (&named(text), turn), &|_| None, &OneNode).map(|address| address.to_string())
+            of_service(&service, Some(&endpoints), (&named(text), turn), &|_| None, &OneNode)
+                .map(|address| address.to_string())
         };
         let turns: Vec<_> = (0..4).map(|turn| found("s", turn)).collect();
         assert_eq!(
             turns,
-            ["10.1.0.11:8080", "10.1.0.2:8080", "10.1.0.3:8081", "10.1.0.11:8080"].map(|address| Ok(address.to_owned()))
+            ["10.1.0.11:8080", "10.1.0.2:8080", "10.1.0.3:8081", "10.1.0.11:8080"]
+                .map(|address| Ok(address.to_owned()))
         );
         assert_eq!(found("s:80", 1), Ok("10.1.0.2:8080".to_owned()));
         assert_eq!(found("s:web", 2), Ok("10.1.0.3:8081".to_owned()));

@@ -55,6 +55,11 @@ pub fn resources() -> [Resource; 4] {
     super::rbac::resources()
 }
 
+pub fn cluster_roles() -> Resource {
+    let [_, of_cluster, _, _] = resources();
+    of_cluster
+}
+
 /// The resources of bindings.
 pub fn bindings() -> [Resource; 2] {
     let [_, _, bindings, of_cluster] = resources();

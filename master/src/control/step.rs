@@ -282,7 +282,7 @@ impl Step {
         }
         let Some(refused) = refused else { return };
         if let Some(tale) = refused(&self.cluster, &owner.key, &refusal) {
-            self.gate.tell(&tale, None, now);
+            self.gate.tell(owner.actor(), &tale, None, now);
         }
         // The status must show the new refusal.
         if novelty == Novelty::First {
@@ -342,12 +342,12 @@ impl Step {
             let intent = match intent {
                 Intent::Tell(tale) => {
                     if done.is_some() || !begun {
-                        self.gate.tell(&tale, done.as_ref(), now);
+                        self.gate.tell(owner.actor(), &tale, done.as_ref(), now);
                     }
                     continue;
                 }
                 Intent::Announce(tale) => {
-                    self.gate.tell(&tale, None, now);
+                    self.gate.tell(owner.actor(), &tale, None, now);
                     continue;
                 }
                 Intent::Then(_) if done.is_none() => continue,
@@ -359,7 +359,7 @@ impl Step {
             if failed.is_some() && matches!(intent, Intent::Create { .. }) {
                 continue;
             }
-            match self.gate.pass(intent, now) {
+            match self.gate.pass(owner.actor(), intent, now) {
                 Ok(written) => done = written,
                 Err(refusal) => failed = failed.or(Some(refusal)),
             }

@@ -10,6 +10,7 @@ use super::cron::CronJobView;
 use super::daemon::{self, DaemonSetView};
 use super::deployment::{self, DeploymentView};
 use super::job::{self, JobView};
+use super::names::Actor;
 use super::ranges::RangeView;
 use super::references::References;
 use super::replication::ReplicationView;
@@ -207,6 +208,12 @@ pub struct Owner {
     pub key: Key,
 }
 
+impl Owner {
+    pub fn actor(&self) -> Actor<'_> {
+        Actor { controller: self.controller, of: &self.key.resource }
+    }
+}
+
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A controller that looks at all objects at once has one key, without a name.
@@ -303,6 +310,12 @@ impl Controllers {
             (controller.all)(cluster).into_iter().map(move |key| owner(row, controller, key))
         })
         .collect()
+    }
+
+    /// The names of the rows.
+    #[cfg(test)]
+    pub fn names(&self) -> Vec<&'static str> {
+        self.rows.iter().map(|row| row.name).collect()
     }
 
     /// The key of a controller of this name.
