@@ -49,7 +49,8 @@ pub struct Config {
     pub external_ips: Vec<Cidr>,
     /// None: the address of the cluster's DNS service, where the agent has a master.
     pub cluster_dns: Option<IpAddr>,
-    pub cluster_domain: String,
+    /// None: as the master says.
+    pub cluster_domain: Option<String>,
     /// Secrets that pods use may stand on this host's disk.
     pub secrets_on_disk: bool,
     pub run_dir: String,
@@ -255,7 +256,7 @@ impl Settings<'_> {
             pod_cidr: self.value("pod-cidr", values::pod_cidr)?,
             pod_network: self.value("pod-network", values::pod_network)?,
             external_ips: self.value("external-ips", values::networks)?,
-            cluster_domain: self.value("cluster-domain", values::domain)?,
+            cluster_domain: self.optional("cluster-domain", values::domain)?,
             secrets_on_disk: self.value("secrets-on-disk", values::is_yes)?,
             run_dir: RUN_DIR.to_owned(),
             unsafe_sysctls: self.value("allowed-unsafe-sysctls", values::sysctls)?,

@@ -80,8 +80,19 @@ impl Parts {
         let place = (host.clone(), pods.clone());
         let noted = (unkept.clone(), refusals.clone());
         let endpoints = endpoints::View::new(shown.clone(), docker.clone(), &config, place, noted);
-        let parts =
-            Parts { config, host, docker, shown, view, address, pods, happenings: happenings_in, unkept, refusals, endpoints };
+        let parts = Parts {
+            config,
+            host,
+            docker,
+            shown,
+            view,
+            address,
+            pods,
+            happenings: happenings_in,
+            unkept,
+            refusals,
+            endpoints,
+        };
         let dns = parts.start_networks();
         let desired = parts.start_sources(dns);
         parts.start_talk_with_master(happenings);
@@ -97,7 +108,7 @@ impl Parts {
         spawn_local(net::run(rules, shown.clone(), happenings.clone()));
         let names = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
         let served = names.of_cluster(&[]).map(|dns| dns.address);
-        let zone = Arc::new(Zone::new(&names.domain, &[]));
+        let zone = Arc::new(Zone::new(&names.domain(&[]), &[]));
         let (names_in, served) = watch::channel(Arc::new(ServedZone { zone, address: served }));
         let teller = (config.node_name.clone(), happenings.clone());
         spawn_local(dns::serve::run(served, self.pods.clone(), teller));

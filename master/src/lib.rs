@@ -42,6 +42,7 @@ use crate::adoption::Adoption;
 use crate::agents::Agents;
 use crate::authenticate::Authenticator;
 use crate::authorize::{Attributes, Authorizer, Chain, Masters, NodeAuthorizer, Rbac};
+use crate::cluster_keys::issuer::Issuer;
 use crate::cluster_keys::names::{NameSources, ServerNames};
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
@@ -195,6 +196,7 @@ pub fn keys_of(config: &Config) -> KeyOptions {
     KeyOptions {
         data_dir: config.data_dir.clone(),
         names: server_names(config),
+        issuer: Issuer::of_domain(&config.cluster_domain),
         server_files: config.tls_cert.clone().zip(config.tls_key.clone()),
         client_authorities: config.client_ca.clone(),
     }
@@ -214,7 +216,8 @@ pub fn server_names(config: &Config) -> ServerNames {
 
 /// Where the intents of the controllers become writes.
 fn gate(config: &Config, registry: Arc<Registry>, agents: Agents) -> Gate {
-    let own = Own { range: config.service_cidr, host: making::host_name(), balancer: config.balancer };
+    let (host, domain) = (making::host_name(), config.cluster_domain.clone());
+    let own = Own { range: config.service_cidr, host, balancer: config.balancer, domain };
     Gate::new(registry)
         .with_workloads(config.workloads)
         .awaiting_nodes_for(config.node_monitor_grace)

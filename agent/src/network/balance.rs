@@ -80,7 +80,7 @@ pub async fn run(
 ) {
     let BalancedHost { names: dns, mut here, mut address, mut pods } = host;
     let (mut said, mut taken) = (BTreeSet::new(), Taken::default());
-    let (mut pieces, mut entries) = (Pieces::default(), Entries::default());
+    let (mut pieces, mut entries, mut said_domain) = (Pieces::default(), Entries::default(), String::new());
     loop {
         let last = network.now();
         let old = last.as_ref().is_some_and(|last| !last.heard);
@@ -98,7 +98,12 @@ pub async fn run(
             taken.look(&network.services);
             let node: Option<IpAddr> = address.borrow_and_update().parse().ok();
             here.outer.look(&network.services, served, node, taken.found.clone());
-            let zone = Zone::changed(&dns.domain, &groups, &mut entries).map(Arc::new);
+            let domain = dns.domain(&network.services);
+            if domain != said_domain {
+                // Every name is another one.
+                (said_domain, entries) = (domain, Entries::default());
+            }
+            let zone = Zone::changed(&said_domain, &groups, &mut entries).map(Arc::new);
             servers.names.send_if_modified(|was| {
                 let differs = zone.is_some() || was.address != served;
                 if differs {

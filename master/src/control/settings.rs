@@ -19,6 +19,8 @@ pub struct Own {
     pub host: Option<String>,
     /// Services of type LoadBalancer are this cluster's to balance.
     pub balancer: bool,
+    /// The domain of the cluster's names.
+    pub domain: String,
 }
 
 /// Whether a user may create this subresource of certificatesigningrequests.

@@ -122,6 +122,7 @@ fn network() -> Vec<Controller> {
         row("own", own::all, own::decide)
             .follows(Follow::view::<RangeView>(own::always))
             .follows(Follow::view::<ServiceView>(own::by_name))
+            .follows(Follow::view::<own::OwnServiceView>(own::always))
             .follows(Follow::view::<EndpointsView>(own::by_name))
             .follows(Follow::view::<SliceView>(own::by_slice))
             .follows(Follow::view::<NamespaceView>(own::by_namespace))
