@@ -9,7 +9,7 @@
 
 mod place;
 
-pub use place::{KnownPlaces, NodePlace};
+pub use place::{KnownPlaces, NodePlace, ProxyError};
 
 use crate::call::{RouteError, Version};
 use crate::query::{decode, parameters};
@@ -86,21 +86,6 @@ pub struct Named {
     pub port: String,
     /// As it stood there.
     pub text: String,
-}
-
-/// Why there is no address to go to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProxyError {
-    /// No client may be sent to this address.
-    Forbidden(String),
-    /// The service has no such port: what was asked for.
-    NoPort(String),
-    /// The service has no endpoints, ready or not, or nobody has kept any for it yet.
-    NoEndpoints,
-    /// It has some, and none is ready to answer there.
-    NoneReady,
-    /// The object does not say where it is.
-    Unplaced(&'static str),
 }
 
 /// None: a path that does not lead through.
@@ -531,10 +516,9 @@ mod tests {
     #[test]
     fn ports_of_pods() {
         let pod = |ip: &str| -> Pod {
-            of(
-                json!({"status": {"podIP": ip}, "spec": {"nodeName": "n", "containers": [{"name": "a"}, {"name": "b", "ports": [
-                {"containerPort": 8080}, {"containerPort": 9090, "name": "admin"}]}]}}),
-            )
+            let ports = json!([{"containerPort": 8080}, {"containerPort": 9090, "name": "admin"}]);
+            let containers = json!([{"name": "a"}, {"name": "b", "ports": ports}]);
+            of(json!({"status": {"podIP": ip}, "spec": {"nodeName": "n", "containers": containers}}))
         };
         let no_port = |port: &str| Err(ProxyError::NoPort(port.to_owned()));
         for (text, expected) in [

@@ -19,7 +19,8 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
             .flatten()
             .map(|one| pressure(&text(&one["type"]), &text(&one["message"]))),
     );
-    let sentences = ["left", "unkept", "refused"].into_iter().flat_map(|list| node[list].as_array().into_iter().flatten());
+    let lists = ["left", "unkept", "refused"].into_iter();
+    let sentences = lists.flat_map(|list| node[list].as_array().into_iter().flatten());
     problems.extend(sentences.map(&text));
     let former = node["formerNames"].as_array().into_iter().flatten();
     problems.extend(former.map(|name| former_name(&text(&node["name"]), &text(name))));

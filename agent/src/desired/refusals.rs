@@ -81,7 +81,13 @@ pub fn refusal(reply: &Reply) -> Option<String> {
     // Nothing is made in a namespace that ends: that passes by itself.
     let mut causes = status["details"]["causes"].as_array().into_iter().flatten();
     let passes = causes.any(|cause| cause["reason"] == "NamespaceTerminating");
-    (!passes).then(|| status["message"].as_str().map_or_else(|| reply.status.to_string(), str::to_owned))
+    (!passes).then(|| words(reply))
+}
+
+/// The message of a Status, or the code.
+pub fn words(reply: &Reply) -> String {
+    let status: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    status["message"].as_str().map_or_else(|| reply.status.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

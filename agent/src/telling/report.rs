@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use self::mirror::{is_contradicted, mirror, owned};
 pub use self::said::pod_status;
 use self::said::{agrees, follows};
-use crate::desired::refusals::{Refusals, refusal};
+use crate::desired::refusals::{Refusals, refusal, words};
 use crate::facts::clock::now;
 use crate::facts::heard::MasterPods;
 use crate::facts::naming::{CONFIG_FILE, Source, Tag, mirror_name, mirrored_name};
@@ -36,7 +36,7 @@ use crate::facts::view::ViewPart;
 use crate::facts::wanted::Wanted;
 use crate::running::probe::carried_over;
 use crate::status::is_final;
-use crate::telling::node::{Condition, NodeFacts, conditions, node_document, node_status};
+use crate::telling::node::{Condition, NodeFacts, node_document, node_status, own_conditions};
 
 /// Between two heartbeats; the master calls a node lost after several.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -189,11 +189,10 @@ impl Report {
                 return false;
             }
         }
-        let reply = self.patch(&format!("{path}/status"), STRATEGIC_PATCH, &node_status(&document)).await;
-        reply.is_some_and(|reply| {
-            self.note_node(&reply);
-            reply.status.is_success()
-        })
+        let path = format!("{path}/status");
+        let Some(reply) = self.patch(&path, STRATEGIC_PATCH, &node_status(&document)).await else { return false };
+        self.note_node(&reply);
+        reply.status.is_success()
     }
 
     /// An agent that started again was as it is all the time, if the node says so.
@@ -277,17 +276,6 @@ impl Report {
 
 fn answered(path: &str, reply: Result<Reply, CallError>) -> Option<Reply> {
     reply.map_err(|error| log::debug!("{path}: {error}")).ok()
-}
-
-fn own_conditions(shown: &Shown) -> Vec<Condition> {
-    let trouble = shown.engine_trouble.as_ref().map(|(text, _)| text.as_str());
-    conditions(trouble, &shown.world.strain.short)
-}
-
-/// The message of a Status, or the code.
-fn words(reply: &Reply) -> String {
-    let status: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    status["message"].as_str().map_or_else(|| reply.status.to_string(), str::to_owned)
 }
 
 /// All requests to the master for the present state. Pure. `sent`, by uid: the sent status, and the status that the

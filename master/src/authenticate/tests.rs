@@ -49,12 +49,13 @@ impl Bench {
 
     /// An account, a pod and a token that is bound to both.
     fn token(&self, seconds: i64) -> String {
+        self.put("serviceaccounts", "ns", "sa", json!({"metadata": {"uid": "u"}}));
+        self.put("pods", "ns", "p", json!({"metadata": {"uid": "up"}}));
         self.token_of(self.keys.issuer(), seconds)
     }
 
+    /// A token for this account and this pod.
     fn token_of(&self, issuer: &Issuer, seconds: i64) -> String {
-        self.put("serviceaccounts", "ns", "sa", json!({"metadata": {"uid": "u"}}));
-        self.put("pods", "ns", "p", json!({"metadata": {"uid": "up"}}));
         let bound = |name: &str, uid: &str| Bound { name: name.into(), uid: uid.into() };
         let (pod, serviceaccount) = (Some(bound("p", "up")), bound("sa", "u"));
         let bearer = Bearer { namespace: "ns".into(), node: None, pod, secret: None, serviceaccount, warnafter: None };

@@ -1,8 +1,8 @@
-//! The rights of the master's own parts: the controllers and the scheduler act under their names in Kubernetes, with the
-//! rights that the roles of every cluster give these names. PURE.
+//! The rights of the master's own parts: the controllers and the scheduler act under their names in Kubernetes, with
+//! the rights that the roles of every cluster give these names. PURE.
 //!
-//! The roles are those that this program was built with, and no objects: nobody can stop a controller by a change of its
-//! role, or give a controller more. A service account token of such a name has what the stored roles give it.
+//! The roles are those that this program was built with, and no objects: nobody can stop a controller by a change of
+//! its role, or give a controller more. A service account token of such a name has what the stored roles give it.
 
 use super::rbac::Grants;
 use super::{Attributes, Authorizer, Chain, Decision, Masters, RuleList, bootstrap};

@@ -1,7 +1,7 @@
-//! Who issues this cluster's tokens, and the documents by which programs elsewhere verify them: OpenID Connect Discovery.
-//! PURE.
+//! Who issues this cluster's tokens, and the documents by which programs elsewhere verify them: OpenID Connect
+//! Discovery. PURE.
 
-use super::{ClusterKeys, url_safe};
+use super::base64_url::url_safe;
 use coracle_api::strategy::is_subdomain;
 use serde_json::{Value, json};
 
@@ -60,18 +60,6 @@ pub fn key_set(keys: &[VerifyingCoordinates]) -> Value {
         })
     };
     json!({"keys": keys.iter().map(one).collect::<Vec<_>>()})
-}
-
-impl ClusterKeys {
-    /// Who issues the tokens of this cluster.
-    pub fn issuer(&self) -> &Issuer {
-        &self.options.issuer
-    }
-
-    /// The public keys that verify tokens.
-    pub fn verifying(&self) -> Vec<VerifyingCoordinates> {
-        self.accounts.public()
-    }
 }
 
 #[cfg(test)]

@@ -339,6 +339,16 @@ impl ClusterKeys {
         IssuedList::parse(&text).map_err(|why| format!("{}: {why}", self.folder.path(ISSUED).display()))
     }
 
+    /// Who issues the tokens of this cluster.
+    pub fn issuer(&self) -> &Issuer {
+        &self.options.issuer
+    }
+
+    /// The public keys that verify tokens.
+    pub fn verifying(&self) -> Vec<issuer::VerifyingCoordinates> {
+        self.accounts.public()
+    }
+
     /// The folder of the keys, for the lists of tokens.
     pub fn folder(&self) -> &KeyFolder {
         &self.folder

@@ -3,7 +3,7 @@
 //! A row of the table of controllers does the work of one or more controllers of Kubernetes. A write is made under the
 //! first of their names that may make it, by the roles that this program was built with.
 
-use super::intent::{Intent, Refusal};
+use super::intent::{Doing, Intent, Refusal};
 use crate::authorize::{Attributes, Authorizer, OWN_PARTS, identity_of};
 use crate::commit::MASTER;
 use coracle_api::meta::{Key, Resource};
@@ -100,7 +100,7 @@ impl Actor<'_> {
                 self.controller,
                 asked.join(", ")
             );
-            Refusal::from(why)
+            Refusal { doing: Doing::Unrighted, ..Refusal::from(why) }
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The cluster's own: service `kubernetes`, where the API is to be found, and the range that service addresses come
 //! from. PURE.
 //!
-//!     service      made once at the first address of the range; what a person changed of it stays, as in Kubernetes, but
-//!                  for the annotation from which agents hear the domain of the cluster's names
+//!     service      made once at the first address of the range; what a person changed of it stays, as in Kubernetes,
+//!                  but for the annotation from which agents hear the domain of the cluster's names
 //!     endpoints    the node that this master runs on, port 6443 (--secure-listen), in both forms
 //!     range        as the master was started; `ranges` looks after it
 //!     kube-dns     where pods ask for names, as soon as there is an agent that answers: at the tenth address

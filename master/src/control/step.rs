@@ -5,7 +5,7 @@ use super::act::Gate;
 use super::cluster::{Before, Cluster};
 use super::complaints::{Complaints, Novelty};
 use super::controller::{Look, News, Now};
-use super::intent::{Contents, Decision, Intent, Lookup, Memo, Refusal};
+use super::intent::{Contents, Decision, Doing, Intent, Lookup, Memo, Refusal};
 use super::readings::Readings;
 use super::references;
 use super::table::{Controllers, Owner};
@@ -41,6 +41,8 @@ pub struct Effort {
     pub looks: u64,
     /// Writes that were decided.
     pub intents: u64,
+    /// Writes that a controller has no right to: a fault of its role or its name.
+    pub unrighted: u64,
 }
 
 /// The controllers at work.
@@ -361,7 +363,10 @@ impl Step {
             }
             match self.gate.pass(owner.actor(), intent, now) {
                 Ok(written) => done = written,
-                Err(refusal) => failed = failed.or(Some(refusal)),
+                Err(refusal) => {
+                    self.effort.unrighted += u64::from(refusal.doing == Doing::Unrighted);
+                    failed = failed.or(Some(refusal));
+                }
             }
             wrote |= done.is_some();
         }

@@ -7,11 +7,25 @@
 //!     a pod                          the range of its node, without the addresses of the master's host
 //!     a pod of the host's network    the address of its node, and a port that the pod names
 
-use super::ProxyError;
 use coracle_api::pod::Pod;
 use coracle_api::strategy::Cidr;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
+
+/// Why there is no address to go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyError {
+    /// No client may be sent to this address.
+    Forbidden(String),
+    /// The service has no such port: what was asked for.
+    NoPort(String),
+    /// The service has no endpoints, ready or not, or nobody has kept any for it yet.
+    NoEndpoints,
+    /// It has some, and none is ready to answer there.
+    NoneReady,
+    /// The object does not say where it is.
+    Unplaced(&'static str),
+}
 
 /// A node in the words of its agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
