@@ -6,9 +6,11 @@
 mod values;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, fs};
 
 use coracle_api::node::agent_socket;
 use coracle_api::strategy::Cidr;
@@ -16,7 +18,8 @@ use coracle_http::client::Target;
 use coracle_program::command_line::{CommandLine, FILE_BYTES_MAX, OutputFormat, from_here};
 use coracle_program::options::{FILE, Given, Row};
 
-use crate::desired::page::Page;
+use crate::desired::page::{Page, PageAddress};
+use crate::facts::clock::wall_ms;
 use crate::facts::thresholds::{self, Threshold};
 use crate::facts::world::Devices;
 use crate::images;
@@ -49,7 +52,8 @@ pub struct Config {
     pub external_ips: Vec<Cidr>,
     /// None: the address of the cluster's DNS service, where the agent has a master.
     pub cluster_dns: Option<IpAddr>,
-    pub cluster_domain: String,
+    /// None: as the master says.
+    pub cluster_domain: Option<String>,
     /// Secrets that pods use may stand on this host's disk.
     pub secrets_on_disk: bool,
     pub run_dir: String,
@@ -246,7 +250,7 @@ impl Settings<'_> {
             node_ip: self.optional("node-ip", values::node_ip)?,
             listen: self.value("listen", values::listen)?,
             master: self.master()?,
-            manifest_url: self.optional("manifest-url", values::parse)?,
+            manifest_url: self.page()?,
             eviction_hard: self.value("eviction-hard", thresholds::parse)?,
             cluster_dns: self.optional("cluster-dns", values::address)?,
             manifest_dir: self.value("manifest-dir", values::folder)?,
@@ -255,7 +259,7 @@ impl Settings<'_> {
             pod_cidr: self.value("pod-cidr", values::pod_cidr)?,
             pod_network: self.value("pod-network", values::pod_network)?,
             external_ips: self.value("external-ips", values::networks)?,
-            cluster_domain: self.value("cluster-domain", values::domain)?,
+            cluster_domain: self.optional("cluster-domain", values::domain)?,
             secrets_on_disk: self.value("secrets-on-disk", values::is_yes)?,
             run_dir: RUN_DIR.to_owned(),
             unsafe_sysctls: self.value("allowed-unsafe-sysctls", values::sysctls)?,
@@ -291,6 +295,15 @@ impl Settings<'_> {
             return Err(self.bad("master", &why));
         }
         Ok(master)
+    }
+
+    fn page(&self) -> Result<Option<Page>, BadConfig> {
+        let Some(address) = self.optional::<PageAddress>("manifest-url", values::parse)? else { return Ok(None) };
+        let path = self.value("manifest-ca", values::folder)?;
+        let authorities = || fs::read(&path).map_err(|error| format!("manifest-ca: {path}: {error}"));
+        let since_1970 = || Duration::from_millis(u64::try_from(wall_ms()).unwrap_or_default());
+        let page = address.page(authorities, Arc::new(since_1970));
+        page.map(Some).map_err(|why| self.bad("manifest-url", &why))
     }
 
     fn images(&self) -> Result<images::ImageSettings, BadConfig> {
@@ -330,9 +343,10 @@ mod tests {
         let config = run(&[]).unwrap();
         assert_eq!((config.node_name.as_str(), config.docker_host.as_str()), ("box", "unix:///var/run/docker.sock"));
         let here = std::env::current_dir().unwrap();
-        let page = run(&["--manifest-url", "http://box:8000/m"]).unwrap().manifest_url.map(|page| page.to_string());
-        assert_eq!(page.as_deref(), Some("http://box:8000/m"));
-        assert!(run(&["--manifest-url", "https://box/m"]).unwrap_err().contains("https is not supported"));
+        let page = run(&["--manifest-url", "http://127.0.0.1:8000/m"]).unwrap().manifest_url;
+        assert_eq!(page.map(|page| page.to_string()).as_deref(), Some("http://127.0.0.1:8000/m"));
+        refused(&["--manifest-url", "http://box:8000/m"], "whoever answers in its place is root here");
+        refused(&["--manifest-url", "https://box/m", "--manifest-ca", "/nonexistent"], "manifest-ca: /nonexistent");
         let relative = run(&["--data-dir", "data", "--manifest-dir=../pods"]).unwrap();
         assert_eq!(
             (relative.data_dir, relative.manifest_dir),

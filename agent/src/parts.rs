@@ -21,6 +21,7 @@ use crate::desired::ended::{self, EndedPods};
 use crate::desired::heard;
 use crate::desired::known::Known;
 use crate::desired::master::FollowFacts;
+use crate::desired::refusals::Refusals;
 use crate::desired::unkept::Unkept;
 use crate::desired::{page, together};
 use crate::facts::clock::wall_ms;
@@ -56,6 +57,7 @@ pub struct Parts {
     pods: PodCidr,
     happenings: mpsc::Sender<Happening>,
     unkept: Unkept,
+    refusals: Refusals,
     endpoints: endpoints::View,
 }
 
@@ -70,15 +72,27 @@ impl Parts {
         if config.node_ip.is_none() {
             spawn_local(address::follow(address_in));
         }
-        let unkept = Unkept::default();
+        let (unkept, refusals) = (Unkept::default(), Refusals::default());
         let known = Known::new(&config.data_dir, unkept.clone());
         let services = config.master.as_ref().and_then(|_| known.read()).map(Arc::new);
         let view = ViewWriter::new(ClusterView { services, ..ClusterView::default() });
         spawn_local(known.follow(view.part(|view| &view.services)));
         let place = (host.clone(), pods.clone());
-        let endpoints = endpoints::View::new(shown.clone(), docker.clone(), &config, place, unkept.clone());
-        let parts =
-            Parts { config, host, docker, shown, view, address, pods, happenings: happenings_in, unkept, endpoints };
+        let noted = (unkept.clone(), refusals.clone());
+        let endpoints = endpoints::View::new(shown.clone(), docker.clone(), &config, place, noted);
+        let parts = Parts {
+            config,
+            host,
+            docker,
+            shown,
+            view,
+            address,
+            pods,
+            happenings: happenings_in,
+            unkept,
+            refusals,
+            endpoints,
+        };
         let dns = parts.start_networks();
         let desired = parts.start_sources(dns);
         parts.start_talk_with_master(happenings);
@@ -94,7 +108,7 @@ impl Parts {
         spawn_local(net::run(rules, shown.clone(), happenings.clone()));
         let names = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
         let served = names.of_cluster(&[]).map(|dns| dns.address);
-        let zone = Arc::new(Zone::new(&names.domain, &[]));
+        let zone = Arc::new(Zone::new(&names.domain(&[]), &[]));
         let (names_in, served) = watch::channel(Arc::new(ServedZone { zone, address: served }));
         let teller = (config.node_name.clone(), happenings.clone());
         spawn_local(dns::serve::run(served, self.pods.clone(), teller));
@@ -134,10 +148,11 @@ impl Parts {
 
     /// Hears the master, and tells it about this node.
     fn start_talk_with_master(&self, happenings: mpsc::Receiver<Happening>) {
-        let Parts { config, host, docker, shown, view, unkept, .. } = self;
+        let Parts { config, host, docker, shown, view, unkept, refusals, .. } = self;
         // Without a master nobody takes events: dropped, the loop's queue does not fill up.
         let Some(target) = config.master.clone() else { return };
         let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
+        let client = client.speaking_for(&config.node_name);
         let about = FollowFacts {
             node_name: config.node_name.clone(),
             machine_id: host.machine_id.clone(),
@@ -146,7 +161,7 @@ impl Parts {
         };
         let (given_up, node) = (view.part(|view| &view.given_up), view.part(|view| &view.node));
         spawn_local(reclaim::run(docker.clone(), client.clone(), given_up, node));
-        spawn_local(heard::run(client.clone(), about, shown.clone(), view.clone(), unkept.clone()));
+        spawn_local(heard::run(client.clone(), about, shown.clone(), view.clone(), (unkept.clone(), refusals.clone())));
         let about = node::NodeFacts {
             name: config.node_name.clone(),
             host: host.clone(),
@@ -155,9 +170,10 @@ impl Parts {
             engine: docker.version(),
             address: self.address.clone(),
         };
-        spawn_local(report::run(client.clone(), about, shown.clone(), view.part(|view| &view.pods)));
-        let (name, shown) = (config.node_name.clone(), shown.clone());
-        spawn_local(async move { events::run(client, &name, happenings, shown).await });
+        let heard = view.part(|view| &view.pods);
+        spawn_local(report::run((client.clone(), refusals.clone()), about, shown.clone(), heard));
+        let (name, shown, refusals) = (config.node_name.clone(), shown.clone(), refusals.clone());
+        spawn_local(async move { events::run((client, refusals), &name, happenings, shown).await });
     }
 
     /// The loop, and the parts that wake the loop.

@@ -6,7 +6,7 @@ use crate::outbound::{self, Driven, Fetched};
 pub use crate::pieces::Pieces;
 pub use crate::target::{BadTarget, Target};
 use crate::upgrade::Upgraded;
-use crate::{HeaderMap, Method, StatusCode, header, websocket};
+use crate::{HeaderMap, HeaderValue, Method, NODE_HEADER, StatusCode, header, websocket};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -43,6 +43,8 @@ pub struct Client {
     target: Arc<Target>,
     /// The `User-Agent` of this client.
     name: &'static str,
+    /// The node for which this client speaks.
+    node: Option<HeaderValue>,
     /// Held while a watch is opened, so that watches are opened in sequence.
     opening: Arc<Mutex<()>>,
 }
@@ -80,7 +82,12 @@ pub enum CallError {
 
 impl Client {
     pub fn new(target: Target, name: &'static str) -> Client {
-        Client { target: Arc::new(target), name, opening: Arc::default() }
+        Client { target: Arc::new(target), name, node: None, opening: Arc::default() }
+    }
+
+    /// Names the node in each request: the server gives this client the rights of the agent of that node.
+    pub fn speaking_for(self, node: &str) -> Client {
+        Client { node: HeaderValue::from_str(node).ok(), ..self }
     }
 
     pub fn target(&self) -> &Target {
@@ -198,7 +205,11 @@ impl Client {
 
     fn request(&self, method: Method, path_and_query: &str) -> http::request::Builder {
         let request = http::Request::builder().method(method).uri(path_and_query);
-        request.header(header::HOST, self.target.host()).header(header::USER_AGENT, self.name)
+        let request = request.header(header::HOST, self.target.host()).header(header::USER_AGENT, self.name);
+        match &self.node {
+            Some(node) => request.header(NODE_HEADER, node),
+            None => request,
+        }
     }
 
     async fn fetch_as(

@@ -6,6 +6,9 @@ use std::sync::Arc;
 const ADMINISTRATOR: &str = "system:admin";
 /// The group of all nodes.
 const NODES: &str = "system:nodes";
+/// The header by which an agent without credentials of its own names its node. Servers that do not know the header take
+/// the agent for whoever the port says.
+pub const NODE_HEADER: &str = "coracle-node";
 
 /// A user with a name, uid, groups and extra values. The default is nobody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +27,8 @@ impl Identity {
     pub const ANONYMOUS: &str = "system:anonymous";
     pub const AUTHENTICATED: &str = "system:authenticated";
     pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+    /// The group of the nodes that an agent of coracle runs.
+    pub const AGENTS: &str = "coracle:agents";
 
     /// Nobody.
     pub const fn none() -> Identity {
@@ -51,6 +56,13 @@ impl Identity {
     pub fn administrator() -> Identity {
         let groups = ["system:masters", Identity::AUTHENTICATED];
         Identity { user: ADMINISTRATOR.to_owned(), groups: groups.map(str::to_owned).to_vec(), ..Identity::none() }
+    }
+
+    /// The agent of a node.
+    pub fn agent(node: &str) -> Identity {
+        let groups = [NODES, Identity::AGENTS, Identity::AUTHENTICATED];
+        let groups = groups.map(str::to_owned).to_vec();
+        Identity { user: format!("system:node:{node}"), groups, ..Identity::none() }
     }
 
     /// The client of a port with authentication that shows nothing.

@@ -41,7 +41,7 @@ pub use certificate::ClientCertificate;
 pub use gather::gather;
 pub use http::uri::PathAndQuery;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-pub use identity::Identity;
+pub use identity::{Identity, NODE_HEADER};
 pub use limits::{Limits, LocalLimits};
 pub use passing::end_to_end;
 pub use refusal::refused_by_code;

@@ -1,10 +1,11 @@
-//! Bindings that were made before access rules counted. Whoever could reach the master could make them then, so they
-//! give nothing until somebody takes them: `coracle-master rbac adopt`.
+//! Bindings that were made before access rules counted, and ClusterRoles that would be gathered by the roles of every
+//! cluster. Whoever could reach the master could make them then, so they give nothing until somebody takes them:
+//! `coracle-master rbac adopt`.
 //!
 //! The file `keys/adoption.json` names them, with their uids. It also names objects that this version made at its first
 //! start: a store without any of them, such as a backup of an older version, begins anew. No request reaches the file.
 
-use crate::authorize::{Rbac, binding_id, bootstrap};
+use crate::authorize::{Rbac, aggregate, binding_id, bootstrap};
 use crate::cluster_keys::files::KeyFolder;
 use crate::store::{Store, Stored, locked};
 use coracle_api::meta::Resource;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 const FILE: &str = "adoption.json";
 
@@ -22,6 +23,9 @@ struct Adopted {
     known: BTreeSet<String>,
     /// Ids of bindings that do not count.
     unadopted: BTreeSet<String>,
+    /// Ids of ClusterRoles that no role gathers.
+    #[serde(default)]
+    unadopted_roles: BTreeSet<String>,
 }
 
 pub struct Adoption {
@@ -31,6 +35,8 @@ pub struct Adoption {
     state: Mutex<Adopted>,
     /// Access rules count from this start on.
     pub is_first: bool,
+    /// Told when roles are adopted.
+    follower: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Adoption {
@@ -48,9 +54,11 @@ impl Adoption {
         let state = known.unwrap_or_else(|| Adopted {
             known: BTreeSet::new(),
             unadopted: ids(&*store, &bootstrap::bindings(), false),
+            unadopted_roles: ids_of(&*store, &[bootstrap::cluster_roles()], false, &aggregate::joins),
         });
         rbac.pass_over(state.unadopted.iter().cloned().collect());
-        let adoption = Adoption { store, rbac, folder, state: Mutex::new(state), is_first };
+        let follower = OnceLock::new();
+        let adoption = Adoption { store, rbac, folder, state: Mutex::new(state), is_first, follower };
         if is_first {
             adoption.begin();
         }
@@ -60,10 +68,11 @@ impl Adoption {
     /// Written before anything of this version is made: a start that breaks off is a first start again.
     fn begin(&self) {
         let state = locked(&self.state).clone();
-        if !state.unadopted.is_empty() {
+        let (bindings, roles) = (state.unadopted.len(), state.unadopted_roles.len());
+        if bindings + roles > 0 {
             log::warn!(
-                "access rules count from now on; {} bindings from before do not: coracle-master rbac adopt",
-                state.unadopted.len()
+                "access rules count from now on; {bindings} bindings from before do not, and {roles} roles from before \
+                 are gathered by no other: coracle-master rbac adopt"
             );
         }
         self.keep(&state).unwrap_or_else(|why| log::error!("{why}"));
@@ -79,36 +88,63 @@ impl Adoption {
         }
     }
 
-    /// The bindings that do not count, as far as they are still there.
+    /// The bindings that do not count and the roles that nobody gathers, as far as they are still there.
     pub fn unadopted(&self) -> Vec<Value> {
-        let passed = locked(&self.state).unadopted.clone();
-        if passed.is_empty() {
-            return Vec::new();
-        }
-        let found = bootstrap::bindings().into_iter().flat_map(|resource| self.store.list(&resource, None).items);
-        let shown = |stored: Stored| {
-            let object: Value = serde_json::from_slice(&stored.json).ok()?;
-            passed.contains(&id(&stored, &object)?).then(|| {
-                json!({
-                    "kind": if stored.key.namespace.is_empty() { "ClusterRoleBinding" } else { "RoleBinding" },
-                    "namespace": stored.key.namespace,
-                    "name": stored.key.name,
-                    "role": object["roleRef"],
-                    "subjects": object["subjects"],
-                })
+        let Adopted { unadopted, unadopted_roles, .. } = locked(&self.state).clone();
+        let bindings = self.found(bootstrap::bindings().to_vec(), &unadopted, |stored, object| {
+            json!({
+                "kind": if stored.key.namespace.is_empty() { "ClusterRoleBinding" } else { "RoleBinding" },
+                "namespace": stored.key.namespace,
+                "name": stored.key.name,
+                "role": object["roleRef"],
+                "subjects": object["subjects"],
             })
-        };
-        found.filter_map(shown).collect()
+        });
+        let roles = self.found(vec![bootstrap::cluster_roles()], &unadopted_roles, |stored, object| {
+            let joins: Vec<String> = aggregate::joined(object).map(str::to_owned).collect();
+            json!({"kind": "ClusterRole", "namespace": "", "name": stored.key.name, "joins": joins})
+        });
+        [bindings, roles].concat()
     }
 
-    /// All bindings count from now on. Returns how many more these are.
+    fn found(
+        &self,
+        resources: Vec<Resource>,
+        ids: &BTreeSet<String>,
+        shown: impl Fn(&Stored, &Value) -> Value,
+    ) -> Vec<Value> {
+        if ids.is_empty() {
+            return Vec::new();
+        }
+        let all = resources.into_iter().flat_map(|resource| self.store.list(&resource, None).items);
+        let shown = |stored: Stored| {
+            let object: Value = serde_json::from_slice(&stored.json).ok()?;
+            ids.contains(&id(&stored, &object)?).then(|| shown(&stored, &object))
+        };
+        all.filter_map(shown).collect()
+    }
+
+    /// The ids of ClusterRoles that no role gathers.
+    pub fn unadopted_roles(&self) -> HashSet<String> {
+        locked(&self.state).unadopted_roles.iter().cloned().collect()
+    }
+
+    /// The follower is told when roles are adopted.
+    pub fn follow(&self, follower: Box<dyn Fn() + Send + Sync>) {
+        drop(self.follower.set(follower));
+    }
+
+    /// All bindings count from now on, and all roles are gathered. Returns how many more these are.
     pub fn adopt(&self) -> Result<usize, String> {
         let taken = self.unadopted().len();
-        let mut state = locked(&self.state);
-        let adopted = Adopted { unadopted: BTreeSet::new(), ..state.clone() };
-        self.keep(&adopted)?;
-        self.rbac.pass_over(HashSet::new());
-        *state = adopted;
+        {
+            let mut state = locked(&self.state);
+            let adopted = Adopted { known: state.known.clone(), ..Adopted::default() };
+            self.keep(&adopted)?;
+            self.rbac.pass_over(HashSet::new());
+            *state = adopted;
+        }
+        self.follower.get().into_iter().for_each(|follower| follower());
         Ok(taken)
     }
 
@@ -129,6 +165,15 @@ fn id(stored: &Stored, object: &Value) -> Option<String> {
 
 /// The ids of the objects that every cluster has, or of all others.
 fn ids(store: &dyn Store, resources: &[Resource], of_every_cluster: bool) -> BTreeSet<String> {
+    ids_of(store, resources, of_every_cluster, &|_| true)
+}
+
+fn ids_of(
+    store: &dyn Store,
+    resources: &[Resource],
+    of_every_cluster: bool,
+    like: &dyn Fn(&Value) -> bool,
+) -> BTreeSet<String> {
     let own: HashSet<(Resource, String, String)> =
         bootstrap::objects().into_iter().map(|one| (one.resource, one.namespace, one.name)).collect();
     let found = resources.iter().flat_map(|resource| store.list(resource, None).items);
@@ -138,7 +183,7 @@ fn ids(store: &dyn Store, resources: &[Resource], of_every_cluster: bool) -> BTr
             return None;
         }
         let object: Value = serde_json::from_slice(&stored.json).ok()?;
-        id(&stored, &object)
+        id(&stored, &object).filter(|_| like(&object))
     };
     found.filter_map(id_of).collect()
 }
@@ -193,16 +238,26 @@ mod tests {
         let metadata = json!({"name": "system:basic-user", "annotations": annotations});
         make(&registry, "clusterroles", "", &json!({"metadata": metadata, "rules": everything}));
         make(&registry, "rolebindings", "a", &binds("old"));
+        let labels = json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"});
+        let joins = json!({"metadata": {"name": "joins", "labels": labels}, "rules": everything});
+        make(&registry, "clusterroles", "", &joins);
         let (rbac, adoption) = start();
         assert!(adoption.is_first && !edits(&rbac, "old") && !edits(&rbac, "anybody"));
-        assert_eq!(adoption.unadopted().len(), 1);
+        let names = |adoption: &Adoption| -> Vec<String> {
+            adoption.unadopted().iter().map(|one| one["name"].as_str().unwrap_or_default().to_owned()).collect()
+        };
+        assert_eq!((names(&adoption), adoption.unadopted_roles().len()), (vec!["old".into(), "joins".into()], 1));
         make(&registry, "rolebindings", "a", &binds("new"));
         assert!(edits(&rbac, "new"));
         let before = registry.store.revision();
         let (rbac, adoption) = start();
         assert_eq!(registry.store.revision(), before, "a quiet start writes nothing");
         assert!(!adoption.is_first && !edits(&rbac, "old") && edits(&rbac, "new"));
-        assert_eq!((adoption.adopt(), adoption.unadopted().len()), (Ok(1), 0));
+        assert_eq!(names(&adoption), ["old", "joins"]);
+        let (tell, told) = std::sync::mpsc::channel();
+        adoption.follow(Box::new(move || tell.send(()).expect("somebody hears")));
+        assert_eq!((adoption.adopt(), adoption.unadopted().len()), (Ok(2), 0));
+        assert!(told.try_recv().is_ok() && adoption.unadopted_roles().is_empty());
         assert!(edits(&rbac, "old"));
         let (rbac, adoption) = start();
         assert!(edits(&rbac, "old") && adoption.unadopted().is_empty());

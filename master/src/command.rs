@@ -195,7 +195,7 @@ fn page(config: &Config, method: &str, path: &str) -> Result<String, String> {
 fn adopt(config: &Config, take: bool) -> Result<Outcome, String> {
     let lines = state::unadopted(&page(config, "GET", ADOPTION)?);
     if lines.is_empty() {
-        return Ok(Outcome::good("all bindings count: none is left from before access rules did".to_owned()));
+        return Ok(Outcome::good("all bindings and roles count: none is left from before access rules did".to_owned()));
     }
     let shown = lines.join("\n");
     Ok(Outcome::good(match take {

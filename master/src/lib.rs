@@ -42,6 +42,7 @@ use crate::adoption::Adoption;
 use crate::agents::Agents;
 use crate::authenticate::Authenticator;
 use crate::authorize::{Attributes, Authorizer, Chain, Masters, NodeAuthorizer, Rbac};
+use crate::cluster_keys::issuer::Issuer;
 use crate::cluster_keys::names::{NameSources, ServerNames};
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
@@ -126,7 +127,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let gate =
         gate(config, registry.clone(), agents.clone()).signing(keys.clone(), Some(may_request(registry.authorizer())));
     let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()));
-    let upkeep = Upkeep::new(store.clone(), adoption, &config.data_dir);
+    let theirs = adoption.clone();
+    let gate = gate.leaving_out(Arc::new(move || theirs.unadopted_roles()));
+    let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir);
     let state = Arc::<SecureState>::default();
     let serve = Serve::new(registry.clone(), keys.clone())
         .asked_by(authenticator.clone())
@@ -139,6 +142,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let (wakes, inbox) = control::wakes();
     let (hearing, kinds_changed) = (wakes.clone(), wakes.clone());
     registry.follow_kinds(Box::new(move |_| kinds_changed.kinds_changed()));
+    // What controllers know of unadopted roles is read with everything else.
+    let adopted = wakes.clone();
+    adoption.follow(Box::new(move || adopted.kinds_changed()));
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
     let doors = Doors::open(DoorParts { config, plain: listener, handler, authenticator, keys, agents, state })?;
@@ -190,6 +196,7 @@ pub fn keys_of(config: &Config) -> KeyOptions {
     KeyOptions {
         data_dir: config.data_dir.clone(),
         names: server_names(config),
+        issuer: Issuer::of_domain(&config.cluster_domain),
         server_files: config.tls_cert.clone().zip(config.tls_key.clone()),
         client_authorities: config.client_ca.clone(),
     }
@@ -209,7 +216,8 @@ pub fn server_names(config: &Config) -> ServerNames {
 
 /// Where the intents of the controllers become writes.
 fn gate(config: &Config, registry: Arc<Registry>, agents: Agents) -> Gate {
-    let own = Own { range: config.service_cidr, host: making::host_name(), balancer: config.balancer };
+    let (host, domain) = (making::host_name(), config.cluster_domain.clone());
+    let own = Own { range: config.service_cidr, host, balancer: config.balancer, domain };
     Gate::new(registry)
         .with_workloads(config.workloads)
         .awaiting_nodes_for(config.node_monitor_grace)

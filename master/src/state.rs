@@ -90,14 +90,16 @@ impl StateReport {
             Ok(lines) => lines,
             Err(why) => vec![format!("which bindings do not count is unknown: {why}")],
         };
-        self.lines.push("bindings from before access rules counted give nothing: coracle-master rbac adopt".to_owned());
+        self.lines.push(
+            "bindings and roles from before access rules counted give nothing: coracle-master rbac adopt".to_owned(),
+        );
         self.lines.extend(bindings.iter().map(|line| format!("    {line}")));
         self.document["unadoptedBindings"] = json!(bindings);
         self
     }
 }
 
-/// The bindings of a list as the master gives it, a line each.
+/// The bindings and roles of a list as the master gives it, a line each.
 pub fn unadopted(list: &str) -> Vec<String> {
     let list: Value = serde_json::from_str(list).unwrap_or_default();
     let said = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
@@ -108,6 +110,10 @@ pub fn unadopted(list: &str) -> Vec<String> {
         let subjects: Vec<String> =
             subjects.map(|subject| format!("{} {}", said(subject, "kind"), said(subject, "name"))).collect();
         let role = &binding["role"];
+        if let Some(joins) = binding["joins"].as_array() {
+            let joins: Vec<&str> = joins.iter().filter_map(Value::as_str).collect();
+            return format!("ClusterRole {} gives its rules to {}", said(binding, "name"), joins.join(", "));
+        }
         format!(
             "{} {place}{} gives {} {} to {}",
             said(binding, "kind"),
@@ -167,6 +173,8 @@ mod tests {
             "kind": "RoleBinding", "namespace": "a", "name": "b", "role": {"kind": "ClusterRole", "name": "edit"},
             "subjects": [{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "people"}],
         }]);
+        let roles = json!([{"kind": "ClusterRole", "namespace": "", "name": "r", "joins": ["edit", "view"]}]);
+        assert_eq!(unadopted(&roles.to_string()), ["ClusterRole r gives its rules to edit, view"]);
         let lines = unadopted(&list.to_string());
         assert_eq!(lines, ["RoleBinding a/b gives ClusterRole edit to User alice, Group people"]);
         let ready = json!({"type": "Ready", "status": "True"});

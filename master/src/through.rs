@@ -7,13 +7,16 @@
 //!
 //! REST and the query go on as they came. The kind table says which kinds have a way.
 
+mod place;
+
+pub use place::{KnownPlaces, NodePlace, ProxyError};
+
 use crate::call::{RouteError, Version};
 use crate::query::{decode, parameters};
 use coracle_api::kinds::{Kind, Kinds, ProxyTarget};
-use coracle_api::node::Node;
 use coracle_api::old;
 use coracle_api::pod::Pod;
-use coracle_api::service::{Endpoints, Service};
+use coracle_api::service::{EndpointAddress, Endpoints, Service};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Where plain HTTP is spoken if nothing else is said.
@@ -83,21 +86,6 @@ pub struct Named {
     pub port: String,
     /// As it stood there.
     pub text: String,
-}
-
-/// Why there is no address to go to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProxyError {
-    /// No client may be sent to this address.
-    Forbidden(String),
-    /// The service has no such port: what was asked for.
-    NoPort(String),
-    /// The service has no endpoints, ready or not, or nobody has kept any for it yet.
-    NoEndpoints,
-    /// It has some, and none is ready to answer there.
-    NoneReady,
-    /// The object does not say where it is.
-    Unplaced(&'static str),
 }
 
 /// None: a path that does not lead through.
@@ -232,8 +220,7 @@ impl Named {
 }
 
 /// Nobody is sent to an address that means this host to itself, a neighbour on the wire or another place where clouds
-/// keep their keys, or a crowd; however it is dressed. Addresses of hosts, this one's too, are where pods of the host's
-/// network answer, as for every pod.
+/// keep their keys, or a crowd; however it is dressed. Of all others `place` has those that pods have.
 pub fn allowed(address: IpAddr) -> Result<IpAddr, ProxyError> {
     let address = address.to_canonical();
     let inner = |v6: Ipv6Addr| {
@@ -278,7 +265,7 @@ fn of_text(text: &str) -> Result<IpAddr, ProxyError> {
 }
 
 /// The port that a path names, or that the pod has first.
-pub fn of_pod(pod: &Pod, named: &Named) -> Result<SocketAddr, ProxyError> {
+pub fn of_pod(pod: &Pod, named: &Named, places: &dyn KnownPlaces) -> Result<SocketAddr, ProxyError> {
     if pod.status.pod_ip.is_empty() {
         return Err(ProxyError::Unplaced("it has no address yet"));
     }
@@ -292,15 +279,16 @@ pub fn of_pod(pod: &Pod, named: &Named) -> Result<SocketAddr, ProxyError> {
             .or_else(|| ports().find(|port| port.name == text).and_then(|port| number(port.container_port))),
     };
     let port = port.filter(|port| *port != 0).ok_or_else(|| ProxyError::NoPort(named.port.clone()))?;
-    Ok(SocketAddr::new(of_text(&pod.status.pod_ip)?, port))
+    place::of_pod(pod, SocketAddr::new(of_text(&pod.status.pod_ip)?, port), places)
 }
 
-/// A ready endpoint, chosen by `turn`, so that all endpoints get a share.
+/// A ready endpoint, chosen by `turn`, so that all endpoints get a share. `pod`: a pod of the service's namespace.
 pub fn of_service(
     service: &Service,
     endpoints: Option<&Endpoints>,
-    named: &Named,
-    turn: usize,
+    (named, turn): (&Named, usize),
+    pod: &dyn Fn(&str) -> Option<Pod>,
+    places: &dyn KnownPlaces,
 ) -> Result<SocketAddr, ProxyError> {
     let ports = &service.spec.ports;
     let name = match named.port.parse::<i32>() {
@@ -320,30 +308,23 @@ pub fn of_service(
     let is_it = |protocol: &str, port: &str| (protocol.is_empty() || protocol == "TCP") && port == name;
     let ready = subsets.iter().flat_map(|subset| {
         let ports = subset.ports.iter().filter(|port| is_it(&port.protocol, &port.name));
-        ports.flat_map(|port| subset.addresses.iter().map(|address| (address.ip.as_str(), port.port)))
+        ports.flat_map(|port| subset.addresses.iter().map(|address| (address, port.port)))
     });
-    let ready: Vec<(&str, i32)> = ready.collect();
+    let ready: Vec<(&EndpointAddress, i32)> = ready.collect();
     if ready.is_empty() {
         return Err(ProxyError::NoneReady);
     }
     let (address, port) = ready[turn % ready.len()];
     let port =
         u16::try_from(port).ok().filter(|port| *port != 0).ok_or_else(|| ProxyError::NoPort(port.to_string()))?;
-    Ok(SocketAddr::new(of_text(address)?, port))
-}
-
-/// A port of the node itself.
-pub fn of_node(node: &Node, port: &str) -> Result<SocketAddr, ProxyError> {
-    let number = port.parse().ok().filter(|port| *port != 0u16).ok_or_else(|| ProxyError::NoPort(port.to_owned()))?;
-    let of_kind = |kind: &str| {
-        node.status.addresses.iter().find(|address| address.kind == kind).map(|address| address.address.as_str())
-    };
-    let address = of_kind("InternalIP").or_else(|| of_kind("LegacyHostIP")).or_else(|| of_kind("ExternalIP"));
-    Ok(SocketAddr::new(of_text(address.ok_or(ProxyError::Unplaced("it has no address"))?)?, number))
+    let at = SocketAddr::new(of_text(&address.ip)?, port);
+    let target = address.target_ref.as_ref().filter(|target| target.kind == "Pod").and_then(|target| pod(&target.name));
+    place::of_endpoint((address.node_name.as_deref().unwrap_or_default(), target.as_ref()), at, places)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::place::tests::OneNode;
     use super::*;
     use serde::Deserialize;
     use serde_json::{Value, json};
@@ -535,25 +516,29 @@ mod tests {
     #[test]
     fn ports_of_pods() {
         let pod = |ip: &str| -> Pod {
-            of(json!({"status": {"podIP": ip}, "spec": {"containers": [{"name": "a"}, {"name": "b", "ports": [
-                {"containerPort": 8080}, {"containerPort": 9090, "name": "admin"}]}]}}))
+            let ports = json!([{"containerPort": 8080}, {"containerPort": 9090, "name": "admin"}]);
+            let containers = json!([{"name": "a"}, {"name": "b", "ports": ports}]);
+            of(json!({"status": {"podIP": ip}, "spec": {"nodeName": "n", "containers": containers}}))
         };
         let no_port = |port: &str| Err(ProxyError::NoPort(port.to_owned()));
         for (text, expected) in [
-            ("p", Ok("10.1.0.1:8080")),
-            ("p:9000", Ok("10.1.0.1:9000")),
-            ("p:admin", Ok("10.1.0.1:9090")),
+            ("p", Ok("10.1.0.7:8080")),
+            ("p:9000", Ok("10.1.0.7:9000")),
+            ("p:admin", Ok("10.1.0.7:9090")),
             ("p:none", no_port("none")),
             ("p:0", no_port("0")),
             ("p:70000", no_port("70000")),
         ] {
-            let found = of_pod(&pod("10.1.0.1"), &named(text)).map(|address| address.to_string());
+            let found = of_pod(&pod("10.1.0.7"), &named(text), &OneNode).map(|address| address.to_string());
             assert_eq!(found, expected.map(str::to_owned), "{text}");
         }
-        assert_eq!(of_pod(&pod(""), &named("p")), Err(ProxyError::Unplaced("it has no address yet")));
-        assert!(matches!(of_pod(&pod("127.0.0.1"), &named("p")), Err(ProxyError::Forbidden(_))));
-        let bare: Pod = of(json!({"status": {"podIP": "fd00::1"}}));
-        assert_eq!(of_pod(&bare, &named("p")).map(|address| address.to_string()), Ok("[fd00::1]:80".to_owned()));
+        assert_eq!(of_pod(&pod(""), &named("p"), &OneNode), Err(ProxyError::Unplaced("it has no address yet")));
+        assert!(matches!(of_pod(&pod("127.0.0.1"), &named("p"), &OneNode), Err(ProxyError::Forbidden(_))));
+        let bare: Pod = of(json!({"status": {"podIP": "10.1.0.8"}, "spec": {"nodeName": "n"}}));
+        let found = of_pod(&bare, &named("p"), &OneNode).map(|address| address.to_string());
+        assert_eq!(found, Ok("10.1.0.8:80".to_owned()));
+        // Wherever a pod says that it is.
+        assert!(matches!(of_pod(&pod("10.2.0.7"), &named("p"), &OneNode), Err(ProxyError::Forbidden(_))));
     }
 
     #[test]
@@ -562,25 +547,30 @@ mod tests {
             json!({"spec": {"ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]}}),
         );
         let endpoints: Endpoints = of(json!({"subsets": [
-            {"addresses": [{"ip": "10.1.0.1"}, {"ip": "10.1.0.2"}],
+            {"addresses": [{"ip": "10.1.0.11", "nodeName": "n"}, {"ip": "10.1.0.2", "nodeName": "n"}],
                 "ports": [{"name": "web", "port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]},
-            {"notReadyAddresses": [{"ip": "10.1.0.9"}], "addresses": [{"ip": "10.1.0.3"}],
+            {"notReadyAddresses": [{"ip": "10.1.0.9"}], "addresses": [{"ip": "10.1.0.3", "nodeName": "n"}],
                 "ports": [{"name": "web", "port": 8081}]}]}));
         let found = |text: &str, turn| {
-            of_service(&service, Some(&endpoints), &named(text), turn).map(|address| address.to_string())
+            of_service(&service, Some(&endpoints), (&named(text), turn), &|_| None, &OneNode)
+                .map(|address| address.to_string())
         };
         let turns: Vec<_> = (0..4).map(|turn| found("s", turn)).collect();
         assert_eq!(
             turns,
-            ["10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8081", "10.1.0.1:8080"].map(|address| Ok(address.to_owned()))
+            ["10.1.0.11:8080", "10.1.0.2:8080", "10.1.0.3:8081", "10.1.0.11:8080"]
+                .map(|address| Ok(address.to_owned()))
         );
         assert_eq!(found("s:80", 1), Ok("10.1.0.2:8080".to_owned()));
         assert_eq!(found("s:web", 2), Ok("10.1.0.3:8081".to_owned()));
         assert_eq!(found("s:99", 0), Err(ProxyError::NoPort("99".to_owned())));
         assert_eq!(found("s:dns", 0), Err(ProxyError::NoneReady));
         assert_eq!(found("s:other", 0), Err(ProxyError::NoneReady));
-        let one = |subsets: Value| of_service(&service, Some(&of(json!({ "subsets": subsets }))), &named("s"), 7);
-        assert_eq!(of_service(&service, None, &named("s"), 0), Err(ProxyError::NoEndpoints));
+        let one = |subsets: Value| {
+            of_service(&service, Some(&of(json!({ "subsets": subsets }))), (&named("s"), 7), &|_| None, &OneNode)
+        };
+        let none = of_service(&service, None, (&named("s"), 0), &|_| None, &OneNode);
+        assert_eq!(none, Err(ProxyError::NoEndpoints));
         assert_eq!(one(json!([])), Err(ProxyError::NoEndpoints));
         assert_eq!(
             one(json!([{"notReadyAddresses": [{"ip": "10.1.0.1"}], "ports": [{"name": "web", "port": 1}]}])),
@@ -588,22 +578,7 @@ mod tests {
         );
         let metadata = json!([{"addresses": [{"ip": "169.254.169.254"}], "ports": [{"name": "web", "port": 80}]}]);
         assert!(matches!(one(metadata), Err(ProxyError::Forbidden(_))));
-    }
-
-    #[test]
-    fn ports_of_nodes() {
-        let node = |addresses: Value| -> Node { of(json!({"status": {"addresses": addresses}})) };
-        let both =
-            node(json!([{"type": "ExternalIP", "address": "8.8.8.8"}, {"type": "InternalIP", "address": "10.0.0.5"}]));
-        assert_eq!(of_node(&both, "9100").map(|address| address.to_string()), Ok("10.0.0.5:9100".to_owned()));
-        assert_eq!(of_node(&both, "web"), Err(ProxyError::NoPort("web".to_owned())));
-        assert!(matches!(
-            of_node(&node(json!([{"type": "InternalIP", "address": "127.0.0.1"}])), "80"),
-            Err(ProxyError::Forbidden(_))
-        ));
-        assert_eq!(
-            of_node(&node(json!([{"type": "Hostname", "address": "n"}])), "80"),
-            Err(ProxyError::Unplaced("it has no address"))
-        );
+        let of_a_tenant = json!([{"addresses": [{"ip": "192.168.1.1"}], "ports": [{"name": "web", "port": 80}]}]);
+        assert!(matches!(one(of_a_tenant), Err(ProxyError::Forbidden(_))));
     }
 }

@@ -92,8 +92,8 @@ fn backup(store: &FlatStore, data_dir: &Path) -> Result<Answer, String> {
     Ok(Answer::new(StatusCode::OK, "application/jsonl", Body::Stream(Stream { events, lease: Box::new(()) })))
 }
 
-fn adopted(bindings: usize) -> Answer {
-    Answer::text(StatusCode::OK, format!("{bindings} bindings from before access rules count from now on\n"))
+fn adopted(count: usize) -> Answer {
+    Answer::text(StatusCode::OK, format!("{count} bindings and roles from before access rules count from now on\n"))
 }
 
 fn flush(store: &FlatStore) -> Result<Answer, String> {

@@ -31,7 +31,7 @@ usage: coracle-master [flags]
   store salvage         where acknowledged writes are missing, go on with what there is; the journal goes to quarantine as it was
   backup FILE           one revision of everything durable, also while a master runs; lines of JSON, with the secrets in them
   restore FILE          fill an empty data directory from a backup, with no master running
-  rbac adopt            show the bindings that were made before access rules counted, and with --yes let them count
+  rbac adopt            show the bindings and roles of before access rules counted, and with --yes let them count
   kubeconfig            print a kubeconfig with a new certificate in it: the administrator's, or a user's
   token                 make, list and end tokens, for users and for hosts that join
   user                  list the users with certificates, and end those of one

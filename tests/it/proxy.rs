@@ -181,12 +181,33 @@ fn must(bed: &Bed, method: &str, path: &str, body: &Value) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// A pod that says that it is at this address.
-fn pod_at(bed: &Bed, name: &str, address: &str, port: u16) {
-    let container = json!({"name": "c", "image": "i", "ports": [{"containerPort": port, "name": "web"}]});
-    let pod = json!({
-        "metadata": {"name": name, "labels": {"app": name}}, "spec": {"nodeName": "n", "containers": [container]},
+/// The agent of node n, which says that its host has this address, and that its pods have others.
+fn agent_says(bed: &Bed, address: IpAddr) {
+    fs::create_dir(bed.folder.join("agents")).expect("a new folder");
+    let listener = UnixListener::bind(bed.folder.join("agents/n.sock")).expect("a socket");
+    let node = json!({"name": "n", "address": address.to_string(), "podCIDR": PODS}).to_string();
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let Some(asked) = read(&mut stream) else { continue };
+            assert!(asked.line.starts_with("GET /node "), "{}", asked.line);
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}", node.len());
+            let _ = stream.write_all(format!("{head}\r\n\r\n{node}").as_bytes());
+        }
     });
+}
+
+/// Of documentation.
+const PODS: &str = "198.51.100.0/24";
+
+/// A pod of the host's network that says that it is at this address.
+fn pod_at(bed: &Bed, name: &str, address: &str, port: u16) {
+    pod_of((bed, name), true, address, port);
+}
+
+fn pod_of((bed, name): (&Bed, &str), host_network: bool, address: &str, port: u16) {
+    let container = json!({"name": "c", "image": "i", "ports": [{"containerPort": port, "name": "web"}]});
+    let spec = json!({"nodeName": "n", "hostNetwork": host_network, "containers": [container]});
+    let pod = json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec});
     must(bed, "POST", "/api/v1/namespaces/default/pods", &pod);
     let status = json!({
         "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
@@ -207,6 +228,7 @@ fn pod_at(bed: &Bed, name: &str, address: &str, port: u16) {
 fn a_pod_is_asked_and_its_answer_comes_back() {
     let Some(address) = address_for("proxy::a_pod_is_asked_and_its_answer_comes_back") else { return };
     let (bed, far) = (Bed::new(), Far::at(address));
+    agent_says(&bed, address);
     pod_at(&bed, "p", &address.to_string(), far.address.port());
     let base = "/api/v1/namespaces/default/pods/p/proxy";
     let bearer = format!("Bearer {}", token_of_an_administrator(&bed));
@@ -344,6 +366,7 @@ fn a_pod_is_asked_over_tls() {
         .expect("a port");
 
     let bed = Bed::new();
+    agent_says(&bed, address);
     pod_at(&bed, "p", &address.to_string(), port);
     let reply = send(&bed, "GET", &format!("/api/v1/namespaces/default/pods/https:p:{port}/proxy/"), &[], "");
     let page = String::from_utf8_lossy(&reply.body);
@@ -353,7 +376,8 @@ fn a_pod_is_asked_over_tls() {
 
     // One that speaks no TLS is called so.
     let far = Far::at(address);
-    let path = format!("/api/v1/namespaces/default/pods/https:p:{}/proxy/", far.address.port());
+    pod_at(&bed, "q", &address.to_string(), far.address.port());
+    let path = format!("/api/v1/namespaces/default/pods/https:q:{}/proxy/", far.address.port());
     let reply = send(&bed, "GET", &path, &[], "");
     let page = String::from_utf8_lossy(&reply.body);
     assert_eq!((reply.code, page.contains("cannot be asked")), (502, true), "{page}");
@@ -376,6 +400,7 @@ fn has_endpoints(bed: &Bed, service: &str, address: &str) {
 fn a_service_is_asked_through_its_ready_endpoints() {
     let Some(address) = address_for("proxy::a_service_is_asked_through_its_ready_endpoints") else { return };
     let (bed, far) = (Bed::new(), Far::at(address));
+    agent_says(&bed, address);
     pod_at(&bed, "web", &address.to_string(), far.address.port());
     let service = json!({
         "metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "web"}]},
@@ -449,7 +474,7 @@ fn an_agent_is_asked_on_the_socket_of_its_node() {
         ("GET", "/api/v1/nodes/n/proxy/containerLogs/%2e%2e/secret.txt", 400),
         ("GET", "/api/v1/nodes/n/proxy/containerLogs/..%2fsecret.txt", 400),
         ("GET", "/proxy/minion/n/containerLogs/../secret.txt", 400),
-        ("GET", "/api/v1/nodes/n:80/proxy/", 503),
+        ("GET", "/api/v1/nodes/n:80/proxy/", 400),
         ("GET", "/api/v1beta1/redirect/minions/n", 503),
     ] {
         assert_eq!(send(&bed, method, path, &[], "").code, code, "{method} {path}");
@@ -491,6 +516,53 @@ fn no_object_says_where_agents_are() {
     must(&bed, "POST", "/api/v1/namespaces/default/pods", &pod);
     refused("/api/v1/namespaces/default/pods/p/log", 503, "the node is not registered");
     assert!(far.is_left_alone() && engine.try_recv().is_err());
+}
+
+/// Whatever a tenant or a node writes of an address, nobody is sent to this host or its neighbours but for a pod.
+#[test]
+fn an_address_of_no_pod_is_never_asked() {
+    let Some(address) = address_for("proxy::an_address_of_no_pod_is_never_asked") else { return };
+    let (bed, far) = (Bed::new(), Far::at(address));
+    agent_says(&bed, address);
+    let (own, port) = (address.to_string(), far.address.port());
+    let refused = |path: &str, why: &str| {
+        for path in [format!("{path}/proxy/x"), path.replacen("/api/v1/", "/api/v1/redirect/", 1)] {
+            let reply = send(&bed, "GET", &path, &[], "");
+            let text = String::from_utf8_lossy(&reply.body).into_owned();
+            assert!(reply.code == 400 && text.contains(why), "{path}: {} {text}", reply.code);
+        }
+    };
+    // A pod of the pods' network that says that it is the host, a neighbour, the metadata of a cloud.
+    for (name, at) in [("host", own.as_str()), ("far", "192.0.2.1"), ("cloud", "169.254.169.254")] {
+        pod_of((&bed, name), false, at, port);
+        refused(&format!("/api/v1/namespaces/default/pods/{name}:{port}"), "address not allowed");
+    }
+    // A pod of the host's network that names another port, or says that it is elsewhere.
+    pod_at(&bed, "other-port", &own, 9);
+    refused(&format!("/api/v1/namespaces/default/pods/other-port:{port}"), "does not name it");
+    pod_at(&bed, "elsewhere", "192.0.2.1", port);
+    refused("/api/v1/namespaces/default/pods/elsewhere", "not the address of the pod's node");
+    // Endpoints that a person has written, with and without a node and a pod that are made up.
+    must(&bed, "POST", "/api/v1/namespaces/default/services", &json!({"metadata": {"name": "s"},
+        "spec": {"ports": [{"port": 80}]}}));
+    for (place, why) in [
+        (json!({ "ip": own }), "names no node"),
+        (json!({"ip": own, "nodeName": "n"}), "outside of the range"),
+        (json!({"ip": own, "nodeName": "n", "targetRef": {"kind": "Pod", "name": "other-port"}}), "does not name it"),
+        (json!({"ip": "192.0.2.1", "nodeName": "n", "targetRef": {"kind": "Pod", "name": "none"}}), "outside of"),
+    ] {
+        let subsets = json!([{"addresses": [place], "ports": [{"port": port}]}]);
+        let endpoints = json!({"metadata": {"name": "s"}, "subsets": subsets});
+        let path = "/api/v1/namespaces/default/endpoints/s";
+        send(&bed, "DELETE", path, &[], "");
+        must(&bed, "POST", "/api/v1/namespaces/default/endpoints", &endpoints);
+        refused("/api/v1/namespaces/default/services/s", why);
+    }
+    // A node: its agent alone, whatever its addresses are.
+    let addresses = json!([{"type": "InternalIP", "address": own}]);
+    must(&bed, "POST", "/api/v1/nodes", &json!({"metadata": {"name": "n"}, "status": {"addresses": addresses}}));
+    refused(&format!("/api/v1/nodes/n:{port}"), "nothing but its agent is asked");
+    assert!(far.is_left_alone());
 }
 
 /// Whatever an object says of its address, nobody is sent to this host's own loopback or to the wire's neighbours.

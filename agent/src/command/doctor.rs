@@ -33,8 +33,6 @@ pub struct Readings {
     pub manifest_dir: String,
     pub manifests_writable_by: Option<String>,
     pub manifest_problems: Vec<String>,
-    /// The address of a manifest page on another host.
-    pub manifest_page: Option<String>,
     /// Processes that a container may have.
     pub pids_max: Option<i64>,
     pub wall_ms: i64,
@@ -211,15 +209,6 @@ fn files(host: &Readings, all: &mut Vec<Finding>) {
             format!("{dir} can be written by {who}, who can start anything as root"),
             mend,
         ));
-    }
-    if let Some(page) = &host.manifest_page {
-        let mend = format!(
-            "files in {dir} instead; or a page at 127.0.0.1, to which ssh or WireGuard leads from the other host"
-        );
-        let says = format!(
-            "{page} is read over plain http: whoever answers there, or sits on the way, can start anything as root here"
-        );
-        all.push(Finding::warning("manifests", says, mend));
     }
     let mend = "coracle-agent check FILE says it again when it is mended";
     all.extend(host.manifest_problems.iter().map(|why| Finding::problem("manifests", why.clone(), mend)));

@@ -10,7 +10,6 @@ use coracle_http::{Method, StatusCode};
 use super::doctor::{HostPort, Readings};
 use super::{check, look};
 use crate::config::Config;
-use crate::desired::page::Page;
 use crate::facts::clock::wall_ms;
 use crate::facts::desired::Desired;
 use crate::facts::engine::SeenContainer;
@@ -51,7 +50,6 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
         manifest_dir: config.manifest_dir.clone(),
         manifests_writable_by: private::writers(manifests),
         manifest_problems: remarks.iter().filter(|remark| !remark.warning).map(check::Remark::line).collect(),
-        manifest_page: config.manifest_url.as_ref().filter(|page| !page.is_of_this_host()).map(Page::to_string),
         pids_max: config.pids_max,
         wall_ms: wall_ms(),
         listen: config.listen,

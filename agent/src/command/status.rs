@@ -19,7 +19,8 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
             .flatten()
             .map(|one| pressure(&text(&one["type"]), &text(&one["message"]))),
     );
-    let sentences = ["left", "unkept"].into_iter().flat_map(|list| node[list].as_array().into_iter().flatten());
+    let lists = ["left", "unkept", "refused"].into_iter();
+    let sentences = lists.flat_map(|list| node[list].as_array().into_iter().flatten());
     problems.extend(sentences.map(&text));
     let former = node["formerNames"].as_array().into_iter().flatten();
     problems.extend(former.map(|name| former_name(&text(&node["name"]), &text(name))));
@@ -159,9 +160,11 @@ mod tests {
     #[test]
     fn what_cannot_be_removed() {
         let left = "the volumes of pod d/p: remove /x: /x/in is mounted, and stays: unmount it (umount)";
-        let node = json!({"name": "n1", "left": [left], "unkept": ["/d/ended.json: cannot write x: no space"]});
+        let node = json!({"name": "n1", "left": [left], "unkept": ["/d/ended.json: cannot write x: no space"],
+            "refused": ["the master refuses to watch x: no"]});
         let report = report(&node, None, &json!({"items": []}), &[]);
         assert!(report.lines.iter().any(|line| line.contains("cannot write x: no space")), "{:?}", report.lines);
+        assert!(report.lines.iter().any(|line| line.contains("refuses to watch x")), "{:?}", report.lines);
         assert!(!report.well && report.lines.iter().any(|line| line.contains(left)), "{:?}", report.lines);
     }
 

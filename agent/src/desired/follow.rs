@@ -5,16 +5,20 @@
 use std::time::Duration;
 
 use coracle_http::Method;
-use coracle_http::client::{CallError, Client};
+use coracle_http::client::{CallError, Client, Reply};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+
+use super::refusals::{NotedRefusal, Refusals, refusal};
 
 /// The server ends a watch after this, so a watch that hangs does not hang for ever.
 const WATCH_S: u64 = 300;
 const WATCH_GRACE_S: u64 = 30;
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(10);
+/// Between two requests that are refused: whoever grants the right does not wait long.
+const REFUSED_RETRY: Duration = Duration::from_secs(60);
 
 /// A message of the master's watch.
 #[derive(Debug)]
@@ -27,13 +31,31 @@ pub enum News {
     },
 }
 
-/// Why the master could not be heard; said once for each outage, by whoever says it first.
+/// Why the master could not be heard; said once for each outage, by whoever says it first. A refusal is no silence.
 #[derive(Clone, Default)]
 pub struct Voice {
     silent: std::sync::Arc<watch::Sender<bool>>,
+    refusals: Refusals,
+}
+
+/// Why there is no answer.
+enum Unheard {
+    Silent(String),
+    /// The master answers, and refuses.
+    Refused(String),
+}
+
+impl From<String> for Unheard {
+    fn from(why: String) -> Unheard {
+        Unheard::Silent(why)
+    }
 }
 
 impl Voice {
+    pub fn new(refusals: Refusals) -> Voice {
+        Voice { refusals, ..Voice::default() }
+    }
+
     /// Whether the master is silent.
     pub fn watch(&self) -> watch::Receiver<bool> {
         self.silent.subscribe()
@@ -62,29 +84,45 @@ pub async fn follow(
     mut tell: impl AsyncFnMut(News) -> bool,
 ) {
     let mut retry = RETRY;
+    let noted = voice.refusals.of(watching(path, selector));
     loop {
-        match round(client, voice, path, selector, &mut tell).await {
+        match round((client, voice), path, selector, &noted, &mut tell).await {
             Ok(()) => retry = RETRY,
-            Err(why) => {
+            Err(Unheard::Silent(why)) => {
                 voice.lost(client, &why);
                 sleep(retry).await;
                 retry = (retry * 2).min(RETRY_MAX);
+            }
+            Err(Unheard::Refused(why)) => {
+                voice.heard(client);
+                noted.put(Some(why));
+                sleep(REFUSED_RETRY).await;
             }
         }
     }
 }
 
+/// `watch /api/v1/nodes (metadata.name=n1)`
+fn watching(path: &str, selector: &str) -> String {
+    match selector.strip_prefix("fieldSelector=") {
+        Some(fields) => format!("watch {path} ({})", fields.replace("%3D", "=")),
+        None => format!("watch {path}"),
+    }
+}
+
 /// One list request, then watch requests from its revision on. Ok: list again at once.
 async fn round(
-    client: &Client,
-    voice: &Voice,
+    (client, voice): (&Client, &Voice),
     path: &str,
     selector: &str,
+    noted: &NotedRefusal,
     tell: &mut impl AsyncFnMut(News) -> bool,
-) -> Result<(), String> {
-    let mut list = get(client, &format!("{path}?{selector}")).await?;
+) -> Result<(), Unheard> {
+    let mut list = ask(client, &format!("{path}?{selector}")).await?;
     let mut revision = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-    let Value::Array(items) = list["items"].take() else { return Err(format!("{path}: the answer is not a list")) };
+    let Value::Array(items) = list["items"].take() else {
+        return Err(format!("{path}: the answer is not a list").into());
+    };
     // It would be held for as long as the watch goes on.
     drop(list);
     voice.heard(client);
@@ -99,13 +137,15 @@ async fn round(
         let mut lines = match client.stream(&url).await {
             Ok(lines) => lines,
             Err(CallError::Refused(_, reply)) if reply.status.as_u16() == 410 => return Ok(()),
-            Err(error) => return Err(error.to_string()),
+            Err(CallError::Refused(_, reply)) if refusal(&reply).is_some() => return Err(unheard(path, &reply)),
+            Err(error) => return Err(error.to_string().into()),
         };
         voice.heard(client);
+        noted.put(None);
         loop {
             let line = match timeout(Duration::from_secs(WATCH_S + WATCH_GRACE_S), lines.next()).await {
-                Err(_) => return Err("its watch is silent".to_owned()),
-                Ok(Err(error)) => return Err(error.to_string()),
+                Err(_) => return Err("its watch is silent".to_owned().into()),
+                Ok(Err(error)) => return Err(error.to_string().into()),
                 Ok(Ok(None)) => break,
                 Ok(Ok(Some(line))) => line,
             };
@@ -120,7 +160,10 @@ async fn round(
                     continue;
                 }
                 Some("ERROR") if object["code"] == 410 => return Ok(()),
-                _ => return Err(format!("{path}: {}", object["message"].as_str().unwrap_or("an event that is none"))),
+                _ => {
+                    let why = object["message"].as_str().unwrap_or("an event that is none");
+                    return Err(format!("{path}: {why}").into());
+                }
             };
             take_revision(&mut revision, &object);
             if !tell(News::Event { gone, object }).await {
@@ -138,11 +181,30 @@ fn take_revision(revision: &mut String, object: &Value) {
     }
 }
 
-/// A document, or why there is none.
-pub async fn get(client: &Client, path: &str) -> Result<Value, String> {
+/// A document, or why there is none. A refusal is noted.
+pub async fn get((client, voice): (&Client, &Voice), path: &str) -> Result<Value, String> {
+    let asked = ask(client, path).await;
+    let refused = match &asked {
+        Err(Unheard::Refused(why)) => Some(why.clone()),
+        _ => None,
+    };
+    if refused.is_some() || asked.is_ok() {
+        voice.refusals.note(&format!("read {path}"), refused);
+    }
+    asked.map_err(|(Unheard::Silent(why) | Unheard::Refused(why))| why)
+}
+
+async fn ask(client: &Client, path: &str) -> Result<Value, Unheard> {
     let reply = client.call(Method::GET, path, None).await.map_err(|error| error.to_string())?;
     if !reply.status.is_success() {
-        return Err(format!("{path}: {}", reply.status));
+        return Err(unheard(path, &reply));
     }
-    serde_json::from_slice(&reply.body).map_err(|error| format!("{path}: {error}"))
+    serde_json::from_slice(&reply.body).map_err(|error| format!("{path}: {error}").into())
+}
+
+fn unheard(path: &str, reply: &Reply) -> Unheard {
+    match refusal(reply) {
+        Some(why) => Unheard::Refused(why),
+        None => Unheard::Silent(format!("{path}: {}", reply.status)),
+    }
 }

@@ -14,6 +14,7 @@ use super::follow::Voice;
 use super::master::{self, FollowFacts};
 use super::objects::door;
 use super::objects::kept::Kept;
+use super::refusals::Refusals;
 use super::unkept::Unkept;
 use super::watched::{ViewShelves, WATCHED};
 use crate::facts::shown::Shown;
@@ -25,9 +26,9 @@ pub async fn run(
     about: FollowFacts,
     shown: watch::Receiver<Arc<Shown>>,
     view: ViewWriter,
-    unkept: Unkept,
+    (unkept, refusals): (Unkept, Refusals),
 ) {
-    let voice = Voice::default();
+    let voice = Voice::new(refusals);
     let shelves = ViewShelves::new(view.clone());
     let kept = Kept::open(&about.data_dir, about.secrets_on_disk, unkept.clone());
     let watches = WATCHED.iter().map(|row| row.follow(&client, &voice, &about.node_name, &shelves));

@@ -57,7 +57,7 @@ pub(super) async fn run(
     unkept: &Unkept,
 ) {
     let FollowFacts { node_name, machine_id, data_dir, .. } = about;
-    let pods = RefCell::new(Pods::open(client, data_dir, shown, (view, unkept), node_name));
+    let pods = RefCell::new(Pods::open((client, voice), data_dir, shown, (view, unkept), node_name));
     pods.borrow_mut().publish();
     let former: Vec<String> = pods.borrow().assigned.former().iter().cloned().collect();
     let forget_former = async |name: &str| {
@@ -111,6 +111,7 @@ fn forget(gone: &mut UidSet, shown: &Shown) {
 /// The pods of this node, over outages and changes of the master.
 struct Pods<'a> {
     client: &'a Client,
+    voice: &'a Voice,
     shown: watch::Receiver<Arc<Shown>>,
     view: &'a ViewWriter,
     node_name: &'a str,
@@ -124,7 +125,7 @@ struct Pods<'a> {
 
 impl<'a> Pods<'a> {
     fn open(
-        client: &'a Client,
+        (client, voice): (&'a Client, &'a Voice),
         data_dir: &str,
         shown: watch::Receiver<Arc<Shown>>,
         (view, unkept): (&'a ViewWriter, &Unkept),
@@ -141,7 +142,7 @@ impl<'a> Pods<'a> {
             );
         }
         let (unkept, heard) = (unkept.clone(), MasterPods::default());
-        Pods { client, shown, view, node_name, last, unkept, assigned, heard, foreign: None }
+        Pods { client, voice, shown, view, node_name, last, unkept, assigned, heard, foreign: None }
     }
 
     fn forget_former(&mut self, name: &str) {
@@ -169,10 +170,10 @@ impl<'a> Pods<'a> {
 
     /// False: whose list this is could not be told, so it says nothing about ends.
     async fn listed(&mut self, list: Vec<Value>) -> bool {
-        let Some(cluster) = cluster_of(self.client).await else { return false };
+        let Some(cluster) = cluster_of((self.client, self.voice)).await else { return false };
         self.meet(&cluster);
         // The node is read before the pods: a pod may depend on labels, taints and resources of the node.
-        if let Ok(node) = get(self.client, &format!("/api/v1/nodes/{}", self.node_name)).await {
+        if let Ok(node) = get((self.client, self.voice), &format!("/api/v1/nodes/{}", self.node_name)).await {
             take_node(self.view, News::Listed(vec![node]));
         }
         self.heard = MasterPods { pods: BTreeMap::new(), listed: true };
@@ -248,7 +249,7 @@ impl<'a> Pods<'a> {
             }
         }
         // The answers count only if the same cluster still answers.
-        if !ended.is_empty() && cluster_of(self.client).await.as_deref() == Some(cluster) {
+        if !ended.is_empty() && cluster_of((self.client, self.voice)).await.as_deref() == Some(cluster) {
             for uid in ended {
                 self.end(&uid);
             }

@@ -18,6 +18,7 @@ pub mod manifest;
 pub mod master;
 pub mod objects;
 pub mod page;
+pub mod refusals;
 mod shelf;
 pub mod together;
 pub mod unkept;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::{fmt, fs};
 
 use coracle_http::client::{Client, Target};
-use coracle_http::{HeaderMap, header};
+use coracle_http::{Clock, HeaderMap, TlsTarget, TlsTrust, header};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -31,41 +31,66 @@ pub struct Page {
     pub path: String,
 }
 
-impl FromStr for Page {
+/// The address of a page, taken apart.
+#[derive(Debug, PartialEq)]
+pub struct PageAddress {
+    pub secure: bool,
+    /// With brackets where it is one of IPv6.
+    pub host: String,
+    pub port: u16,
+    pub path: String,
+}
+
+impl FromStr for PageAddress {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Page, String> {
-        if text.starts_with("https://") {
-            return Err(format!(
-                "{text:?}: https is not supported, for whom it comes from could not be verified: use \
-                 http://HOST:PORT/PATH"
-            ));
-        }
-        let rest = text.strip_prefix("http://").ok_or_else(|| format!("{text:?} is not http://HOST:PORT/PATH"))?;
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let whole = if authority.rsplit(']').next().is_some_and(|rest| rest.contains(':')) {
-            authority.to_owned()
-        } else {
-            format!("{authority}:80")
+    fn from_str(text: &str) -> Result<PageAddress, String> {
+        let bad = || format!("{text:?} is neither https://HOST:PORT/PATH nor http://HOST:PORT/PATH");
+        let (scheme, rest) = text.split_once("://").ok_or_else(bad)?;
+        let (secure, usual) = match scheme {
+            "https" => (true, 443),
+            "http" => (false, 80),
+            _ => return Err(bad()),
         };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let has_port = authority.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
+        let whole = if has_port { authority.to_owned() } else { format!("{authority}:{usual}") };
         let target = format!("http://{whole}").parse::<Target>().map_err(|error| error.to_string())?;
+        let Target::Tcp { host, port } = target else { return Err(bad()) };
         if path.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(format!("{text:?}: what is no letter of an address is written as %20"));
         }
-        Ok(Page { target, path: if path.is_empty() { "/".to_owned() } else { path.to_owned() } })
+        Ok(PageAddress { secure, host, port, path: if path.is_empty() { "/".to_owned() } else { path.to_owned() } })
+    }
+}
+
+impl PageAddress {
+    /// The page, if nobody on the way can answer in the place of its server: whoever does is root on this host.
+    /// `authorities`: the certificates, in PEM, of which one has signed the server's.
+    pub fn page(self, authorities: impl FnOnce() -> Result<Vec<u8>, String>, clock: Clock) -> Result<Page, String> {
+        let PageAddress { secure, host, port, path } = self;
+        let target = match secure {
+            false => Target::Tcp { host, port },
+            true => {
+                let pem = authorities()?;
+                let trust = TlsTrust { ca_pem: &pem, server_name: None, certificate: None, token_file: None, clock };
+                let target = TlsTarget::new(&host, port, trust).map_err(|error| error.to_string())?;
+                Target::Tls(Box::new(target))
+            }
+        };
+        match target.is_safe() {
+            true => Ok(Page { target, path }),
+            false => Err(format!(
+                "{target} is another host, and over plain http whoever answers in its place is root here: use https:// \
+                 (manifest-ca names the authority), or a loopback address to which ssh or WireGuard leads"
+            )),
+        }
     }
 }
 
 impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.target, self.path)
-    }
-}
-
-impl Page {
-    /// The connection does not leave this host: no attacker can change the page on the way.
-    pub fn is_of_this_host(&self) -> bool {
-        self.target.is_safe()
     }
 }
 
@@ -152,22 +177,30 @@ fn keep(place: &Path, bytes: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
+    fn page(text: &str) -> Result<Page, String> {
+        let none = || Err("no authority".to_owned());
+        text.parse::<PageAddress>().and_then(|address| address.page(none, Arc::new(|| Duration::ZERO)))
+    }
+
     #[test]
     fn addresses() {
-        let check = |text: &str, expected: &str| {
-            assert_eq!(text.parse::<Page>().map(|page| page.to_string()), Ok(expected.to_owned()))
-        };
-        check("http://box:8000/pods/a.yaml?x=1", "http://box:8000/pods/a.yaml?x=1");
-        check("http://box", "http://box:80/");
+        let check =
+            |text: &str, expected: &str| assert_eq!(page(text).map(|page| page.to_string()), Ok(expected.to_owned()));
+        check("http://127.0.0.1:8000/pods/a.yaml?x=1", "http://127.0.0.1:8000/pods/a.yaml?x=1");
+        check("http://localhost", "http://localhost:80/");
         check("http://[::1]/m", "http://[::1]:80/m");
-        let here = |text: &str| text.parse::<Page>().is_ok_and(|page| page.is_of_this_host());
-        assert!(here("http://127.0.0.1/m") && here("http://[::1]:8000/m") && here("http://localhost/m"));
-        assert!(!here("http://box/m") && !here("http://127.0.0.1.example/m"));
-        for bad in ["https://box/m", "ftp://box/m", "box/m", "http:///m", "http://a@b/m", "http://box/a b"] {
-            assert!(bad.parse::<Page>().is_err(), "{bad}");
+        for far in ["http://box/m", "http://127.0.0.1.example/m", "http://192.0.2.1:8000/m"] {
+            assert!(page(far).is_err_and(|why| why.contains("whoever answers in its place is root here")), "{far}");
+        }
+        assert_eq!(page("https://box/m"), Err("no authority".to_owned()));
+        let secure = "https://box/m".parse::<PageAddress>().unwrap();
+        assert_eq!((secure.host.as_str(), secure.port, secure.path.as_str()), ("box", 443, "/m"));
+        for bad in ["ftp://box/m", "box/m", "http:///m", "http://a@b/m", "http://localhost/a b", "unix:///a"] {
+            assert!(page(bad).is_err(), "{bad}");
         }
     }
 

@@ -74,7 +74,7 @@ impl Watched {
         follow(client, voice, self.path, &selector, async |news| {
             // An event is of the cluster that was listed.
             let cluster = match &news {
-                News::Listed(_) if self.of_cluster => match cluster_of(client).await {
+                News::Listed(_) if self.of_cluster => match cluster_of((client, voice)).await {
                     Some(cluster) => Some(cluster),
                     None => return false,
                 },
@@ -149,8 +149,8 @@ fn take_volumes(view: &ViewWriter, news: News) {
 }
 
 /// The uid of namespace kube-system; None if it cannot be told now.
-pub(super) async fn cluster_of(client: &Client) -> Option<String> {
-    let namespace = get(client, "/api/v1/namespaces/kube-system").await.ok()?;
+pub(super) async fn cluster_of(asking: (&Client, &Voice)) -> Option<String> {
+    let namespace = get(asking, "/api/v1/namespaces/kube-system").await.ok()?;
     Some(text(&namespace, "uid")).filter(|uid| !uid.is_empty())
 }
 

@@ -124,6 +124,7 @@ fn node(view: &View) -> Answer {
         "os": host.os_image, "kernel": host.kernel, "cpus": host.cpus, "memoryBytes": host.memory_bytes,
         "diskBytes": host.disk_bytes, "formerNames": shown.desired.former,
         "conditions": short_of(&shown), "left": shown.world.memory.left(), "unkept": view.unkept.texts(),
+        "refused": view.refusals.texts(),
     });
     Answer::json(StatusCode::OK, about.to_string())
 }

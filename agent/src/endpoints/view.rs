@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::desired::refusals::Refusals;
 use crate::desired::unkept::Unkept;
 use crate::facts::pod_cidr::PodCidr;
 use crate::facts::shown::Shown;
@@ -29,6 +30,8 @@ pub struct View {
     pub last: Arc<LastReadings>,
     /// Files of the agent's own that could not be written.
     pub unkept: Unkept,
+    /// Requests that the master refuses.
+    pub refusals: Refusals,
     /// The range of the pods' addresses.
     pub pods: PodCidr,
     /// What came of probes.
@@ -41,7 +44,7 @@ impl View {
         docker: Arc<Docker>,
         config: &Config,
         (host, pods): (Host, PodCidr),
-        unkept: Unkept,
+        (unkept, refusals): (Unkept, Refusals),
     ) -> View {
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
         let (last, tallies) = (Arc::default(), Arc::default());
@@ -55,6 +58,7 @@ impl View {
             host,
             last,
             unkept,
+            refusals,
             pods,
             tallies,
         }

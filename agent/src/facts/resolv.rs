@@ -4,8 +4,10 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use coracle_api::annotations::CLUSTER_DOMAIN;
 use coracle_api::pod::PodSpec;
 use coracle_api::service::Service;
+use coracle_api::strategy::is_subdomain;
 
 /// As many as resolvers look at, and as Kubernetes lets through.
 const SERVERS_MAX: usize = 3;
@@ -16,6 +18,9 @@ const SEARCH_BYTES_MAX: usize = 253;
 
 /// The tenth address of a master's default service range.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
+
+/// The usual domain of clusters.
+const DOMAIN: &str = "cluster.local";
 
 /// The content of a resolv.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +40,8 @@ pub struct ClusterDns {
 /// The configuration of the cluster's DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterNames {
-    pub domain: String,
+    /// Asked for by a flag.
+    domain: Option<String>,
     /// Asked for by a flag.
     address: Option<IpAddr>,
     /// Whether this host belongs to a cluster: without one its pods' names resolve as on the host.
@@ -43,8 +49,17 @@ pub struct ClusterNames {
 }
 
 impl ClusterNames {
-    pub fn new(domain: String, address: Option<IpAddr>, of_cluster: bool) -> ClusterNames {
+    pub fn new(domain: Option<String>, address: Option<IpAddr>, of_cluster: bool) -> ClusterNames {
         ClusterNames { domain, address, of_cluster }
+    }
+
+    /// The configured domain, else the domain that the master says on service `kubernetes`, else the usual one.
+    pub fn domain(&self, services: &[Arc<Service>]) -> String {
+        let own =
+            |service: &&Arc<Service>| service.metadata.namespace == "default" && service.metadata.name == "kubernetes";
+        let heard = || services.iter().find(own)?.metadata.annotations.get(CLUSTER_DOMAIN).cloned();
+        let domain = self.domain.clone().or_else(|| heard().filter(|domain| is_subdomain(domain)));
+        domain.unwrap_or_else(|| DOMAIN.to_owned())
     }
 
     /// The configured DNS address, else the address of the service `kube-dns`. Before the service is known, the usual
@@ -59,7 +74,7 @@ impl ClusterNames {
             None if self.of_cluster => heard().unwrap_or(IpAddr::V4(ADDRESS)),
             None => return None,
         };
-        Some(ClusterDns { address, domain: self.domain.clone() })
+        Some(ClusterDns { address, domain: self.domain(services) })
     }
 }
 

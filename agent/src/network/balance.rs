@@ -25,7 +25,7 @@ use crate::network::health_ports::{self, HealthPorts};
 use crate::network::heed::sockets;
 use crate::network::known_ends::as_they_are;
 use crate::network::pod_network::plug;
-use crate::network::services::group::grouped;
+use crate::network::services::group::{Group, grouped};
 use crate::network::services::outer::{OuterPort, asked_here, taken};
 use crate::network::services::{self, KernelRules, Pieces, RuleHost};
 
@@ -70,6 +70,23 @@ impl Taken {
     }
 }
 
+/// What is known of names.
+#[derive(Default)]
+struct Names {
+    domain: String,
+    entries: Entries,
+}
+
+impl Names {
+    /// None: every name still has the same records. In another domain every name is another one.
+    fn changed(&mut self, domain: String, groups: &[Group]) -> Option<Zone> {
+        if domain != self.domain {
+            *self = Names { domain, entries: Entries::default() };
+        }
+        Zone::changed(&self.domain, groups, &mut self.entries)
+    }
+}
+
 /// Ends with its sources. A service that does not get all it asks for is told once.
 pub async fn run(
     mut network: ViewPart<ClusterServices>,
@@ -80,7 +97,7 @@ pub async fn run(
 ) {
     let BalancedHost { names: dns, mut here, mut address, mut pods } = host;
     let (mut said, mut taken) = (BTreeSet::new(), Taken::default());
-    let (mut pieces, mut entries) = (Pieces::default(), Entries::default());
+    let (mut pieces, mut names) = (Pieces::default(), Names::default());
     loop {
         let last = network.now();
         let old = last.as_ref().is_some_and(|last| !last.heard);
@@ -98,7 +115,7 @@ pub async fn run(
             taken.look(&network.services);
             let node: Option<IpAddr> = address.borrow_and_update().parse().ok();
             here.outer.look(&network.services, served, node, taken.found.clone());
-            let zone = Zone::changed(&dns.domain, &groups, &mut entries).map(Arc::new);
+            let zone = names.changed(dns.domain(&network.services), &groups).map(Arc::new);
             servers.names.send_if_modified(|was| {
                 let differs = zone.is_some() || was.address != served;
                 if differs {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
+use crate::desired::refusals::{Refusals, refusal};
 use crate::facts::clock::now;
 use crate::facts::desired::Desired;
 use crate::facts::happening::{Happening, Subject};
@@ -85,7 +86,7 @@ type Shares = BTreeMap<String, (u32, i64)>;
 
 /// Never ends while somebody can send.
 pub async fn run(
-    client: Client,
+    (client, refusals): (Client, Refusals),
     node_name: &str,
     mut happenings: mpsc::Receiver<Happening>,
     shown: watch::Receiver<Arc<Shown>>,
@@ -131,6 +132,9 @@ pub async fn run(
         } else {
             client.call(Method::PUT, &format!("{path}/{name}"), Some(event.to_string().into())).await
         };
+        if let Ok(reply) = &outcome {
+            refusals.note(&format!("write events in namespace {}", happening.namespace), refusal(reply));
+        }
         match outcome {
             Ok(reply) if reply.status.is_success() => {
                 silent = false;

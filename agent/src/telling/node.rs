@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::facts::pod_cidr::PodCidr;
+use crate::facts::shown::Shown;
 use crate::facts::strain::Short;
 use crate::facts::world::Devices;
 use crate::host::machine::Host;
@@ -59,6 +60,12 @@ pub fn conditions(trouble: Option<&str>, short: &BTreeSet<Short>) -> Vec<Conditi
         condition("PIDPressure", pids, ["KubeletHasInsufficientPID", "KubeletHasSufficientPID"], says(pids_text)),
         condition("Ready", trouble.is_none(), ["KubeletReady", "KubeletNotReady"], ready),
     ]
+}
+
+/// The conditions of this node as it is shown.
+pub fn own_conditions(shown: &Shown) -> Vec<Condition> {
+    let trouble = shown.engine_trouble.as_ref().map(|(text, _)| text.as_str());
+    conditions(trouble, &shown.world.strain.short)
 }
 
 /// Whole pages are whole mebibytes, but for the smallest ones of some machines.

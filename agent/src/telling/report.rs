@@ -27,6 +27,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use self::mirror::{is_contradicted, mirror, owned};
 pub use self::said::pod_status;
 use self::said::{agrees, follows};
+use crate::desired::refusals::{Refusals, refusal, words};
 use crate::facts::clock::now;
 use crate::facts::heard::MasterPods;
 use crate::facts::naming::{CONFIG_FILE, Source, Tag, mirror_name, mirrored_name};
@@ -35,7 +36,7 @@ use crate::facts::view::ViewPart;
 use crate::facts::wanted::Wanted;
 use crate::running::probe::carried_over;
 use crate::status::is_final;
-use crate::telling::node::{Condition, NodeFacts, conditions, node_document, node_status};
+use crate::telling::node::{Condition, NodeFacts, node_document, node_status, own_conditions};
 
 /// Between two heartbeats; the master calls a node lost after several.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -46,6 +47,7 @@ const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 
 struct Report {
     client: Client,
+    refusals: Refusals,
     about: NodeFacts,
     registered: bool,
     /// Of the Node, as the master said it last.
@@ -69,13 +71,14 @@ pub enum Call {
 
 /// Never ends.
 pub async fn run(
-    client: Client,
+    (client, refusals): (Client, Refusals),
     about: NodeFacts,
     mut shown: watch::Receiver<Arc<Shown>>,
     mut heard: ViewPart<MasterPods>,
 ) {
     let mut report = Report {
         client,
+        refusals,
         about,
         registered: false,
         node_uid: String::new(),
@@ -127,11 +130,16 @@ impl Report {
         }
         let path = format!("/api/v1/nodes/{}/status", self.about.name);
         let Some(reply) = self.patch(&path, STRATEGIC_PATCH, &node_status(&document)).await else { return };
+        self.note_node(&reply);
         self.learn_uid(&reply);
         if reply.status.as_u16() == 404 {
             // The master is new or was emptied: the node must be registered again.
             self.registered = self.register(&document).await;
         }
+    }
+
+    fn note_node(&self, reply: &Reply) {
+        self.refusals.note(&format!("report node {}", self.about.name), refusal(reply));
     }
 
     fn learn_uid(&mut self, reply: &Reply) {
@@ -148,6 +156,7 @@ impl Report {
         if code == 409 {
             return self.meet_own(document).await;
         }
+        self.note_node(&reply);
         if !reply.status.is_success() {
             self.say_once(format!("register node {name}: {}", words(&reply)));
             return false;
@@ -174,13 +183,16 @@ impl Report {
         }
         if node != before {
             let Some(reply) = self.call(Method::PUT, &path, Some(&node)).await else { return false };
+            self.note_node(&reply);
             if !reply.status.is_success() {
                 self.say_once(format!("update node {}: {}", self.about.name, words(&reply)));
                 return false;
             }
         }
-        let reply = self.patch(&format!("{path}/status"), STRATEGIC_PATCH, &node_status(&document)).await;
-        reply.is_some_and(|reply| reply.status.is_success())
+        let path = format!("{path}/status");
+        let Some(reply) = self.patch(&path, STRATEGIC_PATCH, &node_status(&document)).await else { return false };
+        self.note_node(&reply);
+        reply.status.is_success()
     }
 
     /// An agent that started again was as it is all the time, if the node says so.
@@ -202,6 +214,7 @@ impl Report {
         if !carried_over(shown, heard, &shown.world.verdicts).is_empty() {
             return;
         }
+        let mut refused = None;
         for call in calls(shown, heard, &self.about.name, &self.sent) {
             let reply = match &call {
                 Call::Status { uid, namespace, name, status, patch } => {
@@ -226,6 +239,7 @@ impl Report {
                 }
             };
             let Some(reply) = reply else { return };
+            refused = refused.or(refusal(&reply));
             // 404 and 409 mean that the pod was replaced or removed; the watch will show the new state.
             let expected = !matches!(call, Call::Mirror { .. }) && matches!(reply.status.as_u16(), 404 | 409);
             if !reply.status.is_success() && !expected {
@@ -237,6 +251,7 @@ impl Report {
                 self.say_once(format!("{what} pod {namespace}/{name}: {}", words(&reply)));
             }
         }
+        self.refusals.note("report pods", refused);
     }
 
     /// None: the master could not be asked; the followers say so.
@@ -261,17 +276,6 @@ impl Report {
 
 fn answered(path: &str, reply: Result<Reply, CallError>) -> Option<Reply> {
     reply.map_err(|error| log::debug!("{path}: {error}")).ok()
-}
-
-fn own_conditions(shown: &Shown) -> Vec<Condition> {
-    let trouble = shown.engine_trouble.as_ref().map(|(text, _)| text.as_str());
-    conditions(trouble, &shown.world.strain.short)
-}
-
-/// The message of a Status, or the code.
-fn words(reply: &Reply) -> String {
-    let status: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    status["message"].as_str().map_or_else(|| reply.status.to_string(), str::to_owned)
 }
 
 /// All requests to the master for the present state. Pure. `sent`, by uid: the sent status, and the status that the

@@ -3,7 +3,8 @@
 //!
 //! A token bound to a pod that exists is valid whatever the clock says: hosts without a battery run pods, too.
 
-use crate::cluster_keys::token::{Bound, Claims, ISSUER, LEEWAY_S, LegacyClaims, Verified, groups_of, user_of};
+use crate::cluster_keys::issuer::Issuer;
+use crate::cluster_keys::token::{Bound, Claims, LEEWAY_S, LegacyClaims, Verified, groups_of, user_of};
 use crate::store::Stored;
 use coracle_api::meta::{Key, ObjectMeta, Resource, Time};
 use coracle_http::Identity;
@@ -73,11 +74,11 @@ pub fn check(verified: &Verified, hash: &[u8; 32], now: Time, look: Look<'_>) ->
 
 fn check_bound(claims: &Claims, now: Time, look: Look<'_>) -> Result<(), String> {
     let bearer = &claims.bearer;
-    if claims.iss != ISSUER || claims.sub != bearer.user() {
+    if !Issuer::is_one(&claims.iss) || claims.sub != bearer.user() {
         return Err("sub claim is invalid".to_owned());
     }
     // A pod may ask this cluster at any clock. A token of the pod for another audience ends at its `exp`.
-    let is_of_a_pod = bearer.pod.is_some() && claims.aud.iter().all(|audience| audience == ISSUER);
+    let is_of_a_pod = bearer.pod.is_some() && claims.aud.iter().all(|audience| Issuer::is_one(audience));
     if !is_of_a_pod {
         claims.check_time(now)?;
     }
@@ -189,7 +190,9 @@ mod tests {
     fn claims(pod: Option<Bound>, node: Option<Bound>, secret: Option<Bound>) -> Claims {
         let bearer =
             Bearer { namespace: "ns".into(), node, pod, secret, serviceaccount: bound("sa", "u"), warnafter: None };
-        Claims::new(bearer, vec![ISSUER.to_owned()], "id".into(), at(0), Life { seconds: 600, warn_after: None })
+        let issuer = Issuer::default();
+        let (audiences, life) = (vec![issuer.name().to_owned()], Life { seconds: 600, warn_after: None });
+        Claims::new(&issuer, bearer, audiences, "id".into(), (at(0), life))
     }
 
     /// Objects by `RESOURCE/NAME`, all of namespace ns but nodes.

@@ -7,6 +7,7 @@
 //!     certificate    the user and groups in a client certificate
 //!     bootstrap      tokens of Secrets, by which hosts join
 //!     files          tokens that commands have made
+//!     local_agent    the agent of this host, which shows nothing
 //!     remembered     signatures that were found good
 //!     credential     what stands behind an identity, for the end of open streams
 //!
@@ -17,11 +18,13 @@ mod bootstrap;
 mod certificate;
 mod credential;
 mod files;
+mod local_agent;
 mod presented;
 mod remembered;
 
 use crate::cluster_keys::ClusterKeys;
-use crate::cluster_keys::token::{ISSUER, Unverified};
+use crate::cluster_keys::issuer::Issuer;
+use crate::cluster_keys::token::Unverified;
 use crate::making::wall_clock;
 use crate::store::{Store, Stored};
 use coracle_api::meta::{Key, Time};
@@ -102,6 +105,15 @@ impl Authenticator {
         self.keys.as_ref().map_or_else(wall_clock, |keys| keys.now())
     }
 
+    /// Who issues the tokens of this cluster.
+    pub fn issuer(&self) -> Issuer {
+        self.keys.as_ref().map(|keys| keys.issuer().clone()).unwrap_or_default()
+    }
+
+    fn own_audience(&self) -> Vec<String> {
+        vec![self.issuer().name().to_owned()]
+    }
+
     /// For a port.
     pub fn identifying(self: &Arc<Authenticator>, without: WithoutCredentials) -> Identify {
         let authenticator = self.clone();
@@ -133,12 +145,16 @@ impl Authenticator {
         }
         let token = presented::token(sender.headers).map_err(|why| Refused::Because("a token", why.to_owned()))?;
         match (token, without) {
-            (Some(token), _) => self.token(&token, &own_audience()).map(|accepted| accepted.identity),
+            (Some(token), _) => self.token(&token, &self.own_audience()).map(|accepted| accepted.identity),
             // Whoever shows something else than a token is not taken for the administrator.
             (None, WithoutCredentials::Administrator) if sender.headers.contains_key(header::AUTHORIZATION) => {
                 Err(Refused::Because("Authorization", "the header holds no bearer token".to_owned()))
             }
-            (None, WithoutCredentials::Administrator) => Ok(self.administrator.clone()),
+            (None, WithoutCredentials::Administrator) => {
+                let agent = local_agent::identity(sender.headers);
+                let agent = agent.map_err(|why| Refused::Because("a node's name", why))?;
+                Ok(agent.map_or_else(|| self.administrator.clone(), Arc::new))
+            }
             (None, WithoutCredentials::Anonymous) => Ok(self.anonymous.clone()),
         }
     }
@@ -146,8 +162,8 @@ impl Authenticator {
     /// Whose a token is. `wanted`: the audiences, of which one must be the token's.
     pub fn token(&self, token: &str, wanted: &[String]) -> Result<Accepted, Refused> {
         let (hash, now) = (Sha256::digest(token).into(), self.now());
-        let here = wanted.iter().any(|audience| audience == ISSUER);
-        let accepted = |identity| Ok(Accepted { identity, audiences: own_audience() });
+        let here = wanted.iter().any(|audience| audience == self.issuer().name());
+        let accepted = |identity| Ok(Accepted { identity, audiences: self.own_audience() });
         // Whatever is known by itself is for this cluster alone.
         if here
             && let Some((id, secret)) = files::parts(token)
@@ -163,7 +179,7 @@ impl Authenticator {
         }
         let signed = self.signed(token, &hash)?;
         let because = |why| Refused::Because("a service account token", why);
-        let audiences = signed.verified.audiences(wanted).map_err(because)?;
+        let audiences = signed.verified.audiences(&self.issuer(), wanted).map_err(because)?;
         account::check(&signed.verified, &hash, now, &|key: &Key| self.look(key)).map_err(because)?;
         Ok(Accepted { identity: signed.identity.clone(), audiences })
     }
@@ -244,10 +260,6 @@ impl Authenticator {
         };
         log::warn!("{kind} from {from} is refused: {why}");
     }
-}
-
-fn own_audience() -> Vec<String> {
-    vec![ISSUER.to_owned()]
 }
 
 #[cfg(test)]

@@ -51,11 +51,17 @@ impl Bench {
     fn token(&self, seconds: i64) -> String {
         self.put("serviceaccounts", "ns", "sa", json!({"metadata": {"uid": "u"}}));
         self.put("pods", "ns", "p", json!({"metadata": {"uid": "up"}}));
+        self.token_of(self.keys.issuer(), seconds)
+    }
+
+    /// A token for this account and this pod.
+    fn token_of(&self, issuer: &Issuer, seconds: i64) -> String {
         let bound = |name: &str, uid: &str| Bound { name: name.into(), uid: uid.into() };
         let (pod, serviceaccount) = (Some(bound("p", "up")), bound("sa", "u"));
         let bearer = Bearer { namespace: "ns".into(), node: None, pod, secret: None, serviceaccount, warnafter: None };
         let life = Life { seconds, warn_after: None };
-        self.keys.token(&Claims::new(bearer, own_audience(), "id".into(), self.authenticator.now(), life))
+        let (now, audiences) = (self.authenticator.now(), vec![issuer.name().to_owned()]);
+        self.keys.token(&Claims::new(issuer, bearer, audiences, "id".into(), (now, life)))
     }
 
     /// The user of a request with this header, or the refusal.
@@ -73,7 +79,11 @@ impl Bench {
 
     /// The error of a TokenReview.
     fn review(&self, token: &str) -> String {
-        self.authenticator.token(token, &own_audience()).err().map(|why| why.to_string()).unwrap_or_default()
+        self.authenticator
+            .token(token, &self.authenticator.own_audience())
+            .err()
+            .map(|why| why.to_string())
+            .unwrap_or_default()
     }
 }
 
@@ -138,9 +148,13 @@ fn the_words_of_reviews() {
     let words = "[invalid bearer token, token audiences [\"https://kubernetes.default.svc.cluster.local\"] is invalid \
                  for the target audiences [\"vault\"]]";
     assert_eq!(elsewhere.as_deref(), Some(words));
-    let both = ["vault".to_owned(), ISSUER.to_owned()];
+    let both = ["vault".to_owned(), Issuer::default().name().to_owned()];
     let accepted = bench.authenticator.token(&token, &both).map(|accepted| accepted.audiences);
-    assert_eq!(accepted, Ok(own_audience()));
+    assert_eq!(accepted, Ok(bench.authenticator.own_audience()));
+    // Issued while the cluster had another domain.
+    let former = bench.token_of(&Issuer::of_domain("before.lan"), 600);
+    assert_eq!(bench.review(&former), "");
+    assert_eq!(bench.bearer(&former).map(|identity| identity.user.clone()), Ok("system:serviceaccount:ns:sa".into()));
 }
 
 #[test]

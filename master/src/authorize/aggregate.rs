@@ -33,6 +33,18 @@ pub fn gathered<'a, R: Fn() -> Value>(
     Some(all)
 }
 
+const JOINS: &str = "rbac.authorization.k8s.io/aggregate-to-";
+
+/// The roles of every cluster that gather the rules of a role by its labels.
+pub fn joined(role: &Value) -> impl Iterator<Item = &str> {
+    let labels = role["metadata"]["labels"].as_object().into_iter().flatten();
+    labels.filter_map(|(label, _)| label.strip_prefix(JOINS))
+}
+
+pub fn joins(role: &Value) -> bool {
+    joined(role).next().is_some()
+}
+
 /// Whether a role has exactly these rules.
 pub fn has_rules(role: &Value, rules: &[Value]) -> bool {
     role["rules"].as_array().map(Vec::as_slice).unwrap_or_default() == rules

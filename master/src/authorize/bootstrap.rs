@@ -10,6 +10,14 @@
 //!     Role NAMESPACE/NAME
 //!     ClusterRoleBinding NAME = KIND ROLE     a line a binding, its subjects below it
 //!       KIND NAME                             or ServiceAccount NAMESPACE NAME
+//!
+//! `coracle:node` is not of Kubernetes: what an agent does beside a kubelet, for the group of coracle's own agents.
+//!
+//!     nodes               the agent hears by a watch of each former name of its node when that node has gone
+//!     namespaces          the uid of kube-system tells one cluster from another
+//!     persistentvolumes   the agent removes directories of local volumes that are given up, and then its finalizer;
+//!                         NodeRestriction lets it change volumes of its own node alone
+//!     endpointslices      the agent balances services as kube-proxy does (services themselves any node may read)
 
 use super::aggregate::gathered;
 use super::rule::{Rule, uncovered};
@@ -45,6 +53,11 @@ pub enum Reconciled {
 /// The resources of all objects.
 pub fn resources() -> [Resource; 4] {
     super::rbac::resources()
+}
+
+pub fn cluster_roles() -> Resource {
+    let [_, of_cluster, _, _] = resources();
+    of_cluster
 }
 
 /// The resources of bindings.
@@ -229,7 +242,7 @@ mod tests {
         let all = objects();
         let count = |plural: &str| all.iter().filter(|one| one.resource.plural == plural).count();
         let counts = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"].map(count);
-        assert_eq!((counts, all.len()), ([70, 7, 50, 7], 134));
+        assert_eq!((counts, all.len()), ([71, 7, 51, 7], 136));
         let keys: BTreeSet<_> = all.iter().map(|one| (&one.resource, &one.namespace, &one.name)).collect();
         assert_eq!(keys.len(), all.len());
         let role = |reference: &Value, namespace: &str| {

@@ -9,6 +9,7 @@
 //!     stored          RBAC of the store's objects
 //!     node            what a node may do · node_pods: the pods of each node
 //!     bootstrap       the roles and bindings of every cluster
+//!     parts           the rights of the master's own parts
 
 pub mod aggregate;
 mod attributes;
@@ -16,6 +17,7 @@ pub mod bootstrap;
 mod chain;
 mod node;
 mod node_pods;
+mod parts;
 mod rbac;
 mod request_path;
 pub mod rule;
@@ -25,6 +27,7 @@ pub use attributes::Attributes;
 pub use chain::{Chain, MASTERS, Masters};
 pub use node::node_of;
 pub use node_pods::NodeAuthorizer;
+pub use parts::{OWN_PARTS, identity_of};
 pub use rbac::binding_id;
 pub use rule::Rule;
 pub use stored::Rbac;

@@ -31,6 +31,7 @@ use self::clock::HighWaterMark;
 use self::files::{KeyFolder, Stamp};
 use self::first_start::{draw, make_missing};
 use self::issued::{IssuedCertificate, IssuedList};
+use self::issuer::Issuer;
 use self::names::ServerNames;
 use self::revoked::RevokedList;
 use crate::commit::Registry;
@@ -64,6 +65,8 @@ pub struct KeyOptions {
     pub data_dir: PathBuf,
     /// The names of the server's certificate.
     pub names: ServerNames,
+    /// Who issues tokens.
+    pub issuer: Issuer,
     /// A certificate and a key of the keeper's own, in the place of those that the authority signs.
     pub server_files: Option<(PathBuf, PathBuf)>,
     /// More authorities for client certificates.
@@ -334,6 +337,16 @@ impl ClusterKeys {
     pub fn issued(&self) -> Result<IssuedList, String> {
         let text = self.folder.read(ISSUED)?.unwrap_or_default();
         IssuedList::parse(&text).map_err(|why| format!("{}: {why}", self.folder.path(ISSUED).display()))
+    }
+
+    /// Who issues the tokens of this cluster.
+    pub fn issuer(&self) -> &Issuer {
+        &self.options.issuer
+    }
+
+    /// The public keys that verify tokens.
+    pub fn verifying(&self) -> Vec<issuer::VerifyingCoordinates> {
+        self.accounts.public()
     }
 
     /// The folder of the keys, for the lists of tokens.

@@ -4,13 +4,12 @@
 //!     Claims         of a TokenRequest: with an end, and perhaps bound to a pod, a node or a Secret
 //!     LegacyClaims   of a Secret of type kubernetes.io/service-account-token: without an end
 
+use super::issuer::Issuer;
 use super::{ClusterKeys, from_url_safe, url_safe};
 use coracle_api::meta::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Who gives tokens out, and for whom they are when nobody says otherwise.
-pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// The issuer of tokens in Secrets, in the words of Kubernetes.
 pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 /// A token with one object's name is some hundred bytes; a much longer token is none of ours.
@@ -130,11 +129,17 @@ impl Bearer {
 }
 
 impl Claims {
-    pub fn new(mut bearer: Bearer, audiences: Vec<String>, id: String, now: Time, life: Life) -> Claims {
+    pub fn new(
+        issuer: &Issuer,
+        mut bearer: Bearer,
+        audiences: Vec<String>,
+        id: String,
+        (now, life): (Time, Life),
+    ) -> Claims {
         let now = now.seconds();
         bearer.warnafter = life.warn_after.map(|seconds| now.saturating_add(seconds));
         let (exp, sub) = (now.saturating_add(life.seconds), bearer.user());
-        Claims { aud: audiences, exp, iat: now, iss: ISSUER.to_owned(), jti: id, bearer, nbf: now, sub }
+        Claims { aud: audiences, exp, iat: now, iss: issuer.name().to_owned(), jti: id, bearer, nbf: now, sub }
     }
 
     /// Why the token counts for nothing at this time.
@@ -164,14 +169,17 @@ impl LegacyClaims {
 }
 
 impl Verified {
-    /// Those of the wanted audiences that the token is for. A token without audiences is for this cluster alone.
-    pub fn audiences(&self, wanted: &[String]) -> Result<Vec<String>, String> {
-        let own = [ISSUER.to_owned()];
+    /// Those of the wanted audiences that the token is for. A token without audiences is for this cluster alone. One
+    /// that is for this cluster by its domain of before is for this cluster.
+    pub fn audiences(&self, issuer: &Issuer, wanted: &[String]) -> Result<Vec<String>, String> {
+        let own = [issuer.name().to_owned()];
         let of = match self {
             Verified::Bound(claims) => claims.aud.as_slice(),
             Verified::Legacy(_) => &own,
         };
-        let for_both: Vec<String> = of.iter().filter(|one| wanted.contains(one)).cloned().collect();
+        let is_same = |one: &str, wanted: &str| one == wanted || wanted == issuer.name() && Issuer::is_one(one);
+        let both = of.iter().filter_map(|one| wanted.iter().find(|wanted| is_same(one, wanted)).cloned());
+        let for_both: Vec<String> = both.collect();
         if for_both.is_empty() {
             let (of, wanted) = (listed(of), listed(wanted));
             return Err(format!("token audiences {of} is invalid for the target audiences {wanted}"));
@@ -236,7 +244,7 @@ struct Parts<'t> {
 /// `None`: no token that this cluster could have signed.
 fn parts(token: &str) -> Option<Parts<'_>> {
     #[derive(Deserialize)]
-    struct Issuer {
+    struct IssuedBy {
         iss: String,
     }
     if token.len() > TOKEN_BYTES_MAX {
@@ -245,8 +253,8 @@ fn parts(token: &str) -> Option<Parts<'_>> {
     let (signed, signature) = token.rsplit_once('.')?;
     let (head, payload) = signed.split_once('.')?;
     let (head, payload) = (parsed(head)?, from_url_safe(payload)?);
-    let Issuer { iss } = serde_json::from_slice(&payload).ok()?;
-    let known = iss == ISSUER || iss == LEGACY_ISSUER;
+    let IssuedBy { iss } = serde_json::from_slice(&payload).ok()?;
+    let known = Issuer::is_one(&iss) || iss == LEGACY_ISSUER;
     known.then(|| Parts { head, signed, signature, legacy: iss == LEGACY_ISSUER, payload })
 }
 
@@ -288,7 +296,7 @@ mod tests {
             warnafter: None,
         };
         let life = Life { seconds: 600, warn_after: None };
-        Claims::new(bearer, vec!["a".into(), "b".into()], "id".into(), at(0), life)
+        Claims::new(&Issuer::default(), bearer, vec!["a".into(), "b".into()], "id".into(), (at(0), life))
     }
 
     #[test]
@@ -344,8 +352,10 @@ mod tests {
         });
         assert_eq!(shown, expected);
         let read = ours.claims(&token).expect("it is ours");
-        assert_eq!(read.audiences(&[ISSUER.to_owned()]), Ok(vec![ISSUER.to_owned()]));
-        assert!(read.audiences(&["other".to_owned()]).is_err());
+        let issuer = Issuer::default();
+        let own = vec![issuer.name().to_owned()];
+        assert_eq!(read.audiences(&issuer, &own), Ok(own.clone()));
+        assert!(read.audiences(&issuer, &["other".to_owned()]).is_err());
         assert_eq!(read, Verified::Legacy(claims));
     }
 
@@ -360,7 +370,7 @@ mod tests {
             ("a.b.c".to_owned(), Err(Unverified::Foreign)),
             (sealed(json!({"iss": "https://elsewhere"})), Err(Unverified::Foreign)),
             (sealed(json!({"sub": "x"})), Err(Unverified::Foreign)),
-            (sealed(json!({"iss": ISSUER, "sub": "x"})), nothing.clone()),
+            (sealed(json!({"iss": Issuer::default().name(), "sub": "x"})), nothing.clone()),
             (sealed(json!({"iss": LEGACY_ISSUER, "sub": "x"})), nothing),
             (identity(2).token(&claims()), wrong("the token is signed by no key of this cluster")),
             (format!("{}AA", ours.token(&claims())), wrong("the signature of the token is wrong")),
@@ -391,16 +401,28 @@ mod tests {
         let verified = Verified::Bound(claims());
         let check = |wanted: &[&str], expected: Result<&[&str], &str>| {
             let texts = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
-            assert_eq!(verified.audiences(&texts(wanted)), expected.map(texts).map_err(str::to_owned), "{wanted:?}");
+            let issuer = Issuer::of_domain("shop.lan");
+            assert_eq!(
+                verified.audiences(&issuer, &texts(wanted)),
+                expected.map(texts).map_err(str::to_owned),
+                "{wanted:?}"
+            );
         };
         check(&["b", "c"], Ok(&["b"]));
+        // The domain was another one.
+        let former = Verified::Bound(Claims { aud: vec![Issuer::default().name().to_owned()], ..claims() });
+        let now = Issuer::of_domain("shop.lan");
+        let own = vec![now.name().to_owned()];
+        assert_eq!(former.audiences(&now, &own), Ok(own.clone()));
+        assert!(former.audiences(&now, &["https://kubernetes.default.svc.other.lan".to_owned()]).is_err());
         check(&["c"], Err("token audiences [\"a\" \"b\"] is invalid for the target audiences [\"c\"]"));
     }
 
     #[test]
     fn a_longer_life_says_what_was_asked() {
         let life = Life { seconds: 31_536_000, warn_after: Some(3607) };
-        let Claims { exp, iat, bearer, .. } = Claims::new(claims().bearer, Vec::new(), "id".into(), at(0), life);
+        let Claims { exp, iat, bearer, .. } =
+            Claims::new(&Issuer::default(), claims().bearer, Vec::new(), "id".into(), (at(0), life));
         assert_eq!((exp - iat, bearer.warnafter.map(|at| at - iat)), (31_536_000, Some(3607)));
     }
 

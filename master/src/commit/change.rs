@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::fmt;
 use std::sync::LazyLock;
 
-/// The identity of the master itself, and of its controllers: it may do everything.
+/// The identity of the master itself: it may do everything. Its controllers have identities of their own.
 pub static MASTER: LazyLock<Identity> =
     LazyLock::new(|| Identity { user: "system:apiserver".to_owned(), ..Identity::administrator() });
 
@@ -97,7 +97,7 @@ pub enum Writer {
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
     pub writer: Writer,
-    /// The client's identity, or `MASTER`.
+    /// The client's identity, a controller's, or `MASTER`.
     pub identity: &'a Identity,
     /// The resource by which the client names the kind. None: the kind's own.
     pub shown: Option<&'a Resource>,

@@ -48,6 +48,7 @@ pub use change::{
 pub use registry::Registry;
 
 use crate::admit::{self, AdmissionOperation, AdmissionRequest, ClusterView, EventCount, Remarks};
+use crate::authorize::{Authorizer, OWN_PARTS};
 use crate::prepare::{self, Draft, InvalidDocument, Part, Prepared};
 use crate::store::{Refused, Stored, UNSEEN, Write};
 use coracle_api::kinds::Kind;
@@ -172,7 +173,9 @@ impl Registry {
         };
         let Change { kind, namespace, name, .. } = *change;
         let (subresource, identity) = (part.path(), terms.identity);
-        let authorizer = &*self.authorizer;
+        // A change of the stored roles stops no controller.
+        let authorizer: &dyn Authorizer =
+            if terms.writer == Writer::Controller { &*OWN_PARTS } else { &*self.authorizer };
         // The master's own events are few, and a refusal would help nobody.
         let counted = !terms.rehearsal && matches!(terms.writer, Writer::Client | Writer::ClientOf2014);
         let events = if counted { Some(&*self.event_rate as &EventCount) } else { None };

@@ -3,7 +3,7 @@
 use super::consult::Adviser;
 use super::furniture::NAMESPACES;
 use super::*;
-use crate::control::{Gate, Intent};
+use crate::control::{Actor, Gate, Intent};
 use crate::making::{Maker, SUFFIX_BYTES};
 use crate::prepare::{Ownership, Standing};
 use crate::serve::Serve;
@@ -101,7 +101,8 @@ fn written(registry: &Arc<Registry>, way: &str, port: u16) -> String {
     ]);
     let intent = |intent: Intent| {
         let now = crate::control::now(std::time::Instant::now());
-        match Gate::new(registry.clone()).pass(intent, now) {
+        let actor = Actor { controller: "of this test", of: &SERVICES };
+        match Gate::new(registry.clone()).pass(actor, intent, now) {
             Ok(done) => if done.is_some() { "done" } else { "lost" }.to_owned(),
             Err(why) if why.why.contains("exceeded quota") => "403".to_owned(),
             Err(why) if why.why.contains("belongs to") => "422".to_owned(),

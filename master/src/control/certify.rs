@@ -1,6 +1,6 @@
 //! Carries out what is decided about certificates: an approval, a signature, the end of a node's certificates.
 
-use super::act::{Gate, whole};
+use super::hand::{Hand, whole};
 use super::signing::{add_condition, failed};
 use super::since::Now;
 use crate::cluster_keys::tokens::TokenList;
@@ -13,7 +13,7 @@ use coracle_schema::base64;
 use serde_json::Value;
 use std::time::Duration;
 
-impl Gate {
+impl Hand<'_> {
     /// Approves a signing request, as its subresource does.
     pub(super) fn approve(&self, key: &Key, seen: Revision, condition: &Value) -> Result<Option<Key>, String> {
         self.change(key, seen, |_, old| {
@@ -32,7 +32,7 @@ impl Gate {
         (request, usages, life): (&str, &[String], Option<Duration>),
         now: Now,
     ) -> Result<Option<Key>, String> {
-        let stored = self.registry.store.get(key).ok().flatten();
+        let stored = self.gate.registry.store.get(key).ok().flatten();
         let Some(stored) = stored.filter(|stored| stored.revision == seen) else { return Ok(None) };
         let object: Value =
             serde_json::from_slice(&stored.json).map_err(|error| format!("{key} cannot be read: {error}"))?;
@@ -72,7 +72,10 @@ impl Gate {
     }
 
     fn keys(&self) -> Result<&ClusterKeys, String> {
-        self.keys.as_deref().ok_or_else(|| "the keys of this cluster cannot be used, see the master's log".to_owned())
+        self.gate
+            .keys
+            .as_deref()
+            .ok_or_else(|| "the keys of this cluster cannot be used, see the master's log".to_owned())
     }
 }
 
@@ -91,7 +94,9 @@ fn count_use(keys: &ClusterKeys, user: &str, uid: &str) -> Result<bool, String> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::act::Gate;
     use super::super::intent::Intent;
+    use super::super::names::Actor;
     use super::super::signing::REQUESTS;
     use super::*;
     use crate::cluster_keys::tokens::TokenWish;
@@ -150,7 +155,11 @@ mod tests {
             let (request, usages) = (pem.to_owned(), usages.map(str::to_owned).to_vec());
             let intent = Intent::Sign { key: key.clone(), seen: stored.revision, request, usages, life: None };
             let now = Now { wall: Time::from_seconds(0).expect("a time"), uptime: Duration::ZERO };
-            assert_eq!(gate.pass(intent, now), Ok(Some(key.clone())), "{name}");
+            assert_eq!(
+                gate.pass(Actor { controller: "signing requests", of: &REQUESTS }, intent, now),
+                Ok(Some(key.clone())),
+                "{name}"
+            );
             let stored = registry.store.get(&key).expect("whole").expect("it is there");
             serde_json::from_slice::<Value>(&stored.json).expect("JSON")["status"].take()
         };

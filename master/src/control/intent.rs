@@ -121,6 +121,8 @@ pub enum Doing {
     Deleting(Key),
     #[default]
     Changing,
+    /// What none of the controller's names has the right to.
+    Unrighted,
 }
 
 impl From<String> for Refusal {

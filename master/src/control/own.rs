@@ -1,7 +1,8 @@
 //! The cluster's own: service `kubernetes`, where the API is to be found, and the range that service addresses come
 //! from. PURE.
 //!
-//!     service      made once at the first address of the range; what a person changed of it stays, as in Kubernetes
+//!     service      made once at the first address of the range; what a person changed of it stays, as in Kubernetes,
+//!                  but for the annotation from which agents hear the domain of the cluster's names
 //!     endpoints    the node that this master runs on, port 6443 (--secure-listen), in both forms
 //!     range        as the master was started; `ranges` looks after it
 //!     kube-dns     where pods ask for names, as soon as there is an agent that answers: at the tenth address
@@ -14,17 +15,21 @@ use super::controller::{Look, ObservedChange};
 use super::intent::{Decision, Intent};
 use super::ranges::RangeView;
 use super::settings::Own;
+use super::shelf::View;
 use super::slices;
 use super::view::{
     ENDPOINTS, EndpointsView, NamespaceView, NodeView, SERVICES, SLICES, ServiceView, SliceView, document,
     namespace_key,
 };
-use coracle_api::meta::Key;
+use crate::store::Stored;
+use coracle_api::annotations::CLUSTER_DOMAIN;
+use coracle_api::meta::{Key, Resource};
 use coracle_api::node::Node;
 use coracle_api::strategy::addresses::{OWN, RANGES, own_range};
 use coracle_api::strategy::elsewhere;
 use coracle_api::strategy::lease::SERVICE;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::time::Duration;
 
 const NAMESPACE: &str = "default";
 const SYSTEM: &str = "kube-system";
@@ -38,6 +43,26 @@ const PORT: i32 = 443;
 const TARGET_PORT: i32 = 6443;
 /// On Endpoints that are to stay the only ones: their slice is kept here.
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+
+/// The domain that agents take where nothing is said.
+const DOMAIN: &str = "cluster.local";
+
+/// The service of the API as it stands.
+pub struct OwnServiceView {
+    document: Stored,
+}
+
+impl View for OwnServiceView {
+    const OF: &'static [Resource] = &[SERVICES];
+
+    fn concerns(key: &Key) -> bool {
+        (key.namespace.as_str(), key.name.as_str()) == (NAMESPACE, OWN)
+    }
+
+    fn read(stored: &Stored, _: Option<&OwnServiceView>, _: Duration) -> Option<OwnServiceView> {
+        Some(OwnServiceView { document: stored.clone() })
+    }
+}
 
 /// The controller's only key: the service, to which all these objects belong.
 pub fn key() -> Key {
@@ -93,6 +118,7 @@ fn lacking(cluster: &Cluster, own: &Own) -> Vec<Intent> {
         }
         return intents;
     };
+    intents.extend(domain(cluster, own).filter(|_| !service.deleting));
     if let Some(address) = address(cluster, own).filter(|_| !service.deleting) {
         intents.extend(endpoints(cluster, &address));
         intents.extend(slice(cluster, &address));
@@ -133,6 +159,22 @@ fn new_service(own: &Own) -> Option<Intent> {
             "type": "ClusterIP"},
     });
     Some(Intent::Create { resource: key().resource, namespace: NAMESPACE.to_owned(), object })
+}
+
+/// Says the domain of the cluster's names where it is not the usual one.
+fn domain(cluster: &Cluster, own: &Own) -> Option<Intent> {
+    let standing = &cluster.get::<OwnServiceView>(&key())?.document;
+    let mut object = document(standing);
+    let said = object["metadata"]["annotations"].get(CLUSTER_DOMAIN).and_then(Value::as_str);
+    let wanted = Some(own.domain.as_str()).filter(|domain| *domain != DOMAIN);
+    if said == wanted {
+        return None;
+    }
+    match (wanted, object["metadata"]["annotations"].as_object_mut()) {
+        (Some(domain), _) => object["metadata"]["annotations"][CLUSTER_DOMAIN] = domain.into(),
+        (None, annotations) => drop(annotations?.remove(CLUSTER_DOMAIN)),
+    }
+    Some(Intent::Update { key: key(), seen: standing.revision, object })
 }
 
 /// The address of the node that reports this host's name. In a cluster with a single node, that node's address: a
@@ -231,19 +273,22 @@ mod tests {
     use super::super::table::Controllers;
     use super::super::view::{NAMESPACES, NODES};
     use super::*;
-    use crate::store::{Event, Stored};
+    use crate::store::Event;
     use coracle_api::kinds::Kinds;
-    use coracle_api::meta::{Resource, Revision, Time};
+    use coracle_api::meta::{Revision, Time};
     use coracle_api::strategy::Cidr;
-    use serde_json::Value;
     use std::sync::Arc;
-    use std::time::Duration;
 
     const NOW: Duration = Duration::from_secs(9);
 
     /// A cluster with these objects, by resource and name: null is gone.
     fn cluster(objects: &[(Resource, &str, Value)]) -> Cluster {
-        let own = Own { range: Cidr::parse("10.96.0.0/16").unwrap(), host: Some("here".to_owned()), balancer: true };
+        cluster_of(DOMAIN, objects)
+    }
+
+    fn cluster_of(domain: &str, objects: &[(Resource, &str, Value)]) -> Cluster {
+        let (range, host) = (Cidr::parse("10.96.0.0/16").unwrap(), Some("here".to_owned()));
+        let own = Own { range, host, balancer: true, domain: domain.to_owned() };
         let settings = Settings { own: Some(Arc::new(own)), ..Settings::default() };
         let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
         let namespace = (NAMESPACES, NAMESPACE, json!({"metadata": {"name": NAMESPACE}}));
@@ -271,7 +316,11 @@ mod tests {
                 format!("make {} {said}", resource.plural).trim_end().to_owned()
             }
             Intent::Update { key, object, .. } => {
-                let said = [&object["subsets"][0]["addresses"][0]["ip"], &object["endpoints"][0]["addresses"][0]];
+                let said = [
+                    &object["subsets"][0]["addresses"][0]["ip"],
+                    &object["endpoints"][0]["addresses"][0],
+                    &object["metadata"]["annotations"][CLUSTER_DOMAIN],
+                ];
                 format!(
                     "write {} {}",
                     key.resource.plural,
@@ -328,6 +377,22 @@ mod tests {
         theirs[1].2["spec"]["selector"] = json!({"app": "proxy"});
         check(&theirs, &[]);
         assert!(!keeps(&cluster(&theirs), &key()) && keeps(&cluster(&standing()), &key()));
+    }
+
+    #[test]
+    fn agents_hear_the_domain() {
+        let saying = |said: Value| {
+            let mut all = standing();
+            all[1].2["metadata"]["annotations"] = json!({CLUSTER_DOMAIN: said, "mine": "stays"});
+            all
+        };
+        let check = |domain: &str, objects: &[(Resource, &str, Value)], expected: &[&str]| {
+            assert_eq!(intents(&cluster_of(domain, objects)), expected, "{domain}");
+        };
+        check("shop.lan", &standing(), &["write services shop.lan"]);
+        check("shop.lan", &saying("other.lan".into()), &["write services shop.lan"]);
+        check("shop.lan", &saying("shop.lan".into()), &[]);
+        check(DOMAIN, &saying("shop.lan".into()), &["write services "]);
     }
 
     #[test]

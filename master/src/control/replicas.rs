@@ -265,7 +265,7 @@ pub fn refused(key: &Key, parent: &TemplateView, refusal: &Refusal) -> Option<Ev
     match &refusal.doing {
         Doing::Making(..) => Some(parent.warn(key, FAILED_CREATE, format!("Error creating: {}", refusal.why))),
         Doing::Deleting(_) => Some(parent.warn(key, FAILED_DELETE, format!("Error deleting: {}", refusal.why))),
-        Doing::Changing => None,
+        Doing::Changing | Doing::Unrighted => None,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::cluster_keys::token::{Bound, LegacyClaims};
 use coracle_api::strategy::Cidr;
 use coracle_http::Identity;
 use jiff::tz::TimeZone;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +19,15 @@ pub struct Own {
     pub host: Option<String>,
     /// Services of type LoadBalancer are this cluster's to balance.
     pub balancer: bool,
+    /// The domain of the cluster's names.
+    pub domain: String,
 }
 
 /// Whether a user may create this subresource of certificatesigningrequests.
 pub type Permission = Arc<dyn Fn(&Identity, &str) -> bool + Send + Sync>;
+
+/// Ids of ClusterRoles that no role gathers at present.
+pub type UnadoptedRoles = Arc<dyn Fn() -> HashSet<String> + Send + Sync>;
 
 /// What the controllers know besides objects.
 #[derive(Clone)]
@@ -40,6 +46,8 @@ pub struct Settings {
     /// Agents report the usage of pods to this master.
     pub measured: bool,
     pub rules: ControlRules,
+    /// Ids of ClusterRoles from before access rules counted: no role gathers them.
+    pub unadopted: Arc<HashSet<String>>,
 }
 
 /// Whose the token of a Secret is.
@@ -107,6 +115,7 @@ impl Default for Settings {
             zones: Zones::default(),
             measured: false,
             rules: ControlRules::default(),
+            unadopted: Arc::default(),
         }
     }
 }

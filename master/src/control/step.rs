@@ -5,7 +5,7 @@ use super::act::Gate;
 use super::cluster::{Before, Cluster};
 use super::complaints::{Complaints, Novelty};
 use super::controller::{Look, News, Now};
-use super::intent::{Contents, Decision, Intent, Lookup, Memo, Refusal};
+use super::intent::{Contents, Decision, Doing, Intent, Lookup, Memo, Refusal};
 use super::readings::Readings;
 use super::references;
 use super::table::{Controllers, Owner};
@@ -41,6 +41,8 @@ pub struct Effort {
     pub looks: u64,
     /// Writes that were decided.
     pub intents: u64,
+    /// Writes that a controller has no right to: a fault of its role or its name.
+    pub unrighted: u64,
 }
 
 /// The controllers at work.
@@ -282,7 +284,7 @@ impl Step {
         }
         let Some(refused) = refused else { return };
         if let Some(tale) = refused(&self.cluster, &owner.key, &refusal) {
-            self.gate.tell(&tale, None, now);
+            self.gate.tell(owner.actor(), &tale, None, now);
         }
         // The status must show the new refusal.
         if novelty == Novelty::First {
@@ -342,12 +344,12 @@ impl Step {
             let intent = match intent {
                 Intent::Tell(tale) => {
                     if done.is_some() || !begun {
-                        self.gate.tell(&tale, done.as_ref(), now);
+                        self.gate.tell(owner.actor(), &tale, done.as_ref(), now);
                     }
                     continue;
                 }
                 Intent::Announce(tale) => {
-                    self.gate.tell(&tale, None, now);
+                    self.gate.tell(owner.actor(), &tale, None, now);
                     continue;
                 }
                 Intent::Then(_) if done.is_none() => continue,
@@ -359,9 +361,12 @@ impl Step {
             if failed.is_some() && matches!(intent, Intent::Create { .. }) {
                 continue;
             }
-            match self.gate.pass(intent, now) {
+            match self.gate.pass(owner.actor(), intent, now) {
                 Ok(written) => done = written,
-                Err(refusal) => failed = failed.or(Some(refusal)),
+                Err(refusal) => {
+                    self.effort.unrighted += u64::from(refusal.doing == Doing::Unrighted);
+                    failed = failed.or(Some(refusal));
+                }
             }
             wrote |= done.is_some();
         }

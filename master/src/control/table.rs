@@ -10,6 +10,7 @@ use super::cron::CronJobView;
 use super::daemon::{self, DaemonSetView};
 use super::deployment::{self, DeploymentView};
 use super::job::{self, JobView};
+use super::names::Actor;
 use super::ranges::RangeView;
 use super::references::References;
 use super::replication::ReplicationView;
@@ -121,6 +122,7 @@ fn network() -> Vec<Controller> {
         row("own", own::all, own::decide)
             .follows(Follow::view::<RangeView>(own::always))
             .follows(Follow::view::<ServiceView>(own::by_name))
+            .follows(Follow::view::<own::OwnServiceView>(own::always))
             .follows(Follow::view::<EndpointsView>(own::by_name))
             .follows(Follow::view::<SliceView>(own::by_slice))
             .follows(Follow::view::<NamespaceView>(own::by_namespace))
@@ -205,6 +207,12 @@ pub struct Owner {
     row: usize,
     pub controller: &'static str,
     pub key: Key,
+}
+
+impl Owner {
+    pub fn actor(&self) -> Actor<'_> {
+        Actor { controller: self.controller, of: &self.key.resource }
+    }
 }
 
 impl fmt::Display for Owner {
@@ -303,6 +311,12 @@ impl Controllers {
             (controller.all)(cluster).into_iter().map(move |key| owner(row, controller, key))
         })
         .collect()
+    }
+
+    /// The names of the rows.
+    #[cfg(test)]
+    pub fn names(&self) -> Vec<&'static str> {
+        self.rows.iter().map(|row| row.name).collect()
     }
 
     /// The key of a controller of this name.

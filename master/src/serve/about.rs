@@ -27,7 +27,9 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
             return Ok(serve.metrics.answer(&*serve.registry.store, kinds, trouble.as_deref()));
         }
         ServerDocument::Nothing => return Ok(nothing()),
-        ServerDocument::Issuer => return of_issuer(serve, "application/json", |_| issuer::configuration()),
+        ServerDocument::Issuer => {
+            return of_issuer(serve, "application/json", |keys| issuer::configuration(keys.issuer()));
+        }
         ServerDocument::KeySet => {
             return of_issuer(serve, issuer::KEY_SET_TYPE, |keys| issuer::key_set(&keys.verifying()));
         }

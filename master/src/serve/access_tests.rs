@@ -18,6 +18,59 @@ const MAY: &str = "this is allowed";
 /// A line a route that others than the administrators may take, and who they are. `CORACLE_ACCESS=write` makes it anew.
 const TABLE: &str = include_str!("access.txt");
 
+/// What any kubelet asks its master for.
+const ASKED_BY_NODES: [&str; 20] = [
+    "GET /api/v1/pods?fieldSelector=spec.nodeName%3Dn",
+    "GET /api/v1/pods?fieldSelector=spec.nodeName%3Dn&watch=true",
+    "GET /api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dq,spec.nodeName%3Dn",
+    "GET /api/v1/nodes/n",
+    "GET /api/v1/nodes?fieldSelector=metadata.name%3Dn",
+    "GET /api/v1/services?watch=true",
+    "GET /apis/node.k8s.io/v1/runtimeclasses?fieldSelector=metadata.name%3Dr",
+    "GET /api/v1/namespaces/a/secrets?fieldSelector=metadata.name%3Ds",
+    "GET /api/v1/namespaces/a/secrets?fieldSelector=metadata.name%3Ds&watch=true",
+    "GET /api/v1/namespaces/a/configmaps?fieldSelector=metadata.name%3Dm&watch=true",
+    "GET /api/v1/namespaces/a/persistentvolumeclaims?fieldSelector=metadata.name%3Dc",
+    "POST /api/v1/namespaces/a/serviceaccounts/sa/token",
+    "POST /api/v1/nodes",
+    "PUT /api/v1/nodes/n",
+    "PATCH /api/v1/nodes/n/status",
+    "PATCH /api/v1/namespaces/a/pods/p/status",
+    "DELETE /api/v1/namespaces/a/pods/p",
+    "POST /api/v1/namespaces/a/pods",
+    "POST /api/v1/namespaces/a/events",
+    "PUT /api/v1/namespaces/a/events/e",
+];
+/// What coracle's own agent does beside a kubelet.
+const ASKED_BY_AGENTS: [&str; 8] = [
+    "GET /api/v1/nodes?fieldSelector=metadata.name%3Dformer&watch=true",
+    "GET /api/v1/namespaces/kube-system",
+    "GET /api/v1/persistentvolumes",
+    "GET /api/v1/persistentvolumes?watch=true",
+    "GET /api/v1/persistentvolumes/v",
+    "PATCH /api/v1/persistentvolumes/v",
+    "GET /apis/discovery.k8s.io/v1/endpointslices",
+    "GET /apis/discovery.k8s.io/v1/endpointslices?watch=true",
+];
+/// What is no business of a node.
+const NOT_FOR_NODES: [&str; 15] = [
+    "GET /api/v1/namespaces/a/secrets",
+    "GET /api/v1/namespaces/a/secrets/other",
+    "GET /api/v1/namespaces/b/secrets/s",
+    "GET /api/v1/secrets",
+    "GET /api/v1/pods",
+    "GET /api/v1/namespaces/a",
+    "DELETE /api/v1/nodes/n",
+    "DELETE /api/v1/persistentvolumes/v",
+    "PUT /api/v1/persistentvolumes/v",
+    "POST /api/v1/namespaces/a/pods/p/exec",
+    "PUT /api/v1/namespaces/a/pods/p",
+    "POST /api/v1/namespaces/a/services",
+    "GET /coracle/backup",
+    "POST /coracle/flush",
+    "GET /metrics",
+];
+
 /// A master with the roles of every cluster, as the authorizer sees it.
 fn governed() -> (Arc<Registry>, Arc<dyn Authorizer>) {
     let registry = in_memory();
@@ -250,4 +303,48 @@ fn nobody_grants_more_than_they_hold() {
     check(Method::POST, "a/rolebindings", binds("z", "ClusterRole", "cluster-admin"), 403, "attempting to grant");
     let gone = r#"rolebindings.rbac.authorization.k8s.io \"gone\" not found"#;
     check(Method::POST, "a/rolebindings", binds("z", "Role", "gone"), 404, gone);
+}
+
+/// All that an agent asks its master for, and what it must not have.
+#[test]
+fn what_the_agent_of_a_node_may() {
+    let (registry, chain) = governed();
+    let serve = Serve::new(registry.clone(), None);
+    let root = Arc::new(Identity::administrator());
+    let put = |path: &str, object: Value| {
+        let (code, text) = answered(&serve, (&Method::POST, path), &root, &object.to_string());
+        assert_eq!(code, 201, "{path}: {text}");
+    };
+    put("/api/v1/nodes", json!({"metadata": {"name": "n"}}));
+    let volumes = json!([
+        {"name": "s", "secret": {"secretName": "s"}}, {"name": "m", "configMap": {"name": "m"}},
+        {"name": "c", "persistentVolumeClaim": {"claimName": "c"}},
+    ]);
+    put("/api/v1/namespaces/a/serviceaccounts", json!({"metadata": {"name": "sa"}}));
+    let spec = json!({"nodeName": "n", "serviceAccountName": "sa", "volumes": volumes,
+        "containers": [{"name": "c", "image": "i"}]});
+    put("/api/v1/namespaces/a/pods", json!({"metadata": {"name": "p"}, "spec": spec}));
+    let of_nodes = identity("system:node:n", &["system:nodes", "system:authenticated"]);
+    let agent = Arc::new(Identity::agent("n"));
+    let serve = Serve::new(registry, None);
+    let serve = serve.authorized_by(move |attributes: &Attributes, identity: &Identity| {
+        match chain.authorize(attributes, identity) {
+            Decision::Allowed(_) => Decision::Denied(MAY.to_owned()),
+            decision => decision,
+        }
+    });
+    let may = |identity: &Arc<Identity>, line: &str| {
+        let (method, path) = line.split_once(' ').expect("a method and a path");
+        let method = Method::from_bytes(method.as_bytes()).expect("a method");
+        answered(&serve, (&method, path), identity, "{no JSON").1.contains(MAY)
+    };
+    for line in ASKED_BY_NODES {
+        assert!(may(&of_nodes, line) && may(&agent, line), "{line}");
+    }
+    for line in ASKED_BY_AGENTS {
+        assert!(!may(&of_nodes, line) && may(&agent, line), "{line}");
+    }
+    for line in NOT_FOR_NODES {
+        assert!(!may(&agent, line), "{line}");
+    }
 }

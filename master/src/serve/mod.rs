@@ -30,6 +30,7 @@ mod metrics;
 mod options;
 mod pages;
 mod patch;
+mod places;
 mod proxy;
 mod read;
 mod replay;

@@ -1,7 +1,7 @@
 //! The way through the master to a pod, a service or a node: the carrier asks there and passes everything on.
 //!
-//! Only GETs of what agents answer reach an agent, and only at its own socket; whatever else is asked for is never
-//! asked of this host's own loopback.
+//! Only GETs of what agents answer reach an agent, and only at its own socket. A pod is asked where the agent of its
+//! node runs it (`through::place`), whatever objects say, and a node at no other port than its agent's.
 
 use super::server::key_of;
 use super::upgrade::upgrades;
@@ -81,15 +81,23 @@ pub fn answer(serve: &Serve, through: &ProxyRequest, request: &Request) -> Resul
 fn address(serve: &Serve, through: &ProxyRequest, stored: &Stored) -> Result<SocketAddr, ProxyError> {
     let unread = |_| ProxyError::Unplaced("its document cannot be read");
     match through.way {
-        ProxyTarget::Pod => through::of_pod(&log::view(stored).map_err(unread)?, &through.named),
-        ProxyTarget::Node => through::of_node(&log::view(stored).map_err(unread)?, &through.named.port),
+        ProxyTarget::Pod => through::of_pod(&log::view(stored).map_err(unread)?, &through.named, serve),
+        ProxyTarget::Node => {
+            let why = format!("address not allowed: of a node nothing but its agent is asked, at port {AGENT_PORT}");
+            Err(ProxyError::Forbidden(why))
+        }
         ProxyTarget::Service => {
             let key = Key { resource: Resource::core("endpoints"), ..(*stored.key).clone() };
             let endpoints =
                 serve.registry.store.get(&key).map_err(|_| ProxyError::Unplaced("its endpoints cannot be read"))?;
             let endpoints = endpoints.map(|endpoints| log::view(&endpoints)).transpose().map_err(unread)?;
             let turn = serve.turn.fetch_add(1, Ordering::Relaxed);
-            through::of_service(&log::view(stored).map_err(unread)?, endpoints.as_ref(), &through.named, turn)
+            let pod = |name: &str| {
+                let key = Key { resource: Resource::core("pods"), name: name.to_owned(), ..(*stored.key).clone() };
+                log::view(&serve.registry.store.get(&key).ok()??).ok()
+            };
+            let service = log::view(stored).map_err(unread)?;
+            through::of_service(&service, endpoints.as_ref(), (&through.named, turn), &pod, serve)
         }
     }
 }

@@ -6,6 +6,7 @@ use super::giving::Giving;
 use super::impersonate::Impersonations;
 use super::lists::Lists;
 use super::metrics::Metrics;
+use super::places::Places;
 use super::turns::Turns;
 use super::watches::Watches;
 use crate::agents::Agents;
@@ -55,6 +56,8 @@ pub struct Serve {
     /// The turn among the endpoints of a service, for `proxy`.
     pub(super) turn: AtomicUsize,
     pub(super) agents: Agents,
+    /// Where the pods of nodes are.
+    pub(super) places: Places,
     pub(super) secure: Arc<SecureState>,
 }
 
@@ -82,6 +85,7 @@ impl Serve {
             ends: ends::Told::default(),
             turn: AtomicUsize::new(0),
             agents: Agents::of_this_host(PathBuf::new()),
+            places: Places::default(),
             secure: Arc::default(),
         }
     }

@@ -7,7 +7,8 @@ use super::{Serve, options, shown, warn, write};
 use crate::authenticate::Accepted;
 use crate::call::Call;
 use crate::cluster_keys::ClusterKeys;
-use crate::cluster_keys::token::{Bearer, Bound, Claims, ISSUER, Life};
+use crate::cluster_keys::issuer::Issuer;
+use crate::cluster_keys::token::{Bearer, Bound, Claims, Life};
 use crate::fault::Fault;
 use crate::prepare;
 use crate::render::{self, Message};
@@ -58,18 +59,19 @@ pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     let now = serve.authenticator.now();
     prepare::answered(&mut object, (REQUEST.type_name, "token"), &wish.manager, now);
     let bearer = bearer(serve, call, &account, &object["spec"]["boundObjectRef"])?;
+    let issuer = serve.authenticator.issuer();
     if object["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
-        object["spec"]["audiences"] = json!([ISSUER]);
+        object["spec"]["audiences"] = json!([issuer.name()]);
     }
     let audiences = texts(&object["spec"]["audiences"]);
     let asked_s = object["spec"]["expirationSeconds"].as_i64().unwrap_or_default();
-    let life = Life::of(asked_s, bearer.pod.is_some() && audiences.iter().all(|audience| audience == ISSUER));
+    let life = Life::of(asked_s, bearer.pod.is_some() && audiences.iter().all(|audience| Issuer::is_one(audience)));
     let told_s = life.told_s();
     if told_s < asked_s {
         sent.warnings.push(format!("requested expiration of {asked_s} seconds shortened to {told_s} seconds"));
         object["spec"]["expirationSeconds"] = told_s.into();
     }
-    let claims = Claims::new(bearer, audiences, serve.registry.maker.uuid(), now, life);
+    let claims = Claims::new(&issuer, bearer, audiences, serve.registry.maker.uuid(), (now, life));
     let meta = &account["metadata"];
     object["metadata"]["name"] = meta["name"].clone();
     object["metadata"]["namespace"] = meta["namespace"].clone();
@@ -169,8 +171,8 @@ pub fn is_review(kind: &Kind) -> bool {
 
 /// The status of a review: whose token it is, or why it is nobody's.
 pub fn review(serve: &Serve, spec: &Value) -> Value {
-    let wanted =
-        Some(texts(&spec["audiences"])).filter(|wanted| !wanted.is_empty()).unwrap_or_else(|| vec![ISSUER.to_owned()]);
+    let own = || vec![serve.authenticator.issuer().name().to_owned()];
+    let wanted = Some(texts(&spec["audiences"])).filter(|wanted| !wanted.is_empty()).unwrap_or_else(own);
     match serve.authenticator.token(spec["token"].as_str().unwrap_or_default(), &wanted) {
         Ok(Accepted { identity, audiences }) => token::accepted(&user(&identity), &audiences),
         Err(refused) => token::refused(&refused.to_string()),

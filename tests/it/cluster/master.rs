@@ -212,7 +212,10 @@ impl Master {
 
     pub fn step(&mut self) -> Rest {
         let now = self.now();
-        self.up.as_mut().map_or(Rest::Until(None), |up| up.step.step(now))
+        let Some(up) = &mut self.up else { return Rest::Until(None) };
+        let rest = up.step.step(now);
+        assert_eq!(up.step.effort().unrighted, 0, "the built-in roles allow what controllers do");
+        rest
     }
 
     /// One request of a client.

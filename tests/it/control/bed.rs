@@ -238,7 +238,10 @@ impl Bed {
 
     pub fn step(&mut self) -> Rest {
         let now = self.now();
-        self.up.as_mut().expect("a master runs").step.step(now)
+        let step = &mut self.up.as_mut().expect("a master runs").step;
+        let rest = step.step(now);
+        assert_eq!(step.effort().unrighted, 0, "the built-in roles allow what controllers do");
+        rest
     }
 
     /// Until nothing happens any more.

@@ -50,7 +50,8 @@ fn cost(deployments: u64) -> (Effort, Duration) {
     let after = bed.controllers().effort();
     let new = |(_, pod): &&(_, Value)| pod["spec"]["containers"][0]["image"] == "a:2";
     assert_eq!(bed.objects("pods").iter().filter(new).count() as u64, REPLICAS);
-    (Effort { looks: after.looks - before.looks, intents: after.intents - before.intents }, took)
+    let (looks, intents) = (after.looks - before.looks, after.intents - before.intents);
+    (Effort { looks, intents, ..after }, took)
 }
 
 fn deployment(name: &str) -> Value {

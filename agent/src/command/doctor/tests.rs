@@ -23,7 +23,6 @@ fn well() -> Readings {
         manifest_dir: "/m".to_owned(),
         manifests_writable_by: None,
         manifest_problems: Vec::new(),
-        manifest_page: None,
         pids_max: Some(1024),
         wall_ms: CLOCK_MS_MIN,
         listen: "127.0.0.1:10250".parse().unwrap(),
@@ -91,8 +90,6 @@ fn each_check_is_made_true() {
     check(|host| host.data_dir = Some("/d is open".to_owned()), "data directory", Problem, "/d is open");
     check(|host| host.manifests_writable_by = Some("everybody".to_owned()), "manifests", Problem, "everybody");
     check(|host| host.manifest_problems = vec!["a.yaml: no".to_owned()], "manifests", Problem, "a.yaml");
-    let page = |host: &mut Readings| host.manifest_page = Some("http://box:8000/m".to_owned());
-    check(page, "manifests", Warning, "http://box:8000/m is read over plain http");
     check(|host| host.pids_max = None, "cgroups", Warning, "fork bomb");
     check(|host| host.wall_ms = 0, "clock", Warning, "before this program");
     check(|host| host.listening.push("0.0.0.0:10250".parse().unwrap()), "ports", Problem, "10250 is taken");

@@ -93,7 +93,7 @@ async fn follow_object(client: Client, voice: Voice, room: Rc<SharedObjects>, (s
         if let News::Listed(_) = &news {
             // Another cluster's objects are not for these pods.
             let cluster = room.state.borrow().cluster.clone();
-            if cluster_of(&client).await != Some(cluster) {
+            if cluster_of((&client, &voice)).await != Some(cluster) {
                 return false;
             }
         }
