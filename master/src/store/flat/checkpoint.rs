@@ -20,6 +20,8 @@ use super::folders::{OBJECTS, TMP};
 use super::head::{HEAD, Head};
 use super::journal::record::Was;
 use super::protocol::{Protocol, ProtocolRule};
+use super::seal::keys::SealKey;
+use super::seal::{Sealing, sealed};
 use super::summary::Sketch;
 use super::{document, names};
 use bytes::Bytes;
@@ -38,24 +40,27 @@ pub struct NewFile {
     crc: u32,
     /// The revision of the durable part; the object's own may be later.
     revision: Option<Revision>,
+    /// The key by which the file is sealed, and of which object it is.
+    seal: Option<(Arc<SealKey>, Arc<Key>)>,
 }
 
 impl NewFile {
     /// An object that has just become durable. None: nothing of it is.
-    pub fn of(entry: &entry::Entry) -> Option<NewFile> {
+    pub fn of(entry: &entry::Entry, sealing: &Sealing) -> Option<NewFile> {
         let entry::Entry { stored, durable, file_crc, .. } = entry;
         Some(NewFile {
             json: stored.json.clone(),
             durable: *durable,
             crc: (*file_crc)?,
             revision: Some(stored.revision),
+            seal: sealing.key_of(&stored.key).ok().flatten().map(|seal| (seal.clone(), stored.key.clone())),
         })
     }
 
     /// A durable part by itself, compact.
     pub fn part(json: Bytes) -> NewFile {
         let crc = document::crc32(&json);
-        NewFile { json, durable: Durable::Whole, crc, revision: None }
+        NewFile { json, durable: Durable::Whole, crc, revision: None, seal: None }
     }
 
     /// The approximate disk space of its file.
@@ -68,7 +73,11 @@ impl NewFile {
         if document::crc32(&self.json) == self.crc {
             return self.json.clone();
         }
-        let compact = document::durable_part(&self.json, self.durable, self.revision).unwrap_or_default();
+        let part = || document::durable_part(&self.json, self.durable, self.revision).unwrap_or_default();
+        let compact = match &self.seal {
+            Some((seal, key)) => sealed(seal, key, &part()).unwrap_or_default(),
+            None => part(),
+        };
         debug_assert_eq!(document::crc32(&compact), self.crc, "{}", String::from_utf8_lossy(&compact));
         compact
     }

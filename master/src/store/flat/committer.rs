@@ -9,6 +9,7 @@ use super::head::Head;
 use super::journal::Journal;
 use super::protocol::Protocol;
 use super::quarantine::Incidents;
+use super::reseal::Purge;
 use super::setup::{BACKLOG_RETRY_S, Limits, Setup};
 use crate::store::Refused;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub struct Committer {
     pub head: Head,
     pub dirty: Dirty,
     pub incidents: Incidents,
+    /// What is to be written anew by another key.
+    pub purge: Option<Purge>,
     /// How large the journal may be.
     pub limits: Limits,
     pub checkpointing: bool,

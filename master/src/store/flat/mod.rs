@@ -16,6 +16,7 @@
 //!     · backup, restore
 //! scrub, round (all files read again, now and then) · stall (a disk that does not answer)
 //!     · gone (a directory that is taken away)
+//! seal PURE (how Secrets lie on the disk) · reseal (by another key)
 //! lock (whose it is) · follow (watchers) · disk, disk_error (the system calls) · folders (how they are called)
 //!     · protocol, setup PURE (the rules, the sizes)
 //! ```
@@ -52,10 +53,12 @@ mod parallel_read;
 mod protocol;
 mod quarantine;
 mod queue;
+mod reseal;
 mod restore;
 mod room;
 mod round;
 mod scrub;
+mod seal;
 mod setup;
 mod stall;
 mod start;
@@ -80,6 +83,10 @@ pub use open::Opened;
 pub use pages::{Listing, More, Page};
 pub use restore::restore;
 pub use room::megabytes;
+pub use seal::keys::{
+    KEY_BYTES, KEY_FILE_BYTES_MAX, KeyRing, SealKeys, SharedKeys, is_sealed_text, is_secret_file, line as key_line,
+};
+pub use seal::{SEALED, Sealing};
 pub use state::GRAVES_MAX;
 pub use summary::Sketch;
 

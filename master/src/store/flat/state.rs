@@ -7,6 +7,9 @@ use super::entry::{Durability, Entry, PlannedChange, WriteVerdict};
 use super::foreign::ForeignFiles;
 use super::pages::Listing;
 use super::room::{StoreRoom, StoreUsage};
+use super::seal::keys::SealKeys;
+use super::seal::{Sealing, sealed};
+use super::start::Counted;
 use super::sums::Sums;
 use super::{document, names};
 use crate::store::{Claimed, Damage, Event, Refused, Stored, UNSEEN};
@@ -46,6 +49,9 @@ pub struct StoreState {
     unread: Vec<(String, Damage)>,
     /// Files that are not touched: nobody can say what these objects are.
     foreign: BTreeMap<Key, Damage>,
+    /// The same of objects that are sealed by keys which are not at hand.
+    shut: BTreeMap<Key, Damage>,
+    sealing: Sealing,
 }
 
 impl StoreState {
@@ -69,6 +75,8 @@ impl StoreState {
             room,
             unread,
             foreign: BTreeMap::new(),
+            shut: BTreeMap::new(),
+            sealing: Sealing::default(),
         };
         for (key, entry) in &objects {
             state.claim(key, &entry.claims);
@@ -82,6 +90,39 @@ impl StoreState {
     pub fn beside(self, foreign: ForeignFiles) -> StoreState {
         let (files, files_count) = (self.files.plus(foreign.sum), self.files_count + foreign.count);
         StoreState { files, files_count, foreign: foreign.files, ..self }
+    }
+
+    /// Objects that are sealed by keys which are not at hand, and all their files.
+    pub fn shutting(self, shut: BTreeMap<Key, Damage>, counted: [Counted; 2]) -> StoreState {
+        let files = counted.iter().fold(self.files, |sum, some| sum.plus(some.sum));
+        let files_count = counted.iter().fold(self.files_count, |count, some| count + some.count);
+        StoreState { files, files_count, shut, ..self }
+    }
+
+    pub fn sealing(self, sealing: Sealing) -> StoreState {
+        StoreState { sealing, ..self }
+    }
+
+    pub fn sealer(&self) -> &Sealing {
+        &self.sealing
+    }
+
+    /// By other keys from now on.
+    pub fn seal_by(&mut self, keys: SealKeys) {
+        self.sealing.keys = keys;
+    }
+
+    pub fn all_shut(&self) -> impl Iterator<Item = &Damage> {
+        self.shut.values()
+    }
+
+    pub fn why_shut(&self, key: &Key) -> Option<&Damage> {
+        self.shut.get(key)
+    }
+
+    /// What is not written in the place of.
+    fn untouched(&self, key: &Key) -> Option<&Damage> {
+        self.foreign.get(key).or_else(|| self.shut.get(key))
     }
 
     /// So many bytes in all, from now on.
@@ -139,7 +180,7 @@ impl StoreState {
             let path = names::path(key);
             self.unread.iter().find(|(folder, _)| path.starts_with(folder.as_str())).map(|(_, damage)| damage)
         };
-        self.damaged.get(key).or_else(|| self.foreign.get(key)).or_else(unread)
+        self.damaged.get(key).or_else(|| self.untouched(key)).or_else(unread)
     }
 
     /// Some objects may not be known. A folder ends with its slash.
@@ -189,8 +230,9 @@ impl StoreState {
             damaged.range((listing.from(), Bound::Unbounded)).map(|(key, _)| key).take_while(inside).cloned().collect()
         };
         let mut keys = of(&self.damaged);
-        if !self.foreign.is_empty() {
+        if !self.foreign.is_empty() || !self.shut.is_empty() {
             keys.extend(of(&self.foreign));
+            keys.extend(of(&self.shut));
             keys.sort_unstable();
         }
         keys
@@ -210,18 +252,18 @@ impl StoreState {
         let key = draft.key;
         match draft.wish {
             Operation::Put { seen: None, document } => {
-                if let Some(damage) = self.damaged.get(&key).or_else(|| self.foreign.get(&key)) {
+                if let Some(damage) = self.damaged.get(&key).or_else(|| self.untouched(&key)) {
                     return Err(Refused::Damaged { why: damage.to_asker() });
                 }
                 if let Some(entry) = self.objects.get(&key) {
                     return Err(Refused::Exists { revision: Some(entry.stored.revision) });
                 }
                 self.check_claims(&key, &document.claims, uptime, false)?;
-                put(Arc::new(key), *document, revision, None)
+                put(&self.sealing, Arc::new(key), *document, revision, None)
             }
             Operation::Put { seen: Some(UNSEEN), document } if self.damaged.contains_key(&key) => {
                 self.check_claims(&key, &document.claims, uptime, false)?;
-                put(Arc::new(key), *document, revision, None)
+                put(&self.sealing, Arc::new(key), *document, revision, None)
             }
             Operation::Put { seen: Some(seen), document } => {
                 let entry = self.seen(&key, seen)?;
@@ -229,7 +271,7 @@ impl StoreState {
                     return Ok(WriteVerdict::Unchanged(entry.stored.clone()));
                 }
                 self.check_claims(&key, &document.claims, uptime, true)?;
-                put(entry.stored.key.clone(), *document, revision, Some(entry))
+                put(&self.sealing, entry.stored.key.clone(), *document, revision, Some(entry))
             }
             Operation::Delete { seen } => {
                 if let Some(damage) = self.damaged.get(&key) {
@@ -296,7 +338,7 @@ impl StoreState {
     }
 
     fn seen(&self, key: &Key, seen: Revision) -> Result<&Entry, Refused> {
-        if let Some(damage) = self.damaged.get(key).or_else(|| self.foreign.get(key)) {
+        if let Some(damage) = self.damaged.get(key).or_else(|| self.untouched(key)) {
             return Err(Refused::Damaged { why: damage.to_asker() });
         }
         let entry = self.objects.get(key).ok_or(Refused::Missing)?;
@@ -365,6 +407,7 @@ fn change(change: PlannedChange) -> WriteVerdict {
 }
 
 fn put(
+    sealing: &Sealing,
     key: Arc<Key>,
     document: NewObject,
     revision: Revision,
@@ -381,6 +424,8 @@ fn put(
         (_, Some(crc)) => (Durability::Keep, Some(crc)),
         (part, None) => {
             let part = if let DiskPart::Less(text) = part { text.at(revision) } else { json.clone() };
+            let seal = sealing.key_of(&key).map_err(|why| Refused::Sealed { why: why.to_owned() })?;
+            let part = seal.and_then(|seal| sealed(seal, &key, &part)).unwrap_or(part);
             let crc = document::crc32(&part);
             (Durability::Put(part), Some(crc))
         }
