@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 /// Everybody but the owner.
 const OTHERS: u32 = 0o077;
+const OTHERS_OF_ROOT: u32 = 0o037;
 const PLAIN: &str = "plain\n";
 
 /// The keys of the file that the configuration names. A file that cannot be used is no reason not to start.
@@ -40,7 +41,9 @@ pub fn read(path: &Path) -> Result<String, String> {
     if found.uid() != 0 && found.uid() != us.as_raw() && !us.is_root() {
         return Err(format!("{shown}: it is another user's: run `chown {us} {shown}`"));
     }
-    if mode & OTHERS != 0 {
+    // systemd lets the group root read what it passes on to another user.
+    let others = if found.uid() == 0 && found.gid() == 0 { OTHERS_OF_ROOT } else { OTHERS };
+    if mode & others != 0 {
         return Err(format!("{shown}: it is open to others (mode {mode:04o}): run `chmod 0600 {shown}`"));
     }
     let mut text = String::new();
@@ -119,7 +122,7 @@ mod tests {
         write(&path, &line, None).expect("written");
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
         assert!(load(Some(&path)).current().is_some_and(|key| key.id.starts_with("k-")));
-        for mode in [0o640, 0o604, 0o660] {
+        for mode in [0o604, 0o660, 0o666] {
             fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("ours");
             let keys = load(Some(&path));
             let why = keys.why_lost().expect("it is open");

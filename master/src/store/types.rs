@@ -1,6 +1,6 @@
 //! The words of the door: what is stored, written, refused, followed and reported.
 
-use super::{SEALED, Sealing, Sketch};
+use super::{Sealing, Sketch};
 use crate::store::flat::document;
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
@@ -322,12 +322,6 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// An object that is whole, and sealed by a key that is not at hand. Its file stays as it is.
-    pub(super) fn shut(file: String, key: Key, why: &str) -> Damage {
-        let remedy = "bring the key back and restart the master; until then nothing is written in its place".to_owned();
-        Damage { file, key: Some(key), kind: None, why: format!("{SEALED}{why}"), remedy }
-    }
-
     /// To whoever asks for the object: what is wrong, and what he can do.
     pub(super) fn to_asker(&self) -> String {
         if self.remedy.is_empty() { self.why.clone() } else { format!("{}; {}", self.why, self.remedy) }

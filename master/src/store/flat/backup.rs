@@ -104,7 +104,7 @@ impl FlatStore {
         let damaged = state.all_damage().cloned();
         let unknown =
             state.unknown().map(|(folder, why)| LeftOut { file: format!("{OBJECTS}/{folder}"), why: why.to_owned() });
-        let shut = state.all_shut().cloned();
+        let shut = state.shut().values().cloned();
         let sealing = state.sealer().clone();
         let seal = |(name, text): (String, String)| {
             let text = if is_sealed_text(&text) { text } else { sealing.keys.seal_text(&name, &text) };

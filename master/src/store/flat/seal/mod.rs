@@ -2,7 +2,8 @@
 //! as they are; the journal, the files and backups have this form:
 //!
 //! ```text
-//! {"apiVersion":"v1","kind":"Secret","metadata":{name, namespace, uid, labels, ...},"sealed":{"data":"...","key":"ID"}}
+//! {"apiVersion":"v1","kind":"Secret","metadata":{name, namespace, uid, labels, ...},
+//!  "sealed":{"data":"BASE64","key":"ID"}}
 //! ```
 //!
 //! Sealed are all fields but these, and the annotations and the field managers: `kubectl apply` keeps the data in an

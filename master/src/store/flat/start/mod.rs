@@ -27,7 +27,6 @@ mod shut;
 mod walk;
 
 pub use journal_view::view;
-pub use shut::Counted;
 
 use super::committer::Committer;
 use super::discover::{find_head, find_journal, silent};

@@ -3,24 +3,11 @@
 use super::Start;
 use crate::store::Damage;
 use crate::store::flat::folders::OBJECTS;
+use crate::store::flat::foreign::Counted;
 use crate::store::flat::names;
-use crate::store::flat::sums::Sums;
+use crate::store::flat::seal::SEALED;
 use coracle_api::meta::Key;
 use std::collections::BTreeMap;
-
-/// The sum and the number of some files.
-#[derive(Default)]
-pub struct Counted {
-    pub sum: Sums,
-    pub count: u64,
-}
-
-impl Counted {
-    pub fn add(&mut self, key: &Key, crc: u32) {
-        self.sum.add(key, crc);
-        self.count += 1;
-    }
-}
 
 #[derive(Default)]
 pub struct ShutFiles {
@@ -34,7 +21,9 @@ pub struct ShutFiles {
 impl Start<'_> {
     pub fn leave_shut(&mut self, key: &Key, why: &str) {
         let file = format!("{OBJECTS}/{}", names::path(key));
-        self.shut.files.insert(key.clone(), Damage::shut(file, key.clone(), why));
+        let remedy = "bring the key back and restart the master; until then nothing is written in its place".to_owned();
+        let why = format!("{SEALED}{why}");
+        self.shut.files.insert(key.clone(), Damage { file, key: Some(key.clone()), kind: None, why, remedy });
     }
 
     /// One line for all, however many they are.
