@@ -21,7 +21,7 @@ use super::head::{HEAD, Head};
 use super::journal::record::Was;
 use super::protocol::{Protocol, ProtocolRule};
 use super::seal::keys::SealKey;
-use super::seal::{Sealing, sealed};
+use super::seal::{Sealing, has_sealed_part, sealed};
 use super::summary::Sketch;
 use super::{document, names};
 use bytes::Bytes;
@@ -61,6 +61,11 @@ impl NewFile {
     pub fn part(json: Bytes) -> NewFile {
         let crc = document::crc32(&json);
         NewFile { json, durable: Durable::Whole, crc, revision: None, seal: None }
+    }
+
+    /// The text itself is sealed, and says nothing of the object: it stays as it is.
+    fn is_sealed_text(&self) -> bool {
+        self.seal.is_none() && self.revision.is_none() && has_sealed_part(&self.json)
     }
 
     /// The approximate disk space of its file.
@@ -129,6 +134,7 @@ impl Dirty {
     /// What of an object lives in memory alone has changed. Its file is still to say the same.
     pub fn share(&mut self, entry: &entry::Entry) {
         if let Some(Due { wanted: Some(wanted), .. }) = self.keys.get_mut(&entry.stored.key)
+            && !wanted.is_sealed_text()
             && let Some(revision) = wanted.revision.or_else(|| Sketch::of(&wanted.json)?.revision())
         {
             wanted.revision = Some(revision);

@@ -88,7 +88,7 @@ impl Sealing {
 
     /// The object of a text of the disk, and how it lies there. What is shut stays as it is.
     pub fn opened(&self, key: &Key, compact: Bytes) -> (Bytes, Form) {
-        if !self.seals(key) || memchr::memmem::find(&compact, FIELD_BEGINS).is_none() {
+        if !self.seals(key) || !has_sealed_part(&compact) {
             return (compact, Form::Plain);
         }
         let Some((fields, part)) = sealed_part(&compact) else { return (compact, Form::Plain) };
@@ -126,6 +126,11 @@ pub fn sealed(seal: &SealKey, key: &Key, compact: &[u8]) -> Option<Bytes> {
     fields.insert("metadata".into(), &metadata);
     fields.insert(FIELD.into(), &part);
     Some(joined(&fields))
+}
+
+/// Whether a compact document may be sealed.
+pub fn has_sealed_part(compact: &[u8]) -> bool {
+    memchr::memmem::find(compact, FIELD_BEGINS).is_some()
 }
 
 /// The fields of a sealed document, and its sealed part.

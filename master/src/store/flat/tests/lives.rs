@@ -374,8 +374,9 @@ impl Host {
                     self.disk.take(&path);
                     self.oracle.edited(key, None);
                 }
-                Some(text) => {
-                    let mut object: Value = serde_json::from_slice(&text).expect("the store wrote it");
+                Some(_) => {
+                    let text = says(&self.disk, &path);
+                    let mut object: Value = serde_json::from_str(&text).expect("the store wrote it");
                     object["spec"]["is"] = json!(format!("{} by hand", self.written));
                     let text = serde_json::to_string(&object).expect("JSON");
                     match self.dice.below(2) {
@@ -427,7 +428,7 @@ impl Host {
         }
         let spec = format!("{} by hand", self.written);
         // What a cut tore has to be written anew.
-        let whole = there.as_ref().and_then(|text| serde_json::from_slice::<Value>(text).ok());
+        let whole = serde_json::from_str::<Value>(&says(&self.disk, &path)).ok();
         let object = edited_object(key, whole, &spec);
         match there {
             Some(_) if self.dice.one_in(2) => self.disk.overwrite(&path, object.to_string().as_bytes()),

@@ -94,8 +94,6 @@ pub fn keys() -> [Key; 7] {
 pub fn edited_object(key: &Key, whole: Option<Value>, spec: &str) -> Value {
     let Some(mut object) = whole else { return object(key, spec) };
     object["spec"]["is"] = json!(spec);
-    // A whole object in clear text replaces one that is sealed.
-    object.as_object_mut().expect("an object").remove("sealed");
     // Somebody else may own by now what it claimed then: no such edit counts.
     object["metadata"].as_object_mut().expect("an object").remove("annotations");
     object
